@@ -1,0 +1,68 @@
+"""Errors of certify_assets: one tree, each class with the exit code that the command line gives it.
+
+* CertifyError
+  * InputError: a file, table, column, value or option that cannot be used (exit 2)
+  * MissingToolError: a program or optional package that this step needs is not installed (exit 2)
+  * IntegrityError: a document or table is not what it says it is (exit 3)
+    * ManifestError: a split manifest does not hold for the data at hand
+    * ForgedCertificateError: a certificate is incomplete, altered or of other data
+    * StaleCertificateError: a certificate is of another judge, prompt, renderer, grid, manifest or data than what is deployed
+    * LeakError: text or fields that speak of the outcome reached a place where a judge would read them
+    * LedgerError: a TEST split was asked for outside its registration
+
+Every message is one sentence that names the file, the row or column, and the remedy.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "CertifyError",
+    "ForgedCertificateError",
+    "InputError",
+    "IntegrityError",
+    "LeakError",
+    "LedgerError",
+    "ManifestError",
+    "MissingToolError",
+    "StaleCertificateError",
+]
+
+
+class CertifyError(Exception):
+    """Base of every error that this package raises on purpose."""
+
+    exit_code = 2
+
+
+class InputError(CertifyError):
+    """A file, table, column, value or option that cannot be used."""
+
+
+class MissingToolError(CertifyError):
+    """A program or optional package that this step needs is not installed."""
+
+
+class IntegrityError(CertifyError):
+    """A document or table is not what it says it is."""
+
+    exit_code = 3
+
+
+class ManifestError(IntegrityError):
+    """A split manifest does not hold for the data at hand."""
+
+
+class ForgedCertificateError(IntegrityError):
+    """A certificate is incomplete, altered or of other data."""
+
+
+class StaleCertificateError(IntegrityError):
+    """A certificate belongs to another judge, prompt, renderer, grid, manifest or data than what is deployed."""
+
+
+class LeakError(IntegrityError):
+    """Text or fields that speak of the outcome reached a place where a judge would read them."""
+
+
+class LedgerError(IntegrityError):
+    """A TEST split was asked for outside its registration."""

@@ -1,0 +1,104 @@
+"""Canonical JSON, content hashes and atomic writes: the three habits that let a reader trust a file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from certify_assets.errors import InputError
+
+__all__ = ["canonical_json", "read_json", "sha256_bytes", "sha256_file", "write_atomic", "write_json_atomic"]
+
+_CHUNK = 1 << 20
+
+
+def canonical_json(value: Any) -> bytes:
+    """Encode a JSON value in its one canonical form: sorted keys, no spaces, UTF-8, newline at the end.
+
+    Parameters
+    ----------
+    value : Any
+        Dicts with string keys, lists, strings, ints, finite floats, booleans and None.
+
+    Returns
+    -------
+    bytes
+        The same bytes for equal values on every machine.
+
+    Raises
+    ------
+    ValueError
+        If a float is NaN or infinite: JSON has no word for them.
+    """
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return text.encode("utf-8") + b"\n"
+
+
+def sha256_bytes(data: bytes) -> str:
+    """Return the SHA-256 of the bytes as 64 hexadecimal digits."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def sha256_file(path: Path) -> str:
+    """Return the SHA-256 of a file's content, read in pieces of one megabyte."""
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        while chunk := stream.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def write_atomic(path: Path, data: bytes) -> None:
+    """Write a file so that a reader sees the old content or the new, never a part.
+
+    The bytes go to a temporary file in the same folder, are flushed to disk, and take the name by rename.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        # mkstemp makes the file private; what it replaces is as readable as any other file of the user
+        temporary.chmod(0o666 & ~_umask())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _umask() -> int:
+    current = os.umask(0)
+    os.umask(current)
+    return current
+
+
+def write_json_atomic(path: Path, value: Any) -> bytes:
+    """Write a JSON document for people (indented, keys in the order given), atomically; return the bytes written."""
+    data = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False).encode("utf-8") + b"\n"
+    write_atomic(path, data)
+    return data
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON document, with a sentence instead of a traceback where it cannot be read.
+
+    Raises
+    ------
+    InputError
+        If the file is missing, is not UTF-8, or is not JSON.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{path} does not exist; check the path.") from None
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise InputError(f"{path} is not a JSON document ({error}); give the file as it was written.") from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror}); check the path and its permissions.") from None
