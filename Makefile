@@ -1,0 +1,59 @@
+# make demo   set up, then certificates on the two embedded corpora; prints where the pages and the UI are
+# make test   set up (Chromium too), then the fast tests
+# make dev    the Dagster UI on the data root of the demo, with MLflow beside it
+# make bench  every performance figure of the README
+# make lint   ruff, mypy strict, dg check defs
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+export CERTIFY_ROOT ?= $(CURDIR)/.certify
+export DAGSTER_HOME ?= $(CERTIFY_ROOT)/dagster
+
+.PHONY: help setup demo test test-slow dev bench lint chromium clean
+
+help:
+	@sed -n '1,5s/^# //p' Makefile
+
+setup: $(INSTALLED)
+
+# the stamp carries the hash of what decides the environment, so that a second call costs nothing and a changed pin reinstalls
+$(INSTALLED): setup.cfg constraints.txt pyproject.toml
+	@want="$$(cat setup.cfg constraints.txt | sha256sum)"; \
+	if [ -x $(BIN)/certify ] && [ "$$(cat $(INSTALLED) 2>/dev/null)" = "$$want" ]; then touch $(INSTALLED); exit 0; fi; \
+	echo "Setting up $(VENV) (about three minutes, once) ..."; \
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) && \
+	$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,miniwob]' && \
+	echo "$$want" > $(INSTALLED)
+
+demo: setup
+	@$(BIN)/certify demo
+
+# Chromium is Debian's: browser tests and corpus generation drive it; where it cannot be installed they skip and say so
+chromium:
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || \
+	if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
+	  echo "Installing Chromium for the browser tests ..."; \
+	  (apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium) >/tmp/certify-chromium.log 2>&1 || \
+	  { tail -n 5 /tmp/certify-chromium.log; echo "Chromium could not be installed; browser tests will skip."; }; \
+	else echo "No Chromium here and no right to install it; browser tests will skip."; fi
+
+test: setup chromium
+	@$(BIN)/python -m pytest -q
+
+test-slow: setup chromium
+	@$(BIN)/python -m pytest -q -m 'slow and not gpu'
+
+dev: setup
+	@$(BIN)/certify ui
+
+bench: setup
+	@for script in benchmarks/bench_*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+lint: setup
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && DAGSTER_HOME= $(BIN)/dg check defs
+
+clean:
+	@rm -rf $(VENV) .certify .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,56 @@
+"""Certified selective automation of LLM agent evaluation.
+
+``certify(scores, outcomes, tasks)`` returns a `Certificate`: the largest share of trajectories that a judge may decide alone while
+the error rate among them stays under a budget α with confidence 1−δ, although many attempts share a task. Everything else (corpora,
+judges, the Dagster assets, the ``certify`` command) exists to feed that call honestly and to show what came of it.
+
+Names are loaded on first use: importing the package costs no numerical library.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from certify_assets._version import __version__
+
+if TYPE_CHECKING:
+    from certify_assets.certificates import (
+        Audit,
+        Certificate,
+        audit_certificate,
+        certify,
+        decide,
+        resample_audit,
+        threshold_curve,
+        verify_certificate,
+    )
+    from certify_assets.errors import CertifyError, InputError, IntegrityError
+
+__all__ = [
+    "Audit",
+    "Certificate",
+    "CertifyError",
+    "InputError",
+    "IntegrityError",
+    "__version__",
+    "audit_certificate",
+    "certify",
+    "decide",
+    "resample_audit",
+    "threshold_curve",
+    "verify_certificate",
+]
+
+_HOMES = dict.fromkeys(
+    ["Audit", "Certificate", "audit_certificate", "certify", "decide", "resample_audit", "threshold_curve", "verify_certificate"],
+    "certify_assets.certificates",
+) | dict.fromkeys(["CertifyError", "InputError", "IntegrityError"], "certify_assets.errors")
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'certify_assets' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value

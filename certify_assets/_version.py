@@ -1,0 +1,5 @@
+"""The version, in a module that imports nothing, so that packaging and certificates read one number."""
+
+from __future__ import annotations
+
+__version__ = "0.1.0"

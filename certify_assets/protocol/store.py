@@ -1,0 +1,175 @@
+"""The data root: one tree of tables and documents, local or on any fsspec file system, written atomically.
+
+Layout (``<corpus>`` and ``<judge>`` are names of letters, digits, '_', '-' and '.')::
+
+    corpora/<corpus>/corpus.json          what the corpus is and how it is split
+    corpora/<corpus>/trajectories.parquet
+    corpora/<corpus>/import.json          files with hashes, what was dropped and why
+    corpora/<corpus>/splits/manifest.json, sft.parquet, rl.parquet, cal.parquet, test.parquet
+    corpora/<corpus>/profile.json, controls.json, quality.json
+    judges/<judge>/<corpus>/adapter/…, adapter.json, scores.parquet, scores.json, certificates.json, audits.json, page.html
+    ledger/<corpus>.jsonl                 every read of a TEST split
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from certify_assets.errors import InputError
+from certify_assets.files import sha256_bytes, write_atomic
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Store", "default_root"]
+
+_SEGMENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*")
+
+
+def default_root() -> str:
+    """Return the data root of this process: ``CERTIFY_ROOT``, else ``.certify`` in the working directory."""
+    return os.environ.get("CERTIFY_ROOT") or str(Path.cwd() / ".certify")
+
+
+@dataclass(frozen=True)
+class Store:
+    """Reads and writes below one root.
+
+    Parameters
+    ----------
+    root : str
+        A folder, or an fsspec URL such as ``s3://bucket/prefix`` or ``memory://name``.
+
+    Notes
+    -----
+    Keys are relative and made of safe segments, so that a corpus name or a trajectory can never lead outside the root. On a local
+    disk a write takes its name by rename; object stores put an object whole.
+    """
+
+    root: str
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the root is a folder of this machine."""
+        return "://" not in self.root or self.root.startswith("file://")
+
+    def locate(self, key: str) -> str:
+        """Return where a key lives: a path, or a URL on a remote root."""
+        parts = key.split("/")
+        bad = next((part for part in parts if not _SEGMENT.fullmatch(part)), None)
+        if bad is not None:
+            raise InputError(f"{bad!r} in {key!r} cannot be a file name of the data root; use letters, digits, '_', '-' and '.'.")
+        return "/".join([self.root.rstrip("/"), *parts])
+
+    def local_path(self, key: str) -> Path:
+        """Return the path of a key on a local root.
+
+        Raises
+        ------
+        InputError
+            If the root is remote: what needs a file on disk cannot run there.
+        """
+        if not self.is_local:
+            raise InputError(f"{key} is needed as a file, but the data root {self.root} is remote; copy it to a local folder first.")
+        return Path(self.locate(key).removeprefix("file://"))
+
+    def exists(self, key: str) -> bool:
+        """Whether something is stored under the key."""
+        if self.is_local:
+            return self.local_path(key).exists()
+        filesystem, path = self._remote(key)
+        return bool(filesystem.exists(path))
+
+    def read_bytes(self, key: str) -> bytes:
+        """Return what is stored under the key.
+
+        Raises
+        ------
+        InputError
+            If nothing is: the sentence says that the step before has to run.
+        """
+        if not self.exists(key):
+            raise InputError(f"{self.locate(key)} does not exist; materialize the asset that writes it first.")
+        if self.is_local:
+            return self.local_path(key).read_bytes()
+        filesystem, path = self._remote(key)
+        return bytes(filesystem.cat_file(path))
+
+    def write_bytes(self, key: str, data: bytes) -> str:
+        """Store bytes under the key, whole or not at all; return their SHA-256."""
+        if self.is_local:
+            write_atomic(self.local_path(key), data)
+            return sha256_bytes(data)
+        filesystem, path = self._remote(key)
+        staged = f"{path}.{uuid.uuid4().hex}.part"
+        filesystem.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
+        filesystem.pipe_file(staged, data)
+        filesystem.mv(staged, path)
+        return sha256_bytes(data)
+
+    def sha256(self, key: str) -> str:
+        """Return the SHA-256 of what is stored under the key."""
+        return sha256_bytes(self.read_bytes(key))
+
+    def read_json(self, key: str) -> Any:
+        """Return the JSON document under the key."""
+        try:
+            return json.loads(self.read_bytes(key))
+        except (UnicodeDecodeError, json.JSONDecodeError) as error:
+            raise InputError(f"{self.locate(key)} is not a JSON document ({error}); materialize the asset that writes it again.") from None
+
+    def write_json(self, key: str, value: Any) -> str:
+        """Store a JSON document, indented for readers; return its SHA-256."""
+        return self.write_bytes(key, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False).encode("utf-8") + b"\n")
+
+    def read_table(self, key: str) -> pd.DataFrame:
+        """Return the Parquet table under the key."""
+        import pandas as pd
+
+        return pd.read_parquet(io.BytesIO(self.read_bytes(key)))
+
+    def write_table(self, key: str, frame: pd.DataFrame) -> str:
+        """Store a table as Parquet (zstd), without its index; return its SHA-256."""
+        buffer = io.BytesIO()
+        frame.to_parquet(buffer, index=False, compression="zstd")
+        return self.write_bytes(key, buffer.getvalue())
+
+    def append_line(self, key: str, line: str) -> None:
+        """Append one line to a local journal and flush it to the disk, or rewrite the object on a remote root."""
+        data = line.encode("utf-8") + b"\n"
+        if self.is_local:
+            path = self.local_path(key)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # one write call of one line: concurrent appenders interleave whole lines, never parts
+            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+            try:
+                os.write(handle, data)
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+            return
+        old = self.read_bytes(key) if self.exists(key) else b""
+        self.write_bytes(key, old + data)
+
+    def names(self, folder: str) -> list[str]:
+        """Return the sorted names directly below a folder, hidden ones left out; empty where there is no folder."""
+        if self.is_local:
+            path = self.local_path(folder)
+            return sorted(entry.name for entry in path.iterdir() if not entry.name.startswith(".")) if path.is_dir() else []
+        filesystem, path = self._remote(folder)
+        if not filesystem.isdir(path):
+            return []
+        return sorted(str(entry).rstrip("/").rsplit("/", 1)[-1] for entry in filesystem.ls(path, detail=False))
+
+    def _remote(self, key: str) -> tuple[Any, str]:
+        import fsspec
+
+        filesystem, path = fsspec.core.url_to_fs(self.locate(key))
+        return filesystem, path
