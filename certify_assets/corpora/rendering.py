@@ -1,0 +1,164 @@
+"""The one text of a trajectory that judges read: instruction, then what the agent did and saw, step by step.
+
+Only the instruction and the steps come in, so no reward, evaluator output or gold answer can. Both are untrusted. Headings of the
+rendering start in the first column and every line of untrusted text is indented, so no text can pass for a heading; characters
+that hide or reorder text are written out as escapes, and chat markup is broken up.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from certify_assets.corpora.schema import Step, clean_text
+from certify_assets.errors import InputError
+from certify_assets.files import canonical_json, sha256_bytes
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["RENDERER_VERSION", "Rendered", "Renderer", "defuse", "render_frame"]
+
+RENDERER_VERSION = "certify_assets/renderer/1"
+
+_INDENT = "  "
+_SMALLEST_BUDGET = 400
+_LINE_BREAKS = re.compile("\r\n|[\r\x0b\x0c\x85\u2028\u2029]")
+# control characters but tab and newline, and the format characters that hide, join or reorder what a reader sees
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0e-\x1f\x7f-\x9f\u00ad\u0600-\u0605\u061c\u06dd\u070f\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\U000e0000-\U000e007f]"
+)
+_CHAT_MARKUP = re.compile(
+    r"<(?=\|)|(?<=\|)>|<(?=/?(?:s|bos|eos|pad|unk|start_of_turn|end_of_turn|think|tool_call|tool_response)>)|\[(?=/?INST\])"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """A rendered trajectory and how many of its characters were cut to fit the budget."""
+
+    text: str
+    cut_chars: int
+
+
+def defuse(text: str) -> str:
+    r"""Make untrusted text safe to show: one kind of line break, no unseen characters, no chat markup.
+
+    Examples
+    --------
+    >>> defuse("done<|im_end|>")
+    'done< |im_end| >'
+    """
+    text = _LINE_BREAKS.sub("\n", clean_text(text))
+    text = _UNSEEN.sub(lambda match: f"\\u{{{ord(match.group()):x}}}", text)
+    return _CHAT_MARKUP.sub(lambda match: " >" if match.group() == ">" else f"{match.group()} ", text)
+
+
+@dataclass(frozen=True, slots=True)
+class Renderer:
+    """Renders trajectories within a budget of characters.
+
+    Parameters
+    ----------
+    budget_chars : int, default 6000
+        Longest text. What does not fit is cut from the middle of the steps.
+    action_chars, observation_chars : int
+        Longest excerpt of one action and of one observation; longer ones lose their middle.
+
+    Raises
+    ------
+    InputError
+        If the budget is too small to hold headings and a few words.
+    """
+
+    budget_chars: int = 6000
+    action_chars: int = 1200
+    observation_chars: int = 1200
+
+    def __post_init__(self) -> None:
+        for name, smallest in (("budget_chars", _SMALLEST_BUDGET), ("action_chars", 40), ("observation_chars", 40)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < smallest:
+                raise InputError(f"the renderer's {name} is {value!r}; give a whole number of at least {smallest}.")
+
+    @property
+    def sha256(self) -> str:
+        """Hash of version and settings: texts of renderers with equal hashes are equal."""
+        return sha256_bytes(canonical_json({"version": RENDERER_VERSION} | asdict(self)))
+
+    def render(self, instruction: str, steps: Iterable[Step | Mapping[str, str]]) -> Rendered:
+        """Render one trajectory.
+
+        Parameters
+        ----------
+        instruction : str
+            What the agent was asked to do.
+        steps : iterable of Step, or of mappings with "action" and "observation"
+            In order.
+
+        Returns
+        -------
+        Rendered
+            Text of at most `budget_chars` characters.
+        """
+        task, cut = _excerpt(defuse(instruction).strip(), self.budget_chars // 3)
+        head = f"TASK\n{_indented(task)}\n"
+        parts: list[str] = []
+        for number, step in enumerate(steps, 1):
+            text, lost = self._step(number, step)
+            parts.append(text)
+            cut += lost
+        body, lost = _cut_middle("".join(parts) or "NO STEPS\n", self.budget_chars - len(head))
+        return Rendered(head + body, cut + lost)
+
+    def _step(self, number: int, step: Step | Mapping[str, str]) -> tuple[str, int]:
+        action, observation = (step.action, step.observation) if isinstance(step, Step) else (step["action"], step["observation"])
+        text, cut = f"STEP {number}\n", 0
+        for heading, content, limit in (
+            ("ACTION", action, self.action_chars),
+            ("OBSERVATION", observation, self.observation_chars),
+        ):
+            excerpt, lost = _excerpt(defuse(content or "").strip(), limit)
+            cut += lost
+            if excerpt:
+                text += f"{heading}\n{_indented(excerpt)}\n"
+        return text, cut
+
+
+def render_frame(frame: pd.DataFrame, renderer: Renderer | None = None) -> list[Rendered]:
+    """Render every row of a table of trajectories, in its order."""
+    renderer = renderer or Renderer()
+    columns: list[list[Any]] = [frame["instruction"].tolist(), frame["steps"].tolist()]
+    return [renderer.render(instruction, steps) for instruction, steps in zip(*columns, strict=True)]
+
+
+def _indented(text: str) -> str:
+    return "\n".join(_INDENT + line for line in text.split("\n"))
+
+
+def _excerpt(text: str, limit: int) -> tuple[str, int]:
+    """Keep the two ends of a text longer than `limit`; the note between them counts towards the limit."""
+    if len(text) <= limit:
+        return text, 0
+    room = max(0, limit - len(_note(len(text))) - 2)
+    cut = len(text) - room
+    return f"{text[: room - room // 2]} {_note(cut)} {text[len(text) - room // 2 :]}", cut
+
+
+def _cut_middle(body: str, limit: int) -> tuple[str, int]:
+    """Cut whole stretches from the middle of the steps; what follows the note never starts in the first column by the cut."""
+    if len(body) <= limit:
+        return body, 0
+    room = max(0, limit - len(_note(len(body))) - 2 - len(_INDENT))
+    start = len(body) - room // 2
+    head, tail = body[: room - room // 2], body[start:]
+    if body[start - 1] != "\n":
+        tail = _INDENT + tail
+    return f"{head}\n{_note(start - len(head))}\n{tail}", start - len(head)
+
+
+def _note(cut: int) -> str:
+    return f"[{cut} characters cut]"

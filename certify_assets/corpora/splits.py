@@ -1,0 +1,371 @@
+"""Task-disjoint splits: who trains the judge, who calibrates, who audits, and the manifest that says so for good."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from certify_assets.errors import InputError, ManifestError
+from certify_assets.files import canonical_json, sha256_bytes, write_json_atomic
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["PROFILES", "SPLITS", "SplitManifest", "make_manifest", "read_manifest", "select", "verify_manifest", "write_manifest"]
+
+SPLITS: tuple[str, ...] = ("sft", "rl", "cal", "test")
+PROFILES: Mapping[str, Mapping[str, int]] = MappingProxyType(
+    {
+        "paper": MappingProxyType({"sft": 40, "rl": 30, "cal": 15, "test": 15}),
+        "paper_miniwob": MappingProxyType({"sft": 40, "rl": 20, "cal": 15, "test": 25}),
+        "certify": MappingProxyType({"sft": 25, "rl": 10, "cal": 40, "test": 25}),
+    }
+)
+
+_SCHEMA = "certify_assets/split_manifest/1"
+_CAL_TASKS = 50
+_CAL_TASKS_FROM = 100
+_KEYS = frozenset(
+    {"schema", "corpus", "profile", "seed", "shares", "train_rl", "minimum_cal_tasks", "pinned_sft", "universe", "assignment", "sha256"}
+)
+
+
+@dataclass(frozen=True)
+class SplitManifest:
+    """Which task belongs to which split, and everything needed to work that out again.
+
+    Parameters
+    ----------
+    corpus : str
+        The corpus whose tasks these are.
+    profile : str
+        Name of the shares: a key of `PROFILES` or "custom".
+    seed : int
+        Declared seed of the shuffle.
+    shares : mapping of str to float
+        Relative shares of the splits.
+    train_rl : bool
+        Whether RL is trained; where it is not, its share went to CAL.
+    minimum_cal_tasks : int
+        Fewest CAL tasks in a corpus of at least 100 tasks (0 = no minimum).
+    pinned_sft : tuple of str
+        Tasks that are in SFT for every seed.
+    universe : tuple of str
+        Tasks of other corpora that were assigned together with these.
+    assignment : mapping of str to str
+        Split of every task of the corpus.
+    sha256 : str
+        Hash of all of the above.
+    """
+
+    corpus: str
+    profile: str
+    seed: int
+    shares: Mapping[str, float]
+    train_rl: bool
+    minimum_cal_tasks: int
+    pinned_sft: tuple[str, ...]
+    universe: tuple[str, ...]
+    assignment: Mapping[str, str]
+    sha256: str
+
+    @cached_property
+    def tasks(self) -> Mapping[str, tuple[str, ...]]:
+        """Tasks of every split, sorted."""
+        return {name: tuple(sorted(task for task, split in self.assignment.items() if split == name)) for name in SPLITS}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the manifest as a JSON object."""
+        return self._content() | {"sha256": self.sha256}
+
+    def content_sha256(self) -> str:
+        """Hash what the manifest says now; differs from `sha256` where it was altered."""
+        return sha256_bytes(canonical_json(self._content()))
+
+    def _content(self) -> dict[str, Any]:
+        return {
+            "schema": _SCHEMA,
+            "corpus": self.corpus,
+            "profile": self.profile,
+            "seed": self.seed,
+            "shares": dict(self.shares),
+            "train_rl": self.train_rl,
+            "minimum_cal_tasks": self.minimum_cal_tasks,
+            "pinned_sft": list(self.pinned_sft),
+            "universe": list(self.universe),
+            "assignment": dict(sorted(self.assignment.items())),
+        }
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> SplitManifest:
+        """Read a manifest from its JSON object.
+
+        Raises
+        ------
+        ManifestError
+            If a key is missing, unknown or of another type.
+        """
+        if not isinstance(document, Mapping) or document.get("schema") != _SCHEMA:
+            raise ManifestError(f"this is not a split manifest ({_SCHEMA}); make one with make_manifest.")
+        if wrong := sorted(_KEYS.symmetric_difference(document)):
+            raise ManifestError(f"the split manifest has missing or unknown keys ({', '.join(wrong)}); make the splits again.")
+        texts = all(isinstance(document[key], str) for key in ("corpus", "profile", "sha256"))
+        numbers = all(type(document[key]) is int for key in ("seed", "minimum_cal_tasks")) and type(document["train_rl"]) is bool
+        lists = all(_strings(document[key]) for key in ("pinned_sft", "universe"))
+        shares, assignment = document["shares"], document["assignment"]
+        maps = isinstance(shares, Mapping) and isinstance(assignment, Mapping) and _strings(list(assignment.values()))
+        if not (texts and numbers and lists and maps and all(type(value) in (int, float) for value in shares.values())):
+            raise ManifestError("the split manifest has values of the wrong type; make the splits again.")
+        values = {key: document[key] for key in _KEYS - {"schema"}}
+        return cls(**(values | {"pinned_sft": tuple(document["pinned_sft"]), "universe": tuple(document["universe"])}))
+
+
+def make_manifest(  # noqa: PLR0913 - what is declared about a split is declared in one call
+    task_ids: Iterable[str],
+    corpus: str,
+    profile: str = "certify",
+    seed: int = 42,
+    pinned_sft: Iterable[str] = (),
+    *,
+    shares: Mapping[str, float] | None = None,
+    train_rl: bool = True,
+    universe: Iterable[str] = (),
+) -> SplitManifest:
+    """Assign every task to one split.
+
+    Tasks are put in the order of SHA-256(seed, task), which depends on nothing but the two, and the splits are filled in the order
+    SFT, RL, CAL, TEST up to sizes from the shares by the largest-remainder rule.
+
+    Parameters
+    ----------
+    task_ids : iterable of str
+        Tasks of the corpus; repetitions and order do not matter.
+    corpus : str
+        Name of the corpus; does not enter the shuffle, so that corpora over the same tasks get the same assignment.
+    profile : str, default "certify"
+        Shares: "certify", "paper" or "paper_miniwob". "certify" gives CAL at least 50 tasks in a corpus of 100 or more.
+    seed : int, default 42
+        Declared seed.
+    pinned_sft : iterable of str
+        Tasks that belong to SFT whatever the seed (a judge was pretrained on them); they count towards its share.
+    shares : mapping, optional
+        Shares of their own for "sft", "rl", "cal", "test"; the profile is then recorded as "custom".
+    train_rl : bool, default True
+        False gives RL's share to CAL.
+    universe : iterable of str
+        Tasks of other corpora with the same task universe: all are assigned together, so that no task is in one split here and
+        in another there.
+
+    Returns
+    -------
+    SplitManifest
+        Complete, with its hash.
+
+    Raises
+    ------
+    InputError
+        If the profile is unknown, shares are not positive numbers, or there are too few tasks to fill every split.
+    """
+    own = _tasks(task_ids)
+    pinned = _tasks(pinned_sft)
+    others = _tasks(universe) - own
+    wanted = _shares(profile, shares)
+    floor = _CAL_TASKS if profile == "certify" and shares is None else 0
+    if unknown := pinned - own - others:
+        raise InputError(f"corpus {corpus} has no task {min(unknown)!r} to pin to SFT; pin tasks that it has.")
+    assignment = _assign(own | others, pinned, seed, _Plan(wanted, train_rl, floor))
+    manifest = SplitManifest(
+        corpus=corpus,
+        profile="custom" if shares is not None else profile,
+        seed=seed,
+        shares=wanted,
+        train_rl=train_rl,
+        minimum_cal_tasks=floor,
+        pinned_sft=tuple(sorted(pinned)),
+        universe=tuple(sorted(others)),
+        assignment={task: assignment[task] for task in sorted(own)},
+        sha256="",
+    )
+    return SplitManifest.from_dict(manifest.to_dict() | {"sha256": manifest.content_sha256()})
+
+
+def verify_manifest(manifest: SplitManifest, frame: pd.DataFrame, *, complete: bool = True) -> None:
+    """Refuse a manifest that was altered or is not of these trajectories.
+
+    Parameters
+    ----------
+    manifest : SplitManifest
+        As read.
+    frame : pandas.DataFrame
+        Trajectories with the columns corpus and task_id.
+    complete : bool, default True
+        Whether `frame` is the whole corpus, so that every task of the manifest must occur in it.
+
+    Raises
+    ------
+    ManifestError
+        Naming the first thing that does not hold: hash, corpus, assignment, unknown or missing tasks.
+    """
+    if manifest.content_sha256() != manifest.sha256:
+        raise ManifestError(
+            f"the split manifest of {manifest.corpus} does not have the hash it states: it was altered; make the splits again."
+        )
+    if strangers := sorted(set(frame["corpus"].unique()) - {manifest.corpus}):
+        raise ManifestError(
+            f"the split manifest is of corpus {manifest.corpus}, the trajectories are of {strangers[0]}; use its own manifest."
+        )
+    _verify_assignment(manifest)
+    present = set(frame["task_id"].unique())
+    if unknown := sorted(present - set(manifest.assignment)):
+        raise ManifestError(f"task {unknown[0]!r} of {manifest.corpus} is in no split ({len(unknown)} such tasks); make the splits again.")
+    if complete and (missing := sorted(set(manifest.assignment) - present)):
+        raise ManifestError(
+            f"task {missing[0]!r} of the split manifest has no trajectory ({len(missing)} such tasks); make the splits again."
+        )
+
+
+def _verify_assignment(manifest: SplitManifest) -> None:
+    tasks, pinned, others = set(manifest.assignment), set(manifest.pinned_sft), set(manifest.universe)
+    plan = _Plan(manifest.shares, manifest.train_rl, manifest.minimum_cal_tasks)
+    try:
+        declared = _assign(tasks | others, pinned, manifest.seed, plan)
+    except InputError as error:
+        raise ManifestError(f"the split manifest of {manifest.corpus} cannot be what its seed and shares give: {error}") from None
+    for task, split in sorted(manifest.assignment.items()):
+        if declared[task] != split:
+            raise ManifestError(
+                f"task {task!r} is in split {split} of {manifest.corpus}, seed {manifest.seed} and its shares put it in {declared[task]}: "
+                "the assignment was altered; make the splits again."
+            )
+
+
+def select(frame: pd.DataFrame, manifest: SplitManifest, split: str) -> pd.DataFrame:
+    """Return the trajectories of one split, after verifying the manifest against all of them.
+
+    Raises
+    ------
+    InputError
+        If the split has another name than `SPLITS`.
+    ManifestError
+        If the manifest does not hold.
+    """
+    if split not in SPLITS:
+        raise InputError(f"there is no split {split!r}; name one of {', '.join(SPLITS)}.")
+    verify_manifest(manifest, frame)
+    return frame[frame["task_id"].map(manifest.assignment) == split].reset_index(drop=True)
+
+
+def write_manifest(path: Path, manifest: SplitManifest) -> None:
+    """Write a manifest as JSON, atomically."""
+    write_json_atomic(path, manifest.to_dict())
+
+
+def read_manifest(path: Path) -> SplitManifest:
+    """Read a manifest; a task that the file puts in two splits is refused rather than overwritten.
+
+    Raises
+    ------
+    ManifestError
+        If the file is missing, is not a manifest, or names a task twice.
+    """
+    if not path.is_file():
+        raise ManifestError(f"{path} does not exist; make the splits first.")
+    try:
+        return SplitManifest.from_dict(json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_without_repetition))
+    except ManifestError as error:
+        raise ManifestError(f"{path}: {error}") from None
+    except (ValueError, RecursionError):
+        raise ManifestError(f"{path} is not a JSON document; make the splits again.") from None
+
+
+def _without_repetition(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    document: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in document:
+            raise ManifestError(
+                f"{key!r} is there twice ({document[key]} and {value}); a task belongs to one split: make the splits again."
+            )
+        document[key] = value
+    return document
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    shares: Mapping[str, float]
+    train_rl: bool
+    minimum_cal: int
+
+
+def _assign(tasks: set[str], pinned: set[str], seed: int, plan: _Plan) -> dict[str, str]:
+    sizes = _sizes(len(tasks), len(pinned), plan)
+    free = sorted(tasks - pinned, key=lambda task: hashlib.sha256(f"{seed}\0{task}".encode()).digest())
+    splits = [name for name in SPLITS for _ in range(sizes[name] - (len(pinned) if name == "sft" else 0))]
+    return dict.fromkeys(pinned, "sft") | dict(zip(free, splits, strict=True))
+
+
+def _sizes(tasks: int, pinned: int, plan: _Plan) -> dict[str, int]:
+    """Return how many tasks each split gets, minimum of CAL and pinned tasks first, the rest by share."""
+    shares = {name: float(plan.shares.get(name, 0.0)) for name in SPLITS}
+    if not plan.train_rl:
+        shares |= {"cal": shares["cal"] + shares["rl"], "rl": 0.0}
+    fixed: dict[str, int] = {}
+    sizes = _largest_remainder(tasks, shares)
+    if tasks >= _CAL_TASKS_FROM and sizes["cal"] < plan.minimum_cal:
+        fixed["cal"] = plan.minimum_cal
+        sizes = _with_fixed(tasks, shares, fixed)
+    if pinned > sizes["sft"]:
+        fixed["sft"] = pinned
+        sizes = _with_fixed(tasks, shares, fixed)
+    if empty := [name for name in SPLITS if shares[name] > 0 and sizes[name] < 1]:
+        raise InputError(f"{tasks} tasks are too few for a {empty[0].upper()} split of their own; bring more tasks or change the shares.")
+    return sizes
+
+
+def _with_fixed(tasks: int, shares: Mapping[str, float], fixed: Mapping[str, int]) -> dict[str, int]:
+    left = tasks - sum(fixed.values())
+    if left < 0:
+        raise InputError(f"{tasks} tasks are too few for the {sum(fixed.values())} that are pinned or needed in CAL; pin fewer tasks.")
+    return _largest_remainder(left, {name: 0.0 if name in fixed else share for name, share in shares.items()}) | dict(fixed)
+
+
+def _largest_remainder(total: int, shares: Mapping[str, float]) -> dict[str, int]:
+    """Round shares of a total to whole numbers that add up to it; ties go to the earlier split."""
+    whole = sum(shares.values())
+    exact = {name: total * share / whole for name, share in shares.items()}
+    sizes = {name: int(value) for name, value in exact.items()}
+    # rounded, so that shares such as .1 + .2 do not decide a tie by their last bit
+    for name in sorted(shares, key=lambda name: -round(exact[name] - sizes[name], 9))[: total - sum(sizes.values())]:
+        sizes[name] += 1
+    return sizes
+
+
+def _shares(profile: str, shares: Mapping[str, float] | None) -> dict[str, float]:
+    if shares is None:
+        if profile not in PROFILES:
+            raise InputError(f"there is no split profile {profile!r}; choose one of {', '.join(sorted(PROFILES))} or give shares.")
+        return dict(PROFILES[profile])
+    if unknown := sorted(set(shares) - set(SPLITS)):
+        raise InputError(f"there is no split {unknown[0]!r} to give a share; name {', '.join(SPLITS)}.")
+    values = {name: shares.get(name, 0) for name in SPLITS}
+    if any(type(value) not in (int, float) or not 0 <= value < float("inf") for value in values.values()):
+        raise InputError(f"the shares {dict(shares)} are not numbers of at least 0; give relative shares such as 25, 10, 40, 25.")
+    if not (values["cal"] > 0 and values["test"] > 0):
+        raise InputError("CAL or TEST has no share; a certificate needs the first and its audit the second.")
+    return values
+
+
+def _tasks(task_ids: Iterable[str]) -> set[str]:
+    tasks = set(task_ids)
+    if wrong := [task for task in tasks if not isinstance(task, str) or not task]:
+        raise InputError(f"task id {wrong[0]!r} is not a text; give task ids as texts.")
+    return tasks
+
+
+def _strings(values: Any) -> bool:
+    return isinstance(values, list) and all(isinstance(value, str) for value in values)
