@@ -1,0 +1,196 @@
+"""What an adapter is, and what every import does after one has read its files: labels, duplicates, attempts, ids."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from certify_assets.corpora.schema import Step, Trajectory
+from certify_assets.corpora.sources.files import SourceFile, Tally
+from certify_assets.errors import InputError
+
+__all__ = ["Adapter", "Draft", "Reading", "excerpt", "finish"]
+
+_EXCERPT = 8000
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """One run as an adapter found it, before it has its place in a corpus.
+
+    Parameters
+    ----------
+    task_id, agent, instruction, steps, outcome
+        As in `Trajectory`.
+    source_file, source_sha256 : str
+        File it was read from.
+    row : int
+        Its position in that file, from 1.
+    trajectory_id : str, optional
+        The id that the source itself gives the run. Runs without one get an id from task, agent and attempt, and are compared by
+        content with the runs of other files: producers publish copies of one run.
+    attempt : int, optional
+        The attempt that the source itself states, trusted only together with a trajectory_id.
+    repetition : str
+        What tells apart two runs of the same content in one file (a trial number); equal content and repetition is a copy.
+    """
+
+    task_id: str
+    agent: str
+    instruction: str
+    steps: tuple[Step, ...]
+    outcome: int | None
+    source_file: str
+    source_sha256: str
+    row: int
+    trajectory_id: str | None = None
+    attempt: int | None = None
+    repetition: str = ""
+
+    @property
+    def where(self) -> str:
+        """File and row, for messages."""
+        return f"{self.source_file} row {self.row}"
+
+    def content(self) -> bytes:
+        """Hash task, instruction and steps."""
+        digest = hashlib.sha256()
+        for text in (self.task_id, self.instruction, *(part for step in self.steps for part in (step.action, step.observation))):
+            encoded = text.encode("utf-8", "surrogatepass")
+            digest.update(len(encoded).to_bytes(8, "big") + encoded)
+        return digest.digest()
+
+
+@dataclass
+class Reading:
+    """What an adapter is given beside its files: options, and the tally of what it leaves out."""
+
+    options: Mapping[str, Any]
+    tally: Tally
+    hashes: dict[str, str] = field(default_factory=dict)
+
+    def sha256(self, file: SourceFile) -> str:
+        """Hash a file once and remember that it was read."""
+        if file.name not in self.hashes:
+            self.hashes[file.name] = file.sha256()
+        return self.hashes[file.name]
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """One format of published agent runs.
+
+    Parameters
+    ----------
+    name : str
+        What `format=` names.
+    title : str
+        The format in words.
+    suffixes : tuple of str
+        Suffixes of its files.
+    fits : callable
+        Says from its content whether a file is of this format; never raises on broken content.
+    read : callable
+        Turns files into drafts; counts in the reading's tally what it leaves out.
+    options : mapping of str to str
+        Options it takes beyond the common ones, with their meaning.
+    leak_fields : tuple of str
+        Fields of the source that speak of the outcome or the solution and are never rendered.
+    """
+
+    name: str
+    title: str
+    suffixes: tuple[str, ...]
+    fits: Callable[[SourceFile], bool]
+    read: Callable[[Iterable[SourceFile], Reading], Iterator[Draft]]
+    options: Mapping[str, str] = field(default_factory=dict)
+    leak_fields: tuple[str, ...] = ()
+
+
+def excerpt(text: str, limit: int = _EXCERPT) -> str:
+    """Keep the two ends of a long text, with the number of characters between them."""
+    if len(text) <= limit:
+        return text
+    half = limit // 2
+    return f"{text[:half]} [{len(text) - 2 * half} characters cut] {text[-half:]}"
+
+
+def finish(drafts: Iterable[Draft], corpus: str, reading: Reading) -> list[Trajectory]:
+    """Turn drafts into the trajectories of a corpus.
+
+    Runs without an outcome are left out (unless keep_unlabelled), copies of one run count once, attempts are numbered within
+    task and agent, and every trajectory gets its id.
+
+    Raises
+    ------
+    InputError
+        If the source gives two different runs one id.
+    """
+    kept = list(_without_copies(_labelled(drafts, reading), reading.tally))
+    tasks = _merged_tasks(kept) if reading.options.get("merge_same_instruction") else {}
+    attempts: Counter[tuple[str, str]] = Counter()
+    ids: dict[str, Draft] = {}
+    trajectories: list[Trajectory] = []
+    for draft in kept:
+        task = tasks.get(draft.task_id, draft.task_id)
+        if task != draft.task_id:
+            reading.tally.notes["runs moved to a task with the same instruction"] += 1
+        attempt = attempts[task, draft.agent] if draft.attempt is None or draft.trajectory_id is None else draft.attempt
+        attempts[task, draft.agent] += 1
+        identity = draft.trajectory_id or f"{task}/{draft.agent}/{attempt}"
+        if identity in ids:
+            raise InputError(f"{draft.where} has the trajectory_id {identity!r} of {ids[identity].where}; give every run its own id.")
+        ids[identity] = draft
+        trajectories.append(
+            Trajectory(
+                corpus=corpus,
+                task_id=task,
+                trajectory_id=identity,
+                agent=draft.agent,
+                attempt=attempt,
+                instruction=draft.instruction,
+                steps=draft.steps,
+                outcome=draft.outcome,
+                source_file=draft.source_file,
+                source_sha256=draft.source_sha256,
+            )
+        )
+    return trajectories
+
+
+def _labelled(drafts: Iterable[Draft], reading: Reading) -> Iterator[Draft]:
+    for draft in drafts:
+        if draft.outcome is None and not reading.options.get("keep_unlabelled"):
+            reading.tally.drop("no_label", f"{draft.where} has no outcome; keep such runs with the option keep_unlabelled.")
+        else:
+            yield draft
+
+
+def _without_copies(drafts: Iterable[Draft], tally: Tally) -> Iterator[Draft]:
+    """Leave out copies: the same id and content, or without an id the same content in another file or repetition."""
+    first: dict[tuple[str, bytes], Draft] = {}
+    for draft in drafts:
+        key = (draft.trajectory_id or "", draft.content())
+        earlier = first.setdefault(key, draft)
+        copied = draft.steps and earlier is not draft and _is_copy(draft, earlier)
+        if copied:
+            tally.drop("duplicate", f"{draft.where} is a copy of {earlier.where}.")
+        else:
+            yield draft
+
+
+def _is_copy(draft: Draft, earlier: Draft) -> bool:
+    same_place = draft.source_file == earlier.source_file
+    return draft.trajectory_id is not None or not same_place or draft.repetition == earlier.repetition
+
+
+def _merged_tasks(drafts: Iterable[Draft]) -> dict[str, str]:
+    """Map every task to the first, by name, of the tasks with its instruction."""
+    by_instruction: dict[str, set[str]] = {}
+    for draft in drafts:
+        if draft.instruction.strip():
+            by_instruction.setdefault(draft.instruction.strip(), set()).add(draft.task_id)
+    return {task: min(tasks) for tasks in by_instruction.values() if len(tasks) > 1 for task in sorted(tasks)}
