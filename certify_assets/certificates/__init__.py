@@ -1,0 +1,55 @@
+"""Certificates: from scores, outcomes and tasks to a promise that can be recomputed. Needs numpy, scipy and numba only."""
+
+from __future__ import annotations
+
+from certify_assets.certificates.audit import Audit, ResampleAudit, audit_certificate, lower_error_bound, resample_audit
+from certify_assets.certificates.certificate import SCHEMA, Certificate
+from certify_assets.certificates.clustering import ClusterSummary, anova_icc, design_effect, kish_effective_tasks, n_min, summarise_clusters
+from certify_assets.certificates.counts import TaskCounts, count_at, count_tasks
+from certify_assets.certificates.curve import ThresholdCurve, bootstrap_errors, threshold_curve
+from certify_assets.certificates.decision import Decisions, decide
+from certify_assets.certificates.evaluation import Evaluation, Settings, evaluate
+from certify_assets.certificates.inputs import Observations, observe
+from certify_assets.certificates.issuance import certify, issue, joint_promise
+from certify_assets.certificates.planning import Diagnosis, auroc, diagnose
+from certify_assets.certificates.procedures import PROCEDURES, clopper_pearson_upper
+from certify_assets.certificates.verification import settings_of, verify_certificate
+
+__all__ = [
+    "Audit",
+    "Certificate",
+    "ClusterSummary",
+    "Decisions",
+    "Diagnosis",
+    "Evaluation",
+    "Observations",
+    "PROCEDURES",
+    "ResampleAudit",
+    "SCHEMA",
+    "Settings",
+    "TaskCounts",
+    "ThresholdCurve",
+    "anova_icc",
+    "audit_certificate",
+    "auroc",
+    "bootstrap_errors",
+    "certify",
+    "clopper_pearson_upper",
+    "count_at",
+    "count_tasks",
+    "decide",
+    "design_effect",
+    "diagnose",
+    "evaluate",
+    "issue",
+    "joint_promise",
+    "kish_effective_tasks",
+    "lower_error_bound",
+    "n_min",
+    "observe",
+    "resample_audit",
+    "settings_of",
+    "summarise_clusters",
+    "threshold_curve",
+    "verify_certificate",
+]

@@ -1,0 +1,246 @@
+"""Audits: what a certified threshold does on tasks it has not seen, and on resamples of those it has."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from certify_assets.certificates.certificate import Certificate
+from certify_assets.certificates.clustering import n_min
+from certify_assets.certificates.counts import TaskCounts, count_at
+from certify_assets.certificates.evaluation import Settings, evaluate
+from certify_assets.certificates.inputs import observe
+from certify_assets.certificates.lattice import bootstrap_tails, error_lattice
+from certify_assets.certificates.montecarlo import montecarlo_tails
+from certify_assets.certificates.verification import settings_of
+from certify_assets.errors import InputError
+
+__all__ = ["Audit", "ResampleAudit", "audit_certificate", "lower_error_bound", "resample_audit"]
+
+_RESOLUTION = 1000
+
+
+@dataclass(frozen=True)
+class Audit:
+    """A certified threshold on other data.
+
+    Attributes
+    ----------
+    verdict : {"PASS", "WARN", "ERROR"}
+        ERROR when the lower bound of the realised error exceeds α; WARN when only the realised error does, or when there is too little to
+        judge by; PASS otherwise.
+    realized_error : float or None
+        Errors over covered trajectories; None when nothing is covered.
+    lower_bound : float
+        Task-level lower 1 − δ bound of the realised error.
+    coverage : float
+        Share of the audited trajectories that the certified threshold covers: what is deployed.
+    covered_tasks : int
+    trajectories, tasks : int
+        Scored trajectories and their tasks.
+    unscored : int
+        Rows without a score, left out.
+    certificate_sha256 : str
+    own_coverage : float
+        Coverage that the same procedure would certify on the audited data themselves.
+    paper_rule_pass : bool
+        Whether the realised error is at most α, the point rule of the paper.
+    reason : str
+    """
+
+    verdict: str
+    realized_error: float | None
+    lower_bound: float
+    coverage: float
+    covered_tasks: int
+    trajectories: int
+    tasks: int
+    unscored: int
+    certificate_sha256: str
+    own_coverage: float
+    paper_rule_pass: bool
+    reason: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the audit as JSON values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class ResampleAudit:
+    """How often a task resample exceeds the budget at one threshold.
+
+    Attributes
+    ----------
+    exceedance : float
+    draws : int or "exact"
+    passed : bool
+        Whether the exceedance is at most δ.
+    coverage : float
+    note : str
+        What the figure is evidence of.
+    """
+
+    exceedance: float
+    draws: int | str
+    passed: bool
+    coverage: float
+    note: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the audit as JSON values."""
+        return asdict(self)
+
+
+def audit_certificate(certificate: Certificate, scores: ArrayLike, outcomes: ArrayLike, tasks: Sequence[Any]) -> Audit:
+    """Measure a certified threshold once on other data.
+
+    Parameters
+    ----------
+    certificate : Certificate
+    scores, outcomes, tasks
+        The audited table; its tasks should not be those of the certificate.
+
+    Returns
+    -------
+    Audit
+        Deterministic: the bound is the bootstrap tail inverted, in the limit of infinitely many resamples.
+
+    Raises
+    ------
+    InputError
+        If the table or the certificate's settings cannot be used.
+    """
+    observations, settings = observe(scores, outcomes, tasks), settings_of(certificate)
+    if not observations.scored:
+        raise InputError("No row of the audited table has a score; score the trajectories first.")
+    # larger tasks than declared are a finding of an audit, not a reason to make none
+    evaluation = evaluate(observations, replace(settings, max_task_size=None))
+    own = 0.0 if evaluation.chosen is None else float(evaluation.counts.coverage[evaluation.chosen])
+    certified = certificate.threshold is not None
+    counts = count_at(observations, settings.side, np.array([certificate.threshold] if certified else []))
+    covered = int(counts.covered_trajectories[0]) if certified else 0
+    realized = int(counts.error_totals[0]) / covered if covered else None
+    lower = lower_error_bound(counts, settings.delta, settings.budget) if covered else 0.0
+    seen = int(counts.covered_tasks[0]) if certified else 0
+    same = certificate.inputs == observations.fingerprint
+    verdict, reason = _verdict(settings, counts, realized, lower, (certified, seen, same))
+    return Audit(
+        verdict=verdict,
+        realized_error=realized,
+        lower_bound=lower,
+        coverage=covered / counts.trajectories,
+        covered_tasks=seen,
+        trajectories=counts.trajectories,
+        tasks=counts.tasks,
+        unscored=observations.unscored,
+        certificate_sha256=certificate.sha256,
+        own_coverage=own,
+        paper_rule_pass=realized is None or realized <= settings.alpha,
+        reason=reason,
+    )
+
+
+def _verdict(
+    settings: Settings, counts: TaskCounts, realized: float | None, lower: float, facts: tuple[bool, int, bool]
+) -> tuple[str, str]:
+    certified, seen, same = facts
+    alpha, needed = settings.alpha, n_min(settings.alpha, settings.delta)
+    if not certified:
+        return "WARN", "Nothing was certified, so there is nothing to audit."
+    if realized is None:
+        return "WARN", "The certified threshold covers no trajectory here, so there is nothing to measure."
+    if lower > alpha:
+        return "ERROR", f"The lower {1 - settings.delta:g} bound {lower:.3f} of the realised error {realized:.3f} exceeds alpha {alpha:g}."
+    if realized > alpha:
+        return "WARN", f"The realised error {realized:.3f} exceeds alpha {alpha:g}; its lower bound {lower:.3f} does not."
+    if same:
+        return "WARN", "These are the rows that the certificate was issued on; an audit on them is no independent evidence."
+    if seen < needed:
+        return "WARN", f"{seen} covered tasks are fewer than {needed}, too few to see an error of {alpha:g} that comes as wrong tasks."
+    largest = int(counts.sizes.max())
+    if settings.max_task_size is not None and largest > settings.max_task_size:
+        return "WARN", f"A task has {largest} trajectories, above the declared max_task_size {settings.max_task_size}."
+    return "PASS", f"The realised error {realized:.3f} is at most alpha {alpha:g} over {seen} covered tasks."
+
+
+def lower_error_bound(counts: TaskCounts, delta: float, budget: Fraction) -> float:
+    """Task-level lower 1 − δ bound of the error at the first threshold: the δ quantile of the resampled error.
+
+    Parameters
+    ----------
+    counts : TaskCounts
+    delta : float
+    budget : Fraction
+        α; its decimals lie on the grid of the answer, so that the bound exceeds α exactly when P*(resampled error ≤ α) ≤ δ.
+
+    Returns
+    -------
+    float
+        Rounded up to a thousandth, or to the decimals of α.
+    """
+    steps = math.lcm(_RESOLUTION, budget.denominator)
+
+    def above(step: int) -> float:
+        return float(bootstrap_tails(error_lattice(counts.covered[:1], counts.errors[:1], Fraction(step, steps)), 1 - delta)[0])
+
+    low, high = -1, steps
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if above(middle) >= 1 - delta else (low, middle)
+    return high / steps
+
+
+def resample_audit(
+    scores: ArrayLike,
+    outcomes: ArrayLike,
+    tasks: Sequence[Any],
+    *,
+    threshold: float,
+    side: str = "reject",
+    alpha: float = 0.1,
+    delta: float = 0.05,
+    draws: int | str = 3000,
+    seed: int = 42,
+) -> ResampleAudit:
+    """Resample tasks with replacement and record how often the selective error at a threshold exceeds α.
+
+    Parameters
+    ----------
+    scores, outcomes, tasks
+        As for :func:`certify_assets.certificates.certify`.
+    threshold : float
+        Chosen by any procedure.
+    side : {"reject", "release"}
+    alpha, delta : float
+    draws : int or "exact"
+        ``"exact"`` gives the limit of infinitely many draws.
+    seed : int
+
+    Returns
+    -------
+    ResampleAudit
+    """
+    settings = Settings(side=side, alpha=alpha, delta=delta, seed=seed, draws=1 if draws == "exact" else draws)  # type: ignore[arg-type]
+    if isinstance(threshold, bool) or not isinstance(threshold, int | float) or not math.isfinite(threshold):
+        raise InputError(f"threshold is {threshold!r}; give a finite score.")
+    observations = observe(scores, outcomes, tasks)
+    if not observations.scored:
+        raise InputError("No row has a score; score the trajectories first.")
+    counts = count_at(observations, side, np.array([float(threshold)]))
+    exceedance = _exceedance(counts, settings, draws)
+    note = "A threshold chosen by the task bootstrap on these very rows passes by construction; that is no independent evidence."
+    return ResampleAudit(exceedance, draws, exceedance <= delta, float(counts.coverage[0]), note)
+
+
+def _exceedance(counts: TaskCounts, settings: Settings, draws: int | str) -> float:
+    if draws == "exact":
+        return float(bootstrap_tails(error_lattice(counts.covered, counts.errors, settings.budget), settings.delta)[0])
+    return float(montecarlo_tails(counts, settings.budget, settings.draws, settings.seed)[0])
+

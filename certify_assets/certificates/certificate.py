@@ -1,0 +1,200 @@
+"""The certificate: one frozen document with one canonical form."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from certify_assets.errors import ForgedCertificateError
+from certify_assets.files import canonical_json, sha256_bytes
+
+__all__ = ["SCHEMA", "Certificate", "significant"]
+
+SCHEMA = "certify_assets/certificate/1"
+_DIGITS = 10
+
+
+def significant(value: float) -> float:
+    """Round to ten significant digits, so that derived numbers agree between machines."""
+    return float(f"{value:.{_DIGITS}g}")
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """The answer to "how much may the judge decide alone", with all that is needed to recompute it.
+
+    The keys of the contract: procedure, side, alpha, delta, certified, threshold (null when not certified), coverage (0 then),
+    selective_error and tail (null then), level = δ/(|Θ|·candidates), trajectories and tasks (scored ones), covered_tasks and
+    effective_tasks (at the threshold; 0 then), success_rate, icc, deff, n_eff, estimand, validity, assumptions, findings, candidates,
+    inputs, software, seed. Beyond it: schema, parameters (guard, error_icc_cap, size_ratio, max_task_size, multiplicity, grid, engine,
+    draws), provenance (names and hashes of what produced the scores), selection (the rule, when there were candidates),
+    covered_trajectories and errors (at the threshold) and promise (the sentence that may be quoted).
+
+    Derived numbers have ten significant digits; alpha, delta and the threshold are exact.
+
+    Raises
+    ------
+    ForgedCertificateError
+        At construction, when a value has another type than the schema says or contradicts another one.
+    """
+
+    procedure: str
+    side: str
+    alpha: float
+    delta: float
+    certified: bool
+    threshold: float | None
+    coverage: float
+    selective_error: float | None
+    tail: float | None
+    level: float
+    trajectories: int
+    tasks: int
+    covered_trajectories: int
+    covered_tasks: int
+    errors: int
+    effective_tasks: float
+    success_rate: float
+    icc: float
+    deff: float
+    n_eff: float
+    estimand: str
+    validity: str
+    assumptions: tuple[str, ...]
+    promise: str
+    findings: tuple[dict[str, str], ...]
+    candidates: int
+    selection: str | None
+    parameters: dict[str, Any]
+    provenance: dict[str, str]
+    inputs: dict[str, Any]
+    software: dict[str, str]
+    seed: int
+    schema: str = field(default=SCHEMA)
+
+    def __post_init__(self) -> None:
+        for name, allowed in _TYPES.items():
+            _check(name, getattr(self, name), allowed)
+        for name, shape in _SHAPES.items():
+            _check_mapping(name, getattr(self, name), shape)
+        for finding in self.findings:
+            _check_mapping("findings", finding, {"code": (str,), "message": (str,)})
+        if not all(isinstance(key, str) and isinstance(value, str) for key, value in self.provenance.items()):
+            raise ForgedCertificateError("provenance holds something other than text; it maps names to text.")
+        _check_sense(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the document as JSON values, lists and dicts fresh."""
+        document: dict[str, Any] = json.loads(self.to_json())
+        return document
+
+    def to_json(self) -> bytes:
+        """Return the canonical bytes."""
+        return canonical_json({entry.name: getattr(self, entry.name) for entry in fields(self)})
+
+    @property
+    def sha256(self) -> str:
+        """SHA-256 of the canonical bytes."""
+        return sha256_bytes(self.to_json())
+
+    @classmethod
+    def from_dict(cls, document: Any) -> Certificate:
+        """Build a certificate from a JSON object, refusing one that lacks a key, has another, or holds a value of another type.
+
+        Raises
+        ------
+        ForgedCertificateError
+        """
+        if not isinstance(document, dict):
+            raise ForgedCertificateError("The document is not a JSON object; give one certificate as it was written.")
+        names = [entry.name for entry in fields(cls)]
+        for name in sorted(names):
+            if name not in document:
+                raise ForgedCertificateError(f"The certificate lacks {name}; give it as it was written.")
+        for name in sorted(document, key=str):
+            if name not in names:
+                raise ForgedCertificateError(f"The certificate has a key of no certificate, {name!r}; give it as it was written.")
+        if document["schema"] != SCHEMA:
+            raise ForgedCertificateError(f"The certificate has schema {_show(document['schema'])}; this version reads {SCHEMA}.")
+        values = {name: _frozen(document[name]) if name in ("assumptions", "findings") else document[name] for name in names}
+        return cls(**values)
+
+    @classmethod
+    def from_json(cls, data: bytes | str) -> Certificate:
+        """Build a certificate from JSON text.
+
+        Raises
+        ------
+        ForgedCertificateError
+            If the text is not JSON or :meth:`from_dict` refuses it.
+        """
+        try:
+            document = json.loads(data)
+        except (ValueError, RecursionError):
+            raise ForgedCertificateError("The certificate is not JSON; give it as it was written.") from None
+        return cls.from_dict(document)
+
+
+_NUMBER, _COUNT, _TEXT = (float,), (int,), (str,)
+_NONE = type(None)
+_TYPES: dict[str, tuple[type, ...]] = (
+    dict.fromkeys(("alpha", "delta", "coverage", "level", "effective_tasks", "success_rate", "icc", "deff", "n_eff"), _NUMBER)
+    | dict.fromkeys(("threshold", "selective_error", "tail"), (float, _NONE))
+    | dict.fromkeys(("trajectories", "tasks", "covered_trajectories", "covered_tasks", "errors", "candidates", "seed"), _COUNT)
+    | dict.fromkeys(("procedure", "side", "estimand", "validity", "promise", "schema"), _TEXT)
+    | dict.fromkeys(("parameters", "provenance", "inputs", "software"), (dict,))
+    | {"certified": (bool,), "selection": (str, _NONE), "assumptions": (tuple,), "findings": (tuple,)}
+)
+_SHAPES: dict[str, dict[str, tuple[type, ...]]] = {
+    "parameters": {
+        "guard": _TEXT,
+        "error_icc_cap": (float, _NONE),
+        "size_ratio": _NUMBER,
+        "max_task_size": (int, _NONE),
+        "multiplicity": _TEXT,
+        "grid": _COUNT,
+        "engine": _TEXT,
+        "draws": _COUNT,
+    },
+    "inputs": {"sha256": _TEXT, "rows": _COUNT},
+    "software": {"version": _TEXT},
+}
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _show(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _check(name: str, value: Any, allowed: tuple[type, ...]) -> None:
+    # bool is a subclass of int, and a certificate tells them apart
+    if type(value) not in allowed or (isinstance(value, float) and not math.isfinite(value)):
+        words = " or ".join({float: "a finite number with a point", _NONE: "null"}.get(kind, kind.__name__) for kind in allowed)
+        raise ForgedCertificateError(f"{name} is {_show(value)}, not {words}; give the certificate as it was written.")
+
+
+def _check_mapping(name: str, value: Any, shape: dict[str, tuple[type, ...]]) -> None:
+    if not isinstance(value, dict) or set(value) != set(shape):
+        raise ForgedCertificateError(f"{name} is {_show(value)}; it has exactly the keys {', '.join(sorted(shape))}.")
+    for key, allowed in shape.items():
+        _check(f"{name}.{key}", value[key], allowed)
+
+
+def _check_sense(certificate: Certificate) -> None:
+    if certificate.schema != SCHEMA:
+        raise ForgedCertificateError(f"schema is {_show(certificate.schema)}; this version writes {SCHEMA}.")
+    if not all(type(text) is str for text in certificate.assumptions):
+        raise ForgedCertificateError("assumptions holds something other than text; give the certificate as it was written.")
+    told = [certificate.threshold is not None, certificate.selective_error is not None, certificate.tail is not None]
+    if any(present != certificate.certified for present in told):
+        raise ForgedCertificateError(
+            "certified contradicts threshold, selective_error or tail: all three are null exactly when nothing is certified."
+        )
+    if not 0.0 <= certificate.coverage <= 1.0 or (not certificate.certified and certificate.coverage != 0.0):
+        raise ForgedCertificateError(f"coverage is {certificate.coverage}; it lies in [0, 1] and is 0 when nothing is certified.")

@@ -1,0 +1,125 @@
+"""How much information clustered trajectories carry: intraclass correlation, design effect, effective sizes, smallest sample."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from certify_assets.errors import InputError
+
+__all__ = ["ClusterSummary", "anova_icc", "design_effect", "kish_effective_tasks", "n_min", "summarise_clusters"]
+
+
+@dataclass(frozen=True)
+class ClusterSummary:
+    """Clustering of the outcomes of a corpus by task.
+
+    Attributes
+    ----------
+    trajectories, tasks : int
+    success_rate : float
+        π.
+    mean_task_size : float
+        Size-weighted mean cluster size Σ m_g² / Σ m_g.
+    icc : float
+        ANOVA ICC(1) of the outcomes, in [0, 1].
+    deff : float
+        1 + (m̃ − 1)·ICC.
+    n_eff : float
+        Trajectories divided by the design effect.
+    """
+
+    trajectories: int
+    tasks: int
+    success_rate: float
+    mean_task_size: float
+    icc: float
+    deff: float
+    n_eff: float
+
+
+def anova_icc(sizes: NDArray[np.int64], successes: NDArray[np.int64]) -> float:
+    """One-way ANOVA ICC(1) of binary outcomes with the unequal-size n₀, clipped to [0, 1].
+
+    Parameters
+    ----------
+    sizes, successes : int arrays, shape (tasks,)
+        Trajectories and successes of each task, sizes at least 1.
+
+    Returns
+    -------
+    float
+        0 where it is not identified: one task, one trajectory a task, or equal outcomes.
+
+    References
+    ----------
+    Ridout, Demétrio and Firth (1999), Estimating intraclass correlation for binary data.
+    """
+    total, tasks = int(sizes.sum()), int(sizes.size)
+    if tasks < 2 or total == tasks:
+        return 0.0
+    # summed over distinct (size, successes) pairs in ascending order: relabelled tasks give the same bits
+    pairs, often = np.unique(np.stack([sizes, successes], axis=1), axis=0, return_counts=True)
+    within_pairs = [int(c) * float(k) * float(m - k) / float(m) for (m, k), c in zip(pairs.tolist(), often.tolist(), strict=True)]
+    within = math.fsum(within_pairs)
+    right = int(successes.sum())
+    between = right * (total - right) / total - within
+    spread = (total - int(np.square(sizes.astype(object)).sum()) / total) / (tasks - 1)
+    ms_between, ms_within = between / (tasks - 1), within / (total - tasks)
+    scale = ms_between + (spread - 1) * ms_within
+    return min(max((ms_between - ms_within) / scale, 0.0), 1.0) if scale > 0 else 0.0
+
+
+def design_effect(mean_task_size: float, icc: float) -> float:
+    """Return 1 + (m̃ − 1)·ICC."""
+    return 1.0 + (mean_task_size - 1.0) * icc
+
+
+def summarise_clusters(sizes: NDArray[np.int64], successes: NDArray[np.int64]) -> ClusterSummary:
+    """Summarise the clustering of outcomes.
+
+    Parameters
+    ----------
+    sizes, successes : int arrays, shape (tasks,)
+
+    Returns
+    -------
+    ClusterSummary
+    """
+    total = int(sizes.sum())
+    if not total:
+        return ClusterSummary(0, 0, 0.0, 0.0, 0.0, 1.0, 0.0)
+    wide = sizes.astype(np.float64)
+    weighted = float(wide @ wide) / total
+    icc = anova_icc(sizes, successes)
+    deff = design_effect(weighted, icc)
+    return ClusterSummary(total, int(sizes.size), int(successes.sum()) / total, weighted, icc, deff, total / deff)
+
+
+def kish_effective_tasks(covered: NDArray[np.int64]) -> float:
+    """Kish's effective number of tasks (Σ n_g)² / Σ n_g² of covered counts; 0 when nothing is covered."""
+    counts = covered.astype(np.float64)
+    return float(counts.sum() ** 2 / max(counts @ counts, 1.0))
+
+
+def n_min(alpha: float, level: float) -> int:
+    """Smallest error-free sample that excludes an error of α at a confidence level: ⌈ln level / ln(1 − α)⌉.
+
+    Parameters
+    ----------
+    alpha : float
+        Error budget in (0, 1).
+    level : float
+        δ, or δ divided by the number of thresholds.
+
+    Returns
+    -------
+    int
+        29 at (.1, .05), 14 at (.2, .05), 64 and 30 at .05/40.
+    """
+    if not (0 < alpha < 1 and 0 < level < 1):
+        raise InputError(f"alpha and level are {alpha!r} and {level!r}; give both strictly between 0 and 1.")
+    return math.ceil(math.log(level) / math.log1p(-alpha))

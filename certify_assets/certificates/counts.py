@@ -1,0 +1,146 @@
+"""Task counts: the one place that knows which trajectories belong to one task, and how many each threshold covers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from certify_assets.certificates.inputs import Observations
+from certify_assets.errors import InputError
+
+__all__ = ["SIDES", "TaskCounts", "count_at", "count_tasks"]
+
+SIDES = ("reject", "release")
+_LEVELS = (0.02, 0.98)
+
+
+@dataclass(frozen=True, eq=False)
+class TaskCounts:
+    """Covered trajectories and errors of every task at every threshold, from the narrowest threshold to the widest.
+
+    Attributes
+    ----------
+    side : {"reject", "release"}
+        Reject covers scores ≤ θ and errs on successes; release covers scores ≥ θ and errs on failures.
+    thresholds : float64 array, shape (thresholds,)
+        Observed scores; ascending on the reject side, descending on the release side; ties repeat.
+    covered, errors : int32 arrays, shape (thresholds, tasks)
+        n_g(θ) and k_g(θ).
+    sizes, successes : int64 arrays, shape (tasks,)
+        Scored trajectories and successes of each task.
+    """
+
+    side: str
+    thresholds: NDArray[np.float64]
+    covered: NDArray[np.int32]
+    errors: NDArray[np.int32]
+    sizes: NDArray[np.int64]
+    successes: NDArray[np.int64]
+
+    @property
+    def tasks(self) -> int:
+        """Number of tasks with a scored trajectory."""
+        return int(self.sizes.size)
+
+    @property
+    def trajectories(self) -> int:
+        """Number of scored trajectories."""
+        return int(self.sizes.sum())
+
+    @property
+    def covered_trajectories(self) -> NDArray[np.int64]:
+        """Covered trajectories at each threshold."""
+        return np.asarray(self.covered.sum(axis=1, dtype=np.int64))
+
+    @property
+    def error_totals(self) -> NDArray[np.int64]:
+        """Errors at each threshold."""
+        return np.asarray(self.errors.sum(axis=1, dtype=np.int64))
+
+    @property
+    def coverage(self) -> NDArray[np.float64]:
+        """Share of the scored trajectories that each threshold covers."""
+        return self.covered_trajectories / max(self.trajectories, 1)
+
+    @property
+    def selective_error(self) -> NDArray[np.float64]:
+        """Observed trajectory-weighted error at each threshold; 0 where nothing is covered."""
+        return self.error_totals / np.maximum(self.covered_trajectories, 1)
+
+    @property
+    def covered_tasks(self) -> NDArray[np.int64]:
+        """Tasks with at least one covered trajectory at each threshold."""
+        return np.asarray(np.count_nonzero(self.covered, axis=1), dtype=np.int64)
+
+    @property
+    def effective_tasks(self) -> NDArray[np.float64]:
+        """Kish's effective number of covered tasks, (Σ n_g)² / Σ n_g², at each threshold."""
+        squares = np.square(self.covered, dtype=np.float64).sum(axis=1)
+        return np.asarray(np.square(self.covered_trajectories, dtype=np.float64) / np.maximum(squares, 1.0))
+
+
+def count_tasks(observations: Observations, side: str = "reject", grid: int = 40) -> TaskCounts:
+    """Count every task at a grid of observed score quantiles.
+
+    Parameters
+    ----------
+    observations : Observations
+        Rows in canonical order.
+    side : {"reject", "release"}
+    grid : int
+        Number of thresholds; quantile levels are equally spaced from .02 to .98 and the count stays this when scores tie.
+
+    Returns
+    -------
+    TaskCounts
+
+    Notes
+    -----
+    The quantile is an observed score (numpy's method "lower" on the reject side, "higher" on the release side): it covers what the
+    interpolated quantile covers, and a strictly increasing map of the scores leaves every count as it is.
+    """
+    scores = observations.scores[: observations.scored]
+    if not scores.size:
+        return count_at(observations, side, np.empty(0))
+    places = np.linspace(*_LEVELS, grid) * (scores.size - 1)
+    if side == "reject":
+        return count_at(observations, side, scores[np.floor(places).astype(np.int64)])
+    return count_at(observations, side, scores[np.ceil(places).astype(np.int64)][::-1])
+
+
+def count_at(observations: Observations, side: str, thresholds: NDArray[np.float64]) -> TaskCounts:
+    """Count every task at given thresholds, from the narrowest to the widest.
+
+    Parameters
+    ----------
+    observations : Observations
+    side : {"reject", "release"}
+    thresholds : float64 array
+        Ascending on the reject side, descending on the release side.
+
+    Returns
+    -------
+    TaskCounts
+    """
+    if side not in SIDES:
+        raise InputError(f"side is {side!r}; give one of {', '.join(SIDES)}.")
+    from certify_assets.certificates import kernels
+
+    scored = observations.scored
+    scores, right, codes = observations.scores[:scored], observations.outcomes[:scored], observations.tasks[:scored]
+    sizes = np.bincount(codes, minlength=len(observations.labels))
+    successes = np.bincount(codes[right == 1], minlength=len(observations.labels))
+    if not sizes.all():
+        present = sizes > 0
+        codes = (np.cumsum(present) - 1).astype(np.int32)[codes]
+        sizes, successes = sizes[present], successes[present]
+    if side == "reject":
+        ends, wrong = np.searchsorted(scores, thresholds, side="right"), right
+    else:
+        ends, wrong, codes = scored - np.searchsorted(scores, thresholds, side="left"), (1 - right)[::-1], codes[::-1]
+    covered, errors = kernels.count_rows(
+        np.ascontiguousarray(codes), np.ascontiguousarray(wrong, dtype=np.uint8), np.ascontiguousarray(ends, dtype=np.int64), sizes.size
+    )
+    return TaskCounts(side, np.ascontiguousarray(thresholds), covered, errors, sizes.astype(np.int64), successes.astype(np.int64))

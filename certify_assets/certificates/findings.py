@@ -1,0 +1,97 @@
+"""Findings: what a reader of a certificate should know before relying on it, each with a code."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from certify_assets.certificates.evaluation import Evaluation, Settings
+from certify_assets.certificates.inputs import Observations
+from certify_assets.certificates.planning import diagnose_evaluation
+
+__all__ = ["FEW_TASKS", "find"]
+
+#: below this many tasks neither the paper's simulation nor ours covers the bootstrap
+FEW_TASKS = 20
+_SATURATED = 0.05
+
+
+def find(observations: Observations, evaluation: Evaluation, settings: Settings) -> tuple[dict[str, str], ...]:
+    """Collect the findings of an evaluation.
+
+    Parameters
+    ----------
+    observations : Observations
+    evaluation : Evaluation
+    settings : Settings
+
+    Returns
+    -------
+    tuple of dict
+        Each {"code", "message"}, in a fixed order.
+    """
+    found = [*_of_the_table(observations, evaluation), *_of_the_method(evaluation, settings), *_of_the_guard(evaluation, settings)]
+    if evaluation.chosen is None:
+        found.append(("nothing_passes", diagnose_evaluation(observations, evaluation, settings).sentence))
+    return tuple({"code": code, "message": message} for code, message in found)
+
+
+def _of_the_table(observations: Observations, evaluation: Evaluation) -> list[tuple[str, str]]:
+    found = []
+    counts = evaluation.counts
+    if observations.unscored:
+        text = f"{observations.unscored} of {observations.rows} rows have no score; they are left out here and go to a person when decided."
+        found.append(("unscored_rows", text))
+    if counts.tasks < FEW_TASKS:
+        found.append(("few_tasks", f"{counts.tasks} tasks are fewer than {FEW_TASKS}; the bootstrap has not been validated there."))
+    distinct = np.unique(counts.thresholds).size
+    if distinct < counts.thresholds.size:
+        text = f"The {counts.thresholds.size} thresholds hold {distinct} distinct scores; the correction still counts them all."
+        found.append(("tied_grid", text))
+    scores = observations.scores[: observations.scored]
+    ends = max(int(np.count_nonzero(scores == scores[0])), int(np.count_nonzero(scores == scores[-1]))) if scores.size else 0
+    if ends > 1 and ends > _SATURATED * scores.size:
+        text = f"{ends} of {scores.size} scores share the lowest or the highest value; score by the log-odds, which do not saturate."
+        found.append(("saturated_scores", text))
+    return found
+
+
+def _of_the_method(evaluation: Evaluation, settings: Settings) -> list[tuple[str, str]]:
+    found = []
+    if settings.method.validity == "asymptotic" and evaluation.chosen is not None:
+        found.append(("asymptotic_only", "The confidence holds as the number of tasks grows; it is no finite-sample theorem."))
+    if settings.method.validity == "none under clustering":
+        text = "The bound treats attempts at one task as independent; its confidence does not hold for clustered trajectories."
+        found.append(("clustering_ignored", text))
+    if settings.engine == "montecarlo" and settings.draws * settings.level < 1:
+        text = f"{settings.draws} resamples do not resolve level {settings.level:.3g}; a threshold passes only if none exceeds alpha."
+        found.append(("coarse_draws", text))
+    return found
+
+
+def _of_the_guard(evaluation: Evaluation, settings: Settings) -> list[tuple[str, str]]:
+    if not settings.method.name.endswith("taskboot"):
+        return []
+    if settings.applied_guard == "none":
+        text = "No guard is applied: a few tasks that are wrong throughout can be missed, and a threshold that touches none of them passes."
+        return [("unguarded", text)]
+    found = []
+    counts, guard = evaluation.counts, evaluation.guard
+    widest = -1 if evaluation.chosen is None else evaluation.chosen
+    blocked = np.flatnonzero(evaluation.passed_test & ~guard.passed)
+    if blocked.size and blocked[-1] > widest:
+        place = int(blocked[-1])
+        seen = f"coverage {counts.coverage[place]:.3f} from {counts.covered_tasks[place]} tasks passes the bootstrap"
+        if settings.applied_guard == "floor":
+            floor = f"{guard.floor_probability[place]:.3g} > {guard.limit:.3g}"
+            why = f"error-free data would have probability {floor} at error-ICC {guard.icc.upper:.3f}"
+            found.append(("guard_floor_blocked", f"{seen}, not the floor: {why}."))
+        else:
+            why = f"{counts.effective_tasks[place]:.1f} effective tasks are fewer than the {guard.limit:.0f} it asks for"
+            found.append(("guard_kish_blocked", f"{seen}, not the guard: {why}."))
+    if settings.error_icc_cap is not None and guard.icc.estimate > settings.error_icc_cap:
+        text = f"The declared error-ICC cap {settings.error_icc_cap:g} lies below the estimate {guard.icc.estimate:.3f} from this table."
+        found.append(("error_icc_cap_exceeded", text))
+    if settings.size_ratio == 1.0 and settings.max_task_size is None:
+        text = "No guard covers wrong tasks that are larger than others; cap the attempts a task, or declare size_ratio or max_task_size."
+        found.append(("bad_tasks_larger", text))
+    return found

@@ -1,0 +1,176 @@
+"""Guards for what resampling tasks cannot see: a few tasks that are wrong throughout and that a threshold happened to miss.
+
+Error-free data at a threshold carry no information about whole-task errors beyond (1 − α)^G_covered. The adaptive floor asks how likely
+error-free data would be if the true error were α and errors clustered as strongly as the same corpus shows at wider thresholds.
+
+References
+----------
+Crowder (1978), Beta-binomial anova for proportions.
+Kish (1965), Survey Sampling.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from certify_assets.certificates.clustering import n_min
+from certify_assets.certificates.counts import TaskCounts
+
+__all__ = ["FLOOR_SHARE", "GUARDS", "ErrorIcc", "GuardTest", "apply_guard", "error_icc_bound", "floor_log_probability", "inflated_alpha"]
+
+GUARDS = ("floor", "kish", "none")
+#: the floor spends an eighth of δ
+FLOOR_SHARE = 8
+_DROP = 1.353
+_ENOUGH_ERRORS = 10
+
+
+@dataclass(frozen=True)
+class ErrorIcc:
+    """Intra-task correlation of errors: its estimate and one-sided 95 % upper bound, as used by the floor."""
+
+    estimate: float
+    upper: float
+
+
+@dataclass(frozen=True, eq=False)
+class GuardTest:
+    """What the guard says of every threshold.
+
+    Attributes
+    ----------
+    passed : bool array, shape (thresholds,)
+    floor_probability : float64 array, shape (thresholds,)
+        P(no error | true error α, errors correlated ρ_e within tasks).
+    limit : float
+        Largest floor probability (or smallest number of effective tasks, for Kish) that passes.
+    icc : ErrorIcc
+        ρ_e of the floor after any declared cap, with the estimate before it.
+    """
+
+    passed: NDArray[np.bool_]
+    floor_probability: NDArray[np.float64]
+    limit: float
+    icc: ErrorIcc
+
+
+def error_icc_bound(covered: NDArray[np.int32], errors: NDArray[np.int32], drop: float = _DROP) -> ErrorIcc:
+    """Beta-binomial intra-task correlation of errors at one threshold with free mean: estimate and upper profile-likelihood bound.
+
+    Parameters
+    ----------
+    covered, errors : int arrays, shape (tasks,)
+        Tasks with nothing covered stay out of the fit.
+    drop : float
+        Log-likelihood drop; 1.353 is the one-sided 95 % bound.
+
+    Returns
+    -------
+    ErrorIcc
+        (0, 1) where the data say nothing: no error, nothing but errors, or one covered trajectory a task.
+    """
+    from certify_assets.certificates import kernels
+
+    inside = covered > 0
+    n, k = covered[inside].astype(np.int64), errors[inside].astype(np.int64)
+    if not n.size or not k.any() or (k == n).all() or n.max() == 1:
+        return ErrorIcc(0.0, 1.0)
+    width = int(n.max())
+    estimate, upper = kernels.icc_profile(
+        _exceeding(k, width), _exceeding(n - k, width), _exceeding(n, width), float(np.count_nonzero((k > 0) & (k < n))), drop
+    )
+    return ErrorIcc(float(estimate), float(upper))
+
+
+def _exceeding(values: NDArray[np.int64], width: int) -> NDArray[np.float64]:
+    """Number of values above 0, above 1, … above width − 1."""
+    often = np.bincount(values, minlength=width + 1)
+    return (values.size - np.cumsum(often)[:width]).astype(np.float64)
+
+
+def inflated_alpha(alpha: float, size_ratio: float) -> float:
+    """Share of tasks that must be wrong for a trajectory error of α when wrong tasks are ``size_ratio`` times as large as others."""
+    return alpha / (alpha + size_ratio * (1.0 - alpha))
+
+
+def floor_log_probability(covered: NDArray[np.int32], mean: float, icc: float) -> float:
+    """Log-probability that no covered trajectory is an error when every covered task is beta-binomial.
+
+    Parameters
+    ----------
+    covered : int array, shape (tasks,)
+    mean : float
+        Error rate that is supposed.
+    icc : float
+        Intra-task correlation; 1 gives covered_tasks · log(1 − mean).
+
+    Returns
+    -------
+    float
+    """
+    often = np.bincount(covered)[1:]
+    if not often.size:
+        return 0.0
+    places = np.arange(1, often.size, dtype=np.float64)
+    steps = np.log(((1.0 - mean) * (1.0 - icc) + places * icc) / ((1.0 - icc) + places * icc))
+    terms = math.log1p(-mean) + np.concatenate([[0.0], np.cumsum(steps)])
+    return float(often @ terms)
+
+
+def _error_icc(counts: TaskCounts, cap: float | None) -> ErrorIcc:
+    """The larger bound of the widest threshold and the first one with ten errors, limited by a declared cap."""
+    enough = np.flatnonzero(counts.error_totals >= _ENOUGH_ERRORS)
+    places = {counts.thresholds.size - 1, int(enough[0]) if enough.size else counts.thresholds.size - 1}
+    fits = [error_icc_bound(counts.covered[place], counts.errors[place]) for place in sorted(places)]
+    upper = max(fit.upper for fit in fits)
+    return ErrorIcc(max(fit.estimate for fit in fits), upper if cap is None else min(upper, cap))
+
+
+def apply_guard(
+    counts: TaskCounts,
+    *,
+    guard: str,
+    alpha: float,
+    delta: float,
+    error_icc_cap: float | None = None,
+    size_ratio: float = 1.0,
+    max_task_size: int | None = None,
+) -> GuardTest:
+    """Test every threshold with a guard.
+
+    Parameters
+    ----------
+    counts : TaskCounts
+    guard : {"floor", "kish", "none"}
+    alpha, delta : float
+        ``delta`` already divided by the number of candidates.
+    error_icc_cap : float, optional
+        Declared upper limit of ρ_e; the smaller of it and the estimated bound is used.
+    size_ratio : float
+        Declared limit of how much larger wrong tasks are than others.
+    max_task_size : int, optional
+        Declared limit of trajectories a task; a wrong task is then supposed to be that large, at least ``size_ratio``.
+
+    Returns
+    -------
+    GuardTest
+    """
+    if not counts.thresholds.size:
+        return GuardTest(np.empty(0, dtype=bool), np.empty(0), delta / FLOOR_SHARE, ErrorIcc(0.0, 1.0))
+    icc = _error_icc(counts, error_icc_cap)
+    ratios = np.full(counts.thresholds.size, size_ratio)
+    if max_task_size is not None:
+        mean_size = counts.covered_trajectories / np.maximum(counts.covered_tasks, 1)
+        ratios = np.maximum(ratios, max_task_size / np.maximum(mean_size, 1.0))
+    supposed = [inflated_alpha(alpha, float(ratio)) for ratio in ratios]
+    floor = np.array([math.exp(floor_log_probability(row, mean, icc.upper)) for row, mean in zip(counts.covered, supposed, strict=True)])
+    if guard == "floor":
+        return GuardTest(floor <= delta / FLOOR_SHARE, floor, delta / FLOOR_SHARE, icc)
+    if guard == "kish":
+        needed = np.array([n_min(mean, delta) for mean in supposed])
+        return GuardTest(counts.effective_tasks >= needed, floor, float(needed.max()), icc)
+    return GuardTest(np.ones(counts.thresholds.size, dtype=bool), floor, 1.0, icc)

@@ -1,0 +1,190 @@
+"""The calibration table as the procedures see it: validated, sorted once, and named by a hash of its content."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from certify_assets.errors import InputError
+
+__all__ = ["Observations", "observe"]
+
+
+@dataclass(frozen=True, eq=False)
+class Observations:
+    """Rows in canonical order: by score (unscored last), then task label, then outcome.
+
+    Attributes
+    ----------
+    scores : float64 array
+        Ascending, NaN (unscored) at the end.
+    outcomes : int8 array
+        1 success, 0 failure.
+    tasks : int32 array
+        Index of each row's task in the sorted labels.
+    labels : tuple of str
+        Task labels, sorted; the integer 3 and the text "3" are one label.
+    scored : int
+        Number of rows that have a score.
+    sha256 : str
+        Hash of the content; does not depend on row order, on file format, or on whether task labels are numbers or text.
+    """
+
+    scores: NDArray[np.float64]
+    outcomes: NDArray[np.int8]
+    tasks: NDArray[np.int32]
+    labels: tuple[str, ...]
+    scored: int
+    sha256: str
+
+    @property
+    def rows(self) -> int:
+        """Number of rows, scored or not."""
+        return int(self.scores.size)
+
+    @property
+    def unscored(self) -> int:
+        """Number of rows without a score."""
+        return self.rows - self.scored
+
+    @property
+    def fingerprint(self) -> dict[str, Any]:
+        """The ``inputs`` entry of a certificate."""
+        return {"sha256": self.sha256, "rows": self.rows}
+
+
+def observe(scores: ArrayLike, outcomes: ArrayLike, tasks: Sequence[Any] | NDArray[Any]) -> Observations:
+    """Validate a table and bring it into canonical order.
+
+    Parameters
+    ----------
+    scores : array_like
+        Judge scores, higher = more likely a success; NaN or None = unscored.
+    outcomes : array_like
+        0 or 1 a row.
+    tasks : sequence of hashables
+        Task of each row: text or numbers, never missing.
+
+    Returns
+    -------
+    Observations
+
+    Raises
+    ------
+    InputError
+        If lengths differ, the table is empty, or a value cannot be used; the message names the first such row.
+    """
+    values = _scores(scores)
+    labels, codes = _factorise(tasks)
+    right = _outcomes(outcomes)
+    if not values.size == right.size == codes.size:
+        raise InputError(
+            f"scores, outcomes and tasks have {values.size}, {right.size} and {codes.size} rows; give one of each for every trajectory."
+        )
+    if not values.size:
+        raise InputError("The table has no rows; give at least one scored trajectory with its outcome and task.")
+    from certify_assets.certificates import kernels
+
+    grouped = kernels.group_order(codes * np.int64(2) + right, 2 * len(labels))
+    order = grouped[np.argsort(values[grouped], kind="stable")]
+    ordered, successes, task = values[order], right[order].astype(np.int8), codes[order].astype(np.int32)
+    missing = int(np.isnan(ordered).sum())
+    return Observations(ordered, successes, task, labels, ordered.size - missing, _digest(ordered, successes, task, labels))
+
+
+def _digest(scores: NDArray[np.float64], outcomes: NDArray[np.int8], tasks: NDArray[np.int32], labels: tuple[str, ...]) -> str:
+    digest = hashlib.sha256(b"certify_assets/rows/1\n")
+    digest.update(json.dumps([scores.size, labels]).encode("ascii"))
+    for column, kind in ((scores, "<f8"), (outcomes, "|i1"), (tasks, "<i4")):
+        digest.update(np.ascontiguousarray(column, dtype=kind).view(np.uint8).data)
+    return digest.hexdigest()
+
+
+def _scores(scores: ArrayLike) -> NDArray[np.float64]:
+    try:
+        values = np.array(scores, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise InputError("A score is not a number; give the log-odds or probability of success, and NaN for an unscored row.") from None
+    if values.ndim != 1:
+        raise InputError(f"scores has {values.ndim} dimensions; give one score a row.")
+    infinite = np.isinf(values)
+    if infinite.any():
+        row = int(np.argmax(infinite))
+        raise InputError(f"The score at row {row} (counting from 0) is infinite; give a finite log-odds, or NaN where there is no score.")
+    # a NaN has many bit patterns and a zero has two; the hash must see one of each
+    values[np.isnan(values)] = np.nan
+    values += 0.0
+    return values
+
+
+def _outcomes(outcomes: ArrayLike) -> NDArray[np.int64]:
+    given = np.asarray(outcomes)
+    if given.ndim != 1:
+        raise InputError(f"outcomes has {given.ndim} dimensions; give one outcome a row.")
+    if given.dtype.kind not in "biuf":
+        try:
+            given = np.array([np.nan if value is None else float(value) for value in given.tolist()], dtype=np.float64)
+        except (TypeError, ValueError):
+            raise InputError("An outcome is neither 0 nor 1; give 1 for a success and 0 for a failure.") from None
+    wrong = (given != 0) & (given != 1)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise InputError(f"The outcome at row {row} (counting from 0) is {given[row].item()}; give 1 for a success and 0 for a failure.")
+    return given.astype(np.int64)
+
+
+def _factorise(tasks: Sequence[Any] | NDArray[Any]) -> tuple[tuple[str, ...], NDArray[np.int64]]:
+    """Return the sorted labels and each row's index into them."""
+    array = tasks if isinstance(tasks, np.ndarray) else None
+    if array is not None and array.ndim != 1:
+        raise InputError(f"tasks has {array.ndim} dimensions; give one task a row.")
+    if array is not None and array.dtype.kind in "iu" and array.size:
+        found, codes = _integer_codes(array)
+        named = [str(value) for value in found]
+    else:
+        found, codes = _object_codes(tasks)
+        named = [_label(value, place, codes) for place, value in enumerate(found)]
+    ordered = sorted(set(named))
+    rank = {label: place for place, label in enumerate(ordered)}
+    ranks = np.fromiter((rank[label] for label in named), dtype=np.int64, count=len(named))
+    return tuple(ordered), ranks[codes] if codes.size else codes
+
+
+def _integer_codes(array: NDArray[Any]) -> tuple[list[int], NDArray[np.int64]]:
+    low, high = int(array.min()), int(array.max())
+    if high - low <= 4 * array.size + 1024:
+        shifted = (array - array.dtype.type(low)).astype(np.int64)
+        present = np.flatnonzero(np.bincount(shifted))
+        place = np.zeros(high - low + 1, dtype=np.int64)
+        place[present] = np.arange(present.size)
+        return [low + value for value in present.tolist()], place[shifted]
+    found, codes = np.unique(array, return_inverse=True)
+    return found.tolist(), codes.astype(np.int64)
+
+
+def _object_codes(tasks: Sequence[Any] | NDArray[Any]) -> tuple[list[Any], NDArray[np.int64]]:
+    listed = tasks.tolist() if hasattr(tasks, "tolist") else list(tasks)
+    try:
+        found = list(dict.fromkeys(listed))
+    except TypeError:
+        raise InputError("A task label is a list or another value that cannot name a task; give text or whole numbers.") from None
+    index = {value: place for place, value in enumerate(found)}
+    return found, np.fromiter(map(index.__getitem__, listed), dtype=np.int64, count=len(listed))
+
+
+def _label(value: Any, place: int, codes: NDArray[np.int64]) -> str:
+    if isinstance(value, str) and value:
+        return value
+    text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+    if isinstance(value, float) and value.is_integer():
+        text = str(int(value))
+    if not text or value is None or text in {"nan", "NaT", "<NA>"}:
+        row = int(np.argmax(codes == place))
+        raise InputError(f"The task at row {row} (counting from 0) is missing; name the task of every trajectory.")
+    return text

@@ -1,0 +1,323 @@
+"""Compiled kernels; :mod:`certify_assets.certificates.reference` has the plain numpy twin of each, and tests hold them equal.
+
+Every caller passes C-contiguous arrays of one dtype, so that each kernel has exactly one signature: a small first call
+compiles (or loads from numba's cache) what a large later call runs. Kernels release the interpreter lock and use no
+threading layer of numba: threads come from the caller, and results do not depend on their number.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numba
+import numpy as np
+
+__all__ = ["count_rows", "group_order", "icc_profile", "lattice_histogram", "saddle", "saddlepoint_tails", "task_sums"]
+
+_SQRT_TWO_PI = math.sqrt(2.0 * math.pi)
+
+
+def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    try:
+        return numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+    except RuntimeError:
+        # neither the package folder nor the user's cache folder can be written: compile anew in each process
+        return numba.njit(nogil=True, error_model="numpy")(function)
+
+
+@_compiled
+def group_order(keys, buckets):  # type: ignore[no-untyped-def]
+    """Stable counting sort: the permutation that brings int64 keys in [0, buckets) into ascending order."""
+    starts = np.zeros(buckets + 1, np.int64)
+    for key in keys:
+        starts[key + 1] += 1
+    for bucket in range(buckets):
+        starts[bucket + 1] += starts[bucket]
+    order = np.empty(keys.size, np.int64)
+    for row in range(keys.size):
+        order[starts[keys[row]]] = row
+        starts[keys[row]] += 1
+    return order
+
+
+@_compiled
+def count_rows(codes, wrong, ends, tasks):  # type: ignore[no-untyped-def]
+    """Count covered rows and errors a task for nested thresholds: one pass over the rows, one over the matrices.
+
+    codes int32 and wrong uint8 are in order of coverage, ends int64 gives the rows covered at each threshold, ascending.
+    """
+    covered = np.zeros((ends.size, tasks), np.int32)
+    errors = np.zeros((ends.size, tasks), np.int32)
+    row = 0
+    for threshold in range(ends.size):
+        if threshold > 0:
+            for task in range(tasks):
+                covered[threshold, task] = covered[threshold - 1, task]
+                errors[threshold, task] = errors[threshold - 1, task]
+        while row < ends[threshold]:
+            covered[threshold, codes[row]] += 1
+            errors[threshold, codes[row]] += wrong[row]
+            row += 1
+    return covered, errors
+
+
+@_compiled
+def lattice_histogram(covered, errors, numerator, denominator):  # type: ignore[no-untyped-def]
+    """Distinct values of denominator*k − numerator*n over tasks with their counts, a threshold after the other.
+
+    Returns (values, counts, offsets): the histogram of threshold t lies in offsets[t]:offsets[t + 1], values ascending.
+    """
+    thresholds, tasks = covered.shape
+    offsets = np.zeros(thresholds + 1, np.int64)
+    values = np.empty(1024, np.int64)
+    counts = np.empty(1024, np.int64)
+    row = np.empty(tasks, np.int64)
+    dense = np.zeros(1, np.int64)
+    filled = 0
+    for threshold in range(thresholds):
+        low, high = np.int64(2**62), np.int64(-(2**62))
+        for task in range(tasks):
+            value = denominator * np.int64(errors[threshold, task]) - numerator * np.int64(covered[threshold, task])
+            row[task] = value
+            low, high = min(low, value), max(high, value)
+        span = high - low + 1
+        if values.size < filled + min(span, tasks):
+            wider = 2 * (filled + min(span, tasks))
+            values = np.concatenate((values[:filled], np.empty(wider - filled, np.int64)))
+            counts = np.concatenate((counts[:filled], np.empty(wider - filled, np.int64)))
+        if span <= 8 * tasks + 65536:
+            if dense.size < span:
+                dense = np.zeros(span, np.int64)
+            for task in range(tasks):
+                dense[row[task] - low] += 1
+            for place in range(span):
+                if dense[place] > 0:
+                    values[filled], counts[filled] = low + place, dense[place]
+                    dense[place] = 0
+                    filled += 1
+        else:
+            row.sort()
+            for task in range(tasks):
+                if task > 0 and row[task] == row[task - 1]:
+                    counts[filled - 1] += 1
+                else:
+                    values[filled], counts[filled] = row[task], 1
+                    filled += 1
+        offsets[threshold + 1] = filled
+    return values[:filled].copy(), counts[:filled].copy(), offsets
+
+
+@_compiled
+def _cumulants(values, counts, total, t):  # type: ignore[no-untyped-def]
+    """K(t), K'(t), K''(t), K'''(t) of one draw from the histogram, without overflow and without cancellation near 0."""
+    edge = max(t * values[0], t * values[-1])
+    mass = first = 0.0
+    small = 0.0
+    for place in range(values.size):
+        weight = counts[place] * math.exp(t * values[place] - edge)
+        mass += weight
+        first += weight * values[place]
+        small += counts[place] * math.expm1(min(t * values[place], 1.0))
+    mean = first / mass
+    second = third = 0.0
+    for place in range(values.size):
+        weight = counts[place] * math.exp(t * values[place] - edge) / mass
+        deviation = values[place] - mean
+        second += weight * deviation * deviation
+        third += weight * deviation * deviation * deviation
+    if max(abs(t * values[0]), abs(t * values[-1])) < 0.5:
+        return math.log1p(small / total), mean, second, third
+    return edge + math.log(mass / total), mean, second, third
+
+
+@_compiled
+def saddle(values, counts, draws, x):  # type: ignore[no-untyped-def]
+    """Solve draws * K'(t) = x by Newton steps kept inside a bracket; return (t, K, K'', K''') at the solution.
+
+    x must lie strictly between draws * values[0] and draws * values[-1].
+    """
+    total = 0
+    for count in counts:
+        total += count
+    target = x / draws
+    low, high = -math.inf, math.inf
+    unit = 1.0 / max(abs(values[0]), abs(values[-1]))
+    t = 0.0
+    level, mean, second, third = _cumulants(values, counts, total, t)
+    for _ in range(200):
+        gap = target - mean
+        if gap > 0.0:
+            low = t
+        else:
+            high = t
+        if gap == 0.0 or abs(gap) <= 1e-13 * (abs(target) + math.sqrt(second)):
+            break
+        proposal = t + gap / second if second > 0.0 else math.nan
+        if not (low < proposal < high):
+            if low == -math.inf:
+                proposal = 2.0 * high - unit
+            elif high == math.inf:
+                proposal = 2.0 * low + unit
+            else:
+                proposal = 0.5 * (low + high)
+        if proposal == t:
+            break
+        t = max(min(proposal, t + 8.0 * unit + abs(t)), t - 8.0 * unit - abs(t))
+        level, mean, second, third = _cumulants(values, counts, total, t)
+    return t, level, second, third
+
+
+@_compiled
+def _gcd(a, b):  # type: ignore[no-untyped-def]
+    while b:
+        a, b = b, a % b
+    return a
+
+
+@_compiled
+def _lattice_tail(values, counts, draws):  # type: ignore[no-untyped-def]
+    """P(S > 0) for S the sum of draws values from the histogram, by the lattice-corrected Lugannani–Rice formula."""
+    if values[-1] <= 0:
+        return 0.0
+    if values[0] > 0:
+        return 1.0
+    span = 0
+    for place in range(1, values.size):
+        span = _gcd(span, values[place] - values[0])
+    start = (draws * values[0]) % span
+    if start <= 0:
+        start = span
+    if start <= draws * values[0]:
+        return 1.0
+    if start > draws * values[-1]:
+        return 0.0
+    x = start - 0.5 * span
+    t, level, second, third = saddle(values, counts, draws, x)
+    square = 2.0 * (t * x - draws * level)
+    scale = math.sqrt(draws * second)
+    w = math.copysign(math.sqrt(max(square, 0.0)), t)
+    upper = 0.5 * math.erfc(w / math.sqrt(2.0))
+    density = math.exp(-0.5 * w * w) / _SQRT_TWO_PI
+    if abs(w) < 1e-3:
+        # 1/u − 1/w cancels here; its limit is minus a sixth of the skewness of the sum
+        correction = -draws * third / (6.0 * scale**3)
+    else:
+        correction = 1.0 / (2.0 / span * math.sinh(0.5 * t * span) * scale) - 1.0 / w
+    return min(max(upper + density * correction, 0.0), 1.0)
+
+
+@_compiled
+def saddlepoint_tails(values, counts, offsets, draws):  # type: ignore[no-untyped-def]
+    """Lattice saddlepoint tail P(S > 0) of each histogram in turn; draws is the number of tasks resampled."""
+    tails = np.empty(offsets.size - 1, np.float64)
+    for threshold in range(tails.size):
+        part = slice(offsets[threshold], offsets[threshold + 1])
+        tails[threshold] = _lattice_tail(values[part], counts[part], draws)
+    return tails
+
+
+@_compiled
+def task_sums(values, draws, seed, first):  # type: ignore[no-untyped-def]
+    """Sums of int64 values (tasks × columns) over tasks drawn with replacement, for draws first … first + draws − 1.
+
+    The task at place i of draw b is a pure function of (seed, b, i): splitmix64 at counter b * tasks + i.
+    """
+    tasks, columns = values.shape
+    sums = np.zeros((draws, columns), np.int64)
+    for draw in range(draws):
+        counter = np.uint64(first + draw) * np.uint64(tasks)
+        for place in range(tasks):
+            z = seed + (counter + np.uint64(place) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+            z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+            z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+            z = z ^ (z >> np.uint64(31))
+            task = ((z >> np.uint64(32)) * np.uint64(tasks)) >> np.uint64(32)
+            for column in range(columns):
+                sums[draw, column] += values[task, column]
+    return sums
+
+
+@_compiled
+def _profile(errors, right, sizes, mixed, rho):  # type: ignore[no-untyped-def]
+    """Beta-binomial log-likelihood at one intra-task correlation, maximised over the mean (concave in the mean)."""
+    keep = 1.0 - rho
+    low, high = 0.0, 1.0
+    p = errors[0] / (errors[0] + right[0])
+    for _ in range(100):
+        slope = errors[0] / p - right[0] / (1.0 - p)
+        bend = -errors[0] / (p * p) - right[0] / ((1.0 - p) * (1.0 - p))
+        for i in range(1, sizes.size):
+            if sizes[i] == 0.0:
+                break
+            a, b = keep * p + i * rho, keep * (1.0 - p) + i * rho
+            if a > 0.0:
+                slope += keep * errors[i] / a
+                bend -= keep * keep * errors[i] / (a * a)
+            if b > 0.0:
+                slope -= keep * right[i] / b
+                bend -= keep * keep * right[i] / (b * b)
+        if slope > 0.0:
+            low = p
+        else:
+            high = p
+        step = p - slope / bend
+        if not (low < step < high):
+            step = 0.5 * (low + high)
+        if abs(step - p) <= 1e-14 * p:
+            break
+        p = step
+    value = errors[0] * math.log(p) + right[0] * math.log(1.0 - p)
+    if mixed > 0.0:
+        value += mixed * math.log(keep) if keep > 0.0 else -math.inf
+    for i in range(1, sizes.size):
+        if errors[i] > 0.0:
+            value += errors[i] * math.log(keep * p + i * rho)
+        if right[i] > 0.0:
+            value += right[i] * math.log(keep * (1.0 - p) + i * rho)
+        value -= sizes[i] * math.log(keep + i * rho)
+    return value
+
+
+@_compiled
+def icc_profile(errors, right, sizes, mixed, drop):  # type: ignore[no-untyped-def]
+    """Maximum-likelihood intra-task correlation of errors and the upper end of its profile-likelihood interval.
+
+    errors[i], right[i], sizes[i] (float64) count the tasks with more than i errors, right decisions, covered rows; mixed counts tasks
+    with both. Returns (estimate, largest value whose profile log-likelihood is within drop of the maximum).
+    """
+    steps = 64
+    grid = np.empty(steps + 1, np.float64)
+    for place in range(steps + 1):
+        grid[place] = _profile(errors, right, sizes, mixed, place / steps)
+    best = np.argmax(grid)
+    low, high = max(best / steps - 1.0 / steps, 0.0), min(best / steps + 1.0 / steps, 1.0)
+    golden = 0.5 * (math.sqrt(5.0) - 1.0)
+    for _ in range(40):
+        left, rightmost = high - golden * (high - low), low + golden * (high - low)
+        if _profile(errors, right, sizes, mixed, left) >= _profile(errors, right, sizes, mixed, rightmost):
+            high = rightmost
+        else:
+            low = left
+    estimate = 0.5 * (low + high)
+    top = _profile(errors, right, sizes, mixed, estimate)
+    if grid[best] >= top:
+        estimate, top = best / steps, grid[best]
+    inside, outside = estimate, 1.0
+    for place in range(steps, -1, -1):
+        if place / steps <= estimate:
+            break
+        if grid[place] >= top - drop:
+            inside = place / steps
+            break
+        outside = place / steps
+    if inside == 1.0:
+        return estimate, 1.0
+    for _ in range(50):
+        middle = 0.5 * (inside + outside)
+        if _profile(errors, right, sizes, mixed, middle) >= top - drop:
+            inside = middle
+        else:
+            outside = middle
+    return estimate, inside

@@ -1,0 +1,193 @@
+"""Why nothing is certified, and how many tasks like those observed would change that."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from certify_assets.certificates.clustering import n_min
+from certify_assets.certificates.evaluation import Evaluation, Settings, evaluate
+from certify_assets.certificates.guard import inflated_alpha
+from certify_assets.certificates.inputs import Observations, observe
+
+__all__ = ["Diagnosis", "auroc", "diagnose", "diagnose_evaluation"]
+
+_MOST_TASKS = 1_000_000
+#: success rate, AUROC, lowest error, its coverage
+_Facts = tuple[float, float | None, float, float]
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What stood between a table and a certificate.
+
+    Attributes
+    ----------
+    certified : bool
+    stopped_by : {None, "no_scores", "base_rate", "judge", "tasks", "guard"}
+        None when something was certified. "judge": the error exceeds α at every threshold. "base_rate": so it does, and there are too few
+        trajectories of the class that this side decides for any judge. "tasks": the error is below α, the tasks are too few to show it.
+        "guard": the bootstrap passes and the guard does not.
+    tasks : int
+        Tasks observed.
+    tasks_needed : int or None
+        About how many tasks like these would certify something; None when no number would (or a million would not).
+    success_rate, auroc : float or None
+    lowest_error : float or None
+        Smallest observed error over the thresholds, with its coverage in ``lowest_error_coverage``.
+    lowest_error_coverage : float or None
+    sentence : str
+    """
+
+    certified: bool
+    stopped_by: str | None
+    tasks: int
+    tasks_needed: int | None
+    success_rate: float | None
+    auroc: float | None
+    lowest_error: float | None
+    lowest_error_coverage: float | None
+    sentence: str
+
+
+def auroc(observations: Observations) -> float | None:
+    """Probability that a success scores above a failure, ties counted half; None with one class only."""
+    scores = observations.scores[: observations.scored]
+    right = observations.outcomes[: observations.scored].astype(np.float64)
+    positives = float(right.sum())
+    negatives = scores.size - positives
+    if not positives or not negatives:
+        return None
+    starts = np.flatnonzero(np.concatenate([[True], scores[1:] != scores[:-1]]))
+    wins = np.add.reduceat(right, starts)
+    losses = np.diff(np.append(starts, scores.size)) - wins
+    below = np.cumsum(losses) - losses
+    return float(wins @ (below + 0.5 * losses) / (positives * negatives))
+
+
+def diagnose(scores: ArrayLike, outcomes: ArrayLike, tasks: Sequence[Any], **keywords: Any) -> Diagnosis:
+    """Say why a table certifies nothing, and how many tasks like these would certify something.
+
+    Parameters
+    ----------
+    scores, outcomes, tasks
+        As for :func:`certify_assets.certificates.certify`.
+    **keywords
+        The settings of :func:`certify_assets.certificates.certify`.
+
+    Returns
+    -------
+    Diagnosis
+
+    Notes
+    -----
+    Tasks needed: the observed distribution of (n_g, k_g) over tasks is resampled at G′ instead of G tasks, and the smallest G′ is taken at
+    which a threshold passes. At that size about every second sample passes; it is an order of magnitude, not a promise.
+    """
+    observations, settings = observe(scores, outcomes, tasks), Settings(**keywords)
+    return diagnose_evaluation(observations, evaluate(observations, settings), settings)
+
+
+def diagnose_evaluation(observations: Observations, evaluation: Evaluation, settings: Settings) -> Diagnosis:
+    """Diagnose an evaluation that is there already; see :func:`diagnose`."""
+    counts = evaluation.counts
+    if not counts.thresholds.size:
+        return Diagnosis(False, "no_scores", 0, None, None, None, None, None, "No row has a score; score the trajectories first.")
+    errors = counts.selective_error
+    best = int(np.flatnonzero(errors == errors.min())[-1])
+    rate = int(counts.successes.sum()) / counts.trajectories
+    stopped = _stopped_by(evaluation, settings)
+    needed = None if stopped in (None, "judge", "base_rate") else _tasks_needed(evaluation, settings)
+    area = auroc(observations)
+    lowest, at = float(errors[best]), float(counts.coverage[best])
+    sentence = _sentence(stopped, needed, settings, counts.tasks, (rate, area, lowest, at))
+    return Diagnosis(stopped is None, stopped, counts.tasks, needed, rate, area, lowest, at, sentence)
+
+
+def _stopped_by(evaluation: Evaluation, settings: Settings) -> str | None:
+    if evaluation.chosen is not None:
+        return None
+    if evaluation.passed_test.any():
+        return "guard"
+    counts = evaluation.counts
+    if float(counts.selective_error.min()) < settings.alpha:
+        return "tasks"
+    successes = int(counts.successes.sum())
+    decided = counts.trajectories - successes if settings.side == "reject" else successes
+    return "base_rate" if decided < n_min(settings.alpha, settings.delta) else "judge"
+
+
+def _tasks_needed(evaluation: Evaluation, settings: Settings) -> int | None:
+    counts = evaluation.counts
+    fewest: int | None = None
+    errors = counts.selective_error
+    _, places = np.unique(counts.covered_trajectories, return_index=True)
+    for place in places.tolist():
+        if errors[place] >= settings.alpha:
+            continue
+        guard = _guard_tasks(evaluation, settings, place)
+        if guard is not None and (fewest is None or guard < fewest):
+            fewest = _least(evaluation, settings, place, guard, fewest)
+    return fewest
+
+
+def _guard_tasks(evaluation: Evaluation, settings: Settings, place: int) -> int | None:
+    """Tasks at which the guard passes at a threshold: floor and Kish grow in proportion to the tasks."""
+    tasks = evaluation.counts.tasks
+    if settings.applied_guard == "floor":
+        log_floor = math.log(max(float(evaluation.guard.floor_probability[place]), 1e-300))
+        return math.ceil(tasks * math.log(evaluation.guard.limit) / log_floor) if log_floor < 0 else None
+    if settings.applied_guard == "kish":
+        needed = n_min(inflated_alpha(settings.alpha, settings.size_ratio), settings.delta / settings.candidates)
+        return math.ceil(tasks * needed / float(evaluation.counts.effective_tasks[place]))
+    return 1
+
+
+def _least(evaluation: Evaluation, settings: Settings, place: int, low: int, fewest: int | None) -> int | None:
+    """Smallest size from ``low`` on at which the test passes, or ``fewest`` when that is smaller."""
+
+    def passes(tasks: int) -> bool:
+        return settings.method.grown(evaluation.counts, settings.test, place, tasks) <= settings.level
+
+    most = _MOST_TASKS if fewest is None else fewest - 1
+    if low > most or not passes(most):
+        return fewest
+    high = low
+    while high < most and not passes(high):
+        low, high = high + 1, min(2 * high, most)
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if passes(middle) else (middle + 1, high)
+    return high
+
+
+def _sentence(stopped: str | None, needed: int | None, settings: Settings, tasks: int, facts: _Facts) -> str:
+    rate, area, lowest, at = facts
+    seen = f"success rate {rate:.3f}, AUROC {'undefined' if area is None else format(area, '.3f')}"
+    lift = f"about {needed} tasks like these would do" if needed else "no number of tasks below a million like these would do"
+    if stopped is None:
+        return "A threshold is certified."
+    if stopped == "judge":
+        return (
+            f"The judge stops it: at every threshold the observed error is at least {lowest:.3f}, not below alpha {settings.alpha:g} "
+            f"({seen}); no number of tasks like these would do, a judge that ranks better or a larger alpha would."
+        )
+    if stopped == "base_rate":
+        return (
+            f"The base rate stops it: {seen}, so there is next to nothing to {settings.side} and the observed error is at least "
+            f"{lowest:.3f} against alpha {settings.alpha:g}; no number of tasks like these would do."
+        )
+    if stopped == "guard":
+        return (
+            f"The guard ({settings.applied_guard}) stops it: {tasks} tasks are too few to exclude tasks that are wrong throughout "
+            f"(lowest observed error {lowest:.3f} at coverage {at:.3f}; {seen}); {lift}."
+        )
+    return (
+        f"The number of tasks stops it: the lowest observed error is {lowest:.3f} at coverage {at:.3f}, below alpha {settings.alpha:g}, "
+        f"but {tasks} tasks cannot show it at level {settings.level:.3g} ({seen}); {lift}."
+    )

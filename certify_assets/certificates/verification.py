@@ -1,0 +1,115 @@
+"""Verification: issue the certificate again from the data and compare every byte."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from certify_assets._version import __version__
+from certify_assets.certificates.certificate import Certificate
+from certify_assets.certificates.evaluation import Settings
+from certify_assets.certificates.inputs import observe
+from certify_assets.certificates.issuance import issue
+from certify_assets.errors import ForgedCertificateError, InputError
+
+__all__ = ["settings_of", "verify_certificate"]
+
+
+def settings_of(certificate: Certificate) -> Settings:
+    """Return the settings that a certificate says it was issued under.
+
+    Raises
+    ------
+    InputError
+        If they are not settings that this version accepts.
+    """
+    return Settings(
+        alpha=certificate.alpha,
+        delta=certificate.delta,
+        side=certificate.side,
+        procedure=certificate.procedure,
+        estimand=certificate.estimand,
+        seed=certificate.seed,
+        candidates=certificate.candidates,
+        **certificate.parameters,
+    )
+
+
+def verify_certificate(document: Any, scores: ArrayLike, outcomes: ArrayLike, tasks: Sequence[Any]) -> str | None:
+    """Recompute a certificate from the data and return the first difference, as a sentence; None when there is none.
+
+    Parameters
+    ----------
+    document : dict, bytes, str or Certificate
+        The certificate as it was written.
+    scores, outcomes, tasks
+        The table that it is said to be of, in any order.
+
+    Returns
+    -------
+    str or None
+        Key, value in the document, value recomputed.
+
+    Raises
+    ------
+    InputError
+        If the table itself cannot be used.
+
+    Notes
+    -----
+    ``provenance`` and ``selection`` speak of things that are not in the table (which judge, which manifest, which rule); they are carried
+    as they are, so verification does not vouch for them. Everything else is recomputed, under the settings that the document names.
+    """
+    observations = observe(scores, outcomes, tasks)
+    try:
+        certificate = _read(document)
+        if certificate.software["version"] != __version__:
+            return (
+                f"software.version is {certificate.software['version']!r} in the document and {__version__!r} here; "
+                "verify with the version that issued it, or issue it anew."
+            )
+        if certificate.inputs != observations.fingerprint:
+            key = "sha256" if certificate.inputs["sha256"] != observations.sha256 else "rows"
+            return (
+                f"inputs.{key} is {certificate.inputs[key]!r} in the document and {observations.fingerprint[key]!r} for these data; "
+                "give the table that it was issued on."
+            )
+        again = issue(observations, settings_of(certificate), provenance=certificate.provenance, selection=certificate.selection)
+    except (ForgedCertificateError, InputError) as error:
+        return str(error)
+    return _difference(certificate.to_dict(), again.to_dict())
+
+
+def _read(document: Any) -> Certificate:
+    if isinstance(document, Certificate):
+        return document
+    if isinstance(document, bytes | str):
+        return Certificate.from_json(document)
+    return Certificate.from_dict(document)
+
+
+def _difference(told: Any, found: Any, path: str = "") -> str | None:
+    """First difference of two JSON values in the order of sorted keys; an integer is no float, and True is no 1."""
+    if type(told) is type(found) is dict:
+        for key in sorted(set(told) | set(found)):
+            where = f"{path}.{key}" if path else key
+            if key not in told or key not in found:
+                return f"{where} is {'missing in the document' if key not in told else 'in the document only'}."
+            if inner := _difference(told[key], found[key], where):
+                return inner
+        return None
+    if type(told) is type(found) is list and len(told) == len(found):
+        for place, (left, right) in enumerate(zip(told, found, strict=True)):
+            if inner := _difference(left, right, f"{path}[{place}]"):
+                return inner
+        return None
+    if type(told) is type(found) and told == found:
+        return None
+    return f"{path} is {_show(told)} in the document and {_show(found)} recomputed."
+
+
+def _show(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 200 else f"{text[:197]}..."
