@@ -1,0 +1,239 @@
+"""What a corpus is worth before any judge has read it: its size in tasks, its clustering, its copies, and whether it can certify."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from certify_assets.certificates.clustering import ClusterSummary, n_min, summarise_clusters
+from certify_assets.corpora.rendering import Rendered, render_frame
+from certify_assets.corpora.splits import SPLITS, SplitManifest, verify_manifest
+from certify_assets.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["ALPHAS", "CorpusProfile", "Gate", "certification_gate", "cluster_summary", "duplicated", "profile_corpus"]
+
+ALPHAS: tuple[float, ...] = (0.1, 0.2)
+
+_DELTA = 0.05
+_GRID = 40
+# the adaptive floor asks for P(no error) ≤ δ/8; see certificates.guard
+_FLOOR_SHARE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """Whether a certificate is arithmetically possible on a split, before anything is scored.
+
+    Parameters
+    ----------
+    split : str
+        Name of the split ("all" for the whole corpus).
+    alpha, delta : float
+        Error budget and confidence of the certificate.
+    tasks, n_eff : int, float
+        Labelled tasks of the split and effective number of its trajectories.
+    floor_tasks : int
+        Covered tasks that the guard needs when errors come by whole tasks: the smallest G with (1 − α)^G ≤ δ/8.
+    n_min, n_min_grid : int
+        Smallest error-free sample at δ and at δ over the number of thresholds.
+    possible : bool
+        tasks ≥ floor_tasks.
+    enough_samples : bool
+        n_eff ≥ n_min_grid.
+    reason : str
+        The verdict in one sentence.
+    """
+
+    split: str
+    alpha: float
+    delta: float
+    tasks: int
+    n_eff: float
+    floor_tasks: int
+    n_min: int
+    n_min_grid: int
+    possible: bool
+    enough_samples: bool
+    reason: str
+
+
+@dataclass(frozen=True)
+class CorpusProfile:
+    """Profile of a corpus.
+
+    Parameters
+    ----------
+    corpus : str
+        Name.
+    trajectories, tasks : int
+        Labelled trajectories and their tasks.
+    unlabelled : int
+        Trajectories without an outcome; in no other figure but `agents`, `duplicates` and `attempts`.
+    agents : dict of str to int
+        Trajectories of every agent.
+    attempts : tuple of int
+        Fewest and most trajectories of a task.
+    success_rate, mean_task_size, icc, deff, n_eff : float
+        As in `ClusterSummary`.
+    duplicates : int
+        Trajectories whose rendering equals an earlier one.
+    duplicate_share : float
+        Their share.
+    same_instruction : tuple of tuples of str
+        Tasks that share an instruction with another task.
+    dropped : dict of str to int
+        What the import left out, by reason.
+    splits : dict of str to ClusterSummary
+        The same figures of every split.
+    gates : tuple of Gate
+        For CAL (or the whole corpus, where it is not split) and TEST, at every α.
+    """
+
+    corpus: str
+    trajectories: int
+    tasks: int
+    unlabelled: int
+    agents: dict[str, int]
+    attempts: tuple[int, int]
+    success_rate: float
+    mean_task_size: float
+    icc: float
+    deff: float
+    n_eff: float
+    duplicates: int
+    duplicate_share: float
+    same_instruction: tuple[tuple[str, ...], ...]
+    dropped: dict[str, int]
+    splits: dict[str, ClusterSummary]
+    gates: tuple[Gate, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the profile as a JSON object."""
+        return asdict(self) | {"attempts": list(self.attempts), "same_instruction": [list(tasks) for tasks in self.same_instruction]}
+
+
+def profile_corpus(
+    frame: pd.DataFrame,
+    manifest: SplitManifest | None = None,
+    *,
+    dropped: Mapping[str, int] | None = None,
+    rendered: Sequence[Rendered] | None = None,
+    alphas: Sequence[float] = ALPHAS,
+) -> CorpusProfile:
+    """Profile a corpus, and its splits where a manifest says what they are.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        Trajectories.
+    manifest : SplitManifest, optional
+        Verified before use.
+    dropped : mapping, optional
+        Counts of the import.
+    rendered : sequence of Rendered, optional
+        Renderings of the rows, to save rendering them again.
+    alphas : sequence of float
+        Error budgets to judge possibility at, with δ = .05 and 40 thresholds.
+
+    Raises
+    ------
+    InputError
+        If the table is empty.
+    ManifestError
+        If the manifest does not hold.
+    """
+    if frame.empty:
+        raise InputError("the corpus has no trajectory; import or generate some first.")
+    whole = cluster_summary(frame)
+    splits: dict[str, ClusterSummary] = {}
+    if manifest is not None:
+        verify_manifest(manifest, frame)
+        belongs = frame["task_id"].map(manifest.assignment)
+        splits = {name: cluster_summary(frame[belongs == name]) for name in SPLITS if (belongs == name).any()}
+    judged = {name: summary for name, summary in splits.items() if name in ("cal", "test")} or {"all": whole}
+    copies = int(duplicated(frame, rendered).sum())
+    sizes = frame.groupby("task_id").size()
+    return CorpusProfile(
+        corpus=str(frame["corpus"].iloc[0]),
+        trajectories=whole.trajectories,
+        tasks=whole.tasks,
+        unlabelled=int(frame["outcome"].isna().sum()),
+        agents=dict(sorted(Counter(frame["agent"].tolist()).items())),
+        attempts=(int(sizes.min()), int(sizes.max())),
+        success_rate=whole.success_rate,
+        mean_task_size=whole.mean_task_size,
+        icc=whole.icc,
+        deff=whole.deff,
+        n_eff=whole.n_eff,
+        duplicates=copies,
+        duplicate_share=copies / len(frame),
+        same_instruction=_same_instruction(frame),
+        dropped=dict(dropped or {}),
+        splits=splits,
+        gates=tuple(certification_gate(summary, alpha, split=name) for name, summary in judged.items() for alpha in alphas),
+    )
+
+
+def cluster_summary(frame: pd.DataFrame) -> ClusterSummary:
+    """Summarise the labelled trajectories of a table by task."""
+    labelled = frame[frame["outcome"].notna()]
+    grouped = labelled.groupby("task_id")["outcome"]
+    sizes = grouped.size().to_numpy(dtype=np.int64)
+    return summarise_clusters(sizes, grouped.sum().to_numpy(dtype=np.int64))
+
+
+def certification_gate(summary: ClusterSummary, alpha: float, delta: float = _DELTA, grid: int = _GRID, split: str = "all") -> Gate:
+    """Say whether a guarded certificate is arithmetically possible on so many tasks.
+
+    Notes
+    -----
+    Where errors come by whole tasks, data without an error have probability (1 − α)^G at an error of α, and the guard accepts them
+    when that is at most δ/8: 49 tasks at α = .1 and 23 at α = .2 for δ = .05. Fewer tasks can pass where the errors that are seen are
+    spread over tasks, which nobody knows before scoring.
+    """
+    floor = n_min(alpha, delta / _FLOOR_SHARE)
+    at_delta, at_grid = n_min(alpha, delta), n_min(alpha, delta / grid)
+    possible, enough = summary.tasks >= floor, summary.n_eff >= at_grid
+    place = f"{split.upper()} has {summary.tasks} tasks, the guard needs {floor} at α={alpha:g}"
+    if not possible:
+        reason = (
+            f"{place}: no certificate is arithmetically possible when errors come by whole tasks; bring {floor - summary.tasks} more tasks."
+        )
+    elif not enough:
+        reason = f"{place}; effective sample {summary.n_eff:.1f} is below n_min {at_grid} at δ/{grid}: only a good judge will certify."
+    else:
+        reason = f"{place}; effective sample {summary.n_eff:.1f} is at least n_min {at_grid} at δ/{grid}: a certificate is possible."
+    return Gate(split, alpha, delta, summary.tasks, summary.n_eff, floor, at_delta, at_grid, possible, enough, reason)
+
+
+def duplicated(frame: pd.DataFrame, rendered: Sequence[Rendered] | None = None) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Mark the rows whose rendering equals that of an earlier row.
+
+    Returns
+    -------
+    bool array, shape (rows,)
+    """
+    seen: set[bytes] = set()
+    marks = np.zeros(len(frame), dtype=np.bool_)
+    for position, item in enumerate(render_frame(frame) if rendered is None else rendered):
+        digest = hashlib.sha256(item.text.encode("utf-8")).digest()
+        marks[position] = digest in seen
+        seen.add(digest)
+    return marks
+
+
+def _same_instruction(frame: pd.DataFrame) -> tuple[tuple[str, ...], ...]:
+    """Group the tasks that have an instruction in common (there may be several instructions to a task)."""
+    pairs = {(text.strip(), task) for text, task in zip(frame["instruction"], frame["task_id"], strict=True) if text.strip()}
+    by_text: dict[str, set[str]] = {}
+    for text, task in pairs:
+        by_text.setdefault(text, set()).add(task)
+    return tuple(sorted({tuple(sorted(tasks)) for tasks in by_text.values() if len(tasks) > 1}))

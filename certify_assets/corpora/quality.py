@@ -1,0 +1,232 @@
+"""Great Expectations suites over a corpus and its splits, in one go and in memory: nothing is written and nothing is sent."""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+from certify_assets.certificates.clustering import n_min
+from certify_assets.corpora.leakage import LEAK_KEYS, find_leak_fields
+from certify_assets.corpora.profile import duplicated
+from certify_assets.corpora.rendering import Rendered
+from certify_assets.corpora.schema import COLUMNS
+from certify_assets.corpora.splits import SPLITS, SplitManifest, verify_manifest
+from certify_assets.errors import ManifestError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["BLOCKING", "QualityResult", "run_suites"]
+
+BLOCKING: tuple[str, ...] = ("schema", "unique_trajectory_id", "binary_outcome", "disjoint_tasks", "no_leak_field", "manifest")
+
+_REQUIRED = ("corpus", "task_id", "trajectory_id", "agent", "attempt")
+_FEW = 3
+_DELTA = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class QualityResult:
+    """Outcome of one suite.
+
+    Parameters
+    ----------
+    name : str
+        One of `BLOCKING`, "n_min_tasks" or "duplicates".
+    passed : bool
+        Whether every expectation of the suite was met.
+    severity : {"error", "warning"}
+        What a failure means: an error blocks everything downstream, a warning does not.
+    detail : str
+        What was found, in one sentence.
+    expectations : int
+        How many expectations the suite has.
+    """
+
+    name: str
+    passed: bool
+    severity: str
+    detail: str
+    expectations: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the result as a JSON object."""
+        return asdict(self)
+
+
+def run_suites(
+    frame: pd.DataFrame,
+    manifest: SplitManifest | None = None,
+    *,
+    splits: Mapping[str, pd.DataFrame] | None = None,
+    rendered: Sequence[Rendered] | None = None,
+    alpha: float = 0.2,
+) -> list[QualityResult]:
+    """Check a corpus and its splits.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        Trajectories of the corpus; any column beyond those of the schema is a leak finding.
+    manifest : SplitManifest, optional
+        Which task belongs where; itself verified.
+    splits : mapping of str to DataFrame, optional
+        The split tables as they are stored, and any other table whose tasks must not occur in another (pretraining, transfer,
+        harvest). Without it, the splits are taken from the manifest.
+    rendered : sequence of Rendered, optional
+        Renderings of the rows, to save rendering them again.
+    alpha : float, default .2
+        Error budget behind the warning on the number of CAL tasks.
+
+    Returns
+    -------
+    list of QualityResult
+        schema, unique_trajectory_id, binary_outcome, no_leak_field, duplicates; with a manifest or splits disjoint_tasks and
+        n_min_tasks; with a manifest also manifest.
+    """
+    import pandas as pd
+
+    members = _members(frame, manifest, splits)
+    complete = set(COLUMNS) <= set(frame.columns)
+    rows = frame.drop(columns=[name for name in ("steps", "instruction") if name in frame.columns])
+    leaks = [f"{item.kind} {item.name}" for item in find_leak_fields(frame)] if complete else []
+    tables = {
+        "columns": frame.head(0),
+        "rows": rows.assign(copy=duplicated(frame, rendered)) if complete else rows,
+        "leaks": pd.DataFrame({"finding": leaks}, dtype=object),
+        "tasks": _task_table(members),
+        "cal": pd.DataFrame({"tasks": [len(tasks) for name, tasks in members.items() if name == "cal"]}),
+    }
+    results = _validate(tables, _expectations(tables, members, alpha))
+    return results + ([] if manifest is None else [_manifest_result(manifest, frame, splits)])
+
+
+@dataclass(frozen=True)
+class _Check:
+    """One expectation: the suite and table it belongs to, and what is true where it is met."""
+
+    suite: str
+    table: str
+    expectation: Any
+    fine: str
+
+
+def _great_expectations() -> Any:
+    """Import the library, whose own imports use two modules of Python's that are marked for removal."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=r"module 'sre_\w+' is deprecated", category=DeprecationWarning)
+        return importlib.import_module("great_expectations")
+
+
+def _expectations(tables: Mapping[str, pd.DataFrame], members: Mapping[str, set[str]], alpha: float) -> list[_Check]:
+    gxe = _great_expectations().expectations
+    columns = set(tables["rows"].columns)
+    whole = gxe.ExpectTableColumnsToMatchSet(column_set=list(COLUMNS), exact_match=False)
+    checks = [_Check("schema", "columns", whole, f"the table has the {len(COLUMNS)} columns of a trajectory and no identity is missing")]
+    checks += [_Check("schema", "rows", gxe.ExpectColumnValuesToNotBeNull(column=name), "") for name in _REQUIRED if name in columns]
+    if "trajectory_id" in columns:
+        unique = gxe.ExpectColumnValuesToBeUnique(column="trajectory_id")
+        checks.append(_Check("unique_trajectory_id", "rows", unique, f"{len(tables['rows'])} trajectories, every id once"))
+    if "outcome" in columns:
+        binary = gxe.ExpectColumnValuesToBeInSet(column="outcome", value_set=[0, 1])
+        checks.append(_Check("binary_outcome", "rows", binary, "every outcome that is there is 0 or 1"))
+    nothing = gxe.ExpectTableRowCountToEqual(value=0)
+    checks.append(_Check("no_leak_field", "leaks", nothing, f"none of {len(LEAK_KEYS)} harness keys, no column beyond the schema"))
+    if "copy" in columns:
+        different = gxe.ExpectColumnValuesToBeInSet(column="copy", value_set=[False])
+        checks.append(_Check("duplicates", "rows", different, "no two renderings are equal"))
+    for pair in tables["tasks"].columns[1:]:
+        apart = gxe.ExpectColumnValuesToBeInSet(column=pair, value_set=[0])
+        checks.append(_Check("disjoint_tasks", "tasks", apart, f"no task is in two of {', '.join(members)}"))
+    if "cal" in members:
+        needed = n_min(alpha, _DELTA)
+        large = gxe.ExpectColumnValuesToBeBetween(column="tasks", min_value=needed)
+        checks.append(_Check("n_min_tasks", "cal", large, f"CAL has at least the {needed} tasks that α={alpha:g} needs"))
+    return checks
+
+
+def _validate(tables: Mapping[str, pd.DataFrame], checks: Sequence[_Check]) -> list[QualityResult]:
+    """Validate every table once and gather the results by suite, in the order of the checks."""
+    gx = _great_expectations()
+    context = gx.get_context(mode="ephemeral")
+    context.enable_analytics(False)
+    context.variables.progress_bars = {"globally": False}
+    source = context.data_sources.add_pandas("corpus")
+    problems: dict[int, str] = {}
+    for name, table in tables.items():
+        numbers = [number for number, check in enumerate(checks) if check.table == name]
+        if not numbers:
+            continue
+        for number in numbers:
+            checks[number].expectation.meta = {"number": number}
+        suite = gx.ExpectationSuite(name=name, expectations=[checks[number].expectation for number in numbers])
+        batch = source.add_dataframe_asset(name).add_batch_definition_whole_dataframe("whole").get_batch({"dataframe": table})
+        for result in batch.validate(suite, result_format={"result_format": "BASIC", "partial_unexpected_count": _FEW}).results:
+            if not result.success:
+                number = result.expectation_config.meta["number"]
+                problems[number] = _problem(checks[number], result, table)
+    names = dict.fromkeys(check.suite for check in checks)
+    return [_result(name, {n: check for n, check in enumerate(checks) if check.suite == name}, problems) for name in names]
+
+
+def _problem(check: _Check, result: Any, table: pd.DataFrame) -> str:
+    """Say what an expectation that was not met found."""
+    column = check.expectation.configuration.kwargs.get("column", "")
+    if result.exception_info.get("raised_exception"):
+        return f"{column or check.suite} could not be checked ({result.exception_info.get('exception_message')})"
+    if check.table == "columns":
+        missing = set(COLUMNS) - set(table.columns)
+        return f"the columns {', '.join(sorted(missing))} are missing: import the corpus again"
+    if check.table == "leaks":
+        return f"{', '.join(sorted(set(table['finding']))[:_FEW])}: remove what speaks of the outcome before a judge reads it"
+    if check.table == "tasks":
+        shared = table["task_id"][table[column] != 0].tolist()
+        return f"{len(shared)} tasks are in both {column}, such as {shared[0]!r}: make the splits again"
+    if check.table == "cal":
+        return f"CAL has {table['tasks'].iloc[0]} tasks, {check.fine.removeprefix('CAL has at least the ')}"
+    if check.suite == "duplicates":
+        return f"{int(table['copy'].sum())} of {len(table)} renderings equal an earlier one"
+    if check.suite == "schema":
+        return f"{column} is missing in {result.result['unexpected_count']} rows: give every trajectory its {column}"
+    values = ", ".join(dict.fromkeys(str(value) for value in result.result["partial_unexpected_list"]))
+    return f"{result.result['unexpected_count']} rows have a {column} such as {values}: correct them"
+
+
+def _result(name: str, checks: Mapping[int, _Check], problems: Mapping[int, str]) -> QualityResult:
+    found = [problems[number] for number in checks if number in problems]
+    detail = "; ".join(found) or next(check.fine for check in checks.values() if check.fine)
+    return QualityResult(name, not found, "error" if name in BLOCKING else "warning", f"{detail}.", len(checks))
+
+
+def _members(frame: pd.DataFrame, manifest: SplitManifest | None, splits: Mapping[str, pd.DataFrame] | None) -> dict[str, set[str]]:
+    """Return the tasks of every split: of the tables as they are stored, or as the manifest has them."""
+    if splits is not None:
+        return {name: set(table["task_id"]) for name, table in splits.items()}
+    if manifest is not None:
+        return {name: set(manifest.tasks[name]) for name in SPLITS if manifest.tasks[name]}
+    return {}
+
+
+def _task_table(members: Mapping[str, set[str]]) -> pd.DataFrame:
+    """Return one row a task and one column a pair of splits, 1 where the task is in both."""
+    import pandas as pd
+
+    tasks = sorted(set().union(*members.values()))
+    pairs = {f"{one} and {other}": members[one] & members[other] for one, other in combinations(members, 2)}
+    return pd.DataFrame({"task_id": tasks} | {name: [int(task in shared) for task in tasks] for name, shared in pairs.items()})
+
+
+def _manifest_result(manifest: SplitManifest, frame: pd.DataFrame, splits: Mapping[str, pd.DataFrame] | None) -> QualityResult:
+    """Verify the manifest against the corpus, and the stored splits against the manifest."""
+    try:
+        verify_manifest(manifest, frame)
+        for name in SPLITS:
+            if splits is not None and name in splits and set(splits[name]["task_id"]) != set(manifest.tasks[name]):
+                raise ManifestError(f"the stored {name} split has other tasks than the manifest gives it; write the splits again.")
+    except ManifestError as error:
+        return QualityResult("manifest", False, "error", str(error), 1)
+    return QualityResult("manifest", True, "error", f"seed {manifest.seed}, profile {manifest.profile}, hash {manifest.sha256[:12]}.", 1)
