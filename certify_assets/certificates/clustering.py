@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,12 +63,13 @@ def anova_icc(sizes: NDArray[np.int64], successes: NDArray[np.int64]) -> float:
     if tasks < 2 or total == tasks:
         return 0.0
     # summed over distinct (size, successes) pairs in ascending order: relabelled tasks give the same bits
-    pairs, often = np.unique(np.stack([sizes, successes], axis=1), axis=0, return_counts=True)
-    within_pairs = [int(c) * float(k) * float(m - k) / float(m) for (m, k), c in zip(pairs.tolist(), often.tolist(), strict=True)]
-    within = math.fsum(within_pairs)
+    width = int(sizes.max()) + 1
+    pairs, often = np.unique(sizes * width + successes, return_counts=True)
+    split = [(*divmod(pair, width), count) for pair, count in zip(pairs.tolist(), often.tolist(), strict=True)]
+    within = math.fsum(count * k * (m - k) / m for m, k, count in split)
     right = int(successes.sum())
     between = right * (total - right) / total - within
-    spread = (total - int(np.square(sizes.astype(object)).sum()) / total) / (tasks - 1)
+    spread = (total - int(sizes @ sizes) / total) / (tasks - 1)
     ms_between, ms_within = between / (tasks - 1), within / (total - tasks)
     scale = ms_between + (spread - 1) * ms_within
     return min(max((ms_between - ms_within) / scale, 0.0), 1.0) if scale > 0 else 0.0
@@ -99,7 +101,7 @@ def summarise_clusters(sizes: NDArray[np.int64], successes: NDArray[np.int64]) -
     return ClusterSummary(total, int(sizes.size), int(successes.sum()) / total, weighted, icc, deff, total / deff)
 
 
-def kish_effective_tasks(covered: NDArray[np.int64]) -> float:
+def kish_effective_tasks(covered: NDArray[np.integer[Any]]) -> float:
     """Kish's effective number of tasks (Σ n_g)² / Σ n_g² of covered counts; 0 when nothing is covered."""
     counts = covered.astype(np.float64)
     return float(counts.sum() ** 2 / max(counts @ counts, 1.0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,35 +50,35 @@ class TaskCounts:
         """Number of scored trajectories."""
         return int(self.sizes.sum())
 
-    @property
+    @cached_property
     def covered_trajectories(self) -> NDArray[np.int64]:
         """Covered trajectories at each threshold."""
         return np.asarray(self.covered.sum(axis=1, dtype=np.int64))
 
-    @property
+    @cached_property
     def error_totals(self) -> NDArray[np.int64]:
         """Errors at each threshold."""
         return np.asarray(self.errors.sum(axis=1, dtype=np.int64))
 
-    @property
+    @cached_property
     def coverage(self) -> NDArray[np.float64]:
         """Share of the scored trajectories that each threshold covers."""
         return self.covered_trajectories / max(self.trajectories, 1)
 
-    @property
+    @cached_property
     def selective_error(self) -> NDArray[np.float64]:
         """Observed trajectory-weighted error at each threshold; 0 where nothing is covered."""
         return self.error_totals / np.maximum(self.covered_trajectories, 1)
 
-    @property
+    @cached_property
     def covered_tasks(self) -> NDArray[np.int64]:
         """Tasks with at least one covered trajectory at each threshold."""
         return np.asarray(np.count_nonzero(self.covered, axis=1), dtype=np.int64)
 
-    @property
+    @cached_property
     def effective_tasks(self) -> NDArray[np.float64]:
         """Kish's effective number of covered tasks, (Σ n_g)² / Σ n_g², at each threshold."""
-        squares = np.square(self.covered, dtype=np.float64).sum(axis=1)
+        squares = np.einsum("tg,tg->t", self.covered, self.covered, dtype=np.int64, casting="safe").astype(np.float64)
         return np.asarray(np.square(self.covered_trajectories, dtype=np.float64) / np.maximum(squares, 1.0))
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -144,15 +146,19 @@ def _factorise(tasks: Sequence[Any] | NDArray[Any]) -> tuple[tuple[str, ...], ND
     array = tasks if isinstance(tasks, np.ndarray) else None
     if array is not None and array.ndim != 1:
         raise InputError(f"tasks has {array.ndim} dimensions; give one task a row.")
+    found: list[Any]
     if array is not None and array.dtype.kind in "iu" and array.size:
         found, codes = _integer_codes(array)
         named = [str(value) for value in found]
     else:
-        found, codes = _object_codes(tasks)
-        named = [_label(value, place, codes) for place, value in enumerate(found)]
-    ordered = sorted(set(named))
-    rank = {label: place for place, label in enumerate(ordered)}
-    ranks = np.fromiter((rank[label] for label in named), dtype=np.int64, count=len(named))
+        if array is not None and array.dtype.kind == "U" and array.size and array.itemsize:
+            found, codes = _text_codes(array)
+        else:
+            found, codes = _object_codes(tasks)
+        named = [value if type(value) is str and value else _label(value, place, codes) for place, value in enumerate(found)]
+    ordered = sorted(dict.fromkeys(named))
+    rank = dict(zip(ordered, range(len(ordered)), strict=True))
+    ranks = np.fromiter(map(rank.__getitem__, named), dtype=np.int64, count=len(named))
     return tuple(ordered), ranks[codes] if codes.size else codes
 
 
@@ -170,19 +176,28 @@ def _integer_codes(array: NDArray[Any]) -> tuple[list[int], NDArray[np.int64]]:
 
 def _object_codes(tasks: Sequence[Any] | NDArray[Any]) -> tuple[list[Any], NDArray[np.int64]]:
     listed = tasks.tolist() if hasattr(tasks, "tolist") else list(tasks)
+    index: dict[Any, int] = defaultdict(count().__next__)
     try:
-        found = list(dict.fromkeys(listed))
+        codes = np.fromiter(map(index.__getitem__, listed), dtype=np.int64, count=len(listed))
     except TypeError:
         raise InputError("A task label is a list or another value that cannot name a task; give text or whole numbers.") from None
-    index = {value: place for place, value in enumerate(found)}
-    return found, np.fromiter(map(index.__getitem__, listed), dtype=np.int64, count=len(listed))
+    return list(index), codes
+
+
+def _text_codes(array: NDArray[np.str_]) -> tuple[list[str], NDArray[np.int64]]:
+    from certify_assets.certificates import kernels
+
+    rows = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("="), copy=False))
+    first, codes = kernels.distinct_rows(rows.view(np.uint32).reshape(rows.size, -1))
+    return rows[first].tolist(), codes
 
 
 def _label(value: Any, place: int, codes: NDArray[np.int64]) -> str:
     if isinstance(value, str) and value:
         return value
     text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
-    if isinstance(value, float) and value.is_integer():
+    # True, 1 and 1.0 are one key of a dictionary, so they are one label
+    if isinstance(value, bool) or (isinstance(value, float) and value.is_integer()):
         text = str(int(value))
     if not text or value is None or text in {"nan", "NaT", "<NA>"}:
         row = int(np.argmax(codes == place))

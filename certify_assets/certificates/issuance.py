@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from certify_assets._version import __version__
 from certify_assets.certificates.certificate import Certificate, significant
-from certify_assets.certificates.clustering import summarise_clusters
+from certify_assets.certificates.clustering import kish_effective_tasks, summarise_clusters
 from certify_assets.certificates.evaluation import Evaluation, Settings, evaluate
 from certify_assets.certificates.findings import find
 from certify_assets.certificates.inputs import Observations, observe
@@ -184,7 +184,7 @@ def _outcome(evaluation: Evaluation) -> dict[str, Any]:
         "covered_trajectories": int(counts.covered_trajectories[place]),
         "covered_tasks": int(counts.covered_tasks[place]),
         "errors": int(counts.error_totals[place]),
-        "effective_tasks": significant(float(counts.effective_tasks[place])),
+        "effective_tasks": significant(kish_effective_tasks(counts.covered[place])),
     }
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numba
 import numpy as np
 
-__all__ = ["count_rows", "group_order", "icc_profile", "lattice_histogram", "saddle", "saddlepoint_tails", "task_sums"]
+__all__ = ["count_rows", "distinct_rows", "group_order", "icc_profile", "lattice_histogram", "saddle", "saddlepoint_tails", "task_sums"]
 
 _SQRT_TWO_PI = math.sqrt(2.0 * math.pi)
 
@@ -40,6 +40,41 @@ def group_order(keys, buckets):  # type: ignore[no-untyped-def]
         order[starts[keys[row]]] = row
         starts[keys[row]] += 1
     return order
+
+
+@_compiled
+def distinct_rows(words):  # type: ignore[no-untyped-def]
+    """Number the distinct rows of a uint32 matrix in order of first appearance: (first row of each, number of each row)."""
+    rows, width = words.shape
+    slots = 16
+    while slots < 2 * rows:
+        slots *= 2
+    table = np.full(slots, np.int64(-1))
+    first = np.empty(rows, np.int64)
+    codes = np.empty(rows, np.int64)
+    found = 0
+    for row in range(rows):
+        key = np.uint64(0xCBF29CE484222325)
+        for column in range(width):
+            key = (key ^ np.uint64(words[row, column])) * np.uint64(0x100000001B3)
+        key ^= key >> np.uint64(32)
+        slot = np.int64(key & np.uint64(slots - 1))
+        while True:
+            code = table[slot]
+            if code < 0:
+                table[slot], first[found], codes[row] = found, row, found
+                found += 1
+                break
+            same = True
+            for column in range(width):
+                if words[first[code], column] != words[row, column]:
+                    same = False
+                    break
+            if same:
+                codes[row] = code
+                break
+            slot = (slot + 1) & (slots - 1)
+    return first[:found].copy(), codes
 
 
 @_compiled

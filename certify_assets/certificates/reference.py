@@ -1,0 +1,117 @@
+"""Plain numpy and scipy twins of the compiled kernels: slow, short, and what the tests compare the kernels with."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["count_rows", "distinct_rows", "group_order", "icc_profile", "lattice_histogram", "saddlepoint_tails", "task_sums"]
+
+_Integers = NDArray[np.int64]
+_Floats = NDArray[np.float64]
+
+
+def group_order(keys: _Integers, buckets: int) -> _Integers:
+    """Stable permutation into ascending order; ``buckets`` bounds the keys."""
+    return np.argsort(keys, kind="stable")
+
+
+def distinct_rows(words: NDArray[np.uint32]) -> tuple[_Integers, _Integers]:
+    """Number distinct rows in order of first appearance."""
+    seen: dict[tuple[int, ...], int] = {}
+    codes = [seen.setdefault(tuple(row), len(seen)) for row in words.tolist()]
+    return np.array([codes.index(code) for code in range(len(seen))]), np.array(codes)
+
+
+def count_rows(
+    codes: NDArray[np.int32], wrong: NDArray[np.uint8], ends: _Integers, tasks: int
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Count covered rows and errors a task for nested thresholds."""
+    covered = np.zeros((ends.size, tasks), np.int32)
+    errors = np.zeros((ends.size, tasks), np.int32)
+    for place, end in enumerate(ends):
+        np.add.at(covered[place], codes[:end], 1)
+        np.add.at(errors[place], codes[:end], wrong[:end])
+    return covered, errors
+
+
+def lattice_histogram(
+    covered: NDArray[np.int32], errors: NDArray[np.int32], numerator: int, denominator: int
+) -> tuple[_Integers, _Integers, _Integers]:
+    """Distinct values of denominator*k − numerator*n with counts, a threshold after the other."""
+    table = denominator * errors.astype(np.int64) - numerator * covered.astype(np.int64)
+    rows = [np.unique(row, return_counts=True) for row in table]
+    offsets = np.concatenate([[0], np.cumsum([values.size for values, _ in rows])])
+    return np.concatenate([values for values, _ in rows]), np.concatenate([counts for _, counts in rows]), offsets
+
+
+def saddlepoint_tails(values: _Integers, counts: _Integers, offsets: _Integers, draws: int) -> _Floats:
+    """Lattice-corrected Lugannani–Rice tails with the saddlepoint found by bracketing."""
+    return np.array([_tail(values[a:b], counts[a:b], draws) for a, b in zip(offsets[:-1], offsets[1:], strict=True)])
+
+
+def _tail(values: _Integers, counts: _Integers, draws: int) -> float:
+    from scipy.optimize import brentq
+    from scipy.special import logsumexp
+    from scipy.stats import norm
+
+    if values[-1] <= 0 or values[0] > 0:
+        return float(values[-1] > 0)
+    span = int(np.gcd.reduce(values - values[0]))
+    start = int(draws * values[0]) % span or span
+    if start > draws * values[-1]:
+        return 0.0
+    x = start - span / 2
+    weights = counts / counts.sum()
+
+    def gap(t: float) -> float:
+        tilted = np.exp(t * values - (t * values).max()) * weights
+        return float(draws * (tilted @ values) / tilted.sum() - x)
+
+    edge = 1.0 / np.abs(values).max()
+    while gap(-edge) > 0 or gap(edge) < 0:
+        edge *= 2
+    t = brentq(gap, -edge, edge, xtol=1e-16, rtol=8.9e-16)
+    tilted = np.exp(t * values - (t * values).max()) * weights
+    tilted /= tilted.sum()
+    second = draws * float(tilted @ np.square(values - tilted @ values))
+    w = np.sign(t) * np.sqrt(2 * (t * x - draws * logsumexp(t * values, b=weights)))
+    u = 2 / span * np.sinh(t * span / 2) * np.sqrt(second)
+    return float(norm.sf(w) + norm.pdf(w) * (1 / u - 1 / w))
+
+
+def task_sums(values: _Integers, draws: int, seed: np.uint64, first: int) -> _Integers:
+    """Sums over tasks drawn by splitmix64 at counter draw * tasks + place."""
+    tasks = values.shape[0]
+    counters = np.arange(first * tasks, (first + draws) * tasks, dtype=np.uint64)
+    with np.errstate(over="ignore"):
+        z = seed + (counters + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    z = z ^ (z >> np.uint64(31))
+    drawn = ((z >> np.uint64(32)) * np.uint64(tasks)) >> np.uint64(32)
+    return np.asarray(values[drawn.astype(np.int64).reshape(draws, tasks)].sum(axis=1))
+
+
+def icc_profile(covered: _Integers, errors: _Integers, drop: float) -> tuple[float, float]:
+    """Beta-binomial intra-task correlation and its upper profile bound, straight from the counts of tasks that cover something."""
+    from scipy.optimize import brentq, minimize_scalar
+    from scipy.stats import betabinom
+
+    def profile(rho: float) -> float:
+        size = (1 - rho) / rho
+        found = minimize_scalar(
+            lambda p: -betabinom.logpmf(errors, covered, p * size, (1 - p) * size).sum(),
+            bounds=(1e-9, 1 - 1e-9),
+            method="bounded",
+            options={"xatol": 1e-10},
+        )
+        return float(-found.fun)
+
+    grid = np.linspace(1e-4, 1 - 1e-4, 400)
+    values = np.array([profile(rho) for rho in grid])
+    best = int(values.argmax())
+    inside = np.flatnonzero(values >= values[best] - drop)[-1]
+    if inside == grid.size - 1:
+        return float(grid[best]), 1.0
+    return float(grid[best]), float(brentq(lambda rho: profile(rho) - values[best] + drop, grid[inside], grid[inside + 1]))
