@@ -114,6 +114,14 @@ class Store:
         filesystem.mv(staged, path)
         return sha256_bytes(data)
 
+    def delete(self, key: str) -> None:
+        """Remove what is stored under the key, if anything is."""
+        if self.is_local:
+            self.local_path(key).unlink(missing_ok=True)
+        elif self.exists(key):
+            filesystem, path = self._remote(key)
+            filesystem.rm_file(path)
+
     def sha256(self, key: str) -> str:
         """Return the SHA-256 of what is stored under the key."""
         return sha256_bytes(self.read_bytes(key))

@@ -1,0 +1,122 @@
+"""``certify certificate``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from certify_assets.cli.options import PATH, column_options, read_scores
+from certify_assets.cli.output import NOTHING, console, emit_json, json_option, percent, show_table, write_document
+
+if TYPE_CHECKING:
+    from certify_assets.certificates import Certificate
+    from certify_assets.protocol.score_table import ScoreTable
+
+__all__ = ["certificate"]
+
+_PROCEDURE_HELP = "Procedure, or 'all' for every one side by side."
+
+
+@click.command()
+@click.argument("scores", type=PATH)
+@click.option(
+    "--side", type=click.Choice(["reject", "release", "both"]), default="reject", show_default=True, help="Which decision to certify."
+)
+@click.option("--alpha", type=float, default=0.1, show_default=True, help="Error budget among auto-decided trajectories.")
+@click.option("--delta", type=float, default=0.05, show_default=True, help="One minus the confidence.")
+@click.option("--procedure", default="guarded_taskboot", show_default=True, help=_PROCEDURE_HELP)
+@click.option("--guard", type=click.Choice(["floor", "kish", "none"]), default="floor", show_default=True, help="Guard on top of TaskBoot.")
+@click.option("--error-icc-cap", type=float, default=None, help="Declared upper limit of the correlation of errors within a task.")
+@click.option(
+    "--size-ratio", type=float, default=1.0, show_default=True, help="Declared limit of how much larger wrong tasks are than others."
+)
+@click.option("--max-task-size", type=int, default=None, help="Declared limit of trajectories a task.")
+@click.option("--estimand", type=click.Choice(["trajectory", "task"]), default="trajectory", show_default=True, help="Whose error rate.")
+@click.option(
+    "--multiplicity",
+    type=click.Choice(["bonferroni", "fixed", "fallback", "maxt"]),
+    default="bonferroni",
+    show_default=True,
+    help="How the grid is paid for.",
+)
+@click.option("--grid", type=int, default=40, show_default=True, help="Number of candidate thresholds.")
+@click.option(
+    "--engine", type=click.Choice(["auto", "exact", "saddlepoint", "montecarlo"]), default="auto", show_default=True, help="Tail engine."
+)
+@click.option("--draws", type=int, default=2000, show_default=True, help="Draws of the Monte-Carlo engine.")
+@click.option("--seed", type=int, default=42, show_default=True, help="Seed of whatever is drawn.")
+@click.option(
+    "--candidates", type=int, default=1, show_default=True, help="Judges or settings compared on this same table; the level pays for them."
+)
+@click.option("--joint", is_flag=True, help="Both sides together at 1−δ: δ/2 a side.")
+@click.option("--out", type=PATH, default=None, help="Also write the document to this file.")
+@column_options
+@json_option
+@click.pass_context
+def certificate(ctx: click.Context, /, scores: Path, out: Path | None, as_json: bool, **options: Any) -> None:
+    """Certify what share of trajectories a judge may decide alone.
+
+    SCORES is a table (CSV, Parquet or JSON Lines) with the columns task_id, score (higher = more likely a success; empty = unscored) and outcome (0
+    or 1), optionally trajectory_id, agent and split (then the rows with split=cal are used).
+    """
+    columns = {name: options.pop(name) for name in ("task_col", "score_col", "outcome_col")}
+    table = read_scores(scores, **columns).choose_split("cal")
+    certificates = _issue(table, **options)
+    document: dict[str, Any] = {"certificates": [item.to_dict() for item in certificates]}
+    if options["procedure"] != "all" and options["side"] != "both":
+        document = certificates[0].to_dict()
+    if out is not None:
+        write_document(out, document)
+    if as_json:
+        emit_json(document)
+    else:
+        _show(certificates, joint=options["side"] == "both" and options["procedure"] != "all")
+    ctx.exit(0 if any(item.certified for item in certificates) else NOTHING)
+
+
+def _issue(table: ScoreTable, *, side: str, procedure: str, joint: bool, delta: float, **options: Any) -> list[Certificate]:
+    from certify_assets.certificates import PROCEDURES, certify
+
+    if joint and side != "both":
+        raise click.UsageError("--joint is about both sides; add --side both.")
+    sides = ("reject", "release") if side == "both" else (side,)
+    procedures = tuple(PROCEDURES) if procedure == "all" else (procedure,)
+    outcomes = table.labelled()
+    return [
+        certify(table.scores, outcomes, table.tasks, side=each, procedure=name, delta=delta / 2 if joint else delta, **options)
+        for name in procedures
+        for each in sides
+    ]
+
+
+def _show(certificates: list[Certificate], *, joint: bool) -> None:
+    from certify_assets.certificates import joint_promise
+
+    rows = [
+        [
+            item.procedure,
+            item.side,
+            f"{item.alpha:g}",
+            "yes" if item.certified else "no",
+            percent(item.coverage),
+            "" if item.threshold is None else f"{item.threshold:.6g}",
+            "" if item.selective_error is None else f"{item.selective_error:.4f}",
+            "" if item.tail is None else f"{item.tail:.2e} ≤ {item.level:.2e}",
+            f"{item.covered_tasks} of {item.tasks}",
+            item.validity,
+        ]
+        for item in certificates
+    ]
+    columns = ["procedure", "side", "α", "certified", "coverage", "threshold", "error", "tail ≤ level", "tasks covered", "validity"]
+    show_table("Certificates", columns, rows)
+    out = console()
+    for sentence in [joint_promise(certificates)] if joint else [item.promise for item in certificates]:
+        out.print(sentence, markup=False)
+    seen: set[tuple[str, str]] = set()
+    for item in certificates:
+        for finding in item.findings:
+            if (finding["code"], finding["message"]) not in seen:
+                seen.add((finding["code"], finding["message"]))
+                out.print(f"  {finding['code']}: {finding['message']}", markup=False)

@@ -1,0 +1,103 @@
+"""``certify audit``, ``certify resample`` and ``certify verify``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from certify_assets.cli.documents import certificate_documents, one_certificate
+from certify_assets.cli.options import PATH, column_options, read_scores, split_option
+from certify_assets.cli.output import NOTHING, console, emit_json, json_option, percent, show_table
+
+__all__ = ["audit", "resample", "verify"]
+
+
+@click.command()
+@click.argument("certificate", type=PATH)
+@click.argument("scores", type=PATH)
+@column_options
+@json_option
+@click.pass_context
+def audit(ctx: click.Context, /, certificate: Path, scores: Path, as_json: bool, **columns: str) -> None:
+    """How the certified threshold does on other labelled tasks.
+
+    Uses the rows with split=test where SCORES has a split column. ERROR (exit 3): the task-level lower bound of the realised error exceeds α. WARN: the
+    point estimate does but not the bound, or too few tasks are covered to tell. PASS otherwise.
+    """
+    from certify_assets.certificates import audit_certificate
+
+    table = read_scores(scores, **columns).choose_split("test")
+    result = audit_certificate(one_certificate(certificate), table.scores, table.labelled(), table.tasks).to_dict()
+    if as_json:
+        emit_json(result)
+    else:
+        show_table("Audit", ["figure", "value"], [[name, "" if value is None else str(value)] for name, value in result.items()])
+    ctx.exit(NOTHING if result["verdict"] == "ERROR" else 0)
+
+
+@click.command()
+@click.argument("scores", type=PATH)
+@click.option("--threshold", type=float, required=True, help="The threshold to audit.")
+@click.option("--side", type=click.Choice(["reject", "release"]), default="reject", show_default=True, help="Which decision it makes.")
+@click.option("--alpha", type=float, default=0.1, show_default=True, help="Error budget.")
+@click.option("--draws", default="3000", show_default=True, help="Number of resamples, or 'exact'.")
+@click.option("--seed", type=int, default=42, show_default=True, help="Seed of the draws.")
+@split_option
+@column_options
+@json_option
+def resample(
+    scores: Path, as_json: bool, split: str | None, draws: str, task_col: str, score_col: str, outcome_col: str, **options: Any
+) -> None:
+    """How often a threshold's error exceeds α when tasks are resampled.
+
+    On the scores from which a bootstrap chose its own threshold this passes by construction: it is evidence only on other scores, or for another
+    procedure's threshold.
+    """
+    from certify_assets.certificates import resample_audit
+
+    if draws != "exact" and not (draws.isdecimal() and int(draws) > 0):
+        raise click.UsageError(f"--draws is {draws!r}; give a whole number above zero, or exact.")
+    table = read_scores(scores, task_col, score_col, outcome_col).choose_split(split)
+    result = resample_audit(table.scores, table.labelled(), table.tasks, draws=draws if draws == "exact" else int(draws), **options)
+    if as_json:
+        emit_json(result)
+        return
+    console().print(
+        f"The error at {options['threshold']:g} exceeds {options['alpha']:g} in {percent(float(result['exceedance']))} of task resamples "
+        f"({'exact' if draws == 'exact' else draws + ' draws'}).",
+        markup=False,
+    )
+
+
+@click.command()
+@click.argument("certificate", type=PATH)
+@click.argument("scores", type=PATH)
+@column_options
+@json_option
+@click.pass_context
+def verify(ctx: click.Context, /, certificate: Path, scores: Path, as_json: bool, **columns: str) -> None:
+    """Recompute a certificate from its scores and compare every byte.
+
+    Exit 3, with the first difference, when the certificate was altered, is incomplete, or is of other scores. What the scores cannot show (the names and
+    hashes under provenance, the selection rule) is carried as it stands: the data root's own checks compare those.
+    """
+    from certify_assets.certificates import verify_certificate
+
+    documents = certificate_documents(certificate)
+    table = read_scores(scores, **columns).choose_split("cal")
+    outcomes = table.labelled()
+    difference = None
+    for place, document in enumerate(documents, 1):
+        found = verify_certificate(document, table.scores, outcomes, table.tasks)
+        if found is not None:
+            difference = found if len(documents) == 1 else f"certificate {place} of {len(documents)}: {found}"
+            break
+    if as_json:
+        emit_json({"verified": difference is None, "certificates": len(documents), "difference": difference})
+    elif difference is None:
+        console().print(f"Verified: {len(documents)} certificate(s) recomputed from {scores}, byte for byte.", markup=False)
+    if difference is not None:
+        click.echo(f"certify: not verified: {difference}", err=True)
+        ctx.exit(NOTHING)

@@ -1,0 +1,138 @@
+"""``certify corpus``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from certify_assets.cli.options import PATH, root_option
+from certify_assets.cli.output import console, emit_json, json_option, say, show_table
+
+__all__ = ["corpus"]
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def corpus() -> None:
+    """Import, list and describe corpora of agent runs."""
+
+
+@corpus.command("import")
+@click.argument("paths", type=PATH, nargs=-1, required=True)
+@click.option("--format", "format_name", default="auto", show_default=True, help="Source format, or auto to take the one that fits.")
+@click.option("--name", required=True, help="Name of the corpus.")
+@click.option("--option", "options", multiple=True, metavar="KEY=VALUE", help="Option of the source format; repeat for more.")
+@click.option("--profile", default="certify", show_default=True, help="Split profile: certify or paper.")
+@click.option("--seed", type=int, default=42, show_default=True, help="Seed of the splits.")
+@click.option("--rl/--no-rl", default=True, show_default=True, help="Keep a share for RL; --no-rl gives it to CAL.")
+@click.option(
+    "--accept-structural-leak",
+    default=None,
+    metavar="REASON",
+    help="Go on although a control tells the outcome; every certificate says so.",
+)
+@root_option
+@json_option
+def import_(
+    paths: tuple[Path, ...], format_name: str, name: str, options: tuple[str, ...], root: str | None, as_json: bool, **split: Any
+) -> None:
+    """Read agent runs into a corpus and add its partition.
+
+    PATHS are files, folders or archives. Prints what was read and what was left out, by reason.
+    """
+    from certify_assets.cli.launching import add_partitions, open_store
+    from certify_assets.corpora.profile import profile_corpus
+    from certify_assets.corpora.splits import PROFILES
+    from certify_assets.errors import InputError
+    from certify_assets.protocol.corpus_config import EMBEDDED, CorpusConfig, save_config
+    from certify_assets.protocol.corpus_steps import import_trajectories, read_corpus
+
+    if name in EMBEDDED:
+        raise InputError(f"{name} is the name of a corpus that comes with the package; choose another.")
+    if split["profile"] not in PROFILES:
+        raise click.UsageError(f"--profile {split['profile']} is not known; choose one of {', '.join(PROFILES)}.")
+    store = open_store(root)
+    config = CorpusConfig(name, format=format_name, paths=tuple(str(path.absolute()) for path in paths), options=_parse(options), **split)
+    previous = store.read_bytes(f"corpora/{name}/corpus.json") if store.exists(f"corpora/{name}/corpus.json") else None
+    save_config(store, config)
+    try:
+        summary = import_trajectories(store, name)
+    except BaseException:
+        # a corpus that cannot be read is not registered; one that was keeps its old configuration
+        if previous is None:
+            store.delete(f"corpora/{name}/corpus.json")
+        else:
+            store.write_bytes(f"corpora/{name}/corpus.json", previous)
+        raise
+    profile = profile_corpus(read_corpus(store, name), dropped=summary.dropped).to_dict()
+    say(add_partitions(store, [name]))
+    keys = ("trajectories", "tasks", "unlabelled", "success_rate", "icc", "deff", "n_eff", "agents", "attempts", "duplicates", "dropped")
+    document = {"corpus": name, **{key: profile[key] for key in keys}, "gates": profile["gates"], "files": len(summary.files)}
+    if as_json:
+        emit_json(document)
+        return
+    show_table(f"Corpus {name}", ["figure", "value"], [[key, _shown(document[key])] for key in keys])
+    for gate in document["gates"]:
+        console().print(f"α={gate['alpha']:g}: {gate['reason']}", markup=False)
+
+
+@corpus.command("list")
+@root_option
+@json_option
+def list_(root: str | None, as_json: bool) -> None:
+    """List the corpora of the data root."""
+    from certify_assets.cli.launching import open_store
+    from certify_assets.protocol.corpus_config import load_config, registered_corpora
+
+    store = open_store(root)
+    configs = [load_config(store, name).to_dict() for name in registered_corpora(store)]
+    if as_json:
+        emit_json({"corpora": configs})
+        return
+    rows = [[config["name"], config["format"], config["profile"], str(config["seed"]), ", ".join(config["paths"])] for config in configs]
+    show_table("Corpora", ["corpus", "format", "profile", "seed", "paths"], rows)
+
+
+@corpus.command("generate")
+@click.option("--out", type=PATH, required=True, help="Folder for the runs; an interrupted generation in it goes on.")
+@click.option("--attempts", type=click.IntRange(1, 1000), default=4, show_default=True, help="Attempts a task and agent.")
+@click.option("--seed", type=int, default=42, show_default=True, help="Seed of instances and faults.")
+@click.option("--workers", type=click.IntRange(1, 64), default=2, show_default=True, help="Browser processes.")
+@click.option("--task", "tasks", multiple=True, help="Only this task; repeat for more.")
+@json_option
+def generate(out: Path, attempts: int, seed: int, workers: int, tasks: tuple[str, ...], as_json: bool) -> None:
+    """Generate the embedded MiniWoB++ corpora again, in a real Chromium.
+
+    Resumable: kill it and call it again. Needs Chromium and the extra 'miniwob'.
+    """
+    from certify_assets.corpora.miniwob import generate as run
+
+    summary = run(out, attempts=attempts, seed=seed, workers=workers, tasks=list(tasks) or None, progress=True)
+    document = summary.to_dict()
+    if as_json:
+        emit_json(document)
+    else:
+        show_table(f"Generated in {out}", ["figure", "value"], [[key, _shown(value)] for key, value in document.items()])
+
+
+def _parse(options: tuple[str, ...]) -> dict[str, Any]:
+    parsed: dict[str, Any] = {}
+    for option in options:
+        key, found, value = option.partition("=")
+        if not found or not key:
+            raise click.UsageError(f"--option {option!r} is not KEY=VALUE; write for example --option merge_same_instruction=true.")
+        try:
+            parsed[key] = json.loads(value)
+        except json.JSONDecodeError:
+            parsed[key] = value
+    return parsed
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, dict):
+        return ", ".join(f"{key}: {_shown(item)}" for key, item in value.items()) or "nothing"
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -1,0 +1,59 @@
+"""``certify decide``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from certify_assets.cli.documents import load_certificates
+from certify_assets.cli.options import PATH, column_options, read_scores, split_option
+from certify_assets.cli.output import NOTHING, console, emit_json, json_option, show_table
+
+__all__ = ["decide"]
+
+
+@click.command()
+@click.argument("certificate", type=PATH)
+@click.argument("scores", type=PATH)
+@click.option("--queue", type=PATH, default=None, help="Write the rows that go to people here (CSV, Parquet or JSON Lines).")
+@click.option("--decisions", type=PATH, default=None, help="Write every row with its decision and reason here.")
+@split_option
+@column_options
+@json_option
+@click.pass_context
+def decide(
+    ctx: click.Context,
+    /,
+    certificate: Path,
+    scores: Path,
+    queue: Path | None,
+    decisions: Path | None,
+    split: str | None,
+    as_json: bool,
+    **columns: str,
+) -> None:
+    """Decide new trajectories: reject, release, or a person.
+
+    CERTIFICATE is one certificate, or a document with one a side. A row in both regions, an unscored row and every row where nothing was certified go to
+    a person (exit 3 when nothing was certified at all).
+    """
+    from certify_assets.protocol.decisions import decide_table, write_table_file
+
+    certificates = load_certificates(certificate)
+    result = decide_table(certificates, read_scores(scores, **columns).choose_split(split))
+    for path, frame in ((queue, result.queue()), (decisions, result.frame)):
+        if path is not None:
+            write_table_file(path, frame)
+    counts = {name: result.count(name) for name in ("reject", "release", "human")}
+    hashes = result.certificate_sha256
+    if as_json:
+        emit_json({**counts, "reasons": result.reasons(), "certificate_sha256": hashes[0] if len(hashes) == 1 else list(hashes)})
+    else:
+        total = max(1, sum(counts.values()))
+        show_table(
+            "Decisions", ["decision", "trajectories", "share"], [[name, str(n), f"{100 * n / total:.1f} %"] for name, n in counts.items()]
+        )
+        for reason, number in result.reasons().items():
+            console().print(f"  {reason}: {number}", markup=False)
+    ctx.exit(0 if any(item.certified for item in certificates) else NOTHING)

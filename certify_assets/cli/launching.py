@@ -1,0 +1,81 @@
+"""Starting Dagster from the command line, always in a process of its own: the command does not pay for loading it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from certify_assets.errors import CertifyError
+from certify_assets.files import write_atomic
+from certify_assets.protocol.store import Store, default_root
+
+__all__ = ["add_partitions", "dagster_environment", "find_program", "open_store", "run_corpus"]
+
+_INSTANCE = """\
+# Written by certify where no instance was; edit it as you like.
+telemetry:
+  enabled: false
+nux:
+  enabled: false
+concurrency:
+  runs:
+    max_concurrent_runs: 2
+"""
+
+
+def open_store(root: str | None) -> Store:
+    """Return the data root that an option names, else this process's."""
+    if root is None:
+        return Store(default_root())
+    return Store(root if "://" in root else str(Path(root).absolute()))
+
+
+def dagster_environment(store: Store) -> dict[str, str]:
+    """Return the environment of a Dagster process on a data root; make its home where there is none."""
+    home = os.environ.get("DAGSTER_HOME") or str(store.local_path("dagster"))
+    path = Path(home).absolute()
+    path.mkdir(parents=True, exist_ok=True)
+    if not (path / "dagster.yaml").exists():
+        write_atomic(path / "dagster.yaml", _INSTANCE.encode("utf-8"))
+    return {**os.environ, "DAGSTER_HOME": str(path), "CERTIFY_ROOT": store.root}
+
+
+def add_partitions(store: Store, names: Sequence[str]) -> str:
+    """Add corpora as partitions of the Dagster instance; return a sentence on what happened."""
+    done = subprocess.run(
+        [sys.executable, "-m", "certify_assets.defs.launch", "add", *names],
+        env=dagster_environment(store),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        return f"The corpus is stored; its partition could not be added ({reason}). Add it in the Dagster UI."
+    return f"Partition {', '.join(names)} is in the Dagster instance."
+
+
+def run_corpus(store: Store, corpus: str, *, quiet: bool) -> None:
+    """Materialize the whole line for one corpus, with its progress on stderr.
+
+    Raises
+    ------
+    CertifyError
+        If the run failed; what was finished is kept and the next run goes on from it.
+    """
+    command = [sys.executable, "-m", "certify_assets.defs.launch", "run", corpus]
+    done = subprocess.run([*command, "--quiet"] if quiet else command, env=dagster_environment(store), stdout=sys.stderr, check=False)
+    if done.returncode:
+        raise CertifyError(
+            f"the run of {corpus} failed (see above, or `certify ui` for its log); finished assets are kept, call it again to go on."
+        )
+
+
+def find_program(name: str) -> str | None:
+    """Return a program installed beside this Python, else on the path."""
+    beside = Path(sys.executable).with_name(name)
+    return str(beside) if beside.exists() else shutil.which(name)

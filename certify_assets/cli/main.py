@@ -1,0 +1,81 @@
+"""The group of all commands, and how it ends: 0 done or certified, 3 nothing certified or not true, 2 bad usage or input."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from certify_assets._version import __version__
+from certify_assets.errors import CertifyError
+
+__all__ = ["cli", "main"]
+
+# command → module that holds it: a command's libraries are imported when it is called, not for `certify --help`
+_COMMANDS = {
+    "audit": ("certify_assets.cli.check", "How the certified threshold does on other labelled tasks."),
+    "certificate": ("certify_assets.cli.certificate", "Certify what share of trajectories a judge may decide alone."),
+    "corpus": ("certify_assets.cli.corpus", "Import, list and describe corpora of agent runs."),
+    "decide": ("certify_assets.cli.decide", "Decide new trajectories: reject, release, or a person."),
+    "demo": ("certify_assets.cli.platform", "Certificates for the embedded corpora, from runs to pages."),
+    "report": ("certify_assets.cli.report", "Draw a certificate as a page that opens from disk."),
+    "resample": ("certify_assets.cli.check", "How often a threshold's error exceeds α when tasks are resampled."),
+    "ui": ("certify_assets.cli.platform", "Start the Dagster UI, and MLflow beside it."),
+    "verify": ("certify_assets.cli.check", "Recompute a certificate from its scores and compare every byte."),
+}
+
+
+class _Lazy(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        from importlib import import_module
+
+        command: click.Command = getattr(import_module(_COMMANDS[cmd_name][0]), cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in sorted(_COMMANDS.items())])
+
+
+@click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+@click.version_option(__version__, prog_name="certify")
+def cli() -> None:
+    """Certified selective automation of LLM agent evaluation.
+
+    Tells what share of the reviewing of agent trajectories a judge may take over while the error rate among those it decides stays under
+    a budget α with confidence 1−δ, although many attempts share a task.
+
+    Exit codes: 0 done or certified; 3 nothing certified, gate closed, audit failed or verification failed; 2 bad usage or input.
+    """
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line; every foreseen error is one sentence on stderr."""
+    try:
+        code: Any = cli.main(args=arguments, prog_name="certify", standalone_mode=False)
+    except click.exceptions.Exit as end:
+        code = end.exit_code
+    except click.ClickException as error:
+        code = _complain(error.format_message(), 2)
+    except CertifyError as error:
+        code = _complain(str(error), error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        code = _complain("interrupted; what was finished is kept.", 130)
+    except BrokenPipeError:
+        # the reader of stdout has gone (`certify … | head`): there is nobody to tell
+        sys.stderr.close()
+        code = 141
+    except OSError as error:
+        code = _complain(f"{error.filename or 'a file'}: {error.strerror or error}; check the path, its permissions and the free space.", 2)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _complain(sentence: str, code: int) -> int:
+    sys.stderr.write(f"certify: {' '.join(sentence.split())}\n")
+    return code

@@ -1,0 +1,38 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from certify_assets.protocol.score_table import ColumnNames, ScoreTable, read_score_table
+
+__all__ = ["PATH", "column_options", "read_scores", "root_option", "split_option"]
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+PATH = click.Path(path_type=Path)
+
+root_option = click.option(
+    "--root", envvar="CERTIFY_ROOT", default=None, show_envvar=True, help="Data root: a folder or an fsspec URL. [default: .certify]"
+)
+split_option = click.option("--split", default=None, help="Rows to use where the table has a split column.")
+
+
+def column_options(command: _Command) -> _Command:
+    """Add --task-col, --score-col and --outcome-col."""
+    for flag, name, default in (
+        ("--outcome-col", "outcome_col", "outcome"),
+        ("--score-col", "score_col", "score"),
+        ("--task-col", "task_col", "task_id"),
+    ):
+        command = click.option(flag, name, default=default, show_default=True, help=f"Column of the {name.split('_')[0]}.")(command)
+    return command
+
+
+def read_scores(path: Path, task_col: str, score_col: str, outcome_col: str) -> ScoreTable:
+    """Read a score table under the names that the options give."""
+    return read_score_table(path, columns=ColumnNames(task=task_col, score=score_col, outcome=outcome_col))

@@ -1,0 +1,135 @@
+"""``certify demo`` and ``certify ui``."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from typing import Any
+
+import click
+
+from certify_assets.cli.options import root_option
+from certify_assets.cli.output import console, emit_json, json_option, percent, say, show_table
+from certify_assets.errors import MissingToolError
+from certify_assets.protocol.corpus_config import EMBEDDED
+from certify_assets.protocol.store import Store
+
+__all__ = ["demo", "ui"]
+
+
+@click.command()
+@click.option("--corpus", "corpora", multiple=True, help=f"Corpus to run; repeat for more. [default: {', '.join(EMBEDDED)}]")
+@root_option
+@json_option
+def demo(corpora: tuple[str, ...], root: str | None, as_json: bool) -> None:
+    """Certificates for the embedded corpora, from runs to pages.
+
+    Materializes every asset of the two corpora that come with the package in a Dagster instance of the data root, then says what share of the reviewing
+    each judge may take over and where the pages are.
+    """
+    from certify_assets.cli.launching import open_store, run_corpus
+    from certify_assets.protocol.corpus_config import load_config
+    from certify_assets.protocol.overview import overview
+
+    store = open_store(root)
+    names = list(corpora or EMBEDDED)
+    for name in names:
+        load_config(store, name)
+    started = time.monotonic()
+    for name in names:
+        say(f"{name}: import, split, check, train, score, certify, audit, draw")
+        run_corpus(store, name, quiet=as_json)
+    document = {"seconds": round(time.monotonic() - started, 1), "corpora": [overview(store, name) for name in names], "root": store.root}
+    if as_json:
+        emit_json(document)
+        return
+    _show(store, document)
+
+
+def _show(store: Store, document: dict[str, Any]) -> None:
+    rows = [
+        [
+            corpus["corpus"],
+            judge["judge"],
+            f"{cell['side']} ≤ {cell['alpha']:g}",
+            percent(cell["coverage"]) if cell["certified"] else "nothing",
+            "" if cell["test_error"] is None else f"{cell['test_error']:.3f}",
+            "" if cell["test_coverage"] is None else percent(cell["test_coverage"]),
+            cell["audit"] or "",
+        ]
+        for corpus in document["corpora"]
+        for judge in corpus["judges"]
+        for cell in judge["certificates"]
+    ]
+    show_table(
+        "What share of the reviewing the judge may take over (guarded TaskBoot, confidence 95 %)",
+        ["corpus", "judge", "side, error budget", "certified on CAL", "error on TEST", "coverage on TEST", "audit"],
+        rows,
+    )
+    out = console()
+    for corpus in document["corpora"]:
+        for judge in corpus["judges"]:
+            for sentence in judge["why_nothing"]:
+                out.print(f"{corpus['corpus']}, {judge['judge']}: {sentence}", markup=False)
+    out.print(f"\nDone in {document['seconds']:g} s. Open the pages:", markup=False)
+    out.print(f"  {store.locate('index.html')}", markup=False)
+    for corpus in document["corpora"]:
+        for judge in corpus["judges"]:
+            out.print(f"  {judge['page']}", markup=False)
+    out.print(
+        "Every step as an asset, with its lineage, checks and history: make dev (or: certify ui), then http://127.0.0.1:3000", markup=False
+    )
+
+
+@click.command()
+@click.option("--port", type=click.IntRange(1, 65535), default=3000, show_default=True, help="Port of the Dagster UI.")
+@click.option("--mlflow-port", type=click.IntRange(1, 65535), default=5000, show_default=True, help="Port of the MLflow UI.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; neither UI asks for a password.")
+@root_option
+def ui(port: int, mlflow_port: int, host: str, root: str | None) -> None:
+    """Start the Dagster UI, and MLflow beside it; stop both with Ctrl-C."""
+    from certify_assets.cli.launching import dagster_environment, find_program, open_store
+    from certify_assets.protocol.tracking import tracking_uri
+
+    store = open_store(root)
+    dagster, mlflow = find_program("dagster"), find_program("mlflow")
+    if dagster is None:
+        raise MissingToolError("the program dagster is not installed beside this Python; install dagster-webserver.")
+    environment = {**dagster_environment(store), "MLFLOW_UI_URL": f"http://{host}:{mlflow_port}"}
+    commands = [[dagster, "dev", "-m", "certify_assets.definitions", "-h", host, "-p", str(port)]]
+    uri = tracking_uri(store)
+    if mlflow is not None and uri.startswith("sqlite:"):
+        store.local_path("mlflow").mkdir(parents=True, exist_ok=True)
+        commands.append([mlflow, "server", "--backend-store-uri", uri, "--host", host, "--port", str(mlflow_port), "--workers", "1"])
+        say(f"MLflow: http://{host}:{mlflow_port}")
+    say(f"Dagster: http://{host}:{port}  (data root {store.root})")
+    _run_together(commands, environment)
+
+
+def _run_together(commands: list[list[str]], environment: dict[str, str]) -> None:
+    """Run servers until one ends or the user interrupts; then end all, with their children."""
+    processes = [subprocess.Popen(command, env=environment, start_new_session=True) for command in commands]
+    previous = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    try:
+        while all(process.poll() is None for process in processes):
+            time.sleep(0.2)
+    except KeyboardInterrupt:
+        say("stopping")
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+        for process in processes:
+            _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    # dagster dev leaves its code servers behind when it alone is told to stop: the whole group is
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, number)
+            process.wait(timeout=10)
+        except ProcessLookupError:
+            return
+        except subprocess.TimeoutExpired:
+            continue

@@ -1,0 +1,1 @@
+"""From source runs to verified splits."""

@@ -1,0 +1,190 @@
+"""Assets of a corpus: runs → trajectories → profile, leak controls, manifest → four task-disjoint splits."""
+
+from typing import Any
+
+import dagster as dg
+
+from certify_assets.corpora.splits import SPLITS
+from certify_assets.defs.metadata import column_lineage, table_metadata
+from certify_assets.defs.partitions import corpora_partitions
+from certify_assets.defs.resources import DataRoot, MlflowTracker
+from certify_assets.protocol import corpus_steps
+
+__all__ = ["corpus_assets", "source_runs"]
+
+GROUP = "corpora"
+OWNERS = ["team:evaluation"]
+_SPLIT_PROMISES = {
+    "sft": "Trajectories that train the judge. Shares no task with any other split.",
+    "rl": "Trajectories kept for reinforcement learning and for the harvest pool. Shares no task with any other split.",
+    "cal": "Trajectories that calibrate thresholds: every certificate is computed here. Shares no task with any other split.",
+    "test": "Trajectories that audit certificates; outcomes are read only through the TEST ledger. Shares no task with any other split.",
+}
+
+source_runs = dg.AssetSpec(
+    "source_runs",
+    group_name=GROUP,
+    kinds={"file"},
+    owners=OWNERS,
+    description="Agent runs as their harness published them: files and folders named in the corpus's configuration.",
+)
+
+
+class MiniwobConfig(dg.Config):
+    """How the embedded corpora are generated.
+
+    Parameters
+    ----------
+    attempts : int
+        Attempts a task and agent.
+    seed : int
+        Seed of instances and faults.
+    workers : int
+        Browser processes.
+    tasks : list of str
+        Tasks to run; empty for all.
+    """
+
+    attempts: int = 4
+    seed: int = 42
+    workers: int = 2
+    tasks: list[str] = []  # noqa: RUF012 - a pydantic field, copied for every instance
+
+
+@dg.asset(
+    group_name="embedded",
+    kinds={"chromium", "parquet"},
+    owners=OWNERS,
+    code_version="1",
+    description=(
+        "Runs of scripted agents on the MiniWoB++ pages in a real Chromium, the source of the two embedded corpora. "
+        "The package ships its output; materialize it to generate the runs again (about an hour on two cores, resumable)."
+    ),
+)
+def miniwob_runs(context: dg.AssetExecutionContext, config: MiniwobConfig, data_root: DataRoot) -> dg.MaterializeResult[Any]:
+    """Generate the embedded corpora again."""
+    from certify_assets.corpora.miniwob import generate
+
+    folder = data_root.store().local_path("generated/miniwob")
+    summary = generate(folder, attempts=config.attempts, seed=config.seed, workers=config.workers, tasks=config.tasks or None)
+    context.log.info(f"{summary.episodes} episodes, {summary.failed} failed, in {folder}")
+    return dg.MaterializeResult(metadata={"dagster/row_count": summary.episodes, "failed_episodes": summary.failed, "folder": str(folder)})
+
+
+@dg.asset(
+    partitions_def=corpora_partitions,
+    deps=[source_runs, miniwob_runs],
+    group_name=GROUP,
+    kinds={"parquet"},
+    owners=OWNERS,
+    code_version="1",
+    description="Every attempt of the corpus in one schema, with what was dropped on the way and why.",
+)
+def trajectories(context: dg.AssetExecutionContext, data_root: DataRoot) -> dg.MaterializeResult[Any]:
+    """Import the corpus."""
+    store = data_root.store()
+    summary = corpus_steps.import_trajectories(store, context.partition_key)
+    frame = corpus_steps.read_corpus(store, context.partition_key)
+    return dg.MaterializeResult(
+        metadata={
+            **table_metadata(frame),
+            "tasks": summary.tasks,
+            "agents": ", ".join(summary.agents),
+            "dropped": dg.MetadataValue.json(summary.dropped),
+            "source_files": dg.MetadataValue.json(dict(sorted(summary.files.items())[:50])),
+            "sha256": summary.sha256,
+        },
+        data_version=dg.DataVersion(summary.sha256),
+    )
+
+
+@dg.asset(
+    partitions_def=corpora_partitions,
+    deps=[trajectories],
+    group_name=GROUP,
+    kinds={"json"},
+    owners=OWNERS,
+    code_version="1",
+    description="Which task belongs to SFT, RL, CAL or TEST, with seed, shares and hash. Everything downstream verifies it again before it runs.",
+)
+def split_manifest(context: dg.AssetExecutionContext, data_root: DataRoot) -> dg.MaterializeResult[Any]:
+    """Assign tasks to splits."""
+    manifest = corpus_steps.make_splits(data_root.store(), context.partition_key)
+    counts = {f"{split}_tasks": len(manifest.tasks[split]) for split in SPLITS}
+    return dg.MaterializeResult(
+        metadata={**counts, "profile": manifest.profile, "seed": manifest.seed, "sha256": manifest.sha256},
+        data_version=dg.DataVersion(manifest.sha256),
+    )
+
+
+def _split_asset(split: str) -> dg.AssetsDefinition:
+    @dg.asset(
+        name=f"{split}_split",
+        partitions_def=corpora_partitions,
+        deps=[trajectories, split_manifest],
+        group_name=GROUP,
+        kinds={"parquet"},
+        owners=OWNERS,
+        code_version="1",
+        description=_SPLIT_PROMISES[split],
+    )
+    def split_asset(context: dg.AssetExecutionContext, data_root: DataRoot) -> dg.MaterializeResult[Any]:
+        frame = corpus_steps.write_split(data_root.store(), context.partition_key, split)
+        return dg.MaterializeResult(
+            metadata={
+                **table_metadata(frame),
+                "tasks": int(frame["task_id"].nunique()),
+                **column_lineage({name: [(trajectories.key, name)] for name in frame.columns}),
+            }
+        )
+
+    return split_asset
+
+
+@dg.asset(
+    partitions_def=corpora_partitions,
+    deps=[trajectories, split_manifest],
+    group_name=GROUP,
+    kinds={"json"},
+    owners=OWNERS,
+    code_version="1",
+    description="Size, success rate, clustering and duplicates of the corpus and its splits, and whether a certificate is arithmetically possible.",
+)
+def corpus_profile(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[Any]:
+    """Describe the corpus before any judge reads it."""
+    store = data_root.store()
+    profile = corpus_steps.profile(store, context.partition_key)
+    numbers = {name: profile[name] for name in ("success_rate", "icc", "deff", "n_eff", "mean_task_size")}
+    return dg.MaterializeResult(
+        metadata={
+            "trajectories": profile["trajectories"],
+            "tasks": profile["tasks"],
+            **{name: float(value) for name, value in numbers.items()},
+            "profile": dg.MetadataValue.json(profile),
+            **mlflow.record(context, store, metrics=numbers),
+        }
+    )
+
+
+@dg.asset(
+    partitions_def=corpora_partitions,
+    deps=[trajectories, split_manifest],
+    group_name=GROUP,
+    kinds={"json"},
+    owners=OWNERS,
+    code_version="1",
+    description="How well length, number of steps or the agent's name alone predict the outcome (TEST left out). A judge must beat them.",
+)
+def leak_controls(context: dg.AssetExecutionContext, data_root: DataRoot) -> dg.MaterializeResult[Any]:
+    """Measure what a judge could get without reading."""
+    controls = corpus_steps.leak_controls(data_root.store(), context.partition_key)
+    aurocs = {name: float(value) for name, value in controls.items() if name.endswith("_auroc") and value is not None}
+    return dg.MaterializeResult(metadata={**aurocs, "controls": dg.MetadataValue.json(controls)})
+
+
+split_assets = [_split_asset(split) for split in SPLITS]
+
+
+def corpus_assets() -> list[Any]:
+    """Return every asset of this domain."""
+    return [source_runs, miniwob_runs, trajectories, split_manifest, *split_assets, corpus_profile, leak_controls]

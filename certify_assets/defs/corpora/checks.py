@@ -1,0 +1,118 @@
+"""Data-quality checks: Great Expectations suites behind blocking asset checks, one evaluation for all checks of a table."""
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from certify_assets.corpora.splits import SPLITS
+from certify_assets.defs.partitions import corpora_partitions
+from certify_assets.defs.resources import DataRoot
+from certify_assets.protocol import corpus_steps
+
+if TYPE_CHECKING:
+    from certify_assets.corpora.quality import QualityResult
+
+__all__ = ["corpus_checks"]
+
+_TABLE_SUITES = {
+    "schema": "Every column of a trajectory is there and no identity is missing.",
+    "unique_trajectory_id": "No trajectory_id occurs twice.",
+    "binary_outcome": "Every outcome that is there is 0 or 1.",
+    "no_leak_field": "No key of a harness that holds the outcome, and no column beyond the schema.",
+    "duplicates": "No two trajectories read the same.",
+}
+_WARNINGS = {"duplicates"}
+
+
+@dg.multi_asset_check(
+    name="trajectory_quality",
+    specs=[
+        dg.AssetCheckSpec(name, asset="trajectories", description=text, blocking=name not in _WARNINGS, partitions_def=corpora_partitions)
+        for name, text in _TABLE_SUITES.items()
+    ],
+)
+def trajectory_quality(context: dg.AssetCheckExecutionContext, data_root: DataRoot) -> Iterator[dg.AssetCheckResult]:
+    """Run the suites of the trajectory table."""
+    results = {result.name: result for result in corpus_steps.quality(data_root.store(), context.partition_key, stored_splits=False)}
+    for name in _TABLE_SUITES:
+        yield _check_result(results[name], "trajectories")
+
+
+@dg.multi_asset_check(
+    name="split_quality",
+    specs=[
+        *(
+            dg.AssetCheckSpec(
+                "disjoint_tasks",
+                asset=f"{split}_split",
+                description="No task is in two splits, and the stored splits are those of the manifest.",
+                blocking=True,
+                additional_deps=[f"{other}_split" for other in SPLITS if other != split],
+                partitions_def=corpora_partitions,
+            )
+            for split in SPLITS
+        ),
+        dg.AssetCheckSpec(
+            "n_min_tasks",
+            asset="cal_split",
+            description="CAL has as many tasks as a certificate needs by arithmetic.",
+            additional_deps=[f"{other}_split" for other in SPLITS if other != "cal"],
+            partitions_def=corpora_partitions,
+        ),
+    ],
+)
+def split_quality(context: dg.AssetCheckExecutionContext, data_root: DataRoot) -> Iterator[dg.AssetCheckResult]:
+    """Run the suites of the stored splits: one evaluation, one result a split."""
+    results = {result.name: result for result in corpus_steps.quality(data_root.store(), context.partition_key, stored_splits=True)}
+    together = [results["disjoint_tasks"], results["manifest"]]
+    for split in SPLITS:
+        yield dg.AssetCheckResult(
+            check_name="disjoint_tasks",
+            asset_key=f"{split}_split",
+            passed=all(result.passed for result in together),
+            severity=dg.AssetCheckSeverity.ERROR,
+            description=_sentences(together),
+        )
+    yield _check_result(results["n_min_tasks"], "cal_split")
+
+
+@dg.asset_check(
+    asset="leak_controls",
+    name="no_structural_leak",
+    blocking=True,
+    partitions_def=corpora_partitions,
+    description="Length, steps, agent and verdict phrases alone do not tell the outcome, or the owner accepted that with a reason.",
+)
+def no_structural_leak(context: dg.AssetCheckExecutionContext, data_root: DataRoot) -> dg.AssetCheckResult:
+    """Compare the controls with their threshold."""
+    document = data_root.store().read_json(f"corpora/{context.partition_key}/controls.json")
+    over, accepted = document["over"], document["accepted"]
+    text = f"{', '.join(over)} at or over {document['threshold']:g}" if over else f"every control is under {document['threshold']:g}"
+    return dg.AssetCheckResult(
+        passed=not over,
+        severity=dg.AssetCheckSeverity.WARN if accepted else dg.AssetCheckSeverity.ERROR,
+        description=text + (f"; accepted: {accepted}" if over and accepted else ""),
+        metadata={"controls": dg.MetadataValue.json(document)},
+    )
+
+
+def corpus_checks() -> list[dg.AssetChecksDefinition]:
+    """Return every check of this domain."""
+    return [trajectory_quality, split_quality, no_structural_leak]
+
+
+def _check_result(result: "QualityResult", asset: str) -> dg.AssetCheckResult:
+    severity = dg.AssetCheckSeverity.ERROR if result.severity == "error" else dg.AssetCheckSeverity.WARN
+    return dg.AssetCheckResult(
+        check_name=result.name,
+        asset_key=asset,
+        passed=result.passed,
+        severity=severity,
+        description=result.detail,
+        metadata={"expectations": result.expectations},
+    )
+
+
+def _sentences(results: Iterable["QualityResult"]) -> str:
+    return " ".join(result.detail for result in results)

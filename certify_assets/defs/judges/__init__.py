@@ -1,0 +1,1 @@
+"""The chain that every judge gets: adapter, scores, certificate, audit, page."""

@@ -1,0 +1,168 @@
+"""One factory builds the same five assets for every judge, with the judge as key prefix and group."""
+
+from typing import Any
+
+import dagster as dg
+
+from certify_assets.defs.metadata import column_lineage, table_metadata
+from certify_assets.defs.partitions import corpora_partitions
+from certify_assets.defs.resources import DataRoot, MlflowTracker
+from certify_assets.protocol import auditing, certification, scoring, training
+from certify_assets.protocol.judge_specs import ALPHAS, JUDGES, PROCEDURES, JudgeSpec
+from certify_assets.reports import judge_page
+
+__all__ = ["judge_assets"]
+
+OWNERS = ["team:evaluation"]
+
+
+def judge_assets() -> list[dg.AssetsDefinition]:
+    """Return the assets of every judge in `JUDGES`."""
+    return [asset for spec in JUDGES.values() for asset in _chain(spec)]
+
+
+def _chain(spec: JudgeSpec) -> list[dg.AssetsDefinition]:
+    return [_adapter(spec), _scores(spec), _certificate(spec), _audit(spec), _page(spec)]
+
+
+def _common(spec: JudgeSpec, *, kinds: set[str], code_version: str = "1") -> dict[str, Any]:
+    return {
+        "key_prefix": spec.name,
+        "group_name": spec.name,
+        "partitions_def": corpora_partitions,
+        "owners": OWNERS,
+        "kinds": kinds,
+        "code_version": code_version,
+    }
+
+
+def _key(spec: JudgeSpec, name: str) -> dg.AssetKey:
+    return dg.AssetKey([spec.name, name])
+
+
+def _adapter(spec: JudgeSpec) -> dg.AssetsDefinition:
+    # a judge with several candidates is picked on CAL: the lineage shows that it has seen it
+    deps = ["sft_split", "split_manifest", *(["cal_split"] if len(spec.success_weights) > 1 else [])]
+
+    @dg.asset(name="adapter", deps=deps, description=f"{spec.summary} Saved without pickle.", **_common(spec, kinds={"scikitlearn"}))
+    def adapter(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[Any]:
+        store = data_root.store()
+        document = training.train_judge(store, context.partition_key, spec.name)
+        params = {name: document[name] for name in ("success_weight", "candidates", "sft_trajectories", "sft_tasks", "seed")}
+        selection = {f"coverage_w{row['success_weight']:g}": float(row["coverage"]) for row in document["selection"]}
+        return dg.MaterializeResult(
+            metadata={
+                **params,
+                **selection,
+                "sha256": document["adapter_sha256"],
+                **mlflow.record(context, store, params=params, metrics=selection, tags={"adapter_sha256": document["adapter_sha256"]}),
+            },
+            data_version=dg.DataVersion(document["adapter_sha256"]),
+        )
+
+    return adapter
+
+
+def _scores(spec: JudgeSpec) -> dg.AssetsDefinition:
+    @dg.asset(
+        name="scores",
+        deps=[_key(spec, "adapter"), "split_manifest", "rl_split", "cal_split", "test_split"],
+        description="Score of every RL, CAL and TEST trajectory: log-odds of success, the two log-probabilities beside it. TEST rows carry no outcome.",
+        **_common(spec, kinds={"parquet"}),
+    )
+    def scores(context: dg.AssetExecutionContext, data_root: DataRoot) -> dg.MaterializeResult[Any]:
+        table = scoring.score_corpus(data_root.store(), context.partition_key, spec.name)
+        splits = [dg.AssetKey(name) for name in ("rl_split", "cal_split", "test_split")]
+        copied = {name: [(key, name) for key in splits] for name in ("task_id", "trajectory_id", "agent", "attempt")}
+        judged = {
+            name: [(key, "steps") for key in splits] + [(key, "instruction") for key in splits]
+            for name in ("score", "log_p_success", "log_p_fail")
+        }
+        labels = {"outcome": [(key, "outcome") for key in splits[:2]]}
+        return dg.MaterializeResult(metadata={**table_metadata(table), **column_lineage({**copied, **judged, **labels})})
+
+    return scores
+
+
+def _certificate(spec: JudgeSpec) -> dg.AssetsDefinition:
+    @dg.asset(
+        name="certificate",
+        deps=[_key(spec, "scores"), _key(spec, "adapter"), "cal_split", "split_manifest", "corpus_profile", "leak_controls"],
+        description=(
+            "What share of the reviewing this judge may take over: certificates of both sides at both budgets, from CAL, "
+            "as canonical JSON that `certify verify` recomputes."
+        ),
+        **_common(spec, kinds={"json"}),
+    )
+    def certificate(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[Any]:
+        store = data_root.store()
+        certificates = certification.certify_judge(store, context.partition_key, spec.name, run_id=context.run_id)
+        coverage = {
+            f"{item.side}_coverage_at_{item.alpha:g}": float(item.coverage) for item in certificates if item.procedure == PROCEDURES[0]
+        }
+        headline = certification.certificate_of(certificates, side="reject", alpha=ALPHAS[0])
+        return dg.MaterializeResult(
+            metadata={
+                "verdict": dg.MetadataValue.md(judge_page.verdict(store, context.partition_key, spec.name, headline)),
+                **coverage,
+                "cal_tasks": headline.tasks,
+                "cal_trajectories": headline.trajectories,
+                "sha256": headline.sha256,
+                **mlflow.record(
+                    context,
+                    store,
+                    params={
+                        "procedure": headline.procedure,
+                        "delta": headline.delta,
+                        "tasks": headline.tasks,
+                        "candidates": headline.candidates,
+                    },
+                    metrics=coverage,
+                    documents={f"{item.side}_{item.alpha:g}_{item.procedure}.json": item.to_json().decode() for item in certificates},
+                    tags={"certificate_sha256": headline.sha256, "manifest_sha256": str(headline.provenance["manifest_sha256"])},
+                ),
+            },
+            data_version=dg.DataVersion(headline.sha256),
+        )
+
+    return certificate
+
+
+def _audit(spec: JudgeSpec) -> dg.AssetsDefinition:
+    @dg.asset(
+        name="audit",
+        deps=[_key(spec, "certificate"), _key(spec, "scores"), "test_split"],
+        description="The thresholds of CAL, read once on TEST through the ledger: realised error with its bounds, coverage, task resampling.",
+        **_common(spec, kinds={"json"}),
+    )
+    def audit(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[Any]:
+        store = data_root.store()
+        result = auditing.audit_judge(store, context.partition_key, spec.name, run_id=context.run_id)
+        metrics = auditing.audit_metrics(result)
+        return dg.MaterializeResult(
+            metadata={
+                **metrics,
+                "verdicts": dg.MetadataValue.md(judge_page.audit_table(result.audits)),
+                "ledger_read": result.entry.kind,
+                **mlflow.record(context, store, metrics=metrics, params={"ledger_read": result.entry.kind}),
+            }
+        )
+
+    return audit
+
+
+def _page(spec: JudgeSpec) -> dg.AssetsDefinition:
+    @dg.asset(
+        name="page",
+        deps=[_key(spec, "certificate"), _key(spec, "audit"), _key(spec, "scores"), "corpus_profile", "leak_controls"],
+        description="The certificate as a page: verdict, promise, curves, histograms, heatmap, lineage, limits. Opens from disk, needs no script.",
+        **_common(spec, kinds={"html"}),
+    )
+    def page(context: dg.AssetExecutionContext, data_root: DataRoot) -> dg.MaterializeResult[Any]:
+        store = data_root.store()
+        location = judge_page.write_page(store, context.partition_key, spec.name)
+        return dg.MaterializeResult(
+            metadata={"page": dg.MetadataValue.path(location), "index": dg.MetadataValue.path(judge_page.write_index(store))}
+        )
+
+    return page

@@ -1,0 +1,116 @@
+"""Add corpora as partitions, and run the whole line for one, from the command line.
+
+``python -m certify_assets.defs.launch add CORPUS…`` and ``python -m certify_assets.defs.launch run CORPUS [--quiet]``. The ``certify``
+command starts this as a process of its own: nothing below the definitions imports them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import uuid
+from typing import Any
+
+import dagster as dg
+from rich.console import Console
+
+from certify_assets.defs.partitions import CORPORA
+
+__all__ = ["add", "run"]
+
+_WORDS = {"STEP_SUCCESS": "done", "STEP_FAILURE": "FAILED", "STEP_SKIPPED": "skipped"}
+
+
+def add(names: list[str]) -> None:
+    """Add corpora as dynamic partitions of the instance in ``DAGSTER_HOME``."""
+    with dg.DagsterInstance.get() as instance:
+        instance.add_dynamic_partitions(CORPORA, names)
+
+
+def run(corpus: str, *, quiet: bool) -> bool:
+    """Materialize every asset of one corpus; return whether all of it succeeded."""
+    from certify_assets.definitions import defs
+
+    job = defs.resolve_job_def("certify_corpus")
+    with dg.DagsterInstance.get() as instance:
+        instance.add_dynamic_partitions(CORPORA, [corpus])
+        run_id = str(uuid.uuid4())
+        progress = _Progress(len(job.nodes), quiet=quiet)
+        instance.add_event_listener(run_id, progress.see)
+        result = job.execute_in_process(
+            # the instance keeps the log; the terminal gets progress, and the cause where a step fails
+            run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+            instance=instance,
+            partition_key=corpus,
+            raise_on_error=False,
+            run_id=run_id,
+        )
+        progress.close()
+    for event in result.all_events:
+        if event.is_step_failure:
+            sys.stderr.write(f"{event.step_key}: {_cause(event.step_failure_data.error)}\n")
+    return bool(result.success)
+
+
+class _Progress:
+    """Turns a run's events into a bar in a terminal and one line a step elsewhere."""
+
+    def __init__(self, steps: int, *, quiet: bool) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        self._started = time.monotonic()
+        self._done, self._steps, self._quiet = 0, steps, quiet
+        self._bar: Progress | None = None
+        if sys.stderr.isatty() and not quiet:
+            columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+            self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+            self._task = self._bar.add_task("starting", total=steps)
+            self._bar.start()
+
+    def see(self, entry: dg.EventLogEntry) -> None:
+        """Take notice of an event of the run."""
+        event = entry.dagster_event
+        if event is not None and event.event_type_value in _WORDS:
+            self._done += 1
+            self._show(str(event.step_key).replace("__", "/"), _WORDS[event.event_type_value])
+
+    def _show(self, step: str, word: str) -> None:
+        if self._bar is not None:
+            self._bar.update(self._task, advance=1, description=f"{step} {word}")
+        elif not self._quiet:
+            elapsed = time.monotonic() - self._started
+            sys.stderr.write(f"  {self._done:2d}/{self._steps} {step} {word} ({elapsed:.1f} s)\n")
+            sys.stderr.flush()
+
+    def close(self) -> None:
+        """End the bar."""
+        if self._bar is not None:
+            self._bar.stop()
+
+
+def _cause(error: Any) -> str:
+    """The innermost message of a failed step: the sentence that the library wrote."""
+    while error.cause is not None:
+        error = error.cause
+    return " ".join(str(error.message).split())
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Parse the command line and do it."""
+    parser = argparse.ArgumentParser(prog="python -m certify_assets.defs.launch")
+    commands = parser.add_subparsers(dest="command", required=True)
+    adding = commands.add_parser("add", help="add corpora as partitions")
+    adding.add_argument("names", nargs="+")
+    running = commands.add_parser("run", help="materialize every asset of a corpus")
+    running.add_argument("corpus")
+    running.add_argument("--quiet", action="store_true")
+    parsed = parser.parse_args(arguments)
+    if parsed.command == "add":
+        add(parsed.names)
+        return 0
+    return 0 if run(parsed.corpus, quiet=parsed.quiet) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

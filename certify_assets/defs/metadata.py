@@ -1,0 +1,25 @@
+"""Metadata that asset pages show: row counts, schemas and column lineage of tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["column_lineage", "table_metadata"]
+
+
+def table_metadata(frame: pd.DataFrame) -> dict[str, Any]:
+    """Return row count and column schema under the names that Dagster's pages know."""
+    columns = [dg.TableColumn(name=str(name), type=str(dtype)) for name, dtype in frame.dtypes.items()]
+    return {"dagster/row_count": len(frame), "dagster/column_schema": dg.TableSchema(columns=columns)}
+
+
+def column_lineage(sources: Mapping[str, Sequence[tuple[dg.AssetKey, str]]]) -> dict[str, Any]:
+    """Return column lineage: for each column the (asset, column) pairs it was made from."""
+    deps = {name: [dg.TableColumnDep(asset_key=key, column_name=column) for key, column in pairs] for name, pairs in sources.items()}
+    return {"dagster/column_lineage": dg.TableColumnLineage(deps_by_column=deps)}

@@ -1,0 +1,1 @@
+"""Jobs, the weekly recertification and the sensor that notices new runs."""

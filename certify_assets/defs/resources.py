@@ -1,0 +1,80 @@
+"""Resources: the data root, and the tracker that writes to MLflow."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import dagster as dg
+
+from certify_assets.protocol.store import Store, default_root
+from certify_assets.protocol.tracking import Record, Tracker
+
+__all__ = ["DataRoot", "MlflowTracker", "resources"]
+
+
+class DataRoot(dg.ConfigurableResource):  # type: ignore[type-arg]
+    """Where every table and document lives.
+
+    Parameters
+    ----------
+    root : str
+        A folder or an fsspec URL; empty for ``CERTIFY_ROOT``, else ``.certify`` in the working directory.
+    """
+
+    root: str = ""
+
+    def store(self) -> Store:
+        """Return the data root's reader and writer."""
+        return Store(self.root or default_root())
+
+
+class MlflowTracker(dg.ConfigurableResource):  # type: ignore[type-arg]
+    """Records what an asset made in MLflow, with the Dagster run, asset and partition as tags.
+
+    Parameters
+    ----------
+    enabled : bool
+        False records nothing, for machines without MLflow.
+    experiment : str
+        Name of the MLflow experiment.
+    """
+
+    enabled: bool = True
+    experiment: str = "certify_assets"
+
+    def record(
+        self,
+        context: dg.AssetExecutionContext,
+        store: Store,
+        *,
+        params: Mapping[str, Any] | None = None,
+        metrics: Mapping[str, float | None] | None = None,
+        documents: Mapping[str, str] | None = None,
+        tags: Mapping[str, str] | None = None,
+    ) -> dict[str, dg.MetadataValue[Any]]:
+        """Write one MLflow run and return its address as asset metadata.
+
+        A record that cannot be written is said in the log and in the metadata; the asset stands all the same.
+        """
+        if not self.enabled:
+            return {}
+        asset = context.asset_key.to_user_string()
+        record = Record(
+            name=f"{asset} {context.partition_key}",
+            tags={"dagster.run_id": context.run_id, "dagster.asset": asset, "dagster.partition": context.partition_key, **(tags or {})},
+            params=params or {},
+            metrics=metrics or {},
+            documents=documents or {},
+        )
+        try:
+            return {"mlflow_run": dg.MetadataValue.url(Tracker.for_store(store, experiment=self.experiment).write(record))}
+        except Exception as error:
+            # whatever MLflow's backend raises: the certificate must not depend on the record of it
+            context.log.warning(
+                f"MLflow did not take the record of {asset} ({type(error).__name__}: {error}); the asset is complete without it."
+            )
+            return {"mlflow_run": dg.MetadataValue.text(f"not recorded: {type(error).__name__}")}
+
+
+def resources() -> dict[str, Any]:
+    """Return the resources of the code location by name."""
+    return {"data_root": DataRoot(), "mlflow": MlflowTracker()}

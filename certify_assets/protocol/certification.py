@@ -1,0 +1,133 @@
+"""Certificates of one judge on one corpus: made from CAL, stored as canonical documents, recomputed on demand.
+
+A certificate stands on hashes of adapter, renderer, manifest, scores and trajectories. Whoever reads it compares them with what is stored
+now, in whatever run that happens.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from certify_assets.errors import InputError, StaleCertificateError
+from certify_assets.protocol.corpus_config import load_config
+from certify_assets.protocol.corpus_steps import require_leak_controls
+from certify_assets.protocol.judge_specs import ALPHAS, DELTA, GRID, JUDGES, PROCEDURES, SIDES
+from certify_assets.protocol.judging import columns
+from certify_assets.protocol.ledger import register
+from certify_assets.protocol.scoring import calibration_scores
+from certify_assets.protocol.store import Store
+
+if TYPE_CHECKING:
+    from certify_assets.certificates import Certificate
+
+__all__ = ["certificate_of", "certify_judge", "load_certificates", "verify_stored", "why_nothing"]
+
+
+def certify_judge(store: Store, corpus: str, judge: str, *, run_id: str = "cli") -> list[Certificate]:
+    """Certify both sides at both budgets with every procedure on CAL, store the certificates, and register the TEST read to come."""
+    from certify_assets.certificates import certify
+
+    cal, hashes, adapter = calibration_scores(store, corpus, judge)
+    require_leak_controls(store, corpus, hashes["manifest_sha256"])
+    config = load_config(store, corpus)
+    plan = _plan(hashes["manifest_sha256"], config.seed)
+    provenance = {"corpus": corpus, "judge": judge, "split": "cal", **hashes, "registration": register(store, corpus, plan, run_id=run_id)}
+    if config.accept_structural_leak:
+        provenance["accepted_structural_leak"] = config.accept_structural_leak
+    scores, outcomes, tasks = columns(cal)
+    certificates = [
+        certify(
+            scores,
+            outcomes,
+            tasks,
+            alpha=alpha,
+            delta=DELTA,
+            side=side,
+            procedure=procedure,
+            grid=GRID,
+            candidates=adapter["candidates"],
+            selection=adapter["selection_rule"] or None,
+            provenance=provenance,
+        )
+        for alpha in ALPHAS
+        for side in SIDES
+        for procedure in PROCEDURES
+    ]
+    store.write_json(f"judges/{judge}/{corpus}/certificates.json", {"certificates": [item.to_dict() for item in certificates]})
+    return certificates
+
+
+def load_certificates(store: Store, corpus: str, judge: str) -> list[Certificate]:
+    """Return the stored certificates of a judge, after checking that they stand on what is stored now.
+
+    Raises
+    ------
+    StaleCertificateError
+        If the scores, adapter, renderer, manifest or trajectories have changed since.
+    """
+    from certify_assets.certificates import Certificate
+
+    _, hashes, _ = calibration_scores(store, corpus, judge)
+    document = store.read_json(f"judges/{judge}/{corpus}/certificates.json")
+    certificates = [Certificate.from_dict(item) for item in document["certificates"]]
+    for certificate in certificates:
+        stale = next((name for name, value in hashes.items() if certificate.provenance.get(name) != value), None)
+        if stale is not None:
+            raise StaleCertificateError(
+                f"the certificates of {judge} on {corpus} belong to another {stale.removesuffix('_sha256')} than the stored one; "
+                f"materialize {judge}/certificate again."
+            )
+    return certificates
+
+
+def certificate_of(certificates: list[Certificate], *, side: str, alpha: float, procedure: str = PROCEDURES[0]) -> Certificate:
+    """Return the one certificate of a side, a budget and a procedure."""
+    for certificate in certificates:
+        if certificate.side == side and certificate.alpha == alpha and certificate.procedure == procedure:
+            return certificate
+    raise InputError(f"there is no {procedure} certificate of the {side} side at alpha {alpha}; materialize the certificate asset again.")
+
+
+def verify_stored(store: Store, corpus: str, judge: str) -> list[str]:
+    """Recompute every stored certificate from the stored scores; return what differs, empty when nothing does."""
+    from certify_assets.certificates import verify_certificate
+
+    cal, hashes, _ = calibration_scores(store, corpus, judge)
+    documents = store.read_json(f"judges/{judge}/{corpus}/certificates.json")["certificates"]
+    found = []
+    for document in documents:
+        difference = verify_certificate(document, *columns(cal))
+        stale = [name for name, value in hashes.items() if document.get("provenance", {}).get(name) != value]
+        if difference is not None:
+            found.append(difference)
+        elif stale:
+            found.append(f"provenance.{stale[0]} is not that of what is stored now; materialize {judge}/certificate again.")
+    return found
+
+
+def why_nothing(store: Store, corpus: str, judge: str) -> list[str]:
+    """Return, for each budget at which the reject side is not certified, the sentence that says what stopped it."""
+    from certify_assets.certificates import diagnose
+
+    certificates = load_certificates(store, corpus, judge)
+    cal, _, _ = calibration_scores(store, corpus, judge)
+    sentences = []
+    for alpha in ALPHAS:
+        item = certificate_of(certificates, side="reject", alpha=alpha)
+        if not item.certified:
+            diagnosis = diagnose(*columns(cal), alpha=alpha, delta=DELTA, side="reject", grid=GRID, candidates=item.candidates)
+            sentences.append(f"At {alpha:g}: {diagnosis.sentence}")
+    return sentences
+
+
+def _plan(manifest_sha256: str, seed: int) -> dict[str, Any]:
+    return {
+        "manifest_sha256": manifest_sha256,
+        "seed": seed,
+        "grid": GRID,
+        "alphas": list(ALPHAS),
+        "delta": DELTA,
+        "sides": list(SIDES),
+        "procedures": list(PROCEDURES),
+        "judges": {name: list(spec.success_weights) for name, spec in sorted(JUDGES.items())},
+    }

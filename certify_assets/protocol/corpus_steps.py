@@ -1,0 +1,242 @@
+"""From a registered corpus to verified splits. Each function is one asset: it reads the data root, does one thing, writes, and says what it did."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from certify_assets.corpora.schema import read_trajectories, validate_frame, write_trajectories
+from certify_assets.corpora.splits import SPLITS, SplitManifest, make_manifest, select, verify_manifest
+from certify_assets.errors import InputError, LeakError, ManifestError
+from certify_assets.protocol.corpus_config import EMBEDDED, load_config
+from certify_assets.protocol.store import Store
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from certify_assets.corpora.quality import QualityResult
+
+__all__ = [
+    "ImportSummary",
+    "import_trajectories",
+    "leak_controls",
+    "make_splits",
+    "open_corpus",
+    "open_split",
+    "profile",
+    "quality",
+    "read_corpus",
+    "require_leak_controls",
+    "write_split",
+]
+
+
+@dataclass(frozen=True)
+class ImportSummary:
+    """What an import brought in.
+
+    Parameters
+    ----------
+    trajectories, tasks : int
+        Rows and clusters.
+    agents : tuple of str
+        Sorted.
+    dropped : dict of str to int
+        Records that are not in the table, by reason.
+    files : dict of str to str
+        SHA-256 of each source file.
+    sha256 : str
+        Of the Parquet table.
+    """
+
+    trajectories: int
+    tasks: int
+    agents: tuple[str, ...]
+    dropped: dict[str, int]
+    files: dict[str, str]
+    sha256: str
+
+
+def import_trajectories(store: Store, corpus: str) -> ImportSummary:
+    """Read a corpus's source again and store its trajectories as one table."""
+    config = load_config(store, corpus)
+    if config.format == "embedded":
+        frame, dropped, files = _embedded(corpus)
+    else:
+        from certify_assets.corpora.sources import import_corpus
+
+        imported = import_corpus([Path(path) for path in config.paths], format=config.format, name=corpus, options=dict(config.options))
+        frame, dropped, files = imported.frame, dict(imported.dropped), dict(imported.files)
+    validate_frame(frame)
+    sha256 = _store_trajectories(store, f"corpora/{corpus}/trajectories.parquet", frame)
+    summary = ImportSummary(
+        trajectories=len(frame),
+        tasks=int(frame["task_id"].nunique()),
+        agents=tuple(sorted(frame["agent"].unique())),
+        dropped=dropped,
+        files=files,
+        sha256=sha256,
+    )
+    store.write_json(f"corpora/{corpus}/import.json", {**summary.__dict__, "agents": list(summary.agents)})
+    return summary
+
+
+def read_corpus(store: Store, corpus: str) -> pd.DataFrame:
+    """Return a corpus's trajectories, checked against the schema."""
+    return _load_trajectories(store, f"corpora/{corpus}/trajectories.parquet")
+
+
+def make_splits(store: Store, corpus: str) -> SplitManifest:
+    """Assign the corpus's tasks to splits by its profile and seed, and store the manifest."""
+    config = load_config(store, corpus)
+    frame = read_corpus(store, corpus)
+    manifest = make_manifest(
+        frame["task_id"].unique(),
+        corpus,
+        config.profile,
+        config.seed,
+        train_rl=config.rl,
+        universe=_universe(store, corpus),
+    )
+    store.write_json(f"corpora/{corpus}/splits/manifest.json", manifest.to_dict())
+    return manifest
+
+
+def write_split(store: Store, corpus: str, split: str) -> pd.DataFrame:
+    """Store one split's trajectories; refuse where the manifest does not hold."""
+    frame, manifest = open_corpus(store, corpus)
+    chosen = select(frame, manifest, split)
+    _store_trajectories(store, f"corpora/{corpus}/splits/{split}.parquet", chosen)
+    return chosen
+
+
+def open_corpus(store: Store, corpus: str) -> tuple[pd.DataFrame, SplitManifest]:
+    """Return the trajectories and their manifest, verified against each other.
+
+    Raises
+    ------
+    ManifestError
+        If the manifest was altered, or is not of these trajectories. A blocking check guards only the run that it is in; this guards
+        every reader.
+    """
+    frame = read_corpus(store, corpus)
+    manifest = SplitManifest.from_dict(store.read_json(f"corpora/{corpus}/splits/manifest.json"))
+    verify_manifest(manifest, frame)
+    return frame, manifest
+
+
+def open_split(store: Store, corpus: str, split: str) -> tuple[pd.DataFrame, SplitManifest]:
+    """Return one stored split, after checking that it is what the manifest says.
+
+    Raises
+    ------
+    ManifestError
+        If the stored split holds other trajectories than the manifest gives it, or shares a task with another split.
+    """
+    frame, manifest = open_corpus(store, corpus)
+    expected = select(frame, manifest, split)
+    key = f"corpora/{corpus}/splits/{split}.parquet"
+    stored = _load_trajectories(store, key, strict=False)
+    if set(stored["trajectory_id"]) != set(expected["trajectory_id"]) or set(stored["task_id"]) != set(expected["task_id"]):
+        other = sorted(set(stored["task_id"]) - set(expected["task_id"]))
+        example = f", for example task {other[0]!r}" if other else ""
+        raise ManifestError(
+            f"{store.locate(key)} does not hold the {split} split of the manifest{example}; materialize {split}_split again."
+        )
+    if not stored.equals(expected.reset_index(drop=True)):
+        raise ManifestError(f"{store.locate(key)} differs from the corpus's trajectories; materialize {split}_split again.")
+    return stored, manifest
+
+
+def profile(store: Store, corpus: str) -> dict[str, Any]:
+    """Profile the corpus and its splits, store and return the document."""
+    from certify_assets.corpora.profile import profile_corpus
+
+    frame, manifest = open_corpus(store, corpus)
+    dropped = store.read_json(f"corpora/{corpus}/import.json")["dropped"]
+    document = profile_corpus(frame, manifest, dropped=dropped).to_dict()
+    store.write_json(f"corpora/{corpus}/profile.json", document)
+    return document
+
+
+def leak_controls(store: Store, corpus: str) -> dict[str, Any]:
+    """Measure the leak controls on everything but TEST, store and return the document."""
+    from certify_assets.corpora.leakage import controls
+
+    frame, manifest = open_corpus(store, corpus)
+    readable = frame[frame["task_id"].map(manifest.assignment) != "test"].reset_index(drop=True)
+    accepted = load_config(store, corpus).accept_structural_leak
+    document = controls(readable, accept_structural_leak=accepted).to_dict()
+    store.write_json(f"corpora/{corpus}/controls.json", {**document, "manifest_sha256": manifest.sha256})
+    return document
+
+
+def require_leak_controls(store: Store, corpus: str, manifest_sha256: str) -> None:
+    """Refuse to go on where the outcome can be told without reading and nobody accepted that.
+
+    Raises
+    ------
+    LeakError
+        If a structural leak was measured and not accepted, or nothing was measured for this manifest.
+    """
+    document = store.read_json(f"corpora/{corpus}/controls.json")
+    if document["manifest_sha256"] != manifest_sha256:
+        raise LeakError(f"the leak controls of {corpus} were measured under other splits; materialize leak_controls again.")
+    if not document["passed"]:
+        raise LeakError(
+            f"{', '.join(document['over'])} alone tells the outcome of {corpus} (AUROC of at least {document['threshold']:g}); "
+            "a judge would certify that, not the work: remove the leak, or set accept_structural_leak to the reason for going on."
+        )
+
+
+def quality(store: Store, corpus: str, *, stored_splits: bool) -> list[QualityResult]:
+    """Run the data-quality suites on the corpus, or on its stored splits as well.
+
+    Notes
+    -----
+    The tables are read as they are stored: a suite is there to find what is wrong with them.
+    """
+    from certify_assets.corpora.quality import run_suites
+
+    frame = _load_trajectories(store, f"corpora/{corpus}/trajectories.parquet", strict=False)
+    if not stored_splits:
+        return run_suites(frame)
+    manifest = SplitManifest.from_dict(store.read_json(f"corpora/{corpus}/splits/manifest.json"))
+    splits = {name: _load_trajectories(store, f"corpora/{corpus}/splits/{name}.parquet", strict=False) for name in SPLITS}
+    return run_suites(frame, manifest, splits=splits)
+
+
+def _universe(store: Store, corpus: str) -> list[str]:
+    """Tasks of the corpora that share this one's tasks, so that all have one assignment for a seed."""
+    if corpus not in EMBEDDED:
+        return []
+    others = [name for name in EMBEDDED if name != corpus]
+    return sorted({str(task) for name in others for task in _embedded(name)[0]["task_id"].unique()})
+
+
+def _embedded(corpus: str) -> tuple[pd.DataFrame, dict[str, int], dict[str, str]]:
+    from certify_assets.corpora.embedded import load_embedded
+
+    if corpus not in EMBEDDED:
+        raise InputError(f"{corpus!r} does not come with the package; embedded corpora are {', '.join(EMBEDDED)}.")
+    frame = load_embedded(corpus)
+    return frame, {}, dict(zip(frame["source_file"], frame["source_sha256"], strict=True))
+
+
+def _store_trajectories(store: Store, key: str, frame: pd.DataFrame) -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        data = write_trajectories(Path(folder) / "trajectories.parquet", frame)
+    return store.write_bytes(key, data)
+
+
+def _load_trajectories(store: Store, key: str, *, strict: bool = True) -> pd.DataFrame:
+    data = store.read_bytes(key)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "trajectories.parquet"
+        path.write_bytes(data)
+        frame: Any = read_trajectories(path)
+    if strict:
+        validate_frame(frame)
+    return frame.reset_index(drop=True)  # type: ignore[no-any-return]

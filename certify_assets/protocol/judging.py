@@ -1,0 +1,76 @@
+"""What every step with a judge needs: the renderer, texts, and adapters in the data root."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from certify_assets.errors import StaleCertificateError
+from certify_assets.protocol.corpus_steps import open_corpus
+from certify_assets.protocol.store import Store
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from certify_assets.corpora.rendering import Renderer
+    from certify_assets.judges.lexical import LexicalJudge
+
+__all__ = ["columns", "current_adapter", "load_adapter", "renderer", "save_adapter", "texts"]
+
+
+def current_adapter(store: Store, corpus: str, judge: str) -> dict[str, Any]:
+    """Return the adapter document, refusing one that was trained under another manifest or renderer than the stored ones.
+
+    Raises
+    ------
+    StaleCertificateError
+    """
+    adapter: dict[str, Any] = store.read_json(f"judges/{judge}/{corpus}/adapter.json")
+    _, manifest = open_corpus(store, corpus)
+    for name, value in (("manifest_sha256", manifest.sha256), ("renderer_sha256", renderer().sha256)):
+        if adapter[name] != value:
+            raise StaleCertificateError(
+                f"the adapter of {judge} on {corpus} was trained under another {name.removesuffix('_sha256')} than the stored one; "
+                f"materialize {judge}/adapter again."
+            )
+    return adapter
+
+
+def renderer() -> Renderer:
+    """Return the one renderer of the platform."""
+    from certify_assets.corpora.rendering import Renderer
+
+    return Renderer()
+
+
+def texts(frame: pd.DataFrame, using: Renderer) -> list[str]:
+    """Render trajectories as the judge reads them."""
+    from certify_assets.corpora.rendering import render_frame
+
+    return [item.text for item in render_frame(frame, using)]
+
+
+def columns(table: pd.DataFrame) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Return scores, outcomes and tasks of a labelled score table."""
+    return table["score"].to_numpy(np.float64), table["outcome"].to_numpy(np.int8), table["task_id"].to_numpy(object)
+
+
+def save_adapter(store: Store, prefix: str, judge: LexicalJudge) -> None:
+    """Store an adapter's files below a key."""
+    with tempfile.TemporaryDirectory() as folder:
+        judge.save(Path(folder))
+        for path in sorted(Path(folder).iterdir()):
+            store.write_bytes(f"{prefix}/{path.name}", path.read_bytes())
+
+
+def load_adapter(store: Store, prefix: str, *, expected_sha256: str) -> LexicalJudge:
+    """Load the adapter stored below a key; refuse another than the expected one."""
+    from certify_assets.judges.lexical import LexicalJudge
+
+    with tempfile.TemporaryDirectory() as folder:
+        for name in store.names(prefix):
+            (Path(folder) / name).write_bytes(store.read_bytes(f"{prefix}/{name}"))
+        return LexicalJudge.load(Path(folder), expected_sha256=expected_sha256)

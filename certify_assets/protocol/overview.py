@@ -1,0 +1,47 @@
+"""One corpus at a glance: what each judge certified, how the audit went, and where the page is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from certify_assets.protocol.certification import load_certificates, why_nothing
+from certify_assets.protocol.judge_specs import JUDGES, PROCEDURES
+from certify_assets.protocol.store import Store
+
+__all__ = ["judge_overview", "overview"]
+
+
+def overview(store: Store, corpus: str) -> dict[str, Any]:
+    """Return what stands in the data root about a corpus: its figures and every judge's certificates."""
+    profile = store.read_json(f"corpora/{corpus}/profile.json")
+    keys = ("trajectories", "tasks", "success_rate", "icc", "deff", "n_eff", "duplicates")
+    judges = [judge_overview(store, corpus, name) for name in JUDGES if store.exists(f"judges/{name}/{corpus}/audits.json")]
+    return {"corpus": corpus, **{key: profile[key] for key in keys}, "judges": judges}
+
+
+def judge_overview(store: Store, corpus: str, judge: str) -> dict[str, Any]:
+    """Return what a judge certified on a corpus, with its audit on TEST."""
+    audits = {(audit["side"], audit["alpha"]): audit for audit in store.read_json(f"judges/{judge}/{corpus}/audits.json")["audits"]}
+    cells = []
+    for item in load_certificates(store, corpus, judge):
+        if item.procedure != PROCEDURES[0]:
+            continue
+        audit = audits.get((item.side, item.alpha), {})
+        cells.append(
+            {
+                "side": item.side,
+                "alpha": item.alpha,
+                "certified": item.certified,
+                "coverage": item.coverage,
+                "threshold": item.threshold,
+                "test_error": audit.get("realized_error"),
+                "test_coverage": audit.get("coverage") if item.certified else None,
+                "audit": audit.get("verdict") if item.certified else None,
+            }
+        )
+    return {
+        "judge": judge,
+        "certificates": cells,
+        "why_nothing": why_nothing(store, corpus, judge),
+        "page": store.locate(f"judges/{judge}/{corpus}/page.html"),
+    }

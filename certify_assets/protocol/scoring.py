@@ -1,0 +1,75 @@
+"""Scoring a corpus with the stored adapter, and the calibration rows that are still what they were made from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from certify_assets.errors import StaleCertificateError
+from certify_assets.protocol.corpus_steps import open_corpus, open_split
+from certify_assets.protocol.judging import current_adapter, load_adapter, renderer
+from certify_assets.protocol.store import Store
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["calibration_scores", "score_corpus"]
+
+_SCORED_SPLITS = ("rl", "cal", "test")
+
+
+def score_corpus(store: Store, corpus: str, judge: str) -> pd.DataFrame:
+    """Score RL, CAL and TEST with the stored adapter. TEST rows carry no outcome: those come only through the ledger."""
+    import pandas as pd
+
+    from certify_assets.judges.base import score_table
+
+    adapter = current_adapter(store, corpus, judge)
+    using = renderer()
+    model = load_adapter(store, f"judges/{judge}/{corpus}/adapter", expected_sha256=adapter["adapter_sha256"])
+    parts = []
+    for split in _SCORED_SPLITS:
+        frame, manifest = open_split(store, corpus, split)
+        part = score_table(model, frame, using).assign(split=split)
+        parts.append(part.assign(outcome=None) if split == "test" else part)
+    table = pd.concat([part for part in parts if len(part)], ignore_index=True)
+    table["outcome"] = table["outcome"].astype("Int8")
+    sha256 = store.write_table(f"judges/{judge}/{corpus}/scores.parquet", table)
+    store.write_json(
+        f"judges/{judge}/{corpus}/scores.json",
+        {
+            "scores_sha256": sha256,
+            "rows": len(table),
+            "adapter_sha256": adapter["adapter_sha256"],
+            "renderer_sha256": using.sha256,
+            "manifest_sha256": manifest.sha256,
+            "trajectories_sha256": store.sha256(f"corpora/{corpus}/trajectories.parquet"),
+        },
+    )
+    return table
+
+
+def calibration_scores(store: Store, corpus: str, judge: str) -> tuple[pd.DataFrame, dict[str, str], dict[str, Any]]:
+    """Return the labelled CAL rows of a judge's scores, the hashes they stand on, and the adapter document.
+
+    Raises
+    ------
+    StaleCertificateError
+        If the scores were made by another adapter, renderer or manifest than those stored now.
+    """
+    adapter = current_adapter(store, corpus, judge)
+    meta = store.read_json(f"judges/{judge}/{corpus}/scores.json")
+    now = {
+        "adapter_sha256": adapter["adapter_sha256"],
+        "renderer_sha256": renderer().sha256,
+        "manifest_sha256": open_corpus(store, corpus)[1].sha256,
+        "scores_sha256": store.sha256(f"judges/{judge}/{corpus}/scores.parquet"),
+        "trajectories_sha256": store.sha256(f"corpora/{corpus}/trajectories.parquet"),
+    }
+    stale = next((name for name, value in now.items() if meta.get(name) != value), None)
+    if stale is not None:
+        raise StaleCertificateError(
+            f"the scores of {judge} on {corpus} belong to another {stale.removesuffix('_sha256')} than the stored one; materialize {judge}/scores again."
+        )
+    table = store.read_table(f"judges/{judge}/{corpus}/scores.parquet")
+    cal = table[(table["split"] == "cal") & table["outcome"].notna()].reset_index(drop=True)
+    return cal, now, adapter

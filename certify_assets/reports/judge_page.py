@@ -1,0 +1,101 @@
+"""Pages of the platform's own judges: what stands in the data root, drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from certify_assets.protocol.certification import certificate_of, load_certificates
+from certify_assets.protocol.corpus_config import registered_corpora
+from certify_assets.protocol.judge_specs import ALPHAS, JUDGES
+from certify_assets.protocol.scoring import calibration_scores
+from certify_assets.protocol.store import Store
+
+if TYPE_CHECKING:
+    from certify_assets.certificates import Certificate
+
+__all__ = ["audit_table", "verdict", "write_index", "write_page"]
+
+_INDEX = "index.html"
+
+
+def write_page(store: Store, corpus: str, judge: str) -> str:
+    """Draw a judge's certificates on a corpus; return where the page is."""
+    from certify_assets.reports.page import render_page
+
+    folder = f"judges/{judge}/{corpus}"
+    cal, hashes, adapter = calibration_scores(store, corpus, judge)
+    audits = store.read_json(f"{folder}/audits.json")
+    controls = store.read_json(f"corpora/{corpus}/controls.json")
+    test = store.read_table(f"{folder}/test_scores.parquet")
+    ledger = audits["ledger"]
+    lineage = {
+        **hashes,
+        "training": f"success weight {adapter['success_weight']:g}, {adapter['sft_trajectories']} runs of {adapter['sft_tasks']} SFT tasks",
+        "test_read": f"{ledger['kind']} read, registration {ledger['registration']}",
+    }
+    page = render_page(
+        load_certificates(store, corpus, judge),
+        cal,
+        title=f"{corpus}, {judge} judge",
+        audits=audits["audits"],
+        audit_frame=test,
+        lineage=lineage,
+        profile=store.read_json(f"corpora/{corpus}/profile.json"),
+        controls={**controls, "judge_auroc": _auroc(test)},
+        certificate_file="certificates.json",
+        scores_file="scores.parquet",
+    )
+    store.write_bytes(f"{folder}/page.html", page.encode("utf-8"))
+    return store.locate(f"{folder}/page.html")
+
+
+def write_index(store: Store) -> str:
+    """Draw the list of all pages that are there; return where it is."""
+    from certify_assets.reports.page import render_index
+
+    entries = [
+        _entry(store, corpus, judge)
+        for corpus in registered_corpora(store)
+        for judge in JUDGES
+        if store.exists(f"judges/{judge}/{corpus}/page.html")
+    ]
+    store.write_bytes(_INDEX, render_index(entries).encode("utf-8"))
+    return store.locate(_INDEX)
+
+
+def verdict(store: Store, corpus: str, judge: str, certificate: Certificate) -> str:
+    """Return the verdict block of the certificate asset: under 1,000 characters of Markdown, so that it is shown in line."""
+    from certify_assets.certificates import threshold_curve
+    from certify_assets.protocol.judging import columns
+    from certify_assets.reports.sparkline import verdict_markdown
+
+    cal, _, _ = calibration_scores(store, corpus, judge)
+    keywords = {"alpha": certificate.alpha, "delta": certificate.delta, "side": certificate.side, "candidates": certificate.candidates}
+    return verdict_markdown(certificate, threshold_curve(*columns(cal), **keywords))
+
+
+def audit_table(audits: Sequence[Mapping[str, Any]]) -> str:
+    """Return audits as a Markdown table: one row a side and a budget."""
+    lines = ["| side | α | verdict | error on TEST | coverage on TEST |", "|---|---|---|---|---|"]
+    for audit in audits:
+        error = "" if audit["realized_error"] is None else f"{audit['realized_error']:.3f}"
+        lines.append(f"| {audit['side']} | {audit['alpha']:g} | {audit['verdict']} | {error} | {audit['coverage']:.3f} |")
+    return "\n".join(lines)
+
+
+def _entry(store: Store, corpus: str, judge: str) -> dict[str, Any]:
+    certificates = load_certificates(store, corpus, judge)
+    # the stricter budget that certifies, else the strictest
+    chosen = [certificate_of(certificates, side="reject", alpha=alpha) for alpha in ALPHAS]
+    headline = next((item for item in chosen if item.certified), chosen[0])
+    audits = store.read_json(f"judges/{judge}/{corpus}/audits.json")["audits"]
+    audit = next((item for item in audits if item["certificate_sha256"] == headline.sha256), None)
+    return {"title": f"{corpus}, {judge} judge", "href": f"judges/{judge}/{corpus}/page.html", "certificate": headline, "audit": audit}
+
+
+def _auroc(table: Any) -> float | None:
+    from certify_assets.certificates import auroc, observe
+    from certify_assets.protocol.judging import columns
+
+    return auroc(observe(*columns(table)))
