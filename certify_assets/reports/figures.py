@@ -1,0 +1,296 @@
+"""The figures of a certificate page that matplotlib draws: risk and coverage, tails, bootstrap errors, scores.
+
+Each function takes arrays and returns one inline SVG. Nothing here reads files or computes a certificate.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from certify_assets.reports import svg
+from certify_assets.reports.wording import compact, count, done, percent, small
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from numpy.typing import NDArray
+
+    from certify_assets.certificates import ThresholdCurve
+
+    FloatArray = NDArray[np.float64]
+
+__all__ = ["error_histogram", "risk_coverage", "score_distribution", "tail_curve"]
+
+_TAIL_FLOOR = 1e-9
+
+
+def _canvas(width: int, height: int, legend_rows: int = 2) -> tuple[Figure, Axes]:
+    """Return a figure with fixed margins in pixels: 52 left, 40 below, a line of 16 above for each row of the legend."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width / 72, height / 72))
+    top = 1 - (8 + 16 * legend_rows) / height
+    figure.subplots_adjust(left=52 / width, right=1 - 14 / width, bottom=40 / height, top=top)
+    return figure, figure.add_subplot()
+
+
+def _percent_axes(axes: Axes, *, x: bool = False, y: bool = False) -> None:
+    from matplotlib.ticker import FuncFormatter
+
+    formatter = FuncFormatter(lambda value, _: percent(round(float(value), 6)))
+    if x:
+        axes.xaxis.set_major_formatter(formatter)
+    if y:
+        axes.yaxis.set_major_formatter(formatter)
+
+
+def _legend(axes: Axes, columns: int) -> None:
+    axes.legend(loc="lower left", bbox_to_anchor=(-0.01, 1.0), ncols=columns, borderaxespad=0.2, columnspacing=1.6, handletextpad=0.6)
+
+
+def risk_coverage(curve: ThresholdCurve, *, alpha: float, point: tuple[float, float] | None, name: str, large: bool = True) -> str:
+    """Draw the error among decided trajectories against the share decided.
+
+    Parameters
+    ----------
+    curve : ThresholdCurve
+        The grid on CAL: coverage, empirical selective error, bootstrap and naive upper bounds.
+    alpha : float
+        The error budget.
+    point : (float, float) or None
+        Coverage and selective error of the certified threshold.
+    name : str
+        Prefix of ids.
+    large : bool
+        Whether it has most of the page's width, or half of it.
+
+    Returns
+    -------
+    str
+        Inline SVG.
+    """
+    side, colour = curve.side, svg.side_colour(curve.side)
+    order = np.argsort(curve.coverage, kind="stable")
+    share, error = curve.coverage[order], curve.selective_error[order]
+    upper, naive = curve.bootstrap_upper[order], curve.naive_upper[order]
+    with svg.style_context():
+        figure, axes = _canvas(*((590, 370) if large else (460, 330)), 2 if point is None else 3)
+        axes.axhline(alpha, color=svg.ALPHA_INK, linewidth=1.4, linestyle=(0, (6, 3)), label=f"budget α = {percent(alpha)}", zorder=2)
+        axes.plot(share, naive, color=svg.HUMAN, linewidth=1.3, linestyle=":", label="naive upper bound", zorder=3)
+        axes.plot(share, upper, color=svg.JUDGE, linewidth=1.7, linestyle=(0, (4, 1.6)), label="task-bootstrap upper bound q(θ)", zorder=4)
+        axes.plot(share, error, color=svg.INK, linewidth=2, marker="o", markersize=3, label="observed error", zorder=5)
+        if point is not None:
+            label = f"certified: {percent(point[0])} decided, {percent(point[1], 2)} wrong"
+            axes.axvspan(0, point[0], color=colour, alpha=0.07, linewidth=0)
+            axes.axvline(point[0], color=colour, linewidth=1, zorder=2)
+            axes.plot(
+                *point,
+                "D",
+                markersize=10,
+                color=colour,
+                markeredgecolor="white",
+                markeredgewidth=1.5,
+                linestyle="none",
+                label=label,
+                zorder=7,
+            )
+        axes.set(xlim=(0, _ceiling(share)), ylim=(0, _error_ceiling(error, alpha)))
+        axes.set(xlabel=f"share of runs the judge would {side}", ylabel=f"error among {done(side)} runs")
+        _percent_axes(axes, x=True, y=True)
+        _legend(axes, 2)
+        return svg.figure_svg(figure, name, _risk_label(side, alpha, point, error))
+
+
+def _ceiling(values: FloatArray) -> float:
+    return float(min(1.0, np.max(values, initial=0.05) * 1.03))
+
+
+def _error_ceiling(error: FloatArray, alpha: float) -> float:
+    finite = error[np.isfinite(error)]
+    return float(min(1.0, max(2.6 * alpha, np.max(finite, initial=0.0) * 1.15)))
+
+
+def _risk_label(side: str, alpha: float, point: tuple[float, float] | None, error: FloatArray) -> str:
+    widest = f"The observed error ends at {percent(float(error[-1]))} at the widest threshold." if error.size else ""
+    if point is None:
+        return f"Risk-coverage curve of the {side} side: no threshold is certified at a budget of {percent(alpha)}. {widest}"
+    return (
+        f"Risk-coverage curve of the {side} side: the certified point decides {percent(point[0])} of runs with an observed error of "
+        f"{percent(point[1])}, below the budget of {percent(alpha)}. {widest}"
+    )
+
+
+def tail_curve(curve: ThresholdCurve, *, level: float, guard_level: float | None, point: float | None, name: str) -> str:
+    """Draw the test of every threshold: bootstrap tail against its level, the guard's floor against its own.
+
+    Parameters
+    ----------
+    curve : ThresholdCurve
+        Tails and floor probabilities over the grid.
+    level : float
+        What a tail may be at most: δ over grid size and candidates.
+    guard_level : float or None
+        What the floor probability may be at most; None leaves the floor out.
+    point : float or None
+        Coverage of the certified threshold.
+    name : str
+        Prefix of ids.
+
+    Returns
+    -------
+    str
+        Inline SVG.
+    """
+    order = np.argsort(curve.coverage, kind="stable")
+    share = curve.coverage[order]
+    tail = np.clip(curve.tail[order], _TAIL_FLOOR, 1.0)
+    passed = curve.passed_bootstrap[order] & curve.passed_guard[order]
+    with svg.style_context():
+        figure, axes = _canvas(460, 330, 3)
+        axes.set_yscale("log")
+        axes.plot(share, tail, color=svg.JUDGE, linewidth=1.5, label="tail P*(error > α)", zorder=3)
+        axes.plot(share[passed], tail[passed], "o", color=svg.JUDGE, markersize=5, linestyle="none", label="passes both tests", zorder=4)
+        axes.plot(
+            share[~passed], tail[~passed], "o", color=svg.JUDGE, markersize=5, fillstyle="none", linestyle="none", label="fails", zorder=4
+        )
+        axes.axhline(level, color=svg.ALPHA_INK, linewidth=1.4, linestyle=(0, (6, 3)), label=f"tail level {small(level)}")
+        if guard_level is not None:
+            floor = np.clip(curve.floor_probability[order], _TAIL_FLOOR, 1.0)
+            axes.plot(share, floor, color=svg.HUMAN, linewidth=1.4, linestyle=":", label="guard: P(no error seen)", zorder=2)
+            axes.axhline(guard_level, color=svg.HUMAN, linewidth=1, linestyle=(0, (2, 2)), label=f"guard level {small(guard_level)}")
+        if point is not None:
+            axes.axvline(point, color=svg.INK, linewidth=1, linestyle=(0, (1, 2)))
+        axes.set(xlim=(0, _ceiling(share)), ylim=(_TAIL_FLOOR * 0.6, 2), xlabel="share of runs decided", ylabel="probability (log scale)")
+        _percent_axes(axes, x=True)
+        axes.set_yticks([10.0**k for k in range(-8, 1, 2)], ["10⁻⁸", "10⁻⁶", "10⁻⁴", "10⁻²", "1"])
+        _legend(axes, 2)
+        return svg.figure_svg(figure, name, _tail_label(passed, level))
+
+
+def _tail_label(passed: NDArray[np.bool_], level: float) -> str:
+    return f"Tail probability of every threshold of the grid on a log scale: {passed.sum()} of {passed.size} pass their level {small(level)} and the guard."
+
+
+def error_histogram(errors: FloatArray, *, alpha: float, side: str, observed: float | None, where: str, name: str) -> str:
+    """Draw the selective error under resampling of tasks, with the budget and the share above it.
+
+    Parameters
+    ----------
+    errors : FloatArray, shape (B,)
+        One selective error a resample.
+    alpha : float
+        The error budget.
+    side : str
+        ``reject`` or ``release``.
+    observed : float or None
+        The error on the tasks as they are.
+    where : str
+        The split, ``CAL`` or ``TEST``.
+    name : str
+        Prefix of ids.
+
+    Returns
+    -------
+    str
+        Inline SVG.
+    """
+    above = float(np.mean(errors > alpha))
+    top = float(min(1.0, max(1.35 * alpha, np.max(errors, initial=0.0) * 1.08)))
+    # the budget is an edge, so that no bar straddles it
+    below_bins = max(8, round(30 * alpha / top))
+    edges = np.concatenate([np.linspace(0, alpha, below_bins + 1), np.arange(1, 61) * (alpha / below_bins) + alpha])
+    edges = edges[: int(np.searchsorted(edges, top)) + 1]
+    counts = np.histogram(errors, edges)[0] / errors.size
+    inside = edges[1:] <= alpha * (1 + 1e-9)
+    with svg.style_context():
+        figure, axes = _canvas(460, 300)
+        axes.grid(visible=False, axis="x")
+        split = below_bins
+        axes.stairs(
+            counts[inside], edges[: split + 1], fill=True, color=svg.JUDGE, alpha=0.78, label=f"within the budget ({percent(1 - above, 2)})"
+        )
+        axes.stairs(
+            counts[~inside],
+            edges[split:],
+            fill=True,
+            facecolor="#f3d3d3",
+            edgecolor=svg.REJECT,
+            hatch="////",
+            label=f"above it ({percent(above, 2)})",
+        )
+        axes.axvline(alpha, color=svg.ALPHA_INK, linewidth=1.6, linestyle=(0, (6, 3)), label=f"budget α = {percent(alpha)}")
+        if observed is not None:
+            axes.axvline(observed, color=svg.INK, linewidth=1.6, label=f"observed {percent(observed, 2)}")
+        axes.set(xlim=(0, edges[-1]), xlabel=f"error among {done(side)} runs of {where}", ylabel="share of resamples")
+        _percent_axes(axes, x=True, y=True)
+        _legend(axes, 2)
+        label = f"Histogram of {count(errors.size)} task resamples of {where}: {percent(above, 2)} of them have an error above {percent(alpha)}."
+        return svg.figure_svg(figure, name, label)
+
+
+def score_distribution(scores: FloatArray, outcomes: NDArray[np.int8], *, thresholds: dict[str, float], scale: str, name: str) -> str:
+    """Draw scores by outcome, successes upward and failures downward, with the certified thresholds.
+
+    Parameters
+    ----------
+    scores : FloatArray, shape (n,)
+        Judge scores; NaN are left out.
+    outcomes : NDArray, shape (n,)
+        1 success, 0 failure.
+    thresholds : dict of str to float
+        Threshold by side.
+    scale : str
+        ``log-odds`` or the name of another scale, for the axis.
+    name : str
+        Prefix of ids.
+
+    Returns
+    -------
+    str
+        Inline SVG.
+    """
+    known = np.isfinite(scores)
+    values, truth = scores[known], outcomes[known] == 1
+    edges = _score_edges(values)
+    # a handful of saturated scores belongs to the outermost bars, or it squeezes everybody else into one
+    shown = np.clip(values, edges[0], edges[-1])
+    success, failure = np.histogram(shown[truth], edges)[0], np.histogram(shown[~truth], edges)[0]
+    with svg.style_context():
+        figure, axes = _canvas(460, 330)
+        axes.grid(visible=False, axis="x")
+        axes.stairs(success, edges, fill=True, facecolor="#bcd6c5", edgecolor=svg.RELEASE, linewidth=0.9, label="success")
+        axes.stairs(-failure, edges, fill=True, facecolor="#eec9c9", edgecolor=svg.REJECT, hatch="////", linewidth=0.9, label="failure")
+        axes.axhline(0, color=svg.INK, linewidth=0.8)
+        for side, threshold in sorted(thresholds.items()):
+            _shade(axes, side, threshold, edges)
+        axes.set(
+            xlim=(edges[0], edges[-1]), ylabel="runs", xlabel="judge's score" + (" (log-odds of success)" if scale == "log-odds" else "")
+        )
+        axes.yaxis.set_major_formatter(lambda value, _: count(abs(value)))
+        _legend(axes, 2)
+        return svg.figure_svg(figure, name, _score_label(values, truth, thresholds))
+
+
+def _score_edges(values: FloatArray) -> FloatArray:
+    if values.size == 0:
+        return np.linspace(-1, 1, 3)
+    low, high = np.quantile(values, [0.002, 0.998])
+    return np.linspace(*((low - 0.5, high + 0.5) if high <= low else (low, high)), 37)
+
+
+def _shade(axes: Axes, side: str, threshold: float, edges: FloatArray) -> None:
+    colour = svg.side_colour(side)
+    span = (edges[0], threshold) if side == "reject" else (threshold, edges[-1])
+    axes.axvspan(*span, color=colour, alpha=0.07, linewidth=0)
+    axes.axvline(threshold, color=colour, linewidth=1.8, linestyle="-" if side == "reject" else (0, (5, 2)), label=f"{side} threshold")
+
+
+def _score_label(values: FloatArray, truth: NDArray[np.bool_], thresholds: dict[str, float]) -> str:
+    middles = [float(np.median(part)) if part.size else None for part in (values[truth], values[~truth])]
+    marks = "; ".join(f"{side} threshold {compact(value)}" for side, value in sorted(thresholds.items())) or "no certified threshold"
+    return (
+        f"Scores of {count(truth.sum())} successes (median {compact(middles[0])}) and {count((~truth).sum())} failures "
+        f"(median {compact(middles[1])}); {marks}."
+    )

@@ -1,0 +1,187 @@
+"""The task-by-attempt map: every run of CAL as one cell, what became of it as fill, what it was as mark.
+
+Written by hand: two thousand cells are a dozen paths, about 30 kB, and task names pass through one escape.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from certify_assets.reports import svg
+from certify_assets.reports.wording import count, percent
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+__all__ = ["Heatmap", "task_heatmap"]
+
+_WIDTH = 1000.0
+_GAP = 26.0
+_MOST_CELLS = 9000
+_MOST_TASKS = 640
+_LEGEND = 26.0
+
+# (decision, outcome) → fill of the cell, colour of its mark, shape of its mark
+_LOOKS: dict[tuple[str, int], tuple[str, str, str]] = {
+    ("human", 0): ("#e3e6ea", "", ""),
+    ("human", 1): ("#e3e6ea", svg.HUMAN, "dot"),
+    ("reject", 0): ("#cf7a7a", "", ""),
+    ("reject", 1): ("#7d1212", "#ffffff", "cross"),
+    ("release", 1): ("url(#hatch-release)", "#0d3d1e", "dot"),
+    ("release", 0): ("#0d3d1e", "#ffffff", "cross"),
+}
+_WORDS: dict[tuple[str, int], str] = {
+    ("reject", 0): "rejected, failed",
+    ("reject", 1): "rejected, but succeeded (error)",
+    ("human", 0): "person, failed",
+    ("human", 1): "person, succeeded",
+    ("release", 1): "released, succeeded",
+    ("release", 0): "released, but failed (error)",
+}
+_HATCH = (
+    '<defs><pattern id="hatch-release" width="4" height="4" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
+    f'<rect width="4" height="4" fill="#a9cfb5"/><path d="M0 0v4" stroke="{svg.RELEASE}" stroke-width="2"/></pattern></defs>'
+)
+
+
+@dataclass(frozen=True)
+class Heatmap:
+    """The map as inline SVG with the counts that its caption needs."""
+
+    markup: str
+    tasks: int
+    shown: int
+    wrong_tasks: int
+
+
+@dataclass(frozen=True)
+class _Layout:
+    panels: int
+    rows: int
+    cell: float
+    pitch: float
+    label: float
+
+    @property
+    def named(self) -> bool:
+        return self.pitch >= 10
+
+
+def task_heatmap(
+    tasks: Sequence[object], scores: NDArray[np.float64], outcomes: NDArray[np.int8], decisions: Sequence[str], *, name: str = "map"
+) -> Heatmap:
+    """Draw one row a task (best success rate on top), one cell a run (lowest score left).
+
+    Parameters
+    ----------
+    tasks, scores, outcomes, decisions : sequences of length n
+        One entry a run; decisions are ``reject``, ``release`` or ``human``.
+    name : str
+        Prefix of ids, unique on the page.
+
+    Returns
+    -------
+    Heatmap
+        Inline SVG; above 640 tasks or 9,000 cells an even sample of the sorted rows is drawn, and `shown` says how many.
+    """
+    rows = _sorted_rows(tasks, scores, outcomes)
+    wrong = sum(any((decisions[i], int(outcomes[i])) in {("reject", 1), ("release", 0)} for i in members) for _, members in rows)
+    mean = max(1.0, len(decisions) / max(1, len(rows)))
+    kept = min(len(rows), _MOST_TASKS, max(1, int(_MOST_CELLS / mean)))
+    shown = [rows[i] for i in np.linspace(0, len(rows) - 1, kept).round().astype(int)] if kept < len(rows) else rows
+    longest = max((len(_shortened(str(task))) for task, _ in shown), default=1)
+    layout = _layout(len(shown), max((len(members) for _, members in shown), default=1), 12 + 5.3 * longest)
+    parts: dict[str, list[str]] = defaultdict(list)
+    labels: list[str] = []
+    for position, (task, members) in enumerate(shown):
+        panel, row = divmod(position, layout.rows)
+        x = panel * (_WIDTH + _GAP) / layout.panels + layout.label
+        y = _LEGEND + row * layout.pitch
+        if layout.named:
+            labels.append(_row_label(str(task), x - 5, y + layout.pitch * 0.72))
+        for column, index in enumerate(members):
+            _cell(parts, (decisions[index], int(outcomes[index])), (x + column * layout.cell, y), layout)
+    height = _LEGEND + layout.rows * layout.pitch + 4
+    kinds = [kind for kind in _WORDS if kind in {(decisions[i], int(outcomes[i])) for i in range(len(decisions))}]
+    # only our own markup is renamed: a task may be called anything
+    drawn = (_HATCH + _legend(kinds) + _paths(parts)).replace("hatch-release", f"{name}-hatch")
+    body = drawn + f'<g class="rows">{"".join(labels)}</g>'
+    label = _label(rows, decisions, outcomes, wrong)
+    return Heatmap(svg.inline_svg(body, f"0 0 {_WIDTH:g} {height:g}", label, classes="map"), len(rows), len(shown), wrong)
+
+
+def _sorted_rows(tasks: Sequence[object], scores: NDArray[np.float64], outcomes: NDArray[np.int8]) -> list[tuple[object, list[int]]]:
+    groups: dict[object, list[int]] = defaultdict(list)
+    for index, task in enumerate(tasks):
+        groups[task].append(index)
+    # unscored runs stand at the right end of their row: nothing is known of them, so they go to a person
+    ordered = {t: sorted(m, key=lambda i: (bool(np.isnan(scores[i])), float(np.nan_to_num(scores[i])), i)) for t, m in groups.items()}
+    return sorted(ordered.items(), key=lambda item: (-float(np.mean([outcomes[i] for i in item[1]])), str(item[0])))
+
+
+def _layout(tasks: int, widest: int, label: float) -> _Layout:
+    for panels in (4, 3, 2, 1):
+        room = (_WIDTH + _GAP) / panels - _GAP - label
+        rows = -(-tasks // panels)
+        if room / widest >= 9 and (rows >= 10 or panels == 1):
+            return _Layout(panels, max(1, rows), min(13.0, room / widest), 13.0, label)
+    panels = 2 if widest <= 80 else 1
+    room = (_WIDTH + _GAP) / panels - _GAP - label
+    return _Layout(panels, max(1, -(-tasks // panels)), room / widest, 11.0 if tasks <= 90 * panels else 7.0, label)
+
+
+def _cell(parts: dict[str, list[str]], kind: tuple[str, int], corner: tuple[float, float], layout: _Layout) -> None:
+    x, y = corner
+    width, height = max(0.8, layout.cell - 1), layout.pitch - 1
+    fill, ink, shape = _LOOKS[kind]
+    parts[f'fill="{fill}"'].append(f"M{x:.4g} {y:.5g}h{width:.3g}v{height:.3g}h-{width:.3g}z")
+    middle, centre = x + width / 2, y + height / 2
+    if shape == "dot":
+        parts[f'stroke="{ink}" stroke-width="{min(width, height) * 0.42:.3g}" stroke-linecap="round"'].append(
+            f"M{middle:.4g} {centre:.5g}h.01"
+        )
+    elif shape == "cross":
+        arm = min(width, height) * 0.27
+        parts[f'stroke="{ink}" stroke-width="{arm * 0.55:.3g}" fill="none"'].append(
+            f"M{middle - arm:.4g} {centre - arm:.5g}l{2 * arm:.3g} {2 * arm:.3g}m-{2 * arm:.3g} 0l{2 * arm:.3g}-{2 * arm:.3g}"
+        )
+
+
+def _paths(parts: dict[str, list[str]]) -> str:
+    # fills first: a mark must lie on its cell
+    ordered = sorted(parts.items(), key=lambda item: (item[0].startswith("stroke"), item[0]))
+    return "".join(f'<path {style} d="{"".join(segments)}"/>' for style, segments in ordered)
+
+
+def _row_label(task: str, x: float, y: float) -> str:
+    return f'<text x="{x:.4g}" y="{y:.5g}"><title>{escape(task)}</title>{escape(_shortened(task))}</text>'
+
+
+def _shortened(task: str) -> str:
+    return task if len(task) <= 20 else f"{task[:10]}…{task[-9:]}"
+
+
+def _legend(kinds: list[tuple[str, int]]) -> str:
+    pieces, x = [], 0.0
+    for kind in kinds:
+        parts: dict[str, list[str]] = defaultdict(list)
+        _cell(parts, kind, (x, 2), _Layout(1, 1, 13, 13, 0))
+        pieces.append(f'{_paths(parts)}<text class="key" x="{x + 18:g}" y="12">{escape(_WORDS[kind])}</text>')
+        x += 34 + 6.1 * len(_WORDS[kind])
+    return "".join(pieces)
+
+
+def _label(rows: list[tuple[object, list[int]]], decisions: Sequence[str], outcomes: NDArray[np.int8], wrong: int) -> str:
+    total = max(1, len(decisions))
+    shares = ", ".join(f"{percent(sum(d == kind for d in decisions) / total)} {kind}" for kind in ("reject", "release", "human"))
+    return (
+        f"Map of {count(len(decisions))} runs of {count(len(rows))} tasks sorted by success rate ({percent(float(np.mean(outcomes)))} overall): "
+        f"{shares}; {count(wrong)} tasks hold at least one wrong decision."
+    )

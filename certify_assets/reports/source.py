@@ -1,0 +1,143 @@
+"""What a certificate page is made from, brought into one shape: certificates, score arrays, audits, facts about the corpus."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from certify_assets.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    from certify_assets.certificates import Certificate
+
+__all__ = ["DEPLOYED", "PageSource", "ScoreTable", "as_mapping", "certificate_settings"]
+
+DEPLOYED = "guarded_taskboot"
+
+
+def as_mapping(value: Any) -> dict[str, Any]:
+    """Return a dict of what may be a mapping, a dataclass, or an object with ``to_dict``; None becomes an empty dict."""
+    if value is None:
+        return {}
+    if isinstance(value, Mapping):
+        return dict(value)
+    if hasattr(value, "to_dict"):
+        return dict(value.to_dict())
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+    raise InputError(f"a {type(value).__name__} has no fields that a page could show; give a dict or a dataclass.")
+
+
+def certificate_settings(certificate: Certificate) -> dict[str, Any]:
+    """Return the keywords that a certificate was made with, for the functions that recompute parts of it."""
+    from certify_assets.certificates import settings_of
+
+    return as_mapping(settings_of(certificate))
+
+
+@dataclass(frozen=True)
+class ScoreTable:
+    """The labelled rows of one split as arrays; rows without an outcome are left out and counted."""
+
+    tasks: list[str]
+    scores: NDArray[np.float64]
+    outcomes: NDArray[np.int8]
+    unlabelled: int
+
+    @classmethod
+    def from_frame(cls, frame: pd.DataFrame) -> ScoreTable:
+        """Read a score table.
+
+        Raises
+        ------
+        InputError
+            If ``task_id``, ``score`` or ``outcome`` is missing, or an outcome is neither 0, 1 nor absent.
+        """
+        missing = [name for name in ("task_id", "score", "outcome") if name not in frame.columns]
+        if missing:
+            raise InputError(f"the score table has no column {missing[0]}; give task_id, score and outcome.")
+        outcome = np.asarray(frame["outcome"].astype("float64"))
+        known = np.isfinite(outcome)
+        if not np.isin(outcome[known], (0.0, 1.0)).all():
+            raise InputError("the score table has an outcome that is neither 0 nor 1; leave unknown outcomes empty.")
+        return cls(
+            tasks=[str(task) for task, keep in zip(frame["task_id"], known, strict=True) if keep],
+            scores=np.asarray(frame["score"].astype("float64"))[known],
+            outcomes=outcome[known].astype(np.int8),
+            unlabelled=int((~known).sum()),
+        )
+
+
+@dataclass(frozen=True)
+class PageSource:
+    """Everything that the sections of one page read."""
+
+    title: str
+    certificates: Sequence[Certificate]
+    cal: ScoreTable
+    test: ScoreTable | None = None
+    audits: Sequence[Mapping[str, Any]] = ()
+    lineage: Mapping[str, str] = field(default_factory=dict)
+    profile: Mapping[str, Any] = field(default_factory=dict)
+    controls: Mapping[str, Any] = field(default_factory=dict)
+    minutes_per_review: float = 6.0
+    score_scale: str = "log-odds"
+
+    def __post_init__(self) -> None:
+        if not self.certificates:
+            raise InputError("a page needs at least one certificate; give what certify returned, certified or not.")
+        if self.minutes_per_review <= 0:
+            raise InputError(f"minutes per review is {self.minutes_per_review}; give a number above 0.")
+
+    @cached_property
+    def deployed(self) -> list[Certificate]:
+        """Return the certificates that decisions would use: guarded TaskBoot where there is one, else the first procedure given."""
+        wanted = DEPLOYED if any(c.procedure == DEPLOYED for c in self.certificates) else self.certificates[0].procedure
+        kept = [c for c in self.certificates if c.procedure == wanted]
+        return sorted(kept, key=lambda c: (c.alpha, c.side))
+
+    @cached_property
+    def headline(self) -> Certificate:
+        """Return the certificate that the page speaks of first: the strictest budget that certified, then the larger share."""
+        certified = [c for c in self.deployed if c.certified]
+        return min(certified or self.deployed, key=lambda c: (c.alpha, -c.coverage, c.side))
+
+    @cached_property
+    def sides(self) -> list[Certificate]:
+        """Return the certified sides at the headline's budget, the headline first; the headline alone when nothing is certified."""
+        others = [c for c in self.deployed if c.certified and c.alpha == self.headline.alpha and c.side != self.headline.side]
+        return [self.headline, *others[:1]]
+
+    @cached_property
+    def decisions(self) -> list[str]:
+        """Return reject, release or human for every labelled CAL run under the headline's sides; a run in both regions goes to people."""
+        from certify_assets.certificates import decide
+
+        return [str(choice) for choice in decide(self.sides, self.cal.scores).decisions]
+
+    @property
+    def decided(self) -> float:
+        """Return the share of scored CAL runs that no person sees."""
+        scored = int(np.isfinite(self.cal.scores).sum())
+        return sum(choice != "human" for choice in self.decisions) / max(1, scored)
+
+    @property
+    def overlap(self) -> float:
+        """Return the share of scored CAL runs that both sides would decide."""
+        return max(0.0, sum(c.coverage for c in self.sides) - self.decided) / 2
+
+    def audit_of(self, certificate: Certificate) -> Mapping[str, Any] | None:
+        """Return the TEST audit of a certificate, matched by the certificate's hash."""
+        return next((a for a in self.audits if a.get("certificate_sha256") == certificate.sha256), None)
+
+    def confidence(self, certificates: Iterable[Certificate]) -> float:
+        """Return the confidence with which several promises hold together: 1 minus the sum of their δ."""
+        return 1 - sum(c.delta for c in certificates)

@@ -1,0 +1,152 @@
+"""From a matplotlib figure, or from parts written by hand, to one small SVG that may stand inside an HTML page.
+
+The text stays text (searchable, read by screen readers), names and numbers are escaped, and equal inputs give equal bytes.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = [
+    "ALPHA_INK",
+    "GRID",
+    "HUMAN",
+    "INK",
+    "JUDGE",
+    "MUTED",
+    "REJECT",
+    "RELEASE",
+    "figure_svg",
+    "inline_svg",
+    "side_colour",
+    "style_context",
+]
+
+REJECT = "#b22222"
+RELEASE = "#22783c"
+HUMAN = "#5a5a5a"
+JUDGE = "#2850a0"
+INK = "#1c2229"
+MUTED = "#5c6672"
+GRID = "#e4e8ed"
+ALPHA_INK = "#8a5a00"
+
+_RC: dict[str, Any] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "certify_assets",
+    "svg.image_inline": True,
+    "text.parse_math": False,
+    "text.usetex": False,
+    "font.family": ["sans-serif"],
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 9.5,
+    "axes.edgecolor": "#aab2bc",
+    "axes.linewidth": 0.8,
+    "axes.labelcolor": INK,
+    "axes.labelsize": 9.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": GRID,
+    "grid.linewidth": 0.7,
+    "xtick.color": "#aab2bc",
+    "ytick.color": "#aab2bc",
+    "xtick.labelcolor": MUTED,
+    "ytick.labelcolor": MUTED,
+    "xtick.labelsize": 9,
+    "ytick.labelsize": 9,
+    "xtick.major.size": 3,
+    "ytick.major.size": 3,
+    "ytick.minor.size": 0,
+    "xtick.minor.size": 0,
+    "legend.frameon": False,
+    "legend.fontsize": 9,
+    "legend.handlelength": 2.4,
+    "hatch.linewidth": 0.9,
+    "path.simplify": True,
+    "figure.dpi": 72,
+}
+
+_PROLOGUE = re.compile(r"^.*?(?=<svg)", re.DOTALL)
+_METADATA = re.compile(r"\s*<metadata>.*?</metadata>", re.DOTALL)
+_OPENING = re.compile(r"<svg[^>]*?viewBox=\"([^\"]+)\"[^>]*>")
+_ELEMENT_ID = re.compile(r"(<g) id=\"[^\"]*\"")
+_REFERENCED_ID = re.compile(r"(?<=\bid=\")([^\"]+)(?=\")")
+_FAMILY = re.compile(r"font-family: [^;\"]*;? ?")
+_UNTURNED = re.compile(r" transform=\"rotate\(-?0 [^)]*\)\"")
+_TAG = re.compile(r"<[^>]*>")
+_LONG_NUMBER = re.compile(r"-?\d+\.\d{3,}")
+_BLANKS = re.compile(r">\s+<")
+
+
+def side_colour(side: str) -> str:
+    """Return the colour of a decision side: reject or release."""
+    return REJECT if side == "reject" else RELEASE
+
+
+def style_context() -> Any:
+    """Return the context in which figures are drawn: fixed fonts and colours, whatever the user's own matplotlib settings."""
+    import matplotlib as mpl
+
+    settings: dict[Any, Any] = {name: value for name, value in mpl.rcParamsDefault.items() if not name.startswith("backend")}
+    return mpl.rc_context(settings | _RC)
+
+
+def figure_svg(figure: Figure, name: str, label: str) -> str:
+    """Write a matplotlib figure as inline SVG.
+
+    Parameters
+    ----------
+    figure : Figure
+        Drawn within `style_context`, and written within it too.
+    name : str
+        Prefix of every id inside, unique on the page.
+    label : str
+        What the figure shows, in words, for those who do not see it.
+
+    Returns
+    -------
+    str
+        One ``<svg role="img">`` element without prologue, metadata, namespaces or addresses.
+    """
+    stream = io.StringIO()
+    figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None}, transparent=True)
+    text = _METADATA.sub("", _PROLOGUE.sub("", stream.getvalue(), count=1))
+    opening = _OPENING.search(text)
+    if opening is None:
+        raise RuntimeError("matplotlib wrote an SVG without a viewBox")
+    body = text[opening.end() : text.rindex("</svg>")]
+    return inline_svg(_tidy(body, name), opening.group(1), label, classes="plot")
+
+
+def _tidy(body: str, name: str) -> str:
+    body = _ELEMENT_ID.sub(r"\1", body)
+    body = re.sub(r"<style[^>]*>.*?</style>", "", body, flags=re.DOTALL)
+    body = re.sub(r"<!--.*?-->", "", body, flags=re.DOTALL).replace("xlink:href", "href")
+    for old in sorted(set(_REFERENCED_ID.findall(body)), key=len, reverse=True):
+        body = re.sub(rf"(id=\"|href=\"#|url\(#){re.escape(old)}(?=[\")])", rf"\g<1>{name}-{old}", body)
+    # the page's own font is set once, in its style sheet
+    body = _UNTURNED.sub("", _FAMILY.sub("", body))
+    return _BLANKS.sub("><", _TAG.sub(_shorter, body))
+
+
+def _shorter(tag: re.Match[str]) -> str:
+    # coordinates only: what is written as text keeps its digits
+    return _LONG_NUMBER.sub(lambda number: f"{float(number[0]):.2f}", tag[0])
+
+
+def inline_svg(body: str, view_box: str, label: str, *, classes: str = "", title: str = "") -> str:
+    """Wrap SVG parts into one element that scales with its column and speaks its label."""
+    width, height = (float(v) for v in view_box.split()[2:])
+    named = f"<title>{escape(title)}</title>" if title else ""
+    return (
+        f'<svg class="{escape(classes)}" viewBox="{view_box}" width="{width:g}" height="{height:g}" role="img" '
+        f'aria-label="{escape(label)}">{named}{body}</svg>'
+    )

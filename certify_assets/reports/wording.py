@@ -1,0 +1,84 @@
+"""Numbers and short words of the reports: one place decides how a share, a probability or a threshold is written."""
+
+from __future__ import annotations
+
+import math
+
+__all__ = ["compact", "count", "done", "hours", "log_odds", "percent", "probability", "rate", "signed", "small"]
+
+DASH = "\N{EN DASH}"
+_MINUS = "\N{MINUS SIGN}"
+# a percent sign stands off its number by a space that neither breaks nor gapes
+_PERCENT = "\N{NARROW NO-BREAK SPACE}%"
+
+
+def percent(share: float | None, digits: int = 1) -> str:
+    """Write a share as a percentage: .4321 is 43.2 %; whole percentages lose the decimals; None is a dash."""
+    if share is None or not math.isfinite(share):
+        return DASH
+    text = f"{100 * share:.{digits}f}"
+    return (text.rstrip("0").rstrip(".") if "." in text and float(text) == round(100 * share, 9) else text).replace("-", _MINUS) + _PERCENT
+
+
+def count(number: float | None) -> str:
+    """Write a whole number with thousands separators."""
+    return DASH if number is None or not math.isfinite(number) else f"{round(number):,}"
+
+
+def rate(value: float | None, digits: int = 3) -> str:
+    """Write a rate between 0 and 1 with fixed decimals."""
+    return DASH if value is None or not math.isfinite(value) else f"{value:.{digits}f}".replace("-", _MINUS)
+
+
+def compact(value: float | None) -> str:
+    """Write a number of any size with at most four significant digits."""
+    if value is None or not math.isfinite(value):
+        return DASH
+    if abs(value) >= 1000:
+        return f"{value:,.0f}".replace("-", _MINUS)
+    return f"{value:.4g}".replace("-", _MINUS)
+
+
+def small(value: float | None) -> str:
+    """Write a tail probability: three significant digits, powers of ten below a thousandth."""
+    if value is None or not math.isfinite(value):
+        return DASH
+    if value == 0:
+        return "0"
+    if value >= 0.001:
+        return f"{value:.3g}"
+    exponent = math.floor(math.log10(value))
+    return f"{value / 10**exponent:.1f}\N{MULTIPLICATION SIGN}10{_superscript(exponent)}"
+
+
+def _superscript(exponent: int) -> str:
+    return str(exponent).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+
+
+def signed(value: float | None, digits: int = 3) -> str:
+    """Write a score with its sign."""
+    return DASH if value is None or not math.isfinite(value) else f"{value:+.{digits}f}".replace("-", _MINUS)
+
+
+def probability(score: float) -> float:
+    """Turn a log-odds score into the judge's probability of success."""
+    return 1 / (1 + math.exp(-score)) if score >= 0 else math.exp(score) / (1 + math.exp(score))
+
+
+def log_odds(threshold: float | None, scale: str = "log-odds") -> str:
+    """Write a threshold: on the log-odds scale with the probability it stands for, on any other scale as it is."""
+    if threshold is None or not math.isfinite(threshold):
+        return DASH
+    if scale == "log-odds":
+        return f"{signed(threshold)} (P = {probability(threshold):.3f})"
+    return f"{compact(threshold)}"
+
+
+def hours(share: float, minutes: float) -> float:
+    """Return the reviewer-hours that a share of 1,000 trajectories takes at that many minutes each."""
+    return share * 1000 * minutes / 60
+
+
+def done(side: str) -> str:
+    """Return what a run is after the decision of a side: rejected or released."""
+    return {"reject": "rejected", "release": "released"}.get(side, side)
