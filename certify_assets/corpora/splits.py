@@ -126,7 +126,7 @@ class SplitManifest:
         return cls(**(values | {"pinned_sft": tuple(document["pinned_sft"]), "universe": tuple(document["universe"])}))
 
 
-def make_manifest(  # noqa: PLR0913 - what is declared about a split is declared in one call
+def make_manifest(
     task_ids: Iterable[str],
     corpus: str,
     profile: str = "certify",

@@ -1,0 +1,358 @@
+"""The lexical judge: TF-IDF of words and word pairs, and a logistic regression. Seconds on a CPU, and the floor of every other judge."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from certify_assets.errors import InputError, IntegrityError
+from certify_assets.files import canonical_json, sha256_bytes, write_atomic
+from certify_assets.judges.base import JudgeProvenance, Scores, scores_from_log_odds
+
+__all__ = ["SUCCESS_WEIGHTS", "LexicalJudge", "LexicalSettings"]
+
+SUCCESS_WEIGHTS: tuple[float, ...] = (1.0, 3.0, 10.0, 30.0)
+
+_SCHEMA = "certify_assets/lexical_judge/1"
+_DOCUMENT = "judge.json"
+_WEIGHTS = "weights.safetensors"
+_ENGINE = "certify_assets/lexical/1"
+_TOKEN = r"(?u)\b\w\w+\b"
+
+
+@dataclass(frozen=True, slots=True)
+class LexicalSettings:
+    """How a lexical judge is trained.
+
+    Parameters
+    ----------
+    success_weight : float
+        Weight of a success against a failure of weight 1: above 1 the judge is slower to call a run a failure, which serves the
+        reject side.
+    inverse_regularization : float
+        C of the logistic regression.
+    longest_ngram : int
+        Most words in a feature.
+    min_documents : int
+        Texts that a feature must occur in.
+    max_features : int
+        Most features, the most frequent first.
+    seed : int
+        Recorded; the training itself draws no random number.
+    """
+
+    success_weight: float = 1.0
+    inverse_regularization: float = 10.0
+    longest_ngram: int = 2
+    min_documents: int = 2
+    max_features: int = 50_000
+    seed: int = 42
+
+    def __post_init__(self) -> None:
+        for name in ("success_weight", "inverse_regularization"):
+            value = getattr(self, name)
+            if type(value) not in (int, float) or not 0 < value < float("inf"):
+                raise InputError(f"the judge's {name} is {value!r}; give a number above 0.")
+        for name in ("longest_ngram", "min_documents", "max_features"):
+            value = getattr(self, name)
+            if type(value) is not int or value < 1:
+                raise InputError(f"the judge's {name} is {value!r}; give a whole number of at least 1.")
+        if type(self.seed) is not int:
+            raise InputError(f"the judge's seed is {self.seed!r}; give a whole number.")
+
+
+@dataclass(frozen=True, eq=False)
+class LexicalJudge:
+    """A trained lexical judge.
+
+    Parameters
+    ----------
+    settings : LexicalSettings
+        How it was trained.
+    vocabulary : tuple of str
+        Features, sorted.
+    idf, coefficients : float64 arrays, shape (features,)
+        Inverse document frequency and weight of every feature.
+    intercept : float
+        Log-odds of success of a text without any feature.
+    renderer_sha256 : str
+        Hash of the renderer of the texts it was trained on.
+    training : mapping
+        Rows and successes it was trained on.
+
+    Notes
+    -----
+    The score of a text is its log-odds of success  b + w·x/‖x‖  with  x_j = (1 + ln c_j)·idf_j  for a feature that occurs c_j > 0
+    times, and  idf_j = 1 + ln((1 + n)/(1 + n_j)).
+
+    References
+    ----------
+    Salton and Buckley (1988), "Term-weighting approaches in automatic text retrieval".
+    """
+
+    settings: LexicalSettings
+    vocabulary: tuple[str, ...]
+    idf: NDArray[np.float64]
+    coefficients: NDArray[np.float64]
+    intercept: float
+    renderer_sha256: str
+    training: Mapping[str, int]
+
+    @property
+    def name(self) -> str:
+        """Name of the judge: lexical, with the weight of successes where it is not 1."""
+        weight = self.settings.success_weight
+        return "lexical" if weight == 1 else f"lexical_w{weight:g}"
+
+    @classmethod
+    def train(
+        cls,
+        texts: Sequence[str],
+        outcomes: ArrayLike,
+        *,
+        success_weight: float = 1.0,
+        seed: int = 42,
+        renderer_sha256: str = "",
+        settings: LexicalSettings | None = None,
+    ) -> LexicalJudge:
+        """Train on rendered trajectories of the SFT split.
+
+        Parameters
+        ----------
+        texts : sequence of str
+            Rendered trajectories.
+        outcomes : array_like, shape (n,)
+            Their outcomes, 0 or 1.
+        success_weight, seed
+            As in `LexicalSettings`.
+        renderer_sha256 : str
+            Hash of the renderer.
+        settings : LexicalSettings, optional
+            All settings, in place of success_weight and seed.
+
+        Raises
+        ------
+        InputError
+            If lengths differ, an outcome is neither 0 nor 1, one of the two is absent, or no feature occurs often enough.
+        """
+        from sklearn.linear_model import LogisticRegression
+        from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+        settings = settings or LexicalSettings(success_weight=success_weight, seed=seed)
+        labels = _labels(texts, outcomes)
+        vocabulary, counts = _vocabulary(texts, settings)
+        idf = 1.0 + np.log((1 + len(texts)) / (1 + counts.getnnz(axis=0)))
+        model = LogisticRegression(C=settings.inverse_regularization, tol=1e-5, max_iter=2000)
+        # one thread: sums in one order give the same weights on any number of cores, and on vectors this short it is faster
+        with threadpool_limits(1):
+            model.fit(_weigh(counts, idf), labels, sample_weight=np.where(labels == 1, float(settings.success_weight), 1.0))
+        return cls(
+            settings=settings,
+            vocabulary=vocabulary,
+            idf=idf,
+            coefficients=np.ascontiguousarray(model.coef_[0], dtype=np.float64),
+            intercept=float(model.intercept_[0]),
+            renderer_sha256=renderer_sha256,
+            training={"rows": len(texts), "successes": int(labels.sum())},
+        )
+
+    def score(self, texts: Sequence[str]) -> Scores:
+        """Judge rendered trajectories."""
+        if not len(texts):
+            return scores_from_log_odds(np.zeros(0))
+        features = _weigh(_counts(texts, self.vocabulary, self.settings), self.idf)
+        return scores_from_log_odds(np.asarray(features @ self.coefficients, dtype=np.float64) + self.intercept)
+
+    def provenance(self) -> JudgeProvenance:
+        """Say what the scores depend on."""
+        return JudgeProvenance(
+            judge=self.name,
+            adapter_sha256=self.adapter_sha256,
+            renderer_sha256=self.renderer_sha256,
+            engine=_ENGINE,
+            dtype="float64",
+            settings=asdict(self.settings),
+        )
+
+    def top_features(self, count: int = 10) -> tuple[list[tuple[str, float]], list[tuple[str, float]]]:
+        """Return the features that speak most for failure and for success, with their weights."""
+        order = np.argsort(self.coefficients, kind="stable").tolist()
+        pairs = [(self.vocabulary[place], float(self.coefficients[place])) for place in order]
+        return pairs[:count], pairs[::-1][:count]
+
+    @cached_property
+    def adapter_sha256(self) -> str:
+        """Hash of the files that `save` writes."""
+        return _hash(self._files())
+
+    def save(self, folder: Path) -> str:
+        """Write the judge as JSON and safetensors; return the adapter hash.
+
+        The document, which names the hash of the weights, is written last: a folder without it holds no judge.
+        """
+        files = self._files()
+        for name in (_WEIGHTS, _DOCUMENT):
+            write_atomic(folder / name, files[name])
+        return self.adapter_sha256
+
+    @classmethod
+    def load(cls, folder: Path, *, expected_sha256: str | None = None) -> LexicalJudge:
+        """Read a judge that `save` wrote.
+
+        Parameters
+        ----------
+        folder : Path
+            Where it was saved.
+        expected_sha256 : str, optional
+            Adapter hash that it must have.
+
+        Raises
+        ------
+        InputError
+            If the folder holds no lexical judge.
+        IntegrityError
+            If its files do not belong together, have impossible shapes or values, or another hash than expected.
+        """
+        files = {name: _read(folder / name) for name in (_DOCUMENT, _WEIGHTS)}
+        if expected_sha256 is not None and _hash(files) != expected_sha256:
+            raise IntegrityError(
+                f"{folder} holds adapter {_hash(files)[:12]}, not {expected_sha256[:12]}; use the judge that was certified."
+            )
+        document = _document(folder, files)
+        arrays = _arrays(folder, files[_WEIGHTS], len(document["vocabulary"]))
+        return cls(
+            settings=LexicalSettings(**document["settings"]),
+            vocabulary=tuple(document["vocabulary"]),
+            idf=arrays["idf"],
+            coefficients=arrays["coefficients"],
+            intercept=float(arrays["intercept"][0]),
+            renderer_sha256=document["renderer_sha256"],
+            training=document["training"],
+        )
+
+    def _files(self) -> dict[str, bytes]:
+        from safetensors.numpy import save
+
+        weights = save({"idf": self.idf, "coefficients": self.coefficients, "intercept": np.array([self.intercept])})
+        document = {
+            "schema": _SCHEMA,
+            "settings": asdict(self.settings),
+            "renderer_sha256": self.renderer_sha256,
+            "training": dict(self.training),
+            "weights_sha256": sha256_bytes(weights),
+            "vocabulary": list(self.vocabulary),
+        }
+        return {_DOCUMENT: canonical_json(document), _WEIGHTS: weights}
+
+
+def _labels(texts: Sequence[str], outcomes: ArrayLike) -> NDArray[np.int64]:
+    labels = np.asarray(outcomes, dtype=np.float64)
+    if labels.shape != (len(texts),):
+        raise InputError(f"there are {len(texts)} texts and {labels.shape} outcomes; give one outcome a text.")
+    if not np.isin(labels, (0.0, 1.0)).all():
+        raise InputError("an outcome is neither 0 nor 1; train on labelled trajectories.")
+    if labels.min(initial=1.0) == labels.max(initial=0.0):
+        raise InputError(f"all {len(texts)} training runs have one outcome; a judge needs successes and failures to learn from.")
+    return labels.astype(np.int64)
+
+
+def _vocabulary(texts: Sequence[str], settings: LexicalSettings) -> tuple[tuple[str, ...], Any]:
+    """Return the features of the training texts (often enough, the most frequent where there are too many, sorted) and their counts."""
+    vectorizer = _vectorizer(settings)
+    try:
+        counts = vectorizer.fit_transform(texts)
+    except ValueError:
+        raise InputError(f"{len(texts)} training texts have no word; check the rendering.") from None
+    documents = np.asarray(counts.getnnz(axis=0))
+    totals = np.asarray(counts.sum(axis=0)).ravel()
+    names = vectorizer.get_feature_names_out()
+    kept = np.flatnonzero(documents >= min(settings.min_documents, len(texts)))
+    # the most frequent first, ties in the order of the names
+    kept = kept[np.argsort(-totals[kept], kind="stable")][: settings.max_features]
+    if not kept.size:
+        raise InputError(f"no word occurs in {settings.min_documents} of {len(texts)} training texts; lower min_documents.")
+    kept = np.sort(kept)
+    return tuple(str(names[place]) for place in kept), _sorted_rows(counts[:, kept])
+
+
+def _vectorizer(settings: LexicalSettings, vocabulary: Sequence[str] | None = None) -> Any:
+    from sklearn.feature_extraction.text import CountVectorizer
+
+    places = None if vocabulary is None else {word: place for place, word in enumerate(vocabulary)}
+    return CountVectorizer(ngram_range=(1, settings.longest_ngram), token_pattern=_TOKEN, vocabulary=places)
+
+
+def _counts(texts: Sequence[str], vocabulary: Sequence[str], settings: LexicalSettings) -> Any:
+    """Count features; a sparse matrix of shape (texts, features)."""
+    return _sorted_rows(_vectorizer(settings, vocabulary).transform(texts))
+
+
+def _sorted_rows(counts: Any) -> Any:
+    """Put the features of every row in order, so that sums over them do not depend on how the matrix came about."""
+    rows = counts.tocsr()
+    rows.sort_indices()
+    return rows
+
+
+def _weigh(counts: Any, idf: NDArray[np.float64]) -> Any:
+    """Turn counts into sublinear TF-IDF rows of length 1 (rows without a feature stay 0)."""
+    weighted = counts.astype(np.float64)
+    weighted.data = (1.0 + np.log(weighted.data)) * idf[weighted.indices]
+    lengths = np.sqrt(np.asarray(weighted.multiply(weighted).sum(axis=1)).ravel())
+    weighted.data /= np.repeat(np.where(lengths > 0, lengths, 1.0), np.diff(weighted.indptr))
+    return weighted
+
+
+def _hash(files: Mapping[str, bytes]) -> str:
+    return sha256_bytes(canonical_json({name: sha256_bytes(data) for name, data in files.items()}))
+
+
+def _read(path: Path) -> bytes:
+    if not path.is_file():
+        raise InputError(f"{path} does not exist; train the judge first or check the folder.")
+    return path.read_bytes()
+
+
+def _document(folder: Path, files: Mapping[str, bytes]) -> dict[str, Any]:
+    try:
+        document = json.loads(files[_DOCUMENT].decode("utf-8"))
+    except (ValueError, RecursionError):
+        raise IntegrityError(f"{folder / _DOCUMENT} is not a JSON document; train the judge again.") from None
+    kinds = {"schema": str, "settings": dict, "renderer_sha256": str, "training": dict, "weights_sha256": str, "vocabulary": list}
+    if not isinstance(document, dict) or document.get("schema") != _SCHEMA or document.keys() != kinds.keys():
+        raise IntegrityError(f"{folder / _DOCUMENT} is not a lexical judge ({_SCHEMA}); train the judge again.")
+    vocabulary = document["vocabulary"]
+    typed = all(isinstance(document[key], kind) for key, kind in kinds.items())
+    if not typed or not all(isinstance(word, str) for word in vocabulary) or sorted(set(vocabulary)) != vocabulary or not vocabulary:
+        raise IntegrityError(f"{folder / _DOCUMENT} has values of the wrong type or a vocabulary out of order; train the judge again.")
+    if document["settings"].keys() != asdict(LexicalSettings()).keys():
+        raise IntegrityError(f"{folder / _DOCUMENT} has other settings than a lexical judge; train the judge again.")
+    if document["weights_sha256"] != sha256_bytes(files[_WEIGHTS]):
+        raise IntegrityError(f"{folder / _WEIGHTS} is not the file that {_DOCUMENT} names; train the judge again.")
+    return document
+
+
+def _arrays(folder: Path, data: bytes, features: int) -> dict[str, NDArray[np.float64]]:
+    """Read the weights: three arrays of numbers of the right shape, and nothing else."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    try:
+        arrays = load(data)
+    except (SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise IntegrityError(f"{folder / _WEIGHTS} is not a safetensors file of numbers ({error}); train the judge again.") from None
+    shapes = {"idf": (features,), "coefficients": (features,), "intercept": (1,)}
+    if {name: array.shape for name, array in arrays.items()} != shapes:
+        raise IntegrityError(
+            f"{folder / _WEIGHTS} has arrays of other names or shapes than its {features} features; train the judge again."
+        )
+    if any(array.dtype != np.float64 or not np.isfinite(array).all() for array in arrays.values()):
+        raise IntegrityError(f"{folder / _WEIGHTS} has values that are not finite float64; train the judge again.")
+    return arrays
