@@ -10,7 +10,7 @@ from typing import Any
 from certify_assets.errors import ForgedCertificateError
 from certify_assets.files import canonical_json, sha256_bytes
 
-__all__ = ["SCHEMA", "Certificate", "significant"]
+__all__ = ["SCHEMA", "Certificate", "read_document", "significant"]
 
 SCHEMA = "certify_assets/certificate/1"
 _DIGITS = 10
@@ -30,7 +30,7 @@ class Certificate:
     effective_tasks (at the threshold; 0 then), success_rate, icc, deff, n_eff, estimand, validity, assumptions, findings, candidates,
     inputs, software, seed. Beyond it: schema, parameters (guard, error_icc_cap, size_ratio, max_task_size, multiplicity, grid, engine,
     draws), provenance (names and hashes of what produced the scores), selection (the rule, when there were candidates),
-    covered_trajectories and errors (at the threshold) and promise (the sentence that may be quoted).
+    covered_trajectories and errors (at the threshold), promise (the sentence that may be quoted) and digest (the hash of all the rest).
 
     Derived numbers have ten significant digits; alpha, delta and the threshold are exact.
 
@@ -85,6 +85,14 @@ class Certificate:
             raise ForgedCertificateError("provenance holds something other than text; it maps names to text.")
         _check_sense(self)
 
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the canonical form of every other key: shows an edit of what verification carries or cannot tell. No signature."""
+        return sha256_bytes(canonical_json(self._values()))
+
+    def _values(self) -> dict[str, Any]:
+        return {entry.name: getattr(self, entry.name) for entry in fields(self)}
+
     def to_dict(self) -> dict[str, Any]:
         """Return the document as JSON values, lists and dicts fresh."""
         document: dict[str, Any] = json.loads(self.to_json())
@@ -92,7 +100,7 @@ class Certificate:
 
     def to_json(self) -> bytes:
         """Return the canonical bytes."""
-        return canonical_json({entry.name: getattr(self, entry.name) for entry in fields(self)})
+        return canonical_json({**self._values(), "digest": self.digest})
 
     @property
     def sha256(self) -> str:
@@ -101,20 +109,35 @@ class Certificate:
 
     @classmethod
     def from_dict(cls, document: Any) -> Certificate:
-        """Build a certificate from a JSON object, refusing one that lacks a key, has another, or holds a value of another type.
+        """Build a certificate from a JSON object.
 
         Raises
         ------
         ForgedCertificateError
+            If it lacks a key, has another, holds a value of another type, or is not what its digest says.
+        """
+        certificate = cls.parse(document)
+        if document["digest"] != certificate.digest:
+            raise ForgedCertificateError("The certificate was altered after it was issued: its digest is another; give it as it was written.")
+        return certificate
+
+    @classmethod
+    def parse(cls, document: Any) -> Certificate:
+        """Build a certificate from a JSON object whose digest is still to be checked.
+
+        Raises
+        ------
+        ForgedCertificateError
+            If it lacks a key, has another, or holds a value of another type.
         """
         if not isinstance(document, dict):
             raise ForgedCertificateError("The document is not a JSON object; give one certificate as it was written.")
         names = [entry.name for entry in fields(cls)]
-        for name in sorted(names):
+        for name in sorted([*names, "digest"]):
             if name not in document:
                 raise ForgedCertificateError(f"The certificate lacks {name}; give it as it was written.")
         for name in sorted(document, key=str):
-            if name not in names:
+            if name not in (*names, "digest"):
                 raise ForgedCertificateError(f"The certificate has a key of no certificate, {name!r}; give it as it was written.")
         if document["schema"] != SCHEMA:
             raise ForgedCertificateError(f"The certificate has schema {_show(document['schema'])}; this version reads {SCHEMA}.")
@@ -130,11 +153,21 @@ class Certificate:
         ForgedCertificateError
             If the text is not JSON or :meth:`from_dict` refuses it.
         """
-        try:
-            document = json.loads(data)
-        except (ValueError, RecursionError):
-            raise ForgedCertificateError("The certificate is not JSON; give it as it was written.") from None
-        return cls.from_dict(document)
+        return cls.from_dict(read_document(data))
+
+
+def read_document(data: bytes | str) -> Any:
+    """Decode JSON text.
+
+    Raises
+    ------
+    ForgedCertificateError
+        If it is not JSON.
+    """
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        raise ForgedCertificateError("The certificate is not JSON; give it as it was written.") from None
 
 
 _NUMBER, _COUNT, _TEXT = (float,), (int,), (str,)

@@ -116,12 +116,16 @@ def _deff(counts: TaskCounts, test: Test) -> NDArray[np.float64]:
 
 
 def _task_hoeffding(counts: TaskCounts, test: Test) -> NDArray[np.float64]:
-    tails = np.ones(counts.thresholds.size)
-    for place, (n, k) in enumerate(zip(counts.covered, counts.errors, strict=True)):
-        rates = np.sort(k[n > 0] / n[n > 0])
-        slack = float(test.budget) - (math.fsum(rates) / rates.size if rates.size else 1.0)
-        tails[place] = math.exp(-2.0 * rates.size * slack * slack) if slack > 0 else 1.0
-    return tails
+    return np.array([_hoeffding_tail(n, k, test, 1.0) for n, k in zip(counts.covered, counts.errors, strict=True)])
+
+
+def _hoeffding_tail(covered: NDArray[np.int32], errors: NDArray[np.int32], test: Test, factor: float) -> float:
+    """exp(−2 G slack²) for G times ``factor`` covered tasks, slack = α minus the mean of their error rates."""
+    inside = covered > 0
+    # sorted, so that relabelled tasks give the same bits
+    rates = np.sort(errors[inside] / covered[inside])
+    slack = float(test.budget) - (math.fsum(rates) / rates.size if rates.size else 1.0)
+    return math.exp(-2.0 * factor * rates.size * slack * slack) if slack > 0 else 1.0
 
 
 def _taskboot_grown(counts: TaskCounts, test: Test, place: int, tasks: int) -> float:
@@ -143,7 +147,7 @@ def _binomial_grown(counts: TaskCounts, test: Test, place: int, factor: float) -
 
 
 def _task_hoeffding_grown(counts: TaskCounts, test: Test, place: int, tasks: int) -> float:
-    return float(_task_hoeffding(counts, test)[place] ** (tasks / counts.tasks))
+    return _hoeffding_tail(counts.covered[place], counts.errors[place], test, tasks / counts.tasks)
 
 
 _BOOTSTRAP_WORDS = (

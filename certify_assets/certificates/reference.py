@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -47,7 +49,7 @@ def lattice_histogram(
 
 def saddlepoint_tails(values: _Integers, counts: _Integers, offsets: _Integers, draws: int) -> _Floats:
     """Lattice-corrected Lugannani–Rice tails with the saddlepoint found by bracketing."""
-    return np.array([_tail(values[a:b], counts[a:b], draws) for a, b in zip(offsets[:-1], offsets[1:], strict=True)])
+    return np.array([_tail(values[a:b], counts[a:b], draws) for a, b in pairwise(offsets.tolist())])
 
 
 def _tail(values: _Integers, counts: _Integers, draws: int) -> float:

@@ -8,7 +8,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from certify_assets._version import __version__
-from certify_assets.certificates.certificate import Certificate
+from certify_assets.certificates.certificate import Certificate, read_document
 from certify_assets.certificates.evaluation import Settings
 from certify_assets.certificates.inputs import observe
 from certify_assets.certificates.issuance import issue
@@ -60,11 +60,12 @@ def verify_certificate(document: Any, scores: ArrayLike, outcomes: ArrayLike, ta
     Notes
     -----
     ``provenance`` and ``selection`` speak of things that are not in the table (which judge, which manifest, which rule); they are carried
-    as they are, so verification does not vouch for them. Everything else is recomputed, under the settings that the document names.
+    as they are, so verification does not vouch for them beyond the digest, which anybody can compute. Everything else is recomputed, under
+    the settings that the document names.
     """
     observations = observe(scores, outcomes, tasks)
     try:
-        certificate = _read(document)
+        certificate, digest = _read(document)
         if certificate.software["version"] != __version__:
             return (
                 f"software.version is {certificate.software['version']!r} in the document and {__version__!r} here; "
@@ -79,15 +80,19 @@ def verify_certificate(document: Any, scores: ArrayLike, outcomes: ArrayLike, ta
         again = issue(observations, settings_of(certificate), provenance=certificate.provenance, selection=certificate.selection)
     except (ForgedCertificateError, InputError) as error:
         return str(error)
-    return _difference(certificate.to_dict(), again.to_dict())
+    told = {**certificate.to_dict(), "digest": digest}
+    # the digest last: where it is all that differs, the settings, the provenance or the selection were changed
+    if found := _difference({**told, "digest": ""}, {**again.to_dict(), "digest": ""}):
+        return found
+    return _difference(told, again.to_dict())
 
 
-def _read(document: Any) -> Certificate:
+def _read(document: Any) -> tuple[Certificate, Any]:
+    """The certificate, and the digest that the document gives."""
     if isinstance(document, Certificate):
-        return document
-    if isinstance(document, bytes | str):
-        return Certificate.from_json(document)
-    return Certificate.from_dict(document)
+        return document, document.digest
+    value = read_document(document) if isinstance(document, bytes | str) else document
+    return Certificate.parse(value), value["digest"]
 
 
 def _difference(told: Any, found: Any, path: str = "") -> str | None:

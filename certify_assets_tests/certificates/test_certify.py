@@ -1,0 +1,310 @@
+from __future__ import annotations
+
+import json
+from dataclasses import FrozenInstanceError, replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from certify_assets.certificates import PROCEDURES, Certificate, Settings, certify, evaluate, joint_promise, observe
+from certify_assets.errors import InputError, IntegrityError
+from certify_assets_tests.certificates.designs import Sample, fooled, paper_process
+
+CONTRACT = {
+    "procedure",
+    "side",
+    "alpha",
+    "delta",
+    "certified",
+    "threshold",
+    "coverage",
+    "selective_error",
+    "tail",
+    "level",
+    "trajectories",
+    "tasks",
+    "covered_tasks",
+    "effective_tasks",
+    "success_rate",
+    "icc",
+    "deff",
+    "n_eff",
+    "estimand",
+    "validity",
+    "assumptions",
+    "findings",
+    "candidates",
+    "inputs",
+    "software",
+    "seed",
+}
+OURS = {"schema", "parameters", "provenance", "selection", "covered_trajectories", "errors", "promise", "digest"}
+
+
+def sample(seed: int = 0, tasks: int = 50, rho: float = 0.5) -> Sample:
+    return paper_process(tasks, rho, np.random.default_rng(seed))
+
+
+def codes(certificate: Certificate) -> list[str]:
+    return [finding["code"] for finding in certificate.findings]
+
+
+def test_document_has_the_keys_of_the_contract() -> None:
+    document = certify(*sample()).to_dict()
+    assert set(document) == CONTRACT | OURS
+    assert json.loads(json.dumps(document)) == document
+
+
+def test_a_certificate_counts_what_is_in_the_table() -> None:
+    scores, outcomes, tasks = data = sample()
+    found = certify(*data)
+    assert found.certified and found.threshold in scores
+    inside = scores <= found.threshold
+    assert found.covered_trajectories == inside.sum()
+    assert found.errors == (inside & (outcomes == 1)).sum()
+    assert found.covered_tasks == np.unique(tasks[inside]).size
+    assert found.coverage == pytest.approx(inside.mean(), rel=1e-9)
+    assert found.selective_error == pytest.approx(outcomes[inside].mean(), rel=1e-9)
+    assert found.level == pytest.approx(0.05 / 40) and found.tail <= found.level
+    assert found.trajectories == scores.size and found.tasks == 50
+    assert found.sha256 == Certificate.from_json(found.to_json()).sha256
+
+
+@pytest.mark.parametrize("side", ["reject", "release"])
+@pytest.mark.parametrize("procedure", ["guarded_taskboot", "taskboot", "naive"])
+def test_release_mirrors_reject(side: str, procedure: str) -> None:
+    scores, outcomes, tasks = sample(3)
+    one = certify(scores, outcomes, tasks, side=side, procedure=procedure)
+    other = certify(-scores, 1 - outcomes, tasks, side={"reject": "release", "release": "reject"}[side], procedure=procedure)
+    assert (one.certified, one.coverage, one.tail, one.errors) == (other.certified, other.coverage, other.tail, other.errors)
+    assert one.threshold is None or one.threshold == -other.threshold
+
+
+def stripped(certificate: Certificate) -> dict[str, object]:
+    """What stays under a map of the scores: everything but the threshold itself and the hashes."""
+    document = certificate.to_dict()
+    return {key: value for key, value in document.items() if key not in ("threshold", "inputs", "promise", "digest")}
+
+
+MAPS = {
+    "affine": lambda x: 3.0 * x - 7.0,
+    "cubic": lambda x: x**3 + x,
+    "exp": lambda x: np.exp(x / 4.0),
+    "ranks": lambda x: np.searchsorted(np.unique(x), x).astype(float),
+}
+
+
+@pytest.mark.parametrize("name", sorted(MAPS))
+@pytest.mark.parametrize("procedure", sorted(PROCEDURES))
+def test_rank_invariance(name: str, procedure: str) -> None:
+    scores, outcomes, tasks = sample(1)
+    scores = np.round(scores, 1)
+    for side in ("reject", "release"):
+        plain = certify(scores, outcomes, tasks, side=side, procedure=procedure)
+        mapped = certify(MAPS[name](scores), outcomes, tasks, side=side, procedure=procedure)
+        assert stripped(mapped) == stripped(plain)
+        if plain.threshold is not None:
+            assert np.array_equal(MAPS[name](scores) <= mapped.threshold, scores <= plain.threshold)
+
+
+@pytest.mark.parametrize("procedure", sorted(PROCEDURES))
+@given(st.integers(0, 10_000))
+@settings(max_examples=8, deadline=None)
+def test_row_order_changes_no_byte(procedure: str, seed: int) -> None:
+    scores, outcomes, tasks = sample(seed, tasks=30)
+    scores = np.round(scores, 1)
+    order = np.random.default_rng(seed).permutation(scores.size)
+    one = certify(scores, outcomes, tasks, procedure=procedure)
+    assert certify(scores[order], outcomes[order], tasks[order], procedure=procedure).to_json() == one.to_json()
+
+
+@pytest.mark.parametrize("procedure", sorted(set(PROCEDURES) - {"one_per_task"}))
+@given(st.integers(0, 10_000))
+@settings(max_examples=8, deadline=None)
+def test_task_names_change_nothing_but_the_hash(procedure: str, seed: int) -> None:
+    scores, outcomes, tasks = sample(seed, tasks=30)
+    names = np.random.default_rng(seed).permutation(30)
+    one, other = certify(scores, outcomes, tasks, procedure=procedure), certify(scores, outcomes, names[tasks], procedure=procedure)
+    assert replace(other, inputs=one.inputs) == one
+
+
+def test_whole_copies_of_tasks_act_as_more_tasks() -> None:
+    scores, outcomes, tasks = sample(2, tasks=40)
+    twice = certify(np.tile(scores, 2), np.tile(outcomes, 2), np.concatenate([tasks, tasks + 40]), procedure="taskboot")
+    once = certify(scores, outcomes, tasks, procedure="taskboot")
+    assert twice.tasks == 80 and twice.trajectories == 2 * once.trajectories
+    assert twice.coverage >= once.coverage - 0.03
+
+
+def test_attempts_copied_within_their_task_change_no_decision_of_the_bootstrap() -> None:
+    scores, outcomes, tasks = sample(2, tasks=40)
+    once = certify(scores, outcomes, tasks, procedure="taskboot", grid=39)
+    thrice = certify(np.repeat(scores, 3), np.repeat(outcomes, 3), np.repeat(tasks, 3), procedure="taskboot", grid=39)
+    # n_g and k_g both triple, so the sum keeps its sign: repeated attempts are no new evidence; the grid moves by at most a row
+    assert thrice.coverage == pytest.approx(once.coverage, abs=0.03)
+    naive = [certify(np.repeat(scores, k), np.repeat(outcomes, k), np.repeat(tasks, k), procedure="naive").coverage for k in (1, 3)]
+    assert naive[1] > naive[0]
+
+
+def test_engines_agree() -> None:
+    data = sample(4)
+    found = {engine: certify(*data, engine=engine, draws=20_000) for engine in ("auto", "exact", "saddlepoint", "montecarlo")}
+    assert len({item.threshold for item in found.values()}) == 1
+    assert found["exact"].tail == pytest.approx(found["saddlepoint"].tail, rel=0.05)
+
+
+def test_findings_of_the_table() -> None:
+    scores, outcomes, tasks = sample(5, tasks=12)
+    squeezed = np.clip(np.round(scores), -2, 2)
+    squeezed[:4] = np.nan
+    found = certify(squeezed, outcomes, tasks)
+    assert {"unscored_rows", "few_tasks", "tied_grid", "saturated_scores"} <= set(codes(found))
+    assert found.inputs["rows"] == scores.size and found.trajectories == scores.size - 4
+
+
+def test_findings_of_the_method() -> None:
+    data = sample(0)
+    assert codes(certify(*data)) == ["asymptotic_only", "bad_tasks_larger"]
+    assert "unguarded" in codes(certify(*data, procedure="taskboot")) and "unguarded" in codes(certify(*data, guard="none"))
+    assert "clustering_ignored" in codes(certify(*data, procedure="naive"))
+    assert "bad_tasks_larger" not in codes(certify(*data, size_ratio=1.5)) + codes(certify(*data, max_task_size=100))
+    assert "coarse_draws" in codes(certify(*data, engine="montecarlo", draws=700))
+    assert "error_icc_cap_exceeded" in codes(certify(*data, error_icc_cap=0.0))
+
+
+def test_the_guard_blocks_what_the_bootstrap_lets_through() -> None:
+    tables = {seed: observe(*fooled(40, 0.12, np.random.default_rng(seed))) for seed in range(60)}
+    seeds = [seed for seed, table in tables.items() if evaluate(table, Settings()).passed_test.any()]
+    assert len(seeds) > 5
+    for seed in seeds[:6]:
+        found = certify(*fooled(40, 0.12, np.random.default_rng(seed)))
+        assert not found.certified
+        assert {"guard_floor_blocked", "nothing_passes"} <= set(codes(found))
+        assert "The guard (floor) stops it" in found.findings[-1]["message"]
+
+
+def test_nothing_certified() -> None:
+    rng = np.random.default_rng(0)
+    found = certify(rng.normal(size=400), rng.integers(0, 2, 400), rng.integers(0, 50, 400))
+    assert not found.certified and found.threshold is None and found.coverage == 0.0
+    assert found.tail is None and found.selective_error is None and found.covered_tasks == 0
+    assert found.promise.startswith("Nothing is certified")
+    assert Certificate.from_json(found.to_json()) == found
+
+
+@pytest.mark.parametrize("procedure", sorted(PROCEDURES))
+@pytest.mark.parametrize("side", ["reject", "release"])
+@pytest.mark.parametrize("engine", ["auto", "exact", "montecarlo"])
+@pytest.mark.parametrize(
+    "columns",
+    [
+        ([0.5], [1], ["a"]),
+        ([np.nan, np.nan], [1, 0], ["a", "b"]),
+        ([0.1, 0.2, 0.3], [1, 1, 1], ["a", "a", "a"]),
+        ([0.1, 0.2, 0.3], [0, 0, 0], ["a", "b", "c"]),
+        ([0.3] * 50, [0, 1] * 25, list(range(50))),
+        ([0.1, np.nan, 0.3], [0, 1, 1], ["a", "b", "c"]),
+    ],
+)
+def test_small_and_odd_tables(columns: tuple[list[float], list[int], list[str]], procedure: str, side: str, engine: str) -> None:
+    found = certify(*columns, procedure=procedure, side=side, engine=engine, draws=100)
+    assert Certificate.from_json(found.to_json()) == found
+    assert found.certified or "nothing_passes" in codes(found)
+
+
+def test_error_free_data_certify_with_enough_tasks_only() -> None:
+    for tasks, certified in ((48, False), (49, True)):
+        owner = np.repeat(np.arange(tasks), 8)
+        # the narrowest thresholds cover few tasks, the widest nearly all: spread the scores over tasks evenly
+        scores = np.tile(np.arange(8), tasks) + owner / 1000
+        assert certify(scores, np.zeros(owner.size), owner).certified is certified
+        assert certify(scores, np.zeros(owner.size), owner, procedure="taskboot").certified
+
+
+def test_one_huge_task() -> None:
+    rng = np.random.default_rng(0)
+    tasks = np.concatenate([np.zeros(50_000, int), np.arange(1, 40)])
+    found = certify(rng.normal(size=tasks.size), (rng.random(tasks.size) < 0.02).astype(int), tasks)
+    assert found.effective_tasks < 2 or not found.certified
+
+
+def test_grid_of_one() -> None:
+    found = certify(*sample(), grid=1, procedure="naive")
+    assert found.level == 0.05 and found.parameters["grid"] == 1
+
+
+def test_candidates_divide_the_level_and_the_guard() -> None:
+    data = sample(0, tasks=60)
+    one, many = certify(*data), certify(*data, candidates=50)
+    assert many.level == pytest.approx(one.level / 50) and many.coverage <= one.coverage
+    assert many.selection and "50 candidates" in many.selection and one.selection is None
+    assert certify(*data, candidates=2, selection="larger coverage").selection == "larger coverage"
+
+
+def test_expected_inputs_are_checked() -> None:
+    data = sample()
+    mark = observe(*data).fingerprint
+    assert certify(*data, inputs=mark).inputs == mark
+    with pytest.raises(IntegrityError, match="not the"):
+        certify(*sample(1), inputs=mark)
+
+
+def test_max_task_size_refuses_larger_tasks() -> None:
+    with pytest.raises(InputError, match="above max_task_size 3"):
+        certify(*sample(), max_task_size=3)
+
+
+@pytest.mark.parametrize(
+    ("keywords", "words"),
+    [
+        ({"alpha": 0}, "alpha is 0"),
+        ({"alpha": 0.12345}, "four decimals"),
+        ({"delta": 1.0}, "delta is 1.0"),
+        ({"delta": float("nan")}, "delta is nan"),
+        ({"side": "both"}, "reject, release"),
+        ({"procedure": "betting"}, "guarded_taskboot, taskboot, naive"),
+        ({"procedure": ["naive"]}, "not available"),
+        ({"guard": "strong"}, "floor, kish, none"),
+        ({"engine": "fast"}, "auto, exact"),
+        ({"multiplicity": "fixed"}, "bonferroni"),
+        ({"estimand": "task"}, "estimand"),
+        ({"grid": 0}, "grid is 0"),
+        ({"grid": True}, "grid is True"),
+        ({"draws": 10**9}, "draws is"),
+        ({"candidates": 1.5}, "candidates is 1.5"),
+        ({"seed": -1}, "seed is -1"),
+        ({"error_icc_cap": 1.1}, "error_icc_cap is 1.1"),
+        ({"size_ratio": 0.5}, "size_ratio is 0.5"),
+        ({"max_task_size": 0}, "max_task_size is 0"),
+        ({"provenance": {"judge": 3}}, "text"),
+    ],
+)
+def test_settings_are_checked(keywords: dict[str, object], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        certify(*sample(tasks=5), **keywords)  # type: ignore[arg-type]
+
+
+def test_settings_are_frozen() -> None:
+    with pytest.raises(FrozenInstanceError):
+        Settings().alpha = 0.2  # type: ignore[misc]
+
+
+def test_promise_states_its_numbers() -> None:
+    found = certify(*sample(), alpha=0.2)
+    for word in ("95 %", "20 %", repr(found.threshold), f"{100 * found.coverage:.1f} %", "50 tasks", "approximate"):
+        assert word in found.promise
+
+
+def test_joint_promise_adds_the_deltas() -> None:
+    reject, release = (certify(*sample(), side=side) for side in ("reject", "release"))
+    assert joint_promise([reject, release]).startswith("Together, with confidence 90 %")
+    assert joint_promise([reject]) == reject.promise
+
+
+def test_assumptions_name_rank_invariance_and_the_guard() -> None:
+    words = " ".join(certify(*sample()).assumptions)
+    assert "Rank invariance" in words and "Guard:" in words
+    assert "Guard:" not in " ".join(certify(*sample(), procedure="taskboot").assumptions)
+    assert {item.validity for item in PROCEDURES.values()} == {"asymptotic", "finite-sample", "none under clustering"}

@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from certify_assets.certificates import count_at, count_tasks, observe
+from certify_assets.errors import InputError
+
+
+def table(seed: int, rows: int = 200, tasks: int = 20, ties: bool = True) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    scores = rng.integers(0, 30, rows) / 7.0 if ties else rng.normal(size=rows)
+    return scores.astype(float), rng.integers(0, 2, rows), rng.integers(0, tasks, rows)
+
+
+@pytest.mark.parametrize("side", ["reject", "release"])
+@given(st.integers(0, 10_000), st.booleans())
+@settings(max_examples=25, deadline=None)
+def test_counts_equal_a_direct_recount(side: str, seed: int, ties: bool) -> None:
+    scores, outcomes, tasks = table(seed, ties=ties)
+    counts = count_tasks(observe(scores, outcomes, tasks), side)
+    assert counts.thresholds.size == 40
+    labels = sorted({str(task) for task in tasks})
+    for place, threshold in enumerate(counts.thresholds):
+        inside = scores <= threshold if side == "reject" else scores >= threshold
+        wrong = inside & (outcomes == (1 if side == "reject" else 0))
+        assert counts.covered[place].tolist() == [int(inside[tasks == int(label)].sum()) for label in labels]
+        assert counts.errors[place].tolist() == [int(wrong[tasks == int(label)].sum()) for label in labels]
+
+
+@given(st.integers(1, 3000))
+@settings(max_examples=60, deadline=None)
+def test_grid_is_numpys_observed_quantile(rows: int) -> None:
+    scores = np.random.default_rng(rows).normal(size=rows)
+    seen = observe(scores, np.zeros(rows), np.arange(rows))
+    levels = np.linspace(0.02, 0.98, 40)
+    assert np.array_equal(count_tasks(seen, "reject").thresholds, np.quantile(scores, levels, method="lower"))
+    assert np.array_equal(count_tasks(seen, "release").thresholds, np.quantile(scores, levels, method="higher")[::-1])
+
+
+def test_lower_quantile_covers_what_the_interpolated_one_covers() -> None:
+    scores, outcomes, tasks = table(3, ties=False)
+    counts = count_tasks(observe(scores, outcomes, tasks), "reject")
+    interpolated = np.quantile(scores, np.linspace(0.02, 0.98, 40))
+    assert np.array_equal((scores[:, None] <= counts.thresholds).sum(0), (scores[:, None] <= interpolated).sum(0))
+
+
+def test_ties_go_together_and_the_grid_keeps_its_size() -> None:
+    counts = count_tasks(observe(np.zeros(30), np.zeros(30), np.arange(30)), "reject")
+    assert counts.thresholds.tolist() == [0.0] * 40
+    assert counts.covered_trajectories.tolist() == [30] * 40
+
+
+def test_summaries_of_a_small_table() -> None:
+    seen = observe([0.1, 0.2, 0.3, 0.4, np.nan], [1, 0, 0, 1, 1], ["a", "a", "b", "b", "c"])
+    counts = count_at(seen, "reject", np.array([0.0, 0.2, 0.3]))
+    assert seen.unscored == 1 and counts.tasks == 2
+    assert counts.coverage.tolist() == [0.0, 0.5, 0.75]
+    assert counts.selective_error.tolist() == [0.0, 0.5, 1 / 3]
+    assert counts.covered_tasks.tolist() == [0, 1, 2]
+    assert counts.effective_tasks.tolist() == [0.0, 1.0, 9 / 5]
+    assert counts.sizes.tolist() == [2, 2] and counts.successes.tolist() == [1, 1]
+
+
+def test_hash_does_not_see_row_order_or_label_type() -> None:
+    scores, outcomes, tasks = table(5)
+    scores[:3] = np.nan
+    first = observe(scores, outcomes, tasks).sha256
+    order = np.random.default_rng(0).permutation(scores.size)
+    forms = [
+        tasks[order],
+        tasks[order].astype(float),
+        [str(task) for task in tasks[order]],
+        np.array([str(task) for task in tasks[order]]),
+        np.array([str(task) for task in tasks[order]], dtype=object),
+        tasks[order].astype(np.uint8),
+        [int(task) if place % 2 else str(task) for place, task in enumerate(tasks[order])],
+    ]
+    assert {observe(scores[order], outcomes[order].astype(bool), form).sha256 for form in forms} == {first}
+    assert observe([None if np.isnan(score) else score for score in scores], outcomes, tasks).sha256 == first
+
+
+def test_hash_sees_every_change_of_content() -> None:
+    scores, outcomes, tasks = table(6, ties=False)
+    hashes = {observe(scores, outcomes, tasks).sha256}
+    for change in range(4):
+        other = [scores.copy(), outcomes.copy(), tasks.copy()]
+        if change == 0:
+            other[0][7] = np.nextafter(other[0][7], 9)
+        elif change == 1:
+            other[1][7] = 1 - other[1][7]
+        elif change == 2:
+            other[2][7] = 99
+        else:
+            other = [column[1:] for column in other]
+        hashes.add(observe(*other).sha256)
+    assert len(hashes) == 5
+
+
+def test_hash_does_not_see_the_bits_of_nan_or_the_sign_of_zero() -> None:
+    odd = np.array([0x7FF8000000000001, 0x8000000000000000], dtype=np.uint64).view(np.float64)
+    assert observe(odd, [0, 1], ["a", "b"]).sha256 == observe([np.nan, 0.0], [0, 1], ["a", "b"]).sha256
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        (([], [], []), "no rows"),
+        (([0.1], [1], ["a", "b"]), "1, 1 and 2 rows"),
+        (([0.1, np.inf], [1, 0], ["a", "b"]), r"score at row 1 \(counting from 0\) is infinite"),
+        (([0.1, -np.inf], [1, 0], ["a", "b"]), "row 1"),
+        ((["high"], [1], ["a"]), "not a number"),
+        (([[0.1]], [1], ["a"]), "2 dimensions"),
+        (([0.1, 0.2], [1, 2], ["a", "b"]), r"outcome at row 1 \(counting from 0\) is 2"),
+        (([0.1, 0.2], [1, np.nan], ["a", "b"]), "is nan"),
+        (([0.1, 0.2], [1, None], ["a", "b"]), "is nan"),
+        (([0.1], ["yes"], ["a"]), "neither 0 nor 1"),
+        (([0.1, 0.2], [1, 0], ["a", None]), r"task at row 1 \(counting from 0\) is missing"),
+        (([0.1, 0.2], [1, 0], [1.0, np.nan]), "row 1"),
+        (([0.1, 0.2], [1, 0], np.array([1.0, np.nan])), "row 1"),
+        (([0.1, 0.2], [1, 0], np.array(["a", ""])), "row 1"),
+        (([0.1, 0.2], [1, 0], ["", "a"]), "row 0"),
+        (([0.1], [1], [["a"]]), "cannot name a task"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_with_its_row(columns: tuple[object, object, object], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        observe(*columns)  # type: ignore[arg-type]
+
+
+def test_side_is_checked() -> None:
+    with pytest.raises(InputError, match="reject, release"):
+        count_tasks(observe([0.1], [1], ["a"]), "accept")

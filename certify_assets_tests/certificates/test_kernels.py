@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import numba
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from certify_assets.certificates import kernels, reference
+from certify_assets.certificates.guard import error_icc_bound
+from certify_assets.certificates.montecarlo import resample_sums
+
+
+def random_counts(seed: int, thresholds: int = 5, tasks: int = 30, size: int = 9) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    covered = rng.integers(0, size, (thresholds, tasks)).astype(np.int32)
+    return covered, rng.binomial(covered, rng.beta(0.3, 2.0, (thresholds, tasks))).astype(np.int32)
+
+
+@given(st.lists(st.integers(0, 12), min_size=1, max_size=60))
+@settings(max_examples=40, deadline=None)
+def test_group_order(keys: list[int]) -> None:
+    array = np.array(keys, dtype=np.int64)
+    assert np.array_equal(kernels.group_order(array, 13), reference.group_order(array, 13))
+
+
+@given(st.lists(st.text("abç", max_size=3), min_size=1, max_size=60))
+@settings(max_examples=40, deadline=None)
+def test_distinct_rows(labels: list[str]) -> None:
+    words = np.array([*labels, "abc"]).view(np.uint32).reshape(len(labels) + 1, -1)
+    for fast, plain in zip(kernels.distinct_rows(words), reference.distinct_rows(words), strict=True):
+        assert np.array_equal(fast, plain)
+
+
+@given(st.integers(0, 10_000))
+@settings(max_examples=30, deadline=None)
+def test_count_rows(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    codes, wrong = rng.integers(0, 7, 50).astype(np.int32), rng.integers(0, 2, 50).astype(np.uint8)
+    ends = np.sort(rng.integers(0, 51, 6))
+    for fast, plain in zip(kernels.count_rows(codes, wrong, ends, 7), reference.count_rows(codes, wrong, ends, 7), strict=True):
+        assert np.array_equal(fast, plain)
+
+
+@pytest.mark.parametrize("size", [2, 9, 60_000])
+def test_lattice_histogram(size: int) -> None:
+    for seed in range(10):
+        covered, errors = random_counts(seed, size=size)
+        for numerator, denominator in ((1, 10), (1234, 10_000)):
+            fast = kernels.lattice_histogram(covered, errors, numerator, denominator)
+            plain = reference.lattice_histogram(covered, errors, numerator, denominator)
+            assert all(np.array_equal(left, right) for left, right in zip(fast, plain, strict=True))
+
+
+def test_saddlepoint_tails_equal_their_twin() -> None:
+    for seed in range(20):
+        covered, errors = random_counts(seed)
+        lattice = kernels.lattice_histogram(covered, errors, 1, 10)
+        np.testing.assert_allclose(kernels.saddlepoint_tails(*lattice, 30), reference.saddlepoint_tails(*lattice, 30), rtol=1e-6)
+
+
+def test_task_sums_equal_their_twin() -> None:
+    values = np.random.default_rng(0).integers(-50, 50, (37, 3))
+    assert np.array_equal(kernels.task_sums(values, 200, np.uint64(9), 5), reference.task_sums(values, 200, np.uint64(9), 5))
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 7, None])
+def test_resamples_do_not_depend_on_threads_or_pieces(threads: int | None) -> None:
+    values = np.random.default_rng(0).integers(-50, 50, (700, 4))
+    assert np.array_equal(resample_sums(values, 500, 11, threads), reference.task_sums(values, 500, np.uint64(11), 0))
+
+
+def test_drawn_tasks_are_uniform() -> None:
+    drawn = kernels.task_sums(np.eye(20, dtype=np.int64), 4000, np.uint64(1), 0).sum(axis=0)
+    expected = 4000.0
+    # 19 degrees of freedom: 43.8 is the .999 quantile
+    assert ((drawn - expected) ** 2 / expected).sum() < 43.8
+
+
+def test_sums_beyond_float32_are_exact() -> None:
+    values = np.full((3, 1), 2**40 + 1)
+    assert (resample_sums(values, 4, 0) == 3 * (2**40 + 1)).all()
+
+
+@pytest.mark.parametrize(("rho", "mean"), [(0.1, 0.1), (0.4, 0.3), (0.8, 0.05)])
+def test_error_icc_bound_equals_its_twin(rho: float, mean: float) -> None:
+    rng = np.random.default_rng(int(100 * rho))
+    covered = (1 + rng.poisson(7, 60)).astype(np.int64)
+    errors = rng.binomial(covered, rng.beta(mean * (1 - rho) / rho, (1 - mean) * (1 - rho) / rho, 60))
+    found = error_icc_bound(covered.astype(np.int32), errors.astype(np.int32))
+    estimate, upper = reference.icc_profile(covered, errors, 1.353)
+    assert found.estimate == pytest.approx(estimate, abs=0.004)
+    assert found.upper == pytest.approx(upper, abs=2e-4)
+
+
+def test_a_large_call_compiles_nothing_after_a_small_one() -> None:
+    from certify_assets.certificates import PROCEDURES, certify
+
+    rng = np.random.default_rng(0)
+
+    def call(rows: int, tasks: int, labels: type) -> None:
+        for side in ("reject", "release"):
+            for procedure in PROCEDURES:
+                for engine in ("auto", "exact", "montecarlo"):
+                    owner = rng.integers(0, tasks, rows).astype(labels)
+                    certify(rng.normal(size=rows), rng.integers(0, 2, rows), owner, side=side, procedure=procedure, engine=engine, draws=70)
+
+    call(30, 4, int)
+    call(30, 4, str)
+    signatures = {name: len(getattr(kernels, name).signatures) for name in kernels.__all__}
+    call(3_000, 300, np.int32)
+    call(1_000, 100, np.float32)
+    call(1_000, 100, str)
+    assert {name: len(getattr(kernels, name).signatures) for name in kernels.__all__} == signatures
+    assert set(signatures.values()) <= {0, 1}
+
+
+def test_without_any_cache_folder_kernels_compile_in_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = numba.njit
+
+    def njit(**options: object) -> object:
+        if options.get("cache"):
+            raise RuntimeError("cannot cache function: no locator available")
+        return plain(**options)
+
+    monkeypatch.setattr(numba, "njit", njit)
+    double = kernels._compiled(_double)
+    assert double(4) == 8
+
+
+def _double(value: int) -> int:
+    return 2 * value
+
+
+def test_kernels_work_where_no_cache_can_be_written(tmp_path: Path) -> None:
+    package = tmp_path / "tree" / "certify_assets"
+    source = Path(kernels.__file__).parent.parent
+    shutil.copytree(source / "certificates", package / "certificates", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("__init__.py", "errors.py", "files.py", "_version.py"):
+        shutil.copy(source / name, package / name)
+    folders = [package / "certificates", package, tmp_path / "tree"]
+    for folder in folders:
+        folder.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    home = tmp_path / "home"
+    home.mkdir()
+    code = "import numpy as np, certify_assets.certificates.kernels as k; print(k.group_order(np.array([2, 0, 1]), 3).tolist(), k.__file__)"
+    environment = {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": str(tmp_path / "tree"), "PYTHONDONTWRITEBYTECODE": "1"}
+    try:
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, cwd=tmp_path, check=False)
+    finally:
+        for folder in reversed(folders):
+            folder.chmod(stat.S_IRWXU)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("[1, 2, 0]") and str(tmp_path) in done.stdout

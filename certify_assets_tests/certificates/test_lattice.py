@@ -1,0 +1,197 @@
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import pairwise
+from math import comb
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from certify_assets.certificates.counts import TaskCounts
+from certify_assets.certificates.lattice import as_fraction, bootstrap_tails, error_lattice, exact_tail
+from certify_assets.certificates.montecarlo import montecarlo_tails, resample_errors
+from certify_assets.errors import InputError
+
+LEVEL = 0.05 / 40
+
+
+def clustered(seed: int, size: int, thresholds: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """Beta-binomial errors; size 0 draws unequal sizes."""
+    rng = np.random.default_rng([seed, size])
+    tasks = int(rng.choice([20, 50, 100]))
+    rho, mean = rng.choice([0.1, 0.5, 0.8]), rng.uniform(0.005, 0.09)
+    covered = np.full((thresholds, tasks), size) if size else 1 + rng.poisson(7, (thresholds, tasks))
+    rates = rng.beta(mean * (1 - rho) / rho, (1 - mean) * (1 - rho) / rho, (thresholds, tasks))
+    return covered.astype(np.int32), rng.binomial(covered, rates).astype(np.int32)
+
+
+def as_counts(covered: np.ndarray, errors: np.ndarray) -> TaskCounts:
+    sizes = covered.max(axis=0).astype(np.int64)
+    return TaskCounts("reject", np.arange(float(covered.shape[0])), covered, errors, sizes, sizes // 2)
+
+
+def convolved_tail(values: np.ndarray, draws: int) -> float:
+    """P(S > 0) by repeated convolution of exact fractions."""
+    law = {0: Fraction(1)}
+    share = Fraction(1, values.size)
+    for _ in range(draws):
+        step: dict[int, Fraction] = {}
+        for total, mass in law.items():
+            for value in values.tolist():
+                step[total + value] = step.get(total + value, Fraction(0)) + mass * share
+        law = step
+    return float(sum(mass for total, mass in law.items() if total > 0))
+
+
+def test_one_wholly_wrong_task_of_eight() -> None:
+    covered = np.full((1, 50), 8, np.int32)
+    errors = np.zeros((1, 50), np.int32)
+    errors[0, 0] = 8
+    binomial = sum(comb(50, j) * 0.02**j * 0.98 ** (50 - j) for j in range(6, 51))
+    lattice = error_lattice(covered, errors, Fraction(1, 10))
+    assert binomial == pytest.approx(0.00048, abs=5e-6)
+    assert bootstrap_tails(lattice, LEVEL, "exact")[0] == pytest.approx(binomial, rel=1e-11)
+    assert bootstrap_tails(lattice, LEVEL, "saddlepoint")[0] == pytest.approx(binomial, rel=0.01)
+    assert bootstrap_tails(lattice, LEVEL)[0] < LEVEL
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=2, max_size=6), st.sampled_from([0.1, 0.2, 0.25, 0.5]))
+@settings(max_examples=60, deadline=None)
+def test_exact_tail_equals_exact_convolution(pairs: list[tuple[int, int]], alpha: float) -> None:
+    covered = np.array([[max(n, k) for n, k in pairs]], np.int32)
+    errors = np.array([[min(n, k) for n, k in pairs]], np.int32)
+    budget = as_fraction(alpha)
+    lattice = error_lattice(covered, errors, budget)
+    values = budget.denominator * errors[0].astype(int) - budget.numerator * covered[0].astype(int)
+    truth = convolved_tail(values, values.size)
+    assert bootstrap_tails(lattice, LEVEL, "exact")[0] == pytest.approx(truth, rel=1e-10, abs=1e-14)
+
+
+def test_exact_tail_is_accurate_far_out() -> None:
+    values, counts = np.array([-1, 9]), np.array([99, 1])
+    truth = sum(comb(100, j) * 0.01**j * 0.99 ** (100 - j) for j in range(30, 101))
+    assert truth < 1e-30
+    shifted = values - 2  # more than thirty percent must be high: 7j - 3(100 - j) > 0
+    assert exact_tail(shifted, counts, 100) == pytest.approx(sum(comb(100, j) * 0.01**j * 0.99 ** (100 - j) for j in range(31, 101)), rel=1e-9)
+
+
+@pytest.mark.parametrize("size", [0, 1, 8, 16])
+def test_saddlepoint_is_near_the_exact_tail(size: int) -> None:
+    ratios = []
+    for seed in range(150):
+        covered, errors = clustered(seed, size)
+        lattice = error_lattice(covered, errors, Fraction(1, 10))
+        exact, near = (bootstrap_tails(lattice, LEVEL, engine)[0] for engine in ("exact", "saddlepoint"))
+        if 1e-6 < exact < 0.3:
+            ratios.append(abs(near / exact - 1))
+    assert len(ratios) > 30
+    assert np.median(ratios) < 0.01
+    assert np.quantile(ratios, 0.9) < 0.1
+
+
+@pytest.mark.parametrize("size", [0, 1, 8, 16])
+def test_auto_decides_as_the_exact_tail_does(size: int) -> None:
+    for seed in range(40):
+        covered, errors = clustered(seed, size, thresholds=10)
+        for budget in (Fraction(1, 10), Fraction(1, 5)):
+            lattice = error_lattice(covered, errors, budget)
+            exact, auto = (bootstrap_tails(lattice, LEVEL, engine) for engine in ("exact", "auto"))
+            assert np.array_equal(exact <= LEVEL, auto <= LEVEL)
+            close = (exact > LEVEL / 2) & (exact < LEVEL * 2)
+            assert np.array_equal(exact[close], auto[close])
+
+
+@pytest.mark.parametrize("size", [0, 8])
+def test_montecarlo_agrees_with_the_exact_tail(size: int) -> None:
+    draws = 20_000
+    scores = []
+    for seed in range(12):
+        covered, errors = clustered(seed, size, thresholds=4)
+        exact = bootstrap_tails(error_lattice(covered, errors, Fraction(1, 10)), LEVEL, "exact")
+        share = montecarlo_tails(as_counts(covered, errors), Fraction(1, 10), draws, seed)
+        inside = (exact > 1e-3) & (exact < 1 - 1e-3)
+        scores.extend((share[inside] - exact[inside]) / np.sqrt(exact[inside] * (1 - exact[inside]) / draws))
+    assert len(scores) > 15
+    assert np.abs(scores).max() < 4.0
+    assert 0.5 < np.sqrt(np.mean(np.square(scores))) < 1.6
+
+
+@pytest.mark.slow
+def test_montecarlo_agrees_with_the_exact_tail_at_a_million_draws() -> None:
+    draws = 1_000_000
+    for size in (0, 8):
+        covered, errors = clustered(3, size, thresholds=6)
+        exact = bootstrap_tails(error_lattice(covered, errors, Fraction(1, 10)), LEVEL, "exact")
+        share = montecarlo_tails(as_counts(covered, errors), Fraction(1, 10), draws, 1)
+        assert (np.abs(share - exact) <= 4 * np.sqrt(np.maximum(exact * (1 - exact), 1 / draws) / draws)).all()
+
+
+@pytest.mark.parametrize("engine", ["exact", "saddlepoint", "auto"])
+def test_near_the_mean_the_tail_is_about_a_half(engine: str) -> None:
+    for tasks in (40, 1000):
+        # one error in ten on average, so the sum has mean exactly zero
+        covered, errors = np.full((1, tasks), 10, np.int32), np.zeros((1, tasks), np.int32)
+        errors[0, : tasks // 2] = 2
+        tail = bootstrap_tails(error_lattice(covered, errors, Fraction(1, 10)), LEVEL, engine)[0]
+        assert 0.4 < tail < 0.5
+    values, counts = np.array([-1, 1]), np.array([10_000_001, 10_000_000])
+    lattice = error_lattice(np.array([[1, 1]], np.int32), np.array([[0, 1]], np.int32), Fraction(1, 2))
+    assert lattice.histogram(0)[0].tolist() == values.tolist()
+    wide = type(lattice)(values, counts, np.array([0, 2]), 2001)
+    assert bootstrap_tails(wide, LEVEL, engine)[0] == pytest.approx(0.5, abs=1e-3)
+
+
+@pytest.mark.parametrize("engine", ["exact", "saddlepoint", "auto"])
+@pytest.mark.parametrize(
+    ("covered", "errors", "tail"),
+    [
+        ([3, 4, 0], [0, 0, 0], 0.0),
+        ([0, 0, 0], [0, 0, 0], 0.0),
+        ([10, 10, 10], [1, 1, 1], 0.0),
+        ([3, 4, 1], [3, 4, 1], 1.0),
+        ([8, 8, 8], [8, 8, 8], 1.0),
+        ([8], [8], 1.0),
+        ([8], [0], 0.0),
+    ],
+)
+def test_degenerate_tables(covered: list[int], errors: list[int], tail: float, engine: str) -> None:
+    lattice = error_lattice(np.array([covered], np.int32), np.array([errors], np.int32), Fraction(1, 10))
+    assert bootstrap_tails(lattice, LEVEL, engine)[0] == tail
+
+
+def test_no_error_beyond_budget_in_one_task_is_not_enough() -> None:
+    # a task of one error in ten sits exactly on the budget: the sum is zero, not above
+    lattice = error_lattice(np.array([[10, 0]], np.int32), np.array([[1, 0]], np.int32), Fraction(1, 10))
+    assert bootstrap_tails(lattice, LEVEL, "exact")[0] == 0.0
+
+
+def test_tail_falls_with_the_budget() -> None:
+    covered, errors = clustered(1, 0)
+    tails = [bootstrap_tails(error_lattice(covered, errors, Fraction(step, 100)), LEVEL)[0] for step in range(0, 101, 4)]
+    assert all(later <= earlier + 1e-9 for earlier, later in pairwise(tails))
+
+
+def test_huge_tasks_and_long_decimals() -> None:
+    covered = np.array([[2_000_000, 5, 900_000, 7]], np.int32)
+    errors = np.array([[10, 1, 3, 0]], np.int32)
+    lattice = error_lattice(covered, errors, as_fraction(0.1234))
+    assert bootstrap_tails(lattice, LEVEL)[0] == pytest.approx(bootstrap_tails(lattice, LEVEL, "saddlepoint")[0])
+    with pytest.raises(InputError, match="use engine saddlepoint"):
+        bootstrap_tails(lattice, LEVEL, "exact")
+
+
+@pytest.mark.parametrize("alpha", [0, 1, -0.1, 1.5, float("nan"), "0.1", None, 0.12345])
+def test_alpha_is_checked(alpha: object) -> None:
+    with pytest.raises(InputError, match="alpha is"):
+        as_fraction(alpha)  # type: ignore[arg-type]
+
+
+def test_alpha_is_the_decimal_that_was_written() -> None:
+    assert as_fraction(0.1) == Fraction(1, 10) and as_fraction(0.3) == Fraction(3, 10) and as_fraction(0.0001) == Fraction(1, 10_000)
+
+
+def test_a_resample_that_covers_nothing_has_no_error() -> None:
+    errors = resample_errors(np.array([4] + [0] * 30, np.int32), np.array([4] + [0] * 30, np.int32), 400, 0)
+    assert set(errors.tolist()) == {0.0, 1.0}

@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from certify_assets.certificates import Certificate, certify, verify_certificate
+from certify_assets.errors import ForgedCertificateError, InputError
+from certify_assets_tests.certificates.designs import Sample, paper_process
+
+
+@pytest.fixture(scope="module")
+def data() -> Sample:
+    return paper_process(50, 0.5, np.random.default_rng(0))
+
+
+@pytest.fixture(scope="module")
+def certificate(data: Sample) -> Certificate:
+    return certify(*data, provenance={"judge": "lexical", "manifest_sha256": "0" * 64}, candidates=2)
+
+
+def leaves(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else None
+    if inner is None:
+        return [path]
+    return [found for key, item in inner for found in leaves(item, (*path, key))] or [path]
+
+
+def changed(document: dict[str, Any], path: tuple[Any, ...], value: Any) -> dict[str, Any]:
+    copy = json.loads(json.dumps(document))
+    inner = copy
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = value
+    return copy
+
+
+def other_values(value: Any) -> list[Any]:
+    odd: list[Any] = [None, "x", True, 7, 0.123, math.nan, math.inf, -1, [], {}, [1], 10**30, "1e999"]
+    if isinstance(value, float):
+        odd += [value + 1e-9, int(value), -value if value else 1.0]
+    if isinstance(value, int):
+        odd += [value + 1, float(value)]
+    if isinstance(value, str):
+        odd += [value + " "]
+    return [item for item in odd if type(item) is not type(value) or item != value]
+
+
+@pytest.mark.parametrize("form", ["dict", "bytes", "text", "certificate"])
+def test_an_honest_certificate_verifies(certificate: Certificate, data: Sample, form: str) -> None:
+    document = {"dict": certificate.to_dict(), "bytes": certificate.to_json(), "text": certificate.to_json().decode(), "certificate": certificate}
+    order = np.random.default_rng(1).permutation(data.scores.size)
+    assert verify_certificate(document[form], *data) is None
+    assert verify_certificate(document[form], data.scores[order], data.outcomes[order], [str(task) for task in data.tasks[order]]) is None
+
+
+@pytest.mark.parametrize("keywords", [{"alpha": 0.2}, {"side": "release"}, {"procedure": "naive"}, {"engine": "montecarlo", "draws": 300}, {"guard": "kish"}])
+def test_other_settings_verify(data: Sample, keywords: dict[str, Any]) -> None:
+    assert verify_certificate(certify(*data, **keywords).to_json(), *data) is None
+
+
+def test_every_altered_value_is_found(certificate: Certificate, data: Sample) -> None:
+    document = certificate.to_dict()
+    tried = 0
+    for path in leaves(document):
+        value: Any = document
+        for key in path:
+            value = value[key]
+        for other in other_values(value):
+            difference = verify_certificate(changed(document, path, other), *data)
+            assert isinstance(difference, str) and difference.endswith("."), (path, other)
+            tried += 1
+    assert tried > 500
+
+
+def test_altered_settings_that_change_nothing_else_are_found(certificate: Certificate, data: Sample) -> None:
+    # a larger grid or seed would be taken as the setting to recompute under, so what depends on it must not fit
+    document = certificate.to_dict()
+    assert "coverage is" in verify_certificate({**document, "parameters": {**document["parameters"], "grid": 41}}, *data)
+    assert "document" in verify_certificate({**document, "alpha": 0.2}, *data)
+    assert "digest is" in verify_certificate({**document, "seed": 43}, *data)
+
+
+def test_the_message_names_the_key_and_both_values(certificate: Certificate, data: Sample) -> None:
+    document = certificate.to_dict()
+    found = verify_certificate(changed(document, ("coverage",), 0.9), *data)
+    assert found == f"coverage is 0.9 in the document and {document['coverage']!r} recomputed."
+
+
+def test_every_missing_key_and_any_extra_key_are_found(certificate: Certificate, data: Sample) -> None:
+    document = certificate.to_dict()
+    for key in document:
+        rest = {name: value for name, value in document.items() if name != key}
+        assert f"lacks {key}" in verify_certificate(rest, *data)
+    for inner in ("parameters", "inputs", "software"):
+        for key in document[inner]:
+            rest = {name: value for name, value in document[inner].items() if name != key}
+            assert inner in verify_certificate({**document, inner: rest}, *data)
+        assert inner in verify_certificate({**document, inner: {**document[inner], "more": 1}}, *data)
+    assert "'more'" in verify_certificate({**document, "more": 1}, *data)
+    assert verify_certificate({**document, 3: 1}, *data) is not None
+
+
+def test_other_data_schema_and_version_are_named(certificate: Certificate, data: Sample) -> None:
+    document = certificate.to_dict()
+    other = data.scores.copy()
+    other[0] += 1e-12
+    assert "inputs.sha256" in verify_certificate(document, other, data.outcomes, data.tasks)
+    assert "certify_assets/certificate/1" in verify_certificate({**document, "schema": "certify_assets/certificate/2"}, *data)
+    assert "verify with the version" in verify_certificate({**document, "software": {"version": "0.0.1"}}, *data)
+
+
+@pytest.mark.parametrize("document", [None, [], 3, "not json", b"\xff", "[" * 100_000, "{}", "NaN", {"schema": 1}])
+def test_what_is_no_certificate_is_refused(data: Sample, document: Any) -> None:
+    assert isinstance(verify_certificate(document, *data), str)
+
+
+def test_what_is_carried_is_typed_and_in_the_digest(certificate: Certificate, data: Sample) -> None:
+    document = certificate.to_dict()
+    assert "digest is" in verify_certificate({**document, "provenance": {"judge": "other"}}, *data)
+    assert verify_certificate(replace(certificate, provenance={"judge": "other"}).to_json(), *data) is None
+    assert "provenance" in verify_certificate({**document, "provenance": {"judge": 3}}, *data)
+    assert verify_certificate({**document, "selection": 4}, *data) is not None
+
+
+def test_a_table_that_cannot_be_used_is_an_error_of_its_own(certificate: Certificate) -> None:
+    with pytest.raises(InputError):
+        verify_certificate(certificate, [], [], [])
+
+
+def test_from_dict_refuses_contradictions(certificate: Certificate) -> None:
+    document = certificate.to_dict()
+    assert Certificate.from_dict(document) == certificate
+    for change in ({"seed": 43}, {"threshold": None}, {"certified": False}, {"coverage": 1.5}, {"findings": [{"code": "x"}]}, {"assumptions": [1]}):
+        with pytest.raises(ForgedCertificateError):
+            Certificate.from_dict({**document, **change})
+
+
+def test_canonical_bytes_are_sorted_and_compact(certificate: Certificate) -> None:
+    text = certificate.to_json().decode()
+    assert text == json.dumps(json.loads(text), sort_keys=True, separators=(",", ":"), ensure_ascii=False) + "\n"
+    assert certificate.threshold == json.loads(text)["threshold"]
+
+
+def test_derived_numbers_have_ten_digits(certificate: Certificate) -> None:
+    for name in ("coverage", "selective_error", "tail", "level", "effective_tasks", "success_rate", "icc", "deff", "n_eff"):
+        value = getattr(certificate, name)
+        assert value == float(f"{value:.10g}")
