@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["certificate"]
 
+_SIDE_BY_SIDE = 2
 _PROCEDURE_HELP = "Procedure, or 'all' for every one side by side."
 
 
@@ -94,23 +95,14 @@ def _issue(table: ScoreTable, *, side: str, procedure: str, joint: bool, delta: 
 def _show(certificates: list[Certificate], *, joint: bool) -> None:
     from certify_assets.certificates import joint_promise
 
-    rows = [
-        [
-            item.procedure,
-            item.side,
-            f"{item.alpha:g}",
-            "yes" if item.certified else "no",
-            percent(item.coverage),
-            "" if item.threshold is None else f"{item.threshold:.6g}",
-            "" if item.selective_error is None else f"{item.selective_error:.4f}",
-            "" if item.tail is None else f"{item.tail:.2e} ≤ {item.level:.2e}",
-            f"{item.covered_tasks} of {item.tasks}",
-            item.validity,
+    if len(certificates) <= _SIDE_BY_SIDE:
+        _show_upright(certificates)
+    else:
+        rows = [
+            [item.procedure, item.side, percent(item.coverage) if item.certified else "nothing", _rounded(item.selective_error), item.validity]
+            for item in certificates
         ]
-        for item in certificates
-    ]
-    columns = ["procedure", "side", "α", "certified", "coverage", "threshold", "error", "tail ≤ level", "tasks covered", "validity"]
-    show_table("Certificates", columns, rows)
+        show_table("Certificates", ["procedure", "side", "certified", "error", "validity"], rows)
     out = console()
     for sentence in [joint_promise(certificates)] if joint else [item.promise for item in certificates]:
         out.print(sentence, markup=False)
@@ -120,3 +112,25 @@ def _show(certificates: list[Certificate], *, joint: bool) -> None:
             if (finding["code"], finding["message"]) not in seen:
                 seen.add((finding["code"], finding["message"]))
                 out.print(f"  {finding['code']}: {finding['message']}", markup=False)
+
+
+def _show_upright(certificates: list[Certificate]) -> None:
+    """One column a certificate: a terminal is narrow, and the figures of one certificate belong together."""
+    figures = {
+        "procedure": lambda item: item.procedure,
+        "certified": lambda item: percent(item.coverage) + " of trajectories" if item.certified else "nothing",
+        "error budget": lambda item: f"{item.alpha:g} with confidence {1 - item.delta:g}",
+        "threshold": lambda item: "" if item.threshold is None else f"score {'≤' if item.side == 'reject' else '≥'} {item.threshold:.6g}",
+        "error there": lambda item: _rounded(item.selective_error),
+        "tail ≤ level": lambda item: "" if item.tail is None else f"{item.tail:.2e} ≤ {item.level:.2e}",
+        "tasks": lambda item: f"{item.covered_tasks} of {item.tasks} covered",
+        "trajectories": lambda item: str(item.trajectories),
+        "success rate, ICC": lambda item: f"{item.success_rate:.3f}, {item.icc:.3f}",
+        "validity": lambda item: item.validity,
+    }
+    rows = [[name, *[show(item) for item in certificates]] for name, show in figures.items()]
+    show_table("Certificate", ["", *[item.side for item in certificates]], rows)
+
+
+def _rounded(error: float | None) -> str:
+    return "" if error is None else f"{error:.4f}"

@@ -59,7 +59,7 @@ def audit_judge(store: Store, corpus: str, judge: str, *, run_id: str = "cli") -
         if item.threshold is not None:
             audit["resampling"] = resample_audit(
                 scores, outcomes, tasks, threshold=item.threshold, side=item.side, alpha=item.alpha, draws=3000, seed=item.seed
-            )
+            ).to_dict()
         audits.append(audit)
     store.write_table(f"judges/{judge}/{corpus}/test_scores.parquet", table)
     store.write_json(f"judges/{judge}/{corpus}/audits.json", {"audits": audits, "ledger": entry.__dict__})

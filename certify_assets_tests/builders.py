@@ -1,0 +1,77 @@
+"""Small corpora and score tables that tests build by themselves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from certify_assets.protocol.corpus_config import CorpusConfig, save_config
+from certify_assets.protocol.store import Store
+
+__all__ = ["register_runs", "score_rows", "write_runs", "write_scores"]
+
+_GOOD = ("order confirmed by the shop", "the form shows the name that was asked for", "the list is sorted now")
+_BAD = ("no element matches the selector", "the field is still empty", "could not find the button")
+
+
+def write_runs(path: Path, *, tasks: int = 40, attempts: int = 6, seed: int = 0) -> Path:
+    """Write runs as JSON Lines for the generic table import: tasks differ in difficulty, observations tell mostly how it went."""
+    rng = np.random.default_rng(seed)
+    lines = []
+    for task in range(tasks):
+        easy = rng.beta(0.6, 1.4)
+        for attempt in range(attempts):
+            outcome = int(rng.random() < easy)
+            told = outcome if rng.random() < 0.95 else 1 - outcome
+            words = (_GOOD if told else _BAD)[int(rng.integers(3))]
+            steps = [
+                {"action": f"click('item {int(rng.integers(9))}')", "observation": f"page {int(rng.integers(99))} of task {task}"},
+                {"action": "submit()", "observation": words},
+                {"action": "claim(done)", "observation": ""},
+            ]
+            record = {
+                "task_id": f"task-{task:03d}",
+                "trajectory_id": f"task-{task:03d}/{attempt}",
+                "agent": f"agent-{attempt % 3}",
+                "instruction": f"Put things in order, number {task}",
+                "steps": steps,
+                "outcome": outcome,
+            }
+            lines.append(json.dumps(record))
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def register_runs(store: Store, name: str, path: Path, **config: object) -> CorpusConfig:
+    """Register written runs as a corpus of a data root."""
+    made = CorpusConfig(name, format="table", paths=(str(path),), **config)  # type: ignore[arg-type]
+    save_config(store, made)
+    return made
+
+
+def score_rows(*, tasks: int = 60, attempts: int = 8, seed: int = 0, success_rate: float = 0.3, signal: float = 2.5) -> pd.DataFrame:
+    """Return a clustered score table in which a good judge certifies the reject side."""
+    rng = np.random.default_rng(seed)
+    effect = np.repeat(rng.normal(0, 1.5, tasks), attempts)
+    base = np.log(success_rate / (1 - success_rate))
+    outcome = (rng.random(tasks * attempts) < 1 / (1 + np.exp(-(base + effect)))).astype(int)
+    score = signal * (2 * outcome - 1) + rng.normal(0, 1, outcome.size)
+    return pd.DataFrame(
+        {
+            "task_id": [f"t{place:03d}" for place in np.repeat(np.arange(tasks), attempts)],
+            "trajectory_id": [f"r{place:05d}" for place in range(outcome.size)],
+            "agent": [f"a{place % 3}" for place in range(outcome.size)],
+            "score": score,
+            "outcome": outcome,
+        }
+    )
+
+
+def write_scores(path: Path, lines: Iterable[str]) -> Path:
+    """Write a CSV from its lines."""
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path

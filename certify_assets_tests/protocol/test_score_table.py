@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from certify_assets.errors import InputError
+from certify_assets.protocol.score_table import ColumnNames, read_score_table
+from certify_assets_tests.builders import score_rows, write_scores
+
+HEADER = "task_id,score,outcome,trajectory_id"
+
+
+def test_the_same_table_reads_alike_from_every_format(tmp_path: Path) -> None:
+    frame = score_rows(tasks=5, attempts=3)
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    frame.to_parquet(tmp_path / "a.parquet")
+    frame.to_json(tmp_path / "a.jsonl", orient="records", lines=True, double_precision=15)
+    tables = [read_score_table(tmp_path / name) for name in ("a.csv", "a.parquet", "a.jsonl")]
+    for table in tables:
+        assert table.tasks.tolist() == frame["task_id"].tolist()
+        assert table.labelled().tolist() == frame["outcome"].tolist()
+        np.testing.assert_allclose(table.scores, frame["score"], rtol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ([HEADER, "t1,0.5,2,a"], ["row 1", "'outcome'", "'2'"]),
+        ([HEADER, "t1,0.5,0.5,a"], ["row 1", "'outcome'"]),
+        ([HEADER, "t1,0.5,yes,a"], ["row 1", "'outcome'", "'yes'"]),
+        ([HEADER, "t1,0.5,1,a", "t1,high,1,b"], ["row 2", "'score'", "'high'"]),
+        ([HEADER, "t1,inf,1,a"], ["row 1", "'score'", "infinite"]),
+        ([HEADER, "t1,1e999,1,a"], ["row 1", "infinite"]),
+        ([HEADER, "t1,1_0,1,a"], ["row 1", "'score'"]),
+        ([HEADER, "t1,.1,1,a", ",.2,1,b"], ["row 2", "'task_id'", "empty"]),
+        ([HEADER, "t1,.1,1,a", "t2,.2,1,a"], ["row 2", "'trajectory_id'", "row 1"]),
+        (["task_id,outcome", "t1,1"], ["no column 'score'", "task_id, outcome"]),
+        (["score,outcome", ".1,1"], ["no column 'task_id'"]),
+        (["task_id,score,score", "t,.1,.2"], ["two columns called 'score'"]),
+        ([HEADER], ["no rows"]),
+        (["task_id,score", "t1,.5,9"], ["longer than its header"]),
+    ],
+)
+def test_bad_tables_get_one_sentence(tmp_path: Path, lines: list[str], words: list[str]) -> None:
+    path = write_scores(tmp_path / "bad.csv", lines)
+    with pytest.raises(InputError) as caught:
+        read_score_table(path)
+    message = str(caught.value)
+    assert "bad.csv" in message and "\n" not in message
+    for word in words:
+        assert word in message
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "word"),
+    [
+        ("empty.csv", b"", "is empty"),
+        ("a.csv", b"task_id,score\n\xff\xfe,1\n", "UTF-8"),
+        ("a.parquet", b"PAR1 not really", "Parquet"),
+        ("a.jsonl", b'{"task_id": "t"\n', "line 1"),
+        ("a.jsonl", b"[1, 2]\n", "line 1"),
+        ("a.jsonl", b"\xff\xfe\n", "UTF-8"),
+        ("a.xlsx", b"zip", "does not end in"),
+    ],
+)
+def test_unreadable_files_get_one_sentence(tmp_path: Path, name: str, content: bytes, word: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=word):
+        read_score_table(tmp_path / name)
+
+
+def test_a_missing_file_and_a_folder_are_told(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="does not exist"):
+        read_score_table(tmp_path / "none.csv")
+    (tmp_path / "dir.csv").mkdir()
+    with pytest.raises(InputError, match="not a file"):
+        read_score_table(tmp_path / "dir.csv")
+
+
+def test_unscored_rows_are_kept_as_nan(tmp_path: Path) -> None:
+    table = read_score_table(write_scores(tmp_path / "a.csv", [HEADER, "t1,,1,a", "t1,NaN,0,b", "t2,.5,1,c"]))
+    assert np.isnan(table.scores).tolist() == [True, True, False]
+
+
+def test_a_missing_outcome_is_refused_only_where_labels_are_needed(tmp_path: Path) -> None:
+    table = read_score_table(write_scores(tmp_path / "a.csv", [HEADER, "t1,.1,1,a", "t1,.2,,b"]))
+    assert table.outcomes is not None and table.outcomes.tolist() == [1, -1]
+    with pytest.raises(InputError, match="row 2 has no outcome"):
+        table.labelled()
+    bare = read_score_table(write_scores(tmp_path / "b.csv", ["task_id,score", "t1,.1"]))
+    with pytest.raises(InputError, match="no outcome column"):
+        bare.labelled()
+
+
+def test_task_labels_are_text_whatever_their_type(tmp_path: Path) -> None:
+    pd.DataFrame({"task_id": [7, 8], "score": [0.1, 0.2]}).to_parquet(tmp_path / "int.parquet")
+    pd.DataFrame({"task_id": [7.0, 8.0], "score": [0.1, 0.2]}).to_parquet(tmp_path / "float.parquet")
+    (tmp_path / "a.jsonl").write_text('{"task_id": 7, "score": 0.1}\n{"task_id": 8, "score": 0.2}\n', encoding="utf-8")
+    for name in ("int.parquet", "float.parquet", "a.jsonl"):
+        assert read_score_table(tmp_path / name).tasks.tolist() == ["7", "8"]
+    leading = read_score_table(write_scores(tmp_path / "a.csv", ["task_id,score", "007,1"]))
+    assert leading.tasks.tolist() == ["007"]
+
+
+def test_a_missing_task_of_a_float_column_is_refused(tmp_path: Path) -> None:
+    pd.DataFrame({"task_id": [7.0, float("nan")], "score": [0.1, 0.2]}).to_parquet(tmp_path / "a.parquet")
+    with pytest.raises(InputError, match="row 2"):
+        read_score_table(tmp_path / "a.parquet")
+
+
+def test_splits_are_chosen_by_name(tmp_path: Path) -> None:
+    path = write_scores(tmp_path / "a.csv", ["task_id,score,outcome,split", "t1,.1,1,cal", "t2,.2,0,test"])
+    table = read_score_table(path)
+    assert table.choose_split("test").tasks.tolist() == ["t2"]
+    with pytest.raises(InputError, match="splits found: cal, test"):
+        table.choose_split("train")
+    whole = read_score_table(write_scores(tmp_path / "b.csv", ["task_id,score,outcome", "t1,.1,1"]))
+    assert whole.choose_split("cal") is whole
+
+
+def test_other_column_names(tmp_path: Path) -> None:
+    path = write_scores(tmp_path / "a.csv", ["question,p,ok", "q1,.1,1"])
+    table = read_score_table(path, columns=ColumnNames(task="question", score="p", outcome="ok"))
+    assert table.tasks.tolist() == ["q1"] and table.labelled().tolist() == [1]
+
+
+def test_json_values_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
+    for value in (True, [1], {"a": 1}, "x"):
+        (tmp_path / "a.jsonl").write_text(json.dumps({"task_id": "t", "score": value}) + "\n", encoding="utf-8")
+        with pytest.raises(InputError, match="not a number"):
+            read_score_table(tmp_path / "a.jsonl")

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from certify_assets.errors import InputError
+from certify_assets.protocol.store import Store
+
+
+@pytest.fixture(params=["local", "memory"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    return Store(str(tmp_path / "root")) if request.param == "local" else Store(f"memory://{tmp_path.name}")
+
+
+def test_documents_tables_and_journals_come_back(store: Store) -> None:
+    store.write_json("a/b.json", {"x": [1, "ä"]})
+    assert store.read_json("a/b.json") == {"x": [1, "ä"]}
+    frame = pd.DataFrame({"n": [1, 2]})
+    store.write_table("a/t.parquet", frame)
+    assert store.read_table("a/t.parquet").equals(frame)
+    store.append_line("j/l.jsonl", "one")
+    store.append_line("j/l.jsonl", "two")
+    assert store.read_bytes("j/l.jsonl") == b"one\ntwo\n"
+    assert store.names("a") == ["b.json", "t.parquet"]
+    assert store.names("nothing") == []
+    store.delete("a/b.json")
+    assert not store.exists("a/b.json")
+
+
+def test_what_is_missing_is_told(store: Store) -> None:
+    with pytest.raises(InputError, match="materialize"):
+        store.read_bytes("a/none.json")
+
+
+@pytest.mark.parametrize("key", ["../out", "a/../../out", "/etc/passwd", "a//b", "", "a/.hidden", "a\\b", "a/b\x00"])
+def test_keys_cannot_leave_the_root(store: Store, key: str) -> None:
+    with pytest.raises(InputError, match="cannot be a file name"):
+        store.write_bytes(key, b"x")
+
+
+def test_a_write_that_fails_leaves_the_old_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(str(tmp_path))
+    store.write_bytes("a.json", b"old")
+
+    def refuse(*_: object) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr("os.fsync", refuse)
+    with pytest.raises(OSError, match="no space left"):
+        store.write_bytes("a.json", b"new")
+    assert store.read_bytes("a.json") == b"old"
+    assert list(tmp_path.iterdir()) == [tmp_path / "a.json"]
+
+
+def test_a_broken_document_is_told(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    store.write_bytes("a.json", b"{")
+    with pytest.raises(InputError, match="not a JSON document"):
+        store.read_json("a.json")
+
+
+def test_a_remote_root_has_no_paths() -> None:
+    with pytest.raises(InputError, match="remote"):
+        Store("memory://x").local_path("a")
