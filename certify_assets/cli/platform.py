@@ -97,7 +97,12 @@ def ui(port: int, mlflow_port: int, host: str, root: str | None) -> None:
     dagster, mlflow = find_program("dagster"), find_program("mlflow")
     if dagster is None:
         raise MissingToolError("the program dagster is not installed beside this Python; install dagster-webserver.")
-    environment = {**dagster_environment(store), "MLFLOW_UI_URL": f"http://{host}:{mlflow_port}"}
+    environment = {
+        **dagster_environment(store),
+        "MLFLOW_UI_URL": f"http://{host}:{mlflow_port}",
+        # only its pages are wanted here; its job runner keeps seven processes awake
+        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+    }
     commands = [[dagster, "dev", "-m", "certify_assets.definitions", "-h", host, "-p", str(port)]]
     uri = tracking_uri(store)
     if mlflow is not None and uri.startswith("sqlite:"):
@@ -111,7 +116,7 @@ def ui(port: int, mlflow_port: int, host: str, root: str | None) -> None:
 def _run_together(commands: list[list[str]], environment: dict[str, str]) -> None:
     """Run servers until one ends or the user interrupts; then end all, with their children."""
     processes = [subprocess.Popen(command, env=environment, start_new_session=True) for command in commands]
-    previous = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    previous = signal.signal(signal.SIGTERM, _stop)
     try:
         while all(process.poll() is None for process in processes):
             time.sleep(0.2)
@@ -121,6 +126,11 @@ def _run_together(commands: list[list[str]], environment: dict[str, str]) -> Non
         signal.signal(signal.SIGTERM, previous)
         for process in processes:
             _end(process)
+
+
+def _stop(*_: object) -> None:
+    # not by way of SIGINT: a shell's background process ignores that one
+    raise KeyboardInterrupt
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -32,7 +32,7 @@ def write_page(store: Store, corpus: str, judge: str) -> str:
     lineage = {
         **hashes,
         "training": f"success weight {adapter['success_weight']:g}, {adapter['sft_trajectories']} runs of {adapter['sft_tasks']} SFT tasks",
-        "test_read": f"{ledger['kind']} read, registration {ledger['registration']}",
+        "test_registration": ledger["registration"],
     }
     page = render_page(
         load_certificates(store, corpus, judge),

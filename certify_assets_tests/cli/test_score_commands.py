@@ -13,10 +13,34 @@ import pytest
 from certify_assets.cli import main
 from certify_assets_tests.builders import score_rows
 
-KEYS = (
-    "procedure side alpha delta certified threshold coverage selective_error tail level trajectories tasks covered_tasks effective_tasks success_rate "
-    "icc deff n_eff estimand validity assumptions findings candidates inputs software seed"
-).split()
+KEYS = [
+    "procedure",
+    "side",
+    "alpha",
+    "delta",
+    "certified",
+    "threshold",
+    "coverage",
+    "selective_error",
+    "tail",
+    "level",
+    "trajectories",
+    "tasks",
+    "covered_tasks",
+    "effective_tasks",
+    "success_rate",
+    "icc",
+    "deff",
+    "n_eff",
+    "estimand",
+    "validity",
+    "assumptions",
+    "findings",
+    "candidates",
+    "inputs",
+    "software",
+    "seed",
+]
 
 
 class Answer(NamedTuple):
@@ -122,7 +146,9 @@ def test_verify_refuses_forged_documents_and_other_data(call: Call, scores: Path
         answer = call("verify", tmp_path / "forged.json", scores, "--json")
         assert answer.code == 3 and not answer.json["verified"] and answer.json["difference"] and answer.err
     for key in ("tail", "seed", "inputs"):
-        (tmp_path / "forged.json").write_text(json.dumps({name: value for name, value in document.items() if name != key}), encoding="utf-8")
+        (tmp_path / "forged.json").write_text(
+            json.dumps({name: value for name, value in document.items() if name != key}), encoding="utf-8"
+        )
         assert call("verify", tmp_path / "forged.json", scores).code == 3
     frame = pd.read_csv(scores)
     frame.loc[frame.index[frame["split"] == "cal"][0], "outcome"] ^= 1
@@ -167,7 +193,9 @@ def test_decide_counts_and_writes_the_queue(call: Call, scores: Path, certificat
     frame = pd.read_csv(scores).drop(columns="outcome")
     frame.loc[0, "score"] = None
     frame.to_csv(tmp_path / "new.csv", index=False)
-    answer = call("decide", certificate, tmp_path / "new.csv", "--queue", tmp_path / "q.csv", "--decisions", tmp_path / "d.parquet", "--json")
+    answer = call(
+        "decide", certificate, tmp_path / "new.csv", "--queue", tmp_path / "q.csv", "--decisions", tmp_path / "d.parquet", "--json"
+    )
     assert answer.code == 0
     document = answer.json
     assert document["reject"] + document["release"] + document["human"] == len(frame)

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import dagster as dg
 
-from certify_assets.defs.partitions import corpora_partitions
-
 __all__ = ["certify_corpus_job"]
 
 # everything that is made for one corpus; the generation of the embedded runs is asked for by itself
 certify_corpus_job = dg.define_asset_job(
     "certify_corpus",
     selection=dg.AssetSelection.all() - dg.AssetSelection.assets("miniwob_runs"),
-    partitions_def=corpora_partitions,
     description="Import, split, check, train, score, certify, audit and draw one corpus with every judge.",
     executor_def=dg.in_process_executor,
 )

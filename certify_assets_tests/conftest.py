@@ -1,0 +1,79 @@
+"""Fixtures that several folders share: a real browser, and one real run of the platform."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from certify_assets_tests.paths import REPOSITORY
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+CHROMIUM_FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """Path of a Chromium of this machine, or a skip with the reason."""
+    pytest.importorskip("playwright", reason="playwright is not installed")
+    for name in ("chromium", "chromium-browser", "google-chrome"):
+        if path := shutil.which(name):
+            return path
+    pytest.skip("no Chromium here; Debian: apt-get install chromium")
+
+
+@pytest.fixture(scope="session")
+def browser(chromium: str) -> Iterator[Browser]:
+    """A real headless browser."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=chromium, args=list(CHROMIUM_FLAGS))
+        yield started
+        started.close()
+
+
+class Demo(NamedTuple):
+    """What one run of the demo left."""
+
+    root: Path
+    document: dict[str, Any]
+    stderr: str
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return platform_environment(self.root)
+
+
+def platform_environment(root: Path) -> dict[str, str]:
+    """The environment of a process on a data root of a test: nothing of the machine's own Dagster or MLflow."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("DAGSTER", "MLFLOW", "CERTIFY"))}
+    return {**kept, "CERTIFY_ROOT": str(root), "DAGSTER_HOME": str(root / "dagster"), "PYTHONWARNINGS": "default"}
+
+
+@pytest.fixture(scope="session")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
+    """The whole graph materialized on an embedded corpus, by the command that users call."""
+    root = tmp_path_factory.mktemp("demo") / "root"
+    command = [sys.executable, "-m", "certify_assets.cli", "demo", "--corpus", "miniwob_mixed", "--root", str(root), "--json"]
+    environment = {name: value for name, value in platform_environment(root).items() if name not in {"DAGSTER_HOME", "CERTIFY_ROOT"}}
+    done = subprocess.run(command, env=environment, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return Demo(root, json.loads(done.stdout), done.stderr)

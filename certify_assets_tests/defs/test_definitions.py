@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import json
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from certify_assets.definitions import defs
+from certify_assets.defs.operations.schedules import weekly_recertification
+from certify_assets.defs.operations.sensors import new_runs_sensor
+from certify_assets.defs.partitions import CORPORA
+from certify_assets.defs.resources import DataRoot
+from certify_assets.protocol.judge_specs import JUDGES
+
+CORPUS_ASSETS = {
+    "cal_split",
+    "corpus_profile",
+    "leak_controls",
+    "miniwob_runs",
+    "rl_split",
+    "sft_split",
+    "source_runs",
+    "split_manifest",
+    "test_split",
+    "trajectories",
+}
+CHAIN = ("adapter", "audit", "certificate", "page", "scores")
+
+
+def test_the_assets_are_these() -> None:
+    keys = {key.to_user_string() for key in defs.resolve_asset_graph().get_all_asset_keys()}
+    assert keys == CORPUS_ASSETS | {f"{judge}/{name}" for judge in JUDGES for name in CHAIN}
+
+
+def test_every_asset_says_what_it_promises_and_who_owns_it() -> None:
+    graph = defs.resolve_asset_graph()
+    for key in graph.get_all_asset_keys():
+        node = graph.get(key)
+        assert node.description and node.owners and node.group_name, key
+        assert node.kinds, key
+
+
+def test_the_lineage_reads_like_the_paper() -> None:
+    graph = defs.resolve_asset_graph()
+
+    def parents(*path: str) -> set[str]:
+        return {key.to_user_string() for key in graph.get(dg.AssetKey(list(path))).parent_keys}
+
+    assert parents("lexical", "adapter") == {"sft_split", "split_manifest"}
+    assert parents("lexical_weighted", "adapter") == {"sft_split", "split_manifest", "cal_split"}
+    assert {"lexical/adapter", "cal_split", "test_split"} <= parents("lexical", "scores")
+    assert {"lexical/scores", "cal_split"} <= parents("lexical", "certificate")
+    assert {"lexical/certificate", "test_split"} <= parents("lexical", "audit")
+
+
+def test_the_checks_are_these_and_those_that_must_block_do() -> None:
+    graph = defs.resolve_asset_graph()
+    checks = {f"{key.asset_key.to_user_string()}:{key.name}": graph.get_check_spec(key).blocking for key in graph.asset_check_keys}
+    blocking = {name for name, blocks in checks.items() if blocks}
+    assert blocking == (
+        {f"trajectories:{name}" for name in ("schema", "unique_trajectory_id", "binary_outcome", "no_leak_field")}
+        | {f"{split}_split:disjoint_tasks" for split in ("sft", "rl", "cal", "test")}
+        | {"leak_controls:no_structural_leak"}
+        | {f"{judge}/{name}" for judge in JUDGES for name in ("certificate:reproducible", "audit:audit_verdict")}
+    )
+    assert set(checks) - blocking == (
+        {"trajectories:duplicates", "cal_split:n_min_tasks"}
+        | {f"{judge}/{name}" for judge in JUDGES for name in ("certificate:certified", "audit:test_ledger")}
+    )
+
+
+def test_jobs_schedules_and_sensors_are_these() -> None:
+    repository = defs.get_repository_def()
+    assert {job.name for job in repository.get_all_jobs()} >= {"certify_corpus"}
+    assert [schedule.name for schedule in repository.schedule_defs] == ["weekly_recertification"]
+    assert [sensor.name for sensor in repository.sensor_defs] == ["new_runs"]
+
+
+def test_the_weekly_schedule_asks_for_every_corpus_once() -> None:
+    moment = datetime(2026, 1, 5, 6, tzinfo=UTC)
+    with dg.instance_for_test() as instance:
+        with dg.build_schedule_context(instance=instance, scheduled_execution_time=moment) as context:
+            assert "no corpus" in str(weekly_recertification.evaluate_tick(context).skip_message)
+        instance.add_dynamic_partitions(CORPORA, ["b", "a"])
+        with dg.build_schedule_context(
+            instance=instance, scheduled_execution_time=moment, repository_def=defs.get_repository_def()
+        ) as context:
+            requests = weekly_recertification.evaluate_tick(context).run_requests or []
+        assert [request.partition_key for request in requests] == ["a", "b"]
+        assert len({request.run_key for request in requests}) == 2
+
+
+@pytest.fixture
+def incoming(tmp_path: Path) -> Path:
+    path = tmp_path / "incoming" / "mine" / "runs.jsonl"
+    path.parent.mkdir(parents=True)
+    path.write_text('{"task_id": "t", "outcome": 1, "text": "x"}\n', encoding="utf-8")
+    os.utime(path, (1, 1))
+    return path
+
+
+def _tick(root: Path, cursor: str | None) -> dg.SensorResult | dg.SkipReason:
+    with dg.DagsterInstance.ephemeral() as instance, dg.build_sensor_context(instance=instance, cursor=cursor) as context:
+        result = new_runs_sensor(context, data_root=DataRoot(root=str(root)))
+    assert isinstance(result, dg.SensorResult | dg.SkipReason)
+    return result
+
+
+def test_the_sensor_asks_once_for_new_runs_and_adds_the_partition(tmp_path: Path, incoming: Path) -> None:
+    first = _tick(tmp_path, None)
+    assert isinstance(first, dg.SensorResult) and first.run_requests and first.dynamic_partitions_requests
+    assert first.run_requests[0].partition_key == "mine"
+    assert json.loads((tmp_path / "corpora/mine/corpus.json").read_text(encoding="utf-8"))["name"] == "mine"
+    assert isinstance(_tick(tmp_path, first.cursor), dg.SkipReason)
+    incoming.write_text("{}\n", encoding="utf-8")
+    os.utime(incoming, (2, 2))
+    again = _tick(tmp_path, first.cursor)
+    assert isinstance(again, dg.SensorResult) and again.run_requests
+    assert again.run_requests[0].run_key != first.run_requests[0].run_key
+
+
+def test_the_sensor_skips_an_empty_folder_with_the_reason(tmp_path: Path) -> None:
+    result = _tick(tmp_path, None)
+    assert isinstance(result, dg.SkipReason) and "no new runs" in str(result.skip_message)

@@ -1,0 +1,239 @@
+"""The whole graph on an embedded corpus, as Dagster, MLflow, the file system and a browser show it."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+import pytest
+
+from certify_assets.definitions import defs
+from certify_assets.protocol.judge_specs import JUDGES
+from certify_assets_tests.builders import register_runs, write_runs
+from certify_assets_tests.conftest import Demo, platform_environment
+from certify_assets_tests.paths import REPOSITORY
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+CORPUS = "miniwob_mixed"
+
+
+@pytest.fixture(scope="module")
+def instance(demo: Demo) -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.from_config(str(demo.root / "dagster")) as opened:
+        yield opened
+
+
+def _materialization(instance: dg.DagsterInstance, *path: str) -> dg.AssetMaterialization:
+    record = instance.get_latest_materialization_event(dg.AssetKey(list(path)))
+    assert record is not None and record.asset_materialization is not None
+    return record.asset_materialization
+
+
+def test_every_asset_of_the_corpus_is_materialized(instance: dg.DagsterInstance) -> None:
+    for key in defs.resolve_asset_graph().materializable_asset_keys:
+        if key != dg.AssetKey("miniwob_runs"):
+            assert instance.get_materialized_partitions(key) == {CORPUS}, key
+
+
+def test_every_check_was_evaluated_and_none_that_blocks_failed(instance: dg.DagsterInstance) -> None:
+    graph = defs.resolve_asset_graph()
+    for key in graph.asset_check_keys:
+        records = instance.event_log_storage.get_asset_check_execution_history(key, limit=1)
+        assert records and records[0].event is not None, key
+        evaluation = records[0].event.dagster_event.asset_check_evaluation_data  # type: ignore[union-attr]
+        assert evaluation.passed or evaluation.severity == dg.AssetCheckSeverity.WARN, (key, evaluation.description)
+
+
+def test_asset_metadata_is_what_the_pages_need(instance: dg.DagsterInstance) -> None:
+    metadata = _materialization(instance, "lexical", "certificate").metadata
+    verdict = metadata["verdict"]
+    assert isinstance(verdict, dg.MarkdownMetadataValue) and verdict.md_str is not None and len(verdict.md_str) < 1000
+    floats = [value for value in metadata.values() if isinstance(value, dg.FloatMetadataValue)]
+    assert 4 <= len(floats) <= 12
+    assert isinstance(metadata["mlflow_run"], dg.UrlMetadataValue)
+    scores = _materialization(instance, "lexical", "scores").metadata
+    assert {"dagster/row_count", "dagster/column_schema", "dagster/column_lineage"} <= set(scores)
+
+
+def test_mlflow_holds_the_runs_with_their_dagster_tags(demo: Demo, instance: dg.DagsterInstance) -> None:
+    url = _materialization(instance, "lexical", "certificate").metadata["mlflow_run"]
+    assert isinstance(url, dg.UrlMetadataValue) and url.url is not None
+    with sqlite3.connect(demo.root / "mlflow/mlflow.db") as database:
+        tags = dict(database.execute("select key, value from tags where run_uuid = ?", (url.url.rsplit("/", 1)[-1],)).fetchall())
+        metrics = dict(
+            database.execute("select key, value from latest_metrics where run_uuid = ?", (url.url.rsplit("/", 1)[-1],)).fetchall()
+        )
+    run = instance.get_run_by_id(tags["dagster.run_id"])
+    assert run is not None and run.status == dg.DagsterRunStatus.SUCCESS
+    assert tags["dagster.asset"] == "lexical/certificate" and tags["dagster.partition"] == CORPUS
+    assert "reject_coverage_at_0.2" in metrics
+    stored = list((demo.root / "mlflow/artifacts").rglob("reject_0.1_guarded_taskboot.json"))
+    assert stored and json.loads(stored[0].read_text(encoding="utf-8"))["side"] == "reject"
+
+
+def test_the_demo_certifies_an_embedded_corpus(demo: Demo) -> None:
+    corpus = demo.document["corpora"][0]
+    assert corpus["corpus"] == CORPUS and corpus["tasks"] >= 100
+    assert {judge["judge"] for judge in corpus["judges"]} == set(JUDGES)
+    cells = [cell for judge in corpus["judges"] for cell in judge["certificates"]]
+    assert any(cell["certified"] and cell["alpha"] == 0.2 and cell["side"] == "reject" for cell in cells)
+    assert all(Path(judge["page"]).is_file() for judge in corpus["judges"])
+
+
+def test_the_stored_certificates_verify_from_the_command_line(demo: Demo) -> None:
+    folder = demo.root / f"judges/lexical/{CORPUS}"
+    command = [sys.executable, "-m", "certify_assets.cli", "verify", folder / "certificates.json", folder / "scores.parquet", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["certificates"] == 12
+
+
+@pytest.mark.browser
+def test_the_certificate_page_opens_in_a_browser(demo: Demo, browser: Browser, tmp_path: Path) -> None:
+    page = browser.new_page(java_script_enabled=False, viewport={"width": 1280, "height": 1600})
+    page.goto((demo.root / f"judges/lexical/{CORPUS}/page.html").as_uri())
+    text = page.inner_text("body")
+    document = demo.document["corpora"][0]["judges"][0]
+    best = max(cell["coverage"] for cell in document["certificates"] if cell["side"] == "reject")
+    assert CORPUS in text and "lexical judge" in text
+    assert f"{100 * best:.1f}" in text or "Nothing certified" in text
+    assert page.locator("svg").count() >= 5
+    page.screenshot(path=tmp_path / "page.png")
+    assert (tmp_path / "page.png").stat().st_size > 20_000
+    page.close()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def webserver(demo: Demo) -> Iterator[str]:
+    """The Dagster UI on the demo's instance; its process group is killed afterwards."""
+    port = _free_port()
+    command = [
+        str(Path(sys.executable).with_name("dagster-webserver")),
+        "-m",
+        "certify_assets.definitions",
+        "-p",
+        str(port),
+        "-h",
+        "127.0.0.1",
+    ]
+    process = subprocess.Popen(
+        command, env=demo.environment, cwd=REPOSITORY, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    address = f"http://127.0.0.1:{port}"
+    try:
+        _wait_for(f"{address}/server_info", process)
+        yield address
+    finally:
+        _kill_group(process)
+
+
+def _wait_for(url: str, process: subprocess.Popen[bytes], seconds: float = 120) -> None:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        assert process.poll() is None, "the server ended by itself"
+        try:
+            with urllib.request.urlopen(url, timeout=5):
+                return
+        except OSError:
+            time.sleep(0.5)
+    pytest.fail(f"{url} did not answer within {seconds:g} s")
+
+
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    import os
+
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, number)
+            process.wait(timeout=15)
+        except (ProcessLookupError, subprocess.TimeoutExpired):
+            continue
+
+
+@pytest.mark.browser
+def test_the_dagster_ui_shows_the_lineage(webserver: str, browser: Browser, tmp_path: Path) -> None:
+    page = browser.new_page(viewport={"width": 1500, "height": 900})
+    page.goto(f"{webserver}/assets/lexical/certificate?view=lineage")
+    for name in ("adapter", "scores", "certificate", "audit", "page", "split_manifest", "cal_split"):
+        page.get_by_text(re.compile(rf"^{name}$")).first.wait_for(timeout=60_000)
+    page.screenshot(path=tmp_path / "lineage.png")
+    assert (tmp_path / "lineage.png").stat().st_size > 20_000
+    page.goto(f"{webserver}/assets/lexical/certificate?partition={CORPUS}&view=partitions")
+    page.get_by_text("reject_coverage_at_0.2").first.wait_for(timeout=60_000)
+    page.get_by_text("Materialized").first.wait_for(timeout=60_000)
+    page.close()
+
+
+def _materialize(root: Path, corpus: str) -> Any:
+    from certify_assets.defs.partitions import CORPORA
+    from certify_assets.defs.resources import DataRoot, MlflowTracker
+
+    job = defs.resolve_job_def("certify_corpus")
+    with dg.DagsterInstance.ephemeral() as instance:
+        instance.add_dynamic_partitions(CORPORA, [corpus])
+        return job.execute_in_process(
+            instance=instance,
+            partition_key=corpus,
+            raise_on_error=False,
+            resources={"data_root": DataRoot(root=str(root)), "mlflow": MlflowTracker(enabled=False)},
+        )
+
+
+def test_a_failed_blocking_check_keeps_everything_downstream_from_running(tmp_path: Path) -> None:
+    from certify_assets.protocol.store import Store
+
+    source = write_runs(tmp_path / "runs.jsonl")
+    records = [json.loads(line) for line in source.read_text(encoding="utf-8").splitlines()]
+    for record in records:
+        record["steps"][-1]["observation"] = json.dumps({"reward": record["outcome"]})
+    source.write_text("\n".join(json.dumps(record) for record in records) + "\n", encoding="utf-8")
+    register_runs(Store(str(tmp_path / "root")), "leaky", source)
+    result = _materialize(tmp_path / "root", "leaky")
+    assert not result.success
+    evaluations = {item.check_name: item.passed for item in result.get_asset_check_evaluations()}
+    assert evaluations["no_leak_field"] is False and evaluations["unique_trajectory_id"] is True
+    ran = {event.step_key for event in result.all_events if event.is_step_success}
+    assert "trajectories" in ran and not ran & {"split_manifest", "sft_split", "lexical__adapter", "lexical__certificate"}
+
+
+@pytest.mark.parametrize("moment", [2.0, 6.0])
+def test_a_killed_materialization_goes_on_and_ends_with_the_same_bytes(demo: Demo, tmp_path: Path, moment: float) -> None:
+    root = tmp_path / "root"
+    command = [sys.executable, "-m", "certify_assets.defs.launch", "run", CORPUS]
+    environment = platform_environment(root)
+    (root / "dagster").mkdir(parents=True)
+    victim = subprocess.Popen(command, env=environment, cwd=REPOSITORY, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    assert victim.stderr is not None
+    # a share of the steps is done, the next one is under way
+    for line in victim.stderr:
+        if line.strip().startswith(f"{int(moment)}/"):
+            break
+    victim.kill()
+    victim.wait()
+    victim.stderr.close()
+    assert not list(root.rglob("*certificates.json"))
+    done = subprocess.run(command, env=environment, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for name in ("splits/manifest.json", "trajectories.parquet"):
+        assert (root / f"corpora/{CORPUS}/{name}").read_bytes() == (demo.root / f"corpora/{CORPUS}/{name}").read_bytes()
+    for name in ("scores.parquet", "certificates.json", "page.html"):
+        assert (root / f"judges/lexical/{CORPUS}/{name}").read_bytes() == (demo.root / f"judges/lexical/{CORPUS}/{name}").read_bytes(), name
