@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -181,7 +181,7 @@ def write_trajectories(path: Path, frame: pd.DataFrame) -> bytes:
 
     validate_frame(frame)
     sink = io.BytesIO()
-    pq.write_table(_sorted(_frame_to_arrow(frame)), sink, compression="zstd", compression_level=19, row_group_size=4096)
+    pq.write_table(_sorted(_frame_to_arrow(frame)), sink, compression="zstd", compression_level=9, row_group_size=4096)
     data = sink.getvalue()
     write_atomic(path, data)
     return data
@@ -240,9 +240,8 @@ def _frame_to_arrow(frame: pd.DataFrame) -> pa.Table:
         raise InputError(f"the table lacks the columns {', '.join(missing)}; give a table of trajectories.")
     columns: list[pa.Array] = []
     for field in ARROW_SCHEMA:
-        values: Sequence[Any] = frame[field.name].tolist()
-        if field.name == "outcome":
-            values = [None if value is None or value != value else value for value in _without_na(values)]
+        column = frame[field.name]
+        values = [None if absent else value for value, absent in zip(column.tolist(), column.isna().tolist(), strict=True)]
         try:
             columns.append(pa.array(values, type=field.type))
         except (pa.ArrowException, TypeError, UnicodeEncodeError) as error:
@@ -251,9 +250,3 @@ def _frame_to_arrow(frame: pd.DataFrame) -> pa.Table:
             row = columns[-1].is_null().to_pylist().index(True)
             raise InputError(f"column {field.name} is missing in row {row}; give every trajectory its {field.name}.")
     return pa.Table.from_arrays(columns, schema=ARROW_SCHEMA)
-
-
-def _without_na(values: Sequence[Any]) -> list[Any]:
-    import pandas as pd
-
-    return [None if value is pd.NA else value for value in values]

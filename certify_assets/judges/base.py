@@ -124,7 +124,8 @@ class Judge(Protocol):
 
 def scores_from_log_odds(log_odds: NDArray[np.float64]) -> Scores:
     """Turn log-odds of success into log-probabilities, without overflow; NaN stays NaN."""
-    return Scores(-np.logaddexp(0.0, -log_odds), -np.logaddexp(0.0, log_odds))
+    with np.errstate(invalid="ignore"):
+        return Scores(-np.logaddexp(0.0, -log_odds), -np.logaddexp(0.0, log_odds))
 
 
 def score_table(judge: Judge, frame: pd.DataFrame, renderer: Renderer, *, rendered: Sequence[Rendered] | None = None) -> pd.DataFrame:

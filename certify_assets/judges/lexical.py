@@ -258,7 +258,7 @@ def _labels(texts: Sequence[str], outcomes: ArrayLike) -> NDArray[np.int64]:
         raise InputError(f"there are {len(texts)} texts and {labels.shape} outcomes; give one outcome a text.")
     if not np.isin(labels, (0.0, 1.0)).all():
         raise InputError("an outcome is neither 0 nor 1; train on labelled trajectories.")
-    if labels.min(initial=1.0) == labels.max(initial=0.0):
+    if np.unique(labels).size < 2:
         raise InputError(f"all {len(texts)} training runs have one outcome; a judge needs successes and failures to learn from.")
     return labels.astype(np.int64)
 

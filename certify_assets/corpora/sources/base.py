@@ -36,6 +36,8 @@ class Draft:
         The attempt that the source itself states, trusted only together with a trajectory_id.
     repetition : str
         What tells apart two runs of the same content in one file (a trial number); equal content and repetition is a copy.
+    named_agent : str
+        The agent, where the record itself names it rather than its file: runs of two such agents are no copies of each other.
     """
 
     task_id: str
@@ -49,6 +51,7 @@ class Draft:
     trajectory_id: str | None = None
     attempt: int | None = None
     repetition: str = ""
+    named_agent: str = ""
 
     @property
     def where(self) -> str:
@@ -56,9 +59,14 @@ class Draft:
         return f"{self.source_file} row {self.row}"
 
     def content(self) -> bytes:
-        """Hash task, instruction and steps."""
+        """Hash what copies of one run have in common: task, agent where it is named, instruction and steps."""
         digest = hashlib.sha256()
-        for text in (self.task_id, self.instruction, *(part for step in self.steps for part in (step.action, step.observation))):
+        for text in (
+            self.task_id,
+            self.named_agent,
+            self.instruction,
+            *(part for step in self.steps for part in (step.action, step.observation)),
+        ):
             encoded = text.encode("utf-8", "surrogatepass")
             digest.update(len(encoded).to_bytes(8, "big") + encoded)
         return digest.digest()
@@ -171,15 +179,15 @@ def _labelled(drafts: Iterable[Draft], reading: Reading) -> Iterator[Draft]:
 
 def _without_copies(drafts: Iterable[Draft], tally: Tally) -> Iterator[Draft]:
     """Leave out copies: the same id and content, or without an id the same content in another file or repetition."""
-    first: dict[tuple[str, bytes], Draft] = {}
+    seen: dict[tuple[str, bytes], list[Draft]] = {}
     for draft in drafts:
-        key = (draft.trajectory_id or "", draft.content())
-        earlier = first.setdefault(key, draft)
-        copied = draft.steps and earlier is not draft and _is_copy(draft, earlier)
-        if copied:
-            tally.drop("duplicate", f"{draft.where} is a copy of {earlier.where}.")
-        else:
+        alike = seen.setdefault((draft.trajectory_id or "", draft.content()), [])
+        original = next((earlier for earlier in alike if draft.steps and _is_copy(draft, earlier)), None)
+        if original is None:
+            alike.append(draft)
             yield draft
+        else:
+            tally.drop("duplicate", f"{draft.where} is a copy of {original.where}.")
 
 
 def _is_copy(draft: Draft, earlier: Draft) -> bool:

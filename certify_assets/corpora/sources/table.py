@@ -189,6 +189,7 @@ def _draft(values: Mapping[str, Any], columns: Mapping[str, str], source: tuple[
         attempt=attempt,
         # rows of one table are runs of their own, however alike, unless the table says by an id that they are the same
         repetition=str(source[2]),
+        named_agent=_identity(row["agent"]) or "",
     )
 
 

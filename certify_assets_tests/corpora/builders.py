@@ -1,0 +1,106 @@
+"""Small corpora for the tests of this folder."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from certify_assets.corpora.schema import Step, Trajectory, to_frame
+
+WORDS = ("click", "open", "type", "scroll", "search", "wait", "select", "read", "close", "press")
+
+
+def trajectory(number: int = 0, **changes: Any) -> Trajectory:
+    values: dict[str, Any] = {
+        "corpus": "small",
+        "task_id": f"task{number % 5}",
+        "trajectory_id": f"run{number}",
+        "agent": f"agent{number % 2}",
+        "attempt": number // 10,
+        "instruction": f"do thing {number % 5}",
+        "steps": (Step(f"click {number}", "a page"), Step("done", "")),
+        "outcome": number % 3 % 2,
+    }
+    return Trajectory(**(values | changes))
+
+
+def corpus(tasks: int = 40, attempts: int = 6, seed: int = 0, name: str = "made") -> pd.DataFrame:
+    """A corpus whose outcomes depend on the task and leave words in the steps."""
+    generator = np.random.default_rng(seed)
+    rows: list[Trajectory] = []
+    for task in range(tasks):
+        ease = generator.beta(1.0, 1.0)
+        for attempt in range(attempts):
+            outcome = int(generator.random() < ease)
+            words = generator.choice(WORDS, size=6).tolist() + (["granted"] if outcome and generator.random() < 0.8 else ["refused"])
+            rows.append(
+                Trajectory(
+                    corpus=name,
+                    task_id=f"t{task:03d}",
+                    trajectory_id=f"t{task:03d}-{attempt}",
+                    agent=f"agent{attempt % 3}",
+                    attempt=attempt // 3,
+                    instruction=f"solve puzzle {task}",
+                    steps=tuple(Step(word, f"page {int(generator.integers(100))}") for word in words),
+                    outcome=outcome,
+                )
+            )
+    return to_frame(rows)
+
+
+def tau_record(task: Any = 0, reward: Any = 1.0, trial: int = 0, text: str = "All set.", **changes: Any) -> dict[str, Any]:
+    """A τ-bench v1 record, written by hand."""
+    call = {"id": "c1", "type": "function", "function": {"name": "get_order_details", "arguments": '{"order_id": "#A1"}'}}
+    record: dict[str, Any] = {
+        "task_id": task,
+        "reward": reward,
+        "info": {
+            "task": {
+                "user_id": "u",
+                "instruction": f"Return order {task}.",
+                "actions": [{"name": "gold_action", "kwargs": {}}],
+                "outputs": ["gold"],
+            },
+            "reward_info": {"reward": reward, "info": {"r_actions": reward}},
+        },
+        "traj": [
+            {"role": "system", "content": "# Retail agent policy"},
+            {"role": "user", "content": "I want to return my order."},
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "name": "get_order_details", "tool_call_id": "c1", "content": '{"status": "delivered"}'},
+            {"role": "assistant", "content": text},
+            {"role": "user", "content": "###STOP###"},
+        ],
+        "trial": trial,
+    }
+    return record | changes
+
+
+def tau_failure(task: int = 0) -> dict[str, Any]:
+    """What the τ-bench runner writes when a run broke down."""
+    return {"task_id": task, "reward": 0.0, "info": {"error": "timeout", "traceback": "..."}, "traj": [], "trial": 0}
+
+
+def write_json(path: Path, value: Any) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(value, ensure_ascii=False), encoding="utf-8")
+    return path
+
+
+def write_tar(path: Path, members: dict[str, bytes], *, links: dict[str, str] | None = None) -> Path:
+    with tarfile.open(path, "w:gz") as archive:
+        for name, data in members.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+        for name, target in (links or {}).items():
+            member = tarfile.TarInfo(name)
+            member.type, member.linkname = tarfile.SYMTYPE, target
+            archive.addfile(member)
+    return path

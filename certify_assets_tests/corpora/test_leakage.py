@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from certify_assets.corpora.leakage import LEAK_FIELDS, LEAK_KEYS, VERDICT_PHRASES, controls, find_leak_fields
+from certify_assets.corpora.rendering import render_frame
+from certify_assets.corpora.schema import Step, to_frame
+from certify_assets.corpora.sources import ADAPTERS
+from certify_assets_tests.corpora.builders import corpus, trajectory
+
+
+def runs(outcomes: list[int], **fields: Any) -> pd.DataFrame:
+    """Runs of ten tasks; a callable field is given the row's number and outcome."""
+    return to_frame(
+        [
+            trajectory(row, task_id=f"t{row % 10}", outcome=outcome, **{name: value(row, outcome) for name, value in fields.items()})
+            for row, outcome in enumerate(outcomes)
+        ]
+    )
+
+
+OUTCOMES = np.random.default_rng(1).integers(0, 2, 200).tolist()
+
+
+def test_a_corpus_without_leaks_passes() -> None:
+    found = controls(corpus(tasks=60))
+    assert found.passed and not found.over and found.phrases == {}
+    assert 0.5 <= found.length_auroc < 0.7 and 0.35 < found.agent_auroc < 0.65
+    assert json.loads(json.dumps(found.to_dict()))["passed"] is True
+
+
+def test_an_episode_that_stops_at_success_shows() -> None:
+    frame = runs(OUTCOMES, steps=lambda row, outcome: tuple(Step("go", "page") for _ in range(3 if outcome else 9)))
+    found = controls(frame)
+    assert found.step_auroc == 1.0 and not found.more_steps_succeed and not found.longer_succeeds
+    assert set(found.over) == {"length", "steps"} and not found.passed
+    accepted = controls(frame, accept_structural_leak="episodes stop at success; known of this benchmark")
+    assert accepted.passed and accepted.over == found.over and accepted.accepted
+
+
+def test_length_is_that_of_the_uncut_text() -> None:
+    frame = runs(OUTCOMES, steps=lambda row, outcome: tuple(Step("x" * 900, "") for _ in range(20 + outcome)))
+    texts = render_frame(frame)
+    assert {len(item.text) for item in texts} == {6000}
+    assert controls(frame, rendered=texts).length_auroc == 1.0
+
+
+def test_an_agent_that_always_succeeds_shows() -> None:
+    found = controls(runs(OUTCOMES, agent=lambda row, outcome: "good" if outcome else "bad"))
+    assert found.agent_auroc == 1.0 and "agent" in found.over
+
+
+def test_one_agent_tells_nothing() -> None:
+    assert controls(runs(OUTCOMES, agent=lambda row, outcome: "only")).agent_auroc == 0.5
+
+
+def test_the_agent_control_does_not_peek() -> None:
+    # with an agent a row, its success rate on the row itself would be the outcome
+    assert controls(runs(OUTCOMES, agent=lambda row, outcome: f"agent{row}")).agent_auroc == 0.5
+
+
+def test_outcomes_that_are_all_equal_leave_nothing_to_measure() -> None:
+    found = controls(runs([1] * 20))
+    assert math.isnan(found.length_auroc) and math.isnan(found.agent_auroc) and found.passed
+    assert found.to_dict()["length_auroc"] is None
+
+
+@pytest.mark.parametrize(
+    ("phrase", "text"),
+    [
+        ("correct_flag", 'answer {"correct": true}'),
+        ("correct_flag", "<correct>True</correct>"),
+        ("reward_value", "reward: 1.0"),
+        ("resolved_flag", '"is_resolved": true'),
+        ("task_verdict", "Task completed successfully"),
+        ("test_summary", "=== 3 passed in 0.1s"),
+        ("verdict_word", "Verdict: success"),
+    ],
+)
+def test_verdict_phrases_in_observations_show(phrase: str, text: str) -> None:
+    assert phrase in VERDICT_PHRASES
+    frame = runs(OUTCOMES, steps=lambda row, outcome: (Step("check", text if outcome else "nothing"),))
+    found = controls(frame)
+    assert found.phrases[phrase] == 1.0 and found.phrase_trajectories[phrase] == sum(OUTCOMES)
+    assert f"phrase {phrase}" in found.over
+    claimed = runs(OUTCOMES, steps=lambda row, outcome: (Step(text if outcome else "nothing", "ok"),))
+    assert controls(claimed).phrases == {}
+
+
+def test_columns_and_keys_that_speak_of_the_outcome_are_found() -> None:
+    frame = to_frame(
+        [
+            trajectory(0),
+            trajectory(1, steps=(Step("look", 'state {"reward_info": {"x": 1}}'),)),
+            trajectory(2, instruction='{\\"is_resolved\\": true}'),
+            trajectory(3, steps=(Step("I hope for a reward", "rewards: 3"),)),
+        ]
+    ).assign(reward=1.0)
+    found = [(item.kind, item.name, item.trajectories, item.example) for item in find_leak_fields(frame)]
+    assert found == [("column", "reward", 4, "run0"), ("key", "is_resolved", 1, "run2"), ("key", "reward_info", 1, "run1")]
+
+
+def test_every_adapter_says_what_it_leaves_unread() -> None:
+    assert set(LEAK_FIELDS) == set(ADAPTERS)
+    assert {"reward", "info.task.actions", "info.task.outputs", "info.reward_info"} <= set(LEAK_FIELDS["taubench_v1"])
+    assert len(set(LEAK_KEYS)) == len(LEAK_KEYS)

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+from certify_assets.certificates.clustering import ClusterSummary
+from certify_assets.corpora.profile import certification_gate, cluster_summary, duplicated, profile_corpus
+from certify_assets.corpora.rendering import render_frame
+from certify_assets.corpora.schema import to_frame
+from certify_assets.corpora.sources import import_corpus
+from certify_assets.corpora.splits import make_manifest, select
+from certify_assets.errors import InputError, ManifestError
+from certify_assets.files import canonical_json
+from certify_assets_tests.corpora.builders import corpus, trajectory
+from certify_assets_tests.paths import shared_data
+
+
+def summary(tasks: int, n_eff: float = 1000.0) -> ClusterSummary:
+    return ClusterSummary(tasks * 8, tasks, 0.5, 8.0, 0.3, 3.1, n_eff)
+
+
+def test_a_corpus_is_described() -> None:
+    frame = corpus(tasks=60, attempts=6)
+    profile = profile_corpus(frame, make_manifest(frame["task_id"], "made"), dropped={"duplicate": 2})
+    assert (profile.corpus, profile.trajectories, profile.tasks, profile.unlabelled, profile.attempts) == ("made", 360, 60, 0, (6, 6))
+    assert profile.agents == {"agent0": 120, "agent1": 120, "agent2": 120}
+    assert profile.success_rate == pytest.approx(frame["outcome"].astype(float).mean())
+    assert profile.deff == pytest.approx(1 + 5 * profile.icc) and profile.n_eff == pytest.approx(360 / profile.deff)
+    assert sum(part.trajectories for part in profile.splits.values()) == 360
+    assert [(gate.split, gate.alpha) for gate in profile.gates] == [("cal", 0.1), ("cal", 0.2), ("test", 0.1), ("test", 0.2)]
+    assert json.loads(canonical_json(profile.to_dict()))["dropped"] == {"duplicate": 2}
+
+
+def test_a_split_is_summarised_like_a_corpus() -> None:
+    frame = corpus(tasks=40)
+    manifest = make_manifest(frame["task_id"], "made")
+    assert profile_corpus(frame, manifest).splits["cal"] == cluster_summary(select(frame, manifest, "cal"))
+
+
+def test_copies_and_shared_instructions_are_reported() -> None:
+    rows = [trajectory(number, instruction="one" if number < 2 else f"other {number}") for number in range(4)]
+    rows += [trajectory(9, task_id="task0", trajectory_id="copy", instruction="one", steps=rows[0].steps)]
+    profile = profile_corpus(to_frame(rows))
+    assert (profile.duplicates, profile.duplicate_share) == (1, 0.2)
+    assert profile.same_instruction == (("task0", "task1"),)
+    frame = to_frame(rows)
+    assert duplicated(frame).tolist() == duplicated(frame, render_frame(frame)).tolist()
+
+
+def test_unlabelled_runs_count_for_nothing_but_themselves() -> None:
+    frame = to_frame([trajectory(number, outcome=None if number >= 10 else number % 2) for number in range(15)])
+    profile = profile_corpus(frame)
+    assert (profile.trajectories, profile.unlabelled, profile.success_rate, profile.attempts) == (10, 5, 0.5, (3, 3))
+    nothing = profile_corpus(to_frame([trajectory(0, outcome=None)]))
+    assert (nothing.trajectories, nothing.tasks, nothing.gates[0].possible) == (0, 0, False)
+
+
+@pytest.mark.parametrize(("alpha", "needed", "at_delta", "at_grid"), [(0.1, 49, 29, 64), (0.2, 23, 14, 30)])
+def test_gates_are_the_arithmetic_of_the_guard(alpha: float, needed: int, at_delta: int, at_grid: int) -> None:
+    gate = certification_gate(summary(needed), alpha, split="cal")
+    assert (gate.floor_tasks, gate.n_min, gate.n_min_grid, gate.possible, gate.enough_samples) == (needed, at_delta, at_grid, True, True)
+    assert (1 - alpha) ** needed <= 0.05 / 8 < (1 - alpha) ** (needed - 1)
+    below = certification_gate(summary(needed - 1), alpha, split="cal")
+    assert not below.possible and "bring 1 more tasks" in below.reason
+    few = certification_gate(summary(needed, n_eff=at_grid - 0.5), alpha)
+    assert few.possible and not few.enough_samples and "ALL has" in few.reason
+
+
+def test_the_paper_profile_of_125_tasks_cannot_certify_and_ours_can() -> None:
+    frame = corpus(tasks=125, attempts=8)
+    paper = profile_corpus(frame, make_manifest(frame["task_id"], "made", "paper")).gates
+    ours = profile_corpus(frame, make_manifest(frame["task_id"], "made", "certify")).gates
+    assert [gate.possible for gate in paper if gate.split == "cal"] == [False, False]
+    assert [gate.possible for gate in ours if gate.split == "cal"] == [True, True]
+
+
+def test_what_cannot_be_profiled() -> None:
+    with pytest.raises(InputError, match="no trajectory"):
+        profile_corpus(to_frame([]))
+    with pytest.raises(ManifestError):
+        profile_corpus(corpus(tasks=20), make_manifest(corpus(tasks=21)["task_id"], "made"))
+
+
+def test_the_published_retail_runs() -> None:
+    imported = import_corpus(sorted(shared_data("taubench_retail").glob("*.tar.gz")), name="retail")
+    # rendering 36 MB is another test's business
+    profile = profile_corpus(imported.frame, rendered=[])
+    assert profile.icc == pytest.approx(0.118, abs=0.001) and profile.attempts == (8, 12)
+    assert profile.same_instruction == (("retail/93", "retail/95"),)
+    assert math.isclose(profile.n_eff, 579.3, abs_tol=0.1)

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from certify_assets.corpora.quality import BLOCKING, QualityResult, run_suites
+from certify_assets.corpora.schema import Step, from_frame, to_frame
+from certify_assets.corpora.splits import SPLITS, make_manifest, select
+from certify_assets_tests.corpora.builders import corpus
+
+FRAME = corpus(tasks=60, attempts=4)
+MANIFEST = make_manifest(FRAME["task_id"], "made")
+
+
+def by_name(*arguments: Any, **options: Any) -> dict[str, QualityResult]:
+    return {result.name: result for result in run_suites(*arguments, **options)}
+
+
+def stored() -> dict[str, pd.DataFrame]:
+    return {name: select(FRAME, MANIFEST, name) for name in SPLITS}
+
+
+def test_a_sound_corpus_passes_every_suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    results = run_suites(FRAME, MANIFEST, splits=stored())
+    assert {result.name for result in results} == {*BLOCKING, "n_min_tasks", "duplicates"} and all(result.passed for result in results)
+    assert {result.name: result.severity for result in results if result.severity == "warning"} == {
+        "n_min_tasks": "warning",
+        "duplicates": "warning",
+    }
+    assert next(result for result in results if result.name == "disjoint_tasks").expectations == 6
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_a_manifest_the_table_alone_is_checked() -> None:
+    assert list(by_name(FRAME)) == ["schema", "unique_trajectory_id", "binary_outcome", "no_leak_field", "duplicates"]
+
+
+def test_a_missing_column_or_identity_fails_the_schema() -> None:
+    missing = by_name(FRAME.drop(columns=["agent", "outcome"]))
+    assert not missing["schema"].passed and "agent, outcome are missing" in missing["schema"].detail
+    holes = by_name(FRAME.assign(task_id=FRAME["task_id"].where(FRAME.index > 1)))
+    assert not holes["schema"].passed and "task_id is missing in 2 rows" in holes["schema"].detail
+
+
+def test_a_repeated_id_fails() -> None:
+    result = by_name(pd.concat([FRAME, FRAME.head(1)], ignore_index=True))
+    assert not result["unique_trajectory_id"].passed and "t000-0" in result["unique_trajectory_id"].detail
+    assert not result["duplicates"].passed and "1 of 241 renderings" in result["duplicates"].detail
+
+
+@pytest.mark.parametrize("value", [2, -1])
+def test_an_outcome_that_is_neither_fails(value: int) -> None:
+    result = by_name(FRAME.assign(outcome=[value, *FRAME["outcome"].tolist()[1:]]))["binary_outcome"]
+    assert not result.passed and str(value) in result.detail and result.severity == "error"
+
+
+def test_missing_outcomes_are_no_fault() -> None:
+    assert by_name(FRAME.assign(outcome=pd.array([None, *FRAME["outcome"].tolist()[1:]], dtype="Int8")))["binary_outcome"].passed
+
+
+def test_a_leak_field_fails() -> None:
+    assert "column reward" in by_name(FRAME.assign(reward=1.0))["no_leak_field"].detail
+    rows = from_frame(FRAME.head(8))
+    leaky = to_frame(
+        [
+            *rows[1:],
+            type(rows[0])(**{name: getattr(rows[0], name) for name in rows[0].__slots__} | {"steps": (Step("a", '"is_resolved": true'),)}),
+        ]
+    )
+    result = by_name(leaky)["no_leak_field"]
+    assert not result.passed and "key is_resolved" in result.detail
+
+
+def test_a_task_in_two_stored_splits_fails() -> None:
+    splits = stored()
+    splits["cal"] = pd.concat([splits["cal"], splits["test"].head(1)])
+    results = by_name(FRAME, MANIFEST, splits=splits)
+    shared = splits["test"]["task_id"].iloc[0]
+    assert not results["disjoint_tasks"].passed and "1 tasks are in both cal and test" in results["disjoint_tasks"].detail
+    assert repr(shared) in results["disjoint_tasks"].detail
+    assert not results["manifest"].passed and "stored cal split" in results["manifest"].detail
+
+
+def test_pretraining_tasks_must_be_apart_too() -> None:
+    splits = {**stored(), "pretraining": FRAME[FRAME["task_id"] == MANIFEST.tasks["test"][0]]}
+    result = by_name(FRAME, MANIFEST, splits=splits)["disjoint_tasks"]
+    assert not result.passed and result.expectations == 10 and "test and pretraining" in result.detail
+
+
+def test_a_manifest_of_other_data_fails() -> None:
+    result = by_name(FRAME, make_manifest(corpus(tasks=59)["task_id"], "made"))["manifest"]
+    assert not result.passed and "is in no split" in result.detail
+
+
+def test_too_few_cal_tasks_are_a_warning() -> None:
+    result = by_name(FRAME, make_manifest(FRAME["task_id"], "made", "paper"), alpha=0.1)["n_min_tasks"]
+    assert not result.passed and result.severity == "warning" and "CAL has 9 tasks" in result.detail and "29" in result.detail

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from certify_assets.corpora.schema import (
+    ARROW_SCHEMA,
+    COLUMNS,
+    Step,
+    Trajectory,
+    from_frame,
+    read_trajectories,
+    to_frame,
+    validate_frame,
+    write_trajectories,
+)
+from certify_assets.errors import InputError
+from certify_assets_tests.corpora.builders import trajectory
+
+
+@pytest.fixture
+def rows() -> list[Trajectory]:
+    return [trajectory(number, outcome=None if number == 4 else number % 2) for number in range(7)]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("task_id", "", "task_id is empty"),
+        ("trajectory_id", "  ", "trajectory_id is empty"),
+        ("agent", 3, "agent is int"),
+        ("instruction", None, "instruction is NoneType"),
+        ("attempt", -1, "attempt is -1"),
+        ("attempt", True, "attempt is True"),
+        ("attempt", 2**31, "number attempts"),
+        ("outcome", 2, "outcome is 2"),
+        ("outcome", True, "outcome is True"),
+        ("outcome", 0.5, "outcome is 0.5"),
+        ("steps", [Step("a", "b")], "not a tuple of Step"),
+        ("steps", (("a", "b"),), "not a tuple of Step"),
+        ("source_sha256", "abc", "64 hexadecimal"),
+    ],
+)
+def test_a_trajectory_with_an_impossible_field_is_refused(field: str, value: Any, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        trajectory(**{field: value})
+
+
+def test_a_step_holds_texts() -> None:
+    with pytest.raises(InputError, match="observation is NoneType"):
+        Step("click", None)  # type: ignore[arg-type]
+
+
+def test_table_and_objects_hold_the_same(rows: list[Trajectory]) -> None:
+    frame = to_frame(rows)
+    assert tuple(frame.columns) == COLUMNS == tuple(ARROW_SCHEMA.names)
+    assert from_frame(frame) == sorted(rows, key=lambda row: (row.task_id, row.trajectory_id))
+    assert frame["outcome"].isna().sum() == 1
+
+
+def test_an_empty_table_keeps_its_columns(tmp_path: Path) -> None:
+    frame = to_frame([])
+    write_trajectories(tmp_path / "none.parquet", frame)
+    assert tuple(read_trajectories(tmp_path / "none.parquet").columns) == COLUMNS
+
+
+def test_the_same_rows_in_any_order_give_the_same_bytes(tmp_path: Path, rows: list[Trajectory]) -> None:
+    first = write_trajectories(tmp_path / "a.parquet", to_frame(rows))
+    second = write_trajectories(tmp_path / "b.parquet", to_frame(rows).sample(frac=1.0, random_state=3))
+    assert first == second == (tmp_path / "b.parquet").read_bytes()
+    pd.testing.assert_frame_equal(read_trajectories(tmp_path / "a.parquet"), to_frame(rows))
+
+
+def test_text_that_utf8_cannot_hold_is_replaced() -> None:
+    frame = to_frame([trajectory(instruction="lone \ud800", steps=(Step("\udfff", "é"),))])
+    assert frame["instruction"][0] == "lone �"
+    assert frame["steps"][0] == ({"action": "�", "observation": "é"},)
+
+
+def test_repeated_ids_and_missing_columns_are_refused(rows: list[Trajectory], tmp_path: Path) -> None:
+    frame = to_frame(rows)
+    with pytest.raises(InputError, match="'run0' occurs more than once"):
+        write_trajectories(tmp_path / "x.parquet", pd.concat([frame, frame.head(1)]))
+    with pytest.raises(InputError, match="lacks the columns agent"):
+        validate_frame(frame.drop(columns="agent"))
+    with pytest.raises(InputError, match="column task_id is missing in row 2"):
+        validate_frame(frame.assign(task_id=["a", "b", None, "c", "d", "e", "f"]))
+    with pytest.raises(InputError, match="column attempt is not int32"):
+        validate_frame(frame.assign(attempt=["one"] * 7))
+
+
+def test_a_file_that_is_no_table_of_trajectories_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="does not exist"):
+        read_trajectories(tmp_path / "none.parquet")
+    (tmp_path / "text.parquet").write_text("no", encoding="utf-8")
+    with pytest.raises(InputError, match="not a readable Parquet"):
+        read_trajectories(tmp_path / "text.parquet")
+    pq.write_table(pa.table({"task_id": ["a"]}), tmp_path / "other.parquet")
+    with pytest.raises(InputError, match="lacks the columns corpus"):
+        read_trajectories(tmp_path / "other.parquet")
+    typed = pa.table({name: pa.array(["x"]) for name in COLUMNS})
+    pq.write_table(typed, tmp_path / "typed.parquet")
+    with pytest.raises(InputError, match="other types"):
+        read_trajectories(tmp_path / "typed.parquet")
+
+
+def test_a_truncated_file_is_refused(tmp_path: Path, rows: list[Trajectory]) -> None:
+    data = write_trajectories(tmp_path / "whole.parquet", to_frame(rows))
+    (tmp_path / "part.parquet").write_bytes(data[: len(data) // 2])
+    with pytest.raises(InputError, match="not a readable Parquet"):
+        read_trajectories(tmp_path / "part.parquet")

@@ -1,0 +1,257 @@
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from certify_assets.corpora.schema import Step, from_frame, write_trajectories
+from certify_assets.corpora.sources import ADAPTERS, COMMON_OPTIONS, Imported, detect_format, import_corpus
+from certify_assets.errors import InputError
+from certify_assets_tests.corpora.builders import corpus, tau_record, write_json, write_tar
+from certify_assets_tests.paths import shared_data
+
+FIXTURES = Path(__file__).parent / "fixtures"
+TABLE = "task_id,outcome,text,agent\na,1,went well,x\na,0,went badly,y\nb,1,fine,x\n"
+
+
+def read(path: Path | list[Path], **options: Any) -> Imported:
+    return import_corpus(path, name="c", options=options)
+
+
+def test_every_adapter_describes_itself() -> None:
+    for name, adapter in ADAPTERS.items():
+        assert name == adapter.name and adapter.title and adapter.suffixes
+        assert not set(adapter.options) & set(COMMON_OPTIONS)
+
+
+def test_a_csv_of_texts(tmp_path: Path) -> None:
+    (tmp_path / "runs.csv").write_text(TABLE, encoding="utf-8")
+    imported = read(tmp_path / "runs.csv")
+    rows = from_frame(imported.frame)
+    assert imported.format == "table" and imported.dropped == {}
+    assert [(row.task_id, row.agent, row.attempt, row.outcome) for row in rows] == [("a", "x", 0, 1), ("a", "y", 0, 0), ("b", "x", 0, 1)]
+    assert rows[0].steps == (Step("", "went well"),) and rows[0].trajectory_id == "a/x/0"
+    assert {row.source_file for row in rows} == {"runs.csv"} and {row.source_sha256 for row in rows} == set(imported.files.values())
+
+
+def test_json_lines_and_parquet_with_steps_hold_the_same(tmp_path: Path) -> None:
+    records = [
+        {
+            "task_id": number // 2,
+            "outcome": number % 2,
+            "trajectory_id": f"r{number}",
+            "agent": "x",
+            "attempt": number,
+            "instruction": "do it",
+        }
+        | {"steps": [{"action": "go", "observation": f"page {number}"}, {"action": "stop", "observation": None}]}
+        for number in range(4)
+    ]
+    (tmp_path / "runs.jsonl").write_text("\n".join(map(json.dumps, records)) + "\n\n", encoding="utf-8")
+    pq.write_table(pa.Table.from_pylist(records), tmp_path / "runs.parquet")
+    as_text = [record | {"steps": json.dumps(record["steps"])} for record in records]
+    pq.write_table(pa.Table.from_pylist(as_text), tmp_path / "text.parquet")
+    frames = [
+        read(tmp_path / name).frame.drop(columns=["source_file", "source_sha256"])
+        for name in ("runs.jsonl", "runs.parquet", "text.parquet")
+    ]
+    assert frames[0].equals(frames[1]) and frames[0].equals(frames[2])
+    assert frames[0]["task_id"].tolist() == ["0", "0", "1", "1"] and frames[0]["steps"][0][1] == {"action": "stop", "observation": ""}
+
+
+def test_a_corpus_of_ours_is_a_table(tmp_path: Path) -> None:
+    frame = corpus(tasks=4)
+    write_trajectories(tmp_path / "own.parquet", frame)
+    again = read(tmp_path / "own.parquet").frame
+    assert again["trajectory_id"].tolist() == frame["trajectory_id"].tolist() and again["steps"].tolist() == frame["steps"].tolist()
+
+
+def test_columns_of_other_names(tmp_path: Path) -> None:
+    (tmp_path / "runs.csv").write_text("problem;x\n", encoding="utf-8")
+    (tmp_path / "runs.csv").write_text("problem,solved,log\np,true,a\nq,false,b\n", encoding="utf-8")
+    mapping = {"task_id": "problem", "outcome": "solved", "text": "log"}
+    imported = import_corpus(tmp_path / "runs.csv", format="table", name="c", options={"columns": mapping, "agent": "gpt"})
+    assert imported.frame["outcome"].tolist() == [1, 0] and imported.frame["agent"].tolist() == ["gpt", "gpt"]
+    with pytest.raises(InputError, match=r"runs\.csv has the columns log, problem, solved but not task_id"):
+        import_corpus(tmp_path / "runs.csv", format="table", name="c")
+    with pytest.raises(InputError, match="but neither text nor steps"):
+        import_corpus(tmp_path / "runs.csv", format="table", name="c", options={"columns": {"task_id": "problem", "outcome": "solved"}})
+    with pytest.raises(InputError, match="names 'reward'"):
+        import_corpus(tmp_path / "runs.csv", format="table", name="c", options={"columns": {"reward": "solved"}})
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ("a,2,x,y", "its outcome is '2'"),
+        ("a,yes,x,y", "its outcome is 'yes'"),
+        (",1,x,y", "no task_id"),
+        ("a,1,x", "3 cells, the header has 4"),
+        ('a,1,"x" y,z', "not CSV"),
+    ],
+)
+def test_a_broken_row_costs_that_row(tmp_path: Path, row: str, words: str) -> None:
+    (tmp_path / "runs.csv").write_text(TABLE + row + "\n" + "c,0,x,y\n", encoding="utf-8")
+    imported = read(tmp_path / "runs.csv")
+    assert len(imported.frame) == 4 and imported.dropped == {"unreadable_record": 1}
+    assert "runs.csv row 5" in imported.examples["unreadable_record"] and words in imported.examples["unreadable_record"]
+    with pytest.raises(InputError, match="row 5"):
+        read(tmp_path / "runs.csv", strict=True)
+
+
+@pytest.mark.parametrize("steps", ["{", '"go"', "[1]", '[["a"]]', '[{"act": "x"}]', '[["a", 3]]'])
+def test_steps_that_are_none_cost_their_row(tmp_path: Path, steps: str) -> None:
+    good = json.dumps({"task_id": "a", "outcome": 1, "steps": [["go", "page"]]})
+    bad = json.dumps({"task_id": "b", "outcome": 1, "steps": steps})
+    (tmp_path / "runs.jsonl").write_text(f"{good}\n{bad}\n", encoding="utf-8")
+    imported = read(tmp_path / "runs.jsonl")
+    assert len(imported.frame) == 1 and imported.dropped == {"unreadable_record": 1} and "step" in imported.examples["unreadable_record"]
+
+
+def test_bytes_that_are_not_utf8_cost_their_record(tmp_path: Path) -> None:
+    (tmp_path / "runs.csv").write_bytes(TABLE.encode() + b"c,1,\xff\xfe,x\n")
+    (tmp_path / "more.jsonl").write_bytes(b'{"task_id": "d", "outcome": 1, "text": "\xe9"}\n{"task_id": "d", "outcome": 1, "text": "ok"}\n')
+    imported = read([tmp_path / "runs.csv", tmp_path / "more.jsonl"])
+    assert len(imported.frame) == 4 and imported.dropped == {"unreadable_record": 2}
+
+
+def test_runs_without_outcome_are_counted_or_kept(tmp_path: Path) -> None:
+    (tmp_path / "runs.csv").write_text(TABLE + "c,,open,x\nd,nan,open,x\n", encoding="utf-8")
+    assert read(tmp_path / "runs.csv").dropped == {"no_label": 2}
+    kept = read(tmp_path / "runs.csv", keep_unlabelled="true").frame
+    assert len(kept) == 5 and kept["outcome"].isna().sum() == 2
+
+
+def test_ids_of_a_table(tmp_path: Path) -> None:
+    header = "task_id,outcome,text,trajectory_id\n"
+    (tmp_path / "a.csv").write_text(header + "t,1,x,r1\nt,1,x,r2\n", encoding="utf-8")
+    (tmp_path / "b.csv").write_text(header + "t,1,x,r1\n", encoding="utf-8")
+    imported = read([tmp_path / "a.csv", tmp_path / "b.csv"])
+    assert imported.frame["trajectory_id"].tolist() == ["r1", "r2"] and imported.dropped == {"duplicate": 1}
+    (tmp_path / "b.csv").write_text(header + "t,0,y,r1\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"b\.csv row 2 has the trajectory_id 'r1' of a\.csv row 2"):
+        read([tmp_path / "a.csv", tmp_path / "b.csv"])
+
+
+def test_equal_runs_of_two_agents_are_two_runs(tmp_path: Path) -> None:
+    for agent in ("x", "y"):
+        (tmp_path / f"{agent}.csv").write_text(f"task_id,outcome,text,agent\nt,1,same,{agent}\nt,1,same,{agent}\n", encoding="utf-8")
+    assert len(read([tmp_path / "x.csv", tmp_path / "y.csv"]).frame) == 4
+
+
+def test_tasks_with_one_instruction_are_merged_when_asked(tmp_path: Path) -> None:
+    lines = [json.dumps({"task_id": f"t{n}", "outcome": 1, "text": f"x{n}", "instruction": "same" if n < 2 else "other"}) for n in range(3)]
+    (tmp_path / "runs.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    assert read(tmp_path / "runs.jsonl").frame["task_id"].nunique() == 3
+    merged = read(tmp_path / "runs.jsonl", merge_same_instruction=True)
+    assert merged.frame["task_id"].tolist() == ["t0", "t0", "t2"]
+    assert merged.notes == {"runs moved to a task with the same instruction": 1}
+
+
+def test_the_fixtures_are_told_apart() -> None:
+    assert detect_format([FIXTURES / "agent-x-retail.json"]) == "taubench_v1"
+    assert detect_format([FIXTURES / "runs.csv"]) == "table"
+    with pytest.raises(InputError, match=r"more than one format fits .*table \(1 files, such as .*taubench_v1 \(1 files") as caught:
+        detect_format([FIXTURES])
+    assert "--format" in str(caught.value)
+    assert import_corpus(FIXTURES, format="table", name="c").dropped == {"file_other_format": 1}
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b"[{", b"\x00\xff", b"task_id,outcome\n1,1\n", b"[" * 100_000, b'[{"a":' * 5000])
+@pytest.mark.parametrize("name", ["x.json", "x.csv", "x.jsonl", "x.parquet"])
+def test_files_of_no_format_are_refused(tmp_path: Path, content: bytes, name: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match="no known format fits"):
+        read(tmp_path / name)
+    with pytest.raises(InputError):
+        import_corpus(tmp_path / name, format="taubench_v1", name="c")
+    with pytest.raises(InputError):
+        import_corpus(tmp_path / name, format="table", name="c")
+
+
+def test_what_cannot_be_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "runs.csv").write_text(TABLE, encoding="utf-8")
+    for arguments, words in (
+        ({"paths": tmp_path / "none.csv"}, "does not exist"),
+        ({"paths": []}, "no path"),
+        ({"name": " "}, "no name"),
+        ({"format": "xml"}, "no format 'xml'"),
+        ({"options": {"domian": "retail"}}, "no option 'domian'"),
+        ({"options": {"strict": "perhaps"}}, "give true or false"),
+        ({"options": {"max_file_mb": "many"}}, "whole number of megabytes"),
+        ({"options": {"columns": "task"}}, "give an object"),
+    ):
+        with pytest.raises(InputError, match=words):
+            import_corpus(**({"paths": tmp_path / "runs.csv", "name": "c"} | arguments))  # type: ignore[arg-type]
+
+
+def test_archives_are_read_in_place_and_safely(tmp_path: Path) -> None:
+    inside = json.dumps([tau_record(task) for task in range(3)]).encode()
+    members = {"results/agent-retail.json": inside, "../evil-retail.json": inside, "/abs-retail.json": inside, "README.md": b"hello"}
+    archive = write_tar(tmp_path / "runs.tar.gz", members, links={"results/link.json": "/etc/passwd"})
+    before = sorted(tmp_path.rglob("*"))
+    imported = read(archive)
+    assert sorted(tmp_path.rglob("*")) == before and not (tmp_path.parent / "evil-retail.json").exists()
+    assert len(imported.frame) == 3 and list(imported.files) == ["runs.tar.gz/results/agent-retail.json"]
+    assert imported.dropped == {"file_not_regular": 1, "file_other_format": 1, "file_unsafe_path": 2}
+
+
+def test_a_truncated_archive_gives_what_it_has(tmp_path: Path) -> None:
+    noise = {f"noise{number}.json": json.dumps([tau_record(number, text=str(number) * 9)]).encode() for number in range(30)}
+    archive = write_tar(tmp_path / "runs.tar", noise)
+    (tmp_path / "part.tar.gz").write_bytes(archive.read_bytes()[: archive.stat().st_size * 2 // 3])
+    imported = read(tmp_path / "part.tar.gz", domain="retail")
+    assert 0 < len(imported.frame) < 30 and imported.dropped["file_broken_archive"] == 1
+    with pytest.raises(InputError, match="is broken after"):
+        read(tmp_path / "part.tar.gz", domain="retail", strict=True)
+    (tmp_path / "text.tar.gz").write_text("not an archive", encoding="utf-8")
+    with pytest.raises(InputError):
+        read(tmp_path / "text.tar.gz")
+
+
+def test_what_is_too_large_is_refused(tmp_path: Path) -> None:
+    big = json.dumps([tau_record(text="x" * 2_000_000)]).encode()
+    write_json(tmp_path / "retail.json", json.loads(big))
+    for path in (write_tar(tmp_path / "runs.tar.gz", {"retail.json": big}), tmp_path / "retail.json"):
+        with pytest.raises(InputError, match=r"the limit is 1,048,576; split it or raise the option max_file_mb"):
+            import_corpus(path, format="taubench_v1", name="c", options={"max_file_mb": 1})
+
+
+def test_links_in_folders_are_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "runs.csv").write_text(TABLE, encoding="utf-8")
+    (tmp_path / "secret.csv").write_text(TABLE, encoding="utf-8")
+    (tmp_path / "in" / "link.csv").symlink_to(tmp_path / "secret.csv")
+    (tmp_path / "in" / "loop").symlink_to(tmp_path, target_is_directory=True)
+    imported = read(tmp_path / "in")
+    assert list(imported.files) == ["in/runs.csv"] and imported.dropped == {"file_not_regular": 2}
+
+
+def test_files_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "runs.csv").write_text(TABLE + f"{folder},1,x,y\n", encoding="utf-8")
+    imported = read([tmp_path / "two" / "runs.csv", tmp_path / "one" / "runs.csv", tmp_path / "one" / "runs.csv"])
+    assert sorted(imported.files) == ["one/runs.csv", "two/runs.csv"]
+
+
+def test_a_broken_parquet_file_is_refused(tmp_path: Path) -> None:
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"task_id": ["a"], "outcome": [1], "text": ["x"]}), sink)
+    (tmp_path / "runs.parquet").write_bytes(sink.getvalue()[:-20])
+    with pytest.raises(InputError, match=r"nothing in .* can be used"):
+        import_corpus(tmp_path / "runs.parquet", format="table", name="c")
+
+
+def test_the_published_retail_runs() -> None:
+    imported = read(sorted(shared_data("taubench_retail").glob("*.tar.gz")))
+    frame = imported.frame
+    assert (len(frame), frame["task_id"].nunique(), imported.format) == (1284, 115, "taubench_v1")
+    assert imported.dropped == {"duplicate": 200, "infrastructure_error": 51}
+    assert float(frame["outcome"].mean()) == pytest.approx(0.725, abs=0.0005)
+    assert frame["agent"].nunique() == 12 and frame["task_id"].str.startswith("retail/").all()

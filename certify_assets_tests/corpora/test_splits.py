@@ -1,0 +1,196 @@
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from certify_assets.corpora.schema import to_frame
+from certify_assets.corpora.splits import (
+    PROFILES,
+    SPLITS,
+    SplitManifest,
+    make_manifest,
+    read_manifest,
+    select,
+    verify_manifest,
+    write_manifest,
+)
+from certify_assets.errors import InputError, ManifestError
+from certify_assets_tests.corpora.builders import corpus, trajectory
+
+FRAME = corpus(tasks=30, attempts=2)
+MANIFEST = make_manifest(FRAME["task_id"], "made")
+
+
+def sizes(tasks: int, profile: str = "certify", **options: Any) -> dict[str, int]:
+    manifest = make_manifest((f"t{number}" for number in range(tasks)), "c", profile, **options)
+    return dict(Counter(manifest.assignment.values()))
+
+
+def rehashed(**changes: Any) -> SplitManifest:
+    altered = replace(MANIFEST, **changes)
+    return replace(altered, sha256=altered.content_sha256())
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.sets(st.text(min_size=1, max_size=8), min_size=12, max_size=160),
+    st.integers(0, 2**31),
+    st.sampled_from(sorted(PROFILES)),
+    st.randoms(),
+)
+def test_splits_are_disjoint_complete_and_independent_of_order(tasks: set[str], seed: int, profile: str, random: Any) -> None:
+    manifest = make_manifest(sorted(tasks), "c", profile, seed)
+    shuffled = [*tasks, *tasks]
+    random.shuffle(shuffled)
+    assert make_manifest(shuffled, "c", profile, seed) == manifest
+    assert set(manifest.assignment) == tasks
+    assert sum(len(manifest.tasks[name]) for name in SPLITS) == len(tasks) == len(set().union(*manifest.tasks.values()))
+    shares = PROFILES[profile]
+    if len(tasks) < 100 or profile != "certify":
+        assert all(abs(len(manifest.tasks[name]) - len(tasks) * shares[name] / 100) < 1 for name in SPLITS)
+    assert SplitManifest.from_dict(json.loads(json.dumps(manifest.to_dict()))) == manifest
+
+
+def test_sizes_of_the_profiles() -> None:
+    assert sizes(100, "paper") == {"sft": 40, "rl": 30, "cal": 15, "test": 15}
+    assert sizes(100, "paper_miniwob") == {"sft": 40, "rl": 20, "cal": 15, "test": 25}
+    assert sizes(125) == {"sft": 31, "rl": 13, "cal": 50, "test": 31}
+    assert sizes(125, train_rl=False) == {"sft": 31, "cal": 63, "test": 31}
+    assert sizes(99)["cal"] == 39
+
+
+@pytest.mark.parametrize("tasks", [100, 103, 110, 115, 124])
+def test_cal_has_fifty_tasks_where_there_are_a_hundred(tasks: int) -> None:
+    counts = sizes(tasks)
+    assert counts["cal"] == 50 and sum(counts.values()) == tasks
+    assert sizes(tasks, "paper")["cal"] < 20
+
+
+def test_the_assignment_is_pinned() -> None:
+    manifest = make_manifest(("a", "b", "c", "d", "e", "f", "g", "h"), "c", seed=7)
+    assert manifest.assignment == {"a": "sft", "b": "test", "c": "sft", "d": "rl", "e": "cal", "f": "cal", "g": "cal", "h": "test"}
+    assert make_manifest(manifest.assignment, "other", seed=7).assignment == manifest.assignment
+    assert make_manifest(manifest.assignment, "c", seed=8).assignment != manifest.assignment
+
+
+def test_own_shares() -> None:
+    assert sizes(20, shares={"cal": 1, "test": 1}) == {"cal": 10, "test": 10}
+    assert make_manifest("abcdefgh", "c", shares={"cal": 0.5, "test": 0.5}).profile == "custom"
+    for shares, words in (
+        ({"cal": 1}, "CAL or TEST has no share"),
+        ({"cal": 1, "dev": 1}, "no split 'dev'"),
+        ({"cal": -1, "test": 1}, "not numbers"),
+    ):
+        with pytest.raises(InputError, match=words):
+            sizes(20, shares=shares)
+
+
+def test_pinned_tasks_are_in_sft_for_every_seed() -> None:
+    pinned = [f"t{number}" for number in range(20)]
+    for seed in range(5):
+        manifest = make_manifest((f"t{number}" for number in range(40)), "c", seed=seed, pinned_sft=pinned)
+        assert set(manifest.tasks["sft"]) == set(pinned)
+        assert [len(manifest.tasks[name]) for name in ("rl", "cal", "test")] == [3, 11, 6]
+    few = make_manifest((f"t{number}" for number in range(40)), "c", pinned_sft=pinned[:3])
+    assert set(pinned[:3]) < set(few.tasks["sft"]) and len(few.tasks["sft"]) == 10
+    with pytest.raises(InputError, match="no task 'elsewhere' to pin"):
+        make_manifest("abcdefgh", "c", pinned_sft=["elsewhere"])
+    with pytest.raises(InputError, match="too few"):
+        make_manifest((f"t{number}" for number in range(110)), "c", pinned_sft=[f"t{number}" for number in range(70)])
+
+
+def test_corpora_of_one_universe_share_the_assignment() -> None:
+    one, other = [f"t{number}" for number in range(60)], [f"t{number}" for number in range(30, 90)]
+    first, second = make_manifest(one, "a", universe=other), make_manifest(other, "b", universe=one)
+    assert all(first.assignment[task] == second.assignment[task] for task in set(one) & set(other))
+    assert set(first.assignment) == set(one) and set(first.universe) == set(other) - set(one)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"profile": "big"}, "no split profile 'big'"),
+        ({"task_ids": ["a", "b"]}, "too few"),
+        ({"task_ids": []}, "too few"),
+        ({"task_ids": [1, 2, 3]}, "not a text"),
+    ],
+)
+def test_what_cannot_be_split_is_refused(arguments: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        make_manifest(**({"task_ids": "abcdefgh", "corpus": "c"} | arguments))
+
+
+def test_trajectories_follow_their_task() -> None:
+    parts = {name: select(FRAME, MANIFEST, name) for name in SPLITS}
+    assert sum(map(len, parts.values())) == len(FRAME)
+    assert all(set(part["task_id"]) == set(MANIFEST.tasks[name]) for name, part in parts.items())
+    with pytest.raises(InputError, match="no split 'dev'"):
+        select(FRAME, MANIFEST, "dev")
+
+
+def test_a_manifest_is_read_as_it_was_written(tmp_path: Path) -> None:
+    write_manifest(tmp_path / "m.json", MANIFEST)
+    assert read_manifest(tmp_path / "m.json") == MANIFEST
+    verify_manifest(read_manifest(tmp_path / "m.json"), FRAME)
+
+
+def test_an_altered_manifest_is_refused() -> None:
+    task, split = next(iter(MANIFEST.assignment.items()))
+    other = "cal" if split != "cal" else "test"
+    moved = {**MANIFEST.assignment, task: other}
+    for altered, words in (
+        (replace(MANIFEST, assignment=moved), "does not have the hash"),
+        (replace(MANIFEST, seed=43), "does not have the hash"),
+        (replace(MANIFEST, sha256="0" * 64), "does not have the hash"),
+        (rehashed(assignment=moved), "the assignment was altered"),
+        (rehashed(seed=43), "the assignment was altered"),
+        (rehashed(assignment={**MANIFEST.assignment, task: "dev"}), "the assignment was altered"),
+        (rehashed(shares={"cal": 50, "test": 50}), "the assignment was altered"),
+        (rehashed(pinned_sft=tuple(MANIFEST.assignment)), "cannot be what its seed and shares give|the assignment was altered"),
+        (rehashed(corpus="other"), "is of corpus other"),
+    ):
+        with pytest.raises(ManifestError, match=words):
+            verify_manifest(altered, FRAME)
+
+
+def test_a_manifest_of_other_tasks_is_refused() -> None:
+    with pytest.raises(ManifestError, match="is in no split"):
+        verify_manifest(MANIFEST, corpus(tasks=31, attempts=2))
+    fewer = FRAME[FRAME["task_id"] != "t003"]
+    with pytest.raises(ManifestError, match="'t003' of the split manifest has no trajectory"):
+        verify_manifest(MANIFEST, fewer)
+    verify_manifest(MANIFEST, fewer, complete=False)
+    with pytest.raises(ManifestError, match="trajectories are of small"):
+        verify_manifest(MANIFEST, to_frame([trajectory()]))
+
+
+def test_a_task_in_two_splits_is_refused(tmp_path: Path) -> None:
+    text = json.dumps(MANIFEST.to_dict())
+    doubled = text.replace('"t000": ', '"t000": "test", "t000": ', 1)
+    (tmp_path / "m.json").write_text(doubled, encoding="utf-8")
+    with pytest.raises(ManifestError, match="'t000' is there twice"):
+        read_manifest(tmp_path / "m.json")
+
+
+@pytest.mark.parametrize(
+    "change", [{"seed": "42"}, {"seed": True}, {"extra": 1}, {"shares": []}, {"assignment": {"a": 1}}, {"pinned_sft": "a"}, {"schema": "x"}]
+)
+def test_a_document_that_is_no_manifest_is_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(ManifestError, match="manifest"):
+        SplitManifest.from_dict(MANIFEST.to_dict() | change)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe", b'{"schema": 3}'])
+def test_a_file_that_is_no_manifest_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "m.json").write_bytes(content)
+    with pytest.raises(ManifestError, match=r"m\.json"):
+        read_manifest(tmp_path / "m.json")
+    with pytest.raises(ManifestError, match="does not exist"):
+        read_manifest(tmp_path / "none.json")

@@ -1,0 +1,199 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import save
+from sklearn.feature_extraction.text import TfidfVectorizer
+
+from certify_assets.corpora.auroc import auroc
+from certify_assets.corpora.rendering import render_frame
+from certify_assets.corpora.splits import make_manifest, select
+from certify_assets.errors import InputError, IntegrityError
+from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.judges.lexical import SUCCESS_WEIGHTS, LexicalJudge, LexicalSettings, _counts, _weigh
+from certify_assets_tests.corpora.builders import corpus
+
+FRAME = corpus(tasks=60)
+TEXTS = [item.text for item in render_frame(FRAME)]
+OUTCOMES = FRAME["outcome"].to_numpy(dtype=int)
+JUDGE = LexicalJudge.train(TEXTS, OUTCOMES, renderer_sha256="r")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    JUDGE.save(tmp_path / "judge")
+    return tmp_path / "judge"
+
+
+def test_learns_words_that_tasks_it_has_not_seen_share() -> None:
+    manifest = make_manifest(FRAME["task_id"], "made")
+    train, test = select(FRAME, manifest, "sft"), select(FRAME, manifest, "test")
+    judge = LexicalJudge.train([item.text for item in render_frame(train)], train["outcome"].to_numpy(dtype=int))
+    assert auroc(judge.score([item.text for item in render_frame(test)]).score, test["outcome"].to_numpy(dtype=int)) > 0.75
+    fails, succeeds = judge.top_features(5)
+    assert any("refused" in word for word, _ in fails) and any("granted" in word for word, _ in succeeds)
+    assert fails[0][1] < 0 < succeeds[0][1]
+
+
+def test_features_are_the_textbook_ones() -> None:
+    settings = LexicalSettings()
+    reference = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, min_df=2).fit(TEXTS)
+    assert JUDGE.vocabulary == tuple(reference.get_feature_names_out())
+    ours = _weigh(_counts([*TEXTS[:50], "none of these"], JUDGE.vocabulary, settings), JUDGE.idf)
+    np.testing.assert_allclose(ours.toarray(), reference.transform([*TEXTS[:50], "none of these"]).toarray(), atol=1e-12)
+
+
+def test_training_twice_gives_the_same_judge() -> None:
+    again = LexicalJudge.train(TEXTS, OUTCOMES, renderer_sha256="r")
+    assert again.adapter_sha256 == JUDGE.adapter_sha256
+    np.testing.assert_array_equal(again.score(TEXTS).score, JUDGE.score(TEXTS).score)
+
+
+def test_a_score_does_not_depend_on_the_other_texts() -> None:
+    together = JUDGE.score(TEXTS).score
+    np.testing.assert_array_equal(together[::-1], JUDGE.score(TEXTS[::-1]).score)
+    assert [float(JUDGE.score([text]).score[0]) for text in TEXTS[:10]] == together[:10].tolist()
+    assert np.isfinite(JUDGE.score(["", "word of no training text"]).score).all()
+
+
+def test_the_weight_of_successes_moves_the_judge() -> None:
+    means = []
+    for weight in SUCCESS_WEIGHTS:
+        judge = LexicalJudge.train(TEXTS, OUTCOMES, success_weight=weight)
+        means.append(float(judge.score(TEXTS).score.mean()))
+        assert judge.name == ("lexical" if weight == 1 else f"lexical_w{weight:g}")
+        assert judge.provenance().settings["success_weight"] == weight
+    assert means == sorted(means) and means[0] < means[-1]
+
+
+def test_a_judge_comes_back_as_it_was(folder: Path) -> None:
+    again = LexicalJudge.load(folder, expected_sha256=JUDGE.adapter_sha256)
+    np.testing.assert_array_equal(again.score(TEXTS).score, JUDGE.score(TEXTS).score)
+    assert again.provenance() == JUDGE.provenance() and again.settings == JUDGE.settings and again.training == JUDGE.training
+    assert sorted(path.name for path in folder.iterdir()) == ["judge.json", "weights.safetensors"]
+    assert again.save(folder) == JUDGE.adapter_sha256
+
+
+def test_the_adapter_hash_is_that_of_the_files(folder: Path) -> None:
+    hashes = {path.name: sha256_bytes(path.read_bytes()) for path in folder.iterdir()}
+    assert sha256_bytes(canonical_json(hashes)) == JUDGE.adapter_sha256 == JUDGE.provenance().adapter_sha256
+    assert LexicalJudge.train(TEXTS, OUTCOMES, seed=1, renderer_sha256="r").adapter_sha256 != JUDGE.adapter_sha256
+    with pytest.raises(IntegrityError, match="use the judge that was certified"):
+        LexicalJudge.load(folder, expected_sha256="0" * 64)
+
+
+def test_another_process_with_other_threads_scores_the_same(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "texts.json").write_text(json.dumps(TEXTS[:20]), encoding="utf-8")
+    code = (
+        "import json,pathlib,sys; from certify_assets.judges.lexical import LexicalJudge as J;"
+        "texts=json.loads(pathlib.Path(sys.argv[2]).read_text(encoding='utf-8'));"
+        "print(json.dumps(J.load(pathlib.Path(sys.argv[1])).score(texts).score.tolist()))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(folder), str(tmp_path / "texts.json")],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(__file__).parents[2],
+        env={"OMP_NUM_THREADS": "1", "PATH": ""},
+    )
+    assert json.loads(done.stdout) == JUDGE.score(TEXTS[:20]).score.tolist()
+
+
+def rewritten(folder: Path, arrays: dict[str, Any] | None = None, **changes: Any) -> Path:
+    """Alter a saved judge and make its hashes agree again."""
+    if arrays is not None:
+        (folder / "weights.safetensors").write_bytes(save(arrays))
+    document = json.loads((folder / "judge.json").read_text(encoding="utf-8"))
+    document |= {"weights_sha256": sha256_bytes((folder / "weights.safetensors").read_bytes())} | changes
+    (folder / "judge.json").write_bytes(canonical_json(document))
+    return folder
+
+
+def test_weights_of_impossible_shape_or_value_are_refused(folder: Path) -> None:
+    size = len(JUDGE.vocabulary)
+    good = {"idf": np.ones(size), "coefficients": np.ones(size), "intercept": np.zeros(1)}
+    LexicalJudge.load(rewritten(folder, good))
+    for arrays, words in (
+        (good | {"idf": np.ones(size - 1)}, "names or shapes"),
+        (good | {"intercept": np.zeros(2)}, "names or shapes"),
+        (good | {"more": np.zeros(1)}, "names or shapes"),
+        ({"idf": np.ones(size)}, "names or shapes"),
+        (good | {"idf": np.ones(size, dtype=np.float32)}, "not finite float64"),
+        (good | {"coefficients": np.full(size, np.nan)}, "not finite float64"),
+    ):
+        with pytest.raises(IntegrityError, match=words):
+            LexicalJudge.load(rewritten(folder, arrays))
+
+
+def test_files_that_hold_objects_are_refused(folder: Path) -> None:
+    np.save(folder / "x.npy", np.array([{}, []], dtype=object), allow_pickle=True)
+    (folder / "weights.safetensors").write_bytes((folder / "x.npy").read_bytes())
+    with pytest.raises(IntegrityError, match="not a safetensors file"):
+        LexicalJudge.load(rewritten(folder))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"schema": "other"},
+        {"extra": 1},
+        {"vocabulary": []},
+        {"vocabulary": ["b", "a"]},
+        {"vocabulary": ["a", "a"]},
+        {"vocabulary": [1]},
+        {"training": []},
+        {"settings": {}},
+    ],
+)
+def test_a_document_that_is_no_judge_is_refused(folder: Path, changes: dict[str, Any]) -> None:
+    with pytest.raises(IntegrityError, match=r"judge\.json"):
+        LexicalJudge.load(rewritten(folder, **changes))
+
+
+def test_files_that_do_not_belong_together_are_refused(folder: Path) -> None:
+    data = (folder / "weights.safetensors").read_bytes()
+    (folder / "weights.safetensors").write_bytes(data[:-8] + b"\x00" * 8)
+    with pytest.raises(IntegrityError, match="not the file that"):
+        LexicalJudge.load(folder)
+    (folder / "judge.json").write_bytes(b"{")
+    with pytest.raises(IntegrityError, match="not a JSON document"):
+        LexicalJudge.load(folder)
+    (folder / "weights.safetensors").unlink()
+    with pytest.raises(InputError, match="does not exist; train the judge first"):
+        LexicalJudge.load(folder)
+
+
+@pytest.mark.parametrize(
+    ("texts", "outcomes", "words"),
+    [
+        (["a b", "c d"], [1], "one outcome a text"),
+        (["a b", "c d"], [1, 1], "one outcome; a judge needs"),
+        (["a b", "c d"], [1, 2], "neither 0 nor 1"),
+        (["aa bb", "cc dd"], [1, 0], "no word occurs in 2"),
+        (["!", "?"], [1, 0], "have no word"),
+        ([], [], "one outcome; a judge needs"),
+    ],
+)
+def test_what_teaches_nothing_is_refused(texts: list[str], outcomes: list[int], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        LexicalJudge.train(texts, outcomes)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"success_weight": 0}, {"success_weight": float("inf")}, {"longest_ngram": 0}, {"max_features": 1.5}, {"seed": "a"}]
+)
+def test_impossible_settings_are_refused(settings: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=next(iter(settings))):
+        LexicalSettings(**settings)
+
+
+def test_the_most_frequent_features_are_kept() -> None:
+    judge = LexicalJudge.train(TEXTS, OUTCOMES, settings=LexicalSettings(max_features=30))
+    assert len(judge.vocabulary) == 30 and "step" in judge.vocabulary and list(judge.vocabulary) == sorted(judge.vocabulary)
