@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from certify_assets.certificates.audit import Audit, ResampleAudit, audit_certificate, lower_error_bound, resample_audit
+from certify_assets.certificates.baselines import clopper_pearson_upper
 from certify_assets.certificates.certificate import SCHEMA, Certificate
 from certify_assets.certificates.clustering import ClusterSummary, anova_icc, design_effect, kish_effective_tasks, n_min, summarise_clusters
 from certify_assets.certificates.counts import TaskCounts, count_at, count_tasks
@@ -12,7 +13,7 @@ from certify_assets.certificates.evaluation import Evaluation, Settings, evaluat
 from certify_assets.certificates.inputs import Observations, observe
 from certify_assets.certificates.issuance import certify, issue, joint_promise
 from certify_assets.certificates.planning import Diagnosis, auroc, diagnose
-from certify_assets.certificates.procedures import PROCEDURES, clopper_pearson_upper
+from certify_assets.certificates.procedures import PROCEDURES
 from certify_assets.certificates.verification import settings_of, verify_certificate
 
 __all__ = [

@@ -40,6 +40,11 @@ class TaskCounts:
     sizes: NDArray[np.int64]
     successes: NDArray[np.int64]
 
+    def at(self, place: int) -> TaskCounts:
+        """Return the counts of one threshold."""
+        part = slice(place, place + 1)
+        return TaskCounts(self.side, self.thresholds[part], self.covered[part], self.errors[part], self.sizes, self.successes)
+
     @property
     def tasks(self) -> int:
         """Number of tasks with a scored trajectory."""

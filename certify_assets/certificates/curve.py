@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from certify_assets.certificates.baselines import clopper_pearson_upper
 from certify_assets.certificates.counts import TaskCounts, count_at
 from certify_assets.certificates.evaluation import Settings, evaluate
 from certify_assets.certificates.inputs import observe
 from certify_assets.certificates.lattice import bootstrap_tails, error_lattice
 from certify_assets.certificates.montecarlo import resample_errors
-from certify_assets.certificates.procedures import clopper_pearson_upper
 
 __all__ = ["ThresholdCurve", "bootstrap_errors", "bootstrap_quantile", "threshold_curve"]
 

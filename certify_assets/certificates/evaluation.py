@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from certify_assets.certificates.counts import SIDES, TaskCounts, count_tasks
+from certify_assets.certificates.counts import SIDES, TaskCounts, count_at, count_tasks
 from certify_assets.certificates.guard import GUARDS, GuardTest, apply_guard
 from certify_assets.certificates.inputs import Observations
 from certify_assets.certificates.lattice import as_fraction
@@ -100,6 +100,8 @@ class Evaluation:
     Attributes
     ----------
     counts : TaskCounts
+    tested : TaskCounts
+        What the procedure saw: the counts, or those of one trajectory a task.
     tails : float64 array, shape (thresholds,)
         Certified by the procedure where at most ``level``.
     level : float
@@ -107,6 +109,7 @@ class Evaluation:
     """
 
     counts: TaskCounts
+    tested: TaskCounts
     tails: NDArray[np.float64]
     level: float
     guard: GuardTest
@@ -159,8 +162,9 @@ def evaluate(observations: Observations, settings: Settings) -> Evaluation:
         size_ratio=settings.size_ratio,
         max_task_size=most,
     )
-    tails = settings.method.tails(counts, settings.test) if counts.thresholds.size else np.empty(0)
-    return Evaluation(counts, tails, settings.level, guard)
+    tested = count_at(observations.one_a_task(settings.seed), settings.side, counts.thresholds) if settings.method.one_draw else counts
+    tails = settings.method.tails(tested, settings.test, tested.tasks) if counts.thresholds.size else np.empty(0)
+    return Evaluation(counts, tested, tails, settings.level, guard)
 
 
 def _one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:

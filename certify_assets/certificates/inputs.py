@@ -45,6 +45,22 @@ class Observations:
     scored: int
     sha256: str
 
+    def one_a_task(self, seed: int) -> Observations:
+        """Return one scored row of each task, drawn by a hash of the seed and the task's place among the labels.
+
+        The result keeps the hash of the whole table.
+        """
+        from certify_assets.certificates import kernels
+
+        tasks = self.tasks[: self.scored]
+        sizes = np.bincount(tasks, minlength=len(self.labels))
+        starts = np.cumsum(sizes) - sizes
+        draws = kernels.task_draws(np.uint64(seed), len(self.labels))
+        picked = (draws * sizes.astype(np.uint64)) >> np.uint64(32)
+        chosen = (starts + picked.astype(np.int64))[sizes > 0]
+        rows = np.sort(kernels.group_order(tasks.astype(np.int64), len(self.labels))[chosen])
+        return Observations(self.scores[rows], self.outcomes[rows], self.tasks[rows], self.labels, rows.size, self.sha256)
+
     @property
     def rows(self) -> int:
         """Number of rows, scored or not."""

@@ -14,7 +14,7 @@ from typing import Any
 import numba
 import numpy as np
 
-__all__ = ["count_rows", "distinct_rows", "group_order", "icc_profile", "lattice_histogram", "saddle", "saddlepoint_tails", "task_sums"]
+__all__ = ["count_rows", "distinct_rows", "group_order", "icc_profile", "lattice_histogram", "saddle", "saddlepoint_tails", "task_draws", "task_sums"]
 
 _SQRT_TWO_PI = math.sqrt(2.0 * math.pi)
 
@@ -254,6 +254,24 @@ def saddlepoint_tails(values, counts, offsets, draws):  # type: ignore[no-untype
 
 
 @_compiled
+def _splitmix(seed, counter):  # type: ignore[no-untyped-def]
+    """The counter-th number of the splitmix64 stream of a seed (Steele, Lea and Flood, 2014)."""
+    z = seed + (counter + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+@_compiled
+def task_draws(seed, tasks):  # type: ignore[no-untyped-def]
+    """One 32-bit random number a task, as uint64."""
+    drawn = np.empty(tasks, np.uint64)
+    for task in range(tasks):
+        drawn[task] = _splitmix(seed, np.uint64(task)) >> np.uint64(32)
+    return drawn
+
+
+@_compiled
 def task_sums(values, draws, seed, first):  # type: ignore[no-untyped-def]
     """Sums of int64 values (tasks × columns) over tasks drawn with replacement, for draws first … first + draws − 1.
 
@@ -264,10 +282,7 @@ def task_sums(values, draws, seed, first):  # type: ignore[no-untyped-def]
     for draw in range(draws):
         counter = np.uint64(first + draw) * np.uint64(tasks)
         for place in range(tasks):
-            z = seed + (counter + np.uint64(place) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-            z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-            z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-            z = z ^ (z >> np.uint64(31))
+            z = _splitmix(seed, counter + np.uint64(place))
             task = ((z >> np.uint64(32)) * np.uint64(tasks)) >> np.uint64(32)
             for column in range(columns):
                 sums[draw, column] += values[task, column]

@@ -115,7 +115,7 @@ def _stopped_by(evaluation: Evaluation, settings: Settings) -> str | None:
     if evaluation.passed_test.any():
         return "guard"
     counts = evaluation.counts
-    if float(counts.selective_error.min()) < settings.alpha:
+    if float(evaluation.tested.selective_error.min()) < settings.alpha:
         return "tasks"
     successes = int(counts.successes.sum())
     decided = counts.trajectories - successes if settings.side == "reject" else successes
@@ -125,7 +125,7 @@ def _stopped_by(evaluation: Evaluation, settings: Settings) -> str | None:
 def _tasks_needed(evaluation: Evaluation, settings: Settings) -> int | None:
     counts = evaluation.counts
     fewest: int | None = None
-    errors = counts.selective_error
+    errors = evaluation.tested.selective_error
     _, places = np.unique(counts.covered_trajectories, return_index=True)
     for place in places.tolist():
         if errors[place] >= settings.alpha:
@@ -150,9 +150,10 @@ def _guard_tasks(evaluation: Evaluation, settings: Settings, place: int) -> int 
 
 def _least(evaluation: Evaluation, settings: Settings, place: int, low: int, fewest: int | None) -> int | None:
     """Smallest size from ``low`` on at which the test passes, or ``fewest`` when that is smaller."""
+    tested = evaluation.tested.at(place)
 
     def passes(tasks: int) -> bool:
-        return settings.method.grown(evaluation.counts, settings.test, place, tasks) <= settings.level
+        return float(settings.method.tails(tested, settings.test, tasks)[0]) <= settings.level
 
     most = _MOST_TASKS if fewest is None else fewest - 1
     if low > most or not passes(most):

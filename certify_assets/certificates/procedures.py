@@ -5,7 +5,6 @@ Every procedure says its estimand, its assumptions and how far it is valid; a ce
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -13,13 +12,13 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from certify_assets.certificates.clustering import summarise_clusters
+from certify_assets.certificates.baselines import deff_tails, hoeffding_tails, korn_graubard_tails, naive_tails
 from certify_assets.certificates.counts import TaskCounts
 from certify_assets.certificates.lattice import bootstrap_tails, error_lattice
 from certify_assets.certificates.montecarlo import montecarlo_tails
 from certify_assets.errors import InputError
 
-__all__ = ["PROCEDURES", "RANK_INVARIANCE", "Procedure", "Test", "clopper_pearson_upper", "find_procedure"]
+__all__ = ["PROCEDURES", "RANK_INVARIANCE", "Procedure", "Test", "find_procedure"]
 
 RANK_INVARIANCE = (
     "Rank invariance: grid, counts, tail and decision depend on the scores only through comparisons, so every strictly increasing "
@@ -33,11 +32,18 @@ _FRESH = "The judge was trained and chosen without these outcomes; candidates co
 class Test:
     """What a procedure is asked: budget α as a fraction, level, and how to compute the bootstrap tail."""
 
+    __test__ = False
+
     budget: Fraction
     level: float
     engine: str = "auto"
     draws: int = 2000
     seed: int = 42
+
+    @property
+    def alpha(self) -> float:
+        """α as a float."""
+        return float(self.budget)
 
 
 @dataclass(frozen=True)
@@ -48,9 +54,7 @@ class Procedure:
     ----------
     name : str
     tails : callable
-        (TaskCounts, Test) → tail a threshold; certified where tail ≤ level.
-    grown : callable
-        (TaskCounts, Test, threshold, tasks) → tail at one threshold if there were so many tasks like those observed.
+        (TaskCounts, Test, tasks) → tail a threshold if there were so many tasks like those observed; certified where tail ≤ level.
     validity : str
         "asymptotic", "finite-sample" or "none under clustering".
     estimand : str
@@ -58,141 +62,65 @@ class Procedure:
     assumptions : tuple of str
     guarded : bool
         Whether a guard is applied on top.
+    one_draw : bool
+        Whether the test sees one seeded trajectory a task instead of all.
     """
 
     name: str
-    tails: Callable[[TaskCounts, Test], NDArray[np.float64]]
-    grown: Callable[[TaskCounts, Test, int, int], float]
+    tails: Callable[[TaskCounts, Test, int], NDArray[np.float64]]
     validity: str
     estimand: str
     assumptions: tuple[str, ...]
     guarded: bool = False
+    one_draw: bool = False
 
 
-def clopper_pearson_upper(errors: float, covered: float, level: float) -> float:
-    """One-sided Clopper–Pearson upper bound at confidence 1 − level; real-valued counts are allowed.
-
-    Parameters
-    ----------
-    errors, covered : float
-    level : float
-        In (0, 1).
-
-    Returns
-    -------
-    float
-        1 when nothing is covered or every covered trajectory is an error.
-    """
-    from scipy.special import betaincinv
-
-    if covered <= 0 or errors >= covered:
-        return 1.0
-    return float(betaincinv(errors + 1.0, covered - errors, 1.0 - level))
-
-
-def _binomial_tails(errors: NDArray[np.float64], covered: NDArray[np.float64], alpha: float) -> NDArray[np.float64]:
-    """P(Binomial(n, α) ≤ k) with real-valued counts: at most the level exactly when the Clopper–Pearson bound is at most α."""
-    from scipy.special import betainc
-
-    tails = np.ones(errors.size)
-    some = errors < covered
-    tails[some] = betainc(covered[some] - errors[some], errors[some] + 1.0, 1.0 - alpha)
-    return tails
-
-
-def _taskboot(counts: TaskCounts, test: Test) -> NDArray[np.float64]:
-    if test.engine == "montecarlo":
+def _taskboot(counts: TaskCounts, test: Test, tasks: int) -> NDArray[np.float64]:
+    if test.engine == "montecarlo" and tasks == counts.tasks:
         return montecarlo_tails(counts, test.budget, test.draws, test.seed)
-    return bootstrap_tails(error_lattice(counts.covered, counts.errors, test.budget), test.level, test.engine)
+    engine = "auto" if test.engine == "montecarlo" else test.engine
+    return bootstrap_tails(error_lattice(counts.covered, counts.errors, test.budget), test.level, engine, tasks)
 
 
-def _naive(counts: TaskCounts, test: Test) -> NDArray[np.float64]:
-    return _binomial_tails(counts.error_totals.astype(float), counts.covered_trajectories.astype(float), float(test.budget))
+def _naive(counts: TaskCounts, test: Test, tasks: int) -> NDArray[np.float64]:
+    return naive_tails(counts, test.alpha, tasks)
 
 
-def _deff(counts: TaskCounts, test: Test) -> NDArray[np.float64]:
-    deff = summarise_clusters(counts.sizes, counts.successes).deff
-    return _binomial_tails(counts.error_totals / deff, counts.covered_trajectories / deff, float(test.budget))
+def _deff(counts: TaskCounts, test: Test, tasks: int) -> NDArray[np.float64]:
+    return deff_tails(counts, test.alpha, tasks)
 
 
-def _task_hoeffding(counts: TaskCounts, test: Test) -> NDArray[np.float64]:
-    return np.array([_hoeffding_tail(n, k, test, 1.0) for n, k in zip(counts.covered, counts.errors, strict=True)])
+def _task_hoeffding(counts: TaskCounts, test: Test, tasks: int) -> NDArray[np.float64]:
+    return hoeffding_tails(counts, test.alpha, tasks)
 
 
-def _hoeffding_tail(covered: NDArray[np.int32], errors: NDArray[np.int32], test: Test, factor: float) -> float:
-    """exp(−2 G slack²) for G times ``factor`` covered tasks, slack = α minus the mean of their error rates."""
-    inside = covered > 0
-    # sorted, so that relabelled tasks give the same bits
-    rates = np.sort(errors[inside] / covered[inside])
-    slack = float(test.budget) - (math.fsum(rates) / rates.size if rates.size else 1.0)
-    return math.exp(-2.0 * factor * rates.size * slack * slack) if slack > 0 else 1.0
+def _korn_graubard(counts: TaskCounts, test: Test, tasks: int) -> NDArray[np.float64]:
+    return korn_graubard_tails(counts, test.alpha, tasks, test.level)
 
 
-def _taskboot_grown(counts: TaskCounts, test: Test, place: int, tasks: int) -> float:
-    lattice = error_lattice(counts.covered[place : place + 1], counts.errors[place : place + 1], test.budget)
-    return float(bootstrap_tails(lattice, test.level, "auto", tasks)[0])
-
-
-def _naive_grown(counts: TaskCounts, test: Test, place: int, tasks: int) -> float:
-    return _binomial_grown(counts, test, place, tasks / counts.tasks)
-
-
-def _deff_grown(counts: TaskCounts, test: Test, place: int, tasks: int) -> float:
-    return _binomial_grown(counts, test, place, tasks / counts.tasks / summarise_clusters(counts.sizes, counts.successes).deff)
-
-
-def _binomial_grown(counts: TaskCounts, test: Test, place: int, factor: float) -> float:
-    scaled = factor * np.array([counts.error_totals[place], counts.covered_trajectories[place]], dtype=float)
-    return float(_binomial_tails(scaled[:1], scaled[1:], float(test.budget))[0])
-
-
-def _task_hoeffding_grown(counts: TaskCounts, test: Test, place: int, tasks: int) -> float:
-    return _hoeffding_tail(counts.covered[place], counts.errors[place], test, tasks / counts.tasks)
-
-
-_BOOTSTRAP_WORDS = (
+_COMMON = (_FRESH, RANK_INVARIANCE)
+_BOOTSTRAP = (
     _TASKS_IID,
     "The task-bootstrap law of the error approximates its sampling law: true as the number of tasks grows, no finite-sample theorem.",
-    _FRESH,
-    RANK_INVARIANCE,
+    *_COMMON,
 )
+_RARE = "Errors do not come as rare tasks that are wrong throughout: without a guard they can be missed."
+_INDEPENDENT = "Trajectories are independent (Clopper–Pearson), which attempts at one task are not."
+_SAME_DEFF = "The design effect of all outcomes stands for that of the errors at every threshold."
+_ONE = "The test sees one trajectory a task, drawn by the seed; the coverage is over all trajectories, the error that of a task's random attempt."
+_TASK_MEAN = "The error is the mean over tasks of each task's error rate, not over trajectories."
+_LINEAR = "The linearised variance between covered tasks stands for the sampling variance; where no error is seen it says nothing."
 
 PROCEDURES: dict[str, Procedure] = {
     procedure.name: procedure
     for procedure in (
-        Procedure("guarded_taskboot", _taskboot, _taskboot_grown, "asymptotic", "trajectory", _BOOTSTRAP_WORDS, guarded=True),
-        Procedure(
-            "taskboot",
-            _taskboot,
-            _taskboot_grown,
-            "asymptotic",
-            "trajectory",
-            (*_BOOTSTRAP_WORDS, "Errors do not come as rare tasks that are wrong throughout: without a guard they can be missed."),
-        ),
-        Procedure(
-            "naive",
-            _naive,
-            _naive_grown,
-            "none under clustering",
-            "trajectory",
-            ("Trajectories are independent (Clopper–Pearson), which attempts at one task are not.", _FRESH, RANK_INVARIANCE),
-        ),
-        Procedure(
-            "deff",
-            _deff,
-            _deff_grown,
-            "asymptotic",
-            "trajectory",
-            (_TASKS_IID, "The design effect of all outcomes stands for that of the errors at every threshold.", _FRESH, RANK_INVARIANCE),
-        ),
-        Procedure(
-            "task_hoeffding",
-            _task_hoeffding,
-            _task_hoeffding_grown,
-            "finite-sample",
-            "task",
-            (_TASKS_IID, "The error is the mean over tasks of each task's error rate, not over trajectories.", _FRESH, RANK_INVARIANCE),
-        ),
+        Procedure("guarded_taskboot", _taskboot, "asymptotic", "trajectory", _BOOTSTRAP, guarded=True),
+        Procedure("taskboot", _taskboot, "asymptotic", "trajectory", (*_BOOTSTRAP, _RARE)),
+        Procedure("naive", _naive, "none under clustering", "trajectory", (_INDEPENDENT, *_COMMON)),
+        Procedure("deff", _deff, "asymptotic", "trajectory", (_TASKS_IID, _SAME_DEFF, *_COMMON)),
+        Procedure("one_per_task", _naive, "finite-sample", "task", (_TASKS_IID, _ONE, *_COMMON), one_draw=True),
+        Procedure("task_hoeffding", _task_hoeffding, "finite-sample", "task", (_TASKS_IID, _TASK_MEAN, *_COMMON)),
+        Procedure("korn_graubard", _korn_graubard, "asymptotic", "trajectory", (_TASKS_IID, _LINEAR, _RARE, *_COMMON)),
     )
 }
 

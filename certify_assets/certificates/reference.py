@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["count_rows", "distinct_rows", "group_order", "icc_profile", "lattice_histogram", "saddlepoint_tails", "task_sums"]
+__all__ = ["count_rows", "distinct_rows", "group_order", "icc_profile", "lattice_histogram", "saddlepoint_tails", "task_draws", "task_sums"]
 
 _Integers = NDArray[np.int64]
 _Floats = NDArray[np.float64]
@@ -82,15 +82,23 @@ def _tail(values: _Integers, counts: _Integers, draws: int) -> float:
     return float(norm.sf(w) + norm.pdf(w) * (1 / u - 1 / w))
 
 
-def task_sums(values: _Integers, draws: int, seed: np.uint64, first: int) -> _Integers:
-    """Sums over tasks drawn by splitmix64 at counter draw * tasks + place."""
-    tasks = values.shape[0]
-    counters = np.arange(first * tasks, (first + draws) * tasks, dtype=np.uint64)
+def _splitmix(seed: np.uint64, counters: NDArray[np.uint64]) -> NDArray[np.uint64]:
     with np.errstate(over="ignore"):
         z = seed + (counters + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    z = z ^ (z >> np.uint64(31))
+    return z ^ (z >> np.uint64(31))
+
+
+def task_draws(seed: np.uint64, tasks: int) -> NDArray[np.uint64]:
+    """One 32-bit random number a task."""
+    return _splitmix(seed, np.arange(tasks, dtype=np.uint64)) >> np.uint64(32)
+
+
+def task_sums(values: _Integers, draws: int, seed: np.uint64, first: int) -> _Integers:
+    """Sums over tasks drawn by splitmix64 at counter draw * tasks + place."""
+    tasks = values.shape[0]
+    z = _splitmix(seed, np.arange(first * tasks, (first + draws) * tasks, dtype=np.uint64))
     drawn = ((z >> np.uint64(32)) * np.uint64(tasks)) >> np.uint64(32)
     return np.asarray(values[drawn.astype(np.int64).reshape(draws, tasks)].sum(axis=1))
 

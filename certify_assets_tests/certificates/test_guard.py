@@ -27,7 +27,10 @@ def test_whole_task_errors_need_49_and_23_covered_tasks() -> None:
 
 def test_kish_needs_29_and_14_effective_tasks() -> None:
     for alpha, needed in ((0.1, 29), (0.2, 14)):
-        found = [apply_guard(table([[8] * tasks], [[0] * tasks]), guard="kish", alpha=alpha, delta=0.05).passed[0] for tasks in (needed - 1, needed)]
+        found = [
+            apply_guard(table([[8] * tasks], [[0] * tasks]), guard="kish", alpha=alpha, delta=0.05).passed[0]
+            for tasks in (needed - 1, needed)
+        ]
         assert found == [False, True]
 
 

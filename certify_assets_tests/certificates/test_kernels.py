@@ -71,6 +71,10 @@ def test_task_sums_equal_their_twin() -> None:
     assert np.array_equal(kernels.task_sums(values, 200, np.uint64(9), 5), reference.task_sums(values, 200, np.uint64(9), 5))
 
 
+def test_task_draws_equal_their_twin() -> None:
+    assert np.array_equal(kernels.task_draws(np.uint64(42), 50), reference.task_draws(np.uint64(42), 50))
+
+
 @pytest.mark.parametrize("threads", [1, 2, 3, 7, None])
 def test_resamples_do_not_depend_on_threads_or_pieces(threads: int | None) -> None:
     values = np.random.default_rng(0).integers(-50, 50, (700, 4))

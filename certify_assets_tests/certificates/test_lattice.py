@@ -74,7 +74,9 @@ def test_exact_tail_is_accurate_far_out() -> None:
     truth = sum(comb(100, j) * 0.01**j * 0.99 ** (100 - j) for j in range(30, 101))
     assert truth < 1e-30
     shifted = values - 2  # more than thirty percent must be high: 7j - 3(100 - j) > 0
-    assert exact_tail(shifted, counts, 100) == pytest.approx(sum(comb(100, j) * 0.01**j * 0.99 ** (100 - j) for j in range(31, 101)), rel=1e-9)
+    assert exact_tail(shifted, counts, 100) == pytest.approx(
+        sum(comb(100, j) * 0.01**j * 0.99 ** (100 - j) for j in range(31, 101)), rel=1e-9
+    )
 
 
 @pytest.mark.parametrize("size", [0, 1, 8, 16])

@@ -52,13 +52,20 @@ def other_values(value: Any) -> list[Any]:
 
 @pytest.mark.parametrize("form", ["dict", "bytes", "text", "certificate"])
 def test_an_honest_certificate_verifies(certificate: Certificate, data: Sample, form: str) -> None:
-    document = {"dict": certificate.to_dict(), "bytes": certificate.to_json(), "text": certificate.to_json().decode(), "certificate": certificate}
+    document = {
+        "dict": certificate.to_dict(),
+        "bytes": certificate.to_json(),
+        "text": certificate.to_json().decode(),
+        "certificate": certificate,
+    }
     order = np.random.default_rng(1).permutation(data.scores.size)
     assert verify_certificate(document[form], *data) is None
     assert verify_certificate(document[form], data.scores[order], data.outcomes[order], [str(task) for task in data.tasks[order]]) is None
 
 
-@pytest.mark.parametrize("keywords", [{"alpha": 0.2}, {"side": "release"}, {"procedure": "naive"}, {"engine": "montecarlo", "draws": 300}, {"guard": "kish"}])
+@pytest.mark.parametrize(
+    "keywords", [{"alpha": 0.2}, {"side": "release"}, {"procedure": "naive"}, {"engine": "montecarlo", "draws": 300}, {"guard": "kish"}]
+)
 def test_other_settings_verify(data: Sample, keywords: dict[str, Any]) -> None:
     assert verify_certificate(certify(*data, **keywords).to_json(), *data) is None
 
@@ -135,7 +142,14 @@ def test_a_table_that_cannot_be_used_is_an_error_of_its_own(certificate: Certifi
 def test_from_dict_refuses_contradictions(certificate: Certificate) -> None:
     document = certificate.to_dict()
     assert Certificate.from_dict(document) == certificate
-    for change in ({"seed": 43}, {"threshold": None}, {"certified": False}, {"coverage": 1.5}, {"findings": [{"code": "x"}]}, {"assumptions": [1]}):
+    for change in (
+        {"seed": 43},
+        {"threshold": None},
+        {"certified": False},
+        {"coverage": 1.5},
+        {"findings": [{"code": "x"}]},
+        {"assumptions": [1]},
+    ):
         with pytest.raises(ForgedCertificateError):
             Certificate.from_dict({**document, **change})
 

@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from certify_assets.certificates import audit_certificate, certify, count_at, lower_error_bound, n_min, observe, resample_audit
+from certify_assets.certificates.montecarlo import resample_errors
+from certify_assets.errors import InputError
+from certify_assets_tests.certificates.designs import Sample, fooled, paper_process
+
+
+def pair(tasks: int = 60) -> tuple[Sample, Sample]:
+    rng = np.random.default_rng(7)
+    return paper_process(tasks, 0.5, rng), paper_process(tasks, 0.5, rng)
+
+
+def test_pass_on_fresh_tasks() -> None:
+    cal, test = pair()
+    certificate = certify(*cal)
+    found = audit_certificate(certificate, *test)
+    inside = test.scores <= certificate.threshold
+    assert found.verdict == "PASS" and found.paper_rule_pass
+    assert found.realized_error == test.outcomes[inside].mean() and found.coverage == inside.mean()
+    assert found.lower_bound <= found.realized_error
+    assert found.certificate_sha256 == certificate.sha256
+    assert found.own_coverage == pytest.approx(certify(*test).coverage, abs=1e-9)
+    assert found.covered_tasks == np.unique(test.tasks[inside]).size
+    assert set(found.to_dict()) >= {"verdict", "realized_error", "lower_bound", "coverage", "covered_tasks", "certificate_sha256"}
+
+
+def test_error_when_the_lower_bound_exceeds_alpha() -> None:
+    cal, _ = pair()
+    certificate = certify(*cal)
+    bad = fooled(60, 0.5, np.random.default_rng(0))
+    found = audit_certificate(certificate, *bad)
+    assert found.verdict == "ERROR" and found.lower_bound > 0.1 and not found.paper_rule_pass
+    assert "exceeds alpha" in found.reason
+
+
+def test_warn_when_only_the_point_exceeds_alpha() -> None:
+    cal, _ = pair()
+    certificate = certify(*cal)
+    seeds = (fooled(40, 0.15, np.random.default_rng(seed)) for seed in range(15))
+    found = [audit_certificate(certificate, *data) for data in seeds]
+    between = [item for item in found if item.realized_error > 0.1 >= item.lower_bound]
+    assert between and {item.verdict for item in between} == {"WARN"}
+
+
+def test_warn_when_too_few_tasks_are_covered() -> None:
+    cal, _ = pair()
+    certificate = certify(*cal)
+    found = audit_certificate(certificate, np.full(60, -9.0), np.zeros(60), np.arange(60) % (n_min(0.1, 0.05) - 1))
+    assert found.verdict == "WARN" and "fewer than 29" in found.reason
+    assert audit_certificate(certificate, np.full(60, -9.0), np.zeros(60), np.arange(60) % 29).verdict == "PASS"
+
+
+def test_warn_when_nothing_was_certified_or_nothing_is_covered() -> None:
+    cal, test = pair()
+    rng = np.random.default_rng(0)
+    nothing = certify(rng.normal(size=300), rng.integers(0, 2, 300), np.arange(300) % 50)
+    found = audit_certificate(nothing, *test)
+    assert (found.verdict, found.realized_error, found.coverage) == ("WARN", None, 0.0)
+    assert "nothing to audit" in found.reason and found.own_coverage > 0
+    bare = audit_certificate(certify(*cal), np.full(40, 99.0), np.ones(40), np.arange(40))
+    assert (bare.verdict, bare.realized_error) == ("WARN", None)
+
+
+def test_warn_on_the_rows_of_the_certificate_itself() -> None:
+    cal, _ = pair()
+    assert "no independent evidence" in audit_certificate(certify(*cal), *cal).reason
+
+
+def test_larger_tasks_than_declared_are_a_warning_in_an_audit() -> None:
+    cal, test = pair()
+    certificate = certify(*cal, max_task_size=int(np.bincount(cal.tasks).max()))
+    larger = Sample(
+        np.concatenate([test.scores, np.full(99, 9.0)]),
+        np.concatenate([test.outcomes, np.ones(99, int)]),
+        np.concatenate([test.tasks, np.zeros(99, int)]),
+    )
+    found = audit_certificate(certificate, *larger)
+    assert found.verdict == "WARN" and "above the declared max_task_size" in found.reason
+
+
+def test_an_audit_needs_scores() -> None:
+    cal, _ = pair()
+    with pytest.raises(InputError, match="No row of the audited table has a score"):
+        audit_certificate(certify(*cal), [np.nan], [1], ["a"])
+
+
+def test_release_side() -> None:
+    cal, test = pair(80)
+    certificate = certify(*cal, side="release", alpha=0.2)
+    found = audit_certificate(certificate, *test)
+    inside = test.scores >= certificate.threshold
+    assert found.realized_error == pytest.approx((1 - test.outcomes[inside]).mean())
+
+
+def test_lower_bound_is_the_delta_quantile_of_many_resamples() -> None:
+    cal, _ = pair()
+    counts = count_at(observe(*cal), "reject", np.array([2.0]))
+    bound = lower_error_bound(counts, 0.05, Fraction(1, 10))
+    errors = resample_errors(counts.covered[0], counts.errors[0], 40_000, 3)
+    assert bound == pytest.approx(np.quantile(errors, 0.05), abs=0.003)
+    assert lower_error_bound(counts, 0.05, Fraction(1, 10)) > 0.1 or (errors <= 0.1).mean() > 0.04
+
+
+def test_lower_bound_without_errors_is_zero() -> None:
+    counts = count_at(observe(np.zeros(30), np.zeros(30), np.arange(30)), "reject", np.array([0.0]))
+    assert lower_error_bound(counts, 0.05, Fraction(1, 10)) == 0.0
+
+
+def test_resample_audit_exact_and_drawn_agree() -> None:
+    cal, _ = pair()
+    exact = resample_audit(*cal, threshold=1.6, draws="exact")
+    drawn = resample_audit(*cal, threshold=1.6, draws=40_000)
+    assert 0.001 < exact.exceedance < 0.999 and exact.draws == "exact" and drawn.draws == 40_000
+    assert drawn.exceedance == pytest.approx(exact.exceedance, abs=4 * (exact.exceedance * (1 - exact.exceedance) / 40_000) ** 0.5)
+    assert resample_audit(*cal, threshold=1.6) == resample_audit(*cal, threshold=1.6)
+    assert resample_audit(*cal, threshold=1.6, seed=1).exceedance != resample_audit(*cal, threshold=1.6).exceedance
+
+
+def test_resample_audit_passes_on_the_bootstraps_own_threshold() -> None:
+    cal, _ = pair()
+    found = resample_audit(*cal, threshold=certify(*cal).threshold)
+    assert found.passed and "by construction" in found.note
+
+
+@pytest.mark.parametrize(
+    ("keywords", "words"),
+    [
+        ({"threshold": float("nan")}, "threshold"),
+        ({"threshold": "x"}, "threshold"),
+        ({"threshold": 0.0, "draws": 0}, "draws"),
+        ({"threshold": 0.0, "draws": "many"}, "draws"),
+    ],
+)
+def test_resample_audit_checks_its_arguments(keywords: dict[str, object], words: str) -> None:
+    cal, _ = pair()
+    with pytest.raises(InputError, match=words):
+        resample_audit(*cal, **keywords)  # type: ignore[arg-type]
+
+
+def test_an_altered_copy_has_another_hash() -> None:
+    cal, test = pair()
+    certificate = certify(*cal)
+    assert audit_certificate(replace(certificate, seed=7), *test).certificate_sha256 != certificate.sha256

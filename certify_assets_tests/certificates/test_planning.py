@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.metrics import roc_auc_score
+
+from certify_assets.certificates import PROCEDURES, auroc, certify, diagnose, observe, threshold_curve
+from certify_assets.certificates.montecarlo import resample_errors
+from certify_assets_tests.certificates.designs import fooled, paper_process
+
+
+def test_auroc_with_ties() -> None:
+    rng = np.random.default_rng(0)
+    scores, outcomes = rng.integers(0, 9, 300).astype(float), rng.integers(0, 2, 300)
+    assert auroc(observe(scores, outcomes, np.arange(300))) == pytest.approx(roc_auc_score(outcomes, scores))
+    assert auroc(observe(scores, np.ones(300), np.arange(300))) is None
+
+
+def test_a_blind_judge_is_named() -> None:
+    rng = np.random.default_rng(0)
+    found = diagnose(rng.normal(size=400), rng.integers(0, 2, 400), np.arange(400) % 50)
+    assert (found.stopped_by, found.tasks_needed, found.certified) == ("judge", None, False)
+    assert found.lowest_error > 0.1 and "The judge stops it" in found.sentence
+
+
+def test_a_base_rate_with_nothing_to_reject_is_named() -> None:
+    outcomes = np.ones(400)
+    outcomes[:3] = 0
+    found = diagnose(np.random.default_rng(0).normal(size=400), outcomes, np.arange(400) % 50)
+    assert (found.stopped_by, found.tasks_needed) == ("base_rate", None)
+
+
+def test_few_tasks_are_named_and_the_guard_says_how_many_lift_it() -> None:
+    scores, outcomes, tasks = paper_process(20, 0.8, np.random.default_rng(1))
+    found = diagnose(scores, outcomes, tasks)
+    assert found.stopped_by == "guard" and 20 < found.tasks_needed < 200
+    enough = -(-found.tasks_needed // 20) + 1
+    shift = np.repeat(np.arange(enough) * 20, tasks.size)
+    assert certify(np.tile(scores, enough), np.tile(outcomes, enough), np.tile(tasks, enough) + shift).certified
+
+
+@pytest.mark.parametrize("procedure", ["taskboot", "naive", "deff", "task_hoeffding", "korn_graubard"])
+def test_the_number_of_tasks_is_named(procedure: str) -> None:
+    tasks = np.repeat(np.arange(10), 2)
+    outcomes = np.tile([0, 0, 0, 0, 0, 0, 0, 0, 0, 1], 2)
+    found = diagnose(np.zeros(20), outcomes, tasks, procedure=procedure, alpha=0.2, grid=5)
+    assert found.stopped_by == "tasks" and found.tasks_needed > 10 and str(found.tasks_needed) in found.sentence
+
+
+def test_a_certified_table_has_no_obstacle() -> None:
+    found = diagnose(*paper_process(60, 0.5, np.random.default_rng(0)))
+    assert found.certified and found.stopped_by is None
+
+
+def test_unscored_tables() -> None:
+    assert diagnose([np.nan], [1], ["a"]).stopped_by == "no_scores"
+
+
+@pytest.mark.parametrize("procedure", sorted(PROCEDURES))
+def test_every_procedure_diagnoses_a_fooled_table(procedure: str) -> None:
+    found = diagnose(*fooled(15, 0.08, np.random.default_rng(2)), procedure=procedure)
+    assert found.sentence.endswith(".")
+
+
+@pytest.mark.parametrize("side", ["reject", "release"])
+def test_curve(side: str) -> None:
+    data = paper_process(60, 0.5, np.random.default_rng(4))
+    curve = threshold_curve(*data, side=side)
+    certificate = certify(*data, side=side)
+    assert (np.diff(curve.coverage) >= 0).all() and curve.thresholds.size == 40
+    assert np.array_equal(curve.bootstrap_upper <= 0.1, curve.passed_bootstrap)
+    place = np.flatnonzero(curve.passed_bootstrap & curve.passed_guard)[-1]
+    assert curve.thresholds[place] == certificate.threshold
+    assert curve.tail[place] == pytest.approx(certificate.tail)
+    assert (curve.naive_upper >= curve.selective_error).all() and (curve.bootstrap_upper >= curve.selective_error - 5e-4).all()
+
+
+def test_bootstrap_upper_is_the_quantile_of_many_resamples() -> None:
+    data = paper_process(60, 0.5, np.random.default_rng(4))
+    curve = threshold_curve(*data, delta=0.4)
+    from certify_assets.certificates import count_at
+
+    place = 30
+    counts = count_at(observe(*data), "reject", curve.thresholds[place : place + 1])
+    errors = resample_errors(counts.covered[0], counts.errors[0], 100_000, 0)
+    assert curve.bootstrap_upper[place] == pytest.approx(np.quantile(errors, 1 - 0.01), abs=0.004)
