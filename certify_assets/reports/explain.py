@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from certify_assets.reports.source import certificate_settings
-from certify_assets.reports.wording import DASH, compact, count, done, hours, percent, rate
+from certify_assets.reports.wording import DASH, compact, confidence, count, counted, done, hours, percent, rate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,10 +53,10 @@ def promises(source: PageSource) -> list[str]:
 
 
 def _promise(certificate: Certificate) -> str:
-    counted = "" if certificate.estimand == "trajectory" else ", averaged over tasks,"
+    averaged = "" if certificate.estimand == "trajectory" else ", averaged over tasks,"
     return (
-        f"Of runs like these, {percent(certificate.coverage)} can be {done(certificate.side)} on the judge's word alone; among them{counted} at most "
-        f"{percent(certificate.alpha)} {_WRONG[certificate.side]}, with {percent(1 - certificate.delta)} confidence."
+        f"Of runs like these, {percent(certificate.coverage)} can be {done(certificate.side)} on the judge's word alone; among them{averaged} at most "
+        f"{percent(certificate.alpha)} {_WRONG[certificate.side]}, with {confidence(1 - certificate.delta, certificate.validity)}."
     )
 
 
@@ -65,16 +65,9 @@ def promise_notes(source: PageSource) -> list[str]:
     main = source.headline
     if not main.certified:
         return [
-            f"None is made. All {count(1000)} of every 1,000 runs are reviewed: {hours(1, source.minutes_per_review):.1f} reviewer-hours."
+            f"No promise is made. All {count(1000)} of every 1,000 runs are reviewed: {hours(1, source.minutes_per_review):.1f} reviewer-hours."
         ]
-    counted = "every run counts once" if main.estimand == "trajectory" else "every task counts once"
     saved = hours(source.decided, source.minutes_per_review)
-    rests = (
-        f"It rests on {count(main.trajectories)} scored runs of {count(main.tasks)} tasks in CAL; {count(main.covered_trajectories)} runs of "
-        f"{count(main.covered_tasks)} tasks are decided, {count(main.errors)} of them wrongly ({percent(main.selective_error, 2)}). "
-        f"The error is counted by {main.estimand}: {counted}. δ = {rate(main.delta, 2)} is shared among {count(main.parameters['grid'])} thresholds"
-        + (f" and {count(main.candidates)} candidates." if main.candidates > 1 else ".")
-    )
     together = ""
     if len(source.sides) > 1:
         together = f" Both sides hold together with {percent(source.confidence(source.sides))} confidence."
@@ -83,10 +76,21 @@ def promise_notes(source: PageSource) -> list[str]:
             together += f" Each side is certified as it stands, before the {both} of runs under both thresholds are handed to people."
     minutes = compact(source.minutes_per_review)
     return [
-        rests,
+        _rests(main),
         _HOLDS.get(main.validity, "") + together,
         f"At {minutes} minutes a review this saves {saved:.1f} of {hours(1, source.minutes_per_review):.1f} reviewer-hours in every 1,000 runs.",
     ]
+
+
+def _rests(main: Certificate) -> str:
+    weighed = "every run counts once" if main.estimand == "trajectory" else "every task counts once"
+    shared = counted(main.parameters["grid"], "threshold") + (f" and {count(main.candidates)} candidates" if main.candidates > 1 else "")
+    return (
+        f"It rests on {counted(main.trajectories, 'scored run')} of {counted(main.tasks, 'task')} in CAL; "
+        f"{counted(main.covered_trajectories, 'run')} of {counted(main.covered_tasks, 'task')} are {done(main.side)}, "
+        f"{count(main.errors)} of them wrongly ({percent(main.selective_error, 2)}). The error is counted by {main.estimand}: {weighed}. "
+        f"δ = {rate(main.delta, 2)} is shared among {shared}."
+    )
 
 
 def explain(source: PageSource) -> list[Reason]:
@@ -105,14 +109,14 @@ def _reason(certificate: Certificate, diagnosis: Diagnosis) -> Reason:
     stopped = diagnosis.stopped_by
     guard = "stops it" if stopped == "guard" else "not the obstacle" if certificate.parameters["guard"] != "none" else "none"
     lift = (
-        f"about {count(diagnosis.tasks_needed)} tasks like these, {count(diagnosis.tasks)} now"
+        f"about {counted(diagnosis.tasks_needed, 'task')} like these, {count(diagnosis.tasks)} now"
         if diagnosis.tasks_needed
         else "no number of tasks like these; a judge that ranks better, or a larger budget"
     )
     return Reason(
         side=certificate.side,
         alpha=percent(certificate.alpha),
-        tasks=Gate(f"{count(diagnosis.tasks)} tasks, {count(certificate.trajectories)} runs", stopped in ("tasks", "no_scores")),
+        tasks=Gate(f"{counted(diagnosis.tasks, 'task')}, {counted(certificate.trajectories, 'run')}", stopped in ("tasks", "no_scores")),
         base_rate=Gate(percent(diagnosis.success_rate), stopped == "base_rate"),
         judge=Gate(DASH if diagnosis.auroc is None else rate(diagnosis.auroc), stopped == "judge"),
         guard=Gate(guard, stopped == "guard"),

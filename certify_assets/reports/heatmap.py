@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from certify_assets.reports import svg
-from certify_assets.reports.wording import count, percent
+from certify_assets.reports.wording import count, counted, percent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -182,6 +182,6 @@ def _label(rows: list[tuple[object, list[int]]], decisions: Sequence[str], outco
     total = max(1, len(decisions))
     shares = ", ".join(f"{percent(sum(d == kind for d in decisions) / total)} {kind}" for kind in ("reject", "release", "human"))
     return (
-        f"Map of {count(len(decisions))} runs of {count(len(rows))} tasks sorted by success rate ({percent(float(np.mean(outcomes)))} overall): "
+        f"Map of {counted(len(decisions), 'run')} of {counted(len(rows), 'task')} sorted by success rate ({percent(float(np.mean(outcomes)))} overall): "
         f"{shares}; {count(wrong)} tasks hold at least one wrong decision."
     )

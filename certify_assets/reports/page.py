@@ -14,7 +14,7 @@ from certify_assets.reports.panels import build_panels
 from certify_assets.reports.source import PageSource, ScoreTable, as_mapping
 from certify_assets.reports.tables import FindingRow, control_rows, corpus_facts, finding_rows, lineage_rows, procedure_table
 from certify_assets.reports.verdict import AUDIT_WORDS, audit_rows, banner, decision_rows, procedure_words
-from certify_assets.reports.wording import count, percent, rate
+from certify_assets.reports.wording import count, counted, percent, rate
 
 if TYPE_CHECKING:
     import jinja2
@@ -97,7 +97,7 @@ def _view(source: PageSource) -> dict[str, Any]:
     return {
         "version": __version__,
         "title": source.title,
-        "about": f"{count(main.trajectories)} runs of {count(main.tasks)} tasks, {percent(main.success_rate)} successful, task ICC {rate(main.icc, 2)}",
+        "about": f"{counted(main.trajectories, 'run')} of {counted(main.tasks, 'task')}, {percent(main.success_rate)} successful, task ICC {rate(main.icc, 2)}",
         "banner": banner(source, reasons),
         "procedure": procedure_words(main.procedure),
         "trust": percent(1 - main.delta),

@@ -149,7 +149,7 @@ def _score_panel(source: PageSource) -> Panel:
 
 
 def _histogram_panel(certificate: Certificate, table: ScoreTable, focus: _Focus, *, split: str, name: str) -> Panel:
-    from certify_assets.certificates import bootstrap_errors
+    from certify_assets.certificates import bootstrap_errors, resample_audit
 
     errors = bootstrap_errors(
         table.scores,
@@ -160,12 +160,24 @@ def _histogram_panel(certificate: Certificate, table: ScoreTable, focus: _Focus,
         draws=certificate.parameters["draws"],
         seed=certificate.seed,
     )
+    limit = resample_audit(
+        table.scores,
+        table.outcomes,
+        table.tasks,
+        threshold=focus.threshold,
+        side=certificate.side,
+        alpha=certificate.alpha,
+        delta=certificate.delta,
+        draws="exact",
+    )
     observed = _observed(table, focus.threshold, certificate.side)
     above = float(np.mean(errors > certificate.alpha))
     markup = error_histogram(errors, alpha=certificate.alpha, side=certificate.side, observed=observed, where=split, name=name)
     heading = f"{split} resampled by task, {certificate.side} side"
-    lies = f"{count(errors.size)} resamples of {split}'s tasks; {percent(above, 2)} lie above {percent(certificate.alpha)}."
-    caption = f"Error at {focus.words} in {lies} {_weight(certificate, split)}"
+    caption = (
+        f"Error at {focus.words} in {count(errors.size)} resamples of {split}'s tasks; {percent(above, 2)} lie above {percent(certificate.alpha)} "
+        f"(with ever more resamples: a share of {small(limit.exceedance)}). {_weight(certificate, split)}"
+    )
     return Panel(name, heading, markup, caption)
 
 

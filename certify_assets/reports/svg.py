@@ -67,7 +67,7 @@ _RC: dict[str, Any] = {
     "ytick.minor.size": 0,
     "xtick.minor.size": 0,
     "legend.frameon": False,
-    "legend.fontsize": 9,
+    "legend.fontsize": 9.5,
     "legend.handlelength": 2.4,
     "hatch.linewidth": 0.9,
     "path.simplify": True,

@@ -126,8 +126,8 @@ def procedure_table(source: PageSource) -> ProcedureTable | None:
 
 def _procedure_row(name: str, certificates: list[Certificate | None], deployed: bool) -> ProcedureRow:
     first = next(c for c in certificates if c is not None)
-    counted = "" if first.estimand == "trajectory" else f"; error counted by {first.estimand}"
-    words = _VALIDITY.get(first.validity, "") + counted
+    by_task = "" if first.estimand == "trajectory" else f"; error counted by {first.estimand}"
+    words = _VALIDITY.get(first.validity, "") + by_task
     return ProcedureRow(
         procedure_words(name), first.validity, words, deployed, tuple(None if c is None else _procedure_cell(c) for c in certificates)
     )

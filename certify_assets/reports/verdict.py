@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from certify_assets.reports.explain import Reason, short_reason
-from certify_assets.reports.wording import DASH, count, done, hours, log_odds, percent
+from certify_assets.reports.wording import DASH, confidence, count, done, hours, log_odds, percent
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate
@@ -128,11 +128,11 @@ def banner(source: PageSource, reasons: Sequence[Reason]) -> Banner:
         "failed": "Do not deploy: the audit contradicts the certificate",
     }[state]
     claims = tuple(Claim(c.side, percent(c.coverage), f"of runs can be {done(c.side)} without a person") for c in source.sides)
-    trust = percent(source.confidence(source.sides))
+    trust = confidence(source.confidence(source.sides), main.validity)
     budget = percent(main.alpha)
     among = " and among the ".join(done(c.side) for c in source.sides)
     both = " for both at once" if len(source.sides) > 1 else ""
-    sentence = f"Wrong decisions among the {among} runs: at most {budget}, with {trust} confidence{both}."
+    sentence = f"Wrong decisions among the {among} runs: at most {budget}, with {trust}{both}."
     if round(source.overlap, 4) > 0:
         sentence += f" {percent(source.overlap)} of runs fall under both thresholds and go to a person."
     return Banner(state, heading, sentence, claims, _facts(source))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["compact", "count", "done", "hours", "log_odds", "percent", "probability", "rate", "signed", "small"]
+__all__ = ["compact", "confidence", "count", "counted", "done", "hours", "log_odds", "percent", "probability", "rate", "signed", "small"]
 
 DASH = "\N{EN DASH}"
 _MINUS = "\N{MINUS SIGN}"
@@ -23,6 +23,11 @@ def percent(share: float | None, digits: int = 1) -> str:
 def count(number: float | None) -> str:
     """Write a whole number with thousands separators."""
     return DASH if number is None or not math.isfinite(number) else f"{round(number):,}"
+
+
+def counted(number: int, noun: str) -> str:
+    """Write a number of things: 1 task, 2 tasks."""
+    return f"{count(number)} {noun}{'' if number == 1 else 's'}"
 
 
 def rate(value: float | None, digits: int = 3) -> str:
@@ -82,3 +87,9 @@ def hours(share: float, minutes: float) -> float:
 def done(side: str) -> str:
     """Return what a run is after the decision of a side: rejected or released."""
     return {"reject": "rejected", "release": "released"}.get(side, side)
+
+
+def confidence(level: float, validity: str) -> str:
+    """Write a confidence with the word that its validity allows: about 95 %, where it holds only as tasks grow in number."""
+    words = {"asymptotic": f"about {percent(level)} confidence", "finite-sample": f"{percent(level)} confidence"}
+    return words.get(validity, f"{percent(level)} confidence for independent runs only")

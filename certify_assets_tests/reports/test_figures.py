@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import re
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from certify_assets.certificates import certify, threshold_curve
+from certify_assets.reports.figures import error_histogram, risk_coverage, score_distribution, tail_curve
+from certify_assets.reports.svg import figure_svg, style_context
+from certify_assets_tests.reports.conftest import arrays
+from certify_assets_tests.reports.synthetic import score_table
+
+
+@pytest.fixture(scope="module")
+def curve():
+    return threshold_curve(*arrays(score_table(40, seed=7, signal=1.2)), side="reject", alpha=0.1, grid=20)
+
+
+def drawings(curve) -> dict[str, str]:
+    errors = np.linspace(0.02, 0.14, 400)
+    outcomes = (np.arange(200) % 3 == 0).astype(np.int8)
+    scores = np.where(outcomes == 1, 1.5, -1.5) + np.linspace(-1, 1, 200)
+    return {
+        "risk": risk_coverage(curve, alpha=0.1, point=(0.4, 0.05), name="risk"),
+        "tail": tail_curve(curve, level=0.00125, guard_level=0.00625, point=0.4, name="tail"),
+        "histogram": error_histogram(errors, alpha=0.1, side="reject", observed=0.06, where="CAL", name="histogram"),
+        "scores": score_distribution(scores, outcomes, thresholds={"reject": -0.5, "release": 2.0}, scale="log-odds", name="scores"),
+    }
+
+
+def test_every_figure_is_a_small_labelled_element_without_addresses(curve) -> None:
+    for name, markup in drawings(curve).items():
+        ElementTree.fromstring(markup)
+        assert markup.startswith("<svg") and 'role="img"' in markup and "aria-label=" in markup
+        assert not re.search(r"https?:|xmlns|<metadata|<style|<!--|font-family", markup), name
+        assert len(markup) < 40_000
+
+
+def test_equal_inputs_draw_equal_bytes_whatever_the_users_settings(curve) -> None:
+    import matplotlib as mpl
+
+    first = drawings(curve)
+    with mpl.rc_context({"font.size": 22, "axes.grid": False, "svg.fonttype": "path", "lines.linewidth": 9}):
+        assert drawings(curve) == first
+
+
+def test_ids_are_unique_across_figures_and_resolve(curve) -> None:
+    markup = "".join(drawings(curve).values())
+    ids = re.findall(r'\bid="([^"]+)"', markup)
+    assert len(ids) == len(set(ids))
+    assert set(re.findall(r'(?:href="#|url\(#)([^")]+)', markup)) <= set(ids)
+
+
+def test_levels_are_written_in_full_and_axes_without_mathtext(curve) -> None:
+    markup = drawings(curve)["tail"]
+    assert "tail level 0.00125" in markup and "guard level 0.00625" in markup
+    assert "10⁻⁴" in markup and "mathdefault" not in markup
+
+
+def test_the_histogram_says_the_share_above_the_budget(curve) -> None:
+    errors = np.array([0.05] * 90 + [0.2] * 10)
+    markup = error_histogram(errors, alpha=0.1, side="release", observed=None, where="TEST", name="h")
+    assert "10\N{NARROW NO-BREAK SPACE}% of them have an error above" in markup
+    assert "released runs of TEST" in markup
+
+
+@pytest.mark.parametrize("errors", [np.zeros(50), np.ones(50), np.full(50, 0.1)])
+def test_a_degenerate_histogram_is_drawn(errors) -> None:
+    assert "<path" in error_histogram(errors, alpha=0.1, side="reject", observed=0.0, where="CAL", name="h")
+
+
+def test_saturated_and_missing_scores_do_not_break_the_distribution() -> None:
+    scores = np.array([np.nan, 500.0, -500.0, *np.linspace(-1, 1, 997)])
+    markup = score_distribution(scores, np.tile([0, 1], 500).astype(np.int8), thresholds={}, scale="votes", name="s")
+    assert "no certified threshold" in markup and "log-odds" not in markup
+    one = score_distribution(np.zeros(5), np.ones(5, dtype=np.int8), thresholds={}, scale="log-odds", name="s")
+    assert "<path" in one
+
+
+def test_text_is_never_parsed_as_mathematics() -> None:
+    from matplotlib.figure import Figure
+
+    with style_context():
+        figure = Figure(figsize=(2, 1))
+        figure.text(0.1, 0.5, "$x^2$ <script>alert(1)</script>")
+        markup = figure_svg(figure, "t", 'a "quoted" <label>')
+    assert "$x^2$ &lt;script&gt;" in markup and "<script" not in markup
+    assert 'aria-label="a &quot;quoted&quot; &lt;label&gt;"' in markup
+
+
+def test_the_certified_point_lies_on_the_curve() -> None:
+    table = arrays(score_table(80, seed=2, signal=0.9))
+    certificate = certify(*table, grid=12)
+    curve = threshold_curve(*table, grid=12)
+    place = int(np.flatnonzero(curve.thresholds == certificate.threshold)[-1])
+    assert curve.coverage[place] == pytest.approx(certificate.coverage, rel=1e-9)
+    assert curve.bootstrap_upper[place] <= certificate.alpha

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+import numpy as np
+
+from certify_assets.reports.heatmap import task_heatmap
+
+
+def draw(tasks, scores, outcomes, decisions):
+    return task_heatmap(tasks, np.asarray(scores, dtype=float), np.asarray(outcomes, dtype=np.int8), decisions)
+
+
+def test_rows_are_sorted_by_success_rate_and_names_are_escaped() -> None:
+    drawn = draw(["b", "b", "<script>", "a", "a"], [1, 2, 3, -1, -2], [1, 0, 1, 0, 0], ["human"] * 5)
+    ElementTree.fromstring(drawn.markup)
+    order = [drawn.markup.index(f">{name}</text>") for name in ("&lt;script&gt;", "b", "a")]
+    assert order == sorted(order)
+    assert "<script" not in drawn.markup
+
+
+def test_wrong_decisions_are_marked_by_a_cross_and_counted_by_task() -> None:
+    drawn = draw(["a", "a", "b", "c"], [-3, -2, 3, 0], [0, 1, 0, 1], ["reject", "reject", "release", "human"])
+    assert drawn.wrong_tasks == 2
+    assert "rejected, but succeeded (error)" in drawn.markup and "released, but failed (error)" in drawn.markup
+    assert "released, succeeded" not in drawn.markup
+
+
+def test_release_is_told_from_reject_by_hatching_too() -> None:
+    drawn = draw(["a", "hatch-release"], [-3, 3], [0, 1], ["reject", "release"])
+    assert 'fill="url(#map-hatch)"' in drawn.markup and 'id="map-hatch"' in drawn.markup
+    assert ">hatch-release</text>" in drawn.markup
+
+
+def test_long_names_are_shortened_with_the_whole_name_in_the_title() -> None:
+    name = "shopping/checkout-with-a-very-long-name-0012"
+    drawn = draw([name], [0], [1], ["human"])
+    assert f"<title>{name}</title>shopping/c…name-0012</text>" in drawn.markup
+
+
+def test_two_thousand_runs_stay_small_and_huge_corpora_are_sampled() -> None:
+    tasks = np.repeat(np.arange(250), 8)
+    small = draw(tasks.tolist(), np.zeros(2000), np.tile([0, 1], 1000), ["human"] * 2000)
+    assert small.shown == small.tasks == 250 and len(small.markup) < 150_000
+    many = np.repeat(np.arange(5000), 4)
+    large = draw(many.tolist(), np.zeros(20000), np.tile([0, 1], 10000), ["human"] * 20000)
+    assert (large.tasks, large.shown) == (5000, 640) and len(large.markup) < 400_000
+
+
+def test_unscored_runs_stand_at_the_right_end() -> None:
+    drawn = draw(["a"] * 3, [np.nan, 5, -5], [1, 1, 0], ["human", "human", "reject"])
+    ElementTree.fromstring(drawn.markup)
+    assert "rejected, failed" in drawn.markup
+
+
+def test_one_task_with_many_attempts_fits_the_width() -> None:
+    drawn = draw(["a"] * 300, np.arange(300), np.arange(300) % 2, ["human"] * 300)
+    assert 'viewBox="0 0 1000 ' in drawn.markup

@@ -1,0 +1,339 @@
+from __future__ import annotations
+
+import json
+import re
+from html import unescape
+from html.parser import HTMLParser
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from certify_assets.certificates import Certificate, certify
+from certify_assets.errors import InputError
+from certify_assets.reports.page import render_index, render_page
+from certify_assets.reports.wording import percent
+from certify_assets_tests.reports.conftest import Case, arrays
+from certify_assets_tests.reports.synthetic import score_table
+
+
+def small(cal: pd.DataFrame, **settings) -> Certificate:
+    """Certify on a coarse grid: the figures cost a quarter."""
+    return certify(*arrays(cal), grid=8, **settings)
+
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "</svg><img src=x onerror=alert(1)>",
+    "$x^{2}$ \\frac{1}{0}",
+    "\"'&amp;]]>--><!--",
+    "{{ 7*7 }}{% raw %}",
+    "javascript:alert(1)",
+    "zero\u200bwidth \u202eright-to-left",
+]
+
+
+class Outline(HTMLParser):
+    """Collects what the assertions ask: tags, ids, addresses, headings, whether the tags balance."""
+
+    VOID = frozenset({"meta", "br", "img", "link", "hr", "input"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.ids: list[str] = []
+        self.addresses: list[str] = []
+        self.handlers: list[str] = []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        if tag not in self.VOID:
+            self.open.append(tag)
+        for name, value in attrs:
+            if name == "id":
+                self.ids.append(value)
+            if name in {"href", "src", "action", "data"}:
+                self.addresses.append(value)
+            if name.startswith("on"):
+                self.handlers.append(name)
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        self.open.pop()
+
+    def handle_endtag(self, tag):
+        assert self.open and self.open[-1] == tag, f"</{tag}> closes {self.open[-3:]}"
+        self.open.pop()
+
+
+def outline(html: str) -> Outline:
+    parsed = Outline()
+    parsed.feed(html)
+    parsed.close()
+    assert not parsed.open
+    return parsed
+
+
+def text_of(html: str) -> str:
+    body = re.sub(r"<style>.*?</style>", "", html, flags=re.DOTALL)
+    return re.sub(r"[ \n]+", " ", unescape(re.sub(r"<[^>]+>", " ", body)))
+
+
+@pytest.mark.parametrize("kind", ["certified", "nothing"])
+def test_the_page_is_one_well_formed_file_that_loads_and_runs_nothing(kind: str, request) -> None:
+    html = request.getfixturevalue(kind).html
+    parsed = outline(html)
+    assert not {"script", "link", "iframe", "img", "object", "embed", "form"} & set(parsed.tags)
+    assert all(address.startswith("#") for address in parsed.addresses) and not parsed.handlers
+    assert not re.search(r"https?://|//[a-z]+\.|@import|url\((?!#)", html)
+    assert len(parsed.ids) == len(set(parsed.ids))
+    assert {address[1:] for address in parsed.addresses} <= set(parsed.ids)
+    assert len(html.encode()) < 400_000
+
+
+def test_every_figure_has_a_picture_a_label_and_a_caption(certified: Case) -> None:
+    figures = re.findall(r"<figure.*?</figure>", certified.html, flags=re.DOTALL)
+    assert len(figures) == 10
+    for figure in figures:
+        assert re.search(r'<svg[^>]*role="img" aria-label="[^"]{40,}"', figure)
+        assert re.search(r"<figcaption>[^<]{40,}", figure) and re.search(r"<h3>[^<]+", figure)
+
+
+def test_the_sections_stand_in_their_order(certified: Case) -> None:
+    ids = outline(certified.html).ids
+    wanted = ["verdict", "certified", "promise", "audit", "corpus", "figures", "procedures", "findings", "lineage", "limits"]
+    assert [name for name in ids if name in wanted] == wanted
+
+
+def test_the_banner_says_share_budget_confidence_and_hours(certified: Case) -> None:
+    text = text_of(certified.html)
+    reject, release = (c for c in certified.certificates if c.procedure == "guarded_taskboot" and c.alpha == 0.1)
+    assert reject.certified and release.certified
+    for certificate, word in ((reject, "rejected"), (release, "released")):
+        assert f"{percent(certificate.coverage)} of runs can be {word} without a person" in text
+    assert f"at most {percent(0.1)}, with about {percent(0.9)} confidence for both at once" in text
+    decided = np.mean((certified.cal["score"] <= reject.threshold) ^ (certified.cal["score"] >= release.threshold))
+    assert f"saves {100 * decided:.1f} of 100.0 reviewer-hours" in text
+
+
+def test_every_number_of_every_deployed_certificate_is_on_the_page(certified: Case) -> None:
+    html = unescape(certified.html)
+    for certificate in certified.certificates:
+        if certificate.procedure != "guarded_taskboot":
+            continue
+        assert certificate.sha256 in html
+        assert json.dumps(certificate.to_dict(), indent=2, ensure_ascii=False) in html
+        for finding in certificate.findings:
+            assert finding["code"] in html and finding["message"] in html
+
+
+def test_every_finding_of_every_procedure_is_worded(certified: Case) -> None:
+    text = text_of(certified.html)
+    for certificate in certified.certificates:
+        for finding in certificate.findings:
+            assert f"{finding['code']} {finding['message']}" in text
+
+
+def test_audits_stand_with_both_coverages_and_the_point_rule(certified: Case) -> None:
+    text = text_of(certified.html)
+    assert len(certified.audits) == 4
+    for audit in certified.audits:
+        row = [percent(audit.realized_error, 2), percent(audit.lower_bound, 2), percent(audit.coverage), percent(audit.own_coverage)]
+        assert " ".join([*row, str(audit.covered_tasks), "met" if audit.paper_rule_pass else "missed"]) in text
+        assert audit.verdict in text and audit.reason in text
+
+
+def test_controls_and_lineage_are_told(certified: Case) -> None:
+    text = text_of(certified.html)
+    assert "text length alone 0.561" in text and "the agent's average alone 0.612" in text
+    for value in ("ab" * 32, "cd" * 32, "12" * 32, certified.certificates[0].inputs["sha256"]):
+        assert value in text
+    assert "certify verify CERTIFICATE.json SCORES" in text
+
+
+def test_the_limits_are_named(certified: Case) -> None:
+    text = text_of(certified.html)
+    for words in (
+        "Only the order of scores matters",
+        "fool the judge throughout",
+        "much larger than others",
+        "asymptotic in tasks",
+        "Tomorrow's runs",
+        "Choosing costs",
+    ):
+        assert words in text
+    for assumption in certified.certificates[0].assumptions:
+        assert assumption in text
+
+
+def test_a_page_without_a_certificate_says_what_stopped_it_and_what_would_lift_it(nothing: Case) -> None:
+    text = text_of(nothing.html)
+    assert not any(c.certified for c in nothing.certificates if c.procedure == "guarded_taskboot")
+    assert "Nothing certified" in text and "Every run goes to a person." in text
+    assert text.count("this stopped it") == 4
+    assert re.search(r"about \d+ tasks like these, 60 now", text)
+    assert "no number of tasks like these; a judge that ranks better, or a larger budget" in text
+    assert "it is certified" not in text and "without a person" in text
+    assert "0\N{NARROW NO-BREAK SPACE}% of runs can be decided without a person" in text
+
+
+def test_equal_inputs_make_equal_bytes() -> None:
+    cal, test = score_table(30, seed=9, signal=1.5), score_table(20, seed=10, signal=1.5)
+    pages = {render_page([small(cal)], cal, title="twice", audit_frame=test) for _ in range(2)}
+    assert len(pages) == 1
+
+
+def hostile_frame(frame: pd.DataFrame) -> pd.DataFrame:
+    names = {name: HOSTILE[number % len(HOSTILE)] + str(number) for number, name in enumerate(frame["task_id"].unique())}
+    return frame.assign(task_id=frame["task_id"].map(names), agent=HOSTILE[0])
+
+
+def test_hostile_names_are_text_and_nothing_else() -> None:
+    cal, test = hostile_frame(score_table(40, seed=9, signal=1.5)), hostile_frame(score_table(30, seed=10, signal=1.5))
+    provenance = {"judge": HOSTILE[0], HOSTILE[1]: HOSTILE[2]}
+    certificates = [
+        small(cal, procedure=p, provenance=provenance, candidates=3, selection=HOSTILE[0]) for p in ("guarded_taskboot", "naive")
+    ]
+    html = render_page(
+        certificates,
+        cal,
+        title=HOSTILE[0],
+        audit_frame=test,
+        audits=[{"verdict": "PASS", "realized_error": 0.01, "certificate_sha256": certificates[0].sha256, "reason": HOSTILE[1]}],
+        lineage={"corpus": HOSTILE[1], "note": HOSTILE[4]},
+        controls={f"{HOSTILE[0]}_auroc": 0.5},
+        certificate_file=HOSTILE[3],
+    )
+    parsed = outline(html)
+    assert "script" not in parsed.tags and "img" not in parsed.tags and not parsed.handlers
+    assert "<script" not in html and "onerror=alert(1)>" not in html
+    assert "{{ 7*7 }}{% raw %}" in text_of(html) and "$x^{2}$" in text_of(html)
+    assert f"Selection. {HOSTILE[0]}" in text_of(html)
+
+
+def test_selection_is_stated_where_candidates_competed() -> None:
+    cal = score_table(60, seed=9, signal=1.5)
+    html = render_page([small(cal, candidates=4)], cal, title="four candidates")
+    text = text_of(html)
+    assert "4 candidates compared on these outcomes" in text and "and 4 candidates" in text
+    assert "4 judges or settings competed" in text
+
+
+def test_one_certificate_without_any_evidence_beside_it_makes_a_page() -> None:
+    cal = score_table(50, seed=4, signal=1.5)
+    html = render_page([small(cal)], cal, title="alone")
+    ids = outline(html).ids
+    assert "audit" not in ids and "procedures" not in ids and "reasons" not in ids
+    assert "not audited yet" in text_of(html)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda frame: frame.assign(score=np.nan),
+        lambda frame: frame.assign(outcome=0),
+        lambda frame: frame.assign(outcome=1),
+        lambda frame: frame.assign(score=0.0),
+        lambda frame: frame.iloc[:1],
+        lambda frame: frame.assign(task_id="only one"),
+    ],
+    ids=["no scores", "all fail", "all succeed", "one score", "one row", "one task"],
+)
+@pytest.mark.parametrize("side", ["reject", "release"])
+def test_a_table_at_the_edge_makes_a_page(change, side: str) -> None:
+    cal = change(score_table(20, seed=4))
+    html = render_page([small(cal, side=side)], cal, title="edge", audit_frame=cal)
+    assert "nan" not in re.findall(r"[a-z]+", text_of(html)) and "None" not in text_of(html).split()
+    outline(html)
+
+
+@pytest.mark.parametrize("verdict", ["PASS", "WARN", "ERROR"])
+def test_the_verdict_of_the_audit_decides_the_banner(verdict: str) -> None:
+    cal = score_table(50, seed=4, signal=1.5)
+    certificate = small(cal)
+    audit = {"verdict": verdict, "realized_error": 0.2, "lower_bound": 0.15, "certificate_sha256": certificate.sha256}
+    html = render_page([certificate], cal, title="audited", audits=[audit])
+    state, heading = {
+        "PASS": ("certified", "Certified"),
+        "WARN": ("warn", "Certified, but the audit on TEST does not settle it"),
+        "ERROR": ("failed", "Do not deploy: the audit contradicts the certificate"),
+    }[verdict]
+    assert f'class="banner {state}"' in html and f"<span>{heading}</span>" in html
+
+
+def test_the_audit_of_another_certificate_is_not_shown() -> None:
+    cal = score_table(50, seed=4, signal=1.5)
+    html = render_page([small(cal)], cal, title="t", audits=[{"verdict": "PASS", "certificate_sha256": "0" * 64}])
+    assert "not audited yet" in text_of(html)
+
+
+def test_overlapping_sides_are_not_counted_twice() -> None:
+    cal = score_table(80, seed=1, signal=2.2)
+    pair = [certify(*arrays(cal), side=side, alpha=0.2) for side in ("reject", "release")]
+    assert sum(c.coverage for c in pair) > 1
+    text = text_of(render_page(pair, cal, title="overlap"))
+    saved = re.search(r"saves ([\d.]+) of 100.0 reviewer-hours", text)
+    assert saved is not None and float(saved[1]) <= 100
+    assert "fall under both thresholds and go to a person" in text
+
+
+def test_unscored_and_unlabelled_rows_are_counted() -> None:
+    cal = score_table(50, seed=4, signal=1.5)
+    cal.loc[:4, "score"] = np.nan
+    labelled = cal.iloc[:-3]
+    cal["outcome"] = cal["outcome"].astype("Int8")
+    cal.loc[cal.index[-3:], "outcome"] = pd.NA
+    text = text_of(render_page([small(labelled)], cal, title="gaps"))
+    assert "rows without an outcome, left out" in text and "5 of" in text
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda frame: frame.drop(columns="score"), "no column score"),
+        (lambda frame: frame.assign(outcome=2), "neither 0 nor 1"),
+    ],
+)
+def test_a_table_that_cannot_be_used_is_refused_in_a_sentence(change, message: str) -> None:
+    cal = score_table(30, seed=4)
+    with pytest.raises(InputError, match=message):
+        render_page([small(cal)], change(cal), title="t")
+
+
+def test_no_certificate_and_no_review_time_are_refused() -> None:
+    cal = score_table(30, seed=4)
+    with pytest.raises(InputError, match="at least one certificate"):
+        render_page([], cal, title="t")
+    with pytest.raises(InputError, match="minutes per review"):
+        render_page([small(cal)], cal, title="t", minutes_per_review=0)
+
+
+def test_two_thousand_trajectories_stay_far_below_the_limit() -> None:
+    cal = score_table(250, seed=4, signal=1.2)
+    assert len(cal) > 1900
+    html = render_page([small(cal, side=side) for side in ("reject", "release")], cal, title="large")
+    assert len(html.encode()) < 600_000
+
+
+def test_the_index_links_pages_with_share_and_audit(certified: Case, nothing: Case) -> None:
+    first = next(c for c in certified.certificates if c.certified and c.procedure == "guarded_taskboot")
+    audit = next(a for a in certified.audits if a.certificate_sha256 == first.sha256)
+    entries = [
+        {"title": "corpus <b>one</b>", "href": "judges/lexical/one/page.html", "certificate": first, "audit": audit},
+        {"title": "corpus two", "href": "judges/lexical/two/page.html", "certificate": nothing.certificates[0], "audit": None},
+    ]
+    html = render_index(entries)
+    parsed, text = outline(html), text_of(html)
+    assert parsed.addresses == ["#verdict", "judges/lexical/one/page.html", "judges/lexical/two/page.html"]
+    assert "corpus <b>one</b>" in text and "b" not in parsed.tags
+    assert percent(first.coverage) in text and percent(audit.realized_error, 2) in text
+    assert "every run to a person" in text
+    assert render_index(entries) == html
+    assert "No certificate yet." in text_of(render_index([]))
+
+
+@pytest.mark.parametrize("href", ["javascript:alert(1)", "/etc/passwd", "//elsewhere/page.html", "file:x"])
+def test_the_index_links_only_below_itself(href: str, nothing: Case) -> None:
+    with pytest.raises(InputError, match="not relative"):
+        render_index([{"title": "t", "href": href, "certificate": nothing.certificates[0]}])

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from certify_assets.reports.wording import compact, confidence, count, done, hours, log_odds, percent, probability, rate, signed, small
+
+THIN = "\N{NARROW NO-BREAK SPACE}"
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [(0.4321, "43.2"), (0.1, "10"), (0.0, "0"), (1.0, "100"), (0.0004, "0.0"), (0.9999, "100.0"), (0.125, "12.5")],
+)
+def test_a_share_is_a_percentage_and_rounding_stays_visible(share: float, text: str) -> None:
+    assert percent(share) == f"{text}{THIN}%"
+
+
+@pytest.mark.parametrize("write", [percent, count, rate, compact, small, signed, log_odds])
+@pytest.mark.parametrize("absent", [None, math.nan])
+def test_what_is_absent_is_a_dash(write, absent) -> None:
+    assert write(absent) == "\N{EN DASH}"
+
+
+def test_hours_of_the_papers_table() -> None:
+    assert [round(hours(share, 6), 1) for share in (0.297, 0.585, 0.836, 0.758)] == [29.7, 58.5, 83.6, 75.8]
+
+
+def test_a_threshold_shows_log_odds_and_probability() -> None:
+    assert log_odds(0.0) == "+0.000 (P = 0.500)"
+    assert log_odds(-1.5) == "\N{MINUS SIGN}1.500 (P = 0.182)"
+    assert log_odds(0.25, "votes") == "0.25"
+
+
+def test_the_probability_of_extreme_log_odds_does_not_overflow() -> None:
+    assert probability(-800) == 0.0
+    assert probability(800) == 1.0
+
+
+def test_tails_keep_their_order_of_magnitude() -> None:
+    assert [small(v) for v in (0.0, 0.00125, 0.5, 3.2e-7)] == ["0", "0.00125", "0.5", "3.2×10⁻⁷"]
+
+
+def test_words_of_a_decision() -> None:
+    assert [done(side) for side in ("reject", "release")] == ["rejected", "released"]
+
+
+def test_a_confidence_says_how_far_it_holds() -> None:
+    assert confidence(0.95, "asymptotic") == f"about 95{THIN}% confidence"
+    assert confidence(0.95, "finite-sample") == f"95{THIN}% confidence"
+    assert confidence(0.95, "none under clustering") == f"95{THIN}% confidence for independent runs only"
