@@ -1,0 +1,11 @@
+"""MiniWoB++ runs of scripted agents in a real Chromium: the generator of the embedded corpora.
+
+``generate`` is the one entry; ``python -m certify_assets.corpora.miniwob --help`` calls it from a shell.
+"""
+
+from __future__ import annotations
+
+from certify_assets.corpora.miniwob.browser import list_tasks
+from certify_assets.corpora.miniwob.generate import CORPORA, Generated, generate, read_episodes
+
+__all__ = ["CORPORA", "Generated", "generate", "list_tasks", "read_episodes"]
