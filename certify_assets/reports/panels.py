@@ -81,7 +81,8 @@ def _focus(certificate: Certificate, curve: ThresholdCurve) -> _Focus | None:
     usable = np.flatnonzero(curve.coverage > 0)
     if usable.size == 0:
         return None
-    nearest = int(usable[np.argmin(curve.tail[usable])])
+    # the widest of those that came equally near
+    nearest = int(usable[curve.tail[usable] == curve.tail[usable].min()][-1])
     return _Focus(float(curve.thresholds[nearest]), "the threshold that came nearest to a certificate")
 
 
