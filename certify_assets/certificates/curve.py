@@ -77,7 +77,7 @@ def threshold_curve(scores: ArrayLike, outcomes: ArrayLike, tasks: Sequence[Any]
     settings = Settings(**keywords)
     evaluation = evaluate(observe(scores, outcomes, tasks), settings)
     counts = evaluation.counts
-    upper = [bootstrap_quantile(counts, place, settings) for place in range(counts.thresholds.size)]
+    upper = [bootstrap_quantile(counts.at(place), settings, bool(passed)) for place, passed in enumerate(evaluation.passed_test)]
     totals = zip(counts.error_totals.tolist(), counts.covered_trajectories.tolist(), strict=True)
     naive = [clopper_pearson_upper(errors, covered, settings.level) for errors, covered in totals]
     return ThresholdCurve(
@@ -97,34 +97,30 @@ def threshold_curve(scores: ArrayLike, outcomes: ArrayLike, tasks: Sequence[Any]
     )
 
 
-def bootstrap_quantile(counts: TaskCounts, place: int, settings: Settings) -> float:
+def bootstrap_quantile(counts: TaskCounts, settings: Settings, passed: bool) -> float:
     """Smallest rate r on a fine decimal grid with P*(resampled error > r) ≤ level, at one threshold.
 
     Parameters
     ----------
     counts : TaskCounts
-    place : int
-        Index of the threshold.
+        Of one threshold.
     settings : Settings
         Level, and α whose decimals lie on the grid.
+    passed : bool
+        Whether the tail at α is at most the level: it says on which side of α the answer lies, and the saddlepoint where.
 
     Returns
     -------
     float
     """
     steps = math.lcm(_RESOLUTION, settings.budget.denominator)
-    covered, errors = counts.covered[place : place + 1], counts.errors[place : place + 1]
-
-    def passes(step: int) -> bool:
-        lattice = error_lattice(covered, errors, Fraction(step, steps))
-        return bool(bootstrap_tails(lattice, settings.level, "auto")[0] <= settings.level)
-
-    low, high = -1, steps
     at_alpha = int(settings.budget * steps)
-    low, high = (low, at_alpha) if passes(at_alpha) else (at_alpha, high)
+    low, high = (-1, at_alpha) if passed else (at_alpha, steps)
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if passes(middle) else (middle, high)
+        lattice = error_lattice(counts.covered, counts.errors, Fraction(middle, steps))
+        inside = bootstrap_tails(lattice, settings.level, "saddlepoint")[0] <= settings.level
+        low, high = (low, middle) if inside else (middle, high)
     return high / steps
 
 

@@ -159,7 +159,8 @@ def _outcomes(outcomes: ArrayLike) -> NDArray[np.int64]:
 
 def _factorise(tasks: Sequence[Any] | NDArray[Any]) -> tuple[tuple[str, ...], NDArray[np.int64]]:
     """Return the sorted labels and each row's index into them."""
-    array = tasks if isinstance(tasks, np.ndarray) else None
+    # a pandas or Arrow column goes the way of an array
+    array = np.asarray(tasks) if hasattr(tasks, "__array__") else None
     if array is not None and array.ndim != 1:
         raise InputError(f"tasks has {array.ndim} dimensions; give one task a row.")
     found: list[Any]
@@ -170,7 +171,7 @@ def _factorise(tasks: Sequence[Any] | NDArray[Any]) -> tuple[tuple[str, ...], ND
         if array is not None and array.dtype.kind == "U" and array.size and array.itemsize:
             found, codes = _text_codes(array)
         else:
-            found, codes = _object_codes(tasks)
+            found, codes = _object_codes(tasks if array is None else array)
         named = [value if type(value) is str and value else _label(value, place, codes) for place, value in enumerate(found)]
     ordered = sorted(dict.fromkeys(named))
     rank = dict(zip(ordered, range(len(ordered)), strict=True))
