@@ -50,7 +50,7 @@ dev: setup
 	@$(BIN)/certify ui
 
 bench: setup
-	@for script in benchmarks/bench_*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
 lint: setup
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && DAGSTER_HOME= $(BIN)/dg check defs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -116,7 +117,7 @@ def _show(certificates: list[Certificate], *, joint: bool) -> None:
 
 def _show_upright(certificates: list[Certificate]) -> None:
     """One column a certificate: a terminal is narrow, and the figures of one certificate belong together."""
-    figures = {
+    figures: dict[str, Callable[[Certificate], str]] = {
         "procedure": lambda item: item.procedure,
         "certified": lambda item: percent(item.coverage) + " of trajectories" if item.certified else "nothing",
         "error budget": lambda item: f"{item.alpha:g} with confidence {1 - item.delta:g}",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -109,12 +111,28 @@ def generate(out: Path, attempts: int, seed: int, workers: int, tasks: tuple[str
     """
     from certify_assets.corpora.miniwob import generate as run
 
-    summary = run(out, attempts=attempts, seed=seed, workers=workers, tasks=list(tasks) or None, progress=True)
-    document = summary.to_dict()
+    with _bar(quiet=as_json) as progress:
+        made = run(out, attempts=attempts, seed=seed, workers=workers, tasks=list(tasks) or None, progress=progress)
+    tables = {name: str(path) for name, path in made.tables.items()}
+    document = {"episodes": made.episodes, "kept": made.kept, "retries": made.retries, "failed": made.failed, "tables": tables}
     if as_json:
         emit_json(document)
     else:
         show_table(f"Generated in {out}", ["figure", "value"], [[key, _shown(value)] for key, value in document.items()])
+
+
+@contextmanager
+def _bar(*, quiet: bool) -> Iterator[Callable[[int, int], None]]:
+    """A bar on a terminal, a line every hundred episodes elsewhere."""
+    from rich.progress import Progress
+
+    out = console(stderr=True)
+    if quiet or not out.is_terminal:
+        yield lambda done, total: None if quiet or done % 100 else say(f"{done} of {total} episodes")
+        return
+    with Progress(console=out, transient=True) as bar:
+        task = bar.add_task("episodes", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 def _parse(options: tuple[str, ...]) -> dict[str, Any]:

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from certify_assets.corpora.embedded import EMBEDDED
 from certify_assets.errors import InputError
 from certify_assets.protocol.store import Store
 
 __all__ = ["EMBEDDED", "CorpusConfig", "embedded_config", "load_config", "registered_corpora", "save_config"]
 
-EMBEDDED = ("miniwob_mixed", "miniwob_weak")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_\-]{0,63}")
 
 

@@ -236,7 +236,7 @@ def _load_trajectories(store: Store, key: str, *, strict: bool = True) -> pd.Dat
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trajectories.parquet"
         path.write_bytes(data)
-        frame: Any = read_trajectories(path)
+        frame = read_trajectories(path)
     if strict:
         validate_frame(frame)
-    return frame.reset_index(drop=True)  # type: ignore[no-any-return]
+    return frame.reset_index(drop=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,7 +47,7 @@ class Decisions:
         return {str(name): int(number) for name, number in self.frame["reason"].value_counts().sort_index().items()}
 
     def queue(self) -> pd.DataFrame:
-        """Return the rows that go to people, those nearest to a threshold last: the judge is least sure of the first ones."""
+        """Return the rows that go to people, those in the middle between the thresholds first: there the judge is least sure."""
         rows = self.frame[self.frame["decision"] == "human"]
         return rows.iloc[np.argsort(np.abs(_distance(rows)), kind="stable")] if len(rows) else rows
 
@@ -96,11 +97,15 @@ def write_table_file(path: Path, frame: pd.DataFrame) -> None:
     write_atomic(path, buffer.getvalue())
 
 
+# a sign before a digit is a number, which no spreadsheet runs
+_FORMULA = re.compile(r"[=@\t\r]|[+\-](?!\d)")
+
+
 def _spreadsheet_safe(frame: pd.DataFrame) -> pd.DataFrame:
     safe = frame.copy()
     for name in ("task_id", "trajectory_id", "agent", "split"):
         if name in safe:
-            safe[name] = [f"'{value}" if str(value).startswith(("=", "+", "-", "@", "\t", "\r")) else value for value in safe[name]]
+            safe[name] = [f"'{value}" if _FORMULA.match(str(value)) else value for value in safe[name]]
     return safe
 
 
@@ -108,4 +113,5 @@ def _distance(rows: pd.DataFrame) -> np.ndarray[tuple[int], np.dtype[np.float64]
     """Distance to the middle between the thresholds; unscored rows first."""
     known = rows[["reject_threshold", "release_threshold"]].to_numpy(dtype=np.float64)[0]
     middle = float(np.nanmean(known)) if not np.isnan(known).all() else 0.0
-    return np.nan_to_num(rows["score"].to_numpy(dtype=np.float64) - middle, nan=0.0)
+    distance: np.ndarray[tuple[int], np.dtype[np.float64]] = np.nan_to_num(rows["score"].to_numpy(dtype=np.float64) - middle, nan=0.0)
+    return distance

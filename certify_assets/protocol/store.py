@@ -171,10 +171,10 @@ class Store:
         if self.is_local:
             path = self.local_path(folder)
             return sorted(entry.name for entry in path.iterdir() if not entry.name.startswith(".")) if path.is_dir() else []
-        filesystem, path = self._remote(folder)
-        if not filesystem.isdir(path):
+        filesystem, remote = self._remote(folder)
+        if not filesystem.isdir(remote):
             return []
-        return sorted(str(entry).rstrip("/").rsplit("/", 1)[-1] for entry in filesystem.ls(path, detail=False))
+        return sorted(str(entry).rstrip("/").rsplit("/", 1)[-1] for entry in filesystem.ls(remote, detail=False))
 
     def _remote(self, key: str) -> tuple[Any, str]:
         import fsspec

@@ -78,7 +78,7 @@ def _selection(store: Store, corpus: str, spec: JudgeSpec, trained: Mapping[floa
     cal, _ = open_split(store, corpus, "cal")
     cal = cal[cal["outcome"].notna()]
     tables = {weight: score_table(judge, cal, renderer()) for weight, judge in trained.items()}
-    rows = []
+    rows: list[dict[str, Any]] = []
     for alpha in ALPHAS:
         rows = []
         for weight, table in tables.items():

@@ -71,7 +71,7 @@ def verdict(store: Store, corpus: str, judge: str, certificate: Certificate) -> 
     from certify_assets.reports.sparkline import verdict_markdown
 
     cal, _, _ = calibration_scores(store, corpus, judge)
-    keywords = {"alpha": certificate.alpha, "delta": certificate.delta, "side": certificate.side, "candidates": certificate.candidates}
+    keywords: dict[str, Any] = {"alpha": certificate.alpha, "delta": certificate.delta, "side": certificate.side, "candidates": certificate.candidates}
     return verdict_markdown(certificate, threshold_curve(*columns(cal), **keywords))
 
 

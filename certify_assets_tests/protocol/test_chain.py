@@ -62,7 +62,9 @@ def finished(template: Path, tmp_path: Path) -> Store:
 
 def _files(store: Store) -> dict[str, bytes]:
     root = Path(store.root)
-    return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file() and "ledger" not in path.parts}
+    return {
+        str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file() and "ledger" not in path.parts
+    }
 
 
 def test_the_chain_runs_and_running_it_again_gives_the_same_bytes(finished: Store) -> None:

@@ -66,9 +66,17 @@ def miniwob_runs(context: dg.AssetExecutionContext, config: MiniwobConfig, data_
     from certify_assets.corpora.miniwob import generate
 
     folder = data_root.store().local_path("generated/miniwob")
-    summary = generate(folder, attempts=config.attempts, seed=config.seed, workers=config.workers, tasks=config.tasks or None)
-    context.log.info(f"{summary.episodes} episodes, {summary.failed} failed, in {folder}")
-    return dg.MaterializeResult(metadata={"dagster/row_count": summary.episodes, "failed_episodes": summary.failed, "folder": str(folder)})
+
+    def progress(done: int, total: int) -> None:
+        if done % 100 == 0 or done == total:
+            context.log.info(f"{done} of {total} episodes")
+
+    made = generate(
+        folder, attempts=config.attempts, seed=config.seed, workers=config.workers, tasks=config.tasks or None, progress=progress
+    )
+    counts = {"episodes": made.episodes, "kept": made.kept, "retries": made.retries, "failed": dg.MetadataValue.json(made.failed)}
+    tables = {name: dg.MetadataValue.path(str(path)) for name, path in made.tables.items()}
+    return dg.MaterializeResult(metadata={**counts, **tables})
 
 
 @dg.asset(
