@@ -43,6 +43,9 @@ def test_without_a_manifest_the_table_alone_is_checked() -> None:
 def test_a_missing_column_or_identity_fails_the_schema() -> None:
     missing = by_name(FRAME.drop(columns=["agent", "outcome"]))
     assert not missing["schema"].passed and "agent, outcome are missing" in missing["schema"].detail
+    assert set(missing) == set(by_name(FRAME)) and missing["unique_trajectory_id"].passed
+    for name in ("binary_outcome", "no_leak_field", "duplicates"):
+        assert not missing[name].passed and "column is missing" in missing[name].detail
     holes = by_name(FRAME.assign(task_id=FRAME["task_id"].where(FRAME.index > 1)))
     assert not holes["schema"].passed and "task_id is missing in 2 rows" in holes["schema"].detail
 

@@ -127,6 +127,13 @@ def test_runs_without_outcome_are_counted_or_kept(tmp_path: Path) -> None:
     assert len(kept) == 5 and kept["outcome"].isna().sum() == 2
 
 
+def test_columns_that_are_not_named_are_not_read(tmp_path: Path) -> None:
+    secret = {"task_id": "a", "outcome": 1, "text": "x", "reward": "canary", "verdict": {"deep": ["canary"]}}
+    (tmp_path / "runs.jsonl").write_text(json.dumps(secret), encoding="utf-8")
+    pq.write_table(pa.Table.from_pylist([secret | {"task_id": "b"}]), tmp_path / "runs.parquet")
+    assert "canary" not in read([tmp_path / "runs.jsonl", tmp_path / "runs.parquet"]).frame.astype(str).to_csv()
+
+
 def test_ids_of_a_table(tmp_path: Path) -> None:
     header = "task_id,outcome,text,trajectory_id\n"
     (tmp_path / "a.csv").write_text(header + "t,1,x,r1\nt,1,x,r2\n", encoding="utf-8")

@@ -146,6 +146,17 @@ def test_bytes_that_are_not_utf8_cost_their_record(tmp_path: Path) -> None:
     assert imported.frame["task_id"].tolist() == ["retail/0", "retail/2"] and imported.dropped == {"unreadable_record": 1}
 
 
+def test_a_list_that_ends_early_says_that_records_may_be_missing(tmp_path: Path) -> None:
+    text = json.dumps([tau_record(task) for task in range(3)])
+    (tmp_path / "a-retail.json").write_text(text[:-1], encoding="utf-8")
+    assert read(tmp_path / "a-retail.json").dropped == {"file_ends_early": 1}
+    (tmp_path / "a-retail.json").write_text(text[:-9], encoding="utf-8")
+    imported = read(tmp_path / "a-retail.json")
+    assert len(imported.frame) == 2 and imported.dropped == {"file_ends_early": 1, "unreadable_record": 1}
+    with pytest.raises(InputError, match=r"a-retail\.json row 3"):
+        read(tmp_path / "a-retail.json", strict=True)
+
+
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(cut=st.integers(0, 3200), position=st.integers(0, 3200), noise=st.binary(max_size=6))
 def test_damaged_files_are_read_or_refused(tmp_path: Path, cut: int, position: int, noise: bytes) -> None:

@@ -29,7 +29,7 @@ COMMON_OPTIONS: Mapping[str, str] = {
     "strict": "refuse the import when a record cannot be used (true or false)",
 }
 _SWITCHES = ("keep_unlabelled", "merge_same_instruction", "strict")
-_BROKEN = ("unreadable_record", "file_unreadable", "file_broken_archive", "file_unsafe_path")
+_BROKEN = ("unreadable_record", "file_unreadable", "file_broken_archive", "file_ends_early", "file_unsafe_path")
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,14 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["first_record", "iter_lines", "iter_list"]
+__all__ = ["REST_LOST", "first_record", "iter_lines", "iter_list"]
+
+REST_LOST = "the file ends early or is too damaged to tell its records apart from here on"
 
 _SPACE = re.compile(r"[\s,]*")
 _NEXT_RECORD = re.compile(r"\}\s*,\s*(?=\{)")
 _NOT_UTF8 = re.compile("[\udc80-\udcff]")
-_MOST_RESYNCS = 10_000
+_MOST_RESYNCS = 2_000
 _FIRST_FEW = 5
 
 
@@ -46,7 +48,8 @@ def iter_list(data: bytes, required: frozenset[str]) -> Iterator[tuple[int, dict
     Yields
     ------
     tuple of int and (dict or str)
-        Number of the record, from 1, and the record or, in words, what is wrong with it.
+        Number of the record, from 1, and the record or, in words, what is wrong with it; `REST_LOST` where nobody can say how many
+        records are missing.
     """
     text = decode(data)
     position, number, resyncs = text.find("[") + 1, 0, 0
@@ -57,13 +60,14 @@ def iter_list(data: bytes, required: frozenset[str]) -> Iterator[tuple[int, dict
             yield number, str(record)
             found, resyncs = _resync(text, position, required, resyncs)
             if found is None:
+                yield number + 1, REST_LOST
                 return
             position = found
             continue
         yield number, _checked(record, text[position:end])
         position = end
     if position >= len(text):
-        yield number + 1, "the list ends early"
+        yield number + 1, REST_LOST
 
 
 def iter_lines(data: bytes) -> Iterator[tuple[int, dict[str, Any] | str]]:

@@ -48,7 +48,7 @@ def _read(files: Iterable[SourceFile], reading: Reading) -> Iterator[Draft]:
             continue
         _check_columns(file, names, columns)
         sha256 = reading.sha256(file)
-        for row, values in _rows(file):
+        for row, values in _rows(file, names & set(columns.values())):
             draft = values if isinstance(values, str) else _draft(values, columns, (file.name, sha256, row), reading)
             if isinstance(draft, str):
                 reading.tally.drop("unreadable_record", f"{file.name} row {row} cannot be used: {draft}.")
@@ -83,9 +83,9 @@ def _column_names(file: SourceFile) -> set[str] | None:
     return None
 
 
-def _rows(file: SourceFile) -> Iterator[_Row]:
+def _rows(file: SourceFile, wanted: set[str]) -> Iterator[_Row]:
     if file.suffix in (".parquet", ".pq"):
-        yield from _parquet_rows(file)
+        yield from _parquet_rows(file, sorted(wanted))
     elif file.suffix in (".csv", ".tsv"):
         yield from _csv_rows(file)
     else:
@@ -106,27 +106,23 @@ def _csv_rows(file: SourceFile) -> Iterator[_Row]:
     text = file.read().decode("utf-8", "surrogateescape").removeprefix("\ufeff")
     reader = csv.reader(io.StringIO(text, newline=""), delimiter="\t" if file.suffix == ".tsv" else ",", strict=True)
     header: list[str] | None = None
-    number = 0
     while True:
-        number += 1
         try:
             with _long_fields():
                 cells = next(reader)
         except StopIteration:
             return
         except csv.Error as error:
-            yield number, f"it is not CSV ({error})"
+            yield reader.line_num, f"it is not CSV ({error})"
             continue
         if header is None:
             header = _header(file, cells)
-        elif not cells:
-            number -= 1
-        elif len(cells) != len(header):
-            yield number, f"it has {len(cells)} cells, the header has {len(header)}"
-        elif not _NOT_UTF8.isdisjoint("".join(cells)):
-            yield number, "it is not UTF-8"
-        else:
-            yield number, dict(zip(header, cells, strict=True))
+        elif cells and len(cells) != len(header):
+            yield reader.line_num, f"it has {len(cells)} cells, the header has {len(header)}"
+        elif cells and not _NOT_UTF8.isdisjoint("".join(cells)):
+            yield reader.line_num, "it is not UTF-8"
+        elif cells:
+            yield reader.line_num, dict(zip(header, cells, strict=True))
 
 
 def _header(file: SourceFile, cells: list[str]) -> list[str]:
@@ -147,14 +143,14 @@ def _parquet_names(file: SourceFile) -> set[str] | None:
         return None
 
 
-def _parquet_rows(file: SourceFile) -> Iterator[_Row]:
+def _parquet_rows(file: SourceFile, wanted: list[str]) -> Iterator[_Row]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     number = 0
     try:
         with file.open() as stream:
-            for batch in pq.ParquetFile(stream).iter_batches(batch_size=1024):
+            for batch in pq.ParquetFile(stream).iter_batches(batch_size=1024, columns=wanted):
                 for values in batch.to_pylist():
                     number += 1
                     yield number, values

@@ -16,7 +16,7 @@ from typing import Any
 from certify_assets.corpora.schema import Step
 from certify_assets.corpora.sources.base import Adapter, Draft, Reading, excerpt
 from certify_assets.corpora.sources.files import SourceFile
-from certify_assets.corpora.sources.json_records import first_record, iter_list
+from certify_assets.corpora.sources.json_records import REST_LOST, first_record, iter_list
 from certify_assets.errors import InputError
 
 __all__ = ["TAUBENCH_V1"]
@@ -50,7 +50,9 @@ def _read_file(file: SourceFile, data: bytes, reading: Reading) -> Iterator[Draf
     for row, record in iter_list(data, _REQUIRED):
         where = f"{file.name} row {row}"
         problem = record if isinstance(record, str) else _problem(record)
-        if problem or isinstance(record, str):
+        if problem == REST_LOST:
+            reading.tally.drop("file_ends_early", f"{where}: {REST_LOST}.")
+        elif problem or isinstance(record, str):
             reading.tally.drop("unreadable_record", f"{where} cannot be used: {problem}.")
         elif "error" in _mapping(record.get("info")) or not record["traj"]:
             reading.tally.drop("infrastructure_error", f"{where} holds an error report instead of a run.")
