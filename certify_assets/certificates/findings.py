@@ -82,11 +82,11 @@ def _of_the_guard(evaluation: Evaluation, settings: Settings) -> list[tuple[str,
         place = int(blocked[-1])
         seen = f"coverage {counts.coverage[place]:.3f} from {counts.covered_tasks[place]} tasks passes the bootstrap"
         if settings.applied_guard == "floor":
-            floor = f"{guard.floor_probability[place]:.3g} > {guard.limit:.3g}"
+            floor = f"{guard.floor_probability[place]:.3g} > {guard.limits[place]:.3g}"
             why = f"error-free data would have probability {floor} at error-ICC {guard.icc.upper:.3f}"
             found.append(("guard_floor_blocked", f"{seen}, not the floor: {why}."))
         else:
-            why = f"{counts.effective_tasks[place]:.1f} effective tasks are fewer than the {guard.limit:.0f} it asks for"
+            why = f"{counts.effective_tasks[place]:.1f} effective tasks are fewer than the {guard.limits[place]:.0f} it asks for"
             found.append(("guard_kish_blocked", f"{seen}, not the guard: {why}."))
     if settings.error_icc_cap is not None and guard.icc.estimate > settings.error_icc_cap:
         text = f"The declared error-ICC cap {settings.error_icc_cap:g} lies below the estimate {guard.icc.estimate:.3f} from this table."

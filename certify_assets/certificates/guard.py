@@ -46,15 +46,15 @@ class GuardTest:
     passed : bool array, shape (thresholds,)
     floor_probability : float64 array, shape (thresholds,)
         P(no error | true error α, errors correlated ρ_e within tasks).
-    limit : float
-        Largest floor probability (or smallest number of effective tasks, for Kish) that passes.
+    limits : float64 array, shape (thresholds,)
+        Largest floor probability, or for Kish the smallest number of effective tasks, that passes.
     icc : ErrorIcc
         ρ_e of the floor after any declared cap, with the estimate before it.
     """
 
     passed: NDArray[np.bool_]
     floor_probability: NDArray[np.float64]
-    limit: float
+    limits: NDArray[np.float64]
     icc: ErrorIcc
 
 
@@ -160,7 +160,7 @@ def apply_guard(
     GuardTest
     """
     if not counts.thresholds.size:
-        return GuardTest(np.empty(0, dtype=bool), np.empty(0), delta / FLOOR_SHARE, ErrorIcc(0.0, 1.0))
+        return GuardTest(np.empty(0, dtype=bool), np.empty(0), np.empty(0), ErrorIcc(0.0, 1.0))
     icc = _error_icc(counts, error_icc_cap)
     ratios = np.full(counts.thresholds.size, size_ratio)
     if max_task_size is not None:
@@ -169,8 +169,9 @@ def apply_guard(
     supposed = [inflated_alpha(alpha, float(ratio)) for ratio in ratios]
     floor = np.array([math.exp(floor_log_probability(row, mean, icc.upper)) for row, mean in zip(counts.covered, supposed, strict=True)])
     if guard == "floor":
-        return GuardTest(floor <= delta / FLOOR_SHARE, floor, delta / FLOOR_SHARE, icc)
+        limits = np.full(floor.size, delta / FLOOR_SHARE)
+        return GuardTest(floor <= limits, floor, limits, icc)
     if guard == "kish":
-        needed = np.array([n_min(mean, delta) for mean in supposed])
-        return GuardTest(counts.effective_tasks >= needed, floor, float(needed.max()), icc)
-    return GuardTest(np.ones(counts.thresholds.size, dtype=bool), floor, 1.0, icc)
+        limits = np.array([n_min(mean, delta) for mean in supposed], dtype=np.float64)
+        return GuardTest(counts.effective_tasks >= limits, floor, limits, icc)
+    return GuardTest(np.ones(floor.size, dtype=bool), floor, np.ones(floor.size), icc)

@@ -13,8 +13,12 @@ from typing import Any
 
 import numba
 import numpy as np
+from numpy.typing import NDArray
 
 __all__ = ["count_rows", "distinct_rows", "group_order", "icc_profile", "lattice_histogram", "saddle", "saddlepoint_tails", "task_draws", "task_sums"]
+
+_Integers = NDArray[np.int64]
+_Floats = NDArray[np.float64]
 
 _SQRT_TWO_PI = math.sqrt(2.0 * math.pi)
 
@@ -28,7 +32,7 @@ def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @_compiled
-def group_order(keys, buckets):  # type: ignore[no-untyped-def]
+def group_order(keys: _Integers, buckets: int) -> _Integers:
     """Stable counting sort: the permutation that brings int64 keys in [0, buckets) into ascending order."""
     starts = np.zeros(buckets + 1, np.int64)
     for key in keys:
@@ -43,7 +47,7 @@ def group_order(keys, buckets):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def distinct_rows(words):  # type: ignore[no-untyped-def]
+def distinct_rows(words: NDArray[np.uint32]) -> tuple[_Integers, _Integers]:
     """Number the distinct rows of a uint32 matrix in order of first appearance: (first row of each, number of each row)."""
     rows, width = words.shape
     slots = 16
@@ -78,7 +82,9 @@ def distinct_rows(words):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def count_rows(codes, wrong, ends, tasks):  # type: ignore[no-untyped-def]
+def count_rows(
+    codes: NDArray[np.int32], wrong: NDArray[np.uint8], ends: _Integers, tasks: int
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """Count covered rows and errors a task for nested thresholds: one pass over the rows, one over the matrices.
 
     codes int32 and wrong uint8 are in order of coverage, ends int64 gives the rows covered at each threshold, ascending.
@@ -99,7 +105,9 @@ def count_rows(codes, wrong, ends, tasks):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def lattice_histogram(covered, errors, numerator, denominator):  # type: ignore[no-untyped-def]
+def lattice_histogram(
+    covered: NDArray[np.int32], errors: NDArray[np.int32], numerator: int, denominator: int
+) -> tuple[_Integers, _Integers, _Integers]:
     """Distinct values of denominator*k − numerator*n over tasks with their counts, a threshold after the other.
 
     Returns (values, counts, offsets): the histogram of threshold t lies in offsets[t]:offsets[t + 1], values ascending.
@@ -145,7 +153,7 @@ def lattice_histogram(covered, errors, numerator, denominator):  # type: ignore[
 
 
 @_compiled
-def _cumulants(values, counts, total, t):  # type: ignore[no-untyped-def]
+def _cumulants(values: _Integers, counts: _Integers, total: int, t: float) -> tuple[float, float, float, float]:
     """K(t), K'(t), K''(t), K'''(t) of one draw from the histogram, without overflow and without cancellation near 0."""
     edge = max(t * values[0], t * values[-1])
     mass = first = 0.0
@@ -168,7 +176,7 @@ def _cumulants(values, counts, total, t):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def saddle(values, counts, draws, x):  # type: ignore[no-untyped-def]
+def saddle(values: _Integers, counts: _Integers, draws: int, x: float) -> tuple[float, float, float, float]:
     """Solve draws * K'(t) = x by Newton steps kept inside a bracket; return (t, K, K'', K''') at the solution.
 
     x must lie strictly between draws * values[0] and draws * values[-1].
@@ -205,14 +213,14 @@ def saddle(values, counts, draws, x):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def _gcd(a, b):  # type: ignore[no-untyped-def]
+def _gcd(a: int, b: int) -> int:
     while b:
         a, b = b, a % b
     return a
 
 
 @_compiled
-def _lattice_tail(values, counts, draws):  # type: ignore[no-untyped-def]
+def _lattice_tail(values: _Integers, counts: _Integers, draws: int) -> float:
     """P(S > 0) for S the sum of draws values from the histogram, by the lattice-corrected Lugannani–Rice formula."""
     if values[-1] <= 0:
         return 0.0
@@ -240,11 +248,11 @@ def _lattice_tail(values, counts, draws):  # type: ignore[no-untyped-def]
         correction = -draws * third / (6.0 * scale**3)
     else:
         correction = 1.0 / (2.0 / span * math.sinh(0.5 * t * span) * scale) - 1.0 / w
-    return min(max(upper + density * correction, 0.0), 1.0)
+    return float(min(max(upper + density * correction, 0.0), 1.0))
 
 
 @_compiled
-def saddlepoint_tails(values, counts, offsets, draws):  # type: ignore[no-untyped-def]
+def saddlepoint_tails(values: _Integers, counts: _Integers, offsets: _Integers, draws: int) -> _Floats:
     """Lattice saddlepoint tail P(S > 0) of each histogram in turn; draws is the number of tasks resampled."""
     tails = np.empty(offsets.size - 1, np.float64)
     for threshold in range(tails.size):
@@ -254,7 +262,7 @@ def saddlepoint_tails(values, counts, offsets, draws):  # type: ignore[no-untype
 
 
 @_compiled
-def _splitmix(seed, counter):  # type: ignore[no-untyped-def]
+def _splitmix(seed: np.uint64, counter: np.uint64) -> np.uint64:
     """The counter-th number of the splitmix64 stream of a seed (Steele, Lea and Flood, 2014)."""
     z = seed + (counter + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -263,7 +271,7 @@ def _splitmix(seed, counter):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def task_draws(seed, tasks):  # type: ignore[no-untyped-def]
+def task_draws(seed: np.uint64, tasks: int) -> NDArray[np.uint64]:
     """One 32-bit random number a task, as uint64."""
     drawn = np.empty(tasks, np.uint64)
     for task in range(tasks):
@@ -272,7 +280,7 @@ def task_draws(seed, tasks):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def task_sums(values, draws, seed, first):  # type: ignore[no-untyped-def]
+def task_sums(values: _Integers, draws: int, seed: np.uint64, first: int) -> _Integers:
     """Sums of int64 values (tasks × columns) over tasks drawn with replacement, for draws first … first + draws − 1.
 
     The task at place i of draw b is a pure function of (seed, b, i): splitmix64 at counter b * tasks + i.
@@ -290,7 +298,7 @@ def task_sums(values, draws, seed, first):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def _profile(errors, right, sizes, mixed, rho):  # type: ignore[no-untyped-def]
+def _profile(errors: _Floats, right: _Floats, sizes: _Floats, mixed: float, rho: float) -> float:
     """Beta-binomial log-likelihood at one intra-task correlation, maximised over the mean (concave in the mean)."""
     keep = 1.0 - rho
     low, high = 0.0, 1.0
@@ -327,11 +335,11 @@ def _profile(errors, right, sizes, mixed, rho):  # type: ignore[no-untyped-def]
         if right[i] > 0.0:
             value += right[i] * math.log(keep * (1.0 - p) + i * rho)
         value -= sizes[i] * math.log(keep + i * rho)
-    return value
+    return float(value)
 
 
 @_compiled
-def icc_profile(errors, right, sizes, mixed, drop):  # type: ignore[no-untyped-def]
+def icc_profile(errors: _Floats, right: _Floats, sizes: _Floats, mixed: float, drop: float) -> tuple[float, float]:
     """Maximum-likelihood intra-task correlation of errors and the upper end of its profile-likelihood interval.
 
     errors[i], right[i], sizes[i] (float64) count the tasks with more than i errors, right decisions, covered rows; mixed counts tasks

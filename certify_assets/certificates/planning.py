@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike
 
 from certify_assets.certificates.clustering import n_min
 from certify_assets.certificates.evaluation import Evaluation, Settings, evaluate
-from certify_assets.certificates.guard import inflated_alpha
 from certify_assets.certificates.inputs import Observations, observe
 
 __all__ = ["Diagnosis", "auroc", "diagnose", "diagnose_evaluation"]
@@ -138,13 +137,12 @@ def _tasks_needed(evaluation: Evaluation, settings: Settings) -> int | None:
 
 def _guard_tasks(evaluation: Evaluation, settings: Settings, place: int) -> int | None:
     """Tasks at which the guard passes at a threshold: floor and Kish grow in proportion to the tasks."""
-    tasks = evaluation.counts.tasks
+    tasks, limit = evaluation.counts.tasks, float(evaluation.guard.limits[place])
     if settings.applied_guard == "floor":
         log_floor = math.log(max(float(evaluation.guard.floor_probability[place]), 1e-300))
-        return math.ceil(tasks * math.log(evaluation.guard.limit) / log_floor) if log_floor < 0 else None
+        return math.ceil(tasks * math.log(limit) / log_floor) if log_floor < 0 else None
     if settings.applied_guard == "kish":
-        needed = n_min(inflated_alpha(settings.alpha, settings.size_ratio), settings.delta / settings.candidates)
-        return math.ceil(tasks * needed / float(evaluation.counts.effective_tasks[place]))
+        return math.ceil(tasks * limit / float(evaluation.counts.effective_tasks[place]))
     return 1
 
 

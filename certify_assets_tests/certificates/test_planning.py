@@ -47,6 +47,14 @@ def test_the_number_of_tasks_is_named(procedure: str) -> None:
     assert found.stopped_by == "tasks" and found.tasks_needed > 10 and str(found.tasks_needed) in found.sentence
 
 
+def test_kish_says_how_many_tasks_lift_it() -> None:
+    scores, outcomes, tasks = paper_process(20, 0.5, np.random.default_rng(1))
+    plain, ratio = diagnose(scores, outcomes, tasks, guard="kish"), diagnose(scores, outcomes, tasks, guard="kish", size_ratio=2.0)
+    assert plain.stopped_by == ratio.stopped_by == "guard"
+    assert 29 <= plain.tasks_needed < ratio.tasks_needed
+    assert ratio.tasks_needed == pytest.approx(plain.tasks_needed * 56 / 29, rel=0.05)
+
+
 def test_a_certified_table_has_no_obstacle() -> None:
     found = diagnose(*paper_process(60, 0.5, np.random.default_rng(0)))
     assert found.certified and found.stopped_by is None
