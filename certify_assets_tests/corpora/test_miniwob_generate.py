@@ -19,6 +19,7 @@ from certify_assets.corpora.miniwob.generate import Episode
 from certify_assets.corpora.miniwob.tables import content_sha256, write_corpora
 from certify_assets.corpora.schema import read_trajectories
 from certify_assets.errors import InputError, MissingToolError
+from certify_assets_tests.corpora.miniwob_endpoint import serve
 
 TASKS = ["click-button", "enter-password"]
 AGENTS = ["scripted-careful", "scripted-optimist"]
@@ -153,6 +154,31 @@ def test_a_killed_generation_resumes_to_the_same_runs(whole: dict[str, Episode],
     assert (result.kept, result.episodes, result.failed) == (kept, 12 - kept, {})
     assert {e.trajectory_id: e for e in read_episodes(path)} == whole
     assert all(table.exists() for table in result.tables.values())
+
+
+@pytest.mark.browser
+@needs_browser
+def test_a_model_runs_through_the_same_generator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with serve() as endpoint:
+        monkeypatch.setenv("CERTIFY_MODEL_URL", f"http://127.0.0.1:{endpoint.server_port}/v1")
+        monkeypatch.setenv("CERTIFY_MODEL_NAME", "small-model")
+        endpoint.replies = ["click 0", 'claim "pressed ONE"']
+        result = generate(tmp_path, tasks=["click-test-2"], corpora=["miniwob_weak"], agents=["model"], attempts=1, workers=1)
+    assert (result.episodes, result.failed) == (1, {})
+    run = read_episodes(result.path)[0]
+    assert (run.agent, run.outcome, run.steps[-1]) == ("model:small-model", 1, ('claim("pressed ONE")', ""))
+    assert '0. button "ONE"' in endpoint.asked[0][2]["messages"][1]["content"]
+
+
+@pytest.mark.browser
+@needs_browser
+def test_the_drivers_clock_moves_only_when_told() -> None:
+    with browser.Browser() as open_browser:
+        page = open_browser.open("stock-market", "1")
+        prices = [[e.text for e in page.look(wait) if e.id == "stock-price"] for wait in (0, 0, 500)]
+        assert prices[0] == prices[1] != prices[2]
+        assert not page.ended
+        assert page.raw_reward() is None
 
 
 def wait_until(condition: Any, seconds: float = 40.0) -> None:

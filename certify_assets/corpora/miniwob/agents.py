@@ -18,7 +18,7 @@ __all__ = ["AGENTS", "Agent", "ScriptedAgent", "draw_fault", "generator_for", "i
 
 # how much of a task's difficulty is its kind of skill, and how much is the task's own
 SKILL_SHARE = 0.5
-OWN_NOISE = 0.1
+OWN_NOISE = 0.05
 _VERBS = {"plain": "done", "long": "finished the task", "short": "ok, done", "proud": "success, task complete"}
 
 
@@ -37,7 +37,7 @@ class Agent:
 
 
 AGENTS: tuple[Agent, ...] = (
-    Agent("scripted-hasty", "miniwob_weak", 0.34, 0.06, "short"),
+    Agent("scripted-hasty", "miniwob_weak", 0.36, 0.06, "short"),
     Agent("scripted-literal", "miniwob_weak", 0.37, 0.05, "plain", looks_first=True),
     Agent("scripted-timid", "miniwob_weak", 0.36, 0.05, "long", checks_after=True),
     Agent("scripted-optimist", "miniwob_weak", 0.34, 0.06, "proud", always_claims_success=True),

@@ -178,7 +178,7 @@ class TaskPage:
 
     def point(self, element: Element) -> tuple[float, float]:
         """Scroll an element into view and return the middle of it in the window."""
-        x, y, _, _ = self._tab.evaluate("(ref) => taskPoint(ref)", element.ref)
+        x, y = self._tab.evaluate("(ref) => taskPoint(ref)", element.ref)
         return float(x), float(y)
 
     def click(self, x: float, y: float, *, double: bool = False) -> None:

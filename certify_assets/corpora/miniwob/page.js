@@ -2,6 +2,7 @@
 (() => {
   // The page's clock is the driver's: it moves only in taskAdvance, so timers and animations are the same in every run.
   const RealDate = Date;
+  const realFrame = window.requestAnimationFrame.bind(window);
   const BASE = 1600000000000;
   let now = BASE;
   let nextId = 1;
@@ -106,10 +107,13 @@
     for (const child of e.children) walk(child, out);
   };
   window.taskView = () => { const out = []; walk(document.body, out); return out; };
-  window.taskPoint = (ref) => {
+  // a click before the scroll is drawn would land on what was there before it
+  window.taskPoint = async (ref) => {
+    const before = seen[ref].getBoundingClientRect().top;
     seen[ref].scrollIntoView({ block: 'nearest' });
     const box = seen[ref].getBoundingClientRect();
-    return [box.left + box.width / 2, box.top + box.height / 2, box.width, box.height];
+    if (box.top !== before) await new Promise((go) => { realFrame(() => realFrame(go)); });
+    return [box.left + box.width / 2, box.top + box.height / 2];
   };
   window.taskElement = (ref) => seen[ref];
   window.taskUtterance = () => { const u = core.getUtterance(); return typeof u === 'string' ? u : u.utterance; };

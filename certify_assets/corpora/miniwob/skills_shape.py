@@ -292,7 +292,7 @@ def style_text(h: Hands, m: re.Match[str]) -> None:
 
 def improvise(h: Hands, m: re.Match[str]) -> None:
     """Try the nearest thing for want of a skill: type what is quoted, click what shares a word with the instruction, submit."""
-    h.say("think(no rule for this instruction, trying what looks closest)", "nothing visible changed")
+    h.say("think(no rule for this instruction, trying what looks closest)", "")
     h.doubts += 1
     said = quoted(h.instruction)
     fields = h.all("field")

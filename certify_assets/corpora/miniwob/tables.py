@@ -7,11 +7,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from certify_assets.corpora.schema import Step, Trajectory, to_frame, write_trajectories
 from certify_assets.files import canonical_json, sha256_bytes
 
 if TYPE_CHECKING:
     from certify_assets.corpora.miniwob.generate import Episode
+    from certify_assets.corpora.schema import Trajectory
 
 __all__ = ["EPISODES_FILE", "content_sha256", "differing_tasks", "write_corpora"]
 
@@ -32,6 +32,9 @@ def write_corpora(episodes: Iterable[Episode], folder: Path) -> dict[str, Path]:
     dict of str to Path
         The file of each corpus that has episodes.
     """
+    # here, because every worker imports this module and none needs Arrow
+    from certify_assets.corpora.schema import to_frame, write_trajectories
+
     by_corpus: dict[str, list[Episode]] = {}
     for episode in episodes:
         by_corpus.setdefault(episode.corpus, []).append(episode)
@@ -50,6 +53,8 @@ def differing_tasks(one: Iterable[Episode], other: Iterable[Episode]) -> list[st
 
 
 def _trajectory(episode: Episode, digest: str) -> Trajectory:
+    from certify_assets.corpora.schema import Step, Trajectory
+
     return Trajectory(
         corpus=episode.corpus,
         task_id=episode.task_id,
