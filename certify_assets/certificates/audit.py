@@ -18,6 +18,7 @@ from certify_assets.certificates.evaluation import Settings, evaluate
 from certify_assets.certificates.inputs import observe
 from certify_assets.certificates.lattice import bootstrap_tails, error_lattice
 from certify_assets.certificates.montecarlo import montecarlo_tails
+from certify_assets.certificates.shown import shown
 from certify_assets.certificates.verification import settings_of
 from certify_assets.errors import InputError
 
@@ -229,7 +230,7 @@ def resample_audit(
     """
     settings = Settings(side=side, alpha=alpha, delta=delta, seed=seed, draws=1 if draws == "exact" else draws)  # type: ignore[arg-type]
     if isinstance(threshold, bool) or not isinstance(threshold, int | float) or not math.isfinite(threshold):
-        raise InputError(f"threshold is {threshold!r}; give a finite score.")
+        raise InputError(f"threshold is {shown(threshold)}; give a finite score.")
     observations = observe(scores, outcomes, tasks)
     if not observations.scored:
         raise InputError("No row has a score; score the trajectories first.")

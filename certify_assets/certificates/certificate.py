@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from certify_assets.certificates.shown import shown
 from certify_assets.errors import ForgedCertificateError
 from certify_assets.files import canonical_json, sha256_bytes
 
@@ -81,7 +82,7 @@ class Certificate:
             _check_mapping(name, getattr(self, name), shape)
         for finding in self.findings:
             _check_mapping("findings", finding, {"code": (str,), "message": (str,)})
-        if not all(isinstance(key, str) and isinstance(value, str) for key, value in self.provenance.items()):
+        if not all(_is_text(key) and _is_text(value) for key, value in self.provenance.items()):
             raise ForgedCertificateError("provenance holds something other than text; it maps names to text.")
         _check_sense(self)
 
@@ -140,7 +141,7 @@ class Certificate:
             if name not in (*names, "digest"):
                 raise ForgedCertificateError(f"The certificate has a key of no certificate, {name!r}; give it as it was written.")
         if document["schema"] != SCHEMA:
-            raise ForgedCertificateError(f"The certificate has schema {_show(document['schema'])}; this version reads {SCHEMA}.")
+            raise ForgedCertificateError(f"The certificate has schema {shown(document['schema'])}; this version reads {SCHEMA}.")
         values = {name: _frozen(document[name]) if name in ("assumptions", "findings") else document[name] for name in names}
         return cls(**values)
 
@@ -200,29 +201,34 @@ def _frozen(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _show(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
+def _is_text(value: object) -> bool:
+    """Whether a value is text that UTF-8 can hold; JSON can carry half a surrogate pair."""
+    return type(value) is str and not any("\ud800" <= letter <= "\udfff" for letter in value)
 
 
 def _check(name: str, value: Any, allowed: tuple[type, ...]) -> None:
     # bool is a subclass of int, and a certificate tells them apart
-    if type(value) not in allowed or (isinstance(value, float) and not math.isfinite(value)):
+    unusable = (
+        (isinstance(value, float) and not math.isfinite(value))
+        or (isinstance(value, str) and not _is_text(value))
+        or (isinstance(value, int) and abs(value) >= 2**63)
+    )
+    if type(value) not in allowed or unusable:
         words = " or ".join({float: "a finite number with a point", _NONE: "null"}.get(kind, kind.__name__) for kind in allowed)
-        raise ForgedCertificateError(f"{name} is {_show(value)}, not {words}; give the certificate as it was written.")
+        raise ForgedCertificateError(f"{name} is {shown(value)}, not {words}; give the certificate as it was written.")
 
 
 def _check_mapping(name: str, value: Any, shape: dict[str, tuple[type, ...]]) -> None:
     if not isinstance(value, dict) or set(value) != set(shape):
-        raise ForgedCertificateError(f"{name} is {_show(value)}; it has exactly the keys {', '.join(sorted(shape))}.")
+        raise ForgedCertificateError(f"{name} is {shown(value)}; it has exactly the keys {', '.join(sorted(shape))}.")
     for key, allowed in shape.items():
         _check(f"{name}.{key}", value[key], allowed)
 
 
 def _check_sense(certificate: Certificate) -> None:
     if certificate.schema != SCHEMA:
-        raise ForgedCertificateError(f"schema is {_show(certificate.schema)}; this version writes {SCHEMA}.")
-    if not all(type(text) is str for text in certificate.assumptions):
+        raise ForgedCertificateError(f"schema is {shown(certificate.schema)}; this version writes {SCHEMA}.")
+    if not all(_is_text(text) for text in certificate.assumptions):
         raise ForgedCertificateError("assumptions holds something other than text; give the certificate as it was written.")
     told = [certificate.threshold is not None, certificate.selective_error is not None, certificate.tail is not None]
     if any(present != certificate.certified for present in told):

@@ -14,6 +14,7 @@ from certify_assets.certificates.guard import GUARDS, GuardTest, apply_guard
 from certify_assets.certificates.inputs import Observations
 from certify_assets.certificates.lattice import as_fraction
 from certify_assets.certificates.procedures import Procedure, Test, find_procedure
+from certify_assets.certificates.shown import shown
 from certify_assets.errors import InputError
 
 __all__ = ["ENGINES", "Evaluation", "Settings", "evaluate"]
@@ -169,16 +170,16 @@ def evaluate(observations: Observations, settings: Settings) -> Evaluation:
 
 def _one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
-        raise InputError(f"{name} is {value!r}; give one of {', '.join(allowed)}.")
+        raise InputError(f"{name} is {shown(value)}; give one of {', '.join(allowed)}.")
 
 
 def _whole(name: str, value: object, least: int, most: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value <= most:
-        raise InputError(f"{name} is {value!r}; give a whole number from {least} to {most}.")
+        raise InputError(f"{name} is {shown(value)}; give a whole number from {least} to {most}.")
 
 
 def _between(name: str, value: object, low: float, high: float, *, closed: bool = False) -> None:
-    number = float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+    number = value if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
     if not (low <= number <= high if closed else low < number < high):
         words = f"from {low:g} to {high:g}" if closed else f"strictly between {low:g} and {high:g}"
-        raise InputError(f"{name} is {value!r}; give a number {words}.")
+        raise InputError(f"{name} is {shown(value)}; give a number {words}.")

@@ -20,6 +20,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from certify_assets.certificates.shown import shown
 from certify_assets.errors import InputError
 
 __all__ = ["BAND", "NARROW_BAND", "ErrorLattice", "as_fraction", "bootstrap_tails", "error_lattice", "exact_tail"]
@@ -59,10 +60,10 @@ def as_fraction(alpha: float) -> Fraction:
         If it does not lie strictly between 0 and 1 or has more than four decimals.
     """
     if not (isinstance(alpha, int | float) and 0 < alpha < 1):
-        raise InputError(f"alpha is {alpha!r}; give an error budget strictly between 0 and 1.")
+        raise InputError(f"alpha is {shown(alpha)}; give an error budget strictly between 0 and 1.")
     exact = Fraction(repr(float(alpha)))
     if 10_000 % exact.denominator:
-        raise InputError(f"alpha is {alpha!r}; give at most four decimals, so that the bootstrap sum lies on a lattice.")
+        raise InputError(f"alpha is {shown(alpha)}; give at most four decimals, so that the bootstrap sum lies on a lattice.")
     return exact
 
 

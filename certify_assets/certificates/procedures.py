@@ -16,6 +16,7 @@ from certify_assets.certificates.baselines import deff_tails, hoeffding_tails, k
 from certify_assets.certificates.counts import TaskCounts
 from certify_assets.certificates.lattice import bootstrap_tails, error_lattice
 from certify_assets.certificates.montecarlo import montecarlo_tails
+from certify_assets.certificates.shown import shown
 from certify_assets.errors import InputError
 
 __all__ = ["PROCEDURES", "RANK_INVARIANCE", "Procedure", "Test", "find_procedure"]
@@ -134,5 +135,5 @@ def find_procedure(name: str) -> Procedure:
         If there is none; the message lists those available.
     """
     if not isinstance(name, str) or name not in PROCEDURES:
-        raise InputError(f"procedure {name!r} is not available; give one of {', '.join(PROCEDURES)}.")
+        raise InputError(f"procedure {shown(name)} is not available; give one of {', '.join(PROCEDURES)}.")
     return PROCEDURES[name]

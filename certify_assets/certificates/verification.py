@@ -12,6 +12,7 @@ from certify_assets.certificates.certificate import Certificate, read_document
 from certify_assets.certificates.evaluation import Settings
 from certify_assets.certificates.inputs import observe
 from certify_assets.certificates.issuance import issue
+from certify_assets.certificates.shown import shown
 from certify_assets.errors import ForgedCertificateError, InputError
 
 __all__ = ["settings_of", "verify_certificate"]
@@ -112,9 +113,4 @@ def _difference(told: Any, found: Any, path: str = "") -> str | None:
         return None
     if type(told) is type(found) and told == found:
         return None
-    return f"{path} is {_show(told)} in the document and {_show(found)} recomputed."
-
-
-def _show(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 200 else f"{text[:197]}..."
+    return f"{path} is {shown(told, 200)} in the document and {shown(found, 200)} recomputed."

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -31,7 +32,7 @@ def leaves(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 def changed(document: dict[str, Any], path: tuple[Any, ...], value: Any) -> dict[str, Any]:
-    copy = json.loads(json.dumps(document))
+    copy = deepcopy(document)
     inner = copy
     for key in path[:-1]:
         inner = inner[key]
@@ -39,8 +40,15 @@ def changed(document: dict[str, Any], path: tuple[Any, ...], value: Any) -> dict
     return copy
 
 
+def deep() -> list[Any]:
+    nested: list[Any] = []
+    for _ in range(20_000):
+        nested = [nested]
+    return nested
+
+
 def other_values(value: Any) -> list[Any]:
-    odd: list[Any] = [None, "x", True, 7, 0.123, math.nan, math.inf, -1, [], {}, [1], 10**30, "1e999"]
+    odd: list[Any] = [None, "x", True, 7, 0.123, math.nan, math.inf, -1, [], {}, [1], 10**30, "1e999", "\ud800", 10**5000, deep()]
     if isinstance(value, float):
         odd += [value + 1e-9, int(value), -value if value else 1.0]
     if isinstance(value, int):
