@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from certify_assets.certificates.certificate import Certificate
 from certify_assets.certificates.clustering import n_min
@@ -99,7 +99,7 @@ class ResampleAudit:
         return asdict(self)
 
 
-def audit_certificate(certificate: Certificate, scores: ArrayLike, outcomes: ArrayLike, tasks: Sequence[Any]) -> Audit:
+def audit_certificate(certificate: Certificate, scores: ArrayLike, outcomes: ArrayLike, tasks: Sequence[Any] | NDArray[Any]) -> Audit:
     """Measure a certified threshold once on other data.
 
     Parameters
@@ -201,7 +201,7 @@ def lower_error_bound(counts: TaskCounts, delta: float, budget: Fraction) -> flo
 def resample_audit(
     scores: ArrayLike,
     outcomes: ArrayLike,
-    tasks: Sequence[Any],
+    tasks: Sequence[Any] | NDArray[Any],
     *,
     threshold: float,
     side: str = "reject",
@@ -244,4 +244,3 @@ def _exceedance(counts: TaskCounts, settings: Settings, draws: int | str) -> flo
     if draws == "exact":
         return float(bootstrap_tails(error_lattice(counts.covered, counts.errors, settings.budget), settings.delta)[0])
     return float(montecarlo_tails(counts, settings.budget, settings.draws, settings.seed)[0])
-

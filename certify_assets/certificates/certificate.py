@@ -119,7 +119,9 @@ class Certificate:
         """
         certificate = cls.parse(document)
         if document["digest"] != certificate.digest:
-            raise ForgedCertificateError("The certificate was altered after it was issued: its digest is another; give it as it was written.")
+            raise ForgedCertificateError(
+                "The certificate was altered after it was issued: its digest is another; give it as it was written."
+            )
         return certificate
 
     @classmethod

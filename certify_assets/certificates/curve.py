@@ -60,7 +60,7 @@ class ThresholdCurve:
     passed_guard: NDArray[np.bool_]
 
 
-def threshold_curve(scores: ArrayLike, outcomes: ArrayLike, tasks: Sequence[Any], **keywords: Any) -> ThresholdCurve:
+def threshold_curve(scores: ArrayLike, outcomes: ArrayLike, tasks: Sequence[Any] | NDArray[Any], **keywords: Any) -> ThresholdCurve:
     """Evaluate guarded_taskboot at every threshold of the grid.
 
     Parameters
@@ -127,7 +127,7 @@ def bootstrap_quantile(counts: TaskCounts, settings: Settings, passed: bool) -> 
 def bootstrap_errors(
     scores: ArrayLike,
     outcomes: ArrayLike,
-    tasks: Sequence[Any],
+    tasks: Sequence[Any] | NDArray[Any],
     *,
     threshold: float,
     side: str = "reject",

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from certify_assets._version import __version__
 from certify_assets.certificates.certificate import Certificate, significant
@@ -33,7 +33,7 @@ _PARAMETERS = ("guard", "error_icc_cap", "size_ratio", "max_task_size", "multipl
 def certify(
     scores: ArrayLike,
     outcomes: ArrayLike,
-    tasks: Sequence[Any],
+    tasks: Sequence[Any] | NDArray[Any],
     *,
     alpha: float = 0.1,
     delta: float = 0.05,

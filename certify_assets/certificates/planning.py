@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from certify_assets.certificates.clustering import n_min
 from certify_assets.certificates.evaluation import Evaluation, Settings, evaluate
@@ -69,7 +69,7 @@ def auroc(observations: Observations) -> float | None:
     return float(wins @ (below + 0.5 * losses) / (positives * negatives))
 
 
-def diagnose(scores: ArrayLike, outcomes: ArrayLike, tasks: Sequence[Any], **keywords: Any) -> Diagnosis:
+def diagnose(scores: ArrayLike, outcomes: ArrayLike, tasks: Sequence[Any] | NDArray[Any], **keywords: Any) -> Diagnosis:
     """Say why a table certifies nothing, and how many tasks like these would certify something.
 
     Parameters

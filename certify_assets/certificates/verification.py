@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from certify_assets._version import __version__
 from certify_assets.certificates.certificate import Certificate, read_document
@@ -38,7 +38,7 @@ def settings_of(certificate: Certificate) -> Settings:
     )
 
 
-def verify_certificate(document: Any, scores: ArrayLike, outcomes: ArrayLike, tasks: Sequence[Any]) -> str | None:
+def verify_certificate(document: Any, scores: ArrayLike, outcomes: ArrayLike, tasks: Sequence[Any] | NDArray[Any]) -> str | None:
     """Recompute a certificate from the data and return the first difference, as a sentence; None when there is none.
 
     Parameters

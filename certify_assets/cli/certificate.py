@@ -100,7 +100,13 @@ def _show(certificates: list[Certificate], *, joint: bool) -> None:
         _show_upright(certificates)
     else:
         rows = [
-            [item.procedure, item.side, percent(item.coverage) if item.certified else "nothing", _rounded(item.selective_error), item.validity]
+            [
+                item.procedure,
+                item.side,
+                percent(item.coverage) if item.certified else "nothing",
+                _rounded(item.selective_error),
+                item.validity,
+            ]
             for item in certificates
         ]
         show_table("Certificates", ["procedure", "side", "certified", "error", "validity"], rows)

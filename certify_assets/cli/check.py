@@ -60,7 +60,9 @@ def resample(
     if draws != "exact" and not (draws.isdecimal() and int(draws) > 0):
         raise click.UsageError(f"--draws is {draws!r}; give a whole number above zero, or exact.")
     table = read_scores(scores, task_col, score_col, outcome_col).choose_split(split)
-    result = resample_audit(table.scores, table.labelled(), table.tasks, draws=draws if draws == "exact" else int(draws), **options).to_dict()
+    result = resample_audit(
+        table.scores, table.labelled(), table.tasks, draws=draws if draws == "exact" else int(draws), **options
+    ).to_dict()
     if as_json:
         emit_json(result)
         return

@@ -49,25 +49,15 @@ def demo(corpora: tuple[str, ...], root: str | None, as_json: bool) -> None:
 
 
 def _show(store: Store, document: dict[str, Any]) -> None:
-    rows = [
-        [
-            corpus["corpus"],
-            judge["judge"],
-            f"{cell['side']} ≤ {cell['alpha']:g}",
-            percent(cell["coverage"]) if cell["certified"] else "nothing",
-            "" if cell["test_error"] is None else f"{cell['test_error']:.3f}",
-            "" if cell["test_coverage"] is None else percent(cell["test_coverage"]),
-            cell["audit"] or "",
-        ]
-        for corpus in document["corpora"]
-        for judge in corpus["judges"]
-        for cell in judge["certificates"]
-    ]
-    show_table(
-        "What share of the reviewing the judge may take over (guarded TaskBoot, confidence 95 %)",
-        ["corpus", "judge", "side, error budget", "certified on CAL", "error on TEST", "coverage on TEST", "audit"],
-        rows,
-    )
+    rows = []
+    for corpus in document["corpora"]:
+        for judge in corpus["judges"]:
+            for side in ("reject", "release"):
+                cells = [cell for cell in judge["certificates"] if cell["side"] == side]
+                if side == "reject" or any(cell["certified"] for cell in cells):
+                    rows.append([corpus["corpus"], judge["judge"], side, *[_cell(cell) for cell in cells]])
+    budgets = [f"error ≤ {cell['alpha']:g}" for cell in document["corpora"][0]["judges"][0]["certificates"] if cell["side"] == "reject"]
+    show_table("Share of the reviewing that the judge may take over (and error on TEST)", ["corpus", "judge", "side", *budgets], rows)
     out = console()
     for corpus in document["corpora"]:
         for judge in corpus["judges"]:
@@ -79,8 +69,13 @@ def _show(store: Store, document: dict[str, Any]) -> None:
         for judge in corpus["judges"]:
             out.print(f"  {judge['page']}", markup=False)
     out.print(
-        "Every step as an asset, with its lineage, checks and history: make dev (or: certify ui), then http://127.0.0.1:3000", markup=False
+        "Guarded TaskBoot, 95 % confidence; sides not shown certify nothing. Assets, lineage and MLflow runs: make dev, then http://127.0.0.1:3000",
+        markup=False,
     )
+
+
+def _cell(cell: dict[str, Any]) -> str:
+    return f"{percent(cell['coverage'])} ({cell['test_error']:.3f}, {cell['audit']})" if cell["certified"] else "nothing"
 
 
 @click.command()

@@ -191,6 +191,7 @@ def _materialize(root: Path, corpus: str) -> Any:
     with dg.DagsterInstance.ephemeral() as instance:
         instance.add_dynamic_partitions(CORPORA, [corpus])
         return job.execute_in_process(
+            run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
             instance=instance,
             partition_key=corpus,
             raise_on_error=False,

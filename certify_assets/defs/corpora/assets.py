@@ -74,7 +74,7 @@ def miniwob_runs(context: dg.AssetExecutionContext, config: MiniwobConfig, data_
     made = generate(
         folder, attempts=config.attempts, seed=config.seed, workers=config.workers, tasks=config.tasks or None, progress=progress
     )
-    counts = {"episodes": made.episodes, "kept": made.kept, "retries": made.retries, "failed": dg.MetadataValue.json(made.failed)}
+    counts: dict[str, Any] = {"episodes": made.episodes, "kept": made.kept, "retries": made.retries, "failed": dg.MetadataValue.json(made.failed)}
     tables = {name: dg.MetadataValue.path(str(path)) for name, path in made.tables.items()}
     return dg.MaterializeResult(metadata={**counts, **tables})
 
