@@ -1,6 +1,6 @@
 """CPU seconds that the Dagster definitions need to load, in processes of their own.
 
-    python benchmarks/definitions_load.py
+python benchmarks/definitions_load.py
 """
 
 from __future__ import annotations

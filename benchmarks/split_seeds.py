@@ -22,7 +22,9 @@ from certify_assets.judges.base import score_table
 from certify_assets.judges.lexical import LexicalJudge
 
 EMBEDDED = ("miniwob_mixed", "miniwob_weak")
-SETTINGS = [(side, alpha, procedure) for procedure in ("guarded_taskboot", "naive") for side in ("reject", "release") for alpha in (0.1, 0.2)]
+SETTINGS = [
+    (side, alpha, procedure) for procedure in ("guarded_taskboot", "naive") for side in ("reject", "release") for alpha in (0.1, 0.2)
+]
 
 
 @dataclass(frozen=True)
@@ -64,14 +66,18 @@ def spread(values: Sequence[float]) -> str:
 
 def show(corpus: str, rows: list[Row]) -> None:
     print(f"\n{corpus}, lexical judge, {len(rows)} split seeds: AUROC on TEST {spread([row.auroc for row in rows])}")
-    print(f"{'procedure':17} {'side':8} {'α':4} {'certified':10} {'coverage on CAL, mean (range)':32} {'error on TEST, mean (range)':30} over α  ERROR")
+    print(
+        f"{'procedure':17} {'side':8} {'α':4} {'certified':10} {'coverage on CAL, mean (range)':32} {'error on TEST, mean (range)':30} over α  ERROR"
+    )
     for key in SETTINGS:
         side, alpha, procedure = key
         errors = [row.error[key] for row in rows if key in row.error]
         over = sum(error > alpha for error in errors)
         failed = sum(row.verdict.get(key) == "ERROR" for row in rows)
         covered = [row.coverage[key] for row in rows]
-        print(f"{procedure:17} {side:8} {alpha:<4g} {len(errors):3d}/{len(rows):<6d} {spread(covered):32} {spread(errors):30} {over:4d}   {failed:4d}")
+        print(
+            f"{procedure:17} {side:8} {alpha:<4g} {len(errors):3d}/{len(rows):<6d} {spread(covered):32} {spread(errors):30} {over:4d}   {failed:4d}"
+        )
 
 
 def main() -> None:
