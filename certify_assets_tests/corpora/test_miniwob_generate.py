@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import shutil
 import signal
@@ -154,6 +155,22 @@ def test_a_killed_generation_resumes_to_the_same_runs(whole: dict[str, Episode],
     assert (result.kept, result.episodes, result.failed) == (kept, 12 - kept, {})
     assert {e.trajectory_id: e for e in read_episodes(path)} == whole
     assert all(table.exists() for table in result.tables.values())
+
+
+@pytest.mark.browser
+@needs_browser
+def test_a_worker_that_dies_is_replaced_and_its_run_repeated(whole: dict[str, Episode], tmp_path: Path) -> None:
+    killed: list[int] = []
+
+    def kill_once(done: int, total: int) -> None:
+        if not killed:
+            worker = multiprocessing.active_children()[0]
+            worker.kill()
+            killed.append(worker.pid or 0)
+
+    result = generate(tmp_path, tasks=TASKS[:1], agents=AGENTS, attempts=3, workers=1, progress=kill_once)
+    assert (result.episodes, result.retries, result.failed) == (6, 1, {})
+    assert {e.trajectory_id: e for e in read_episodes(result.path)} == {k: e for k, e in whole.items() if e.task_id == TASKS[0]}
 
 
 @pytest.mark.browser
