@@ -25,6 +25,7 @@ CHROMIUM_FLAGS = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    "--allow-file-access-from-files",
 )
 # pages of the package that are not registered as environments: what they measure is the clock of a person's hand
 UNREGISTERED = frozenset({"button-delay", "chase-circle", "hover-shape", "moving-items", "simon-says"})
@@ -147,6 +148,7 @@ class Browser:
         # the last episode's mouse must not hover over this one
         self._tab.mouse.move(499, 499)
         self._tab.goto(page.as_uri(), wait_until="load")
+        self._tab.evaluate("() => taskImages()")
         for _ in range(50):
             if self._tab.evaluate("() => { taskAdvance(100); return taskReady(); }"):
                 return TaskPage(self._tab, seed)
@@ -183,6 +185,9 @@ class TaskPage:
 
     def click(self, x: float, y: float, *, double: bool = False) -> None:
         """Press and release the left mouse button."""
+        # what hovers may change its image, and its size, before the button goes down
+        self._tab.mouse.move(x, y)
+        self._tab.evaluate("() => taskFrames()")
         self._tab.mouse.click(x, y, click_count=2 if double else 1)
 
     def hover(self, x: float, y: float) -> None:

@@ -112,7 +112,7 @@
     const before = seen[ref].getBoundingClientRect().top;
     seen[ref].scrollIntoView({ block: 'nearest' });
     const box = seen[ref].getBoundingClientRect();
-    if (box.top !== before) await new Promise((go) => { realFrame(() => realFrame(go)); });
+    if (box.top !== before) await frames();
     return [box.left + box.width / 2, box.top + box.height / 2];
   };
   window.taskElement = (ref) => seen[ref];
@@ -122,6 +122,22 @@
     core.EPISODE_MAX_TIME = 3600000;
     core.startEpisodeReal();
     return window.taskUtterance();
+  };
+  const frames = () => new Promise((go) => { realFrame(() => realFrame(go)); });
+  window.taskFrames = frames;
+  const addresses = () => [...document.styleSheets].flatMap((sheet) => {
+    const base = sheet.href || location.href;
+    return [...sheet.cssRules].flatMap((rule) => [...rule.cssText.matchAll(/url\("?([^")]+)"?\)/g)].map((m) => new URL(m[1], base).href));
+  });
+  // icons are images that styles name: without them an icon has no size, and a click beside it is a matter of luck
+  window.taskImages = async () => {
+    const pictures = [...new Set(addresses())].filter((a) => /\.(png|jpe?g|gif|svg)$/.test(a)).map((a) => {
+      const image = new Image();
+      image.src = a;
+      return image;
+    });
+    window.taskPictures = pictures;
+    await Promise.allSettled(pictures.map((image) => image.decode()));
   };
   window.taskReady = () => typeof core !== 'undefined' && WOB_TASK_READY && core.cover_div !== null;
   window.taskLook = (ms) => { if (ms) taskAdvance(ms); return [WOB_DONE_GLOBAL, WOB_DONE_GLOBAL ? [] : taskView()]; };
