@@ -46,6 +46,9 @@ def run(corpus: str, *, quiet: bool) -> bool:
             raise_on_error=False,
             run_id=run_id,
         )
+        for event in result.all_events:
+            # the instance sometimes tells its listeners nothing of the last step; the result has every event
+            progress.count(event)
         progress.close()
     for event in result.all_events:
         if event.is_step_failure:
@@ -61,6 +64,7 @@ class _Progress:
 
         self._started = time.monotonic()
         self._done, self._steps, self._quiet = 0, steps, quiet
+        self._ended: set[str | None] = set()
         self._bar: Progress | None = None
         if sys.stderr.isatty() and not quiet:
             columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
@@ -70,8 +74,13 @@ class _Progress:
 
     def see(self, entry: dg.EventLogEntry) -> None:
         """Take notice of an event of the run."""
-        event = entry.dagster_event
-        if event is not None and event.event_type_value in _WORDS:
+        if entry.dagster_event is not None:
+            self.count(entry.dagster_event)
+
+    def count(self, event: dg.DagsterEvent) -> None:
+        """Show the end of a step, once."""
+        if event.event_type_value in _WORDS and event.step_key not in self._ended:
+            self._ended.add(event.step_key)
             self._done += 1
             self._show(str(event.step_key).replace("__", "/"), _WORDS[event.event_type_value])
 
