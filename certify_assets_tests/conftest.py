@@ -39,9 +39,9 @@ def chromium() -> str:
     pytest.skip("no Chromium here; Debian: apt-get install chromium")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def browser(chromium: str) -> Iterator[Browser]:
-    """A real headless browser."""
+    """A real headless browser, for one test: while it is open, its event loop stands in the way of every other in the process."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:

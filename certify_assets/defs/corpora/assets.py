@@ -58,7 +58,7 @@ class MiniwobConfig(dg.Config):
     code_version="1",
     description=(
         "Runs of scripted agents on the MiniWoB++ pages in a real Chromium, the source of the two embedded corpora. "
-        "The package ships its output; materialize it to generate the runs again (about an hour on two cores, resumable)."
+        "The package ships its output; materialize it to generate the runs again (about ten minutes on two cores, resumable)."
     ),
 )
 def miniwob_runs(context: dg.AssetExecutionContext, config: MiniwobConfig, data_root: DataRoot) -> dg.MaterializeResult[Any]:
