@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from certify_assets.cli.options import root_option
-from certify_assets.cli.output import console, emit_json, json_option, percent, say, show_table
+from certify_assets.cli.output import NOTHING, console, emit_json, json_option, percent, say, show_table
 from certify_assets.errors import MissingToolError
 from certify_assets.protocol.corpus_config import EMBEDDED
 from certify_assets.protocol.store import Store
@@ -23,11 +23,12 @@ __all__ = ["demo", "ui"]
 @click.option("--corpus", "corpora", multiple=True, help=f"Corpus to run; repeat for more. [default: {', '.join(EMBEDDED)}]")
 @root_option
 @json_option
-def demo(corpora: tuple[str, ...], root: str | None, as_json: bool) -> None:
+@click.pass_context
+def demo(ctx: click.Context, /, corpora: tuple[str, ...], root: str | None, as_json: bool) -> None:
     """Certificates for the embedded corpora, from runs to pages.
 
     Materializes every asset of the two corpora that come with the package in a Dagster instance of the data root, then says what share of the reviewing
-    each judge may take over and where the pages are.
+    each judge may take over and where the pages are. Exit 3 where no judge certifies anything on any of the corpora.
     """
     from certify_assets.cli.launching import open_store, run_corpus
     from certify_assets.protocol.corpus_config import load_config
@@ -41,11 +42,13 @@ def demo(corpora: tuple[str, ...], root: str | None, as_json: bool) -> None:
     for name in names:
         say(f"{name}: import, split, check, train, score, certify, audit, draw")
         run_corpus(store, name, quiet=as_json)
-    document = {"seconds": round(time.monotonic() - started, 1), "corpora": [overview(store, name) for name in names], "root": store.root}
+    document: dict[str, Any] = {"seconds": round(time.monotonic() - started, 1), "corpora": [overview(store, name) for name in names], "root": store.root}
     if as_json:
         emit_json(document)
-        return
-    _show(store, document)
+    else:
+        _show(store, document)
+    certified = any(cell["certified"] for corpus in document["corpora"] for judge in corpus["judges"] for cell in judge["certificates"])
+    ctx.exit(0 if certified else NOTHING)
 
 
 def _show(store: Store, document: dict[str, Any]) -> None:

@@ -66,13 +66,15 @@ class MlflowTracker(dg.ConfigurableResource):  # type: ignore[type-arg]
             documents=documents or {},
         )
         try:
-            return {"mlflow_run": dg.MetadataValue.url(Tracker.for_store(store, experiment=self.experiment).write(record))}
+            url = Tracker.for_store(store, experiment=self.experiment).write(record)
         except Exception as error:
             # whatever MLflow's backend raises: the certificate must not depend on the record of it
             context.log.warning(
                 f"MLflow did not take the record of {asset} ({type(error).__name__}: {error}); the asset is complete without it."
             )
             return {"mlflow_run": dg.MetadataValue.text(f"not recorded: {type(error).__name__}")}
+        # the id stands beside the link, which is only as good as the address of the MLflow UI
+        return {"mlflow_run": dg.MetadataValue.url(url), "mlflow_run_id": dg.MetadataValue.text(url.rsplit("/", 1)[-1])}
 
 
 def resources() -> dict[str, Any]:

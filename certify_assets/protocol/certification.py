@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from certify_assets.errors import InputError, StaleCertificateError
+import numpy as np
+
+from certify_assets.errors import ForgedCertificateError, InputError, StaleCertificateError
 from certify_assets.protocol.corpus_config import load_config
 from certify_assets.protocol.corpus_steps import require_leak_controls
 from certify_assets.protocol.judge_specs import ALPHAS, DELTA, GRID, JUDGES, PROCEDURES, SIDES
 from certify_assets.protocol.judging import columns
 from certify_assets.protocol.ledger import register
-from certify_assets.protocol.scoring import calibration_scores
+from certify_assets.protocol.scoring import calibration_scores, rescored
 from certify_assets.protocol.store import Store
 
 if TYPE_CHECKING:
@@ -58,16 +60,18 @@ def certify_judge(store: Store, corpus: str, judge: str, *, run_id: str = "cli")
 
 
 def load_certificates(store: Store, corpus: str, judge: str) -> list[Certificate]:
-    """Return the stored certificates of a judge, after checking that they stand on what is stored now.
+    """Return the stored certificates of a judge, recomputed, after checking that they stand on what is stored now.
 
     Raises
     ------
     StaleCertificateError
         If the scores, adapter, renderer, manifest or trajectories have changed since.
+    ForgedCertificateError
+        If a certificate does not recompute: a check guards only the run that it is in, this guards every reader.
     """
-    from certify_assets.certificates import Certificate
+    from certify_assets.certificates import Certificate, verify_certificate
 
-    _, hashes, _ = calibration_scores(store, corpus, judge)
+    cal, hashes, _ = calibration_scores(store, corpus, judge)
     document = store.read_json(f"judges/{judge}/{corpus}/certificates.json")
     certificates = [Certificate.from_dict(item) for item in document["certificates"]]
     for certificate in certificates:
@@ -77,6 +81,9 @@ def load_certificates(store: Store, corpus: str, judge: str) -> list[Certificate
                 f"the certificates of {judge} on {corpus} belong to another {stale.removesuffix('_sha256')} than the stored one; "
                 f"materialize {judge}/certificate again."
             )
+        difference = verify_certificate(certificate, *columns(cal))
+        if difference is not None:
+            raise ForgedCertificateError(f"a stored certificate of {judge} on {corpus} does not recompute: {difference}")
     return certificates
 
 
@@ -89,10 +96,13 @@ def certificate_of(certificates: list[Certificate], *, side: str, alpha: float, 
 
 
 def verify_stored(store: Store, corpus: str, judge: str) -> list[str]:
-    """Recompute every stored certificate from the stored scores; return what differs, empty when nothing does."""
+    """Score CAL again and recompute every stored certificate; return what differs, empty when nothing does."""
     from certify_assets.certificates import verify_certificate
 
     cal, hashes, _ = calibration_scores(store, corpus, judge)
+    again = rescored(store, corpus, judge)
+    if not np.array_equal(again, cal["score"].to_numpy(np.float64), equal_nan=True):
+        return [f"the stored adapter gives other scores on CAL than those certified; materialize {judge}/scores again."]
     documents = store.read_json(f"judges/{judge}/{corpus}/certificates.json")["certificates"]
     found = []
     for document in documents:

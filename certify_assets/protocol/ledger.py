@@ -1,8 +1,13 @@
 """The TEST ledger: nobody reads the outcomes of a TEST split without leaving a line.
 
 A *registration* fixes what will be read before it is read: the split manifest, seeds, grid, budgets and judges, as one hash. A *read*
-carries the hash of the configuration that asks (registration, judge, adapter, scores, certificates). Reading again with the same hash is
-a replay; a changed configuration under one registration after a result was seen is a violation that the ledger's check reports.
+carries the hash of the configuration that asks (registration, judge, adapter, scores, certificates, TEST itself). Reading again with the
+same hash is a replay; a changed configuration under one registration after a result was seen is a violation. A *result* carries the hash
+of what came of the read, so that an altered audit is found.
+
+Every line names the hash of the line before it: a line that was changed or taken out of the middle breaks the chain. What was cut off
+at the end is found by whoever kept a later hash: the audit document, the asset's metadata and MLflow do. Somebody who can write all of
+these can rewrite history; the ledger makes that a deliberate act, not an accident.
 """
 
 from __future__ import annotations
@@ -11,16 +16,24 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from certify_assets.errors import LedgerError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.protocol.store import Store
 
-if TYPE_CHECKING:
-    import pandas as pd
+__all__ = [
+    "LedgerEntry",
+    "ledger_entries",
+    "ledger_head",
+    "ledger_violations",
+    "record_read",
+    "record_result",
+    "register",
+    "require_in_ledger",
+]
 
-__all__ = ["LedgerEntry", "ledger_entries", "ledger_violations", "read_test", "register"]
+_READS = ("first", "replay", "changed", "unregistered")
 
 
 @dataclass(frozen=True)
@@ -30,15 +43,19 @@ class LedgerEntry:
     Parameters
     ----------
     kind : str
-        ``registration``, ``first`` (read), ``replay``, ``changed`` or ``unregistered``.
+        ``registration``, ``first`` (read), ``replay``, ``changed``, ``unregistered`` or ``result``.
     corpus, judge : str
         `judge` is empty on a registration.
-    registration, configuration : str
-        SHA-256 of what was fixed beforehand and of what asks; `configuration` is empty on a registration.
+    registration : str
+        SHA-256 of what was fixed beforehand.
+    configuration : str
+        SHA-256 of what asked; on a result, of what came of it; empty on a registration.
     run_id : str
         The Dagster run, or ``cli``.
     time : str
         UTC, ISO 8601.
+    previous : str
+        SHA-256 of the line before; empty on the first.
     """
 
     kind: str
@@ -48,26 +65,37 @@ class LedgerEntry:
     configuration: str
     run_id: str
     time: str
+    previous: str = ""
 
 
 def ledger_entries(store: Store, corpus: str) -> list[LedgerEntry]:
-    """Return every line of a corpus's ledger, oldest first.
+    """Return every line of a corpus's ledger, oldest first, after checking their chain.
 
     Raises
     ------
     LedgerError
-        If a line was altered so that it cannot be read.
+        If a line cannot be read, or was changed, added or taken out after it was written.
     """
-    key = f"ledger/{corpus}.jsonl"
-    if not store.exists(key):
-        return []
-    entries = []
-    for number, line in enumerate(store.read_bytes(key).decode("utf-8", "replace").splitlines(), 1):
-        try:
-            entries.append(LedgerEntry(**json.loads(line)))
-        except (json.JSONDecodeError, TypeError):
-            raise LedgerError(f"{store.locate(key)}, line {number} is not a ledger entry; restore the file from a backup.") from None
-    return entries
+    return [entry for entry, _ in _chain(store, corpus)]
+
+
+def ledger_head(store: Store, corpus: str) -> str:
+    """Return the hash of the ledger's last line, empty where there is none: keep it to notice later that lines were cut off."""
+    chain = _chain(store, corpus)
+    return chain[-1][1] if chain else ""
+
+
+def require_in_ledger(store: Store, corpus: str, head: str) -> None:
+    """Refuse a ledger that no longer holds the line whose hash somebody kept.
+
+    Raises
+    ------
+    LedgerError
+    """
+    if head and head not in {digest for _, digest in _chain(store, corpus)}:
+        raise LedgerError(
+            f"the ledger of {corpus} lost the line {head[:12]} that an audit names: lines were cut off; restore it from a backup."
+        )
 
 
 def register(store: Store, corpus: str, plan: Mapping[str, Any], *, run_id: str) -> str:
@@ -96,10 +124,8 @@ def register(store: Store, corpus: str, plan: Mapping[str, Any], *, run_id: str)
     return registration
 
 
-def read_test(
-    store: Store, corpus: str, *, judge: str, registration: str, configuration: Mapping[str, Any], run_id: str
-) -> tuple[pd.DataFrame, LedgerEntry]:
-    """Return the TEST split with its outcomes, and the ledger's line for this read.
+def record_read(store: Store, corpus: str, *, judge: str, registration: str, configuration: Mapping[str, Any], run_id: str) -> LedgerEntry:
+    """Record that TEST is about to be read; only then may it be.
 
     Raises
     ------
@@ -115,7 +141,13 @@ def read_test(
         raise LedgerError(
             f"TEST of {corpus} was asked for under the registration {registration[:12]} that is not in the ledger; register first."
         )
-    return store.read_table(f"corpora/{corpus}/splits/test.parquet"), entry
+    return entry
+
+
+def record_result(store: Store, read: LedgerEntry, result_sha256: str) -> str:
+    """Record the hash of what came of a read; return the ledger's new head."""
+    _append(store, LedgerEntry("result", read.corpus, read.judge, read.registration, result_sha256, read.run_id, _now()))
+    return ledger_head(store, read.corpus)
 
 
 def ledger_violations(store: Store, corpus: str, judge: str | None = None) -> list[LedgerEntry]:
@@ -127,14 +159,38 @@ def ledger_violations(store: Store, corpus: str, judge: str | None = None) -> li
 def _kind(entries: list[LedgerEntry], judge: str, registration: str, asked: str) -> str:
     if not any(entry.kind == "registration" and entry.registration == registration for entry in entries):
         return "unregistered"
-    reads = [e for e in entries if e.kind != "registration" and e.judge == judge and e.registration == registration]
+    reads = [e for e in entries if e.kind in _READS and e.judge == judge and e.registration == registration]
     if not reads:
         return "first"
     return "replay" if any(entry.configuration == asked for entry in reads) else "changed"
 
 
+def _chain(store: Store, corpus: str) -> list[tuple[LedgerEntry, str]]:
+    """Entries with the hashes of their lines."""
+    key = f"ledger/{corpus}.jsonl"
+    data = store.read_bytes(key) if store.exists(key) else b""
+    chain: list[tuple[LedgerEntry, str]] = []
+    previous = ""
+    for number, line in enumerate(data[: data.rfind(b"\n") + 1].splitlines(), 1):
+        try:
+            entry = LedgerEntry(**json.loads(line))
+        except (ValueError, TypeError):
+            raise LedgerError(f"{store.locate(key)}, line {number} is not a ledger entry; restore the file from a backup.") from None
+        if entry.previous != previous:
+            raise LedgerError(
+                f"{store.locate(key)}, line {number} does not follow the line before it: the ledger was altered; restore it from a backup."
+            )
+        previous = sha256_bytes(line)
+        chain.append((entry, previous))
+    return chain
+
+
 def _append(store: Store, entry: LedgerEntry) -> None:
-    store.append_line(f"ledger/{entry.corpus}.jsonl", json.dumps(asdict(entry), sort_keys=True))
+    def line(old: bytes) -> str:
+        lines = old.splitlines()
+        return json.dumps({**asdict(entry), "previous": sha256_bytes(lines[-1]) if lines else ""}, sort_keys=True)
+
+    store.append_line(f"ledger/{entry.corpus}.jsonl", line)
 
 
 def _now() -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from certify_assets.protocol.auditing import load_audits
 from certify_assets.protocol.certification import load_certificates, why_nothing
 from certify_assets.protocol.judge_specs import JUDGES, PROCEDURES
 from certify_assets.protocol.store import Store
@@ -21,7 +22,7 @@ def overview(store: Store, corpus: str) -> dict[str, Any]:
 
 def judge_overview(store: Store, corpus: str, judge: str) -> dict[str, Any]:
     """Return what a judge certified on a corpus, with its audit on TEST."""
-    audits = {(audit["side"], audit["alpha"]): audit for audit in store.read_json(f"judges/{judge}/{corpus}/audits.json")["audits"]}
+    audits = {(audit["side"], audit["alpha"]): audit for audit in load_audits(store, corpus, judge)[0]}
     cells = []
     for item in load_certificates(store, corpus, judge):
         if item.procedure != PROCEDURES[0]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from certify_assets.errors import StaleCertificateError
 from certify_assets.protocol.corpus_steps import open_corpus, open_split
 from certify_assets.protocol.judging import current_adapter, load_adapter, renderer
@@ -12,7 +14,7 @@ from certify_assets.protocol.store import Store
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["calibration_scores", "score_corpus"]
+__all__ = ["calibration_scores", "rescored", "score_corpus"]
 
 _SCORED_SPLITS = ("rl", "cal", "test")
 
@@ -72,4 +74,26 @@ def calibration_scores(store: Store, corpus: str, judge: str) -> tuple[pd.DataFr
         )
     table = store.read_table(f"judges/{judge}/{corpus}/scores.parquet")
     cal = table[(table["split"] == "cal") & table["outcome"].notna()].reset_index(drop=True)
+    _require_labels_of_cal(store, corpus, judge, cal)
     return cal, now, adapter
+
+
+def rescored(store: Store, corpus: str, judge: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Score the labelled CAL trajectories again with the stored adapter, in the order of the stored scores."""
+    from certify_assets.judges.base import score_table
+
+    adapter = current_adapter(store, corpus, judge)
+    model = load_adapter(store, f"judges/{judge}/{corpus}/adapter", expected_sha256=adapter["adapter_sha256"])
+    cal, _ = open_split(store, corpus, "cal")
+    table = score_table(model, cal, renderer())
+    scores: np.ndarray[Any, np.dtype[np.float64]] = table.loc[table["outcome"].notna(), "score"].to_numpy(np.float64)
+    return scores
+
+
+def _require_labels_of_cal(store: Store, corpus: str, judge: str, cal: pd.DataFrame) -> None:
+    """Refuse scores whose labels or tasks are not those of the stored CAL split."""
+    split, _ = open_split(store, corpus, "cal")
+    names = ["trajectory_id", "task_id", "outcome"]
+    expected = split.loc[split["outcome"].notna(), names].reset_index(drop=True).astype({"outcome": "int8"})
+    if not cal[names].astype({"outcome": "int8"}).equals(expected):
+        raise StaleCertificateError(f"the scores of {judge} on {corpus} do not carry the labels of CAL; materialize {judge}/scores again.")

@@ -13,11 +13,13 @@ Layout (``<corpus>`` and ``<judge>`` are names of letters, digits, '_', '-' and 
 
 from __future__ import annotations
 
+import fcntl
 import io
 import json
 import os
 import re
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -149,22 +151,35 @@ class Store:
         frame.to_parquet(buffer, index=False, compression="zstd")
         return self.write_bytes(key, buffer.getvalue())
 
-    def append_line(self, key: str, line: str) -> None:
-        """Append one line to a local journal and flush it to the disk, or rewrite the object on a remote root."""
-        data = line.encode("utf-8") + b"\n"
-        if self.is_local:
-            path = self.local_path(key)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            # one write call of one line: concurrent appenders interleave whole lines, never parts
-            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
-            try:
-                os.write(handle, data)
-                os.fsync(handle)
-            finally:
-                os.close(handle)
+    def append_line(self, key: str, make: Callable[[bytes], str]) -> None:
+        """Append one line to a journal and flush it to the disk.
+
+        Parameters
+        ----------
+        key : str
+            The journal.
+        make : callable
+            Gets what the journal holds, whole lines only, and returns the line to add. On a local root nobody else appends between the
+            two; a remote root has no lock, so let one process at a time write there.
+
+        Notes
+        -----
+        A last line without its end is the trace of a kill in the middle of a write: nothing was confirmed, and it is cut off.
+        """
+        if not self.is_local:
+            old = _whole_lines(self.read_bytes(key) if self.exists(key) else b"")
+            self.write_bytes(key, old + make(old).encode("utf-8") + b"\n")
             return
-        old = self.read_bytes(key) if self.exists(key) else b""
-        self.write_bytes(key, old + data)
+        path = self.local_path(key)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a+b") as stream:
+            fcntl.flock(stream, fcntl.LOCK_EX)
+            stream.seek(0)
+            old = _whole_lines(stream.read())
+            stream.truncate(len(old))
+            stream.write(make(old).encode("utf-8") + b"\n")
+            stream.flush()
+            os.fsync(stream.fileno())
 
     def names(self, folder: str) -> list[str]:
         """Return the sorted names directly below a folder, hidden ones left out; empty where there is no folder."""
@@ -181,3 +196,7 @@ class Store:
 
         filesystem, path = fsspec.core.url_to_fs(self.locate(key))
         return filesystem, path
+
+
+def _whole_lines(data: bytes) -> bytes:
+    return data[: data.rfind(b"\n") + 1]

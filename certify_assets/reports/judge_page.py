@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from certify_assets.errors import IntegrityError
+from certify_assets.protocol.auditing import load_audits
 from certify_assets.protocol.certification import certificate_of, load_certificates
 from certify_assets.protocol.corpus_config import registered_corpora
-from certify_assets.protocol.judge_specs import ALPHAS, JUDGES
+from certify_assets.protocol.judge_specs import ALPHAS, DELTA, JUDGES
 from certify_assets.protocol.scoring import calibration_scores
 from certify_assets.protocol.store import Store
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate
 
-__all__ = ["audit_table", "verdict", "write_index", "write_page"]
+__all__ = ["audit_table", "headline", "verdict", "write_index", "write_page"]
 
 _INDEX = "index.html"
 
@@ -25,24 +27,21 @@ def write_page(store: Store, corpus: str, judge: str) -> str:
 
     folder = f"judges/{judge}/{corpus}"
     cal, hashes, adapter = calibration_scores(store, corpus, judge)
-    audits = store.read_json(f"{folder}/audits.json")
+    audits, test = load_audits(store, corpus, judge)
     controls = store.read_json(f"corpora/{corpus}/controls.json")
-    test = store.read_table(f"{folder}/test_scores.parquet")
-    ledger = audits["ledger"]
     lineage = {
         **hashes,
         "training": f"success weight {adapter['success_weight']:g}, {adapter['sft_trajectories']} runs of {adapter['sft_tasks']} SFT tasks",
-        "test_registration": ledger["registration"],
     }
     page = render_page(
         load_certificates(store, corpus, judge),
         cal,
         title=f"{corpus}, {judge} judge",
-        audits=audits["audits"],
+        audits=audits,
         audit_frame=test,
         lineage=lineage,
         profile=store.read_json(f"corpora/{corpus}/profile.json"),
-        controls={**controls, "judge_auroc": _auroc(test)},
+        controls=controls,
         certificate_file="certificates.json",
         scores_file="scores.parquet",
     )
@@ -71,7 +70,12 @@ def verdict(store: Store, corpus: str, judge: str, certificate: Certificate) -> 
     from certify_assets.reports.sparkline import verdict_markdown
 
     cal, _, _ = calibration_scores(store, corpus, judge)
-    keywords: dict[str, Any] = {"alpha": certificate.alpha, "delta": certificate.delta, "side": certificate.side, "candidates": certificate.candidates}
+    keywords: dict[str, Any] = {
+        "alpha": certificate.alpha,
+        "delta": certificate.delta,
+        "side": certificate.side,
+        "candidates": certificate.candidates,
+    }
     return verdict_markdown(certificate, threshold_curve(*columns(cal), **keywords))
 
 
@@ -84,18 +88,20 @@ def audit_table(audits: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def _entry(store: Store, corpus: str, judge: str) -> dict[str, Any]:
-    certificates = load_certificates(store, corpus, judge)
-    # the stricter budget that certifies, else the strictest
+def headline(certificates: list[Certificate]) -> Certificate:
+    """Return the reject certificate that speaks for a judge: of the strictest budget that certifies, else of the strictest."""
     chosen = [certificate_of(certificates, side="reject", alpha=alpha) for alpha in ALPHAS]
-    headline = next((item for item in chosen if item.certified), chosen[0])
-    audits = store.read_json(f"judges/{judge}/{corpus}/audits.json")["audits"]
-    audit = next((item for item in audits if item["certificate_sha256"] == headline.sha256), None)
-    return {"title": f"{corpus}, {judge} judge", "href": f"judges/{judge}/{corpus}/page.html", "certificate": headline, "audit": audit}
+    return next((item for item in chosen if item.certified), chosen[0])
 
 
-def _auroc(table: Any) -> float | None:
-    from certify_assets.certificates import auroc, observe
-    from certify_assets.protocol.judging import columns
-
-    return auroc(observe(*columns(table)))
+def _entry(store: Store, corpus: str, judge: str) -> dict[str, Any]:
+    entry = {"title": f"{corpus}, {judge} judge", "href": f"judges/{judge}/{corpus}/page.html"}
+    try:
+        certificate = headline(load_certificates(store, corpus, judge))
+        audits, _ = load_audits(store, corpus, judge)
+    except IntegrityError as error:
+        # one corpus that waits for its recertification must not keep the others from being listed
+        unknown = {"certified": False, "side": "reject", "alpha": ALPHAS[0], "delta": DELTA, "coverage": 0.0}
+        return {**entry, **unknown, "note": f"Not valid now: {error}"}
+    audit = next((item for item in audits if item["certificate_sha256"] == certificate.sha256), None)
+    return {**entry, "certificate": certificate, "audit": audit}

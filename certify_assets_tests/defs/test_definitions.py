@@ -64,11 +64,10 @@ def test_the_checks_are_these_and_those_that_must_block_do() -> None:
         {f"trajectories:{name}" for name in ("schema", "unique_trajectory_id", "binary_outcome", "no_leak_field")}
         | {f"{split}_split:disjoint_tasks" for split in ("sft", "rl", "cal", "test")}
         | {"leak_controls:no_structural_leak"}
-        | {f"{judge}/{name}" for judge in JUDGES for name in ("certificate:reproducible", "audit:audit_verdict")}
+        | {f"{judge}/{name}" for judge in JUDGES for name in ("certificate:reproducible", "audit:audit_verdict", "audit:test_ledger")}
     )
     assert set(checks) - blocking == (
-        {"trajectories:duplicates", "cal_split:n_min_tasks"}
-        | {f"{judge}/{name}" for judge in JUDGES for name in ("certificate:certified", "audit:test_ledger")}
+        {"trajectories:duplicates", "cal_split:n_min_tasks"} | {f"{judge}/certificate:certified" for judge in JUDGES}
     )
 
 

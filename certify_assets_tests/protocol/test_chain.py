@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from certify_assets.errors import InputError, IntegrityError, LeakError, ManifestError, StaleCertificateError
+from certify_assets.errors import (
+    ForgedCertificateError,
+    InputError,
+    IntegrityError,
+    LeakError,
+    LedgerError,
+    ManifestError,
+    StaleCertificateError,
+)
 from certify_assets.protocol import auditing, certification, corpus_steps, scoring, training
 from certify_assets.protocol.ledger import ledger_entries
 from certify_assets.protocol.overview import overview
@@ -77,7 +86,7 @@ def test_the_chain_runs_and_running_it_again_gives_the_same_bytes(finished: Stor
     audits = "judges/lexical/c/audits.json"
     assert json.loads(first.pop(audits))["audits"] == json.loads(second.pop(audits))["audits"]
     assert first == second
-    assert [entry.kind for entry in ledger_entries(finished, "c")] == ["registration", "first", "replay"]
+    assert [entry.kind for entry in ledger_entries(finished, "c")] == ["registration", "first", "result", "replay", "result"]
     assert certification.verify_stored(finished, "c", JUDGE) == []
 
 
@@ -142,15 +151,28 @@ def test_a_split_that_holds_another_splits_task_stops_training(store: Store, tmp
     assert "disjoint_tasks" in failed
 
 
-def test_a_flipped_outcome_in_a_split_stops_certification(finished: Store) -> None:
+@pytest.mark.parametrize("split", ["cal", "test"])
+def test_a_flipped_outcome_in_a_split_stops_every_reader(finished: Store, split: str) -> None:
     from certify_assets.corpora.schema import read_trajectories, write_trajectories
 
-    path = Path(finished.root) / "corpora/c/splits/test.parquet"
+    path = Path(finished.root) / f"corpora/c/splits/{split}.parquet"
     frame = read_trajectories(path)
     frame.loc[0, "outcome"] = 1 - frame.loc[0, "outcome"]
     write_trajectories(path, frame)
     with pytest.raises(ManifestError, match="differs from the corpus"):
         scoring.score_corpus(finished, "c", JUDGE)
+    with pytest.raises(ManifestError, match="differs from the corpus"):
+        auditing.audit_judge(finished, "c", JUDGE)
+
+
+def test_test_rows_that_went_missing_stop_the_audit(finished: Store) -> None:
+    from certify_assets.corpora.schema import read_trajectories, write_trajectories
+
+    path = Path(finished.root) / "corpora/c/splits/test.parquet"
+    frame = read_trajectories(path)
+    write_trajectories(path, frame[frame["outcome"] == 0])
+    with pytest.raises(ManifestError):
+        auditing.audit_judge(finished, "c", JUDGE)
 
 
 def test_other_scores_than_the_adapters_are_stale(finished: Store) -> None:
@@ -161,6 +183,63 @@ def test_other_scores_than_the_adapters_are_stale(finished: Store) -> None:
     with pytest.raises(StaleCertificateError, match="another scores"):
         certification.certify_judge(finished, "c", JUDGE)
     with pytest.raises(StaleCertificateError, match="another scores"):
+        auditing.audit_judge(finished, "c", JUDGE)
+
+
+def test_scores_altered_together_with_their_hash_do_not_recompute(finished: Store) -> None:
+    key = "judges/lexical/c/scores.parquet"
+    table = finished.read_table(key)
+    place = table.index[table["split"] == "cal"][0]
+    meta = finished.read_json("judges/lexical/c/scores.json")
+    table.loc[place, "score"] += 1.0
+    finished.write_json("judges/lexical/c/scores.json", {**meta, "scores_sha256": finished.write_table(key, table)})
+    certification.certify_judge(finished, "c", JUDGE)
+    assert "other scores" in certification.verify_stored(finished, "c", JUDGE)[0]
+    table.loc[place, "outcome"] = 1 - table.loc[place, "outcome"]
+    finished.write_json("judges/lexical/c/scores.json", {**meta, "scores_sha256": finished.write_table(key, table)})
+    with pytest.raises(StaleCertificateError, match="labels of CAL"):
+        certification.certify_judge(finished, "c", JUDGE)
+
+
+def _forge(document: dict[str, object]) -> dict[str, object]:
+    """Alter the promise and recompute the digest, as somebody would who knows how it is made."""
+    from certify_assets.certificates import Certificate
+
+    forged = replace(Certificate.from_dict(document), promise="Nobody needs to read anything.")
+    return forged.to_dict()
+
+
+def test_a_forged_certificate_with_its_digest_is_neither_audited_nor_drawn(finished: Store) -> None:
+    from certify_assets.reports.judge_page import write_index, write_page
+
+    key = "judges/lexical/c/certificates.json"
+    document = finished.read_json(key)
+    document["certificates"][0] = _forge(document["certificates"][0])
+    finished.write_json(key, document)
+    for step in (auditing.audit_judge, write_page):
+        with pytest.raises(ForgedCertificateError, match="does not recompute"):
+            step(finished, "c", JUDGE)
+    finished.write_bytes("judges/lexical/c/page.html", b"an old page")
+    write_index(finished)
+    assert b"Not valid now" in finished.read_bytes("index.html")
+
+
+def test_an_altered_audit_is_not_drawn(finished: Store) -> None:
+    from certify_assets.reports.judge_page import write_page
+
+    key = "judges/lexical/c/audits.json"
+    document = finished.read_json(key)
+    document["audits"][0]["verdict"] = "PASS" if document["audits"][0]["verdict"] != "PASS" else "ERROR"
+    finished.write_json(key, document)
+    with pytest.raises(LedgerError, match="were altered"):
+        write_page(finished, "c", JUDGE)
+
+
+def test_a_ledger_whose_end_was_cut_off_stops_the_next_audit(finished: Store) -> None:
+    path = Path(finished.root) / "ledger/c.jsonl"
+    lines = path.read_text(encoding="utf-8").splitlines()
+    path.write_text(lines[0] + "\n", encoding="utf-8")
+    with pytest.raises(LedgerError, match="cut off"):
         auditing.audit_judge(finished, "c", JUDGE)
 
 

@@ -1,12 +1,20 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 from certify_assets.errors import LedgerError
-from certify_assets.protocol.ledger import ledger_entries, ledger_violations, read_test, register
+from certify_assets.protocol.ledger import (
+    ledger_entries,
+    ledger_head,
+    ledger_violations,
+    record_read,
+    record_result,
+    register,
+    require_in_ledger,
+)
 from certify_assets.protocol.store import Store
 
 PLAN = {"manifest_sha256": "m", "seed": 42, "grid": 40, "alphas": [0.1], "delta": 0.05}
@@ -14,13 +22,11 @@ PLAN = {"manifest_sha256": "m", "seed": 42, "grid": 40, "alphas": [0.1], "delta"
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    store = Store(str(tmp_path))
-    store.write_table("corpora/c/splits/test.parquet", pd.DataFrame({"trajectory_id": ["a"], "outcome": [1]}))
-    return store
+    return Store(str(tmp_path))
 
 
 def _read(store: Store, registration: str, **configuration: str) -> str:
-    return read_test(store, "c", judge="j", registration=registration, configuration=configuration, run_id="r")[1].kind
+    return record_read(store, "c", judge="j", registration=registration, configuration=configuration, run_id="r").kind
 
 
 def test_the_first_read_is_recorded_and_a_repetition_is_a_replay(store: Store) -> None:
@@ -52,8 +58,45 @@ def test_registering_again_adds_nothing_and_another_plan_is_another_line(store: 
     assert len(ledger_entries(store, "c")) == 2
 
 
-def test_an_altered_ledger_is_told(store: Store) -> None:
-    register(store, "c", PLAN, run_id="r")
-    store.append_line("ledger/c.jsonl", '{"kind": "first"}')
-    with pytest.raises(LedgerError, match="line 2"):
+def test_a_result_is_no_read(store: Store) -> None:
+    registration = register(store, "c", PLAN, run_id="r")
+    read = record_read(store, "c", judge="j", registration=registration, configuration={}, run_id="r")
+    assert record_result(store, read, "f" * 64) == ledger_head(store, "c")
+    assert _read(store, registration) == "replay"
+
+
+@pytest.fixture
+def lines(store: Store, tmp_path: Path) -> list[str]:
+    registration = register(store, "c", PLAN, run_id="r")
+    _read(store, registration, scores="s")
+    _read(store, registration, scores="other")
+    return (tmp_path / "ledger/c.jsonl").read_text(encoding="utf-8").splitlines()
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_line_taken_out_is_found(store: Store, tmp_path: Path, lines: list[str], place: int) -> None:
+    kept = lines[:place] + lines[place + 1 :]
+    (tmp_path / "ledger/c.jsonl").write_text("\n".join(kept) + "\n", encoding="utf-8")
+    with pytest.raises(LedgerError, match="altered"):
+        ledger_entries(store, "c")
+
+
+def test_an_edited_line_is_found(store: Store, tmp_path: Path, lines: list[str]) -> None:
+    edited = json.dumps({**json.loads(lines[1]), "run_id": "somebody else"}, sort_keys=True)
+    (tmp_path / "ledger/c.jsonl").write_text("\n".join([lines[0], edited, lines[2]]) + "\n", encoding="utf-8")
+    with pytest.raises(LedgerError, match="line 3"):
+        ledger_entries(store, "c")
+
+
+def test_lines_cut_off_at_the_end_are_found_by_whoever_kept_the_head(store: Store, tmp_path: Path, lines: list[str]) -> None:
+    head = ledger_head(store, "c")
+    (tmp_path / "ledger/c.jsonl").write_text("\n".join(lines[:2]) + "\n", encoding="utf-8")
+    assert len(ledger_entries(store, "c")) == 2
+    with pytest.raises(LedgerError, match="cut off"):
+        require_in_ledger(store, "c", head)
+
+
+def test_a_line_that_is_no_entry_is_told(store: Store, lines: list[str]) -> None:
+    store.append_line("ledger/c.jsonl", lambda _: '{"kind": "first"}')
+    with pytest.raises(LedgerError, match="line 4"):
         ledger_entries(store, "c")

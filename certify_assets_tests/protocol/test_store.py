@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pandas as pd
@@ -20,9 +22,9 @@ def test_documents_tables_and_journals_come_back(store: Store) -> None:
     frame = pd.DataFrame({"n": [1, 2]})
     store.write_table("a/t.parquet", frame)
     assert store.read_table("a/t.parquet").equals(frame)
-    store.append_line("j/l.jsonl", "one")
-    store.append_line("j/l.jsonl", "two")
-    assert store.read_bytes("j/l.jsonl") == b"one\ntwo\n"
+    store.append_line("j/l.jsonl", lambda old: f"one after {len(old)}")
+    store.append_line("j/l.jsonl", lambda old: f"two after {len(old)}")
+    assert store.read_bytes("j/l.jsonl") == b"one after 0\ntwo after 12\n"
     assert store.names("a") == ["b.json", "t.parquet"]
     assert store.names("nothing") == []
     store.delete("a/b.json")
@@ -64,3 +66,19 @@ def test_a_broken_document_is_told(tmp_path: Path) -> None:
 def test_a_remote_root_has_no_paths() -> None:
     with pytest.raises(InputError, match="remote"):
         Store("memory://x").local_path("a")
+
+
+def test_a_torn_last_line_of_a_journal_is_cut_off(store: Store) -> None:
+    store.write_bytes("j.jsonl", b"whole\nto")
+    store.append_line("j.jsonl", lambda old: f"{len(old)}")
+    assert store.read_bytes("j.jsonl") == b"whole\n6\n"
+
+
+def test_appenders_of_two_processes_do_not_overwrite_each_other(tmp_path: Path) -> None:
+    code = (
+        "import sys\nfrom certify_assets.protocol.store import Store\nstore = Store(sys.argv[1])\n"
+        "for _ in range(50): store.append_line('j.jsonl', lambda old: str(old.count(b'\\n')))"
+    )
+    workers = [subprocess.Popen([sys.executable, "-c", code, str(tmp_path)]) for _ in range(2)]
+    assert [worker.wait() for worker in workers] == [0, 0]
+    assert (tmp_path / "j.jsonl").read_text(encoding="utf-8").split() == [str(place) for place in range(100)]

@@ -74,7 +74,12 @@ def miniwob_runs(context: dg.AssetExecutionContext, config: MiniwobConfig, data_
     made = generate(
         folder, attempts=config.attempts, seed=config.seed, workers=config.workers, tasks=config.tasks or None, progress=progress
     )
-    counts: dict[str, Any] = {"episodes": made.episodes, "kept": made.kept, "retries": made.retries, "failed": dg.MetadataValue.json(made.failed)}
+    counts: dict[str, Any] = {
+        "episodes": made.episodes,
+        "kept": made.kept,
+        "retries": made.retries,
+        "failed": dg.MetadataValue.json(made.failed),
+    }
     tables = {name: dg.MetadataValue.path(str(path)) for name, path in made.tables.items()}
     return dg.MaterializeResult(metadata={**counts, **tables})
 
@@ -88,7 +93,7 @@ def miniwob_runs(context: dg.AssetExecutionContext, config: MiniwobConfig, data_
     code_version="1",
     description="Every attempt of the corpus in one schema, with what was dropped on the way and why.",
 )
-def trajectories(context: dg.AssetExecutionContext, data_root: DataRoot) -> dg.MaterializeResult[Any]:
+def trajectories(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[Any]:
     """Import the corpus."""
     store = data_root.store()
     summary = corpus_steps.import_trajectories(store, context.partition_key)
@@ -101,6 +106,12 @@ def trajectories(context: dg.AssetExecutionContext, data_root: DataRoot) -> dg.M
             "dropped": dg.MetadataValue.json(summary.dropped),
             "source_files": dg.MetadataValue.json(dict(sorted(summary.files.items())[:50])),
             "sha256": summary.sha256,
+            **mlflow.record(
+                context,
+                store,
+                metrics={"trajectories": summary.trajectories, "tasks": summary.tasks, "dropped": sum(summary.dropped.values())},
+                tags={"trajectories_sha256": summary.sha256},
+            ),
         },
         data_version=dg.DataVersion(summary.sha256),
     )
@@ -115,12 +126,25 @@ def trajectories(context: dg.AssetExecutionContext, data_root: DataRoot) -> dg.M
     code_version="1",
     description="Which task belongs to SFT, RL, CAL or TEST, with seed, shares and hash. Everything downstream verifies it again before it runs.",
 )
-def split_manifest(context: dg.AssetExecutionContext, data_root: DataRoot) -> dg.MaterializeResult[Any]:
+def split_manifest(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[Any]:
     """Assign tasks to splits."""
-    manifest = corpus_steps.make_splits(data_root.store(), context.partition_key)
+    store = data_root.store()
+    manifest = corpus_steps.make_splits(store, context.partition_key)
     counts = {f"{split}_tasks": len(manifest.tasks[split]) for split in SPLITS}
     return dg.MaterializeResult(
-        metadata={**counts, "profile": manifest.profile, "seed": manifest.seed, "sha256": manifest.sha256},
+        metadata={
+            **counts,
+            "profile": manifest.profile,
+            "seed": manifest.seed,
+            "sha256": manifest.sha256,
+            **mlflow.record(
+                context,
+                store,
+                params={"profile": manifest.profile, "seed": manifest.seed},
+                metrics=counts,
+                tags={"manifest_sha256": manifest.sha256},
+            ),
+        },
         data_version=dg.DataVersion(manifest.sha256),
     )
 
@@ -183,11 +207,14 @@ def corpus_profile(context: dg.AssetExecutionContext, data_root: DataRoot, mlflo
     code_version="1",
     description="How well length, number of steps or the agent's name alone predict the outcome (TEST left out). A judge must beat them.",
 )
-def leak_controls(context: dg.AssetExecutionContext, data_root: DataRoot) -> dg.MaterializeResult[Any]:
+def leak_controls(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[Any]:
     """Measure what a judge could get without reading."""
-    controls = corpus_steps.leak_controls(data_root.store(), context.partition_key)
+    store = data_root.store()
+    controls = corpus_steps.leak_controls(store, context.partition_key)
     aurocs = {name: float(value) for name, value in controls.items() if name.endswith("_auroc") and value is not None}
-    return dg.MaterializeResult(metadata={**aurocs, "controls": dg.MetadataValue.json(controls)})
+    return dg.MaterializeResult(
+        metadata={**aurocs, "controls": dg.MetadataValue.json(controls), **mlflow.record(context, store, metrics=aurocs)}
+    )
 
 
 split_assets = [_split_asset(split) for split in SPLITS]

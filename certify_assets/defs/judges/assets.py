@@ -8,7 +8,7 @@ from certify_assets.defs.metadata import column_lineage, table_metadata
 from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.protocol import auditing, certification, scoring, training
-from certify_assets.protocol.judge_specs import ALPHAS, JUDGES, PROCEDURES, JudgeSpec
+from certify_assets.protocol.judge_specs import JUDGES, PROCEDURES, JudgeSpec
 from certify_assets.reports import judge_page
 
 __all__ = ["judge_assets"]
@@ -70,8 +70,10 @@ def _scores(spec: JudgeSpec) -> dg.AssetsDefinition:
         description="Score of every RL, CAL and TEST trajectory: log-odds of success, the two log-probabilities beside it. TEST rows carry no outcome.",
         **_common(spec, kinds={"parquet"}),
     )
-    def scores(context: dg.AssetExecutionContext, data_root: DataRoot) -> dg.MaterializeResult[Any]:
-        table = scoring.score_corpus(data_root.store(), context.partition_key, spec.name)
+    def scores(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[Any]:
+        store = data_root.store()
+        table = scoring.score_corpus(store, context.partition_key, spec.name)
+        counts = {f"{split}_rows": int((table["split"] == split).sum()) for split in ("rl", "cal", "test")}
         splits = [dg.AssetKey(name) for name in ("rl_split", "cal_split", "test_split")]
         copied = {name: [(key, name) for key in splits] for name in ("task_id", "trajectory_id", "agent", "attempt")}
         judged = {
@@ -79,7 +81,13 @@ def _scores(spec: JudgeSpec) -> dg.AssetsDefinition:
             for name in ("score", "log_p_success", "log_p_fail")
         }
         labels = {"outcome": [(key, "outcome") for key in splits[:2]]}
-        return dg.MaterializeResult(metadata={**table_metadata(table), **column_lineage({**copied, **judged, **labels})})
+        return dg.MaterializeResult(
+            metadata={
+                **table_metadata(table),
+                **column_lineage({**copied, **judged, **labels}),
+                **mlflow.record(context, store, metrics={**counts, "unscored": int(table["score"].isna().sum())}),
+            }
+        )
 
     return scores
 
@@ -100,11 +108,12 @@ def _certificate(spec: JudgeSpec) -> dg.AssetsDefinition:
         coverage = {
             f"{item.side}_coverage_at_{item.alpha:g}": float(item.coverage) for item in certificates if item.procedure == PROCEDURES[0]
         }
-        headline = certification.certificate_of(certificates, side="reject", alpha=ALPHAS[0])
+        headline = judge_page.headline(certificates)
         return dg.MaterializeResult(
             metadata={
                 "verdict": dg.MetadataValue.md(judge_page.verdict(store, context.partition_key, spec.name, headline)),
                 **coverage,
+                "page": dg.MetadataValue.path(store.locate(f"judges/{spec.name}/{context.partition_key}/page.html")),
                 "cal_tasks": headline.tasks,
                 "cal_trajectories": headline.trajectories,
                 "sha256": headline.sha256,
@@ -144,7 +153,10 @@ def _audit(spec: JudgeSpec) -> dg.AssetsDefinition:
                 **metrics,
                 "verdicts": dg.MetadataValue.md(judge_page.audit_table(result.audits)),
                 "ledger_read": result.entry.kind,
-                **mlflow.record(context, store, metrics=metrics, params={"ledger_read": result.entry.kind}),
+                "ledger_head": result.ledger_head,
+                **mlflow.record(
+                    context, store, metrics=metrics, params={"ledger_read": result.entry.kind}, tags={"ledger_head": result.ledger_head}
+                ),
             }
         )
 

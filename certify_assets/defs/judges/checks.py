@@ -4,7 +4,7 @@ import dagster as dg
 
 from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot
-from certify_assets.protocol import certification
+from certify_assets.protocol import auditing, certification
 from certify_assets.protocol.judge_specs import JUDGES, JudgeSpec
 
 __all__ = ["judge_checks"]
@@ -64,7 +64,7 @@ def _audit_verdict(spec: JudgeSpec) -> dg.AssetChecksDefinition:
         description="PASS; WARN where the audit cannot tell; ERROR where the realised error on TEST exceeds the budget beyond chance.",
     )
     def audit_verdict(context: dg.AssetCheckExecutionContext, data_root: DataRoot) -> dg.AssetCheckResult:
-        audits = data_root.store().read_json(f"judges/{spec.name}/{context.partition_key}/audits.json")["audits"]
+        audits, _ = auditing.load_audits(data_root.store(), context.partition_key, spec.name)
         made = [audit for audit in audits if audit["covered_tasks"]]
         worst = next((verdict for verdict in ("ERROR", "WARN") if verdict in {audit["verdict"] for audit in made}), "PASS")
         return dg.AssetCheckResult(
@@ -81,6 +81,7 @@ def _test_ledger(spec: JudgeSpec) -> dg.AssetChecksDefinition:
     @dg.asset_check(
         asset=[spec.name, "audit"],
         name="test_ledger",
+        blocking=True,
         partitions_def=corpora_partitions,
         description="TEST was read under a registration, and no configuration changed after a result was seen.",
     )
@@ -89,7 +90,7 @@ def _test_ledger(spec: JudgeSpec) -> dg.AssetChecksDefinition:
 
         store = data_root.store()
         broken = ledger_violations(store, context.partition_key, spec.name)
-        reads = [entry for entry in ledger_entries(store, context.partition_key) if entry.judge == spec.name]
+        reads = [entry for entry in ledger_entries(store, context.partition_key) if entry.judge == spec.name and entry.kind != "result"]
         kinds = {kind: sum(entry.kind == kind for entry in reads) for kind in ("first", "replay", "changed", "unregistered")}
         return dg.AssetCheckResult(
             passed=not broken,
