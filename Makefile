@@ -53,7 +53,7 @@ bench: setup
 	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
 lint: setup
-	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && DAGSTER_HOME= $(BIN)/dg check defs
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && VIRTUAL_ENV=$(CURDIR)/$(VENV) DAGSTER_HOME= $(BIN)/dg check defs
 
 clean:
 	@rm -rf $(VENV) .certify .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,4 +1,4 @@
-"""Where tests find what lies outside the package."""
+"""Where tests find what lies outside the package, and whether a picture shows anything."""
 
 from __future__ import annotations
 
@@ -15,3 +15,14 @@ def shared_data(*parts: str) -> Path:
     if not path.exists():
         pytest.skip(f"published agent runs are not here: ../shared/data/{'/'.join(parts)}")
     return path
+
+
+def assert_painted(picture: Path) -> None:
+    """A screenshot shows something: many colours, none of them nearly everywhere."""
+    from PIL import Image
+
+    with Image.open(picture) as image:
+        small = image.convert("RGB").resize((200, 200))
+        colours = small.getcolors(maxcolors=40_000) or []
+    assert len(colours) > 100
+    assert max(often for often, _ in colours) < 0.9 * 200 * 200

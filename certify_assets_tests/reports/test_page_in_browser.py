@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from certify_assets.reports.page import render_index
+from certify_assets_tests.paths import assert_painted
 from certify_assets_tests.reports.conftest import Case
 
 pytestmark = pytest.mark.browser
@@ -37,16 +38,6 @@ def assert_fits(page, width: int) -> None:
     # scripts are off, so the browser is asked from outside the page
     sizes = page.context.new_cdp_session(page).send("Page.getLayoutMetrics")
     assert sizes["cssContentSize"]["width"] <= width
-
-
-def assert_painted(picture: Path) -> None:
-    from PIL import Image
-
-    with Image.open(picture) as image:
-        small = image.convert("RGB").resize((200, 200))
-        colours = small.getcolors(maxcolors=40_000) or []
-    assert len(colours) > 100
-    assert max(often for often, _ in colours) < 0.9 * 200 * 200
 
 
 @pytest.mark.parametrize("width", [1280, 420])
