@@ -16,9 +16,12 @@ import dagster as dg
 from rich.console import Console
 
 from certify_assets.defs.partitions import CORPORA
+from certify_assets.defs.resume import PROCESS_TAG, finished_assets, interrupted_run, this_process
+from certify_assets.errors import CertifyError
 
 __all__ = ["add", "run"]
 
+_JOB = "certify_corpus"
 _WORDS = {"STEP_SUCCESS": "done", "STEP_FAILURE": "FAILED", "STEP_SKIPPED": "skipped"}
 
 
@@ -32,11 +35,16 @@ def run(corpus: str, *, quiet: bool) -> bool:
     """Materialize every asset of one corpus; return whether all of it succeeded."""
     from certify_assets.definitions import defs
 
-    job = defs.resolve_job_def("certify_corpus")
+    job = defs.resolve_job_def(_JOB)
     with dg.DagsterInstance.get() as instance:
         instance.add_dynamic_partitions(CORPORA, [corpus])
+        interrupted = interrupted_run(instance, _JOB, corpus)
+        finished = finished_assets(instance, interrupted, defs) if interrupted else set()
+        if finished and not quiet:
+            sys.stderr.write(f"  going on after a kill: {len(finished)} assets were finished\n")
+        selected = [key for key in job.asset_layer.executable_asset_keys if key not in finished] if finished else None
         run_id = str(uuid.uuid4())
-        progress = _Progress(len(job.nodes), quiet=quiet)
+        progress = _Progress(len((job.get_subset(asset_selection=set(selected)) if selected else job).nodes), quiet=quiet)
         instance.add_event_listener(run_id, progress.see)
         result = job.execute_in_process(
             # the instance keeps the log; the terminal gets progress, and the cause where a step fails
@@ -45,6 +53,8 @@ def run(corpus: str, *, quiet: bool) -> bool:
             partition_key=corpus,
             raise_on_error=False,
             run_id=run_id,
+            asset_selection=selected,
+            tags={PROCESS_TAG: this_process()},
         )
         for event in result.all_events:
             # the instance sometimes tells its listeners nothing of the last step; the result has every event
@@ -118,7 +128,11 @@ def main(arguments: list[str] | None = None) -> int:
     if parsed.command == "add":
         add(parsed.names)
         return 0
-    return 0 if run(parsed.corpus, quiet=parsed.quiet) else 1
+    try:
+        return 0 if run(parsed.corpus, quiet=parsed.quiet) else 1
+    except CertifyError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
 
 
 if __name__ == "__main__":

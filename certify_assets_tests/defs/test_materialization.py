@@ -216,25 +216,38 @@ def test_a_failed_blocking_check_keeps_everything_downstream_from_running(tmp_pa
     assert "trajectories" in ran and not ran & {"split_manifest", "sft_split", "lexical__adapter", "lexical__certificate"}
 
 
-@pytest.mark.parametrize("moment", [2.0, 6.0])
-def test_a_killed_materialization_goes_on_and_ends_with_the_same_bytes(demo: Demo, tmp_path: Path, moment: float) -> None:
-    root = tmp_path / "root"
+def _run_corpus(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "certify_assets.defs.launch", "run", CORPUS]
+    return subprocess.run(command, env=environment, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("steps", [2, 14])
+def test_a_killed_materialization_goes_on_and_ends_with_the_same_bytes(demo: Demo, tmp_path: Path, steps: int) -> None:
+    root = tmp_path / "root"
     environment = platform_environment(root)
     (root / "dagster").mkdir(parents=True)
+    command = [sys.executable, "-m", "certify_assets.defs.launch", "run", CORPUS]
     victim = subprocess.Popen(command, env=environment, cwd=REPOSITORY, stderr=subprocess.PIPE, text=True, start_new_session=True)
     assert victim.stderr is not None
-    # a share of the steps is done, the next one is under way
     for line in victim.stderr:
-        if line.strip().startswith(f"{int(moment)}/"):
+        if line.strip().startswith(f"{steps}/"):
             break
+    second = _run_corpus(environment)
+    assert second.returncode == 2 and "is at work on" in second.stderr
     victim.kill()
     victim.wait()
     victim.stderr.close()
-    assert not list(root.rglob("*certificates.json"))
-    done = subprocess.run(command, env=environment, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    before = {path: path.stat().st_mtime_ns for path in root.rglob("*.parquet")}
+    done = _run_corpus(environment)
     assert done.returncode == 0, done.stderr
+    assert "going on after a kill" in done.stderr
+    kept = [path for path, moment in before.items() if path.stat().st_mtime_ns == moment]
+    assert root / f"corpora/{CORPUS}/trajectories.parquet" in kept
     for name in ("splits/manifest.json", "trajectories.parquet"):
         assert (root / f"corpora/{CORPUS}/{name}").read_bytes() == (demo.root / f"corpora/{CORPUS}/{name}").read_bytes()
-    for name in ("scores.parquet", "certificates.json", "page.html"):
-        assert (root / f"judges/lexical/{CORPUS}/{name}").read_bytes() == (demo.root / f"judges/lexical/{CORPUS}/{name}").read_bytes(), name
+    for judge in JUDGES:
+        for name in ("scores.parquet", "certificates.json", "page.html"):
+            path = f"judges/{judge}/{CORPUS}/{name}"
+            assert (root / path).read_bytes() == (demo.root / path).read_bytes(), path
+    with dg.DagsterInstance.from_config(str(root / "dagster")) as opened:
+        assert sorted(run.status.value for run in opened.get_runs()) == ["FAILURE", "SUCCESS"]
