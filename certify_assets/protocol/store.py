@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from certify_assets.errors import InputError
+from certify_assets.errors import InputError, MissingToolError
 from certify_assets.files import sha256_bytes, write_atomic
 
 if TYPE_CHECKING:
@@ -192,9 +192,23 @@ class Store:
         return sorted(str(entry).rstrip("/").rsplit("/", 1)[-1] for entry in filesystem.ls(remote, detail=False))
 
     def _remote(self, key: str) -> tuple[Any, str]:
+        """Return the file system of a remote root and a key's path on it.
+
+        Raises
+        ------
+        MissingToolError
+            If the package of the URL's scheme is not installed.
+        InputError
+            If there is no such scheme.
+        """
         import fsspec
 
-        filesystem, path = fsspec.core.url_to_fs(self.locate(key))
+        try:
+            filesystem, path = fsspec.core.url_to_fs(self.locate(key))
+        except ImportError as error:
+            raise MissingToolError(f"the data root {self.root} needs a package that is not installed ({error}).") from None
+        except ValueError as error:
+            raise InputError(f"the data root {self.root} cannot be opened ({error}); give a folder or a URL that fsspec knows.") from None
         return filesystem, path
 
 

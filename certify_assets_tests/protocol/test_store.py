@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from certify_assets.errors import InputError
+from certify_assets.errors import InputError, MissingToolError
 from certify_assets.protocol.store import Store
 
 
@@ -82,3 +82,17 @@ def test_appenders_of_two_processes_do_not_overwrite_each_other(tmp_path: Path) 
     workers = [subprocess.Popen([sys.executable, "-c", code, str(tmp_path)]) for _ in range(2)]
     assert [worker.wait() for worker in workers] == [0, 0]
     assert (tmp_path / "j.jsonl").read_text(encoding="utf-8").split() == [str(place) for place in range(100)]
+
+
+def test_a_root_of_a_scheme_that_cannot_be_opened_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    import fsspec
+
+    with pytest.raises(InputError, match="Protocol not known"):
+        Store("nowhere://x").names("corpora")
+
+    def missing(url: str) -> None:
+        raise ImportError("Install s3fs to access S3")
+
+    monkeypatch.setattr(fsspec.core, "url_to_fs", missing)
+    with pytest.raises(MissingToolError, match=r"s3://x needs a package that is not installed \(Install s3fs"):
+        Store("s3://x").exists("corpora")
