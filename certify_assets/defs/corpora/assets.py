@@ -14,6 +14,7 @@ __all__ = ["corpus_assets", "source_runs"]
 
 GROUP = "corpora"
 OWNERS = ["team:evaluation"]
+_OF_A_CORPUS: dict[str, Any] = {"partitions_def": corpora_partitions, "group_name": GROUP, "owners": OWNERS, "code_version": "1"}
 _SPLIT_PROMISES = {
     "sft": "Trajectories that train the judge. Shares no task with any other split.",
     "rl": "Trajectories kept for reinforcement learning and for the harvest pool. Shares no task with any other split.",
@@ -85,13 +86,10 @@ def miniwob_runs(context: dg.AssetExecutionContext, config: MiniwobConfig, data_
 
 
 @dg.asset(
-    partitions_def=corpora_partitions,
     deps=[source_runs, miniwob_runs],
-    group_name=GROUP,
     kinds={"parquet"},
-    owners=OWNERS,
-    code_version="1",
     description="Every attempt of the corpus in one schema, with what was dropped on the way and why.",
+    **_OF_A_CORPUS,
 )
 def trajectories(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[Any]:
     """Import the corpus."""
@@ -118,13 +116,10 @@ def trajectories(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow:
 
 
 @dg.asset(
-    partitions_def=corpora_partitions,
     deps=[trajectories],
-    group_name=GROUP,
     kinds={"json"},
-    owners=OWNERS,
-    code_version="1",
     description="Which task belongs to SFT, RL, CAL or TEST, with seed, shares and hash. Everything downstream verifies it again before it runs.",
+    **_OF_A_CORPUS,
 )
 def split_manifest(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[Any]:
     """Assign tasks to splits."""
@@ -152,13 +147,10 @@ def split_manifest(context: dg.AssetExecutionContext, data_root: DataRoot, mlflo
 def _split_asset(split: str) -> dg.AssetsDefinition:
     @dg.asset(
         name=f"{split}_split",
-        partitions_def=corpora_partitions,
         deps=[trajectories, split_manifest],
-        group_name=GROUP,
         kinds={"parquet"},
-        owners=OWNERS,
-        code_version="1",
         description=_SPLIT_PROMISES[split],
+        **_OF_A_CORPUS,
     )
     def split_asset(context: dg.AssetExecutionContext, data_root: DataRoot) -> dg.MaterializeResult[Any]:
         frame = corpus_steps.write_split(data_root.store(), context.partition_key, split)
@@ -174,13 +166,10 @@ def _split_asset(split: str) -> dg.AssetsDefinition:
 
 
 @dg.asset(
-    partitions_def=corpora_partitions,
     deps=[trajectories, split_manifest],
-    group_name=GROUP,
     kinds={"json"},
-    owners=OWNERS,
-    code_version="1",
     description="Size, success rate, clustering and duplicates of the corpus and its splits, and whether a certificate is arithmetically possible.",
+    **_OF_A_CORPUS,
 )
 def corpus_profile(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[Any]:
     """Describe the corpus before any judge reads it."""
@@ -199,13 +188,10 @@ def corpus_profile(context: dg.AssetExecutionContext, data_root: DataRoot, mlflo
 
 
 @dg.asset(
-    partitions_def=corpora_partitions,
     deps=[trajectories, split_manifest],
-    group_name=GROUP,
     kinds={"json"},
-    owners=OWNERS,
-    code_version="1",
     description="How well length, number of steps or the agent's name alone predict the outcome (TEST left out). A judge must beat them.",
+    **_OF_A_CORPUS,
 )
 def leak_controls(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[Any]:
     """Measure what a judge could get without reading."""
