@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -11,7 +12,7 @@ from typing import Any
 
 from certify_assets.errors import InputError
 
-__all__ = ["canonical_json", "read_json", "sha256_bytes", "sha256_file", "write_atomic", "write_json_atomic"]
+__all__ = ["canonical_json", "parse_json", "read_json", "sha256_bytes", "sha256_file", "write_atomic", "write_json_atomic"]
 
 _CHUNK = 1 << 20
 
@@ -55,10 +56,31 @@ def sha256_file(path: Path) -> str:
 def write_atomic(path: Path, data: bytes) -> None:
     """Write a file so that a reader sees the old content or the new, never a part.
 
-    The bytes go to a temporary file in the same folder, are flushed to disk, and take the name by rename.
+    The bytes go to a temporary file in the same folder, are flushed to disk, and take the name by rename. A link keeps pointing where it
+    does and its target is written; a device or pipe is written as it stands.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be written; it names the file that was asked for.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    try:
+        target = Path(os.path.realpath(path))
+        if target.exists() and not target.is_file():
+            # a rename would put an ordinary file in the place of the device; a folder is refused here
+            target.write_bytes(data)
+        else:
+            _replace(target, data)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from error
+
+
+def _replace(path: Path, data: bytes) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from None
+    handle, name = tempfile.mkstemp(prefix=".certify.", suffix=".part", dir=path.parent)
     temporary = Path(name)
     try:
         with os.fdopen(handle, "wb") as stream:
@@ -86,19 +108,49 @@ def write_json_atomic(path: Path, value: Any) -> bytes:
     return data
 
 
+def parse_json(text: str) -> Any:
+    """Parse one JSON value strictly: what readers could take for two different documents is refused.
+
+    Raises
+    ------
+    ValueError
+        With the reason in words: no JSON, an object with one key twice, an integer too long to read, nesting as deep as the stack.
+    """
+    try:
+        return json.loads(text, object_pairs_hook=_object, parse_int=_integer)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"it has the key {repeated[:60]!a} twice in one object")
+    return found
+
+
+def _integer(digits: str) -> int:
+    try:
+        return int(digits)
+    except ValueError:
+        raise ValueError(f"it holds an integer of {len(digits)} digits") from None
+
+
 def read_json(path: Path) -> Any:
     """Read a JSON document, with a sentence instead of a traceback where it cannot be read.
 
     Raises
     ------
     InputError
-        If the file is missing, is not UTF-8, or is not JSON.
+        If the file is missing, is not UTF-8, or is not JSON as `parse_json` reads it.
     """
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return parse_json(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(f"{path} does not exist; check the path.") from None
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    except ValueError as error:
         raise InputError(f"{path} is not a JSON document ({error}); give the file as it was written.") from None
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror}); check the path and its permissions.") from None
