@@ -20,7 +20,12 @@ if TYPE_CHECKING:
 
     from certify_assets.certificates import Certificate
 
-__all__ = ["Decisions", "decide_table", "write_table_file"]
+__all__ = ["Decisions", "check_table_file", "decide_table", "write_table_file"]
+
+
+_ENDINGS = frozenset({".csv", ".parquet", ".pq", ".jsonl", ".ndjson"})
+# a whole number with its sign is no formula; a sign before anything else is
+_FORMULA = re.compile(r"\s*([=@＝＠]|[+\-＋－](?!\d+(\.\d+)?\s*$))|[\t\r\n]")
 
 
 @dataclass(frozen=True)
@@ -77,36 +82,50 @@ def decide_table(certificates: Sequence[Certificate], table: ScoreTable) -> Deci
     return Decisions(frame, hashes)
 
 
-def write_table_file(path: Path, frame: pd.DataFrame) -> None:
-    """Write a table as CSV, Parquet or JSON Lines, told by the ending, atomically.
+def check_table_file(path: Path, frame: pd.DataFrame) -> None:
+    """Refuse a table that its kind of file cannot hold, before anything is written.
+
+    Raises
+    ------
+    InputError
+        If the ending is unknown, or a CSV would hold a name that a spreadsheet runs as a formula.
 
     Notes
     -----
-    A cell of a CSV that a spreadsheet would run as a formula gets an apostrophe in front: task and agent names are untrusted.
+    Names of tasks, runs and agents are untrusted, and the queue goes to people, who open it in a spreadsheet. A name in another spelling
+    would be lost to every later join, so it is neither altered nor written: the other formats hold it as it is.
     """
+    if path.suffix.lower() not in _ENDINGS:
+        raise InputError(f"{path} does not end in .csv, .parquet or .jsonl; choose one of these formats.")
+    if path.suffix.lower() != ".csv":
+        return
+    for column in ("task_id", "trajectory_id", "agent", "split"):
+        found = [str(value) for value in frame[column] if _FORMULA.match(str(value))] if column in frame else []
+        if found:
+            raise InputError(
+                f"{path} cannot hold the {column} {found[0]!r} ({len(found)} such): a spreadsheet would run it as a formula; "
+                "choose a name that ends in .jsonl or .parquet, which hold it as it is."
+            )
+
+
+def write_table_file(path: Path, frame: pd.DataFrame) -> None:
+    """Write a table as CSV, Parquet or JSON Lines, told by the ending, atomically; every name as it is.
+
+    Raises
+    ------
+    InputError
+        As `check_table_file` does.
+    """
+    check_table_file(path, frame)
     suffix = path.suffix.lower()
     buffer = io.BytesIO()
-    if suffix in {".parquet", ".pq"}:
-        frame.to_parquet(buffer, index=False)
+    if suffix == ".csv":
+        buffer.write(frame.to_csv(index=False).encode("utf-8"))
     elif suffix in {".jsonl", ".ndjson"}:
         frame.to_json(buffer, orient="records", lines=True, double_precision=15, force_ascii=False)
-    elif suffix == ".csv":
-        buffer.write(_spreadsheet_safe(frame).to_csv(index=False).encode("utf-8"))
     else:
-        raise InputError(f"{path} does not end in .csv, .parquet or .jsonl; choose one of these formats.")
+        frame.to_parquet(buffer, index=False)
     write_atomic(path, buffer.getvalue())
-
-
-# a sign before a digit is a number, which no spreadsheet runs
-_FORMULA = re.compile(r"[=@\t\r]|[+\-](?!\d)")
-
-
-def _spreadsheet_safe(frame: pd.DataFrame) -> pd.DataFrame:
-    safe = frame.copy()
-    for name in ("task_id", "trajectory_id", "agent", "split"):
-        if name in safe:
-            safe[name] = [f"'{value}" if _FORMULA.match(str(value)) else value for value in safe[name]]
-    return safe
 
 
 def _distance(rows: pd.DataFrame) -> np.ndarray[tuple[int], np.dtype[np.float64]]:

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from certify_assets.errors import InputError
@@ -42,7 +44,15 @@ def test_the_same_table_reads_alike_from_every_format(tmp_path: Path) -> None:
         (["score,outcome", ".1,1"], ["no column 'task_id'"]),
         (["task_id,score,score", "t,.1,.2"], ["two columns called 'score'"]),
         ([HEADER], ["no rows"]),
-        (["task_id,score", "t1,.5,9"], ["longer than its header"]),
+        (["task_id,score", "t1,.5,9"], ["row 1 (line 2)", "has 3 fields, its header has 2"]),
+        ([HEADER, "t1,.5,1,a", "t1,.5"], ["row 2 (line 3)", "has 2 fields, its header has 4"]),
+        ([HEADER, "", "t1,.5,1,a", "   ", "t1,high,1,b"], ["row 2 (line 5)", "'high'"]),
+        (["task_id,score,note", 't1,.5,"two', 'lines"', "t1,high,x"], ["row 2 (line 4)", "'high'"]),
+        ([HEADER, 't1,.5,1,"a'], ["cannot be read as CSV", "line 2"]),
+        (["task_id;score;outcome", "t1;0,5;1"], ["separated by semicolons", "save it with commas"]),
+        (["task_id\tscore\toutcome", "t1\t0.5\t1"], ["separated by tabs"]),
+        (["task_id,score", "t\0,.5"], ["row 1 (line 2)", "'task_id'", "NUL"]),
+        (["", "  "], ["blank lines only"]),
     ],
 )
 def test_bad_tables_get_one_sentence(tmp_path: Path, lines: list[str], words: list[str]) -> None:
@@ -63,6 +73,10 @@ def test_bad_tables_get_one_sentence(tmp_path: Path, lines: list[str], words: li
         ("a.parquet", b"PAR1 not really", "Parquet"),
         ("a.jsonl", b'{"task_id": "t"\n', "line 1"),
         ("a.jsonl", b"[1, 2]\n", "line 1"),
+        ("a.jsonl", b'{"task_id": "t", "score": ' + b"9" * 5000 + b"}\n", "line 1 is not JSON .*integer of 5000 digits"),
+        ("a.jsonl", b'{"task_id": "t", "score": 1, "score": 2}\n', "line 1 is not JSON .*the key 'score' twice"),
+        ("a.jsonl", b"[" * 200_000, "line 1 is not JSON .*nested too deeply"),
+        ("a.jsonl", b'{"task_id": "\\ud800", "score": 1}\n', "row 1, column 'task_id'.*half a character"),
         ("a.jsonl", b"\xff\xfe\n", "UTF-8"),
         ("a.xlsx", b"zip", "does not end in"),
     ],
@@ -89,7 +103,7 @@ def test_unscored_rows_are_kept_as_nan(tmp_path: Path) -> None:
 def test_a_missing_outcome_is_refused_only_where_labels_are_needed(tmp_path: Path) -> None:
     table = read_score_table(write_scores(tmp_path / "a.csv", [HEADER, "t1,.1,1,a", "t1,.2,,b"]))
     assert table.outcomes is not None and table.outcomes.tolist() == [1, -1]
-    with pytest.raises(InputError, match="row 2 has no outcome"):
+    with pytest.raises(InputError, match=r"row 2 \(line 3\) has no outcome"):
         table.labelled()
     bare = read_score_table(write_scores(tmp_path / "b.csv", ["task_id,score", "t1,.1"]))
     with pytest.raises(InputError, match="no outcome column"):
@@ -133,3 +147,58 @@ def test_json_values_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
         (tmp_path / "a.jsonl").write_text(json.dumps({"task_id": "t", "score": value}) + "\n", encoding="utf-8")
         with pytest.raises(InputError, match="not a number"):
             read_score_table(tmp_path / "a.jsonl")
+
+
+@pytest.mark.parametrize("value", [True, ["a"], {"a": 1}])
+@pytest.mark.parametrize("suffix", ["parquet", "jsonl"])
+def test_a_task_that_is_no_name_is_refused(tmp_path: Path, value: object, suffix: str) -> None:
+    path = tmp_path / f"a.{suffix}"
+    if suffix == "parquet":
+        pq.write_table(pa.table({"task_id": [value], "score": [0.5]}), path)
+    else:
+        path.write_text(json.dumps({"task_id": value, "score": 0.5}), encoding="utf-8")
+    with pytest.raises(InputError, match=r"row 1, column 'task_id': .* is no name but a"):
+        read_score_table(path)
+
+
+def test_lists_of_one_length_are_still_no_scores(tmp_path: Path) -> None:
+    lines = [json.dumps({"task_id": "t", "score": [1, 2]}) for _ in range(2)]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    with pytest.raises(InputError, match=r"row 1, column 'score': \[1, 2\] is not a number"):
+        read_score_table(tmp_path / "a.jsonl")
+
+
+def test_parquet_text_that_is_not_utf8_is_refused_where_it_is_needed(tmp_path: Path) -> None:
+    broken = pa.Array.from_buffers(pa.string(), 2, pa.array([b"t", b"\xff\xfe"]).buffers())
+    pq.write_table(pa.table({"task_id": broken, "score": [0.5, 0.6]}), tmp_path / "a.parquet")
+    with pytest.raises(InputError, match=r"a\.parquet, row 2, column 'task_id' cannot be read \(its text is not UTF-8\)"):
+        read_score_table(tmp_path / "a.parquet")
+    pq.write_table(pa.table({"task_id": ["a", "b"], "score": [0.5, 0.6], "note": broken}), tmp_path / "b.parquet")
+    assert len(read_score_table(tmp_path / "b.parquet")) == 2
+
+
+def test_the_path_adds_no_column_to_a_parquet_file(tmp_path: Path) -> None:
+    (tmp_path / "split=cal").mkdir()
+    pd.DataFrame({"task_id": ["a"], "score": [0.1]}).to_parquet(tmp_path / "split=cal" / "a.parquet")
+    assert read_score_table(tmp_path / "split=cal" / "a.parquet").splits is None
+
+
+def test_blank_lines_and_long_fields_of_a_csv_are_no_rows_and_no_trouble(tmp_path: Path) -> None:
+    path = write_scores(tmp_path / "a.csv", ["", "task_id,score,note", "", f"a,.1,{'x' * 200_000}", "", "b,.2,y", ""])
+    table = read_score_table(path)
+    assert table.tasks.tolist() == ["a", "b"] and table.rows.tolist() == [1, 2]
+    assert table.lines is not None and table.lines.tolist() == [4, 6]
+
+
+def test_a_split_that_must_be_there_needs_a_column(tmp_path: Path) -> None:
+    table = read_score_table(write_scores(tmp_path / "a.csv", ["task_id,score", "a,.1"]))
+    assert table.choose_split("cal") is table and table.choose_split(None, required=True) is table
+    with pytest.raises(InputError, match="no split column to choose split='cal' by"):
+        table.choose_split("cal", required=True)
+
+
+@pytest.mark.parametrize("names", [ColumnNames(task="score"), ColumnNames(score="outcome"), ColumnNames(task="x", score="x", outcome="x")])
+def test_one_column_is_not_two_things(tmp_path: Path, names: ColumnNames) -> None:
+    path = write_scores(tmp_path / "a.csv", ["task_id,score,outcome,x", "a,.1,1,1"])
+    with pytest.raises(InputError, match=r"both name the column '\w+'; give each a column of its own"):
+        read_score_table(path, columns=names)
