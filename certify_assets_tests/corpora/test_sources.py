@@ -77,29 +77,30 @@ def test_columns_of_other_names(tmp_path: Path) -> None:
     mapping = {"task_id": "problem", "outcome": "solved", "text": "log"}
     imported = import_corpus(tmp_path / "runs.csv", format="table", name="c", options={"columns": mapping, "agent": "gpt"})
     assert imported.frame["outcome"].tolist() == [1, 0] and imported.frame["agent"].tolist() == ["gpt", "gpt"]
-    with pytest.raises(InputError, match=r"runs\.csv has the columns log, problem, solved but not task_id"):
+    with pytest.raises(InputError, match=r"runs\.csv has no column 'task_id' \(its columns are log, problem, solved\)"):
         import_corpus(tmp_path / "runs.csv", format="table", name="c")
-    with pytest.raises(InputError, match="but neither text nor steps"):
+    with pytest.raises(InputError, match="no column 'text' and no column 'steps'"):
         import_corpus(tmp_path / "runs.csv", format="table", name="c", options={"columns": {"task_id": "problem", "outcome": "solved"}})
     with pytest.raises(InputError, match="names 'reward'"):
         import_corpus(tmp_path / "runs.csv", format="table", name="c", options={"columns": {"reward": "solved"}})
 
 
 @pytest.mark.parametrize(
-    ("row", "words"),
+    ("row", "reason", "words"),
     [
-        ("a,2,x,y", "its outcome is '2'"),
-        ("a,yes,x,y", "its outcome is 'yes'"),
-        (",1,x,y", "no task_id"),
-        ("a,1,x", "3 cells, the header has 4"),
-        ('a,1,"x" y,z', "not CSV"),
+        ("a,2,x,y", "bad_outcome", "its outcome is '2'"),
+        ("a,.5,x,y", "bad_outcome", "its outcome is '.5'"),
+        ("a,yes,x,y", "bad_outcome", "its outcome is 'yes'"),
+        (",1,x,y", "unreadable_record", "no task_id"),
+        ("a,1,x", "unreadable_record", "3 cells, the header has 4"),
+        ('a,1,"x" y,z', "unreadable_record", "not CSV"),
     ],
 )
-def test_a_broken_row_costs_that_row(tmp_path: Path, row: str, words: str) -> None:
+def test_a_broken_row_costs_that_row(tmp_path: Path, row: str, reason: str, words: str) -> None:
     (tmp_path / "runs.csv").write_text(TABLE + row + "\n" + "c,0,x,y\n", encoding="utf-8")
     imported = read(tmp_path / "runs.csv")
-    assert len(imported.frame) == 4 and imported.dropped == {"unreadable_record": 1}
-    assert "runs.csv row 5" in imported.examples["unreadable_record"] and words in imported.examples["unreadable_record"]
+    assert len(imported.frame) == 4 and imported.dropped == {reason: 1}
+    assert "runs.csv row 5" in imported.examples[reason] and words in imported.examples[reason]
     with pytest.raises(InputError, match="row 5"):
         read(tmp_path / "runs.csv", strict=True)
 
@@ -179,6 +180,35 @@ def test_files_of_no_format_are_refused(tmp_path: Path, content: bytes, name: st
         import_corpus(tmp_path / name, format="taubench_v1", name="c")
     with pytest.raises(InputError):
         import_corpus(tmp_path / name, format="table", name="c")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("runs.csv", "task_id,text\na,x\n", r"runs\.csv has no column 'outcome' \(its columns are task_id, text\); rename one"),
+        ("runs.csv", "task_id,outcome\na,1\n", "no column 'text' and no column 'steps'"),
+        ("runs.csv", "task_id;outcome;text\na;1;b, c\n", "separated by semicolons; save it with commas"),
+        ("runs.csv", "task_id\toutcome\ttext\na\t1\tx\n", "separated by tabs"),
+        ("runs.csv", "", r"runs\.csv is empty"),
+        ("runs.csv", "task_id,outcome,text\n", r"runs\.csv has no row"),
+        ("runs.csv", "task_id,outcome,text,text\n", "'text' twice"),
+        ("runs.jsonl", '{"task_id": "a"', r"row 1 cannot be used: it is not JSON"),
+        ("runs.jsonl", "\n\n", "has no row"),
+        ("runs.parquet", "PAR1", "not a Parquet file"),
+    ],
+)
+def test_a_file_that_is_no_table_is_diagnosed(tmp_path: Path, name: str, content: str, words: str) -> None:
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    with pytest.raises(InputError, match=words) as caught:
+        read(tmp_path / name)
+    assert "no known format fits" in str(caught.value)
+
+
+def test_the_columns_of_json_lines_are_those_of_all_first_lines(tmp_path: Path) -> None:
+    lines = ['{"task_id": "a", "text": "open"}', '{"task_id": "a", "text": "done", "outcome": 1}']
+    (tmp_path / "runs.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    imported = read(tmp_path / "runs.jsonl")
+    assert len(imported.frame) == 1 and imported.dropped == {"no_label": 1}
 
 
 def test_what_cannot_be_asked_for(tmp_path: Path) -> None:

@@ -28,8 +28,9 @@ COMMON_OPTIONS: Mapping[str, str] = {
     "max_file_mb": "largest file to read, in megabytes",
     "strict": "refuse the import when a record cannot be used (true or false)",
 }
+_EXPLAINED = 2
 _SWITCHES = ("keep_unlabelled", "merge_same_instruction", "strict")
-_BROKEN = ("unreadable_record", "file_unreadable", "file_broken_archive", "file_ends_early", "file_unsafe_path")
+_BROKEN = ("unreadable_record", "bad_outcome", "file_unreadable", "file_broken_archive", "file_ends_early", "file_unsafe_path")
 
 
 @dataclass(frozen=True)
@@ -117,17 +118,22 @@ def detect_format(paths: Sequence[Path], limits: Limits | None = None) -> str:
     Raises
     ------
     InputError
-        If none fits, or more than one: the message lists the candidates.
+        If none fits (the message says why of the first files), or more than one: the message lists the candidates.
     """
     fitting: dict[str, list[str]] = {}
+    reasons: list[str] = []
     suffixes = {suffix for adapter in ADAPTERS.values() for suffix in adapter.suffixes}
     for file in iter_files(paths, suffixes, Tally(), limits or Limits()):
         for adapter in ADAPTERS.values():
             if file.suffix in adapter.suffixes and adapter.fits(file):
                 fitting.setdefault(adapter.name, []).append(file.name)
+            elif file.suffix in adapter.suffixes and not fitting and len(reasons) < _EXPLAINED:
+                reasons.extend(filter(None, [adapter.explain(file)]))
     given = ", ".join(str(path) for path in paths)
     if not fitting:
         known = "; ".join(f"{adapter.name}: {adapter.title}" for adapter in ADAPTERS.values())
+        if reasons:
+            raise InputError(f"no known format fits {given}: {' '.join(reasons)}")
         raise InputError(f"no known format fits {given}; name one with --format ({known}).")
     if len(fitting) > 1:
         found = ", ".join(f"{key} ({len(files)} files, such as {files[0]})" for key, files in sorted(fitting.items()))

@@ -87,6 +87,10 @@ class Reading:
         return self.hashes[file.name]
 
 
+def _no_explanation(file: SourceFile) -> str | None:
+    return None
+
+
 @dataclass(frozen=True)
 class Adapter:
     """One format of published agent runs.
@@ -107,6 +111,8 @@ class Adapter:
         Options it takes beyond the common ones, with their meaning.
     leak_fields : tuple of str
         Fields of the source that speak of the outcome or the solution and are never rendered.
+    explain : callable
+        Says in a sentence why a file with such a suffix is not of this format, and what to do; None where it cannot tell.
     """
 
     name: str
@@ -116,6 +122,7 @@ class Adapter:
     read: Callable[[Iterable[SourceFile], Reading], Iterator[Draft]]
     options: Mapping[str, str] = field(default_factory=dict)
     leak_fields: tuple[str, ...] = ()
+    explain: Callable[[SourceFile], str | None] = _no_explanation
 
 
 def excerpt(text: str, limit: int = _EXCERPT) -> str:

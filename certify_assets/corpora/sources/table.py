@@ -11,7 +11,8 @@ import io
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from itertools import islice
+from typing import Any, NamedTuple
 
 from certify_assets.corpora.schema import Step
 from certify_assets.corpora.sources.base import Adapter, Draft, Reading, excerpt
@@ -27,7 +28,17 @@ _MISSING = frozenset({"", "nan", "none", "null", "na", "n/a"})
 _FIELD_BYTES = 1 << 27
 _NOT_UTF8 = frozenset(map(chr, range(0xDC80, 0xDD00)))
 
+_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
+_FIRST_LINES = 100
+
 _Row = tuple[int, dict[str, Any] | str]
+
+
+class _Unusable(NamedTuple):
+    """Why a row is left out: the reason that is counted, and what is wrong with it in words."""
+
+    reason: str
+    words: str
 
 
 def _fits(file: SourceFile) -> bool:
@@ -39,21 +50,48 @@ def _fits(file: SourceFile) -> bool:
     return names is not None and {"task_id", "outcome"} <= names and bool({"text", "steps"} & names)
 
 
+def _explain(file: SourceFile) -> str | None:
+    """Say why a file with a table's suffix is not a table of runs."""
+    try:
+        names = _column_names(file)
+        if names is None:
+            return _no_table(file)
+        _check_columns(file, names, _columns({}))
+    except InputError as error:
+        return str(error)
+    return None
+
+
+def _no_table(file: SourceFile) -> str:
+    if not file.size:
+        return f"{file.name} is empty; write one row a run, with the columns task_id, outcome and text or steps."
+    if file.suffix in (".parquet", ".pq"):
+        return f"{file.name} is not a Parquet file; write it again."
+    for row, values in _rows(file, set()):
+        if isinstance(values, str):
+            return f"{file.name} row {row} cannot be used: {values}; correct it."
+    return f"{file.name} has no row; write one row a run, with the columns task_id, outcome and text or steps."
+
+
 def _read(files: Iterable[SourceFile], reading: Reading) -> Iterator[Draft]:
     columns = _columns(reading.options.get("columns") or {})
     for file in files:
         names = _column_names(file)
         if names is None:
-            reading.tally.drop("file_unreadable", f"{file.name} is empty or not a table.")
+            reading.tally.drop("file_unreadable", _no_table(file))
             continue
         _check_columns(file, names, columns)
         sha256 = reading.sha256(file)
         for row, values in _rows(file, names & set(columns.values())):
-            draft = values if isinstance(values, str) else _draft(values, columns, (file.name, sha256, row), reading)
-            if isinstance(draft, str):
-                reading.tally.drop("unreadable_record", f"{file.name} row {row} cannot be used: {draft}.")
+            draft = _unreadable(values) if isinstance(values, str) else _draft(values, columns, (file.name, sha256, row), reading)
+            if isinstance(draft, _Unusable):
+                reading.tally.drop(draft.reason, f"{file.name} row {row} cannot be used: {draft.words}.")
             else:
                 yield draft
+
+
+def _unreadable(words: str) -> _Unusable:
+    return _Unusable("unreadable_record", words)
 
 
 def _columns(mapping: Any) -> dict[str, str]:
@@ -65,22 +103,26 @@ def _columns(mapping: Any) -> dict[str, str]:
 
 
 def _check_columns(file: SourceFile, names: set[str], columns: Mapping[str, str]) -> None:
-    found = f"{file.name} has the columns {', '.join(sorted(names))}"
+    found = f"(its columns are {', '.join(sorted(names)) or 'none'})"
     for name in ("task_id", "outcome"):
         if columns[name] not in names:
-            raise InputError(f"{found} but not {columns[name]}; say which column is the {name} with the option columns.")
+            raise InputError(f"{file.name} has no column {columns[name]!r} {found}; {_remedy(name)}.")
     if columns["text"] not in names and columns["steps"] not in names:
-        raise InputError(f"{found} but neither {columns['text']} nor {columns['steps']}; map text or steps with the option columns.")
+        raise InputError(f"{file.name} has no column {columns['text']!r} and no column {columns['steps']!r} {found}; {_remedy('text')}.")
+
+
+def _remedy(name: str) -> str:
+    return f'rename one, or name it with --format table --option \'columns={{"{name}": "…"}}\''
 
 
 def _column_names(file: SourceFile) -> set[str] | None:
-    """Return the names of a table's columns (of JSON lines: the keys of the first good line); None where it has none."""
+    """Return the names of a table's columns (of JSON lines: the keys of the first good lines); None where it has none."""
     if file.suffix in (".parquet", ".pq"):
         return _parquet_names(file)
-    for _, values in _csv_rows(file) if file.suffix in (".csv", ".tsv") else iter_lines(file.read()):
-        if isinstance(values, dict):
-            return set(values)
-    return None
+    if file.suffix in (".csv", ".tsv"):
+        return next((set(values) for _, values in _csv_rows(file) if isinstance(values, dict)), None)
+    good = [values for _, values in islice(iter_lines(file.read()), _FIRST_LINES) if isinstance(values, dict)]
+    return {name for values in good for name in values} if good else None
 
 
 def _rows(file: SourceFile, wanted: set[str]) -> Iterator[_Row]:
@@ -127,6 +169,9 @@ def _csv_rows(file: SourceFile) -> Iterator[_Row]:
 
 def _header(file: SourceFile, cells: list[str]) -> list[str]:
     names = [cell.strip() for cell in cells]
+    for separator, called in _SEPARATORS.items():
+        if len(names) == 1 and separator in names[0]:
+            raise InputError(f"{file.name} is separated by {called}; save it with commas, or with tabs under a name that ends in .tsv.")
     if repeated := sorted({name for name in names if names.count(name) > 1}):
         raise InputError(f"{file.name} has the column {repeated[0]!r} twice; rename one.")
     return names
@@ -158,7 +203,7 @@ def _parquet_rows(file: SourceFile, wanted: list[str]) -> Iterator[_Row]:
         yield number + 1, f"the file cannot be read from here on ({type(error).__name__})"
 
 
-def _draft(values: Mapping[str, Any], columns: Mapping[str, str], source: tuple[str, str, int], reading: Reading) -> Draft | str:
+def _draft(values: Mapping[str, Any], columns: Mapping[str, str], source: tuple[str, str, int], reading: Reading) -> Draft | _Unusable:
     """Turn one row into a draft, or say what is wrong with it."""
     row = {name: values.get(column) for name, column in columns.items()}
     task, trajectory = _identity(row["task_id"]), _identity(row["trajectory_id"])
@@ -166,11 +211,13 @@ def _draft(values: Mapping[str, Any], columns: Mapping[str, str], source: tuple[
     attempt = _attempt(row["attempt"])
     steps = _steps(row)
     if task is None:
-        return "it has no task_id"
-    for problem in (outcome, attempt, steps):
-        if isinstance(problem, str):
-            return problem
-    assert not isinstance(outcome, str) and not isinstance(attempt, str) and not isinstance(steps, str)
+        return _unreadable("it has no task_id")
+    if isinstance(outcome, str):
+        return _Unusable("bad_outcome", outcome)
+    if isinstance(attempt, str):
+        return _unreadable(attempt)
+    if isinstance(steps, str):
+        return _unreadable(steps)
     instruction = row["instruction"]
     return Draft(
         task_id=task,
@@ -246,5 +293,6 @@ TABLE = Adapter(
     suffixes=(".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".pq"),
     fits=_fits,
     read=_read,
+    explain=_explain,
     options={"columns": "names of the columns, by field", "agent": "agent of rows that name none"},
 )
