@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import os
 import sys
 from typing import Any
 
 import click
 
 from certify_assets._version import __version__
+from certify_assets.cli.output import complain
 from certify_assets.errors import CertifyError
 
 __all__ = ["cli", "main"]
@@ -57,10 +61,12 @@ def cli() -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; every foreseen error is one sentence on stderr."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # a terminal that cannot show ≤ or a name gets a question mark instead of a traceback
+        sys.stdout.reconfigure(errors="replace")
     try:
-        code: Any = cli.main(args=arguments, prog_name="certify", standalone_mode=False)
-    except click.exceptions.Exit as end:
-        code = end.exit_code
+        code = _run(arguments)
+        sys.stdout.flush()
     except click.ClickException as error:
         code = _complain(error.format_message(), 2)
     except CertifyError as error:
@@ -69,13 +75,38 @@ def main(arguments: list[str] | None = None) -> None:
         code = _complain("interrupted; what was finished is kept.", 130)
     except BrokenPipeError:
         # the reader of stdout has gone (`certify … | head`): there is nobody to tell
-        sys.stderr.close()
+        _abandon_stdout()
         code = 141
     except OSError as error:
-        code = _complain(f"{error.filename or 'a file'}: {error.strerror or error}; check the path, its permissions and the free space.", 2)
+        _abandon_stdout()
+        code = _complain(
+            f"{error.filename or 'the output'}: {error.strerror or error}; check the path, its permissions and the free space.", 2
+        )
+    except ImportError as error:
+        if (error.name or "").startswith("certify_assets"):
+            raise
+        code = _complain(f"a package that this step needs is not installed ({error}); install it.", 2)
     sys.exit(code if isinstance(code, int) else 0)
 
 
+def _run(arguments: list[str] | None) -> Any:
+    try:
+        return cli.main(args=arguments, prog_name="certify", standalone_mode=False)
+    except click.exceptions.Exit as end:
+        return end.exit_code
+
+
 def _complain(sentence: str, code: int) -> int:
-    sys.stderr.write(f"certify: {' '.join(sentence.split())}\n")
+    complain(sentence)
     return code
+
+
+def _abandon_stdout() -> None:
+    """Send what cannot be written nowhere: the interpreter would try again at its end, and say so."""
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        with contextlib.suppress(OSError, ValueError):
+            handle = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(handle, sys.stdout.fileno())
+            os.close(handle)

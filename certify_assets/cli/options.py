@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -10,7 +11,7 @@ import click
 
 from certify_assets.protocol.score_table import ColumnNames, ScoreTable, read_score_table
 
-__all__ = ["PATH", "column_options", "read_scores", "root_option", "split_option"]
+__all__ = ["PATH", "Finite", "column_options", "read_scores", "root_option", "split_option"]
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -19,7 +20,18 @@ PATH = click.Path(path_type=Path)
 root_option = click.option(
     "--root", envvar="CERTIFY_ROOT", default=None, show_envvar=True, help="Data root: a folder or an fsspec URL. [default: .certify]"
 )
-split_option = click.option("--split", default=None, help="Rows to use where the table has a split column.")
+split_option = click.option("--split", default=None, help="Rows to use, by the table's split column. [default: all]")
+
+
+class Finite(click.FloatRange):
+    """A number in a range; neither infinite nor NaN, which no range keeps out."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the number, or fail as an option does."""
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{value} is not a finite number.", param, ctx)
+        return number
 
 
 def column_options(command: _Command) -> _Command:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,23 +17,73 @@ from certify_assets.files import write_atomic
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["NOTHING", "console", "emit_json", "json_option", "percent", "say", "show_table", "write_document"]
+__all__ = [
+    "NOTHING",
+    "complain",
+    "console",
+    "emit_json",
+    "json_option",
+    "percent",
+    "printable",
+    "refuse_overwrite",
+    "say",
+    "show_table",
+    "write_document",
+]
 
 NOTHING = 3
+
+# what moves the cursor, colours, hides or reorders text, or cannot be encoded: categories Cc, Cf, Cs, Zl and Zp
+_UNPRINTABLE = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\u00ad\u0600-\u0605\u061c\u06dd\u070f\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
+    r"\ud800-\udfff\ufeff\ufff9-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0001-\U000e007f]"
+)
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document on stdout and nothing else.")
 
 
+def printable(text: str, *, keep: str = "") -> str:
+    r"""Show what a terminal would obey instead of print (escape sequences, bidi overrides) as \u escapes; names from data are untrusted.
+
+    Parameters
+    ----------
+    text : str
+        Any text.
+    keep : str
+        Characters to leave as they are, such as a line feed.
+    """
+    return _UNPRINTABLE.sub(lambda match: match[0] if match[0] in keep else _escape(match[0]), text)
+
+
+def _escape(character: str) -> str:
+    # as JSON writes it: two escapes beyond the first plane
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[place]:02x}{units[place + 1]:02x}" for place in range(0, len(units), 2))
+
+
 def console(*, stderr: bool = False) -> Console:
-    """Return a rich console; it drops colours by itself where the stream is no terminal."""
+    """Return a rich console; it drops colours by itself where the stream is no terminal, and what it prints cannot steer the terminal."""
     from rich.console import Console
 
-    return Console(stderr=stderr, highlight=False, soft_wrap=True)
+    class Plain(Console):
+        def print(self, *objects: Any, **options: Any) -> None:
+            super().print(*[printable(item, keep="\n") if isinstance(item, str) else item for item in objects], **options)
+
+    return Plain(stderr=stderr, highlight=False, soft_wrap=True)
+
+
+def _json_text(document: Any) -> str:
+    text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
+    # such characters stand only inside strings, where the escape means the same
+    return printable(text, keep="\n") + "\n"
 
 
 def emit_json(document: Any) -> None:
-    """Print a JSON document on stdout."""
-    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    """Print a JSON document on stdout; in pure ASCII where the stream is not UTF-8."""
+    text = _json_text(document)
+    if (sys.stdout.encoding or "").lower().replace("-", "") != "utf8":
+        text = json.dumps(document, indent=2, allow_nan=False) + "\n"
+    sys.stdout.write(text)
 
 
 def say(text: str) -> None:
@@ -40,22 +91,54 @@ def say(text: str) -> None:
     console(stderr=True).print(text, markup=False)
 
 
+def complain(sentence: str) -> None:
+    """Print what went wrong on stderr, as one line."""
+    sys.stderr.write(f"certify: {printable(' '.join(sentence.split()))}\n")
+
+
 def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table on stdout; names from data are text, never markup."""
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=Text(title), title_justify="left", header_style="bold")
+    table = Table(title=Text(printable(title)), title_justify="left", header_style="bold")
     for column in columns:
-        table.add_column(column)
+        table.add_column(Text(printable(column)))
     for row in rows:
-        table.add_row(*[Text(cell) for cell in row])
+        table.add_row(*[Text(printable(cell)) for cell in row])
     console().print(table)
 
 
 def percent(share: float) -> str:
     """Format a share as a percentage with one decimal."""
     return f"{100 * share:.1f} %"
+
+
+def refuse_overwrite(outputs: Mapping[str, Path | None], inputs: Mapping[str, Path | None]) -> None:
+    """Refuse outputs that name an input or one another, before anything is read.
+
+    Parameters
+    ----------
+    outputs, inputs : mapping of str to Path or None
+        Paths by what the command line calls them, such as ``--out`` and ``SCORES``; None where it was not given.
+
+    Raises
+    ------
+    InputError
+        If two of them are one file, under whatever names.
+    """
+    taken = [(name, path) for name, path in inputs.items() if path is not None]
+    for name, path in outputs.items():
+        if path is None:
+            continue
+        if (other := next((other for other, there in taken if _same_file(path, there)), None)) is not None:
+            raise InputError(f"{name} is {path}, which is {other} too and would be overwritten; give {name} another path.")
+        taken.append((name, path))
+
+
+def _same_file(one: Path, other: Path) -> bool:
+    one, other = one.resolve(), other.resolve()
+    return one == other or (one.is_file() and other.is_file() and one.samefile(other))
 
 
 def write_document(path: Path, document: Mapping[str, Any]) -> None:
@@ -66,8 +149,7 @@ def write_document(path: Path, document: Mapping[str, Any]) -> None:
     InputError
         If the folder is missing or the file cannot be written.
     """
-    data = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False).encode("utf-8") + b"\n"
     try:
-        write_atomic(path, data)
+        write_atomic(path, _json_text(document).encode("utf-8"))
     except OSError as error:
         raise InputError(f"{path} cannot be written ({error.strerror}); choose another place.") from None

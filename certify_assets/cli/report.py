@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from certify_assets.cli.documents import load_certificates
-from certify_assets.cli.options import PATH, column_options, read_scores
-from certify_assets.cli.output import console, emit_json, json_option
+from certify_assets.cli.options import PATH, Finite, column_options, read_scores
+from certify_assets.cli.output import console, emit_json, json_option, refuse_overwrite
 from certify_assets.errors import InputError, StaleCertificateError
 from certify_assets.files import write_atomic
 
@@ -30,7 +30,7 @@ __all__ = ["report"]
 @click.option("--title", default=None, help="Title of the page. [default: name of the score table]")
 @click.option(
     "--minutes",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Finite(min=0, min_open=True),
     default=6.0,
     show_default=True,
     help="Minutes a person needs to review one run.",
@@ -56,6 +56,7 @@ def report(
     """
     from certify_assets.reports.page import render_page
 
+    refuse_overwrite({"--out": out}, {"CERTIFICATE": certificate, "SCORES": scores, "--audit": audit_path})
     certificates = load_certificates(certificate)
     whole = read_scores(scores, **columns)
     table = whole.choose_split("cal")

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pandas as pd
 import pytest
 
-from certify_assets.cli import main
 from certify_assets_tests.builders import score_rows
+from certify_assets_tests.cli.calling import Call
 
 KEYS = [
     "procedure",
@@ -41,40 +39,6 @@ KEYS = [
     "software",
     "seed",
 ]
-
-
-class Answer(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
-Call = Callable[..., Answer]
-
-
-@pytest.fixture
-def call(capsys: pytest.CaptureFixture[str]) -> Call:
-    def run(*arguments: object) -> Answer:
-        with pytest.raises(SystemExit) as end:
-            main([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        assert "Traceback" not in captured.err
-        return Answer(int(end.value.code or 0), captured.out, captured.err)
-
-    return run
-
-
-@pytest.fixture(scope="module")
-def scores(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    frame = score_rows(tasks=160, attempts=6, seed=3)
-    frame["split"] = ["cal" if int(task[1:]) % 2 else "test" for task in frame["task_id"]]
-    path = tmp_path_factory.mktemp("scores") / "scores.csv"
-    frame.to_csv(path, index=False)
-    return path
 
 
 @pytest.fixture
@@ -212,12 +176,6 @@ def test_decide_with_two_sides_sends_the_overlap_to_people(call: Call, scores: P
     document = call("decide", tmp_path / "both.json", scores, "--json").json
     assert document["reject"] and document["release"]
     assert len(document["certificate_sha256"]) == 2
-
-
-def test_decide_with_two_of_a_side_is_refused(call: Call, scores: Path, tmp_path: Path) -> None:
-    call("certificate", scores, "--procedure", "all", "--json", "--out", tmp_path / "all.json")
-    answer = call("decide", tmp_path / "all.json", scores)
-    assert answer.code == 2 and "one a side" in answer.err
 
 
 def test_without_a_certificate_everything_goes_to_people(call: Call, tmp_path: Path) -> None:

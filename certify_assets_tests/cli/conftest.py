@@ -1,0 +1,32 @@
+"""Calling the command as a user would, and a score table to call it on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from certify_assets.cli import main
+from certify_assets_tests.builders import score_rows
+from certify_assets_tests.cli.calling import Answer, Call
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str]) -> Call:
+    def run(*arguments: object) -> Answer:
+        with pytest.raises(SystemExit) as end:
+            main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        assert "Traceback" not in captured.err
+        return Answer(int(end.value.code or 0), captured.out, captured.err)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def scores(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    frame = score_rows(tasks=160, attempts=6, seed=3)
+    frame["split"] = ["cal" if int(task[1:]) % 2 else "test" for task in frame["task_id"]]
+    path = tmp_path_factory.mktemp("scores") / "scores.csv"
+    frame.to_csv(path, index=False)
+    return path
