@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from certify_assets.cli.options import PATH, root_option
 from certify_assets.cli.output import console, emit_json, json_option, say, show_table
+from certify_assets.corpora.splits import PROFILES
+from certify_assets.errors import InputError
+
+if TYPE_CHECKING:
+    from certify_assets.protocol.corpus_config import CorpusConfig
+    from certify_assets.protocol.corpus_steps import ImportSummary
+    from certify_assets.protocol.store import Store
 
 __all__ = ["corpus"]
 
@@ -26,8 +33,8 @@ def corpus() -> None:
 @click.option("--format", "format_name", default="auto", show_default=True, help="Source format, or auto to take the one that fits.")
 @click.option("--name", required=True, help="Name of the corpus.")
 @click.option("--option", "options", multiple=True, metavar="KEY=VALUE", help="Option of the source format; repeat for more.")
-@click.option("--profile", default="certify", show_default=True, help="Split profile: certify or paper.")
-@click.option("--seed", type=int, default=42, show_default=True, help="Seed of the splits.")
+@click.option("--profile", type=click.Choice(tuple(PROFILES)), default="certify", show_default=True, help="Split profile.")
+@click.option("--seed", type=click.IntRange(min=0), default=42, show_default=True, help="Seed of the splits.")
 @click.option("--rl/--no-rl", default=True, show_default=True, help="Keep a share for RL; --no-rl gives it to CAL.")
 @click.option(
     "--accept-structural-leak",
@@ -35,40 +42,35 @@ def corpus() -> None:
     metavar="REASON",
     help="Go on although a control tells the outcome; every certificate says so.",
 )
+@click.option("--replace", is_flag=True, help="Read the corpus of this name anew; its trajectories are not kept.")
 @root_option
 @json_option
 def import_(
-    paths: tuple[Path, ...], format_name: str, name: str, options: tuple[str, ...], root: str | None, as_json: bool, **split: Any
+    paths: tuple[Path, ...],
+    format_name: str,
+    name: str,
+    options: tuple[str, ...],
+    replace: bool,
+    root: str | None,
+    as_json: bool,
+    **split: Any,
 ) -> None:
     """Read agent runs into a corpus and add its partition.
 
-    PATHS are files, folders or archives. Prints what was read and what was left out, by reason.
+    PATHS are files, folders or archives. Prints what was read, what was left out, by reason, and whether CAL and TEST of its split are large enough for
+    a certificate and its audit.
     """
     from certify_assets.cli.launching import add_partitions, open_store
-    from certify_assets.corpora.profile import profile_corpus
-    from certify_assets.corpora.splits import PROFILES
-    from certify_assets.errors import InputError
-    from certify_assets.protocol.corpus_config import EMBEDDED, CorpusConfig, save_config
-    from certify_assets.protocol.corpus_steps import import_trajectories, read_corpus
+    from certify_assets.protocol.corpus_config import EMBEDDED, CorpusConfig
 
     if name in EMBEDDED:
         raise InputError(f"{name} is the name of a corpus that comes with the package; choose another.")
-    if split["profile"] not in PROFILES:
-        raise click.UsageError(f"--profile {split['profile']} is not known; choose one of {', '.join(PROFILES)}.")
     store = open_store(root)
     config = CorpusConfig(name, format=format_name, paths=tuple(str(path.absolute()) for path in paths), options=_parse(options), **split)
-    previous = store.read_bytes(f"corpora/{name}/corpus.json") if store.exists(f"corpora/{name}/corpus.json") else None
-    save_config(store, config)
-    try:
-        summary = import_trajectories(store, name)
-    except BaseException:
-        # a corpus that cannot be read is not registered; one that was keeps its old configuration
-        if previous is None:
-            store.delete(f"corpora/{name}/corpus.json")
-        else:
-            store.write_bytes(f"corpora/{name}/corpus.json", previous)
-        raise
-    profile = profile_corpus(read_corpus(store, name), dropped=summary.dropped).to_dict()
+    if store.exists(f"corpora/{name}/corpus.json"):
+        _announce_replacement(store, name, replace=replace)
+    summary = _register(store, config)
+    profile = _profile(store, config, summary.dropped)
     say(add_partitions(store, [name]))
     keys = ("trajectories", "tasks", "unlabelled", "success_rate", "icc", "deff", "n_eff", "agents", "attempts", "duplicates", "dropped")
     document = {"corpus": name, **{key: profile[key] for key in keys}, "gates": profile["gates"], "files": len(summary.files)}
@@ -78,6 +80,59 @@ def import_(
     show_table(f"Corpus {name}", ["figure", "value"], [[key, _shown(document[key])] for key in keys])
     for gate in document["gates"]:
         console().print(f"α={gate['alpha']:g}: {gate['reason']}", markup=False)
+
+
+def _announce_replacement(store: Store, name: str, *, replace: bool) -> None:
+    key = f"corpora/{name}/import.json"
+    number = f"{store.read_json(key)['trajectories']} trajectories" if store.exists(key) else "trajectories not yet read"
+    if not replace:
+        raise InputError(
+            f"a corpus called {name} is registered already ({number}); import under another name, or give --replace, which does not keep them."
+        )
+    say(f"{name} is registered already: its {number} are replaced and not kept.")
+
+
+def _register(store: Store, config: CorpusConfig) -> ImportSummary:
+    """Register a corpus and read it; one that cannot be read is not registered, one that was keeps its old configuration."""
+    from certify_assets.protocol.corpus_config import save_config
+    from certify_assets.protocol.corpus_steps import import_trajectories
+
+    key = f"corpora/{config.name}/corpus.json"
+    previous = store.read_bytes(key) if store.exists(key) else None
+    new = _missing_folders(store.local_path(key).parent) if store.is_local else []
+    save_config(store, config)
+    try:
+        return import_trajectories(store, config.name)
+    except BaseException:
+        if previous is None:
+            store.delete(key)
+        else:
+            store.write_bytes(key, previous)
+        for folder in new:
+            # a folder with something in it, of whomever, stays
+            with suppress(OSError):
+                folder.rmdir()
+        raise
+
+
+def _missing_folders(folder: Path) -> list[Path]:
+    """Folders that writing into this one makes, the innermost first."""
+    return [path for path in (folder, *folder.parents) if not path.exists()]
+
+
+def _profile(store: Store, config: CorpusConfig, dropped: dict[str, int]) -> dict[str, Any]:
+    """Profile what was read; the gates are of CAL and TEST, because a certificate is computed on CAL alone."""
+    from certify_assets.corpora.profile import profile_corpus
+    from certify_assets.corpora.splits import make_manifest
+    from certify_assets.protocol.corpus_steps import read_corpus
+
+    frame = read_corpus(store, config.name)
+    manifest = None
+    try:
+        manifest = make_manifest(frame["task_id"].unique(), config.name, config.profile, config.seed, train_rl=config.rl)
+    except InputError as error:
+        say(f"The corpus is stored but cannot be split, so the gate below is of all of it: {error}")
+    return profile_corpus(frame, manifest, dropped=dropped).to_dict()
 
 
 @corpus.command("list")
@@ -143,7 +198,7 @@ def _parse(options: tuple[str, ...]) -> dict[str, Any]:
             raise click.UsageError(f"--option {option!r} is not KEY=VALUE; write for example --option merge_same_instruction=true.")
         try:
             parsed[key] = json.loads(value)
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):
             parsed[key] = value
     return parsed
 
