@@ -11,10 +11,11 @@ from certify_assets.certificates.curve import ThresholdCurve, bootstrap_errors, 
 from certify_assets.certificates.decision import Decisions, decide
 from certify_assets.certificates.evaluation import Evaluation, Settings, evaluate
 from certify_assets.certificates.inputs import Observations, observe
-from certify_assets.certificates.issuance import certify, issue, joint_promise
+from certify_assets.certificates.issuance import certify, issue
+from certify_assets.certificates.joint import document_promise, joint_promise
 from certify_assets.certificates.planning import Diagnosis, auroc, diagnose
-from certify_assets.certificates.procedures import PROCEDURES
-from certify_assets.certificates.verification import settings_of, verify_certificate
+from certify_assets.certificates.procedures import EVERY_PROCEDURE, NOT_BUILT, PROCEDURES
+from certify_assets.certificates.verification import NOT_VOUCHED, settings_of, verify_certificate, verify_promise
 
 __all__ = [
     "Audit",
@@ -22,7 +23,10 @@ __all__ = [
     "ClusterSummary",
     "Decisions",
     "Diagnosis",
+    "EVERY_PROCEDURE",
     "Evaluation",
+    "NOT_BUILT",
+    "NOT_VOUCHED",
     "Observations",
     "PROCEDURES",
     "ResampleAudit",
@@ -41,6 +45,7 @@ __all__ = [
     "decide",
     "design_effect",
     "diagnose",
+    "document_promise",
     "evaluate",
     "issue",
     "joint_promise",
@@ -53,4 +58,5 @@ __all__ = [
     "summarise_clusters",
     "threshold_curve",
     "verify_certificate",
+    "verify_promise",
 ]

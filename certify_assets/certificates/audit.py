@@ -17,7 +17,7 @@ from certify_assets.certificates.counts import TaskCounts, count_at
 from certify_assets.certificates.evaluation import Settings, evaluate
 from certify_assets.certificates.inputs import observe
 from certify_assets.certificates.lattice import bootstrap_tails, error_lattice
-from certify_assets.certificates.montecarlo import montecarlo_tails
+from certify_assets.certificates.montecarlo import draws_needed, exceedance_shares, tail_estimate
 from certify_assets.certificates.shown import shown
 from certify_assets.certificates.verification import settings_of
 from certify_assets.errors import InputError
@@ -25,6 +25,7 @@ from certify_assets.errors import InputError
 __all__ = ["Audit", "ResampleAudit", "audit_certificate", "lower_error_bound", "resample_audit"]
 
 _RESOLUTION = 1000
+_BY_CONSTRUCTION = "A threshold chosen by the task bootstrap on these very rows passes by construction; that is no independent evidence."
 
 
 @dataclass(frozen=True)
@@ -80,9 +81,11 @@ class ResampleAudit:
     Attributes
     ----------
     exceedance : float
+        Share of the resamples whose error exceeds α; a resample that covers nothing has error 0.
     draws : int or "exact"
-    passed : bool
-        Whether the exceedance is at most δ.
+    passed : bool or None
+        Whether the tail is at most δ: the exceedance itself when exact, (k + 1)/(draws + 1) when k draws exceed. None where there is
+        nothing to judge by: the threshold covers nothing, or the draws are too few for any to pass.
     coverage : float
     note : str
         What the figure is evidence of.
@@ -90,7 +93,7 @@ class ResampleAudit:
 
     exceedance: float
     draws: int | str
-    passed: bool
+    passed: bool | None
     coverage: float
     note: str
 
@@ -229,18 +232,31 @@ def resample_audit(
     ResampleAudit
     """
     settings = Settings(side=side, alpha=alpha, delta=delta, seed=seed, draws=1 if draws == "exact" else draws)  # type: ignore[arg-type]
-    if isinstance(threshold, bool) or not isinstance(threshold, int | float) or not math.isfinite(threshold):
-        raise InputError(f"threshold is {shown(threshold)}; give a finite score.")
+    at = _finite(threshold)
     observations = observe(scores, outcomes, tasks)
     if not observations.scored:
         raise InputError("No row has a score; score the trajectories first.")
-    counts = count_at(observations, side, np.array([float(threshold)]))
-    exceedance = _exceedance(counts, settings, draws)
-    note = "A threshold chosen by the task bootstrap on these very rows passes by construction; that is no independent evidence."
-    return ResampleAudit(exceedance, draws, exceedance <= delta, float(counts.coverage[0]), note)
-
-
-def _exceedance(counts: TaskCounts, settings: Settings, draws: int | str) -> float:
+    counts = count_at(observations, side, np.array([at]))
+    if not int(counts.covered_trajectories[0]):
+        return ResampleAudit(0.0, draws, None, 0.0, "The threshold covers nothing here, so there is no error to measure.")
+    coverage = float(counts.coverage[0])
     if draws == "exact":
-        return float(bootstrap_tails(error_lattice(counts.covered, counts.errors, settings.budget), settings.delta)[0])
-    return float(montecarlo_tails(counts, settings.budget, settings.draws, settings.seed)[0])
+        tail = float(bootstrap_tails(error_lattice(counts.covered, counts.errors, settings.budget), settings.delta)[0])
+        return ResampleAudit(tail, draws, tail <= delta, coverage, _BY_CONSTRUCTION)
+    shares = exceedance_shares(counts, settings.budget, settings.draws, settings.seed)
+    if settings.draws < draws_needed(delta):
+        note = f"{settings.draws} draws cannot resolve delta {delta:g}; give at least {draws_needed(delta)}."
+        return ResampleAudit(float(shares[0]), draws, None, coverage, note)
+    passed = bool(tail_estimate(shares, settings.draws)[0] <= delta)
+    return ResampleAudit(float(shares[0]), draws, passed, coverage, _BY_CONSTRUCTION)
+
+
+def _finite(threshold: object) -> float:
+    number = threshold if isinstance(threshold, int | float | np.integer | np.floating) and not isinstance(threshold, bool) else math.nan
+    try:
+        value = float(number)
+    except OverflowError:
+        value = math.inf
+    if not math.isfinite(value):
+        raise InputError(f"threshold is {shown(threshold)}; give a finite score.")
+    return value

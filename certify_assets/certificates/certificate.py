@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from certify_assets.certificates.counts import SIDES
 from certify_assets.certificates.shown import shown
 from certify_assets.errors import ForgedCertificateError
 from certify_assets.files import canonical_json, sha256_bytes
@@ -15,6 +17,7 @@ __all__ = ["SCHEMA", "Certificate", "read_document", "significant"]
 
 SCHEMA = "certify_assets/certificate/1"
 _DIGITS = 10
+_ROUNDING, _SMALL_LEVEL = 1e-9, 0.05
 
 
 def significant(value: float) -> float:
@@ -165,12 +168,22 @@ def read_document(data: bytes | str) -> Any:
     Raises
     ------
     ForgedCertificateError
-        If it is not JSON.
+        If it is not JSON, gives a key twice, nests too deep or holds a number of thousands of digits.
     """
     try:
-        return json.loads(data)
+        return json.loads(data, object_pairs_hook=_once)
     except (ValueError, RecursionError):
         raise ForgedCertificateError("The certificate is not JSON; give it as it was written.") from None
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of whose keys none is given twice: of two values one reader takes the first and another the last."""
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ForgedCertificateError(f"The certificate gives {shown(key)} twice; give it as it was written.")
+        found[key] = value
+    return found
 
 
 _NUMBER, _COUNT, _TEXT = (float,), (int,), (str,)
@@ -237,5 +250,40 @@ def _check_sense(certificate: Certificate) -> None:
         raise ForgedCertificateError(
             "certified contradicts threshold, selective_error or tail: all three are null exactly when nothing is certified."
         )
-    if not 0.0 <= certificate.coverage <= 1.0 or (not certificate.certified and certificate.coverage != 0.0):
-        raise ForgedCertificateError(f"coverage is {certificate.coverage}; it lies in [0, 1] and is 0 when nothing is certified.")
+    for wrong, sentence in _contradictions(certificate):
+        if wrong:
+            raise ForgedCertificateError(f"{sentence}; give the certificate as it was written.")
+
+
+def _contradictions(item: Certificate) -> Iterator[tuple[bool, str]]:
+    """What cannot be true of a certificate together, in an order in which no later test divides by what an earlier one refuses."""
+    yield item.side not in SIDES, f"side is {shown(item.side)}, not one of {', '.join(SIDES)}"
+    for name in ("alpha", "delta"):
+        yield not 0.0 < getattr(item, name) < 1.0, f"{name} is {getattr(item, name)}, not strictly between 0 and 1"
+    for name, least in (("trajectories", 0), ("tasks", 0), ("covered_tasks", 0), ("errors", 0), ("candidates", 1)):
+        yield getattr(item, name) < least, f"{name} is {getattr(item, name)}, below {least}"
+    rows, grid = item.inputs["rows"], item.parameters["grid"]
+    yield grid < 1, f"parameters.grid is {grid}, below 1"
+    level = significant(item.delta / (grid * item.candidates)) if grid >= 1 else 0.0
+    yield item.level != level, f"level is {item.level}, not delta / (grid * candidates) = {level}"
+    for name, most, limit in (
+        ("trajectories", "inputs.rows", rows),
+        ("tasks", "trajectories", item.trajectories),
+        ("covered_trajectories", "trajectories", item.trajectories),
+        ("covered_tasks", "tasks", item.tasks),
+        ("covered_tasks", "covered_trajectories", item.covered_trajectories),
+        ("errors", "covered_trajectories", item.covered_trajectories),
+    ):
+        yield getattr(item, name) > limit, f"{name} is {getattr(item, name)}, above {most} {limit}"
+    yield not -_ROUNDING <= item.effective_tasks <= item.covered_tasks * (1 + _ROUNDING), "effective_tasks is not from 0 to covered_tasks"
+    yield not 0.0 <= item.success_rate <= 1.0, f"success_rate is {item.success_rate}, not from 0 to 1"
+    yield item.certified != (item.covered_trajectories > 0), "covered_trajectories is above 0 exactly when something is certified"
+    coverage = significant(item.covered_trajectories / max(item.trajectories, 1))
+    yield item.coverage != coverage, f"coverage is {item.coverage}, not covered_trajectories / trajectories = {coverage}"
+    if item.selective_error is not None and item.tail is not None:
+        error = significant(item.errors / item.covered_trajectories)
+        yield item.selective_error != error, f"selective_error is {item.selective_error}, not errors / covered_trajectories = {error}"
+        yield not 0.0 <= item.tail <= item.level, f"tail is {item.tail}, not from 0 to level {item.level}"
+        # a test at a level as small as these cannot pass above its own mean; one of the mean over tasks says nothing of trajectories
+        above = item.estimand == "trajectory" and item.level <= _SMALL_LEVEL and error > item.alpha
+        yield above, f"selective_error is {error}, above alpha {item.alpha}, although it is certified"

@@ -13,13 +13,15 @@ from certify_assets.certificates.counts import SIDES, TaskCounts, count_at, coun
 from certify_assets.certificates.guard import GUARDS, GuardTest, apply_guard
 from certify_assets.certificates.inputs import Observations
 from certify_assets.certificates.lattice import as_fraction
-from certify_assets.certificates.procedures import Procedure, Test, find_procedure
+from certify_assets.certificates.montecarlo import draws_needed
+from certify_assets.certificates.procedures import PROCEDURES, Procedure, Test, described_procedure
 from certify_assets.certificates.shown import shown
 from certify_assets.errors import InputError
 
 __all__ = ["ENGINES", "Evaluation", "Settings", "evaluate"]
 
 ENGINES = ("auto", "exact", "saddlepoint", "montecarlo")
+_LATER_MULTIPLICITY = ("fixed", "fallback", "maxt")
 _MOST_THRESHOLDS, _MOST_DRAWS = 1_000, 10_000_000
 
 
@@ -38,7 +40,7 @@ class Settings:
     error_icc_cap: float | None = None
     size_ratio: float = 1.0
     max_task_size: int | None = None
-    estimand: str = "trajectory"
+    estimand: str | None = None
     multiplicity: str = "bonferroni"
     grid: int = 40
     engine: str = "auto"
@@ -52,8 +54,10 @@ class Settings:
         _one_of("side", self.side, SIDES)
         _one_of("guard", self.guard, GUARDS)
         _one_of("engine", self.engine, ENGINES)
+        if isinstance(self.multiplicity, str) and self.multiplicity in _LATER_MULTIPLICITY:
+            raise InputError(f"multiplicity {self.multiplicity} comes with a later version; give bonferroni.")
         _one_of("multiplicity", self.multiplicity, ("bonferroni",))
-        _one_of("estimand", self.estimand, ("trajectory", self.method.estimand))
+        _check_estimand(self.estimand, self.method)
         for name, most in (("grid", _MOST_THRESHOLDS), ("draws", _MOST_DRAWS), ("candidates", 10**9)):
             _whole(name, getattr(self, name), 1, most)
         _whole("seed", self.seed, 0, 2**63 - 1)
@@ -65,7 +69,7 @@ class Settings:
 
     @property
     def applied_estimand(self) -> str:
-        """The estimand of the procedure, which may be the task-weighted error where "trajectory" is only the default."""
+        """The estimand of the procedure."""
         return self.method.estimand
 
     @property
@@ -81,12 +85,18 @@ class Settings:
     @property
     def applied_guard(self) -> str:
         """The guard in force: none on procedures that take none."""
-        return self.guard if find_procedure(self.procedure).guarded else "none"
+        return self.guard if self.method.guarded else "none"
 
     @property
     def method(self) -> Procedure:
         """The procedure itself."""
-        return find_procedure(self.procedure)
+        return described_procedure(self.procedure)
+
+    @property
+    def coarse_draws(self) -> bool:
+        """Whether the bootstrap is drawn so few times that no threshold can pass."""
+        drawn = self.engine == "montecarlo" and self.method.name.endswith("taskboot")
+        return drawn and self.draws < draws_needed(self.level)
 
     @property
     def test(self) -> Test:
@@ -171,6 +181,18 @@ def evaluate(observations: Observations, settings: Settings) -> Evaluation:
 def _one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
         raise InputError(f"{name} is {shown(value)}; give one of {', '.join(allowed)}.")
+
+
+def _check_estimand(estimand: object, method: Procedure) -> None:
+    if estimand is None:
+        return
+    _one_of("estimand", estimand, ("trajectory", "task"))
+    if estimand != method.estimand:
+        others = [item.name for item in PROCEDURES.values() if item.estimand == estimand]
+        raise InputError(
+            f"estimand is {estimand!r} and {method.name} certifies the error by {method.estimand}; leave it out, or give one of the "
+            f"procedures {', '.join(others)}."
+        )
 
 
 def _whole(name: str, value: object, least: int, most: int) -> None:

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 
+from certify_assets.certificates.clustering import n_min
+from certify_assets.certificates.concentration import largest_shares
 from certify_assets.certificates.evaluation import Evaluation, Settings
 from certify_assets.certificates.inputs import Observations
+from certify_assets.certificates.montecarlo import draws_needed
 from certify_assets.certificates.planning import diagnose_evaluation
+from certify_assets.certificates.procedures import NOT_BUILT, NOT_BUILT_MESSAGE
 
 __all__ = ["FEW_TASKS", "find"]
 
 #: below this many tasks neither the paper's simulation nor ours covers the bootstrap
 FEW_TASKS = 20
 _SATURATED = 0.05
+#: from this ratio on, wrong tasks that are larger than others have been seen to break every guard
+_LARGE_RATIO = 5.0
 
 
 def find(observations: Observations, evaluation: Evaluation, settings: Settings) -> tuple[dict[str, str], ...]:
@@ -29,7 +35,14 @@ def find(observations: Observations, evaluation: Evaluation, settings: Settings)
     tuple of dict
         Each {"code", "message"}, in a fixed order.
     """
-    found = [*_of_the_table(observations, evaluation), *_of_the_method(evaluation, settings), *_of_the_guard(evaluation, settings)]
+    if settings.method.name in NOT_BUILT:
+        return ({"code": "not_built", "message": NOT_BUILT_MESSAGE.format(settings.method.name)},)
+    found = [
+        *_of_the_table(observations, evaluation),
+        *_of_the_sizes(evaluation, settings),
+        *_of_the_method(evaluation, settings),
+        *_of_the_guard(evaluation, settings),
+    ]
     if evaluation.chosen is None:
         found.append(("nothing_passes", diagnose_evaluation(observations, evaluation, settings).sentence))
     return tuple({"code": code, "message": message} for code, message in found)
@@ -62,9 +75,36 @@ def _of_the_method(evaluation: Evaluation, settings: Settings) -> list[tuple[str
     if settings.method.validity == "none under clustering":
         text = "The bound treats attempts at one task as independent; its confidence does not hold for clustered trajectories."
         found.append(("clustering_ignored", text))
-    if settings.engine == "montecarlo" and settings.draws * settings.level < 1:
-        text = f"{settings.draws} resamples do not resolve level {settings.level:.3g}; a threshold passes only if none exceeds alpha."
+    if settings.coarse_draws:
+        text = (
+            f"{settings.draws} resamples cannot show a tail below 1/{settings.draws + 1}, so none passes at level {settings.level:.3g}; "
+            f"at least {draws_needed(settings.level)} are needed, or an engine without draws (auto, exact, saddlepoint)."
+        )
         found.append(("coarse_draws", text))
+    return found
+
+
+def _of_the_sizes(evaluation: Evaluation, settings: Settings) -> list[tuple[str, str]]:
+    """What a trajectory-weighted error at the certified threshold rests on."""
+    place, counts = evaluation.chosen, evaluation.counts
+    if place is None or settings.method.estimand != "trajectory":
+        return []
+    found = []
+    effective, needed = float(counts.effective_tasks[place]), n_min(settings.alpha, settings.delta)
+    if effective < needed:
+        text = (
+            f"The {counts.covered_tasks[place]} covered tasks weigh as much as {effective:.1f} of equal size (Kish); "
+            f"{needed} are needed to exclude tasks that are wrong throughout at error alpha {settings.alpha:g}."
+        )
+        found.append(("few_effective_tasks", text))
+    covered = counts.covered[place]
+    largest, median = int(covered.max()), float(np.median(covered[covered > 0]))
+    if largest >= _LARGE_RATIO * median and settings.max_task_size is None and settings.size_ratio < largest / median:
+        text = (
+            f"The largest covered task has {largest} covered trajectories, {largest / median:.3g} times the median of {median:g} and "
+            f"{100 * float(largest_shares(counts)[place]):.1f} % of all; cap the attempts a task, or declare size_ratio or max_task_size."
+        )
+        found.append(("unequal_tasks", text))
     return found
 
 
@@ -81,7 +121,15 @@ def _of_the_guard(evaluation: Evaluation, settings: Settings) -> list[tuple[str,
     if blocked.size and blocked[-1] > widest:
         place = int(blocked[-1])
         seen = f"coverage {counts.coverage[place]:.3f} from {counts.covered_tasks[place]} tasks passes the bootstrap"
-        if settings.applied_guard == "floor":
+        floor_passes = guard.floor_probability[place] <= guard.limits[place]
+        kish_passes = counts.effective_tasks[place] >= guard.limits[place]
+        if floor_passes if settings.applied_guard == "floor" else kish_passes:
+            share = f"the largest task has {100 * float(largest_shares(counts)[place]):.1f} % of the covered trajectories"
+            why = (
+                f"{share} and all weigh as much as {counts.effective_tasks[place]:.1f} of equal size, too few for resampling tasks to tell"
+            )
+            found.append(("guard_concentration_blocked", f"{seen}, not the guard: {why}."))
+        elif settings.applied_guard == "floor":
             floor = f"{guard.floor_probability[place]:.3g} > {guard.limits[place]:.3g}"
             why = f"error-free data would have probability {floor} at error-ICC {guard.icc.upper:.3f}"
             found.append(("guard_floor_blocked", f"{seen}, not the floor: {why}."))

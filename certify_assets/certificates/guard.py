@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certify_assets.certificates.clustering import n_min
+from certify_assets.certificates.concentration import concentrated
 from certify_assets.certificates.counts import TaskCounts
 
 __all__ = ["FLOOR_SHARE", "GUARDS", "ErrorIcc", "GuardTest", "apply_guard", "error_icc_bound", "floor_log_probability", "inflated_alpha"]
@@ -50,12 +51,15 @@ class GuardTest:
         Largest floor probability, or for Kish the smallest number of effective tasks, that passes.
     icc : ErrorIcc
         ρ_e of the floor after any declared cap, with the estimate before it.
+    concentrated : bool array, shape (thresholds,)
+        Where so few tasks carry the covered trajectories that no guard passes; see ``concentration``.
     """
 
     passed: NDArray[np.bool_]
     floor_probability: NDArray[np.float64]
     limits: NDArray[np.float64]
     icc: ErrorIcc
+    concentrated: NDArray[np.bool_]
 
 
 def error_icc_bound(covered: NDArray[np.int32], errors: NDArray[np.int32], drop: float = _DROP) -> ErrorIcc:
@@ -158,9 +162,11 @@ def apply_guard(
     Returns
     -------
     GuardTest
+        Floor and Kish both refuse, beside their own test, a threshold whose covered trajectories come from too few tasks for resampling
+        to mean anything (``concentration``); "none" refuses nothing.
     """
     if not counts.thresholds.size:
-        return GuardTest(np.empty(0, dtype=bool), np.empty(0), np.empty(0), ErrorIcc(0.0, 1.0))
+        return GuardTest(np.empty(0, dtype=bool), np.empty(0), np.empty(0), ErrorIcc(0.0, 1.0), np.empty(0, dtype=bool))
     icc = _error_icc(counts, error_icc_cap)
     ratios = np.full(counts.thresholds.size, size_ratio)
     if max_task_size is not None:
@@ -168,10 +174,11 @@ def apply_guard(
         ratios = np.maximum(ratios, max_task_size / np.maximum(mean_size, 1.0))
     supposed = [inflated_alpha(alpha, float(ratio)) for ratio in ratios]
     floor = np.array([math.exp(floor_log_probability(row, mean, icc.upper)) for row, mean in zip(counts.covered, supposed, strict=True)])
+    if guard == "none":
+        return GuardTest(np.ones(floor.size, dtype=bool), floor, np.ones(floor.size), icc, np.zeros(floor.size, dtype=bool))
+    few = concentrated(counts, alpha, delta)
     if guard == "floor":
         limits = np.full(floor.size, delta / FLOOR_SHARE)
-        return GuardTest(floor <= limits, floor, limits, icc)
-    if guard == "kish":
-        limits = np.array([n_min(mean, delta) for mean in supposed], dtype=np.float64)
-        return GuardTest(counts.effective_tasks >= limits, floor, limits, icc)
-    return GuardTest(np.ones(floor.size, dtype=bool), floor, np.ones(floor.size), icc)
+        return GuardTest((floor <= limits) & ~few, floor, limits, icc, few)
+    limits = np.array([n_min(mean, delta) for mean in supposed], dtype=np.float64)
+    return GuardTest((counts.effective_tasks >= limits) & ~few, floor, limits, icc, few)

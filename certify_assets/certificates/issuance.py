@@ -14,15 +14,16 @@ from certify_assets.certificates.clustering import kish_effective_tasks, summari
 from certify_assets.certificates.evaluation import Evaluation, Settings, evaluate
 from certify_assets.certificates.findings import find
 from certify_assets.certificates.inputs import Observations, observe
+from certify_assets.certificates.procedures import NOT_BUILT, find_procedure
 from certify_assets.errors import InputError, IntegrityError
 
-__all__ = ["certify", "issue", "joint_promise"]
+__all__ = ["CONFIDENCE", "certify", "issue"]
 
 _DECIDES = {
     "reject": ("rejects at a score of at most", "discarded successes"),
     "release": ("releases at a score of at least", "shipped failures"),
 }
-_CONFIDENCE = {
+CONFIDENCE = {
     "asymptotic": "approximate confidence",
     "finite-sample": "confidence",
     "none under clustering": "confidence, for independent trajectories only, of",
@@ -43,7 +44,7 @@ def certify(
     error_icc_cap: float | None = None,
     size_ratio: float = 1.0,
     max_task_size: int | None = None,
-    estimand: str = "trajectory",
+    estimand: str | None = None,
     multiplicity: str = "bonferroni",
     grid: int = 40,
     engine: str = "auto",
@@ -80,7 +81,9 @@ def certify(
     max_task_size : int, optional
         Declared limit of scored trajectories a task, here and in use: a larger task is refused, and the guard supposes wrong tasks that
         are as large.
-    estimand, multiplicity : str
+    estimand : {"trajectory", "task"}, optional
+        By default, and at most, the one that the procedure certifies: trajectories, or for one_per_task and task_hoeffding tasks.
+    multiplicity : {"bonferroni"}
     grid : int
         Number of thresholds |Θ|.
     engine : {"auto", "exact", "saddlepoint", "montecarlo"}
@@ -110,6 +113,7 @@ def certify(
     -----
     A threshold is certified when its tail is at most δ/(|Θ|·candidates) and the guard passes; the widest one is taken.
     """
+    find_procedure(procedure)
     settings = Settings(
         alpha=alpha,
         delta=delta,
@@ -136,7 +140,10 @@ def certify(
 def issue(
     observations: Observations, settings: Settings, *, provenance: Mapping[str, str] | None = None, selection: str | None = None
 ) -> Certificate:
-    """Certify a table that is observed already; see :func:`certify`."""
+    """Certify a table that is observed already; see :func:`certify`.
+
+    A procedure that is only listed (``NOT_BUILT``) gives a document that certifies nothing and says so.
+    """
     evaluation = evaluate(observations, settings)
     counts = evaluation.counts
     clusters = summarise_clusters(counts.sizes, counts.successes)
@@ -230,31 +237,14 @@ def _size_assumption(settings: Settings) -> str:
 def _promise(evaluation: Evaluation, settings: Settings) -> str:
     place, counts = evaluation.chosen, evaluation.counts
     if place is None:
-        return f"Nothing is certified on the {settings.side} side: every trajectory goes to a person."
+        by = f" by {settings.method.name}, which comes with a later version" if settings.method.name in NOT_BUILT else ""
+        return f"Nothing is certified on the {settings.side} side{by}: every trajectory goes to a person."
     verb, wrong = _DECIDES[settings.side]
     what = f"{settings.alpha * 100:g} %"
     subject = f"of the trajectories that the judge {verb} {float(counts.thresholds[place])!r}"
     over = "" if settings.applied_estimand == "trajectory" else "on average over tasks "
     share = f"{100 * float(counts.coverage[place]):.1f} %"
     return (
-        f"With {_CONFIDENCE[settings.method.validity]} {100 * (1 - settings.delta):g} %, {subject}, {over}at most {what} are {wrong}; "
+        f"With {CONFIDENCE[settings.method.validity]} {100 * (1 - settings.delta):g} %, {subject}, {over}at most {what} are {wrong}; "
         f"this decides {share} of trajectories like the {counts.trajectories} from {counts.tasks} tasks seen here."
     )
-
-
-def joint_promise(certificates: Sequence[Certificate]) -> str:
-    """Say with what confidence several certificates hold together: one minus the sum of their δ.
-
-    Parameters
-    ----------
-    certificates : sequence of Certificate
-
-    Returns
-    -------
-    str
-    """
-    active = [certificate for certificate in certificates if certificate.certified]
-    if len(active) < 2:
-        return active[0].promise if active else "Nothing is certified: every trajectory goes to a person."
-    joint = max(0.0, 1.0 - sum(certificate.delta for certificate in active))
-    return f"Together, with confidence {100 * joint:g} %: " + " ".join(certificate.promise for certificate in active)

@@ -11,12 +11,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from certify_assets.certificates.clustering import n_min
+from certify_assets.certificates.concentration import factor_needed
 from certify_assets.certificates.evaluation import Evaluation, Settings, evaluate
 from certify_assets.certificates.inputs import Observations, observe
+from certify_assets.certificates.montecarlo import draws_needed
+from certify_assets.certificates.procedures import NOT_BUILT, NOT_BUILT_MESSAGE
 
 __all__ = ["Diagnosis", "auroc", "diagnose", "diagnose_evaluation"]
 
 _MOST_TASKS = 1_000_000
+_NOISE = 2
 #: success rate, AUROC, lowest error, its coverage
 _Facts = tuple[float, float | None, float, float]
 
@@ -28,19 +32,23 @@ class Diagnosis:
     Attributes
     ----------
     certified : bool
-    stopped_by : {None, "no_scores", "base_rate", "judge", "tasks", "guard"}
+    stopped_by : {None, "no_scores", "base_rate", "judge", "tasks", "guard", "draws", "not_built"}
         None when something was certified. "judge": the error exceeds α at every threshold. "base_rate": so it does, and there are too few
         trajectories of the class that this side decides for any judge. "tasks": the error is below α, the tasks are too few to show it.
-        "guard": the bootstrap passes and the guard does not.
+        "guard": the bootstrap passes and the guard does not. "draws": so few resamples are drawn that none could pass. "not_built": the
+        procedure comes with a later version.
     tasks : int
         Tasks observed.
     tasks_needed : int or None
-        About how many tasks like these would certify something; None when no number would (or a million would not).
+        Order of magnitude of the tasks like these that would certify something; None when no number would (or a million would not).
+        From the size given about every second sample passes.
     success_rate, auroc : float or None
     lowest_error : float or None
         Smallest observed error over the thresholds, with its coverage in ``lowest_error_coverage``.
     lowest_error_coverage : float or None
     sentence : str
+    coverage_then : float or None
+        Coverage that ``tasks_needed`` would buy: that of the threshold which passes first, so the smallest in reach.
     """
 
     certified: bool
@@ -52,6 +60,7 @@ class Diagnosis:
     lowest_error: float | None
     lowest_error_coverage: float | None
     sentence: str
+    coverage_then: float | None = None
 
 
 def auroc(observations: Observations) -> float | None:
@@ -86,7 +95,9 @@ def diagnose(scores: ArrayLike, outcomes: ArrayLike, tasks: Sequence[Any] | NDAr
     Notes
     -----
     Tasks needed: the observed distribution of (n_g, k_g) over tasks is resampled at G′ instead of G tasks, and the smallest G′ is taken at
-    which a threshold passes. At that size about every second sample passes; it is an order of magnitude, not a promise.
+    which a threshold passes. At that size about every second sample passes, and the figure moves by a factor of two between samples of the
+    same size; it is an order of magnitude, not a promise, and the sentence gives a range up to twice as many. A figure below twice the
+    tasks observed is within that noise of the present size, and the sentence says so.
     """
     observations, settings = observe(scores, outcomes, tasks), Settings(**keywords)
     return diagnose_evaluation(observations, evaluate(observations, settings), settings)
@@ -101,18 +112,22 @@ def diagnose_evaluation(observations: Observations, evaluation: Evaluation, sett
     best = int(np.flatnonzero(errors == errors.min())[-1])
     rate = int(counts.successes.sum()) / counts.trajectories
     stopped = _stopped_by(evaluation, settings)
-    needed = None if stopped in (None, "judge", "base_rate") else _tasks_needed(evaluation, settings)
+    needed, then = _tasks_needed(evaluation, settings) if stopped in ("tasks", "guard") else (None, None)
     area = auroc(observations)
     lowest, at = float(errors[best]), float(counts.coverage[best])
-    sentence = _sentence(stopped, needed, settings, counts.tasks, (rate, area, lowest, at))
-    return Diagnosis(stopped is None, stopped, counts.tasks, needed, rate, area, lowest, at, sentence)
+    sentence = _sentence(stopped, _lift(needed, then, counts.tasks), evaluation, settings, (rate, area, lowest, at))
+    return Diagnosis(stopped is None, stopped, counts.tasks, needed, rate, area, lowest, at, sentence, then)
 
 
 def _stopped_by(evaluation: Evaluation, settings: Settings) -> str | None:
     if evaluation.chosen is not None:
         return None
+    if settings.method.name in NOT_BUILT:
+        return "not_built"
     if evaluation.passed_test.any():
         return "guard"
+    if settings.coarse_draws:
+        return "draws"
     counts = evaluation.counts
     if float(evaluation.tested.selective_error.min()) < settings.alpha:
         return "tasks"
@@ -121,9 +136,11 @@ def _stopped_by(evaluation: Evaluation, settings: Settings) -> str | None:
     return "base_rate" if decided < n_min(settings.alpha, settings.delta) else "judge"
 
 
-def _tasks_needed(evaluation: Evaluation, settings: Settings) -> int | None:
+def _tasks_needed(evaluation: Evaluation, settings: Settings) -> tuple[int | None, float | None]:
+    """The fewest tasks like these at which a threshold passes, and the coverage of that threshold."""
     counts = evaluation.counts
     fewest: int | None = None
+    coverage: float | None = None
     errors = evaluation.tested.selective_error
     _, places = np.unique(counts.covered_trajectories, return_index=True)
     for place in places.tolist():
@@ -131,19 +148,23 @@ def _tasks_needed(evaluation: Evaluation, settings: Settings) -> int | None:
             continue
         guard = _guard_tasks(evaluation, settings, place)
         if guard is not None and (fewest is None or guard < fewest):
-            fewest = _least(evaluation, settings, place, guard, fewest)
-    return fewest
+            found = _least(evaluation, settings, place, guard, fewest)
+            if found != fewest:
+                fewest, coverage = found, float(counts.coverage[place])
+    return fewest, coverage
 
 
 def _guard_tasks(evaluation: Evaluation, settings: Settings, place: int) -> int | None:
     """Tasks at which the guard passes at a threshold: floor and Kish grow in proportion to the tasks."""
+    if settings.applied_guard == "none":
+        return 1
     tasks, limit = evaluation.counts.tasks, float(evaluation.guard.limits[place])
+    factor = factor_needed(evaluation.counts, place, settings.alpha, settings.delta / settings.candidates)
+    spread = math.ceil(tasks * factor) if factor > 1.0 else 1
     if settings.applied_guard == "floor":
         log_floor = math.log(max(float(evaluation.guard.floor_probability[place]), 1e-300))
-        return math.ceil(tasks * math.log(limit) / log_floor) if log_floor < 0 else None
-    if settings.applied_guard == "kish":
-        return math.ceil(tasks * limit / float(evaluation.counts.effective_tasks[place]))
-    return 1
+        return max(spread, math.ceil(tasks * math.log(limit) / log_floor)) if log_floor < 0 else None
+    return max(spread, math.ceil(tasks * limit / float(evaluation.counts.effective_tasks[place])))
 
 
 def _least(evaluation: Evaluation, settings: Settings, place: int, low: int, fewest: int | None) -> int | None:
@@ -165,10 +186,20 @@ def _least(evaluation: Evaluation, settings: Settings, place: int, low: int, few
     return high
 
 
-def _sentence(stopped: str | None, needed: int | None, settings: Settings, tasks: int, facts: _Facts) -> str:
+def _lift(needed: int | None, coverage: float | None, tasks: int) -> str:
+    if needed is None or coverage is None:
+        return "no number of tasks below a million like these would do"
+    near = f"; this is within noise of the {tasks} here" if needed < _NOISE * tasks else ""
+    return (
+        f"about {needed} to {2 * needed} tasks like these would do (an order of magnitude: about every second sample of {needed} would "
+        f"pass{near}), for a coverage of about {coverage:.2g}"
+    )
+
+
+def _sentence(stopped: str | None, lift: str, evaluation: Evaluation, settings: Settings, facts: _Facts) -> str:
     rate, area, lowest, at = facts
+    tasks = evaluation.counts.tasks
     seen = f"success rate {rate:.3f}, AUROC {'undefined' if area is None else format(area, '.3f')}"
-    lift = f"about {needed} tasks like these would do" if needed else "no number of tasks below a million like these would do"
     if stopped is None:
         return "A threshold is certified."
     if stopped == "judge":
@@ -181,9 +212,19 @@ def _sentence(stopped: str | None, needed: int | None, settings: Settings, tasks
             f"The base rate stops it: {seen}, so there is next to nothing to {settings.side} and the observed error is at least "
             f"{lowest:.3f} against alpha {settings.alpha:g}; no number of tasks like these would do."
         )
-    if stopped == "guard":
+    if stopped == "not_built":
+        return NOT_BUILT_MESSAGE.format(settings.method.name)
+    if stopped == "draws":
         return (
-            f"The guard ({settings.applied_guard}) stops it: {tasks} tasks are too few to exclude tasks that are wrong throughout "
+            f"The number of draws stops it: with {settings.draws} resamples no threshold can pass at level {settings.level:.3g}; give at "
+            f"least {draws_needed(settings.level)}, or an engine without draws."
+        )
+    if stopped == "guard":
+        few = f"{tasks} tasks are too few"
+        if bool(evaluation.guard.concentrated[evaluation.passed_test].all()):
+            few = f"a few of the {tasks} tasks hold so much of what is covered that they are too few"
+        return (
+            f"The guard ({settings.applied_guard}) stops it: {few} to exclude tasks that are wrong throughout "
             f"(lowest observed error {lowest:.3f} at coverage {at:.3f}; {seen}); {lift}."
         )
     return (

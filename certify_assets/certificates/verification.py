@@ -12,10 +12,17 @@ from certify_assets.certificates.certificate import Certificate, read_document
 from certify_assets.certificates.evaluation import Settings
 from certify_assets.certificates.inputs import observe
 from certify_assets.certificates.issuance import issue
+from certify_assets.certificates.joint import document_promise
 from certify_assets.certificates.shown import shown
 from certify_assets.errors import ForgedCertificateError, InputError
 
-__all__ = ["settings_of", "verify_certificate"]
+__all__ = ["NOT_VOUCHED", "settings_of", "verify_certificate", "verify_promise"]
+
+#: what a successful verification leaves open, for whoever reports one
+NOT_VOUCHED = (
+    "Not verified: provenance and selection, which are claims about things that the scores do not show (which judge, which manifest, how "
+    "many candidates were compared), and that the outcomes are right."
+)
 
 
 def settings_of(certificate: Certificate) -> Settings:
@@ -60,9 +67,9 @@ def verify_certificate(document: Any, scores: ArrayLike, outcomes: ArrayLike, ta
 
     Notes
     -----
-    ``provenance`` and ``selection`` speak of things that are not in the table (which judge, which manifest, which rule); they are carried
-    as they are, so verification does not vouch for them beyond the digest, which anybody can compute. Everything else is recomputed, under
-    the settings that the document names.
+    ``provenance`` and ``selection`` speak of things that are not in the table (which judge, which manifest, which rule). They are carried as
+    they are, which ``NOT_VOUCHED`` tells a reader: verification does not vouch for them beyond the digest, which anybody can compute.
+    Everything else is recomputed, under the settings that the document names.
     """
     observations = observe(scores, outcomes, tasks)
     try:
@@ -86,6 +93,14 @@ def verify_certificate(document: Any, scores: ArrayLike, outcomes: ArrayLike, ta
     if found := _difference({**told, "digest": ""}, {**again.to_dict(), "digest": ""}):
         return found
     return _difference(told, again.to_dict())
+
+
+def verify_promise(promise: Any, certificates: Sequence[Certificate]) -> str | None:
+    """Compare the promise of a document of certificates with what they promise together; return the difference, None when there is none."""
+    expected = document_promise(certificates)
+    if promise == expected:
+        return None
+    return f"promise is {shown(promise, 200)} in the document and {shown(expected, 200)} by its certificates."
 
 
 def _read(document: Any) -> tuple[Certificate, Any]:

@@ -129,9 +129,28 @@ def test_resample_audit_passes_on_the_bootstraps_own_threshold() -> None:
     assert found.passed and "by construction" in found.note
 
 
+def test_resample_audit_of_nothing_says_so_and_passes_nothing() -> None:
+    cal, _ = pair()
+    for draws in (3000, "exact"):
+        found = resample_audit(*cal, threshold=-1e9, draws=draws)
+        assert (found.exceedance, found.passed, found.coverage) == (0.0, None, 0.0) and "covers nothing" in found.note
+    unscored = np.where(np.arange(cal.scores.size) % 3 == 0, np.nan, cal.scores)
+    assert resample_audit(unscored, cal.outcomes, cal.tasks, threshold=np.float32(9.0)).passed is False
+
+
+def test_resample_audit_with_few_draws_judges_nothing() -> None:
+    cal, _ = pair()
+    threshold = certify(*cal).threshold
+    few = resample_audit(*cal, threshold=threshold, draws=18)
+    assert few.passed is None and "give at least 19" in few.note and few.exceedance == 0.0
+    assert resample_audit(*cal, threshold=threshold, draws=19).passed
+
+
 @pytest.mark.parametrize(
     ("keywords", "words"),
     [
+        ({"threshold": 10**400}, "threshold"),
+        ({"threshold": True}, "threshold"),
         ({"threshold": float("nan")}, "threshold"),
         ({"threshold": "x"}, "threshold"),
         ({"threshold": 0.0, "draws": 0}, "draws"),

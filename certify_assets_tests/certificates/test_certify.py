@@ -8,7 +8,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from certify_assets.certificates import PROCEDURES, Certificate, Settings, certify, evaluate, joint_promise, observe
+from certify_assets.certificates import (
+    EVERY_PROCEDURE,
+    NOT_BUILT,
+    PROCEDURES,
+    Certificate,
+    Settings,
+    certify,
+    diagnose,
+    document_promise,
+    evaluate,
+    issue,
+    joint_promise,
+    observe,
+    verify_certificate,
+)
+from certify_assets.certificates.montecarlo import draws_needed
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets_tests.certificates.designs import Sample, fooled, paper_process
 
@@ -270,6 +285,9 @@ def test_max_task_size_refuses_larger_tasks() -> None:
         ({"engine": "fast"}, "auto, exact"),
         ({"multiplicity": "fixed"}, "bonferroni"),
         ({"estimand": "task"}, "estimand"),
+        ({"estimand": "error"}, "trajectory, task"),
+        ({"multiplicity": "maxt"}, "later version"),
+        ({"multiplicity": "holm"}, "bonferroni"),
         ({"grid": 0}, "grid is 0"),
         ({"grid": True}, "grid is True"),
         ({"draws": 10**9}, "draws is"),
@@ -299,8 +317,93 @@ def test_promise_states_its_numbers() -> None:
 
 def test_joint_promise_adds_the_deltas() -> None:
     reject, release = (certify(*sample(), side=side) for side in ("reject", "release"))
-    assert joint_promise([reject, release]).startswith("Together, with confidence 90 %")
+    assert joint_promise([reject, release]).startswith("Together, with approximate confidence 90 %")
     assert joint_promise([reject]) == reject.promise
+    nothing = certify(np.zeros(6), [0, 1] * 3, np.arange(6), side="release")
+    # the side that certifies nothing could have: its share of the confidence is spent
+    assert "confidence 90 %" in joint_promise([reject, nothing]) and "Nothing is certified on the release" in joint_promise(
+        [reject, nothing]
+    )
+    assert joint_promise([nothing, nothing]) == "Nothing is certified: every trajectory goes to a person."
+
+
+def test_the_joint_promise_names_the_scores_that_lie_in_both_regions() -> None:
+    data = sample(tasks=80)
+    wide, narrow = ([certify(*data, side=side, alpha=alpha, guard="none") for side in ("reject", "release")] for alpha in (0.4, 0.03))
+    assert wide[0].threshold > wide[1].threshold and sum(item.coverage for item in wide) > 1
+    assert f"Scores from {wide[1].threshold!r} to {wide[0].threshold!r} lie in both regions" in joint_promise(wide)
+    assert narrow[0].threshold < narrow[1].threshold and "both regions" not in joint_promise(narrow)
+
+
+def test_the_promise_of_a_document_needs_one_pair_a_procedure() -> None:
+    pairs = {name: [certify(*sample(), side=side, procedure=name) for side in ("reject", "release")] for name in ("taskboot", "naive")}
+    assert document_promise(pairs["naive"]) == joint_promise(pairs["naive"])
+    both = document_promise([*pairs["taskboot"], *pairs["naive"]])
+    assert both.splitlines() == [f"By {name}: {joint_promise(pair)}" for name, pair in pairs.items()]
+    assert "for independent trajectories only, of 90 %" in both
+    assert document_promise(pairs["naive"][:1]) is None and document_promise([*pairs["naive"], pairs["naive"][0]]) is None
+
+
+def test_few_draws_never_certify() -> None:
+    needed = draws_needed(0.05 / 40)
+    assert needed == 799 and [draws_needed(level) for level in (0.05, 0.5, 0.9, 1.0 / 3.0)] == [19, 1, 1, 2]
+    rng = np.random.default_rng(0)
+    for seed in range(20):
+        noise = (rng.normal(size=300), rng.integers(0, 2, 300), np.arange(300) % 40)
+        found = certify(*noise, engine="montecarlo", draws=1, seed=seed, procedure="taskboot")
+        assert not found.certified and f"at least {needed} are needed" in " ".join(item["message"] for item in found.findings)
+    data = sample(4)
+    few = certify(*data, engine="montecarlo", draws=needed - 1)
+    assert not few.certified and "The number of draws stops it" in few.findings[-1]["message"]
+    enough, usual = certify(*data, engine="montecarlo", draws=needed), certify(*data, engine="montecarlo")
+    for found in (enough, usual):
+        assert found.certified and "coarse_draws" not in codes(found) and found.tail >= 0.999 / (found.parameters["draws"] + 1)
+    assert "coarse_draws" not in codes(certify(*data, engine="montecarlo", draws=1, procedure="naive"))
+
+
+def dominated(right: bool = True, tasks: int = 101) -> Sample:
+    """A task of nearly all rows beside many of five, with scores that say nothing and five errors in a hundred in the small ones."""
+    rng = np.random.default_rng(3)
+    owner = np.concatenate([np.zeros(20_000, int), 1 + np.repeat(np.arange(tasks), 5)])
+    outcomes = np.where(owner == 0, 0 if right else 1, rng.random(owner.size) < 0.05)
+    return Sample(rng.normal(size=owner.size), outcomes.astype(int), owner)
+
+
+def test_one_task_that_holds_nearly_everything_is_refused_and_named() -> None:
+    found = certify(*dominated())
+    assert not found.certified and {"guard_concentration_blocked", "nothing_passes"} <= set(codes(found))
+    plain = certify(*dominated(), procedure="taskboot")
+    assert plain.certified and plain.effective_tasks < 1.1
+    assert {"few_effective_tasks", "unequal_tasks", "unguarded"} <= set(codes(plain))
+    words = {item["code"]: item["message"] for item in plain.findings}
+    assert "29 are needed" in words["few_effective_tasks"] and "times the median of" in words["unequal_tasks"]
+    assert "unequal_tasks" not in codes(certify(*dominated(), procedure="taskboot", max_task_size=20_000))
+    # task-weighted errors do not depend on sizes
+    assert "few_effective_tasks" not in codes(certify(*dominated(), procedure="task_hoeffding", alpha=0.4))
+
+
+@pytest.mark.parametrize("name", ["betting", "gaffke"])
+def test_what_is_not_built_is_listed_and_certifies_nothing(name: str) -> None:
+    data = sample()
+    found = issue(observe(*data), Settings(procedure=name))
+    assert not found.certified and codes(found) == ["not_built"] and found.validity == "not built"
+    assert verify_certificate(found.to_json(), *data) is None
+    assert diagnose(*data, procedure=name).stopped_by == "not_built"
+    with pytest.raises(InputError, match=f"{name} is not available yet"):
+        certify(*data, procedure=name)
+    assert set(EVERY_PROCEDURE) == set(PROCEDURES) | set(NOT_BUILT) and len(EVERY_PROCEDURE) == 9
+
+
+def test_the_estimand_is_that_of_the_procedure() -> None:
+    data = sample()
+    for name, method in PROCEDURES.items():
+        assert (
+            certify(*data, procedure=name).estimand == certify(*data, procedure=name, estimand=method.estimand).estimand == method.estimand
+        )
+    with pytest.raises(InputError, match="leave it out, or give one of the procedures one_per_task, task_hoeffding"):
+        certify(*data, estimand="task")
+    with pytest.raises(InputError, match="one_per_task certifies the error by task"):
+        certify(*data, procedure="one_per_task", estimand="trajectory")
 
 
 def test_assumptions_name_rank_invariance_and_the_guard() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from certify_assets.certificates import Certificate, certify, verify_certificate
+from certify_assets.certificates import NOT_VOUCHED, Certificate, certify, document_promise, verify_certificate, verify_promise
 from certify_assets.errors import ForgedCertificateError, InputError
 from certify_assets_tests.certificates.designs import Sample, paper_process
 
@@ -72,7 +72,15 @@ def test_an_honest_certificate_verifies(certificate: Certificate, data: Sample, 
 
 
 @pytest.mark.parametrize(
-    "keywords", [{"alpha": 0.2}, {"side": "release"}, {"procedure": "naive"}, {"engine": "montecarlo", "draws": 300}, {"guard": "kish"}]
+    "keywords",
+    [
+        {"alpha": 0.2},
+        {"side": "release"},
+        {"procedure": "naive"},
+        {"guard": "kish"},
+        {"engine": "montecarlo", "draws": 300},
+        {"engine": "montecarlo", "draws": 4000},
+    ],
 )
 def test_other_settings_verify(data: Sample, keywords: dict[str, Any]) -> None:
     assert verify_certificate(certify(*data, **keywords).to_json(), *data) is None
@@ -95,15 +103,17 @@ def test_every_altered_value_is_found(certificate: Certificate, data: Sample) ->
 def test_altered_settings_that_change_nothing_else_are_found(certificate: Certificate, data: Sample) -> None:
     # a larger grid or seed would be taken as the setting to recompute under, so what depends on it must not fit
     document = certificate.to_dict()
-    assert "coverage is" in verify_certificate({**document, "parameters": {**document["parameters"], "grid": 41}}, *data)
+    assert "level is" in verify_certificate({**document, "parameters": {**document["parameters"], "grid": 41}}, *data)
+    finer = {**document, "parameters": {**document["parameters"], "grid": 41}, "level": float(f"{0.05 / 41 / 2:.10g}")}
+    assert "coverage is" in verify_certificate(finer, *data)
     assert "document" in verify_certificate({**document, "alpha": 0.2}, *data)
     assert "digest is" in verify_certificate({**document, "seed": 43}, *data)
 
 
 def test_the_message_names_the_key_and_both_values(certificate: Certificate, data: Sample) -> None:
     document = certificate.to_dict()
-    found = verify_certificate(changed(document, ("coverage",), 0.9), *data)
-    assert found == f"coverage is 0.9 in the document and {document['coverage']!r} recomputed."
+    found = verify_certificate(changed(document, ("icc",), 0.9), *data)
+    assert found == f"icc is 0.9 in the document and {document['icc']!r} recomputed."
 
 
 def test_every_missing_key_and_any_extra_key_are_found(certificate: Certificate, data: Sample) -> None:
@@ -150,16 +160,83 @@ def test_a_table_that_cannot_be_used_is_an_error_of_its_own(certificate: Certifi
 def test_from_dict_refuses_contradictions(certificate: Certificate) -> None:
     document = certificate.to_dict()
     assert Certificate.from_dict(document) == certificate
+    with pytest.raises(ForgedCertificateError, match="altered after it was issued"):
+        Certificate.from_dict({**document, "seed": 43})
     for change in (
-        {"seed": 43},
         {"threshold": None},
         {"certified": False},
         {"coverage": 1.5},
+        {"coverage": 0.9},
+        {"covered_trajectories": 0},
+        {"covered_tasks": -1},
+        {"covered_tasks": certificate.tasks + 1},
+        {"errors": certificate.covered_trajectories + 1},
+        {"errors": -1},
+        {"selective_error": 0.0123},
+        {"errors": 200, "selective_error": float(f"{200 / certificate.covered_trajectories:.10g}")},
+        {"tail": certificate.level * 1.01},
+        {"tail": -1e-9},
+        {"level": certificate.level * 2},
+        {"candidates": 1},
+        {"candidates": 0},
+        {"parameters": {**document["parameters"], "grid": 0}},
+        {"tasks": certificate.trajectories + 1},
+        {"trajectories": certificate.inputs["rows"] + 1},
+        {"effective_tasks": certificate.covered_tasks + 1.0},
+        {"success_rate": 1.1},
+        {"alpha": 0.0},
+        {"delta": 1.0},
+        {"side": "both"},
+        {"threshold": math.inf},
         {"findings": [{"code": "x"}]},
         {"assumptions": [1]},
     ):
         with pytest.raises(ForgedCertificateError):
-            Certificate.from_dict({**document, **change})
+            Certificate.parse({**document, **change})
+
+
+def test_a_forged_digest_does_not_let_nonsense_through(certificate: Certificate) -> None:
+    # the digest is no signature: whoever recomputes it is stopped by what cannot be true together
+    with pytest.raises(ForgedCertificateError, match="coverage is"):
+        replace(certificate, coverage=0.99)
+    with pytest.raises(ForgedCertificateError, match="above alpha"):
+        worse = certificate.covered_trajectories // 2
+        replace(certificate, errors=worse, selective_error=float(f"{worse / certificate.covered_trajectories:.10g}"))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('{"alpha": 0.1, "alpha": 0.2}', "'alpha' twice"),
+        ('{"inputs": {"rows": 1, "rows": 2}}', "'rows' twice"),
+        ("[" * 200_000, "not JSON"),
+        ('{"seed": ' + "[" * 200_000 + "}", "not JSON"),
+        ('{"seed": ' + "9" * 5_000 + "}", "not JSON"),
+    ],
+)
+def test_text_that_readers_take_differently_is_refused(data: Sample, text: str, words: str) -> None:
+    for form in (text, text.encode()):
+        with pytest.raises(ForgedCertificateError, match=words):
+            Certificate.from_json(form)
+        assert words in verify_certificate(form, *data)
+
+
+def test_a_doubled_key_is_refused_though_the_last_value_is_honest(certificate: Certificate, data: Sample) -> None:
+    text = certificate.to_json().decode()
+    assert "'coverage' twice" in verify_certificate(text.replace('"coverage":', '"coverage":1.0,"coverage":', 1), *data)
+
+
+def test_what_a_verification_does_not_vouch_for_is_said() -> None:
+    assert "provenance and selection" in NOT_VOUCHED and NOT_VOUCHED.endswith(".")
+
+
+def test_the_promise_of_a_document_is_checked(data: Sample) -> None:
+    pair = [certify(*data, side=side, alpha=0.2) for side in ("reject", "release")]
+    promise = document_promise(pair)
+    assert promise is not None and "approximate confidence 90 %" in promise
+    assert verify_promise(promise, pair) is None
+    assert "promise is" in verify_promise(promise.replace("90 %", "95 %"), pair)
+    assert "promise is" in verify_promise("Anything.", pair[:1]) and verify_promise(None, pair[:1]) is None
 
 
 def test_canonical_bytes_are_sorted_and_compact(certificate: Certificate) -> None:
