@@ -30,7 +30,18 @@ _COMMANDS = {
 }
 
 
+class _ReaderGoneError(Exception):
+    """The reader of stdout has gone (`certify … | head`): there is nobody to tell."""
+
+
 class _Lazy(click.Group):
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            # the library would end the process with a code of its own
+            raise _ReaderGoneError from None
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(_COMMANDS)
 
@@ -73,8 +84,7 @@ def main(arguments: list[str] | None = None) -> None:
         code = _complain(str(error), error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         code = _complain("interrupted; what was finished is kept.", 130)
-    except BrokenPipeError:
-        # the reader of stdout has gone (`certify … | head`): there is nobody to tell
+    except (BrokenPipeError, _ReaderGoneError):
         _abandon_stdout()
         code = 141
     except OSError as error:

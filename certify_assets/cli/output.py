@@ -69,6 +69,10 @@ def console(*, stderr: bool = False) -> Console:
         def print(self, *objects: Any, **options: Any) -> None:
             super().print(*[printable(item, keep="\n") if isinstance(item, str) else item for item in objects], **options)
 
+        def on_broken_pipe(self) -> None:
+            # the library would end the process with a code of its own
+            raise BrokenPipeError
+
     return Plain(stderr=stderr, highlight=False, soft_wrap=True)
 
 

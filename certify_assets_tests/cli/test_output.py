@@ -80,3 +80,13 @@ def test_a_full_disk_under_stdout_is_one_sentence() -> None:
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run([sys.executable, "-m", "certify_assets.cli", "--help"], stdout=full, stderr=subprocess.PIPE, check=False)
     assert done.returncode == 2 and done.stderr.decode().startswith("certify: the output: No space left") and done.stderr.count(b"\n") == 1
+
+
+def test_a_reader_that_has_gone_is_no_error_to_speak_of(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "certify_assets.cli", "corpus", "list", "--root", str(tmp_path)]
+    for more in ([], ["--json"]):
+        done = subprocess.run([*command, *more], stdout=writing, stderr=subprocess.PIPE, check=False)
+        assert (done.returncode, done.stderr) == (141, b"")
+    os.close(writing)
