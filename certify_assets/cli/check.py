@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from certify_assets.cli.documents import certificate_documents, one_certificate
+from certify_assets.cli.documents import Choice, certificate_documents, choice_options, one_certificate, promise_difference
 from certify_assets.cli.options import PATH, column_options, read_scores, split_option
-from certify_assets.cli.output import NOTHING, console, emit_json, json_option, percent, show_table
+from certify_assets.cli.output import NOTHING, complain, console, emit_json, json_option, percent, show_table
 
 __all__ = ["audit", "resample", "verify"]
 
@@ -17,19 +17,32 @@ __all__ = ["audit", "resample", "verify"]
 @click.command()
 @click.argument("certificate", type=PATH)
 @click.argument("scores", type=PATH)
+@choice_options
 @column_options
 @json_option
 @click.pass_context
-def audit(ctx: click.Context, /, certificate: Path, scores: Path, as_json: bool, **columns: str) -> None:
+def audit(
+    ctx: click.Context,
+    /,
+    certificate: Path,
+    scores: Path,
+    side: str | None,
+    alpha: float | None,
+    procedure: str | None,
+    as_json: bool,
+    **columns: str,
+) -> None:
     """How the certified threshold does on other labelled tasks.
 
-    Uses the rows with split=test where SCORES has a split column. ERROR (exit 3): the task-level lower bound of the realised error exceeds α. WARN: the
-    point estimate does but not the bound, or too few tasks are covered to tell. PASS otherwise.
+    CERTIFICATE is one certificate, or a document of several from which --side, --alpha and --procedure choose one. Uses the rows with split=test
+    where SCORES has a split column. ERROR (exit 3): the task-level lower bound of the realised error exceeds α. WARN: the point estimate does but
+    not the bound, or too few tasks are covered to tell. PASS otherwise.
     """
     from certify_assets.certificates import audit_certificate
 
+    item = one_certificate(certificate, Choice(side, alpha, procedure))
     table = read_scores(scores, **columns).choose_split("test")
-    result = audit_certificate(one_certificate(certificate), table.scores, table.labelled(), table.tasks).to_dict()
+    result = audit_certificate(item, table.scores, table.labelled(), table.tasks).to_dict()
     if as_json:
         emit_json(result)
     else:
@@ -59,7 +72,7 @@ def resample(
 
     if draws != "exact" and not (draws.isdecimal() and int(draws) > 0):
         raise click.UsageError(f"--draws is {draws!r}; give a whole number above zero, or exact.")
-    table = read_scores(scores, task_col, score_col, outcome_col).choose_split(split)
+    table = read_scores(scores, task_col, score_col, outcome_col).choose_split(split, required=True)
     result = resample_audit(
         table.scores, table.labelled(), table.tasks, draws=draws if draws == "exact" else int(draws), **options
     ).to_dict()
@@ -85,7 +98,7 @@ def verify(ctx: click.Context, /, certificate: Path, scores: Path, as_json: bool
     Exit 3, with the first difference, when the certificate was altered, is incomplete, or is of other scores. What the scores cannot show (the names and
     hashes under provenance, the selection rule) is carried as it stands: the data root's own checks compare those.
     """
-    from certify_assets.certificates import verify_certificate
+    from certify_assets.certificates import NOT_VOUCHED, Certificate, verify_certificate
 
     documents = certificate_documents(certificate)
     table = read_scores(scores, **columns).choose_split("cal")
@@ -96,10 +109,13 @@ def verify(ctx: click.Context, /, certificate: Path, scores: Path, as_json: bool
         if found is not None:
             difference = found if len(documents) == 1 else f"certificate {place} of {len(documents)}: {found}"
             break
+    if difference is None:
+        difference = promise_difference(certificate, [Certificate.from_dict(document) for document in documents])
     if as_json:
-        emit_json({"verified": difference is None, "certificates": len(documents), "difference": difference})
+        result = {"verified": difference is None, "certificates": len(documents), "difference": difference}
+        emit_json({**result, "not_vouched": NOT_VOUCHED} if difference is None else result)
     elif difference is None:
-        console().print(f"Verified: {len(documents)} certificate(s) recomputed from {scores}, byte for byte.", markup=False)
+        console().print(f"Verified: {len(documents)} certificate(s) recomputed from {scores}, byte for byte. {NOT_VOUCHED}", markup=False)
     if difference is not None:
-        click.echo(f"certify: not verified: {difference}", err=True)
+        complain(f"not verified: {difference}")
         ctx.exit(NOTHING)

@@ -6,19 +6,25 @@ from pathlib import Path
 
 import click
 
-from certify_assets.cli.documents import load_certificates
+from certify_assets.cli.documents import Choice, choice_options, load_certificates, one_a_side
 from certify_assets.cli.options import PATH, column_options, read_scores, split_option
-from certify_assets.cli.output import NOTHING, console, emit_json, json_option, show_table
+from certify_assets.cli.output import NOTHING, console, emit_json, json_option, refuse_overwrite, show_table
 
 __all__ = ["decide"]
+
+_QUEUE_HELP = (
+    "Write the rows that go to people here (CSV, Parquet or JSON Lines). Names are written as they are; a CSV is refused where one "
+    "begins like a formula, which a spreadsheet would run."
+)
 
 
 @click.command()
 @click.argument("certificate", type=PATH)
 @click.argument("scores", type=PATH)
-@click.option("--queue", type=PATH, default=None, help="Write the rows that go to people here (CSV, Parquet or JSON Lines).")
+@click.option("--queue", type=PATH, default=None, help=_QUEUE_HELP)
 @click.option("--decisions", type=PATH, default=None, help="Write every row with its decision and reason here.")
 @split_option
+@choice_options
 @column_options
 @json_option
 @click.pass_context
@@ -30,21 +36,27 @@ def decide(
     queue: Path | None,
     decisions: Path | None,
     split: str | None,
+    side: str | None,
+    alpha: float | None,
+    procedure: str | None,
     as_json: bool,
     **columns: str,
 ) -> None:
     """Decide new trajectories: reject, release, or a person.
 
-    CERTIFICATE is one certificate, or a document with one a side. A row in both regions, an unscored row and every row where nothing was certified go to
-    a person (exit 3 when nothing was certified at all).
+    CERTIFICATE is one certificate, or a document with one a side; --side, --alpha and --procedure choose from a document of more. A row in both
+    regions, an unscored row and every row where nothing was certified go to a person (exit 3 when nothing was certified at all).
     """
-    from certify_assets.protocol.decisions import decide_table, write_table_file
+    from certify_assets.protocol.decisions import check_table_file, decide_table, write_table_file
 
-    certificates = load_certificates(certificate)
-    result = decide_table(certificates, read_scores(scores, **columns).choose_split(split))
-    for path, frame in ((queue, result.queue()), (decisions, result.frame)):
-        if path is not None:
-            write_table_file(path, frame)
+    refuse_overwrite({"--queue": queue, "--decisions": decisions}, {"CERTIFICATE": certificate, "SCORES": scores})
+    certificates = one_a_side(certificate, load_certificates(certificate, Choice(side, alpha, procedure)))
+    result = decide_table(certificates, read_scores(scores, **columns).choose_split(split, required=True))
+    outputs = [(path, frame) for path, frame in ((queue, result.queue()), (decisions, result.frame)) if path is not None]
+    for path, frame in outputs:
+        check_table_file(path, frame)
+    for path, frame in outputs:
+        write_table_file(path, frame)
     counts = {name: result.count(name) for name in ("reject", "release", "human")}
     hashes = result.certificate_sha256
     if as_json:

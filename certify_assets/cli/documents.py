@@ -2,54 +2,136 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import click
+
+from certify_assets.cli.options import Finite
 from certify_assets.errors import ForgedCertificateError, InputError
 from certify_assets.files import read_json
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate
 
-__all__ = ["certificate_documents", "load_certificates", "one_certificate"]
+__all__ = ["Choice", "certificate_documents", "choice_options", "load_certificates", "one_a_side", "one_certificate", "promise_difference"]
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def certificate_documents(path: Path) -> list[Any]:
     """Return the JSON objects of a certificate file, not yet checked."""
+    return _parts(path)[0]
+
+
+def promise_difference(path: Path, certificates: list[Certificate]) -> str | None:
+    """Compare the promise that a document makes beside its certificates with what they promise together; None when there is no difference."""
+    from certify_assets.certificates import verify_promise
+
+    told = _parts(path)[1]
+    return verify_promise(told["promise"], certificates) if "promise" in told else None
+
+
+def _parts(path: Path) -> tuple[list[Any], dict[str, Any]]:
+    """The certificates of a file, and what else it says: nothing, or a promise."""
     document = read_json(path)
     if isinstance(document, dict) and "certificates" in document:
         inner = document["certificates"]
-        if set(document) != {"certificates"} or not isinstance(inner, list) or not inner:
+        if not set(document) <= {"certificates", "promise"} or not isinstance(inner, list) or not inner:
             raise ForgedCertificateError(f"{path} is not a list of certificates as the command writes it; give the file as it was written.")
-        return inner
-    return [document]
+        return inner, {key: value for key, value in document.items() if key != "certificates"}
+    return [document], {}
 
 
-def load_certificates(path: Path) -> list[Certificate]:
-    """Return the certificates of a file, each checked for keys, types and sense.
+@dataclass(frozen=True)
+class Choice:
+    """Which certificates of a document to take; None takes any."""
+
+    side: str | None = None
+    alpha: float | None = None
+    procedure: str | None = None
+
+    def fits(self, certificate: Certificate) -> bool:
+        """Whether a certificate is one of those."""
+        wanted = ((self.side, certificate.side), (self.alpha, certificate.alpha), (self.procedure, certificate.procedure))
+        return all(asked is None or asked == found for asked, found in wanted)
+
+
+def choice_options(command: _Command) -> _Command:
+    """Add --side, --alpha and --procedure, which choose from a document of several certificates."""
+    for option in (
+        click.option("--procedure", default=None, help="Of a document of several: the certificates of this procedure."),
+        click.option(
+            "--alpha",
+            type=Finite(0, 1, min_open=True, max_open=True),
+            default=None,
+            help="Of a document of several: those of this error budget.",
+        ),
+        click.option(
+            "--side", type=click.Choice(["reject", "release"]), default=None, help="Of a document of several: those of this side."
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def load_certificates(path: Path, choice: Choice | None = None) -> list[Certificate]:
+    """Return the certificates of a file that a choice takes, each checked for keys, types and sense.
 
     Raises
     ------
     InputError
-        If the file does not hold certificates: for a command that uses one, that is a bad input.
+        If the file does not hold certificates, or none that was chosen: for a command that uses one, that is a bad input.
     """
     from certify_assets.certificates import Certificate
 
     try:
-        return [Certificate.from_dict(document) for document in certificate_documents(path)]
+        certificates = [Certificate.from_dict(document) for document in certificate_documents(path)]
+        if difference := promise_difference(path, certificates):
+            raise ForgedCertificateError(difference)
     except ForgedCertificateError as error:
         raise InputError(f"{path} does not hold a certificate: {error}") from None
+    chosen = certificates if choice is None else [item for item in certificates if choice.fits(item)]
+    if not chosen:
+        raise InputError(f"{path} holds no certificate of that side, budget and procedure; it holds {_named(certificates)}.")
+    return chosen
 
 
-def one_certificate(path: Path) -> Certificate:
-    """Return the one certificate of a file.
+def one_a_side(path: Path, certificates: list[Certificate]) -> list[Certificate]:
+    """Return the certificates, refusing two of one side.
 
     Raises
     ------
     InputError
-        If the file holds several.
+        With what there is to choose from, and by which options.
     """
-    certificates = load_certificates(path)
+    sides = [item.side for item in certificates]
+    if repeated := next((side for side in sides if sides.count(side) > 1), None):
+        several = [item for item in certificates if item.side == repeated]
+        raise InputError(
+            f"{path} holds {len(several)} certificates of the {repeated} side ({_named(several)}); "
+            "give one a side, chosen by --alpha and --procedure."
+        )
+    return certificates
+
+
+def one_certificate(path: Path, choice: Choice | None = None) -> Certificate:
+    """Return the one certificate of a file that a choice takes.
+
+    Raises
+    ------
+    InputError
+        If it takes several.
+    """
+    certificates = load_certificates(path, choice)
     if len(certificates) > 1:
-        raise InputError(f"{path} holds {len(certificates)} certificates; give a file with the one to use.")
+        raise InputError(
+            f"{path} holds {len(certificates)} such certificates ({_named(certificates)}); choose one by --side, --alpha and --procedure."
+        )
     return certificates[0]
+
+
+def _named(certificates: list[Certificate]) -> str:
+    return "; ".join(dict.fromkeys(f"{item.side}, {item.alpha:g}, {item.procedure}" for item in certificates))
