@@ -44,8 +44,11 @@ def _overlap(active: Sequence[Certificate]) -> list[str]:
     high, low = limits.get("reject"), limits.get("release")
     if len(active) != _PAIR or high is None or low is None or low > high:
         return []
+    # where the regions meet they leave nothing out, so what is counted twice is the excess over one
+    share = 100 * (sum(certificate.coverage for certificate in active) - 1.0)
     return [
-        f"Scores from {low!r} to {high!r} lie in both regions: those rows go to a person, and the promise of each side counts them in its own."
+        f"Scores from {low!r} to {high!r} ({share:.1f} % of the rows) lie in both regions: those rows go to a person, and the promise of each "
+        "side counts them in its own."
     ]
 
 

@@ -74,9 +74,9 @@ def montecarlo_tails(counts: TaskCounts, budget: Fraction, draws: int, seed: int
 
     Notes
     -----
-    The share k/B is 0 when no resample happens to exceed, so that a single draw would certify noise. (k + 1)/(B + 1) counts the observed
-    table's own uncertainty as one resample that exceeds: it lies above the exact tail p by (1 − p)/(B + 1) on average (5e-4 at 2,000
-    draws), is never below 1/(B + 1), and P(estimate ≤ level) is smallest where p is largest. It errs on the side of not certifying.
+    The share k/B is 0 when no resample happens to exceed, so that a single draw would certify noise. (k + 1)/(B + 1) supposes one more
+    resample that exceeds: it is never below 1/(B + 1), and lies above the exact tail p by (1 − p)/(B + 1) on average (5e-4 at 2,000 draws).
+    The bias errs on the side of not certifying; it and the noise of k shrink with more draws, and the other engines have neither.
 
     References
     ----------

@@ -331,7 +331,9 @@ def test_the_joint_promise_names_the_scores_that_lie_in_both_regions() -> None:
     data = sample(tasks=80)
     wide, narrow = ([certify(*data, side=side, alpha=alpha, guard="none") for side in ("reject", "release")] for alpha in (0.4, 0.03))
     assert wide[0].threshold > wide[1].threshold and sum(item.coverage for item in wide) > 1
-    assert f"Scores from {wide[1].threshold!r} to {wide[0].threshold!r} lie in both regions" in joint_promise(wide)
+    inside = np.mean((data.scores <= wide[0].threshold) & (data.scores >= wide[1].threshold))
+    words = f"Scores from {wide[1].threshold!r} to {wide[0].threshold!r} ({100 * inside:.1f} % of the rows) lie in both regions"
+    assert words in joint_promise(wide)
     assert narrow[0].threshold < narrow[1].threshold and "both regions" not in joint_promise(narrow)
 
 
