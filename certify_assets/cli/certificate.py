@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from certify_assets.cli.options import PATH, column_options, read_scores
-from certify_assets.cli.output import NOTHING, console, emit_json, json_option, percent, show_table, write_document
+from certify_assets.cli.output import NOTHING, console, emit_json, json_option, percent, refuse_overwrite, show_table, write_document
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate
@@ -74,6 +74,7 @@ def certificate(ctx: click.Context, /, scores: Path, out: Path | None, as_json: 
     SCORES is a table (CSV, Parquet or JSON Lines) with the columns task_id, score (higher = more likely a success; empty = unscored) and outcome (0
     or 1), optionally trajectory_id, agent and split (then the rows with split=cal are used).
     """
+    refuse_overwrite({"--out": out}, {"SCORES": scores})
     _refuse(pilot, **options)
     columns = {name: options.pop(name) for name in ("task_col", "score_col", "outcome_col")}
     table = read_scores(scores, **columns).choose_split("cal")

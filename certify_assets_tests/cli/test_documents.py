@@ -76,6 +76,7 @@ def test_no_command_overwrites_what_it_reads(call: Call, scores: Path, tmp_path:
     before = {path: path.read_bytes() for path in (scores, tmp_path / "c.json")}
     (tmp_path / "link.csv").symlink_to(scores)
     for arguments in (
+        ("certificate", scores, "--out", scores),
         ("decide", tmp_path / "c.json", scores, "--queue", scores),
         ("decide", tmp_path / "c.json", scores, "--queue", tmp_path / "link.csv"),
         ("decide", tmp_path / "c.json", scores, "--decisions", tmp_path / "c.json"),
