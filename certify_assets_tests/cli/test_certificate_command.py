@@ -1,0 +1,131 @@
+"""``certify certificate``: what is listed, what is refused, and what the document promises."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from certify_assets_tests.builders import score_rows
+from certify_assets_tests.cli.calling import Call
+
+EVERY = [
+    "guarded_taskboot",
+    "taskboot",
+    "naive",
+    "deff",
+    "one_per_task",
+    "task_hoeffding",
+    "betting",
+    "gaffke",
+    "korn_graubard",
+]
+
+
+@pytest.fixture(scope="module")
+def scores(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("scores") / "scores.csv"
+    score_rows(tasks=80, attempts=6, seed=3).to_csv(path, index=False)
+    return path
+
+
+def noise(path: Path) -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"task_id": np.arange(300) % 40, "score": rng.normal(size=300), "outcome": rng.integers(0, 2, 300)})
+    frame.to_csv(path, index=False)
+
+
+def test_all_lists_every_procedure_of_the_contract(call: Call, scores: Path, tmp_path: Path) -> None:
+    out = tmp_path / "all.json"
+    answer = call("certificate", scores, "--procedure", "all", "--json", "--out", out)
+    items = answer.json["certificates"]
+    assert answer.code == 0 and [item["procedure"] for item in items] == EVERY and set(answer.json) == {"certificates"}
+    for item in items:
+        if item["procedure"] in {"betting", "gaffke"}:
+            assert not item["certified"] and item["coverage"] == 0.0 and [f["code"] for f in item["findings"]] == ["not_built"]
+    assert call("verify", out, scores).code == 0
+    assert "not built" in call("certificate", scores, "--procedure", "all").out
+
+
+def test_what_is_not_built_never_counts_as_certified(call: Call, tmp_path: Path) -> None:
+    noise(tmp_path / "noise.csv")
+    answer = call("certificate", tmp_path / "noise.csv", "--procedure", "all", "--json")
+    assert [item["procedure"] for item in answer.json["certificates"]] == EVERY
+    assert answer.code == 3 and not any(item["certified"] for item in answer.json["certificates"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (("--procedure", "betting"), "later version"),
+        (("--procedure", "gaffke"), "later version"),
+        (("--multiplicity", "fixed"), "later version"),
+        (("--multiplicity", "fallback"), "later version"),
+        (("--multiplicity", "maxt"), "later version"),
+        (("--multiplicity", "holm"), "bonferroni"),
+        (("--pilot", "{scores}"), "no procedure built so far uses it"),
+        (("--procedure", "all", "--pilot", "{scores}"), "no procedure built so far uses it"),
+        (("--estimand", "task"), "one_per_task, task_hoeffding"),
+        (("--estimand", "trajectory", "--procedure", "one_per_task"), "certifies the error by task"),
+        (("--estimand", "task", "--procedure", "all"), "--estimand"),
+        (("--joint",), "--side both"),
+    ],
+)
+def test_what_does_not_work_yet_is_refused_in_one_sentence(call: Call, scores: Path, arguments: tuple[str, ...], word: str) -> None:
+    answer = call("certificate", scores, *[part.format(scores=scores) for part in arguments], "--json")
+    assert answer.code == 2 and answer.out == "" and word in answer.err and answer.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("procedure", ["one_per_task", "task_hoeffding"])
+def test_the_task_estimand_goes_with_its_procedures(call: Call, scores: Path, procedure: str) -> None:
+    for more in ((), ("--estimand", "task")):
+        assert call("certificate", scores, "--procedure", procedure, *more, "--json").json["estimand"] == "task"
+
+
+def test_both_sides_promise_together_in_the_document(call: Call, scores: Path, tmp_path: Path) -> None:
+    out = tmp_path / "both.json"
+    apart = call("certificate", scores, "--side", "both", "--alpha", "0.2", "--json", "--out", out)
+    assert set(apart.json) == {"certificates", "promise"} and "confidence 90 %" in apart.json["promise"]
+    assert json.loads(out.read_text(encoding="utf-8")) == apart.json
+    assert call("verify", out, scores).code == 0 and call("decide", out, scores).code == 0
+    joint = call("certificate", scores, "--side", "both", "--alpha", "0.2", "--joint", "--json").json
+    assert "confidence 95 %" in joint["promise"] and {item["delta"] for item in joint["certificates"]} == {0.025}
+    assert "confidence 90 %" in call("certificate", scores, "--side", "both", "--alpha", "0.2").out
+
+
+def test_an_altered_promise_is_refused(call: Call, scores: Path, tmp_path: Path) -> None:
+    out = tmp_path / "both.json"
+    document = call("certificate", scores, "--side", "both", "--alpha", "0.2", "--json").json
+    for change in ({"promise": document["promise"].replace("90 %", "99 %")}, {"promise": 3}, {"promise": None}, {"more": 1}):
+        out.write_text(json.dumps({**document, **change}), encoding="utf-8")
+        answer = call("verify", out, scores)
+        assert answer.code == 3 and answer.err
+        assert call("decide", out, scores).code == 2
+    del document["promise"]
+    out.write_text(json.dumps(document), encoding="utf-8")
+    # two certificates put together by hand promise nothing together, and each is what it is
+    assert call("verify", out, scores).code == 0
+
+
+def test_every_procedure_on_both_sides_promises_line_by_line(call: Call, scores: Path, tmp_path: Path) -> None:
+    out = tmp_path / "all.json"
+    document = call("certificate", scores, "--procedure", "all", "--side", "both", "--json", "--out", out).json
+    assert len(document["certificates"]) == 2 * len(EVERY)
+    built = [name for name in EVERY if name not in {"betting", "gaffke"}]
+    assert [line.split(":")[0] for line in document["promise"].splitlines()] == [f"By {name}" for name in built]
+    assert call("verify", out, scores).code == 0
+
+
+def test_rows_in_both_regions_are_spoken_of(call: Call, scores: Path) -> None:
+    said = [call("certificate", scores, "--side", "both", "--guard", "none", "--alpha", alpha).out for alpha in ("0.4", "0.02")]
+    assert "lie in both regions: those rows go to a person" in said[0] and "both regions" not in said[1]
+
+
+def test_one_draw_certifies_no_noise(call: Call, tmp_path: Path) -> None:
+    noise(tmp_path / "noise.csv")
+    for seed in range(8):
+        answer = call("certificate", tmp_path / "noise.csv", "--engine", "montecarlo", "--draws", 1, "--seed", seed, "--json")
+        assert answer.code == 3 and "coarse_draws" in [finding["code"] for finding in answer.json["findings"]]
