@@ -42,7 +42,11 @@ def demo(ctx: click.Context, /, corpora: tuple[str, ...], root: str | None, as_j
     for name in names:
         say(f"{name}: import, split, check, train, score, certify, audit, draw")
         run_corpus(store, name, quiet=as_json)
-    document: dict[str, Any] = {"seconds": round(time.monotonic() - started, 1), "corpora": [overview(store, name) for name in names], "root": store.root}
+    document: dict[str, Any] = {
+        "seconds": round(time.monotonic() - started, 1),
+        "corpora": [overview(store, name) for name in names],
+        "root": store.root,
+    }
     if as_json:
         emit_json(document)
     else:

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from certify_assets.errors import InputError, MissingToolError
-from certify_assets.files import sha256_bytes, write_atomic
+from certify_assets.files import parse_json, sha256_bytes, write_atomic
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -131,8 +131,8 @@ class Store:
     def read_json(self, key: str) -> Any:
         """Return the JSON document under the key."""
         try:
-            return json.loads(self.read_bytes(key))
-        except (UnicodeDecodeError, json.JSONDecodeError) as error:
+            return parse_json(self.read_bytes(key).decode("utf-8"))
+        except ValueError as error:
             raise InputError(f"{self.locate(key)} is not a JSON document ({error}); materialize the asset that writes it again.") from None
 
     def write_json(self, key: str, value: Any) -> str:

@@ -217,7 +217,7 @@ def test_selection_is_stated_where_candidates_competed() -> None:
     html = render_page([small(cal, candidates=4)], cal, title="four candidates")
     text = text_of(html)
     assert "4 candidates compared on these outcomes" in text and "and 4 candidates" in text
-    assert "4 judges or settings competed" in text
+    assert "4 judges or settings compared on these labels are what the level pays for" in text
 
 
 def test_one_certificate_without_any_evidence_beside_it_makes_a_page() -> None:
