@@ -77,13 +77,14 @@ def resample(
         table.scores, table.labelled(), table.tasks, draws=draws if draws == "exact" else int(draws), **options
     ).to_dict()
     if as_json:
-        emit_json(result)
+        emit_json({**result, "exact": draws == "exact"})
         return
     console().print(
         f"The error at {options['threshold']:g} exceeds {options['alpha']:g} in {percent(float(result['exceedance']))} of task resamples "
         f"({'exact' if draws == 'exact' else draws + ' draws'}).",
         markup=False,
     )
+    console().print(str(result["note"]), markup=False)
 
 
 @click.command()

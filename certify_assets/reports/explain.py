@@ -109,7 +109,7 @@ def _reason(certificate: Certificate, diagnosis: Diagnosis) -> Reason:
     stopped = diagnosis.stopped_by
     guard = "stops it" if stopped == "guard" else "not the obstacle" if certificate.parameters["guard"] != "none" else "none"
     lift = (
-        f"about {counted(diagnosis.tasks_needed, 'task')} like these, {count(diagnosis.tasks)} now"
+        f"about {count(diagnosis.tasks_needed)} to {counted(2 * diagnosis.tasks_needed, 'task')} like these, {count(diagnosis.tasks)} now"
         if diagnosis.tasks_needed
         else "no number of tasks like these; a judge that ranks better, or a larger budget"
     )

@@ -143,7 +143,12 @@ def _nothing(source: PageSource, reasons: Sequence[Reason]) -> Banner:
     liftable = [reason for reason in reasons if reason.tasks_needed is not None]
     if liftable:
         nearest = min(liftable, key=lambda reason: reason.tasks_needed or 0)
-        facts.append((f"tasks like these might certify {nearest.side} at {nearest.alpha}", f"about {count(nearest.tasks_needed)}"))
+        facts.append(
+            (
+                f"tasks like these might certify {nearest.side} at {nearest.alpha}",
+                f"{count(nearest.tasks_needed)} to {count(2 * (nearest.tasks_needed or 0))}",
+            )
+        )
     return Banner(
         "nothing",
         "Nothing certified",

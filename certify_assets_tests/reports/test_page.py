@@ -172,7 +172,7 @@ def test_a_page_without_a_certificate_says_what_stopped_it_and_what_would_lift_i
     assert not any(c.certified for c in nothing.certificates if c.procedure == "guarded_taskboot")
     assert "Nothing certified" in text and "Every run goes to a person." in text
     assert text.count("this stopped it") == 4
-    assert re.search(r"about \d+ tasks like these, 60 now", text)
+    assert re.search(r"about \d+ to \d+ tasks like these, 60 now", text)
     assert "no number of tasks like these; a judge that ranks better, or a larger budget" in text
     assert "it is certified" not in text and "without a person" in text
     assert "0\N{NARROW NO-BREAK SPACE}% of runs can be decided without a person" in text
