@@ -16,6 +16,8 @@ import numpy as np
 
 from certify_assets.certificates import audit_certificate, auroc, certify, observe
 from certify_assets.corpora.embedded import load_embedded
+from certify_assets.corpora.leakage import controls
+from certify_assets.corpora.profile import profile_corpus
 from certify_assets.corpora.rendering import Renderer, render_frame
 from certify_assets.corpora.splits import make_manifest
 from certify_assets.judges.base import score_table
@@ -89,6 +91,13 @@ def main() -> None:
     for corpus in arguments.corpus or EMBEDDED:
         frame = load_embedded(corpus)
         texts = render_frame(frame, Renderer())
+        profile, alone = profile_corpus(frame, rendered=texts), controls(frame, rendered=texts)
+        print(
+            f"\n{corpus}: {profile.trajectories} trajectories, {profile.tasks} tasks, π {profile.success_rate:.3f}, ICC {profile.icc:.3f}, "
+            f"DEFF {profile.deff:.2f}, n_eff {profile.n_eff:.0f}, duplicates {profile.duplicates}; AUROC of length alone {alone.length_auroc:.3f}, "
+            f"steps {alone.step_auroc:.3f}, agent {alone.agent_auroc:.3f}",
+            end="",
+        )
         show(corpus, [one_seed(frame, texts, corpus, arguments.profile, seed) for seed in range(42, 42 + arguments.seeds)])
 
 
