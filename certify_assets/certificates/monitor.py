@@ -1,0 +1,429 @@
+"""The monitor: what newly labelled tasks, taken in order, say about a certified threshold, valid at every task at once.
+
+With n_g covered trajectories and k_g errors in task g, and a weight a task s_g (its scored trajectories m_g, or one declared cap M on n_g),
+let x_g(c) = (k_g − c·n_g)/s_g, which lies in [−c, 1−c]. The error of the estimand is at most c exactly when E[x_g(c)] ≤ 0, so that
+
+    W↑_t(c) = ∏ (1 + (u/c)·x_g(c))  is a test martingale where the error is c and a supermartingale below,
+    W↓_t(c) = ∏ (1 − (u/(1−c))·x_g(c))  the same from above, for every share 0 < u < 1 of the largest bet.
+
+Mixed over fixed u they stay so, and by Ville's inequality one exceeds 1/δ at any time with probability at most δ. The alarm is W↑(α),
+started anew at every task under weights that sum to one, so that a long good past does not hide a change; certification is W↓(α); the
+interval is every c that neither W↑(c) nor W↓(c) excludes at 2/δ; the Shiryaev–Roberts detector starts W↑(α) at every task with weight one.
+
+References
+----------
+Ville, J. (1939). Étude critique de la notion de collectif. Gauthier-Villars.
+Waudby-Smith, I. and Ramdas, A. (2024). Estimating means of bounded random variables by betting. J. R. Stat. Soc. B 86(1), 1–27.
+Shin, J., Ramdas, A. and Rinaldo, A. (2024). E-detectors: a nonparametric framework for sequential change detection. NEJSDS 2(2), 229–260.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import logsumexp
+
+from certify_assets.certificates.certificate import Certificate, significant
+from certify_assets.certificates.inputs import Observations, observe, task_codes
+from certify_assets.certificates.shown import shown
+from certify_assets.errors import InputError
+
+__all__ = [
+    "DETECTORS",
+    "ESTIMANDS",
+    "RUN_LENGTH",
+    "Monitoring",
+    "TaskStream",
+    "alarm_process",
+    "certification_process",
+    "error_interval",
+    "monitor_certificate",
+    "shiryaev_roberts",
+    "task_stream",
+]
+
+DETECTORS = ("e_process", "shiryaev_roberts")
+ESTIMANDS = ("task", "trajectory")
+#: a false alarm within T tasks then has probability at most T/10,000, by Doob's inequality
+RUN_LENGTH = 10_000
+#: exp of more is no float
+_LARGEST_LOG = 700.0
+_STEPS = 30
+# a bet for an error above c is small (the excess over 1 − c), one for an error below is a share of c itself: hence the two spacings
+_UPWARD: NDArray[np.float64] = np.geomspace(0.0025, 0.64, 9)
+_DOWNWARD: NDArray[np.float64] = np.array([0.05, 0.15, 0.3, 0.5, 0.7, 0.9, 0.99])
+
+
+@dataclass(frozen=True, eq=False)
+class TaskStream:
+    """Tasks in the order in which they came.
+
+    Attributes
+    ----------
+    covered, errors : int64 arrays, shape (tasks,)
+        n_g and k_g: rows that the certified threshold decides, and those of them that it decides wrongly.
+    scale : float64 array, shape (tasks,)
+        s_g ≥ n_g: scored trajectories of the task, or the declared cap; at least 1.
+    labels : tuple of str
+    """
+
+    covered: NDArray[np.int64]
+    errors: NDArray[np.int64]
+    scale: NDArray[np.float64]
+    labels: tuple[str, ...] = ()
+
+    @property
+    def realized_error(self) -> float | None:
+        """Σ k_g/s_g over Σ n_g/s_g; None when nothing is covered."""
+        weight = float((self.covered / self.scale).sum())
+        return float((self.errors / self.scale).sum()) / weight if weight else None
+
+    def excess(self, level: float) -> NDArray[np.float64]:
+        """Return x_g(c) = (k_g − c·n_g)/s_g, from −c to 1 − c; 0 for a task of which nothing is covered."""
+        return np.asarray((self.errors - level * self.covered) / self.scale)
+
+
+@dataclass(frozen=True)
+class Monitoring:
+    """What a stream of labelled tasks says about a certificate.
+
+    Attributes
+    ----------
+    alarm : bool
+        Whether the chosen detector has ever raised one.
+    e_value : float
+        The e-process against "the error is at most α" at the last task; at most exp(700) is shown.
+    tasks : int
+        Tasks in the stream, with something covered or not.
+    interval : tuple of float
+        Confidence sequence for the error of the estimand at the last task; contains the realised error.
+    detector : {"e_process", "shiryaev_roberts"}
+        Which one `alarm` and `first_alarm_task` speak of.
+    estimand : {"task", "trajectory"}
+    alpha, delta : float
+        Those of the certificate. Alarm, interval and anytime certification hold at 1 − δ each, not jointly.
+    certificate_sha256 : str
+    first_alarm_task : str or None
+        Label of the task at which the chosen detector rose.
+    first_alarm_at, certified_at : int or None
+        Number of tasks after which it did, and after which an error of at most α was certified by these tasks alone.
+    covered_tasks, covered_trajectories, errors, trajectories, unscored : int
+    realized_error : float or None
+    e_process, shiryaev_roberts : dict
+        Of each detector: value, largest (so far), threshold, alarm, first_alarm_at.
+    findings : tuple of dict
+        Each {"code", "message"}.
+    """
+
+    alarm: bool
+    e_value: float
+    tasks: int
+    interval: tuple[float, float]
+    detector: str
+    estimand: str
+    alpha: float
+    delta: float
+    certificate_sha256: str
+    first_alarm_task: str | None
+    first_alarm_at: int | None
+    certified_at: int | None
+    covered_tasks: int
+    covered_trajectories: int
+    errors: int
+    trajectories: int
+    unscored: int
+    realized_error: float | None
+    e_process: dict[str, Any]
+    shiryaev_roberts: dict[str, Any]
+    findings: tuple[dict[str, str], ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the result as JSON values."""
+        return {**asdict(self), "interval": list(self.interval), "findings": [dict(finding) for finding in self.findings]}
+
+
+def monitor_certificate(
+    certificate: Certificate,
+    scores: ArrayLike,
+    outcomes: ArrayLike,
+    tasks: Sequence[Any] | NDArray[Any],
+    *,
+    estimand: str = "task",
+    max_task_size: int | None = None,
+    detector: str = "e_process",
+    run_length: float = RUN_LENGTH,
+) -> Monitoring:
+    """Follow a certified threshold over tasks that people labelled after it was issued.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        Its side, threshold, α and δ are used.
+    scores, outcomes, tasks
+        The labelled rows in the order in which they came; tasks are taken in the order of their first rows, each with all its rows. They
+        must be drawn as the certificate's were, all attempts of a task labelled: never the rows that were left to people.
+    estimand : {"task", "trajectory"}
+        "task": E[k_g/m_g]/E[n_g/m_g], every task weighing by the share of its attempts that is covered; needs no cap. "trajectory":
+        E[k_g]/E[n_g], with a cap on the covered trajectories of a task.
+    max_task_size : int, optional
+        That cap; the certificate's where it declares one.
+    detector : {"e_process", "shiryaev_roberts"}
+        Which one is the alarm. The e-process rises falsely with probability at most δ over all time; Shiryaev–Roberts after at least
+        `run_length` tasks on average, and sooner after a change.
+    run_length : float
+        Smallest mean number A of tasks to a false alarm of the Shiryaev–Roberts detector, above 1. Within T tasks one has probability at
+        most T/A.
+
+    Returns
+    -------
+    Monitoring
+
+    Raises
+    ------
+    InputError
+        If the table cannot be used, is the certificate's own, holds a task above the cap, or the certificate certifies nothing.
+    """
+    for name, value, allowed in (("estimand", estimand, ESTIMANDS), ("detector", detector, DETECTORS)):
+        if value not in allowed:
+            raise InputError(f"{name} is {shown(value)}; give one of {', '.join(allowed)}.")
+    if not 1 < run_length < math.inf:
+        raise InputError(f"run_length is {shown(run_length)}; give a finite number of tasks above 1.")
+    observations = observe(scores, outcomes, tasks)
+    if observations.fingerprint == certificate.inputs:
+        raise InputError("These are the rows that the certificate was issued on; monitor it on tasks that were labelled afterwards.")
+    cap = _cap(certificate, max_task_size) if estimand == "trajectory" else None
+    stream = task_stream(certificate, scores, outcomes, tasks, max_task_size=cap)
+    alpha, delta = certificate.alpha, certificate.delta
+    alarms = {
+        "e_process": _summary(alarm_process(stream, alpha), 1 / delta),
+        "shiryaev_roberts": _summary(shiryaev_roberts(stream, alpha), float(run_length)),
+    }
+    first = alarms[detector]["first_alarm_at"]
+    return Monitoring(
+        alarm=first is not None,
+        e_value=alarms["e_process"]["value"],
+        tasks=len(stream.labels),
+        interval=error_interval(stream, delta),
+        detector=detector,
+        estimand=estimand,
+        alpha=alpha,
+        delta=delta,
+        certificate_sha256=certificate.sha256,
+        first_alarm_task=None if first is None else stream.labels[first - 1],
+        first_alarm_at=first,
+        certified_at=_first(certification_process(stream, alpha), 1 / delta),
+        covered_tasks=int(np.count_nonzero(stream.covered)),
+        covered_trajectories=int(stream.covered.sum()),
+        errors=int(stream.errors.sum()),
+        trajectories=observations.scored,
+        unscored=observations.unscored,
+        realized_error=None if stream.realized_error is None else significant(stream.realized_error),
+        findings=_findings(certificate, observations, stream, estimand),
+        **alarms,
+    )
+
+
+def task_stream(
+    certificate: Certificate,
+    scores: ArrayLike,
+    outcomes: ArrayLike,
+    tasks: Sequence[Any] | NDArray[Any],
+    *,
+    max_task_size: int | None = None,
+) -> TaskStream:
+    """Count what a certified threshold decides, and how much of it wrongly, task by task in the order of their first rows.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        With a threshold.
+    scores, outcomes, tasks
+        As for :func:`monitor_certificate`, and already accepted by :func:`certify_assets.certificates.observe`.
+    max_task_size : int, optional
+        Cap on the covered trajectories of a task, which then is every task's scale.
+
+    Returns
+    -------
+    TaskStream
+
+    Raises
+    ------
+    InputError
+        If the certificate has no threshold, or a task has more covered trajectories than the cap.
+    """
+    if certificate.threshold is None:
+        raise InputError(
+            "The certificate certifies nothing, so nothing is decided by it and there is nothing to monitor; give one that does."
+        )
+    labels, codes = task_codes(tasks)
+    values, right = np.asarray(scores, dtype=np.float64), np.asarray(outcomes, dtype=np.float64)
+    reject = certificate.side == "reject"
+    decided = values <= certificate.threshold if reject else values >= certificate.threshold
+    wrong = decided & (right == (1 if reject else 0))
+    found, first = np.unique(codes, return_index=True)
+    order = found[np.argsort(first, kind="stable")]
+    covered, errors, sizes = (
+        np.bincount(codes[rows], minlength=len(labels))[order].astype(np.int64) for rows in (decided, wrong, ~np.isnan(values))
+    )
+    names = tuple(labels[code] for code in order)
+    if max_task_size is None:
+        return TaskStream(covered, errors, np.maximum(sizes, 1).astype(np.float64), names)
+    above = np.flatnonzero(covered > max_task_size)
+    if above.size:
+        place = int(above[0])
+        raise InputError(
+            f"Task {shown(names[place])} has {covered[place]} covered trajectories, above the cap {max_task_size}; "
+            "declare a larger max_task_size before any label is seen, or use estimand task."
+        )
+    return TaskStream(covered, errors, np.full(covered.size, float(max_task_size)), names)
+
+
+def alarm_process(stream: TaskStream, alpha: float) -> NDArray[np.float64]:
+    """E-process against "the error is at most α", after each task.
+
+    Half of the capital is bet from the first task on, and 1/(2j(j−1)) of it from task j on; what is not yet bet is kept.
+
+    Parameters
+    ----------
+    stream : TaskStream
+    alpha : float
+
+    Returns
+    -------
+    float64 array, shape (tasks,)
+        Its logarithm. It reaches ln(1/δ) at any time with probability at most δ if the error is at most α.
+    """
+    places = np.arange(1, stream.covered.size + 1, dtype=np.float64)
+    starts = np.log(0.5 / np.maximum(places * (places - 1), 1.0))
+    return np.asarray(np.logaddexp(_started(stream, alpha, starts), np.log(0.5 / places)))
+
+
+def shiryaev_roberts(stream: TaskStream, alpha: float) -> NDArray[np.float64]:
+    """Shiryaev–Roberts e-detector of a change to an error above α, after each task.
+
+    Parameters
+    ----------
+    stream : TaskStream
+    alpha : float
+
+    Returns
+    -------
+    float64 array, shape (tasks,)
+        Its logarithm. While the error is at most α, the mean number of tasks before it reaches ln A is at least A.
+    """
+    return _started(stream, alpha, np.zeros(stream.covered.size))
+
+
+def certification_process(stream: TaskStream, alpha: float) -> NDArray[np.float64]:
+    """E-process against "the error is at least α", after each task.
+
+    Parameters
+    ----------
+    stream : TaskStream
+    alpha : float
+
+    Returns
+    -------
+    float64 array, shape (tasks,)
+        Its logarithm. Where it reaches ln(1/δ), an error of at most α is certified at 1 − δ, however often it was looked at.
+    """
+    capital = np.cumsum(np.log1p(np.outer(-_DOWNWARD / (1 - alpha), stream.excess(alpha))), axis=1)
+    return np.asarray(logsumexp(capital, axis=0) - math.log(_DOWNWARD.size))
+
+
+def _started(stream: TaskStream, alpha: float, log_starts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Logarithm of Σ_j w_j·W↑(tasks j to t), mixed over the bets."""
+    growth = np.log1p(np.outer(_UPWARD / alpha, stream.excess(alpha)))
+    capital = np.cumsum(growth, axis=1)
+    sums = np.logaddexp.accumulate(log_starts - (capital - growth), axis=1)
+    return np.asarray(logsumexp(capital + sums, axis=0) - math.log(_UPWARD.size))
+
+
+def error_interval(stream: TaskStream, delta: float) -> tuple[float, float]:
+    """Confidence sequence for the error, at the last task.
+
+    Parameters
+    ----------
+    stream : TaskStream
+    delta : float
+        The true error lies outside at any task ever with probability at most δ, if it stays the same.
+
+    Returns
+    -------
+    tuple of float
+        Lower and upper end; contains the realised error. (0, 1) when nothing is covered.
+
+    Notes
+    -----
+    W↑(c) falls and W↓(c) rises in c, whatever the data, so each end is found by bisection.
+    """
+    point = stream.realized_error
+    if point is None:
+        return 0.0, 1.0
+    table = np.stack([stream.errors / stream.scale, stream.covered / stream.scale])[:, stream.covered > 0]
+    kinds, numbers = np.unique(table, axis=1, return_counts=True)
+    limit = math.log(2 / delta)
+
+    def rejected(level: float, upward: bool) -> bool:
+        shares = _UPWARD / level if upward else -_DOWNWARD / (1 - level)
+        capital = np.log1p(np.outer(shares, kinds[0] - level * kinds[1])) @ numbers
+        return float(logsumexp(capital)) - math.log(shares.size) >= limit
+
+    def end(outer: float, upward: bool) -> float:
+        inner = point
+        for _ in range(_STEPS):
+            middle = (outer + inner) / 2
+            outer, inner = (middle, inner) if rejected(middle, upward) else (outer, middle)
+        return outer
+
+    return significant(end(0.0, True)) if point > 0 else 0.0, significant(end(1.0, False)) if point < 1 else 1.0
+
+
+def _cap(certificate: Certificate, declared: int | None) -> int:
+    cap = certificate.parameters["max_task_size"] if declared is None else declared
+    if cap is None:
+        raise InputError("The trajectory estimand needs a cap on the covered trajectories of a task; give max_task_size, or estimand task.")
+    if cap < 1:
+        raise InputError(f"max_task_size is {shown(cap)}; give a whole number above zero.")
+    return int(cap)
+
+
+def _first(log_process: NDArray[np.float64], threshold: float) -> int | None:
+    reached = log_process >= math.log(threshold)
+    return int(np.argmax(reached)) + 1 if reached.any() else None
+
+
+def _summary(log_process: NDArray[np.float64], threshold: float) -> dict[str, Any]:
+    value, largest = (significant(math.exp(min(float(log), _LARGEST_LOG))) for log in (log_process[-1], log_process.max()))
+    first = _first(log_process, threshold)
+    return {"value": value, "largest": largest, "threshold": significant(threshold), "alarm": first is not None, "first_alarm_at": first}
+
+
+def _findings(certificate: Certificate, observations: Observations, stream: TaskStream, estimand: str) -> tuple[dict[str, str], ...]:
+    found = []
+    if estimand != certificate.estimand:
+        text = (
+            f"The certificate speaks of the {certificate.estimand}-weighted error, the monitor of the {estimand}-weighted one: they differ where "
+            "tasks of another size err more or less often"
+        )
+        remedy = (
+            "; give estimand trajectory with a cap to watch the other."
+            if estimand == "task"
+            else "; give estimand task to watch the other."
+        )
+        found.append(("estimand_differs", text + remedy))
+    elif certificate.procedure == "task_hoeffding":
+        text = "The certificate weighs all covered tasks alike; the monitor weighs a task by the share of its attempts that is covered."
+        found.append(("task_weights_differ", text))
+    if observations.unscored:
+        found.append(("unscored_rows", f"{observations.unscored} of {observations.rows} rows have no score, so none is decided; left out."))
+    empty = int(np.count_nonzero(stream.covered == 0))
+    if empty:
+        text = f"{empty} of {stream.covered.size} tasks have no row that the certificate decides; they are counted and contribute nothing."
+        found.append(("nothing_covered", text))
+    return tuple({"code": code, "message": message} for code, message in found)
