@@ -55,7 +55,7 @@ RUN_LENGTH = 10_000
 _LARGEST_LOG = 700.0
 _STEPS = 30
 # a bet for an error above c is small (the excess over 1 − c), one for an error below is a share of c itself: hence the two spacings
-_UPWARD: NDArray[np.float64] = np.geomspace(0.0025, 0.64, 9)
+_UPWARD: NDArray[np.float64] = np.geomspace(0.0025, 0.95, 9)
 _DOWNWARD: NDArray[np.float64] = np.array([0.05, 0.15, 0.3, 0.5, 0.7, 0.9, 0.99])
 
 
