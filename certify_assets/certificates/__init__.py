@@ -9,11 +9,12 @@ from certify_assets.certificates.clustering import ClusterSummary, anova_icc, de
 from certify_assets.certificates.counts import TaskCounts, count_at, count_tasks
 from certify_assets.certificates.curve import ThresholdCurve, bootstrap_errors, threshold_curve
 from certify_assets.certificates.decision import Decisions, decide
+from certify_assets.certificates.eprocess import TaskStream
 from certify_assets.certificates.evaluation import Evaluation, Settings, evaluate
 from certify_assets.certificates.inputs import Observations, observe
 from certify_assets.certificates.issuance import certify, issue
 from certify_assets.certificates.joint import document_promise, joint_promise
-from certify_assets.certificates.monitor import Monitoring, TaskStream, monitor_certificate, task_stream
+from certify_assets.certificates.monitor import Monitoring, monitor_certificate, task_stream
 from certify_assets.certificates.planning import Diagnosis, auroc, diagnose
 from certify_assets.certificates.procedures import EVERY_PROCEDURE, NOT_BUILT, PROCEDURES
 from certify_assets.certificates.verification import NOT_VOUCHED, settings_of, verify_certificate, verify_promise

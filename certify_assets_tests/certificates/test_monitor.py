@@ -15,8 +15,7 @@ from scipy.optimize import brentq
 from scipy.stats import beta
 
 from certify_assets.certificates import Certificate, TaskStream, certify, monitor_certificate, task_stream
-from certify_assets.certificates.lattice import bootstrap_tails, error_lattice
-from certify_assets.certificates.monitor import (
+from certify_assets.certificates.eprocess import (
     _DOWNWARD,
     _UPWARD,
     alarm_process,
@@ -24,6 +23,7 @@ from certify_assets.certificates.monitor import (
     error_interval,
     shiryaev_roberts,
 )
+from certify_assets.certificates.lattice import bootstrap_tails, error_lattice
 from certify_assets.errors import InputError
 from certify_assets_tests.certificates.designs import TAU, Sample, paper_process, paper_truth
 
@@ -174,7 +174,7 @@ def test_refusals() -> None:
 
 
 def test_false_alarms_at_an_error_of_alpha() -> None:
-    # page: .020 to .026; standard error of a rate of .05 over 300 streams .013, of .05 for Doob's bound on Shiryaev–Roberts the same
+    # page: .020 to .026; standard error of a rate of .05 over 300 streams .013, of .05 for the bound on Shiryaev–Roberts the same
     streams = [stream(500, ALPHA, 0.5, np.random.default_rng([trial, 1])) for trial in range(300)]
     assert share([first(alarm_process(part, ALPHA), 1 / DELTA) <= 500 for part in streams]) <= DELTA
     assert share([first(certification_process(part, ALPHA), 1 / DELTA) <= 500 for part in streams]) <= DELTA + 0.026
