@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         audit_certificate,
         certify,
         decide,
+        monitor_certificate,
         resample_audit,
         threshold_curve,
         verify_certificate,
@@ -37,13 +38,24 @@ __all__ = [
     "audit_certificate",
     "certify",
     "decide",
+    "monitor_certificate",
     "resample_audit",
     "threshold_curve",
     "verify_certificate",
 ]
 
 _HOMES = dict.fromkeys(
-    ["Audit", "Certificate", "audit_certificate", "certify", "decide", "resample_audit", "threshold_curve", "verify_certificate"],
+    [
+        "Audit",
+        "Certificate",
+        "audit_certificate",
+        "certify",
+        "decide",
+        "monitor_certificate",
+        "resample_audit",
+        "threshold_curve",
+        "verify_certificate",
+    ],
     "certify_assets.certificates",
 ) | dict.fromkeys(["CertifyError", "InputError", "IntegrityError"], "certify_assets.errors")
 

@@ -9,10 +9,12 @@ from certify_assets.certificates.clustering import ClusterSummary, anova_icc, de
 from certify_assets.certificates.counts import TaskCounts, count_at, count_tasks
 from certify_assets.certificates.curve import ThresholdCurve, bootstrap_errors, threshold_curve
 from certify_assets.certificates.decision import Decisions, decide
+from certify_assets.certificates.eprocess import TaskStream
 from certify_assets.certificates.evaluation import Evaluation, Settings, evaluate
 from certify_assets.certificates.inputs import Observations, observe
 from certify_assets.certificates.issuance import certify, issue
 from certify_assets.certificates.joint import document_promise, joint_promise
+from certify_assets.certificates.monitor import Monitoring, monitor_certificate, task_stream
 from certify_assets.certificates.planning import Diagnosis, auroc, diagnose
 from certify_assets.certificates.procedures import EVERY_PROCEDURE, NOT_BUILT, PROCEDURES
 from certify_assets.certificates.verification import NOT_VOUCHED, settings_of, verify_certificate, verify_promise
@@ -25,6 +27,7 @@ __all__ = [
     "Diagnosis",
     "EVERY_PROCEDURE",
     "Evaluation",
+    "Monitoring",
     "NOT_BUILT",
     "NOT_VOUCHED",
     "Observations",
@@ -33,6 +36,7 @@ __all__ = [
     "SCHEMA",
     "Settings",
     "TaskCounts",
+    "TaskStream",
     "ThresholdCurve",
     "anova_icc",
     "audit_certificate",
@@ -51,11 +55,13 @@ __all__ = [
     "joint_promise",
     "kish_effective_tasks",
     "lower_error_bound",
+    "monitor_certificate",
     "n_min",
     "observe",
     "resample_audit",
     "settings_of",
     "summarise_clusters",
+    "task_stream",
     "threshold_curve",
     "verify_certificate",
     "verify_promise",

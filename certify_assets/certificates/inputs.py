@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from certify_assets.errors import InputError
 
-__all__ = ["Observations", "observe"]
+__all__ = ["Observations", "observe", "task_codes"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,6 +114,17 @@ def observe(scores: ArrayLike, outcomes: ArrayLike, tasks: Sequence[Any] | NDArr
     ordered, successes, task = values[order], right[order].astype(np.int8), codes[order].astype(np.int32)
     missing = int(np.isnan(ordered).sum())
     return Observations(ordered, successes, task, labels, ordered.size - missing, _digest(ordered, successes, task, labels))
+
+
+def task_codes(tasks: Sequence[Any] | NDArray[Any]) -> tuple[tuple[str, ...], NDArray[np.int64]]:
+    """Return the sorted task labels, and for each row, in the order given, which of them is its task.
+
+    Raises
+    ------
+    InputError
+        If a task is missing or no value that can name one.
+    """
+    return _factorise(tasks)
 
 
 def _digest(scores: NDArray[np.float64], outcomes: NDArray[np.int8], tasks: NDArray[np.int32], labels: tuple[str, ...]) -> str:

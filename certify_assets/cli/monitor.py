@@ -1,0 +1,110 @@
+"""``certify monitor``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from certify_assets.cli.documents import Choice, choice_options, one_certificate
+from certify_assets.cli.options import PATH, Finite, column_options, read_scores, split_option
+from certify_assets.cli.output import NOTHING, console, emit_json, json_option, show_table
+
+__all__ = ["monitor"]
+
+_NOT_STATED = {
+    "code": "provenance_not_stated",
+    "message": (
+        "The table has no column provenance or audit_sample: that its tasks were drawn at random before scoring, with all their attempts, and "
+        "hold no label from the review queue is taken on trust."
+    ),
+}
+
+
+@click.command()
+@click.argument("certificate", type=PATH)
+@click.argument("labels", type=PATH)
+@click.option(
+    "--estimand", type=click.Choice(["task", "trajectory"]), default="task", show_default=True, help="Which error to follow; see above."
+)
+@click.option(
+    "--max-task-size",
+    type=click.IntRange(min=1),
+    default=None,
+    help="Cap on the covered trajectories of a task, for --estimand trajectory. [default: the certificate's]",
+)
+@click.option(
+    "--detector",
+    type=click.Choice(["e_process", "shiryaev_roberts"]),
+    default="e_process",
+    show_default=True,
+    help="Which detector is the alarm; both are reported.",
+)
+@click.option(
+    "--run-length",
+    type=Finite(1, min_open=True),
+    default=10_000,
+    show_default=True,
+    help="Shiryaev–Roberts: smallest mean number of tasks to a false alarm.",
+)
+@split_option
+@choice_options
+@column_options
+@json_option
+@click.pass_context
+def monitor(
+    ctx: click.Context,
+    /,
+    certificate: Path,
+    labels: Path,
+    split: str | None,
+    side: str | None,
+    alpha: float | None,
+    procedure: str | None,
+    as_json: bool,
+    task_col: str,
+    score_col: str,
+    outcome_col: str,
+    **options: Any,
+) -> None:
+    """Raise an alarm when newly labelled tasks show an error above α.
+
+    LABELS is a score table with an outcome in every row, in the order in which the rows came; a task stands where its first row does. It holds tasks
+    drawn at random before scoring, all attempts labelled: a column provenance that says anything but audit_sample, or a column audit_sample that is
+    not true, is refused. Rows that CERTIFICATE does not decide say nothing about its error; a task without any other is counted and no more.
+
+    The alarm (exit 3) is false with probability at most δ, however often one looks. The estimand task needs no cap: a task weighs by the share of its
+    attempts that is covered. The estimand trajectory is the error that most certificates speak of and needs a declared cap.
+    """
+    from certify_assets.certificates import monitor_certificate
+    from certify_assets.protocol.provenance import require_audit_sample
+
+    item = one_certificate(certificate, Choice(side, alpha, procedure))
+    table = read_scores(labels, task_col, score_col, outcome_col).choose_split(split, required=True)
+    stated = require_audit_sample(labels)
+    result = monitor_certificate(item, table.scores, table.labelled(), table.tasks, **options).to_dict()
+    if not stated:
+        result["findings"].append(_NOT_STATED)
+    if as_json:
+        emit_json(result)
+    else:
+        _show(result)
+    ctx.exit(NOTHING if result["alarm"] else 0)
+
+
+def _show(result: dict[str, Any]) -> None:
+    figures = {name: value for name, value in result.items() if name not in ("findings", "e_process", "shiryaev_roberts", "interval")}
+    low, high = result["interval"]
+    rows = [[name, "" if value is None else str(value)] for name, value in figures.items()]
+    rows.append(["interval", f"{low:.4f} to {high:.4f}"])
+    for name in ("e_process", "shiryaev_roberts"):
+        part = result[name]
+        rows.append([name, f"{part['value']:.4g} now, at most {part['largest']:.4g}; alarm from {part['threshold']:g}"])
+    show_table("Monitor", ["figure", "value"], rows)
+    if result["alarm"]:
+        console().print(
+            f"Alarm after {result['first_alarm_at']} tasks, at {result['first_alarm_task']}: issue a new certificate.", markup=False
+        )
+    for finding in result["findings"]:
+        console().print(f"  {finding['code']}: {finding['message']}", markup=False)

@@ -1,0 +1,89 @@
+"""``certify monitor``: the document, the exit codes, and which labels it takes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from certify_assets_tests.builders import score_rows
+from certify_assets_tests.cli.calling import Call
+
+KEYS = {
+    "alarm", "e_value", "tasks", "interval", "detector", "estimand", "delta", "alpha", "certificate_sha256", "first_alarm_task", "certified_at",
+}  # fmt: skip
+
+
+@pytest.fixture
+def certificate(call: Call, scores: Path, tmp_path: Path) -> Path:
+    assert call("certificate", scores, "--out", tmp_path / "c.json").code == 0
+    return tmp_path / "c.json"
+
+
+def labels(path: Path, **columns: object) -> Path:
+    frame = score_rows(tasks=200, attempts=6, seed=11).assign(**columns)
+    frame.to_csv(path, index=False)
+    return path
+
+
+def test_no_alarm_is_zero_with_every_key_of_the_contract(call: Call, certificate: Path, tmp_path: Path) -> None:
+    answer = call("monitor", certificate, labels(tmp_path / "l.csv"), "--json")
+    document = answer.json
+    assert answer.code == 0 and set(document) >= KEYS
+    assert (
+        document["alarm"] is False and document["tasks"] == 200 and document["estimand"] == "task" and document["detector"] == "e_process"
+    )
+    low, high = document["interval"]
+    assert low <= document["realized_error"] <= high and document["certified_at"] <= 200
+    assert "provenance_not_stated" in {finding["code"] for finding in document["findings"]}
+    assert document["certificate_sha256"] == call("audit", certificate, tmp_path / "l.csv", "--json").json["certificate_sha256"]
+
+
+def test_an_alarm_is_three_and_says_where(call: Call, certificate: Path, tmp_path: Path) -> None:
+    frame = score_rows(tasks=200, attempts=6, seed=11)
+    frame["outcome"] = frame["outcome"].where(frame["task_id"] < "t100", 1 - frame["outcome"])
+    frame.to_parquet(tmp_path / "l.parquet")
+    answer = call("monitor", certificate, tmp_path / "l.parquet", "--json")
+    assert answer.code == 3 and answer.json["alarm"] is True and "t100" <= answer.json["first_alarm_task"] < "t140"
+    shown = call("monitor", certificate, tmp_path / "l.parquet", "--detector", "shiryaev_roberts")
+    assert shown.code == 3 and "Alarm after" in shown.out and "issue a new certificate" in shown.out
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [{"provenance": "audit_sample"}, {"provenance": "Audit sample"}, {"audit_sample": True}, {"audit_sample": 1}],
+)
+def test_an_audit_sample_is_taken(call: Call, certificate: Path, tmp_path: Path, columns: dict[str, object]) -> None:
+    document = call("monitor", certificate, labels(tmp_path / "l.csv", **columns), "--json").json
+    assert "provenance_not_stated" not in {finding["code"] for finding in document["findings"]}
+
+
+@pytest.mark.parametrize(
+    ("column", "value"), [("provenance", "review_queue"), ("provenance", ""), ("audit_sample", False), ("audit_sample", None)]
+)
+def test_review_queue_and_mixed_provenance_are_refused(call: Call, certificate: Path, tmp_path: Path, column: str, value: object) -> None:
+    good = "audit_sample" if column == "provenance" else True
+    path = labels(tmp_path / "l.csv", **{column: [good] * 1199 + [value]})
+    answer = call("monitor", certificate, path, "--json")
+    assert answer.code == 2 and not answer.out
+    assert "row 1200" in answer.err and column in answer.err and "review queue" in answer.err
+
+
+def test_what_else_is_refused(call: Call, certificate: Path, scores: Path, tmp_path: Path) -> None:
+    path = labels(tmp_path / "l.csv")
+    frame = pd.read_csv(path)
+    frame.assign(outcome=frame["outcome"].where(frame.index != 4)).to_csv(tmp_path / "unlabelled.csv", index=False)
+    answer = call("monitor", certificate, tmp_path / "unlabelled.csv")
+    assert answer.code == 2 and "row 5" in answer.err
+    assert call("monitor", certificate, path, "--estimand", "trajectory").code == 2
+    assert call("monitor", certificate, path, "--estimand", "trajectory", "--max-task-size", 6, "--json").json["estimand"] == "trajectory"
+    own = call("monitor", certificate, scores, "--split", "cal")
+    assert own.code == 2 and "issued on" in own.err
+    score_rows(tasks=6, attempts=3).to_csv(tmp_path / "few.csv", index=False)
+    assert call("certificate", tmp_path / "few.csv", "--out", tmp_path / "none.json").code == 3
+    answer = call("monitor", tmp_path / "none.json", path)
+    assert answer.code == 2 and "certifies nothing" in answer.err
+    (tmp_path / "no.json").write_text(json.dumps({"alarm": False}), encoding="utf-8")
+    assert call("monitor", tmp_path / "no.json", path).code == 2
