@@ -84,6 +84,13 @@ def test_mlflow_holds_the_runs_with_their_dagster_tags(demo: Demo, instance: dg.
     assert stored and json.loads(stored[0].read_text(encoding="utf-8"))["side"] == "reject"
 
 
+def test_every_asset_of_the_corpus_has_its_run_in_mlflow(demo: Demo) -> None:
+    with sqlite3.connect(demo.root / "mlflow/mlflow.db") as database:
+        rows = database.execute("select value from tags where key = 'dagster.asset'").fetchall()
+    made = {key.to_user_string() for key in defs.resolve_asset_graph().materializable_asset_keys} - {"miniwob_runs"}
+    assert {value for (value,) in rows} == made
+
+
 def test_the_demo_certifies_an_embedded_corpus(demo: Demo) -> None:
     corpus = demo.document["corpora"][0]
     assert corpus["corpus"] == CORPUS and corpus["tasks"] >= 100

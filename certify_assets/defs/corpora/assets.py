@@ -152,13 +152,16 @@ def _split_asset(split: str) -> dg.AssetsDefinition:
         description=_SPLIT_PROMISES[split],
         **_OF_A_CORPUS,
     )
-    def split_asset(context: dg.AssetExecutionContext, data_root: DataRoot) -> dg.MaterializeResult[Any]:
-        frame = corpus_steps.write_split(data_root.store(), context.partition_key, split)
+    def split_asset(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[Any]:
+        store = data_root.store()
+        frame = corpus_steps.write_split(store, context.partition_key, split)
+        counts = {"trajectories": len(frame), "tasks": int(frame["task_id"].nunique())}
         return dg.MaterializeResult(
             metadata={
                 **table_metadata(frame),
-                "tasks": int(frame["task_id"].nunique()),
+                "tasks": counts["tasks"],
                 **column_lineage({name: [(trajectories.key, name)] for name in frame.columns}),
+                **mlflow.record(context, store, metrics=counts),
             }
         )
 

@@ -170,11 +170,16 @@ def _page(spec: JudgeSpec) -> dg.AssetsDefinition:
         description="The certificate as a page: verdict, promise, curves, histograms, heatmap, lineage, limits. Opens from disk, needs no script.",
         **_common(spec, kinds={"html"}),
     )
-    def page(context: dg.AssetExecutionContext, data_root: DataRoot) -> dg.MaterializeResult[Any]:
+    def page(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[Any]:
         store = data_root.store()
         location = judge_page.write_page(store, context.partition_key, spec.name)
+        html = store.read_bytes(f"judges/{spec.name}/{context.partition_key}/page.html").decode("utf-8")
         return dg.MaterializeResult(
-            metadata={"page": dg.MetadataValue.path(location), "index": dg.MetadataValue.path(judge_page.write_index(store))}
+            metadata={
+                "page": dg.MetadataValue.path(location),
+                "index": dg.MetadataValue.path(judge_page.write_index(store)),
+                **mlflow.record(context, store, documents={"certificate.html": html}),
+            }
         )
 
     return page
