@@ -14,7 +14,7 @@ from certify_assets.certificates.inputs import Observations, observe
 from certify_assets.certificates.issuance import certify, issue
 from certify_assets.certificates.joint import document_promise, joint_promise
 from certify_assets.certificates.planning import Diagnosis, auroc, diagnose
-from certify_assets.certificates.procedures import EVERY_PROCEDURE, NOT_BUILT, PROCEDURES
+from certify_assets.certificates.procedures import EVERY_PROCEDURE, PROCEDURES
 from certify_assets.certificates.verification import NOT_VOUCHED, settings_of, verify_certificate, verify_promise
 
 __all__ = [
@@ -25,7 +25,6 @@ __all__ = [
     "Diagnosis",
     "EVERY_PROCEDURE",
     "Evaluation",
-    "NOT_BUILT",
     "NOT_VOUCHED",
     "Observations",
     "PROCEDURES",

@@ -9,8 +9,7 @@ from certify_assets.certificates.concentration import largest_shares
 from certify_assets.certificates.evaluation import Evaluation, Settings
 from certify_assets.certificates.inputs import Observations
 from certify_assets.certificates.montecarlo import draws_needed
-from certify_assets.certificates.planning import diagnose_evaluation
-from certify_assets.certificates.procedures import NOT_BUILT, NOT_BUILT_MESSAGE
+from certify_assets.certificates.planning import LACKING, diagnose_evaluation
 
 __all__ = ["FEW_TASKS", "find"]
 
@@ -35,29 +34,29 @@ def find(observations: Observations, evaluation: Evaluation, settings: Settings)
     tuple of dict
         Each {"code", "message"}, in a fixed order.
     """
-    if settings.method.name in NOT_BUILT:
-        return ({"code": "not_built", "message": NOT_BUILT_MESSAGE.format(settings.method.name)},)
     found = [
-        *_of_the_table(observations, evaluation),
+        *_of_the_table(observations, evaluation, settings),
         *_of_the_sizes(evaluation, settings),
         *_of_the_method(evaluation, settings),
         *_of_the_guard(evaluation, settings),
     ]
-    if evaluation.chosen is None:
+    if evaluation.lacks is not None:
+        found.append((evaluation.lacks, LACKING[evaluation.lacks].format(settings.method.name)))
+    elif evaluation.chosen is None:
         found.append(("nothing_passes", diagnose_evaluation(observations, evaluation, settings).sentence))
     return tuple({"code": code, "message": message} for code, message in found)
 
 
-def _of_the_table(observations: Observations, evaluation: Evaluation) -> list[tuple[str, str]]:
+def _of_the_table(observations: Observations, evaluation: Evaluation, settings: Settings) -> list[tuple[str, str]]:
     found = []
     counts = evaluation.counts
     if observations.unscored:
         text = f"{observations.unscored} of {observations.rows} rows have no score; they are left out here and go to a person when decided."
         found.append(("unscored_rows", text))
-    if counts.tasks < FEW_TASKS:
+    if counts.tasks < FEW_TASKS and not settings.method.pilot:
         found.append(("few_tasks", f"{counts.tasks} tasks are fewer than {FEW_TASKS}; the bootstrap has not been validated there."))
     distinct = np.unique(counts.thresholds).size
-    if distinct < counts.thresholds.size:
+    if distinct < counts.thresholds.size and settings.applied_multiplicity == "bonferroni":
         text = f"The {counts.thresholds.size} thresholds hold {distinct} distinct scores; the correction still counts them all."
         found.append(("tied_grid", text))
     scores = observations.scores[: observations.scored]
@@ -72,6 +71,11 @@ def _of_the_method(evaluation: Evaluation, settings: Settings) -> list[tuple[str
     found = []
     if settings.method.validity == "asymptotic" and evaluation.chosen is not None:
         found.append(("asymptotic_only", "The confidence holds as the number of tasks grows; it is no finite-sample theorem."))
+    if settings.method.validity == "conjectured" and evaluation.chosen is not None:
+        text = (
+            "That this test keeps its level at any number of tasks is a published conjecture, supported by simulations; it is no theorem."
+        )
+        found.append(("conjectured_only", text))
     if settings.method.validity == "none under clustering":
         text = "The bound treats attempts at one task as independent; its confidence does not hold for clustered trajectories."
         found.append(("clustering_ignored", text))
@@ -87,7 +91,7 @@ def _of_the_method(evaluation: Evaluation, settings: Settings) -> list[tuple[str
 def _of_the_sizes(evaluation: Evaluation, settings: Settings) -> list[tuple[str, str]]:
     """What a trajectory-weighted error at the certified threshold rests on."""
     place, counts = evaluation.chosen, evaluation.counts
-    if place is None or settings.method.estimand != "trajectory":
+    if place is None or settings.applied_estimand != "trajectory":
         return []
     found = []
     effective, needed = float(counts.effective_tasks[place]), n_min(settings.alpha, settings.delta)

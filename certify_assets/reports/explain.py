@@ -20,6 +20,7 @@ _WRONG = {"reject": "had in fact succeeded", "release": "had in fact failed"}
 _HOLDS = {
     "asymptotic": "The confidence is approximate: it holds as the number of tasks grows, and simulations support it from about 20 tasks.",
     "finite-sample": "The confidence holds at any number of tasks.",
+    "conjectured": "The confidence holds at any number of tasks if a published conjecture does.",
     "none under clustering": "The confidence would need independent runs, and runs of one task are not: do not rely on it.",
 }
 
