@@ -99,7 +99,7 @@ class Settings:
 
     @property
     def lone_level(self) -> float:
-        """Level at which one threshold alone is sure to pass: that of Bonferroni for max-T."""
+        """Level at which one threshold alone is taken to pass: for max-T, whose tails are of all thresholds together, that of Bonferroni."""
         return self.delta / (self.grid * self.candidates) if self.applied_multiplicity == "maxt" else self.level
 
     @property

@@ -127,3 +127,53 @@ def test_one_draw_certifies_no_noise(call: Call, tmp_path: Path) -> None:
     for seed in range(8):
         answer = call("certificate", tmp_path / "noise.csv", "--engine", "montecarlo", "--draws", 1, "--seed", seed, "--json")
         assert answer.code == 3 and "coarse_draws" in [finding["code"] for finding in answer.json["findings"]]
+
+
+@pytest.fixture(scope="module")
+def pilot(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    frame = score_rows(tasks=120, attempts=6, seed=4)
+    frame["task_id"] = "pilot-" + frame["task_id"].astype(str)
+    frame["trajectory_id"] = [f"pilot/{row}" for row in range(len(frame))]
+    path = tmp_path_factory.mktemp("pilot") / "pilot.csv"
+    frame.to_csv(path, index=False)
+    return path
+
+
+def test_betting_takes_a_pilot_and_verify_asks_for_it(call: Call, scores: Path, pilot: Path, tmp_path: Path) -> None:
+    out = tmp_path / "betting.json"
+    answer = call("certificate", scores, "--procedure", "betting", "--pilot", pilot, "--alpha", "0.2", "--json", "--out", out)
+    assert answer.code == 0 and answer.json["certified"] and answer.json["validity"] == "finite-sample"
+    assert answer.json["parameters"]["pilot"] and answer.json["estimand"] == "task"
+    assert call("verify", out, scores, "--pilot", pilot).code == 0
+    lacking = call("verify", out, scores, "--json")
+    assert lacking.code == 3 and "cannot be recomputed without it" in lacking.json["difference"]
+    assert call("verify", out, scores, "--pilot", scores).code == 3
+    everything = call("certificate", scores, "--procedure", "all", "--pilot", pilot, "--alpha", "0.2", "--json", "--out", out).json
+    assert {item["procedure"]: item for item in everything["certificates"]}["betting"] == answer.json
+    assert call("verify", out, scores).code == 3 and call("verify", out, scores, "--pilot", pilot).code == 0
+    assert call("decide", out, scores, "--procedure", "betting").code == 0
+
+
+def test_betting_without_a_pilot_exits_3_with_a_finding(call: Call, scores: Path) -> None:
+    answer = call("certificate", scores, "--procedure", "betting", "--json")
+    assert answer.code == 3 and [finding["code"] for finding in answer.json["findings"]] == ["pilot_missing"]
+    assert "give one (--pilot)" in call("certificate", scores, "--procedure", "betting").out.replace("\n", " ")
+
+
+def test_the_pilot_is_its_own_split(call: Call, scores: Path, pilot: Path, tmp_path: Path) -> None:
+    frame = pd.concat([pd.read_csv(scores).assign(split="cal"), pd.read_csv(pilot).assign(split="rl")])
+    whole = tmp_path / "whole.csv"
+    frame.to_csv(whole, index=False)
+    apart = call("certificate", scores, "--procedure", "betting", "--pilot", pilot, "--alpha", "0.2", "--json").json
+    assert call("certificate", whole, "--procedure", "betting", "--pilot", whole, "--alpha", "0.2", "--json").json == apart
+    frame.assign(split="cal").to_csv(whole, index=False)
+    refused = call("certificate", scores, "--procedure", "betting", "--pilot", whole, "--json")
+    assert refused.code == 2 and "split='pilot'" in refused.err
+
+
+def test_the_grid_is_paid_for_as_asked(call: Call, scores: Path, tmp_path: Path) -> None:
+    out = tmp_path / "certificate.json"
+    for arguments in (("fixed",), ("fixed", "--start", "0.2"), ("fallback", "--start", "0.2", "--start", "0.4"), ("maxt",)):
+        answer = call("certificate", scores, "--alpha", "0.2", "--json", "--out", out, "--multiplicity", *arguments)
+        assert answer.code == 0 and answer.json["parameters"]["multiplicity"] == arguments[0]
+        assert call("verify", out, scores).code == 0
