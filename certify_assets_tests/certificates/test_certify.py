@@ -381,6 +381,8 @@ def test_one_task_that_holds_nearly_everything_is_refused_and_named() -> None:
     words = {item["code"]: item["message"] for item in plain.findings}
     assert "29 are needed" in words["few_effective_tasks"] and "times the median of" in words["unequal_tasks"]
     assert "unequal_tasks" not in codes(certify(*dominated(), procedure="taskboot", max_task_size=20_000))
+    unequal = certify(*dominated(right=False), procedure="gaffke", alpha=0.4)
+    assert unequal.certified and {"trajectory_error_above", "unequal_tasks"} <= set(codes(unequal))
     # task-weighted errors do not depend on sizes
     assert "few_effective_tasks" not in codes(certify(*dominated(), procedure="task_hoeffding", alpha=0.4))
 

@@ -78,6 +78,7 @@ def test_a_certificate_says_how_its_grid_is_paid_for(data: Sample, multiplicity:
     assert round(found.level / (0.05 / shares), 6) in range(1, shares + 1)
     words = {"fixed": "fixed sequence", "fallback": "fallback chains", "maxt": "max-T"}[multiplicity]
     assert any(words in text for text in found.assumptions)
+    assert "level_near_delta" in [item["code"] for item in found.findings]
     assert found.parameters["starts"] == {"fixed": [0.3], "fallback": [0.1, 0.3, 0.5, 0.7], "maxt": None}[multiplicity]
     assert Certificate.from_json(found.to_json()) == found and verify_certificate(found.to_json(), *data) is None
     for change in ({"multiplicity": "bonferroni"}, {"starts": [0.4]}, {"starts": ["x"]}, {"starts": []}, {"multiplicity": "none"}):
