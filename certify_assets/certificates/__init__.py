@@ -16,7 +16,7 @@ from certify_assets.certificates.issuance import certify, issue
 from certify_assets.certificates.joint import document_promise, joint_promise
 from certify_assets.certificates.monitor import Monitoring, monitor_certificate, task_stream
 from certify_assets.certificates.planning import Diagnosis, auroc, diagnose
-from certify_assets.certificates.procedures import EVERY_PROCEDURE, NOT_BUILT, PROCEDURES
+from certify_assets.certificates.procedures import EVERY_PROCEDURE, PROCEDURES
 from certify_assets.certificates.verification import NOT_VOUCHED, settings_of, verify_certificate, verify_promise
 
 __all__ = [
@@ -28,7 +28,6 @@ __all__ = [
     "EVERY_PROCEDURE",
     "Evaluation",
     "Monitoring",
-    "NOT_BUILT",
     "NOT_VOUCHED",
     "Observations",
     "PROCEDURES",

@@ -49,8 +49,8 @@ class Audit:
     unscored : int
         Rows without a score, left out.
     certificate_sha256 : str
-    own_coverage : float
-        Coverage that the same procedure would certify on the audited data themselves.
+    own_coverage : float or None
+        Coverage that the same procedure would certify on the audited data themselves; None for betting, which would take a pilot.
     paper_rule_pass : bool
         Whether the realised error is at most α, the point rule of the paper.
     reason : str
@@ -65,7 +65,7 @@ class Audit:
     tasks: int
     unscored: int
     certificate_sha256: str
-    own_coverage: float
+    own_coverage: float | None
     paper_rule_pass: bool
     reason: str
 
@@ -126,7 +126,7 @@ def audit_certificate(certificate: Certificate, scores: ArrayLike, outcomes: Arr
         raise InputError("No row of the audited table has a score; score the trajectories first.")
     # larger tasks than declared are a finding of an audit, not a reason to make none
     evaluation = evaluate(observations, replace(settings, max_task_size=None))
-    own = 0.0 if evaluation.chosen is None else float(evaluation.counts.coverage[evaluation.chosen])
+    own = None if evaluation.lacks else 0.0 if evaluation.chosen is None else float(evaluation.counts.coverage[evaluation.chosen])
     certified = certificate.threshold is not None
     counts = count_at(observations, settings.side, np.array([certificate.threshold] if certified else []))
     covered = int(counts.covered_trajectories[0]) if certified else 0

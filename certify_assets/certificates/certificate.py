@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from certify_assets.certificates.counts import SIDES
+from certify_assets.certificates.multiplicity import level_shares
 from certify_assets.certificates.shown import shown
 from certify_assets.errors import ForgedCertificateError
 from certify_assets.files import canonical_json, sha256_bytes
@@ -30,11 +31,12 @@ class Certificate:
     """The answer to "how much may the judge decide alone", with all that is needed to recompute it.
 
     The keys of the contract: procedure, side, alpha, delta, certified, threshold (null when not certified), coverage (0 then),
-    selective_error and tail (null then), level = δ/(|Θ|·candidates), trajectories and tasks (scored ones), covered_tasks and
-    effective_tasks (at the threshold; 0 then), success_rate, icc, deff, n_eff, estimand, validity, assumptions, findings, candidates,
-    inputs, software, seed. Beyond it: schema, parameters (guard, error_icc_cap, size_ratio, max_task_size, multiplicity, grid, engine,
-    draws), provenance (names and hashes of what produced the scores), selection (the rule, when there were candidates),
-    covered_trajectories and errors (at the threshold), promise (the sentence that may be quoted) and digest (the hash of all the rest).
+    selective_error and tail (null then), level (that of the test passed, by default δ/(|Θ|·candidates)), trajectories and tasks (scored
+    ones), covered_tasks and effective_tasks (at the threshold; 0 then), success_rate, icc, deff, n_eff, estimand, validity, assumptions,
+    findings, candidates, inputs, software, seed. Beyond it: schema, parameters (guard, error_icc_cap, size_ratio, max_task_size,
+    multiplicity, starts, pilot as the hash of its table, grid, engine, draws), provenance (names and hashes of what produced the scores),
+    selection (the rule, when there were candidates), covered_trajectories and errors (at the threshold), promise (the sentence that may be
+    quoted) and digest (the hash of all the rest).
 
     Derived numbers have ten significant digits; alpha, delta and the threshold are exact.
 
@@ -203,6 +205,8 @@ _SHAPES: dict[str, dict[str, tuple[type, ...]]] = {
         "size_ratio": _NUMBER,
         "max_task_size": (int, _NONE),
         "multiplicity": _TEXT,
+        "starts": (list, _NONE),
+        "pilot": (str, _NONE),
         "grid": _COUNT,
         "engine": _TEXT,
         "draws": _COUNT,
@@ -255,6 +259,14 @@ def _check_sense(certificate: Certificate) -> None:
             raise ForgedCertificateError(f"{sentence}; give the certificate as it was written.")
 
 
+def _levels(item: Certificate) -> list[float]:
+    """Levels at which a threshold may have been tested: a fallback chain that has reached further starts has more shares of δ."""
+    multiplicity, grid, starts = (item.parameters[name] for name in ("multiplicity", "grid", "starts"))
+    shares = level_shares(multiplicity, grid, starts)
+    reached = shares if multiplicity == "fallback" and item.certified else 1
+    return [significant(count * (item.delta / (shares * item.candidates))) for count in range(1, reached + 1)]
+
+
 def _contradictions(item: Certificate) -> Iterator[tuple[bool, str]]:
     """What cannot be true of a certificate together, in an order in which no later test divides by what an earlier one refuses."""
     yield item.side not in SIDES, f"side is {shown(item.side)}, not one of {', '.join(SIDES)}"
@@ -264,8 +276,10 @@ def _contradictions(item: Certificate) -> Iterator[tuple[bool, str]]:
         yield getattr(item, name) < least, f"{name} is {getattr(item, name)}, below {least}"
     rows, grid = item.inputs["rows"], item.parameters["grid"]
     yield grid < 1, f"parameters.grid is {grid}, below 1"
-    level = significant(item.delta / (grid * item.candidates)) if grid >= 1 else 0.0
-    yield item.level != level, f"level is {item.level}, not delta / (grid * candidates) = {level}"
+    starts = item.parameters["starts"] or []
+    yield not all(type(start) is float and 0.0 < start < 1.0 for start in starts), "parameters.starts are not quantiles between 0 and 1"
+    levels = _levels(item)
+    yield item.level not in levels, f"level is {item.level}, not delta / (shares * candidates) = {' or '.join(map(repr, levels))}"
     for name, most, limit in (
         ("trajectories", "inputs.rows", rows),
         ("tasks", "trajectories", item.trajectories),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -75,9 +75,14 @@ def threshold_curve(scores: ArrayLike, outcomes: ArrayLike, tasks: Sequence[Any]
     ThresholdCurve
     """
     settings = Settings(**keywords)
-    evaluation = evaluate(observe(scores, outcomes, tasks), settings)
+    observations = observe(scores, outcomes, tasks)
+    evaluation = evaluate(observations, settings)
     counts = evaluation.counts
-    upper = [bootstrap_quantile(counts.at(place), settings, bool(passed)) for place, passed in enumerate(evaluation.passed_test)]
+    tails = evaluation.tails
+    if settings.applied_multiplicity == "maxt":
+        # adjusted tails are of all thresholds together, and the curve shows each by itself
+        tails = evaluate(observations, replace(settings, multiplicity="fixed")).tails
+    upper = [bootstrap_quantile(counts.at(place), settings, bool(tail <= settings.level)) for place, tail in enumerate(tails)]
     totals = zip(counts.error_totals.tolist(), counts.covered_trajectories.tolist(), strict=True)
     naive = [clopper_pearson_upper(errors, covered, settings.level) for errors, covered in totals]
     return ThresholdCurve(
@@ -86,7 +91,7 @@ def threshold_curve(scores: ArrayLike, outcomes: ArrayLike, tasks: Sequence[Any]
         thresholds=counts.thresholds,
         coverage=counts.coverage,
         selective_error=counts.selective_error,
-        tail=evaluation.tails,
+        tail=tails,
         bootstrap_upper=np.array(upper),
         naive_upper=np.array(naive),
         floor_probability=evaluation.guard.floor_probability,

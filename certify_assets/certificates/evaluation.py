@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
+from certify_assets.certificates.betting import BettingPlan, check_pilot, make_plan
 from certify_assets.certificates.counts import SIDES, TaskCounts, count_at, count_tasks
 from certify_assets.certificates.guard import GUARDS, GuardTest, apply_guard
 from certify_assets.certificates.inputs import Observations
 from certify_assets.certificates.lattice import as_fraction
 from certify_assets.certificates.montecarlo import draws_needed
-from certify_assets.certificates.procedures import PROCEDURES, Procedure, Test, described_procedure
+from certify_assets.certificates.multiplicity import DEFAULT_STARTS, MULTIPLICITIES, chain, level_shares, maxt_tails, start_places
+from certify_assets.certificates.procedures import PROCEDURES, Procedure, Test, find_procedure
 from certify_assets.certificates.shown import shown
 from certify_assets.errors import InputError
 
 __all__ = ["ENGINES", "Evaluation", "Settings", "evaluate"]
 
 ENGINES = ("auto", "exact", "saddlepoint", "montecarlo")
-_LATER_MULTIPLICITY = ("fixed", "fallback", "maxt")
+_MOST_STARTS = 40
 _MOST_THRESHOLDS, _MOST_DRAWS = 1_000, 10_000_000
 
 
@@ -42,6 +45,7 @@ class Settings:
     max_task_size: int | None = None
     estimand: str | None = None
     multiplicity: str = "bonferroni"
+    starts: Sequence[float] | None = None
     grid: int = 40
     engine: str = "auto"
     draws: int = 2000
@@ -54,9 +58,8 @@ class Settings:
         _one_of("side", self.side, SIDES)
         _one_of("guard", self.guard, GUARDS)
         _one_of("engine", self.engine, ENGINES)
-        if isinstance(self.multiplicity, str) and self.multiplicity in _LATER_MULTIPLICITY:
-            raise InputError(f"multiplicity {self.multiplicity} comes with a later version; give bonferroni.")
-        _one_of("multiplicity", self.multiplicity, ("bonferroni",))
+        _one_of("multiplicity", self.multiplicity, MULTIPLICITIES)
+        _check_multiplicity(self.multiplicity, self.starts, self.method)
         _check_estimand(self.estimand, self.method)
         for name, most in (("grid", _MOST_THRESHOLDS), ("draws", _MOST_DRAWS), ("candidates", 10**9)):
             _whole(name, getattr(self, name), 1, most)
@@ -69,8 +72,20 @@ class Settings:
 
     @property
     def applied_estimand(self) -> str:
-        """The estimand of the procedure."""
-        return self.method.estimand
+        """The estimand asked for, by default the procedure's own."""
+        return self.estimand or self.method.estimand
+
+    @property
+    def applied_multiplicity(self) -> str:
+        """How the grid is paid for: a procedure with a pilot has a fixed sequence of its own."""
+        return "fixed" if self.method.pilot else self.multiplicity
+
+    @property
+    def applied_starts(self) -> tuple[float, ...] | None:
+        """Quantiles at which fixed sequence and fallback chains start, narrowest first; None where there are none, or the pilot says."""
+        if self.method.pilot or self.multiplicity not in DEFAULT_STARTS:
+            return None
+        return tuple(sorted(float(start) for start in self.starts)) if self.starts else DEFAULT_STARTS[self.multiplicity]
 
     @property
     def budget(self) -> Fraction:
@@ -79,8 +94,13 @@ class Settings:
 
     @property
     def level(self) -> float:
-        """δ / (|Θ| · candidates)."""
-        return self.delta / (self.grid * self.candidates)
+        """δ / (shares · candidates): as many shares as thresholds, or as starts of fallback chains, or one."""
+        return self.delta / (level_shares(self.applied_multiplicity, self.grid, self.applied_starts) * self.candidates)
+
+    @property
+    def lone_level(self) -> float:
+        """Level at which one threshold alone is taken to pass: for max-T, whose tails are of all thresholds together, that of Bonferroni."""
+        return self.delta / (self.grid * self.candidates) if self.applied_multiplicity == "maxt" else self.level
 
     @property
     def applied_guard(self) -> str:
@@ -90,18 +110,19 @@ class Settings:
     @property
     def method(self) -> Procedure:
         """The procedure itself."""
-        return described_procedure(self.procedure)
+        return find_procedure(self.procedure)
 
     @property
     def coarse_draws(self) -> bool:
         """Whether the bootstrap is drawn so few times that no threshold can pass."""
-        drawn = self.engine == "montecarlo" and self.method.name.endswith("taskboot")
+        drawn = self.method.joint and (self.engine == "montecarlo" or self.multiplicity == "maxt")
         return drawn and self.draws < draws_needed(self.level)
 
     @property
     def test(self) -> Test:
         """What the procedure is asked."""
-        return Test(self.budget, self.level, self.engine, self.draws, self.seed)
+        cap = self.max_task_size if self.method.weighted and self.applied_estimand == "trajectory" else None
+        return Test(self.budget, self.lone_level, self.engine, self.draws, self.seed, cap)
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,21 +135,31 @@ class Evaluation:
     tested : TaskCounts
         What the procedure saw: the counts, or those of one trajectory a task.
     tails : float64 array, shape (thresholds,)
-        Certified by the procedure where at most ``level``.
-    level : float
+        Certified by the procedure where at most the level at which the threshold is tested.
+    levels : float64 array, shape (thresholds,)
+        0 where a chain does not come to the threshold.
+    passed_test : bool array, shape (thresholds,)
+        Thresholds that the procedure certifies before the guard.
     guard : GuardTest
+    test : Test
+    starts : tuple of int or None
+        Thresholds at which chains start.
+    plan : BettingPlan or None
+        What the pilot fixed.
+    lacks : {None, "pilot_missing", "max_task_size_missing"}
+        The input for want of which nothing was tested.
     """
 
     counts: TaskCounts
     tested: TaskCounts
     tails: NDArray[np.float64]
-    level: float
+    levels: NDArray[np.float64]
+    passed_test: NDArray[np.bool_]
     guard: GuardTest
-
-    @property
-    def passed_test(self) -> NDArray[np.bool_]:
-        """Thresholds that the procedure certifies before the guard."""
-        return self.tails <= self.level
+    test: Test
+    starts: tuple[int, ...] | None = None
+    plan: BettingPlan | None = None
+    lacks: str | None = None
 
     @property
     def passed(self) -> NDArray[np.bool_]:
@@ -142,13 +173,15 @@ class Evaluation:
         return int(places[-1]) if places.size else None
 
 
-def evaluate(observations: Observations, settings: Settings) -> Evaluation:
+def evaluate(observations: Observations, settings: Settings, pilot: Observations | None = None) -> Evaluation:
     """Count tasks on the grid and put every threshold to procedure and guard.
 
     Parameters
     ----------
     observations : Observations
     settings : Settings
+    pilot : Observations, optional
+        Read by betting only.
 
     Returns
     -------
@@ -157,9 +190,12 @@ def evaluate(observations: Observations, settings: Settings) -> Evaluation:
     Raises
     ------
     InputError
-        If a task is larger than the declared ``max_task_size``.
+        If a task is larger than the declared ``max_task_size``, or the pilot shares a task with the table.
     """
-    counts = count_tasks(observations, settings.side, settings.grid)
+    lacks, plan = _prepare(observations, settings, pilot)
+    counts = (
+        count_tasks(observations, settings.side, settings.grid) if plan is None else count_at(observations, settings.side, plan.thresholds)
+    )
     most = settings.max_task_size
     if most is not None and counts.sizes.size and int(counts.sizes.max()) > most:
         largest = int(counts.sizes.max())
@@ -174,8 +210,35 @@ def evaluate(observations: Observations, settings: Settings) -> Evaluation:
         max_task_size=most,
     )
     tested = count_at(observations.one_a_task(settings.seed), settings.side, counts.thresholds) if settings.method.one_draw else counts
-    tails = settings.method.tails(tested, settings.test, tested.tasks) if counts.thresholds.size else np.empty(0)
-    return Evaluation(counts, tested, tails, settings.level, guard)
+    test = settings.test if plan is None else replace(settings.test, bets=plan.bets)
+    tails = np.ones(counts.thresholds.size) if lacks or not tested.tasks else _tails(tested, test, settings)
+    starts = None if settings.applied_starts is None else start_places(settings.applied_starts, settings.grid)
+    starts = starts if plan is None else (plan.start,)
+    levels = np.full(tails.size, settings.level)
+    passed = tails <= levels
+    if starts is not None:
+        levels, passed = chain(tails, starts, settings.level)
+    return Evaluation(counts, tested, tails, levels, passed & (lacks is None), guard, test, starts, plan, lacks)
+
+
+def _prepare(observations: Observations, settings: Settings, pilot: Observations | None) -> tuple[str | None, BettingPlan | None]:
+    """The input that is lacking, and what the pilot fixes."""
+    method, test = settings.method, settings.test
+    if method.pilot and pilot is not None:
+        check_pilot(pilot, observations)
+    if method.weighted and settings.applied_estimand == "trajectory" and test.cap is None:
+        return "max_task_size_missing", None
+    if not method.pilot:
+        return None, None
+    if pilot is None:
+        return "pilot_missing", None
+    return None, make_plan(pilot, settings.side, settings.grid, settings.alpha, test.cap)
+
+
+def _tails(tested: TaskCounts, test: Test, settings: Settings) -> NDArray[np.float64]:
+    if settings.applied_multiplicity == "maxt":
+        return maxt_tails(tested, settings.budget, settings.draws, settings.seed)
+    return settings.method.tails(tested, test, tested.tasks)
 
 
 def _one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
@@ -187,12 +250,32 @@ def _check_estimand(estimand: object, method: Procedure) -> None:
     if estimand is None:
         return
     _one_of("estimand", estimand, ("trajectory", "task"))
-    if estimand != method.estimand:
-        others = [item.name for item in PROCEDURES.values() if item.estimand == estimand]
+    if estimand not in method.estimands:
+        others = [item.name for item in PROCEDURES.values() if estimand in item.estimands]
         raise InputError(
             f"estimand is {estimand!r} and {method.name} certifies the error by {method.estimand}; leave it out, or give one of the "
             f"procedures {', '.join(others)}."
         )
+
+
+def _check_multiplicity(multiplicity: str, starts: object, method: Procedure) -> None:
+    if multiplicity == "maxt" and not (method.joint or method.pilot):
+        joint = ", ".join(item.name for item in PROCEDURES.values() if item.joint)
+        raise InputError(
+            f"multiplicity maxt is of the joint task bootstrap, which {method.name} has not; give bonferroni, fixed or fallback, or one of the "
+            f"procedures {joint}."
+        )
+    if starts is None:
+        return
+    if multiplicity not in DEFAULT_STARTS:
+        raise InputError(f"starts go with multiplicity fixed or fallback, not {multiplicity}; leave them out.")
+    most = 1 if multiplicity == "fixed" else _MOST_STARTS
+    if isinstance(starts, str) or not isinstance(starts, Sequence) or not 1 <= len(starts) <= most:
+        raise InputError(f"starts is {shown(starts)}; give {'one quantile' if most == 1 else f'1 to {most} quantiles'}.")
+    for start in starts:
+        _between("start", start, 0.0, 1.0)
+    if len(set(starts)) < len(starts):
+        raise InputError(f"starts is {shown(starts)}, which names a quantile twice; give each once.")
 
 
 def _whole(name: str, value: object, least: int, most: int) -> None:

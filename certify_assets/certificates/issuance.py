@@ -14,7 +14,6 @@ from certify_assets.certificates.clustering import kish_effective_tasks, summari
 from certify_assets.certificates.evaluation import Evaluation, Settings, evaluate
 from certify_assets.certificates.findings import find
 from certify_assets.certificates.inputs import Observations, observe
-from certify_assets.certificates.procedures import NOT_BUILT, find_procedure
 from certify_assets.errors import InputError, IntegrityError
 
 __all__ = ["CONFIDENCE", "certify", "issue"]
@@ -26,9 +25,10 @@ _DECIDES = {
 CONFIDENCE = {
     "asymptotic": "approximate confidence",
     "finite-sample": "confidence",
+    "conjectured": "confidence, by a conjecture that is not proved, of",
     "none under clustering": "confidence, for independent trajectories only, of",
 }
-_PARAMETERS = ("guard", "error_icc_cap", "size_ratio", "max_task_size", "multiplicity", "grid", "engine", "draws")
+_PARAMETERS = ("guard", "error_icc_cap", "size_ratio", "max_task_size", "multiplicity", "starts", "grid", "engine", "draws")
 
 
 def certify(
@@ -46,11 +46,13 @@ def certify(
     max_task_size: int | None = None,
     estimand: str | None = None,
     multiplicity: str = "bonferroni",
+    starts: Sequence[float] | None = None,
     grid: int = 40,
     engine: str = "auto",
     draws: int = 2000,
     seed: int = 42,
     candidates: int = 1,
+    pilot: tuple[ArrayLike, ArrayLike, Sequence[Any] | NDArray[Any]] | None = None,
     selection: str | None = None,
     inputs: Mapping[str, Any] | None = None,
     provenance: Mapping[str, str] | None = None,
@@ -82,15 +84,24 @@ def certify(
         Declared limit of scored trajectories a task, here and in use: a larger task is refused, and the guard supposes wrong tasks that
         are as large.
     estimand : {"trajectory", "task"}, optional
-        By default, and at most, the one that the procedure certifies: trajectories, or for one_per_task and task_hoeffding tasks.
-    multiplicity : {"bonferroni"}
+        By default the procedure's own: tasks for one_per_task, task_hoeffding, betting and gaffke, else trajectories. Betting and gaffke take
+        "trajectory" with a ``max_task_size``.
+    multiplicity : {"bonferroni", "fixed", "fallback", "maxt"}
+        How the grid is paid for: δ/|Θ| a threshold; δ upward from one declared start until a threshold fails; δ cut among several such starts,
+        a chain that reaches the next start handing its share on; or, on TaskBoot, the joint bootstrap of all thresholds, stepped down.
+        Betting has a fixed sequence of its own.
+    starts : sequence of float, optional
+        Score quantiles at which chains start, declared before the outcomes are seen: one for "fixed" (.3 by default), some for "fallback"
+        (.1, .3, .5, .7). On the release side the quantile is counted from the highest score.
     grid : int
         Number of thresholds |Θ|.
     engine : {"auto", "exact", "saddlepoint", "montecarlo"}
     draws, seed : int
-        Of the Monte-Carlo engine.
+        Of the Monte-Carlo engine and of max-T.
     candidates : int
         Number of judges, arms or settings among which this one was chosen on the same table; δ is divided by it.
+    pilot : tuple of scores, outcomes and tasks, optional
+        Other tasks, from which betting takes thresholds, start and bets; without them it certifies nothing. No other procedure reads it.
     selection : str, optional
         The rule of that choice, for the reader.
     inputs : mapping, optional
@@ -111,9 +122,8 @@ def certify(
 
     Notes
     -----
-    A threshold is certified when its tail is at most δ/(|Θ|·candidates) and the guard passes; the widest one is taken.
+    A threshold is certified when its tail is at most its level, δ/(|Θ|·candidates) by default, and the guard passes; the widest one is taken.
     """
-    find_procedure(procedure)
     settings = Settings(
         alpha=alpha,
         delta=delta,
@@ -125,6 +135,7 @@ def certify(
         max_task_size=max_task_size,
         estimand=estimand,
         multiplicity=multiplicity,
+        starts=starts,
         grid=grid,
         engine=engine,
         draws=draws,
@@ -134,17 +145,20 @@ def certify(
     observations = observe(scores, outcomes, tasks)
     if inputs is not None and dict(inputs) != observations.fingerprint:
         raise IntegrityError(f"The table is {observations.fingerprint}, not the {dict(inputs)} expected; give the table registered.")
-    return issue(observations, settings, provenance=provenance, selection=selection)
+    others = None if pilot is None else observe(*pilot)
+    return issue(observations, settings, pilot=others, provenance=provenance, selection=selection)
 
 
 def issue(
-    observations: Observations, settings: Settings, *, provenance: Mapping[str, str] | None = None, selection: str | None = None
+    observations: Observations,
+    settings: Settings,
+    *,
+    pilot: Observations | None = None,
+    provenance: Mapping[str, str] | None = None,
+    selection: str | None = None,
 ) -> Certificate:
-    """Certify a table that is observed already; see :func:`certify`.
-
-    A procedure that is only listed (``NOT_BUILT``) gives a document that certifies nothing and says so.
-    """
-    evaluation = evaluate(observations, settings)
+    """Certify a table that is observed already; see :func:`certify`."""
+    evaluation = evaluate(observations, settings, pilot)
     counts = evaluation.counts
     clusters = summarise_clusters(counts.sizes, counts.successes)
     method = settings.method
@@ -153,8 +167,7 @@ def issue(
         side=settings.side,
         alpha=float(settings.alpha),
         delta=float(settings.delta),
-        level=significant(settings.level),
-        **_outcome(evaluation),
+        **_outcome(evaluation, settings),
         trajectories=clusters.trajectories,
         tasks=clusters.tasks,
         success_rate=significant(clusters.success_rate),
@@ -163,12 +176,17 @@ def issue(
         n_eff=significant(clusters.n_eff),
         estimand=settings.applied_estimand,
         validity=method.validity,
-        assumptions=(*method.assumptions, *_guard_assumptions(settings)),
+        assumptions=(
+            *method.assumptions,
+            *_estimand_assumptions(settings),
+            *_level_assumptions(evaluation, settings),
+            *_guard_assumptions(settings),
+        ),
         promise=_promise(evaluation, settings),
         findings=find(observations, evaluation, settings),
         candidates=int(settings.candidates),
         selection=selection if selection is not None or settings.candidates == 1 else _DEFAULT_SELECTION.format(settings.candidates),
-        parameters=_parameters(settings),
+        parameters=_parameters(settings, pilot),
         provenance=_checked_provenance(provenance),
         inputs=observations.fingerprint,
         software={"version": __version__},
@@ -176,18 +194,23 @@ def issue(
     )
 
 
-def _outcome(evaluation: Evaluation) -> dict[str, Any]:
+def _outcome(evaluation: Evaluation, settings: Settings) -> dict[str, Any]:
     """The part of a certificate that depends on the threshold."""
     counts, place = evaluation.counts, evaluation.chosen
     if place is None:
         nothing = {"certified": False, "threshold": None, "coverage": 0.0, "selective_error": None, "tail": None}
-        return nothing | {"covered_trajectories": 0, "covered_tasks": 0, "errors": 0, "effective_tasks": 0.0}
+        return (
+            nothing
+            | {"level": significant(settings.level)}
+            | {"covered_trajectories": 0, "covered_tasks": 0, "errors": 0, "effective_tasks": 0.0}
+        )
     return {
         "certified": True,
         "threshold": float(counts.thresholds[place]),
         "coverage": significant(float(counts.coverage[place])),
         "selective_error": significant(float(counts.selective_error[place])),
         "tail": significant(float(evaluation.tails[place])),
+        "level": significant(float(evaluation.levels[place])),
         "covered_trajectories": int(counts.covered_trajectories[place]),
         "covered_tasks": int(counts.covered_tasks[place]),
         "errors": int(counts.error_totals[place]),
@@ -198,14 +221,17 @@ def _outcome(evaluation: Evaluation) -> dict[str, Any]:
 _DEFAULT_SELECTION = "One of {} candidates compared on these outcomes; delta is divided by their number."
 
 
-def _parameters(settings: Settings) -> dict[str, Any]:
+def _parameters(settings: Settings, pilot: Observations | None) -> dict[str, Any]:
     values = {name: value for name, value in asdict(settings).items() if name in _PARAMETERS}
-    cap, most = settings.error_icc_cap, settings.max_task_size
+    cap, most, starts = settings.error_icc_cap, settings.max_task_size, settings.applied_starts
     return values | {
         "guard": settings.applied_guard,
         "error_icc_cap": None if cap is None else float(cap),
         "size_ratio": float(settings.size_ratio),
         "max_task_size": None if most is None else int(most),
+        "multiplicity": settings.applied_multiplicity,
+        "starts": None if starts is None else list(starts),
+        "pilot": pilot.sha256 if pilot is not None and settings.method.pilot else None,
         "grid": int(settings.grid),
         "draws": int(settings.draws),
     }
@@ -216,6 +242,47 @@ def _checked_provenance(provenance: Mapping[str, str] | None) -> dict[str, str]:
     if not all(isinstance(key, str) and isinstance(value, str) for key, value in named.items()):
         raise InputError("provenance maps names to text; give every value as text.")
     return named
+
+
+def _estimand_assumptions(settings: Settings) -> tuple[str, ...]:
+    if not settings.method.weighted:
+        return ()
+    if settings.applied_estimand == "task":
+        return (
+            "Every task weighs the same: the error is that of a random attempt at a random task, among those decided. Where wrong tasks have more "
+            "attempts than others, the share of wrong trajectories is larger than that.",
+        )
+    if settings.max_task_size is None:
+        return ()
+    return (f"No task has more than {settings.max_task_size} trajectories, here and in use.",)
+
+
+def _level_assumptions(evaluation: Evaluation, settings: Settings) -> tuple[str, ...]:
+    """How the grid is paid for, where it is not by Bonferroni."""
+    plan, starts = evaluation.plan, settings.applied_starts
+    if plan is not None:
+        return (
+            f"Multiplicity: fixed sequence. The pilot table ({plan.tasks} tasks, {plan.sha256[:12]}) fixed the thresholds, the start "
+            f"{float(plan.thresholds[plan.start])!r} and the bet there, {plan.bets[plan.start]:.3g} of the wealth; from there thresholds are "
+            "tested one after the other, each at the whole level, until one fails.",
+        )
+    if settings.applied_multiplicity == "maxt":
+        return (
+            "Multiplicity: max-T, stepped down. The tail is adjusted by the joint task bootstrap of all thresholds and compared with delta; asymptotic "
+            "like the bootstrap itself.",
+        )
+    if starts is None:
+        return ()
+    named = ", ".join(f"{start:g}" for start in starts)
+    if settings.applied_multiplicity == "fixed":
+        return (
+            f"Multiplicity: fixed sequence. From the {named} quantile, declared before these outcomes were seen, thresholds are tested one after the "
+            "other, each at the whole level, until one fails.",
+        )
+    return (
+        f"Multiplicity: fallback chains. Each of the quantiles {named}, declared before these outcomes were seen, brings an equal share of delta; a "
+        "chain hands its level on until a threshold fails, also to the next start.",
+    )
 
 
 def _guard_assumptions(settings: Settings) -> tuple[str, ...]:
@@ -237,12 +304,12 @@ def _size_assumption(settings: Settings) -> str:
 def _promise(evaluation: Evaluation, settings: Settings) -> str:
     place, counts = evaluation.chosen, evaluation.counts
     if place is None:
-        by = f" by {settings.method.name}, which comes with a later version" if settings.method.name in NOT_BUILT else ""
-        return f"Nothing is certified on the {settings.side} side{by}: every trajectory goes to a person."
+        return f"Nothing is certified on the {settings.side} side: every trajectory goes to a person."
     verb, wrong = _DECIDES[settings.side]
     what = f"{settings.alpha * 100:g} %"
     subject = f"of the trajectories that the judge {verb} {float(counts.thresholds[place])!r}"
-    over = "" if settings.applied_estimand == "trajectory" else "on average over tasks "
+    over = "when every task weighs the same, " if settings.method.weighted else "on average over tasks "
+    over = "" if settings.applied_estimand == "trajectory" else over
     share = f"{100 * float(counts.coverage[place]):.1f} %"
     return (
         f"With {CONFIDENCE[settings.method.validity]} {100 * (1 - settings.delta):g} %, {subject}, {over}at most {what} are {wrong}; "

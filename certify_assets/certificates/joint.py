@@ -6,12 +6,11 @@ from collections.abc import Sequence
 
 from certify_assets.certificates.certificate import Certificate
 from certify_assets.certificates.issuance import CONFIDENCE
-from certify_assets.certificates.procedures import NOT_BUILT
 
 __all__ = ["document_promise", "joint_promise"]
 
 #: the weakest first
-_WEAKEST = ("none under clustering", "asymptotic", "finite-sample")
+_WEAKEST = ("none under clustering", "conjectured", "asymptotic", "finite-sample")
 _PAIR = 2
 
 
@@ -69,7 +68,7 @@ def document_promise(certificates: Sequence[Certificate]) -> str | None:
         by_procedure.setdefault(certificate.procedure, []).append(certificate)
     if any(sorted(item.side for item in group) != ["reject", "release"] for group in by_procedure.values()):
         return None
-    built = {name: joint_promise(group) for name, group in by_procedure.items() if name not in NOT_BUILT}
+    built = {name: joint_promise(group) for name, group in by_procedure.items()}
     if len(by_procedure) == 1 or not built:
         return next(iter(built.values()), None)
     return "\n".join(f"By {name}: {promise}" for name, promise in built.items())

@@ -15,12 +15,17 @@ from certify_assets.certificates.concentration import factor_needed
 from certify_assets.certificates.evaluation import Evaluation, Settings, evaluate
 from certify_assets.certificates.inputs import Observations, observe
 from certify_assets.certificates.montecarlo import draws_needed
-from certify_assets.certificates.procedures import NOT_BUILT, NOT_BUILT_MESSAGE
 
-__all__ = ["Diagnosis", "auroc", "diagnose", "diagnose_evaluation"]
+__all__ = ["LACKING", "Diagnosis", "auroc", "diagnose", "diagnose_evaluation"]
 
 _MOST_TASKS = 1_000_000
 _NOISE = 2
+#: what was not given, and so why nothing was tested
+LACKING = {
+    "pilot_missing": "{} fixes thresholds, start and bets on a pilot table of other tasks and had none, so nothing was tested; give one (--pilot).",
+    "max_task_size_missing": "{} over trajectories needs to know how large a task can be, so nothing was tested; declare max_task_size, or leave "
+    "estimand trajectory out.",
+}
 #: success rate, AUROC, lowest error, its coverage
 _Facts = tuple[float, float | None, float, float]
 
@@ -32,11 +37,11 @@ class Diagnosis:
     Attributes
     ----------
     certified : bool
-    stopped_by : {None, "no_scores", "base_rate", "judge", "tasks", "guard", "draws", "not_built"}
+    stopped_by : {None, "no_scores", "base_rate", "judge", "tasks", "guard", "draws", "input"}
         None when something was certified. "judge": the error exceeds α at every threshold. "base_rate": so it does, and there are too few
         trajectories of the class that this side decides for any judge. "tasks": the error is below α, the tasks are too few to show it.
-        "guard": the bootstrap passes and the guard does not. "draws": so few resamples are drawn that none could pass. "not_built": the
-        procedure comes with a later version.
+        "guard": the bootstrap passes and the guard does not. "draws": so few resamples are drawn that none could pass. "input": the
+        procedure lacks a pilot table or a declared task size.
     tasks : int
         Tasks observed.
     tasks_needed : int or None
@@ -78,13 +83,22 @@ def auroc(observations: Observations) -> float | None:
     return float(wins @ (below + 0.5 * losses) / (positives * negatives))
 
 
-def diagnose(scores: ArrayLike, outcomes: ArrayLike, tasks: Sequence[Any] | NDArray[Any], **keywords: Any) -> Diagnosis:
+def diagnose(
+    scores: ArrayLike,
+    outcomes: ArrayLike,
+    tasks: Sequence[Any] | NDArray[Any],
+    *,
+    pilot: tuple[ArrayLike, ArrayLike, Sequence[Any] | NDArray[Any]] | None = None,
+    **keywords: Any,
+) -> Diagnosis:
     """Say why a table certifies nothing, and how many tasks like these would certify something.
 
     Parameters
     ----------
     scores, outcomes, tasks
         As for :func:`certify_assets.certificates.certify`.
+    pilot
+        Likewise.
     **keywords
         The settings of :func:`certify_assets.certificates.certify`.
 
@@ -100,7 +114,8 @@ def diagnose(scores: ArrayLike, outcomes: ArrayLike, tasks: Sequence[Any] | NDAr
     tasks observed is within that noise of the present size, and the sentence says so.
     """
     observations, settings = observe(scores, outcomes, tasks), Settings(**keywords)
-    return diagnose_evaluation(observations, evaluate(observations, settings), settings)
+    others = None if pilot is None else observe(*pilot)
+    return diagnose_evaluation(observations, evaluate(observations, settings, others), settings)
 
 
 def diagnose_evaluation(observations: Observations, evaluation: Evaluation, settings: Settings) -> Diagnosis:
@@ -122,8 +137,8 @@ def diagnose_evaluation(observations: Observations, evaluation: Evaluation, sett
 def _stopped_by(evaluation: Evaluation, settings: Settings) -> str | None:
     if evaluation.chosen is not None:
         return None
-    if settings.method.name in NOT_BUILT:
-        return "not_built"
+    if evaluation.lacks is not None:
+        return "input"
     if evaluation.passed_test.any():
         return "guard"
     if settings.coarse_draws:
@@ -142,8 +157,9 @@ def _tasks_needed(evaluation: Evaluation, settings: Settings) -> tuple[int | Non
     fewest: int | None = None
     coverage: float | None = None
     errors = evaluation.tested.selective_error
-    _, places = np.unique(counts.covered_trajectories, return_index=True)
-    for place in places.tolist():
+    # a chain passes nothing before its start
+    places = np.unique(counts.covered_trajectories, return_index=True)[1].tolist() if evaluation.starts is None else evaluation.starts
+    for place in places:
         if errors[place] >= settings.alpha:
             continue
         guard = _guard_tasks(evaluation, settings, place)
@@ -172,7 +188,7 @@ def _least(evaluation: Evaluation, settings: Settings, place: int, low: int, few
     tested = evaluation.tested.at(place)
 
     def passes(tasks: int) -> bool:
-        return float(settings.method.tails(tested, settings.test, tasks)[0]) <= settings.level
+        return float(settings.method.tails(tested, evaluation.test.at(place), tasks)[0]) <= settings.lone_level
 
     most = _MOST_TASKS if fewest is None else fewest - 1
     if low > most or not passes(most):
@@ -212,8 +228,8 @@ def _sentence(stopped: str | None, lift: str, evaluation: Evaluation, settings: 
             f"The base rate stops it: {seen}, so there is next to nothing to {settings.side} and the observed error is at least "
             f"{lowest:.3f} against alpha {settings.alpha:g}; no number of tasks like these would do."
         )
-    if stopped == "not_built":
-        return NOT_BUILT_MESSAGE.format(settings.method.name)
+    if stopped == "input" and evaluation.lacks is not None:
+        return LACKING[evaluation.lacks].format(settings.method.name)
     if stopped == "draws":
         return (
             f"The number of draws stops it: with {settings.draws} resamples no threshold can pass at level {settings.level:.3g}; give at "

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from certify_assets._version import __version__
 from certify_assets.certificates.certificate import Certificate, read_document
 from certify_assets.certificates.evaluation import Settings
-from certify_assets.certificates.inputs import observe
+from certify_assets.certificates.inputs import Observations, observe
 from certify_assets.certificates.issuance import issue
 from certify_assets.certificates.joint import document_promise
 from certify_assets.certificates.shown import shown
@@ -41,11 +41,18 @@ def settings_of(certificate: Certificate) -> Settings:
         estimand=certificate.estimand,
         seed=certificate.seed,
         candidates=certificate.candidates,
-        **certificate.parameters,
+        **{name: value for name, value in certificate.parameters.items() if name != "pilot"},
     )
 
 
-def verify_certificate(document: Any, scores: ArrayLike, outcomes: ArrayLike, tasks: Sequence[Any] | NDArray[Any]) -> str | None:
+def verify_certificate(
+    document: Any,
+    scores: ArrayLike,
+    outcomes: ArrayLike,
+    tasks: Sequence[Any] | NDArray[Any],
+    *,
+    pilot: tuple[ArrayLike, ArrayLike, Sequence[Any] | NDArray[Any]] | None = None,
+) -> str | None:
     """Recompute a certificate from the data and return the first difference, as a sentence; None when there is none.
 
     Parameters
@@ -54,6 +61,8 @@ def verify_certificate(document: Any, scores: ArrayLike, outcomes: ArrayLike, ta
         The certificate as it was written.
     scores, outcomes, tasks
         The table that it is said to be of, in any order.
+    pilot : tuple of scores, outcomes and tasks, optional
+        The pilot table of a betting certificate, which cannot be recomputed without it.
 
     Returns
     -------
@@ -72,6 +81,7 @@ def verify_certificate(document: Any, scores: ArrayLike, outcomes: ArrayLike, ta
     Everything else is recomputed, under the settings that the document names.
     """
     observations = observe(scores, outcomes, tasks)
+    others = None if pilot is None else observe(*pilot)
     try:
         certificate, digest = _read(document)
         if certificate.software["version"] != __version__:
@@ -85,7 +95,11 @@ def verify_certificate(document: Any, scores: ArrayLike, outcomes: ArrayLike, ta
                 f"inputs.{key} is {certificate.inputs[key]!r} in the document and {observations.fingerprint[key]!r} for these data; "
                 "give the table that it was issued on."
             )
-        again = issue(observations, settings_of(certificate), provenance=certificate.provenance, selection=certificate.selection)
+        if found := _pilot_difference(certificate.parameters["pilot"], others):
+            return found
+        used = others if certificate.parameters["pilot"] is not None else None
+        settings = settings_of(certificate)
+        again = issue(observations, settings, pilot=used, provenance=certificate.provenance, selection=certificate.selection)
     except (ForgedCertificateError, InputError) as error:
         return str(error)
     told = {**certificate.to_dict(), "digest": digest}
@@ -93,6 +107,15 @@ def verify_certificate(document: Any, scores: ArrayLike, outcomes: ArrayLike, ta
     if found := _difference({**told, "digest": ""}, {**again.to_dict(), "digest": ""}):
         return found
     return _difference(told, again.to_dict())
+
+
+def _pilot_difference(told: str | None, pilot: Observations | None) -> str | None:
+    """Whether a document's pilot is the one given; one that names none needs none."""
+    if told is None or (pilot is not None and pilot.sha256 == told):
+        return None
+    if pilot is None:
+        return "the certificate was issued with a pilot table and cannot be recomputed without it; give it (--pilot)."
+    return f"parameters.pilot is {shown(told)} in the document and {pilot.sha256!r} for the pilot given; give the pilot that it was issued with."
 
 
 def verify_promise(promise: Any, certificates: Sequence[Certificate]) -> str | None:

@@ -8,19 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from certify_assets.cli.options import PATH, column_options, read_scores
+from certify_assets.cli.options import PATH, column_options, read_pilot, read_scores
 from certify_assets.cli.output import NOTHING, console, emit_json, json_option, percent, refuse_overwrite, show_table, write_document
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate
+    from certify_assets.cli.options import Table
     from certify_assets.protocol.score_table import ScoreTable
 
 __all__ = ["certificate"]
 
 _SIDE_BY_SIDE = 2
 _PROCEDURE_HELP = (
-    "guarded_taskboot, taskboot, naive, deff, one_per_task, task_hoeffding or korn_graubard; or 'all' for every one side by side, with betting "
-    "and gaffke, which come with a later version, as certifying nothing."
+    "guarded_taskboot, taskboot, naive, deff, one_per_task, task_hoeffding, betting (proved at any number of tasks; needs --pilot), gaffke "
+    "(conjectured) or korn_graubard; or 'all' for every one side by side."
 )
 
 
@@ -42,14 +43,23 @@ _PROCEDURE_HELP = (
     "--estimand",
     type=click.Choice(["trajectory", "task"]),
     default=None,
-    help="Whose error rate, as a check. [default: the procedure's own: task for one_per_task and task_hoeffding, else trajectory]",
+    help="Whose error rate. [default: the procedure's own: task for one_per_task, task_hoeffding, betting and gaffke, else trajectory; betting and "
+    "gaffke take trajectory with --max-task-size]",
 )
 @click.option(
     "--multiplicity",
-    metavar="[bonferroni]",
+    type=click.Choice(["bonferroni", "fixed", "fallback", "maxt"]),
     default="bonferroni",
     show_default=True,
-    help="How the grid is paid for; fixed, fallback and maxt come with a later version and are refused.",
+    help="How the grid is paid for: δ/grid a threshold; δ upward from one start; δ shared by several starts; joint bootstrap (TaskBoot only).",
+)
+@click.option(
+    "--start",
+    "starts",
+    type=float,
+    multiple=True,
+    help="Score quantile at which fixed and fallback start, fixed before the outcomes are seen; may be given again for fallback. "
+    "[default: .3; fallback .1 .3 .5 .7]",
 )
 @click.option("--grid", type=int, default=40, show_default=True, help="Number of candidate thresholds.")
 @click.option(
@@ -61,7 +71,10 @@ _PROCEDURE_HELP = (
     "--candidates", type=int, default=1, show_default=True, help="Judges or settings compared on this same table; the level pays for them."
 )
 @click.option(
-    "--pilot", type=PATH, default=None, help="Scores of pilot tasks for betting, which comes with a later version; refused until then."
+    "--pilot",
+    type=PATH,
+    default=None,
+    help="Scores of other, labelled tasks, from which betting takes thresholds, start and bets (its rows with split=pilot, or else split=rl).",
 )
 @click.option("--joint", is_flag=True, help="Both sides together at 1−δ: δ/2 a side.")
 @click.option("--out", type=PATH, default=None, help="Also write the document to this file.")
@@ -74,11 +87,13 @@ def certificate(ctx: click.Context, /, scores: Path, out: Path | None, as_json: 
     SCORES is a table (CSV, Parquet or JSON Lines) with the columns task_id, score (higher = more likely a success; empty = unscored) and outcome (0
     or 1), optionally trajectory_id, agent and split (then the rows with split=cal are used).
     """
-    refuse_overwrite({"--out": out}, {"SCORES": scores})
+    refuse_overwrite({"--out": out}, {"SCORES": scores} if pilot is None else {"SCORES": scores, "--pilot": pilot})
     _refuse(pilot, **options)
+    options["starts"] = options["starts"] or None
     columns = {name: options.pop(name) for name in ("task_col", "score_col", "outcome_col")}
     table = read_scores(scores, **columns).choose_split("cal")
-    certificates = _issue(table, **options)
+    others = None if pilot is None else read_pilot(pilot, **columns)
+    certificates = _issue(table, others, **options)
     single = options["procedure"] != "all" and options["side"] != "both"
     document = certificates[0].to_dict() if single else _document(certificates)
     if out is not None:
@@ -91,29 +106,27 @@ def certificate(ctx: click.Context, /, scores: Path, out: Path | None, as_json: 
 
 
 def _refuse(pilot: Path | None, *, side: str, procedure: str, joint: bool, estimand: str | None, **_: Any) -> None:
-    if pilot is not None:
-        raise click.UsageError(
-            "--pilot is for betting, which comes with a later version, and no procedure built so far uses it; leave it out."
-        )
+    if pilot is not None and procedure not in ("betting", "all"):
+        raise click.UsageError(f"--pilot is for betting, and {procedure} does not read it; leave it out or name betting or all.")
     if joint and side != "both":
         raise click.UsageError("--joint is about both sides; add --side both.")
     if estimand is not None and procedure == "all":
         raise click.UsageError("--estimand goes with one procedure, and each of all has its own; leave it out or name a procedure.")
 
 
-def _issue(table: ScoreTable, *, side: str, procedure: str, joint: bool, delta: float, **options: Any) -> list[Certificate]:
-    from certify_assets.certificates import EVERY_PROCEDURE, NOT_BUILT, Settings, certify, issue, observe
+def _issue(
+    table: ScoreTable, pilot: Table | None, *, side: str, procedure: str, joint: bool, delta: float, **options: Any
+) -> list[Certificate]:
+    from certify_assets.certificates import EVERY_PROCEDURE, certify
 
     sides = ("reject", "release") if side == "both" else (side,)
     outcomes = table.labelled()
     settings = {**options, "delta": delta / 2 if joint else delta}
-
-    def one(name: str, side: str) -> Certificate:
-        if procedure == "all" and name in NOT_BUILT:
-            return issue(observe(table.scores, outcomes, table.tasks), Settings(procedure=name, side=side, **settings))
-        return certify(table.scores, outcomes, table.tasks, procedure=name, side=side, **settings)
-
-    return [one(name, each) for name in (EVERY_PROCEDURE if procedure == "all" else (procedure,)) for each in sides]
+    return [
+        certify(table.scores, outcomes, table.tasks, procedure=name, side=each, pilot=pilot, **settings)
+        for name in (EVERY_PROCEDURE if procedure == "all" else (procedure,))
+        for each in sides
+    ]
 
 
 def _document(certificates: list[Certificate]) -> dict[str, Any]:
@@ -170,7 +183,7 @@ def _show_upright(certificates: list[Certificate]) -> None:
 
 
 def _certified(item: Certificate) -> str:
-    return percent(item.coverage) if item.certified else "not built" if item.validity == "not built" else "nothing"
+    return percent(item.coverage) if item.certified else "nothing"
 
 
 def _rounded(error: float | None) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from certify_assets.cli.documents import Choice, certificate_documents, choice_options, one_certificate, promise_difference
-from certify_assets.cli.options import PATH, column_options, read_scores, split_option
+from certify_assets.cli.options import PATH, column_options, pilot_option, read_pilot, read_scores, split_option
 from certify_assets.cli.output import NOTHING, complain, console, emit_json, json_option, percent, show_table
 
 __all__ = ["audit", "resample", "verify"]
@@ -90,13 +90,15 @@ def resample(
 @click.command()
 @click.argument("certificate", type=PATH)
 @click.argument("scores", type=PATH)
+@pilot_option
 @column_options
 @json_option
 @click.pass_context
-def verify(ctx: click.Context, /, certificate: Path, scores: Path, as_json: bool, **columns: str) -> None:
+def verify(ctx: click.Context, /, certificate: Path, scores: Path, pilot: Path | None, as_json: bool, **columns: str) -> None:
     """Recompute a certificate from its scores and compare every byte.
 
-    Exit 3, with the first difference, when the certificate was altered, is incomplete, or is of other scores. What the scores cannot show (the names and
+    Exit 3, with the first difference, when the certificate was altered, is incomplete, or is of other scores, or when it is one of betting and its
+    pilot table is not given. What the scores cannot show (the names and
     hashes under provenance, the selection rule) is carried as it stands: the data root's own checks compare those.
     """
     from certify_assets.certificates import NOT_VOUCHED, Certificate, verify_certificate
@@ -104,9 +106,10 @@ def verify(ctx: click.Context, /, certificate: Path, scores: Path, as_json: bool
     documents = certificate_documents(certificate)
     table = read_scores(scores, **columns).choose_split("cal")
     outcomes = table.labelled()
+    others = None if pilot is None else read_pilot(pilot, **columns)
     difference = None
     for place, document in enumerate(documents, 1):
-        found = verify_certificate(document, table.scores, outcomes, table.tasks)
+        found = verify_certificate(document, table.scores, outcomes, table.tasks, pilot=others)
         if found is not None:
             difference = found if len(documents) == 1 else f"certificate {place} of {len(documents)}: {found}"
             break

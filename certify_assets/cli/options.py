@@ -8,11 +8,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+import numpy as np
+from numpy.typing import NDArray
 
 from certify_assets.protocol.score_table import ColumnNames, ScoreTable, read_score_table
 
-__all__ = ["PATH", "Finite", "column_options", "read_scores", "root_option", "split_option"]
+__all__ = ["PATH", "Finite", "Table", "column_options", "pilot_option", "read_pilot", "read_scores", "root_option", "split_option"]
 
+#: scores, outcomes and tasks
+Table = tuple[NDArray[np.float64], NDArray[np.int8], NDArray[np.object_]]
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 PATH = click.Path(path_type=Path)
@@ -21,6 +25,10 @@ root_option = click.option(
     "--root", envvar="CERTIFY_ROOT", default=None, show_envvar=True, help="Data root: a folder or an fsspec URL. [default: .certify]"
 )
 split_option = click.option("--split", default=None, help="Rows to use, by the table's split column. [default: all]")
+
+pilot_option = click.option(
+    "--pilot", type=PATH, default=None, help="The pilot table that a betting certificate was issued with; it cannot be recomputed without."
+)
 
 
 class Finite(click.FloatRange):
@@ -48,3 +56,11 @@ def column_options(command: _Command) -> _Command:
 def read_scores(path: Path, task_col: str, score_col: str, outcome_col: str) -> ScoreTable:
     """Read a score table under the names that the options give."""
     return read_score_table(path, columns=ColumnNames(task=task_col, score=score_col, outcome=outcome_col))
+
+
+def read_pilot(path: Path, **columns: str) -> Table:
+    """Read a pilot table under the same names: its rows with split=pilot, or where there are none those with split=rl."""
+    table = read_scores(path, **columns)
+    named = set() if table.splits is None else set(table.splits)
+    chosen = table.choose_split("rl" if "rl" in named and "pilot" not in named else "pilot")
+    return chosen.scores, chosen.labelled(), chosen.tasks

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from certify_assets.cli.documents import load_certificates
-from certify_assets.cli.options import PATH, Finite, column_options, read_scores
+from certify_assets.cli.options import PATH, Finite, column_options, pilot_option, read_pilot, read_scores
 from certify_assets.cli.output import console, emit_json, json_option, refuse_overwrite
 from certify_assets.errors import InputError, StaleCertificateError
 from certify_assets.files import write_atomic
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate
+    from certify_assets.cli.options import Table
     from certify_assets.protocol.score_table import ScoreTable
 
 __all__ = ["report"]
@@ -26,6 +27,7 @@ __all__ = ["report"]
 @click.option(
     "--audit", "audit_path", type=PATH, default=None, help="Score table of other labelled tasks. [default: rows with split=test, if any]"
 )
+@pilot_option
 @click.option("--out", type=PATH, default=Path("certificate.html"), show_default=True, help="Where the page goes.")
 @click.option("--title", default=None, help="Title of the page. [default: name of the score table]")
 @click.option(
@@ -42,6 +44,7 @@ def report(
     certificate: Path,
     scores: Path,
     audit_path: Path | None,
+    pilot: Path | None,
     out: Path,
     title: str | None,
     minutes: float,
@@ -56,11 +59,11 @@ def report(
     """
     from certify_assets.reports.page import render_page
 
-    refuse_overwrite({"--out": out}, {"CERTIFICATE": certificate, "SCORES": scores, "--audit": audit_path})
+    refuse_overwrite({"--out": out}, {"CERTIFICATE": certificate, "SCORES": scores, "--audit": audit_path, "--pilot": pilot})
     certificates = load_certificates(certificate)
     whole = read_scores(scores, **columns)
     table = whole.choose_split("cal")
-    _verify(certificate, certificates, table)
+    _verify(certificate, certificates, table, None if pilot is None else read_pilot(pilot, **columns))
     test = _audit_table(whole, audit_path, columns)
     page = render_page(
         certificates,
@@ -81,12 +84,12 @@ def report(
         console().print(f"{out}: {len(certificates)} certificate(s), {document['bytes']} bytes", markup=False)
 
 
-def _verify(path: Path, certificates: list[Certificate], table: ScoreTable) -> None:
+def _verify(path: Path, certificates: list[Certificate], table: ScoreTable, pilot: Table | None) -> None:
     from certify_assets.certificates import verify_certificate
 
     outcomes = table.labelled()
     for item in certificates:
-        difference = verify_certificate(item.to_dict(), table.scores, outcomes, table.tasks)
+        difference = verify_certificate(item.to_dict(), table.scores, outcomes, table.tasks, pilot=pilot)
         if difference is not None:
             raise StaleCertificateError(f"{path} is not of {table.path}: {difference}")
 

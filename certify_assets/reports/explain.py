@@ -14,12 +14,13 @@ if TYPE_CHECKING:
     from certify_assets.certificates import Certificate, Diagnosis
     from certify_assets.reports.source import PageSource
 
-__all__ = ["Gate", "Reason", "arithmetic", "explain", "promise_notes", "promises", "short_reason"]
+__all__ = ["Gate", "Reason", "arithmetic", "explain", "promise_notes", "promises", "short_reason", "spent"]
 
 _WRONG = {"reject": "had in fact succeeded", "release": "had in fact failed"}
 _HOLDS = {
     "asymptotic": "The confidence is approximate: it holds as the number of tasks grows, and simulations support it from about 20 tasks.",
     "finite-sample": "The confidence holds at any number of tasks.",
+    "conjectured": "The confidence holds at any number of tasks if a published conjecture does.",
     "none under clustering": "The confidence would need independent runs, and runs of one task are not: do not rely on it.",
 }
 
@@ -84,13 +85,27 @@ def promise_notes(source: PageSource) -> list[str]:
 
 def _rests(main: Certificate) -> str:
     weighed = "every run counts once" if main.estimand == "trajectory" else "every task counts once"
-    shared = counted(main.parameters["grid"], "threshold") + (f" and {count(main.candidates)} candidates" if main.candidates > 1 else "")
     return (
         f"It rests on {counted(main.trajectories, 'scored run')} of {counted(main.tasks, 'task')} in CAL; "
         f"{counted(main.covered_trajectories, 'run')} of {counted(main.covered_tasks, 'task')} are {done(main.side)}, "
         f"{count(main.errors)} of them wrongly ({percent(main.selective_error, 2)}). The error is counted by {main.estimand}: {weighed}. "
-        f"δ = {rate(main.delta, 2)} is shared among {shared}."
+        f"δ = {rate(main.delta, 2)} is {spent(main)}."
     )
+
+
+def spent(main: Certificate) -> str:
+    """Return how a certificate's δ is spent over the thresholds of its grid, and over the candidates."""
+    grid = counted(main.parameters["grid"], "threshold")
+    others = f" and {count(main.candidates)} candidates" if main.candidates > 1 else ""
+    if main.parameters["multiplicity"] == "bonferroni":
+        return f"shared among {grid}{others}"
+    each = f", shared among {count(main.candidates)} candidates" if main.candidates > 1 else ""
+    way = {
+        "fixed": f"spent whole on one of {grid} after the other, up to the first that fails",
+        "fallback": f"shared among {counted(len(main.parameters['starts'] or []), 'start')} of chains over {grid}",
+        "maxt": f"compared with tails adjusted for {grid} together",
+    }
+    return way.get(main.parameters["multiplicity"], f"shared among {grid}") + each
 
 
 def explain(source: PageSource) -> list[Reason]:

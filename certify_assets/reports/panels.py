@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from certify_assets.reports.explain import spent
 from certify_assets.reports.figures import error_histogram, risk_coverage, score_distribution, tail_curve
 from certify_assets.reports.heatmap import task_heatmap
 from certify_assets.reports.source import certificate_settings
@@ -128,9 +129,7 @@ def _tail_panel(certificate: Certificate, curve: ThresholdCurve, name: str) -> P
             name=f"{name}tail",
         ),
         f"Share of task resamples in which the error exceeds the budget. A threshold passes at {small(certificate.level)}: δ = {rate(certificate.delta, 2)} "
-        f"shared among {grid} thresholds"
-        + (f" and {count(certificate.candidates)} candidates." if certificate.candidates > 1 else ".")
-        + guard,
+        f"{spent(certificate)}.{guard}",
     )
 
 

@@ -22,6 +22,7 @@ __all__ = ["FindingRow", "control_rows", "corpus_facts", "finding_rows", "lineag
 _VALIDITY: dict[str, str] = {
     "asymptotic": "holds as tasks grow in number",
     "finite-sample": "holds at any number of tasks",
+    "conjectured": "holds at any number of tasks, by a conjecture",
     "none under clustering": "does not hold when runs share tasks",
 }
 _LINEAGE: dict[str, str] = {

@@ -91,5 +91,9 @@ def done(side: str) -> str:
 
 def confidence(level: float, validity: str) -> str:
     """Write a confidence with the word that its validity allows: about 95 %, where it holds only as tasks grow in number."""
-    words = {"asymptotic": f"about {percent(level)} confidence", "finite-sample": f"{percent(level)} confidence"}
+    words = {
+        "asymptotic": f"about {percent(level)} confidence",
+        "finite-sample": f"{percent(level)} confidence",
+        "conjectured": f"{percent(level)} confidence by a conjecture",
+    }
     return words.get(validity, f"{percent(level)} confidence for independent runs only")

@@ -44,13 +44,13 @@ def test_all_lists_every_procedure_of_the_contract(call: Call, scores: Path, tmp
     items = answer.json["certificates"]
     assert answer.code == 0 and [item["procedure"] for item in items] == EVERY and set(answer.json) == {"certificates"}
     for item in items:
-        if item["procedure"] in {"betting", "gaffke"}:
-            assert not item["certified"] and item["coverage"] == 0.0 and [f["code"] for f in item["findings"]] == ["not_built"]
+        lacking = "pilot_missing" in [finding["code"] for finding in item["findings"]]
+        assert lacking == (item["procedure"] == "betting") and not (lacking and (item["certified"] or item["coverage"]))
     assert call("verify", out, scores).code == 0
-    assert "not built" in call("certificate", scores, "--procedure", "all").out
+    assert "pilot_missing: betting fixes" in call("certificate", scores, "--procedure", "all").out
 
 
-def test_what_is_not_built_never_counts_as_certified(call: Call, tmp_path: Path) -> None:
+def test_noise_never_counts_as_certified(call: Call, tmp_path: Path) -> None:
     noise(tmp_path / "noise.csv")
     answer = call("certificate", tmp_path / "noise.csv", "--procedure", "all", "--json")
     assert [item["procedure"] for item in answer.json["certificates"]] == EVERY
@@ -60,21 +60,20 @@ def test_what_is_not_built_never_counts_as_certified(call: Call, tmp_path: Path)
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
-        (("--procedure", "betting"), "later version"),
-        (("--procedure", "gaffke"), "later version"),
-        (("--multiplicity", "fixed"), "later version"),
-        (("--multiplicity", "fallback"), "later version"),
-        (("--multiplicity", "maxt"), "later version"),
+        (("--multiplicity", "maxt", "--procedure", "naive"), "guarded_taskboot, taskboot"),
+        (("--multiplicity", "maxt", "--procedure", "all"), "naive has not"),
+        (("--start", "0.3"), "fixed or fallback"),
         (("--multiplicity", "holm"), "bonferroni"),
-        (("--pilot", "{scores}"), "no procedure built so far uses it"),
-        (("--procedure", "all", "--pilot", "{scores}"), "no procedure built so far uses it"),
+        (("--pilot", "{scores}"), "guarded_taskboot does not read it"),
+        (("--procedure", "all", "--pilot", "{scores}"), "shares 80 task(s)"),
+        (("--procedure", "betting", "--pilot", "{scores}"), "shares 80 task(s)"),
         (("--estimand", "task"), "one_per_task, task_hoeffding"),
         (("--estimand", "trajectory", "--procedure", "one_per_task"), "certifies the error by task"),
         (("--estimand", "task", "--procedure", "all"), "--estimand"),
         (("--joint",), "--side both"),
     ],
 )
-def test_what_does_not_work_yet_is_refused_in_one_sentence(call: Call, scores: Path, arguments: tuple[str, ...], word: str) -> None:
+def test_what_cannot_work_is_refused_in_one_sentence(call: Call, scores: Path, arguments: tuple[str, ...], word: str) -> None:
     answer = call("certificate", scores, *[part.format(scores=scores) for part in arguments], "--json")
     assert answer.code == 2 and answer.out == "" and word in answer.err and answer.err.count("\n") == 1
 
@@ -114,8 +113,7 @@ def test_every_procedure_on_both_sides_promises_line_by_line(call: Call, scores:
     out = tmp_path / "all.json"
     document = call("certificate", scores, "--procedure", "all", "--side", "both", "--json", "--out", out).json
     assert len(document["certificates"]) == 2 * len(EVERY)
-    built = [name for name in EVERY if name not in {"betting", "gaffke"}]
-    assert [line.split(":")[0] for line in document["promise"].splitlines()] == [f"By {name}" for name in built]
+    assert [line.split(":")[0] for line in document["promise"].splitlines()] == [f"By {name}" for name in EVERY]
     assert call("verify", out, scores).code == 0
 
 
@@ -129,3 +127,53 @@ def test_one_draw_certifies_no_noise(call: Call, tmp_path: Path) -> None:
     for seed in range(8):
         answer = call("certificate", tmp_path / "noise.csv", "--engine", "montecarlo", "--draws", 1, "--seed", seed, "--json")
         assert answer.code == 3 and "coarse_draws" in [finding["code"] for finding in answer.json["findings"]]
+
+
+@pytest.fixture(scope="module")
+def pilot(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    frame = score_rows(tasks=120, attempts=6, seed=4)
+    frame["task_id"] = "pilot-" + frame["task_id"].astype(str)
+    frame["trajectory_id"] = [f"pilot/{row}" for row in range(len(frame))]
+    path = tmp_path_factory.mktemp("pilot") / "pilot.csv"
+    frame.to_csv(path, index=False)
+    return path
+
+
+def test_betting_takes_a_pilot_and_verify_asks_for_it(call: Call, scores: Path, pilot: Path, tmp_path: Path) -> None:
+    out = tmp_path / "betting.json"
+    answer = call("certificate", scores, "--procedure", "betting", "--pilot", pilot, "--alpha", "0.2", "--json", "--out", out)
+    assert answer.code == 0 and answer.json["certified"] and answer.json["validity"] == "finite-sample"
+    assert answer.json["parameters"]["pilot"] and answer.json["estimand"] == "task"
+    assert call("verify", out, scores, "--pilot", pilot).code == 0
+    lacking = call("verify", out, scores, "--json")
+    assert lacking.code == 3 and "cannot be recomputed without it" in lacking.json["difference"]
+    assert call("verify", out, scores, "--pilot", scores).code == 3
+    everything = call("certificate", scores, "--procedure", "all", "--pilot", pilot, "--alpha", "0.2", "--json", "--out", out).json
+    assert {item["procedure"]: item for item in everything["certificates"]}["betting"] == answer.json
+    assert call("verify", out, scores).code == 3 and call("verify", out, scores, "--pilot", pilot).code == 0
+    assert call("decide", out, scores, "--procedure", "betting").code == 0
+
+
+def test_betting_without_a_pilot_exits_3_with_a_finding(call: Call, scores: Path) -> None:
+    answer = call("certificate", scores, "--procedure", "betting", "--json")
+    assert answer.code == 3 and [finding["code"] for finding in answer.json["findings"]] == ["pilot_missing"]
+    assert "give one (--pilot)" in call("certificate", scores, "--procedure", "betting").out.replace("\n", " ")
+
+
+def test_the_pilot_is_its_own_split(call: Call, scores: Path, pilot: Path, tmp_path: Path) -> None:
+    frame = pd.concat([pd.read_csv(scores).assign(split="cal"), pd.read_csv(pilot).assign(split="rl")])
+    whole = tmp_path / "whole.csv"
+    frame.to_csv(whole, index=False)
+    apart = call("certificate", scores, "--procedure", "betting", "--pilot", pilot, "--alpha", "0.2", "--json").json
+    assert call("certificate", whole, "--procedure", "betting", "--pilot", whole, "--alpha", "0.2", "--json").json == apart
+    frame.assign(split="cal").to_csv(whole, index=False)
+    refused = call("certificate", scores, "--procedure", "betting", "--pilot", whole, "--json")
+    assert refused.code == 2 and "split='pilot'" in refused.err
+
+
+def test_the_grid_is_paid_for_as_asked(call: Call, scores: Path, tmp_path: Path) -> None:
+    out = tmp_path / "certificate.json"
+    for arguments in (("fixed",), ("fixed", "--start", "0.2"), ("fallback", "--start", "0.2", "--start", "0.4"), ("maxt",)):
+        answer = call("certificate", scores, "--alpha", "0.2", "--json", "--out", out, "--multiplicity", *arguments)
+        assert answer.code == 0 and answer.json["parameters"]["multiplicity"] == arguments[0]
+        assert call("verify", out, scores).code == 0

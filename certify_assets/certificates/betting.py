@@ -1,0 +1,147 @@
+"""Betting on tasks: a wealth whose mean is at most 1 when the error is at least α, so that wealth 1/δ certifies at any number of tasks.
+
+A task's payoff is x_g = z_g/z_max ≤ 1, with z_g = k_g − α·n_g over its trajectories (z_max = (1 − α)·M for at most M of them), or z_g = (k_g − α·n_g)/m_g
+when every task weighs the same (z_max = 1 − α). Where the error is at least α, E[x] ≥ 0 and E[Π(1 − λ·x_g)] ≤ 1 for any bet λ in [0, 1] that does
+not depend on the tasks. Thresholds, start and bets come from a pilot table of other tasks; thresholds are then tested one after the other.
+
+References
+----------
+Ville (1939), Étude critique de la notion de collectif.
+Waudby-Smith and Ramdas (2024), Estimating means of bounded random variables by betting.
+Kelly (1956), A new interpretation of information rate.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from certify_assets.certificates.counts import TaskCounts, count_tasks
+from certify_assets.certificates.inputs import Observations
+from certify_assets.certificates.shown import shown
+from certify_assets.errors import InputError
+
+__all__ = ["BettingPlan", "check_pilot", "make_plan", "payoffs", "wealth_tails"]
+
+#: weight of one supposed task that is wrong throughout: without it a pilot without errors bets everything
+_DOUBT = 0.25
+_STEPS = 60
+
+
+@dataclass(frozen=True, eq=False)
+class BettingPlan:
+    """What a pilot table fixes before the calibration table is seen.
+
+    Attributes
+    ----------
+    thresholds : float64 array, shape (thresholds,)
+        Observed pilot scores, from the narrowest threshold to the widest.
+    bets : float64 array, shape (thresholds,)
+        λ in [0, 1).
+    start : int
+        The threshold that is tested first: that of the largest growth of wealth a task in the pilot.
+    tasks : int
+    sha256 : str
+        Of the pilot table.
+    """
+
+    thresholds: NDArray[np.float64]
+    bets: NDArray[np.float64]
+    start: int
+    tasks: int
+    sha256: str
+
+
+def payoffs(counts: TaskCounts, alpha: float, cap: int | None) -> NDArray[np.float64]:
+    """z_g/z_max of every task at every threshold: over trajectories where a cap is given, else with every task weighing the same.
+
+    Parameters
+    ----------
+    counts : TaskCounts
+    alpha : float
+    cap : int or None
+        Most trajectories of a task.
+
+    Returns
+    -------
+    float64 array, shape (thresholds, tasks)
+        At most 1.
+    """
+    sizes = counts.sizes.astype(np.float64) if cap is None else float(cap)
+    excess = counts.errors - alpha * counts.covered
+    return np.asarray(np.minimum(excess / (sizes * (1.0 - alpha)), 1.0))
+
+
+def check_pilot(pilot: Observations, observations: Observations) -> None:
+    """Refuse a pilot that shares a task with the calibration table, or has no score.
+
+    Raises
+    ------
+    InputError
+        Naming the first shared task.
+    """
+    if not pilot.scored:
+        raise InputError("No row of the pilot table has a score; score the pilot trajectories first.")
+    shared = sorted(set(pilot.labels) & set(observations.labels))
+    if shared:
+        raise InputError(
+            f"The pilot table shares {len(shared)} task(s) with the calibration table, the first being {shown(shared[0])}; bets must be fixed "
+            "on other tasks: take the shared ones out of the pilot table."
+        )
+
+
+def make_plan(pilot: Observations, side: str, grid: int, alpha: float, cap: int | None) -> BettingPlan:
+    """Fix thresholds, bets and start from a pilot table.
+
+    Parameters
+    ----------
+    pilot : Observations
+    side : {"reject", "release"}
+    grid : int
+    alpha : float
+    cap : int or None
+        As for :func:`payoffs`.
+
+    Returns
+    -------
+    BettingPlan
+        Bets are rounded to six digits, so that they are the same on any machine.
+    """
+    counts = count_tasks(pilot, side, grid)
+    table = payoffs(counts, alpha, cap)
+    bets = np.array([float(f"{_bet(row):.6g}") for row in table])
+    growth = np.log1p(-bets[:, None] * table).sum(axis=1) + _DOUBT * np.log1p(-bets)
+    # tied thresholds have equal growth, and the rounding keeps machines from telling them apart
+    start = int(np.argmax(np.round(growth, 9)))
+    return BettingPlan(counts.thresholds, bets, start, counts.tasks, pilot.sha256)
+
+
+def _bet(row: NDArray[np.float64]) -> float:
+    """λ of the largest growth Σ log(1 − λ·x) + doubt·log(1 − λ), by bisection of its falling derivative."""
+    low, high = 0.0, 1.0
+    for _ in range(_STEPS):
+        bet = (low + high) / 2
+        slope = -float((row / (1.0 - bet * row)).sum()) - _DOUBT / (1.0 - bet)
+        low, high = (bet, high) if slope > 0 else (low, bet)
+    return low if low > 1e-6 else 0.0
+
+
+def wealth_tails(table: NDArray[np.float64], bets: NDArray[np.float64], factor: float = 1.0) -> NDArray[np.float64]:
+    """1/wealth, at most 1, at every threshold: the probability of so much wealth is at most that where the error is at least α.
+
+    Parameters
+    ----------
+    table : float64 array, shape (thresholds, tasks)
+        Payoffs.
+    bets : float64 array, shape (thresholds,)
+    factor : float
+        Number of tasks like these over the number observed.
+
+    Returns
+    -------
+    float64 array, shape (thresholds,)
+    """
+    log_wealth = factor * np.log1p(-bets[:, None] * table).sum(axis=1)
+    return np.asarray(np.exp(-np.maximum(log_wealth, 0.0)))

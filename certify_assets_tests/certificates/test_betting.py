@@ -1,0 +1,187 @@
+"""Betting: what the pilot fixes, what is refused, and whether the promise holds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from certify_assets.certificates import (
+    Certificate,
+    Settings,
+    audit_certificate,
+    certify,
+    count_tasks,
+    diagnose,
+    evaluate,
+    observe,
+    verify_certificate,
+)
+from certify_assets.certificates.betting import make_plan, payoffs, wealth_tails
+from certify_assets.errors import InputError
+from certify_assets_tests.certificates.designs import Sample, fooled, paper_process, paper_truth
+
+
+def moved(sample: Sample, by: int = 10**6) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The same runs of tasks under other names."""
+    return sample.scores, sample.outcomes, sample.tasks + by
+
+
+@pytest.fixture(scope="module")
+def data() -> Sample:
+    return paper_process(90, 0.5, np.random.default_rng(1))
+
+
+@pytest.fixture(scope="module")
+def pilot() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    return moved(paper_process(80, 0.5, np.random.default_rng(2)))
+
+
+def codes(item: Certificate) -> list[str]:
+    return [finding["code"] for finding in item.findings]
+
+
+@pytest.mark.parametrize("side", ["reject", "release"])
+def test_a_certificate_names_its_pilot_and_recomputes_with_it(data: Sample, pilot: tuple[np.ndarray, ...], side: str) -> None:
+    found = certify(*data, procedure="betting", pilot=pilot, side=side, alpha=0.1 if side == "reject" else 0.2)
+    assert found.certified and found.validity == "finite-sample" and found.estimand == "task" and found.level == 0.05
+    assert found.parameters["pilot"] == observe(*pilot).sha256 and found.parameters["multiplicity"] == "fixed"
+    assert found.threshold in pilot[0] and "every task weighs the same" in found.promise
+    assert any("fixed sequence" in text and found.parameters["pilot"][:12] in text for text in found.assumptions)
+    assert verify_certificate(found.to_json(), *data, pilot=pilot) is None
+    assert "cannot be recomputed without it" in str(verify_certificate(found, *data))
+    other = (pilot[0] + 1.0, *pilot[1:])
+    assert "parameters.pilot is" in str(verify_certificate(found, *data, pilot=other))
+    assert "starts" in str(verify_certificate({**found.to_dict(), "parameters": {**found.parameters, "starts": [0.3]}}, *data, pilot=pilot))
+    assert audit_certificate(found, *pilot).own_coverage is None
+
+
+def test_without_a_pilot_nothing_is_tested(data: Sample) -> None:
+    found = certify(*data, procedure="betting")
+    assert not found.certified and codes(found) == ["pilot_missing"] and found.parameters["pilot"] is None
+    assert verify_certificate(found.to_json(), *data) is None
+    assert diagnose(*data, procedure="betting").stopped_by == "input"
+
+
+def test_no_other_procedure_reads_the_pilot(data: Sample, pilot: tuple[np.ndarray, ...]) -> None:
+    assert certify(*data, pilot=pilot).to_json() == certify(*data).to_json()
+
+
+def test_shared_tasks_and_empty_pilots_are_refused(data: Sample, pilot: tuple[np.ndarray, ...]) -> None:
+    mixed = (pilot[0], pilot[1], [f"{task}" if task % 7 else "3" for task in pilot[2]])
+    with pytest.raises(InputError, match="shares 1 task"):
+        certify(*data, procedure="betting", pilot=mixed)
+    with pytest.raises(InputError, match="No row of the pilot"):
+        certify(*data, procedure="betting", pilot=([np.nan], [1], ["p"]))
+
+
+def test_over_trajectories_a_declared_size_is_needed(data: Sample, pilot: tuple[np.ndarray, ...]) -> None:
+    found = certify(*data, procedure="betting", pilot=pilot, estimand="trajectory")
+    assert not found.certified and codes(found) == ["max_task_size_missing"]
+    most = int(np.bincount(data.tasks).max())
+    capped = certify(*data, procedure="betting", pilot=pilot, estimand="trajectory", max_task_size=most, alpha=0.2)
+    assert capped.certified and capped.estimand == "trajectory" and f"more than {most} trajectories" in " ".join(capped.assumptions)
+    assert verify_certificate(capped.to_json(), *data, pilot=pilot) is None
+    with pytest.raises(InputError, match="above max_task_size"):
+        certify(*data, procedure="betting", pilot=pilot, estimand="trajectory", max_task_size=most - 1)
+
+
+def test_wealth_is_a_product_over_tasks_and_every_payoff_is_at_most_one() -> None:
+    counts = count_tasks(observe(*fooled(30, 0.2, np.random.default_rng(0))), "reject", 10)
+    for cap in (None, int(counts.sizes.max())):
+        table = payoffs(counts, 0.1, cap)
+        assert table.max() <= 1.0 and table.shape == counts.covered.shape
+        bets = np.linspace(0.0, 0.9, 10)
+        wealth = [np.prod([1 - bet * x for x in row]) for bet, row in zip(bets, table, strict=True)]
+        assert wealth_tails(table, bets) == pytest.approx([min(1.0, 1 / each) for each in wealth])
+    # every task right throughout: the payoff is −α/(1 − α)
+    sure = count_tasks(observe(np.arange(29.0), np.zeros(29), np.arange(29)), "reject", 1)
+    assert payoffs(sure, 0.1, None).min() == pytest.approx(-1 / 9)
+
+
+def test_the_bet_is_the_best_one() -> None:
+    plan = make_plan(observe(*paper_process(60, 0.5, np.random.default_rng(5))), "reject", 20, 0.1, None)
+    counts = count_tasks(observe(*paper_process(60, 0.5, np.random.default_rng(5))), "reject", 20)
+    table, tried = payoffs(counts, 0.1, None), np.linspace(0, 0.999, 1000)
+    for row, bet in zip(table, plan.bets, strict=True):
+        growth = np.log1p(-tried[:, None] * row).sum(axis=1) + 0.25 * np.log1p(-tried)
+        assert bet == pytest.approx(tried[growth.argmax()], abs=1.1e-3)
+    assert 0 <= plan.start < 20 and plan.tasks == 60
+
+
+def test_diagnosis_counts_tasks_from_the_start(pilot: tuple[np.ndarray, ...]) -> None:
+    few = paper_process(30, 0.5, np.random.default_rng(3))
+    found = diagnose(*few, procedure="betting", pilot=pilot)
+    assert found.stopped_by == "tasks" and found.tasks_needed is not None and 30 < found.tasks_needed < 200
+    assert "nothing_passes" in codes(certify(*few, procedure="betting", pilot=pilot))
+
+
+def coverage(tasks: int, rho: float, trials: int, pilot_tasks: int = 200) -> tuple[float, float, int]:
+    """Mean coverage, its standard error, and violations of the trajectory-weighted truth."""
+    found, wrong = [], 0
+    for trial in range(trials):
+        seeds = [trial, tasks, int(10 * rho)]
+        table = observe(*paper_process(tasks, rho, np.random.default_rng(seeds)))
+        other = observe(*moved(paper_process(pilot_tasks, rho, np.random.default_rng([trial, pilot_tasks, int(10 * rho), 7]))))
+        result = evaluate(table, Settings(procedure="betting"), other)
+        place = result.chosen
+        found.append(0.0 if place is None else float(result.counts.coverage[place]))
+        wrong += place is not None and paper_truth(float(result.counts.thresholds[place]), rho) > 0.1
+    return float(np.mean(found)), float(np.std(found)) / trials**0.5, wrong
+
+
+REFERENCE = {
+    (50, 0.1): 0.485, (50, 0.5): 0.116, (50, 0.8): 0.092,
+    (64, 0.1): 0.675, (64, 0.5): 0.544, (64, 0.8): 0.470,
+    (84, 0.1): 0.682, (84, 0.5): 0.610, (84, 0.8): 0.567,
+    (100, 0.1): 0.686, (100, 0.5): 0.613, (100, 0.8): 0.570,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("cell", [(64, 0.5), (100, 0.8)])
+def test_coverage_of_reference_cells(cell: tuple[int, float]) -> None:
+    mean, error, wrong = coverage(*cell, 40)
+    assert abs(mean - REFERENCE[cell]) <= 3.5 * np.hypot(error, 0.01) and wrong <= 6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cell", sorted(REFERENCE))
+def test_coverage_of_every_reference_cell(cell: tuple[int, float]) -> None:
+    # the standard error of a coverage over 300 trials is at most .02
+    mean, error, wrong = coverage(*cell, 300)
+    assert abs(mean - REFERENCE[cell]) <= max(0.03, 3.5 * error) and wrong <= 0.05 * 300 + 3 * (0.05 * 0.95 * 300) ** 0.5
+
+
+def fooled_rate(tasks: int, share: float, trials: int, pilot_tasks: int = 100) -> float:
+    """Share of trials that certify, each a violation: the true error of every threshold is above α."""
+    hits = 0
+    for trial in range(trials):
+        table = observe(*fooled(tasks, share, np.random.default_rng([trial, tasks])))
+        other = observe(*moved(fooled(pilot_tasks, share if trial % 2 else 0.03, np.random.default_rng([trial, tasks, 1]))))
+        hits += evaluate(table, Settings(procedure="betting"), other).chosen is not None
+    return hits / trials
+
+
+def test_betting_is_not_fooled_whatever_the_pilot_says() -> None:
+    # promised .05; standard error over 100 trials at that rate .022. Every second pilot is of easier tasks and bets high
+    for tasks, share in ((50, 0.11), (100, 0.15)):
+        assert fooled_rate(tasks, share, 100) <= 0.05 + 3 * 0.022
+
+
+def larger(tasks: int, share: float, ratio: int, rng: np.random.Generator) -> Sample:
+    """Whole-task errors in tasks ``ratio`` times as large as others, which the score cannot see."""
+    bad = rng.random(tasks) < share
+    owner = np.repeat(np.arange(tasks), np.where(bad, 4 * ratio, 4))
+    return Sample(rng.normal(size=owner.size), bad.astype(int)[owner], owner)
+
+
+def test_larger_wrong_tasks_are_seen_over_trajectories_only() -> None:
+    # one task in forty-one is wrong and five times as large: .024 of the tasks, .11 of the trajectories, and alpha is .1
+    hits = {"task": 0, "trajectory": 0}
+    for trial in range(40):
+        table = observe(*larger(100, 0.0241, 5, np.random.default_rng([trial, 100])))
+        other = observe(*moved(larger(200, 0.01, 1, np.random.default_rng([trial, 2]))))
+        for estimand in hits:
+            chosen = evaluate(table, Settings(procedure="betting", estimand=estimand, max_task_size=20), other).chosen
+            hits[estimand] += chosen is not None
+    # right by its own estimand (seen in .63 of 200 trials), and no promise over trajectories
+    assert hits["task"] >= 10 and hits["trajectory"] <= 6
