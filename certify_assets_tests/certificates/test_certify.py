@@ -23,9 +23,9 @@ from certify_assets.certificates import (
     observe,
     verify_certificate,
 )
+from certify_assets.certificates.designs import Sample, fooled, paper_process
 from certify_assets.certificates.montecarlo import draws_needed
 from certify_assets.errors import InputError, IntegrityError
-from certify_assets_tests.certificates.designs import Sample, fooled, paper_process
 
 CONTRACT = {
     "procedure",
