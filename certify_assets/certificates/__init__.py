@@ -9,6 +9,7 @@ from certify_assets.certificates.clustering import ClusterSummary, anova_icc, de
 from certify_assets.certificates.counts import TaskCounts, count_at, count_tasks
 from certify_assets.certificates.curve import ThresholdCurve, bootstrap_errors, threshold_curve
 from certify_assets.certificates.decision import Decisions, decide
+from certify_assets.certificates.designs import study_designs
 from certify_assets.certificates.eprocess import TaskStream
 from certify_assets.certificates.evaluation import Evaluation, Settings, evaluate
 from certify_assets.certificates.inputs import Observations, observe
@@ -17,6 +18,7 @@ from certify_assets.certificates.joint import document_promise, joint_promise
 from certify_assets.certificates.monitor import Monitoring, monitor_certificate, task_stream
 from certify_assets.certificates.planning import Diagnosis, auroc, diagnose
 from certify_assets.certificates.procedures import EVERY_PROCEDURE, PROCEDURES
+from certify_assets.certificates.simulation import Simulation, simulate
 from certify_assets.certificates.verification import NOT_VOUCHED, settings_of, verify_certificate, verify_promise
 
 __all__ = [
@@ -34,6 +36,7 @@ __all__ = [
     "ResampleAudit",
     "SCHEMA",
     "Settings",
+    "Simulation",
     "TaskCounts",
     "TaskStream",
     "ThresholdCurve",
@@ -59,6 +62,8 @@ __all__ = [
     "observe",
     "resample_audit",
     "settings_of",
+    "simulate",
+    "study_designs",
     "summarise_clusters",
     "task_stream",
     "threshold_curve",

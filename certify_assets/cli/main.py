@@ -26,6 +26,7 @@ _COMMANDS = {
     "monitor": ("certify_assets.cli.monitor", "Raise an alarm when newly labelled tasks show an error above α."),
     "report": ("certify_assets.cli.report", "Draw a certificate as a page that opens from disk."),
     "resample": ("certify_assets.cli.check", "How often a threshold's error exceeds α when tasks are resampled."),
+    "simulate": ("certify_assets.cli.simulate", "How often each procedure certifies wrongly where the truth is known."),
     "ui": ("certify_assets.cli.platform", "Start the Dagster UI, and MLflow beside it."),
     "verify": ("certify_assets.cli.check", "Recompute a certificate from its scores and compare every byte."),
 }

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from certify_assets_tests.cli.calling import Call
+
+
+def test_a_small_study_as_json_and_file(call: Call, tmp_path: Path) -> None:
+    out = tmp_path / "study.json"
+    arguments = ("simulate", "--tasks", 20, 30, "--rho", ".1", "0.5", "--trials", 4, "--procedure", "naive", "taskboot")
+    answer = call(*arguments, "--json", "--out", out)
+    assert answer.code == 0 and json.loads(out.read_text(encoding="utf-8")) == answer.json
+    assert [(cell["design"], cell["tasks"], cell["rho"]) for cell in answer.json["cells"]] == [
+        ("paper", 20, 0.1), ("paper", 20, 0.5), ("paper", 30, 0.1), ("paper", 30, 0.5)
+    ]  # fmt: skip
+    assert [rates["procedure"] for rates in answer.json["cells"][0]["procedures"]] == ["naive", "taskboot"]
+    assert answer.json["cells"][0]["procedures"][0]["paper"] == {"violation_conditional": 0.0, "coverage": 0.65}
+    assert "4 of 4: paper G=30 ρ=0.5" in answer.err
+    # the form that the library of the command line knows
+    again = call("simulate", "--tasks", 20, "--tasks", 30, "--rho", 0.1, "--rho", 0.5, *arguments[7:], "--json")
+    assert again.json == answer.json
+
+
+def test_a_table_for_people(call: Call) -> None:
+    answer = call("simulate", "--design", "fooled", "--tasks", 20, "--trials", 3)
+    assert answer.code == 0
+    for word in ("fooled G=20", "fooled_larger G=20", "guarded_taskboot", "coverage"):
+        assert word in answer.out
+    assert "…" not in answer.out
+    assert ".650" in call("simulate", "--tasks", 20, "--rho", 0.1, "--trials", 2).out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--design", "none"), "give one of paper"),
+        (("--tasks", 1), "not in the range"),
+        (("--rho", 0.95), "not in the range"),
+        (("--procedure", "none"), "not available"),
+        (("--trials", 0), "not in the range"),
+        (("--alpha", "nan"), "not"),
+        (("--alpha", 0.12345), "four decimals"),
+        (("--out", "missing/study.json"), "folder does not exist"),
+        (("stray",), "unexpected"),
+    ],
+)
+def test_refusals(call: Call, arguments: tuple[object, ...], words: str) -> None:
+    answer = call("simulate", *arguments)
+    assert answer.code == 2 and words in answer.err and not answer.out
+    assert len(answer.err.splitlines()) == 1
+
+
+def test_help_after_a_list(call: Call) -> None:
+    assert "--workers" in call("simulate", "--tasks", 20, "-h").out
