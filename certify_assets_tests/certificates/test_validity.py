@@ -55,8 +55,10 @@ def test_every_cell_of_the_reference_table(tasks: int, rho: float) -> None:
     references = {"taskboot": TASKBOOT, "naive": NAIVE, "deff": DEFF, "one_per_task": ONE, "task_hoeffding": HOEFFDING}
     named = [procedure for procedure, cells in references.items() if (tasks, rho) in cells]
     for procedure, cell in run(tasks, rho, 300, named).items():
-        # both are means over 300 trials
-        assert abs(cell.coverage - references[procedure][tasks, rho]) <= max(0.03, 3 * np.sqrt(2) * cell.coverage_se), cell
+        # at twenty tasks DEFF certifies in few trials, so that 300 of them scatter beyond .03: that cell alone is held to its own error
+        scattered = (procedure, tasks, rho) == ("deff", 20, 0.1)
+        bound = 3 * np.sqrt(2) * cell.coverage_se if scattered else 0.03
+        assert abs(cell.coverage - references[procedure][tasks, rho]) <= bound, cell
         # standard error of a rate of .05 over 300 trials: .013
         assert cell.violation <= 0.04
 
