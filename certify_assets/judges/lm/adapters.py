@@ -16,6 +16,7 @@ from certify_assets.judges.lm.contract import LanguageModel
 __all__ = [
     "AdapterBank",
     "attach_lora",
+    "bulk_weights",
     "inner_model",
     "linear_targets",
     "merged",
@@ -256,6 +257,21 @@ def merged(model: Any, name: str) -> Iterator[None]:
         with torch.no_grad():
             for layer, weight in zip(layers, kept, strict=True):
                 layer.weight.copy_(weight)
+
+
+@contextmanager
+def bulk_weights(model: Any) -> Iterator[None]:
+    """Merge the active adapter where the device makes up for the copy of the weights, that is on CUDA; elsewhere change nothing."""
+    from peft.tuners.tuners_utils import BaseTunerLayer
+
+    from certify_assets.judges.lm.hardware import Hardware
+
+    active = any(isinstance(module, BaseTunerLayer) and not module.disable_adapters for module in model.modules())
+    if not (active and Hardware.of(model).accelerated):
+        yield
+        return
+    with merged(model, model.active_adapters[0]):
+        yield
 
 
 def _hash(weights: str, config: str) -> str:
