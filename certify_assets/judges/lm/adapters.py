@@ -20,6 +20,7 @@ __all__ = [
     "inner_model",
     "linear_targets",
     "merged",
+    "native_inputs",
     "quiet",
     "read_adapter",
     "save_adapter",
@@ -271,6 +272,17 @@ def bulk_weights(model: Any) -> Iterator[None]:
         yield
         return
     with merged(model, model.active_adapters[0]):
+        yield
+
+
+@contextmanager
+def native_inputs(model: Any) -> Iterator[None]:
+    """Let autocast alone choose the type in which a float32 adapter multiplies: a float32 copy of every layer's input would be kept for it."""
+    from peft.helpers import disable_input_dtype_casting
+
+    from certify_assets.judges.lm.hardware import Hardware
+
+    with disable_input_dtype_casting(model, active=Hardware.of(model).half):
         yield
 
 

@@ -29,12 +29,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from certify_assets.errors import InputError
+from certify_assets.judges.lm.adapters import native_inputs
 from certify_assets.judges.lm.contract import Encoded, LanguageModel
 from certify_assets.judges.lm.grpo_checkpoint import load_checkpoint, save_checkpoint, trainable_weights
 from certify_assets.judges.lm.grpo_config import GrpoConfig, check_rows, run_sha256, single_tokens
@@ -297,7 +298,7 @@ class _Trainer:
 
         _prepare(self.language.model, self.config)
         rows = self.config.batch(len(self.prompts), step)
-        with self._attention():
+        with self._ready():
             sums = [self._backward(part, len(rows)) for part in self._parts(rows)]
         loss, reward, unparsed = (sum(values) / len(rows) for values in zip(*sums, strict=True))
         norm = torch.nn.utils.clip_grad_norm_(self.weights, self.config.max_grad_norm or math.inf)
@@ -325,13 +326,16 @@ class _Trainer:
 
         found = torch.empty((len(self.prompts), 3))
         self.language.model.eval()
-        with torch.no_grad(), self._attention():
+        with torch.no_grad(), self._ready():
             for part in self._parts(range(len(self.prompts))):
                 found[part] = verdict_log_probs(self.language, [self.prompts[row] for row in part], packed=self.packed).cpu()
         return found
 
-    def _attention(self) -> AbstractContextManager[None]:
-        return packed_attention(_causal_model(self.language.model)) if self.packed else nullcontext()
+    @contextmanager
+    def _ready(self) -> Iterator[None]:
+        attention = packed_attention(_causal_model(self.language.model)) if self.packed else nullcontext()
+        with attention, native_inputs(self.language.model):
+            yield
 
     def _parts(self, rows: Sequence[int]) -> Iterator[list[int]]:
         return _micro_batches(self.prompts, rows, self.config.micro_tokens, packed=self.packed)

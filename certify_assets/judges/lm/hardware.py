@@ -65,6 +65,10 @@ class Hardware:
         """Return the keywords of torch's optimizers that suit the device."""
         return {"fused": True} if self.accelerated else {}
 
+    def compiler(self) -> dict[str, Any]:
+        """Return the keywords of torch.compile: code for CUDA; on a CPU layers are traced alone, which shows that they can be."""
+        return {"dynamic": True} if self.accelerated else {"dynamic": True, "backend": "eager"}
+
     def tensor(self, values: Sequence[Any], dtype: Any = None) -> Any:
         """Put numbers on the device, without waiting for the copy."""
         import torch

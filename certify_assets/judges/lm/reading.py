@@ -109,7 +109,7 @@ class VerdictReader:
         layers = list(self.decoder.layers) if compiled else []
         with packed_attention(self.model) if self.padding == "packed" else nullcontext():
             for layer in layers:
-                layer.compile(dynamic=True)
+                layer.compile(**self.hardware.compiler())
             try:
                 yield
             finally:

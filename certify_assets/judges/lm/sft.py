@@ -17,7 +17,7 @@ import numpy as np
 
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.judges.lm.adapters import attach_lora, linear_targets, quiet, save_adapter, trainable_parameters
+from certify_assets.judges.lm.adapters import attach_lora, linear_targets, native_inputs, quiet, save_adapter, trainable_parameters
 from certify_assets.judges.lm.checkpoints import latest_checkpoint
 from certify_assets.judges.lm.contract import LanguageModel
 from certify_assets.judges.lm.hardware import Hardware
@@ -110,7 +110,7 @@ def train_sft(
     checkpoints = folder / "checkpoints"
     resume = latest_checkpoint(checkpoints, run_sha256)
     attention = packed_attention(base.model) if packed else nullcontext()
-    with _own_random_state(), quiet(), _lora(base, config) as model, attention:
+    with _own_random_state(), quiet(), _lora(base, config) as model, native_inputs(model), attention:
         document["trainable_parameters"] = trainable_parameters(model)
         trainer = _trainer(base, model, built, config, (checkpoints, checkpoint_steps, run_sha256))
         if packed:

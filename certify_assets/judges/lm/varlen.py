@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate, chain
+from itertools import accumulate, chain, pairwise
 from typing import Any
 
 from certify_assets.judges.lm.hardware import Hardware
@@ -20,6 +20,8 @@ from certify_assets.judges.lm.hardware import Hardware
 __all__ = ["ATTENTION", "Packed", "pack", "packable", "packed_attention"]
 
 ATTENTION = "certify_varlen"
+
+_Rows = Callable[..., Any]
 
 # what some architectures add to the scores of attention; the kernels here know nothing of it
 _ADDED = ("softcap", "s_aux", "position_bias")
@@ -103,10 +105,13 @@ def packed_attention(model: Any) -> Iterator[None]:
     model : transformers.PreTrainedModel
         A backward pass belongs inside: layers that are computed again would find another attention.
     """
+    import torch
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
     before = model.config._attn_implementation
-    ALL_ATTENTION_FUNCTIONS.register(ATTENTION, partial(_attention, flash=_flash_options(Hardware.of(model))))
+    # a compiled layer calls the loop over rows as it is: traced, it would be compiled anew for each number of rows
+    by_row = torch.compiler.disable(_by_row)
+    ALL_ATTENTION_FUNCTIONS.register(ATTENTION, partial(_attention, flash=_flash_on(Hardware.of(model)), by_row=by_row))
     model.set_attn_implementation(ATTENTION)
     try:
         yield
@@ -114,7 +119,9 @@ def packed_attention(model: Any) -> Iterator[None]:
         model.set_attn_implementation(before)
 
 
-def _attention(module: Any, query: Any, key: Any, value: Any, attention_mask: Any, *, flash: dict[str, Any] | None, **keywords: Any) -> Any:
+def _attention(
+    module: Any, query: Any, key: Any, value: Any, attention_mask: Any, *, flash: _Rows | None, by_row: _Rows, **keywords: Any
+) -> tuple[Any, None]:
     """Attend within rows; shapes (1, heads, tokens, width) in, (1, tokens, heads, width) out, as transformers has them."""
     bounds = keywords.get("cu_seq_lens_q")
     if bounds is None or attention_mask is not None or query.shape[0] != 1:
@@ -122,52 +129,60 @@ def _attention(module: Any, query: Any, key: Any, value: Any, attention_mask: An
     named = [name for name in _ADDED if keywords.get(name) is not None]
     if named:
         raise ValueError(f"attention {ATTENTION} knows no {named[0]}; read this model in padded batches.")
-    window, scale = keywords.get("sliding_window"), keywords.get("scaling")
-    if flash is None or query.element_size() > 2:
-        return _by_row(module, (query, key, value), bounds.tolist(), window=window, scale=scale, dropout=keywords.get("dropout", 0.0)), None
-    rows = [part[0].transpose(0, 1).to(query.dtype) for part in (query, key, value)]
-    if "enable_gqa" not in flash:
-        rows[1:] = [part.repeat_interleave(rows[0].shape[1] // part.shape[1], dim=1) for part in rows[1:]]
-    longest, reach = keywords["max_length_q"], (-1 if window is None else window - 1, 0)
-    return _flash_kernel()(*rows, bounds, bounds, longest, longest, scale=scale, window_size=reach, **flash).unsqueeze(0), None
+    about = {"window": keywords.get("sliding_window"), "scale": keywords.get("scaling")}
+    if flash is None:
+        return by_row(module, (query, key, value), bounds, dropout=keywords.get("dropout", 0.0), **about), None
+    return flash((query, key, value), bounds, keywords["max_length_q"], **about), None
 
 
-def _by_row(module: Any, whole: Sequence[Any], bounds: Sequence[int], *, window: int | None, scale: float | None, dropout: float) -> Any:
+def _by_row(module: Any, whole: Sequence[Any], bounds: Any, *, window: int | None, scale: float | None, dropout: float) -> Any:
     import torch
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-    found = []
-    for start, end in zip(bounds, bounds[1:], strict=False):
+    found, places = [], bounds.tolist()
+    for start, end in pairwise(places):
         length, mask = end - start, None
         if window is not None and length > window:
-            places = torch.arange(length, device=whole[0].device)
-            apart = places[:, None] - places
+            apart = torch.arange(length, device=whole[0].device)
+            apart = apart[:, None] - apart
             mask = ((apart >= 0) & (apart < window))[None, None]
         parts = [part[:, :, start:end] for part in whole]
         found.append(sdpa_attention_forward(module, *parts, mask, scaling=scale, dropout=dropout)[0])
     return torch.cat(found, dim=1)
 
 
-def _flash_kernel() -> Callable[..., Any]:
-    from torch.nn.attention.varlen import varlen_attn
+def _flash(whole: Sequence[Any], bounds: Any, longest: int, *, window: int | None, scale: float | None, kernel: _Rows) -> Any:
+    query, key, value = (part[0].transpose(0, 1).to(whole[0].dtype) for part in whole)
+    reach = (-1 if window is None else window - 1, 0)
+    return kernel(query, key, value, bounds, bounds, longest, longest, scale=scale, window_size=reach).unsqueeze(0)
 
-    kernel: Callable[..., Any] = varlen_attn
-    return kernel
 
-
-def _flash_options(hardware: Hardware) -> dict[str, Any] | None:
-    """Return what torch's kernel takes beside the rows on this device; None where rows go one by one."""
-    import torch
-
+def _flash_on(hardware: Hardware) -> _Rows | None:
+    """Return the attention of torch's own kernel for variable lengths on this device; None where rows go one by one."""
     if not hardware.half:
         return None
-    known = inspect.signature(_flash_kernel()).parameters
-    options = {name: value for name, value in (("enable_gqa", True), ("num_splits", 1)) if name in known}
+    import torch
+
     probe = torch.zeros((16, 2, 64), dtype=torch.bfloat16, device=hardware.device)
     bounds = torch.tensor([0, 16], dtype=torch.int32, device=hardware.device)
+    # one split makes a row independent of the others; where the kernel cannot be told so, it splits for single queries alone
+    kernel = _varlen_kernel(num_splits=1)
     try:
-        _flash_kernel()(probe, probe, probe, bounds, bounds, 16, 16, window_size=(-1, 0), **options)
-    except RuntimeError:
-        # one split makes a row independent of the others; not every kernel can be told so, and this one splits for single queries alone
-        options.pop("num_splits", None)
-    return options
+        kernel(probe, probe, probe, bounds, bounds, 16, 16, window_size=(-1, 0))
+    except (RuntimeError, NotImplementedError):
+        kernel = _varlen_kernel()
+    return partial(_flash, kernel=kernel)
+
+
+def _varlen_kernel(**options: Any) -> _Rows:
+    """Return torch's kernel with heads shared among queries, and the options that this version knows."""
+    from torch.nn.attention.varlen import varlen_attn
+
+    known = inspect.signature(varlen_attn).parameters
+    options = {name: value for name, value in options.items() if name in known}
+    return partial(varlen_attn, enable_gqa=True, **options) if "enable_gqa" in known else partial(_repeated, kernel=varlen_attn, **options)
+
+
+def _repeated(query: Any, key: Any, value: Any, *others: Any, kernel: _Rows, **keywords: Any) -> Any:
+    key, value = (part.repeat_interleave(query.shape[1] // part.shape[1], dim=1) for part in (key, value))
+    return kernel(query, key, value, *others, **keywords)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from certify_assets.errors import InputError
+from certify_assets.judges.lm import varlen
 from certify_assets.judges.lm.contract import Encoded, LanguageModel
 from certify_assets.judges.lm.engine_check import engine_parity
 from certify_assets.judges.lm.exact_grpo import train_exact, verdict_log_probs
@@ -238,3 +240,59 @@ def test_fine_tuning_on_packed_rows(tmp_path: Path, weight: float, recomputed: b
         curves.append([(step["loss"], step["grad_norm"]) for step in trained.document["loss_curve"]])
     assert len(curves[0]) == 2
     np.testing.assert_allclose(curves[1], curves[0], rtol=1e-3)
+
+
+def test_compiled_layers_score_alike(qwen3: LanguageModel) -> None:
+    import torch._dynamo
+    from torch._dynamo.utils import counters
+
+    prompts = models.prompts(12)
+    torch._dynamo.reset()
+    counters.clear()
+    run = score_prompts(qwen3, prompts, config=replace(PACKED, token_budget=100, compiled=True, workers=1))
+    assert run.fingerprint["batching"]["compiled"] is True and not run.composition_sha256 == ""
+    np.testing.assert_allclose(run.scores.score, _score(qwen3, prompts), atol=1e-5)
+    # one graph before attention and one behind it, whatever the layer and the lengths
+    assert 0 < counters["stats"]["unique_graphs"] <= 6
+    assert all(layer._compiled_call_impl is None for layer in qwen3.model.model.layers)
+
+
+def _row_by_row(query: Any, key: Any, value: Any, starts: Any, *_: Any, scale: float, window_size: tuple[int, int], **__: Any) -> Any:
+    """What torch documents of its kernel, with its own arguments, for a CPU."""
+    import torch
+
+    found = []
+    for start, end in zip(starts.tolist(), starts.tolist()[1:], strict=False):
+        q, k, v = (part[start:end].transpose(0, 1) for part in (query, key, value))
+        apart = torch.arange(end - start)[:, None] - torch.arange(end - start)
+        mask = (apart >= 0) & ((apart <= window_size[0]) if window_size[0] >= 0 else True)
+        k, v = (part.repeat_interleave(q.shape[0] // part.shape[0], dim=0) for part in (k, v))
+        found.append(torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale).transpose(0, 1))
+    return torch.cat(found)
+
+
+@pytest.mark.parametrize("window", [None, 9])
+def test_what_is_handed_to_the_kernel(qwen3: LanguageModel, window: int | None) -> None:
+    import torch
+
+    generator = torch.Generator().manual_seed(0)
+    whole = [torch.randn((1, heads, 40, 32), generator=generator) for heads in (4, 2, 2)]
+    bounds = torch.tensor([0, 17, 18, 40], dtype=torch.int32)
+    module = torch.nn.Module()
+    module.num_key_value_groups = 2
+    expected = varlen._by_row(module, whole, bounds, window=window, scale=0.2, dropout=0.0)
+    found = varlen._flash(whole, bounds, 22, window=window, scale=0.2, kernel=_row_by_row)
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
+
+
+def test_torchs_kernel_takes_these_shapes_forward_and_backward() -> None:
+    """On the meta device, which computes no numbers: arguments, shapes and types of the kernel's own operator."""
+    import torch
+
+    whole = [torch.empty((1, heads, 40, 64), dtype=torch.bfloat16, device="meta", requires_grad=True) for heads in (4, 2, 2)]
+    bounds = torch.empty(4, dtype=torch.int32, device="meta")
+    for kernel in (varlen._varlen_kernel(num_splits=1), partial(varlen._repeated, kernel=varlen._varlen_kernel())):
+        found = varlen._flash(whole, bounds, 22, window=None, scale=0.2, kernel=kernel)
+        assert found.shape == (1, 40, 4, 64) and found.dtype == torch.bfloat16
+        grads = torch.autograd.grad(found.sum(), whole)
+        assert [grad.shape for grad in grads] == [part.shape for part in whole]
