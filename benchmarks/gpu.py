@@ -14,10 +14,7 @@ inputs; the base's weights have no gradient) and attention three times. What is 
 from __future__ import annotations
 
 import argparse
-import gc
 import json
-import platform
-import signal
 import statistics
 import sys
 import tempfile
@@ -25,160 +22,23 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from functools import cached_property
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from gpu_bench.bench import FAIL, QWEN3_4B, SUCCESS, TINY, Bench
+from gpu_bench.sections import about, finite, measured, release, show
 
 from certify_assets.files import canonical_json, write_atomic
 from certify_assets.judges.lm.adapters import attach_lora, quiet
-from certify_assets.judges.lm.contract import Encoded, LanguageModel, VerdictTokens
+from certify_assets.judges.lm.contract import Encoded, LanguageModel
+from certify_assets.judges.lm.engine_check import engine_parity
 from certify_assets.judges.lm.hardware import Hardware
 from certify_assets.judges.lm.scoring import ScoringConfig, score_prompts
 
-SUCCESS, FAIL, FIRST = 2, 3, 4
+#: share of the measured peak, and times as fast
 BARS = {"scoring": 0.60, "scoring_aim": 0.70, "sft": 0.40, "grpo": 8.0}
-
-
-@dataclass(frozen=True)
-class Shape:
-    """A model's shape and the sizes of what is measured with it."""
-
-    name: str
-    model: dict[str, int]
-    tokens: int
-    shortest: int
-    matmul: int
-    rows: int
-    mixed_rows: int
-    budget: int
-    ties: tuple[int, int]
-
-    @property
-    def products(self) -> int:
-        """Weights of the layers' products."""
-        of = self.model
-        inner, keys = of["num_attention_heads"] * of["head_dim"], of["num_key_value_heads"] * of["head_dim"]
-        return of["num_hidden_layers"] * of["hidden_size"] * (2 * inner + 2 * keys + 3 * of["intermediate_size"])
-
-    def flops(self, tokens: int, *, linear: int = 1, attention: int = 1) -> float:
-        """Operations of the floor for one prompt."""
-        of = self.model
-        width = of["num_hidden_layers"] * of["num_attention_heads"] * of["head_dim"]
-        return linear * 2.0 * tokens * self.products + attention * 2.0 * tokens**2 * width
-
-
-QWEN3_4B = Shape(
-    name="qwen3-4b",
-    model={
-        "hidden_size": 2560,
-        "intermediate_size": 9728,
-        "num_hidden_layers": 36,
-        "num_attention_heads": 32,
-        "num_key_value_heads": 8,
-        "head_dim": 128,
-        "vocab_size": 151_936,
-        "max_position_embeddings": 8192,
-    },
-    tokens=5120,
-    shortest=300,
-    matmul=8192,
-    rows=72,
-    mixed_rows=192,
-    budget=65_536,
-    ties=(224, 512),
-)
-TINY = Shape(
-    name="tiny",
-    model={
-        "hidden_size": 64,
-        "intermediate_size": 96,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "num_key_value_heads": 1,
-        "head_dim": 32,
-        "vocab_size": 512,
-        "max_position_embeddings": 512,
-    },
-    tokens=96,
-    shortest=8,
-    matmul=256,
-    rows=12,
-    mixed_rows=24,
-    budget=512,
-    ties=(224, 24),
-)
-
-
-class Bench:
-    """The device, a model on it, and what was found so far."""
-
-    def __init__(self, shape: Shape, *, quick: bool) -> None:
-        self.shape, self.quick, self.hardware = shape, quick, Hardware.present()
-        self.found: dict[str, Any] = {}
-        self.rng = np.random.default_rng(0)
-
-    @cached_property
-    def judge(self) -> LanguageModel:
-        """A random judge, built on the device."""
-        import torch
-        from tokenizers import Tokenizer
-        from tokenizers.models import WordLevel
-        from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
-
-        words = ["<pad>", "<eos>", "SUCCESS", "FAIL", *(f"w{place}" for place in range(FIRST, self.shape.model["vocab_size"]))]
-        inner = Tokenizer(WordLevel({word: place for place, word in enumerate(words)}, unk_token="w4"))
-        tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, pad_token="<pad>", eos_token="<eos>", unk_token="w4")
-        config = Qwen3Config(tie_word_embeddings=True, pad_token_id=0, eos_token_id=1, bos_token_id=None, rope_theta=1e6, **self.shape.model)
-        torch.manual_seed(0)
-        before = torch.get_default_dtype()
-        torch.set_default_dtype(getattr(torch, self.hardware.dtype))
-        try:
-            with torch.device(self.hardware.device):
-                model: Any = Qwen3ForCausalLM(config)
-        finally:
-            torch.set_default_dtype(before)
-        return LanguageModel(model.eval(), tokenizer, VerdictTokens((SUCCESS,), (FAIL,)), self.shape.name, "0" * 40)
-
-    @property
-    def peak(self) -> float:
-        """Measured TFLOP/s of a bfloat16 product; NaN where it was not measured."""
-        return float(self.found.get("matmul", {}).get("tflops", float("nan")))
-
-    def prompts(self, lengths: list[int]) -> list[Encoded]:
-        """Random prompts."""
-        return [Encoded(tuple(self.rng.integers(FIRST, self.shape.model["vocab_size"], length).tolist())) for length in lengths]
-
-    def seconds(self, run: Callable[[], Any]) -> float:
-        """Wall-clock seconds of a run, the device waited for."""
-        self.hardware.synchronize()
-        start = time.perf_counter()
-        run()
-        self.hardware.synchronize()
-        return time.perf_counter() - start
-
-    def score(self, prompts: list[Encoded], **settings: Any) -> dict[str, Any]:
-        """Score prompts after a warm-up on some of them; return rows a second and what was padded."""
-        judge = self.judge
-        config = ScoringConfig(token_budget=self.shape.budget, **settings)
-        score_prompts(judge, prompts[: max(1, len(prompts) // 6)], config=config)
-        runs: list[Any] = []
-        taken = self.seconds(lambda: runs.append(score_prompts(judge, prompts, config=config)))
-        run = runs[0]
-        flops = sum(self.shape.flops(len(prompt.ids)) for prompt in prompts)
-        return {
-            "rows": len(prompts),
-            "seconds": taken,
-            "rows_per_second": len(prompts) / taken,
-            "tflops": flops / taken / 1e12,
-            "share_of_peak": flops / taken / 1e12 / self.peak,
-            "padding": run.padded_tokens / run.tokens - 1,
-            "out_of_memory": run.out_of_memory,
-            "engine": run.fingerprint["engine"],
-        }
 
 
 def matmul(bench: Bench) -> dict[str, Any]:
@@ -281,19 +141,42 @@ def sft_steps(bench: Bench, *, recomputed: bool) -> dict[str, Any]:
         train_sft(bench.judge, rows, Path(folder), config=config, packed=True, progress=lambda *_: marks.append(time.perf_counter()))
     taken = statistics.median(np.diff(marks).tolist())
     tflops = a_step * bench.shape.flops(tokens, linear=2, attention=3) / taken / 1e12
-    return {"step_seconds": taken, "tflops": tflops, "mfu": tflops / bench.peak, "rank": 16, "rows_a_step": a_step, "recomputed": recomputed}
+    return {
+        "step_seconds": taken,
+        "tflops": tflops,
+        "mfu": tflops / bench.peak,
+        "rank": 16,
+        "rows_a_step": a_step,
+        "recomputed": recomputed,
+    }
 
 
 @contextmanager
 def with_lora(bench: Bench) -> Iterator[LanguageModel]:
     """Lend the model a random trainable adapter."""
+    import torch
+
     model = attach_lora(bench.judge.model, rank=16, alpha=32, dropout=0.0, seed=0)
     try:
+        with torch.no_grad():
+            for name, weight in model.named_parameters():
+                if "lora_B" in name:
+                    weight.normal_(0, 0.01)
         yield replace(bench.judge, model=model.eval())
     finally:
         model.unload()
         for name in ("forward", "peft_config", "_hf_peft_config_loaded"):
             bench.judge.model.__dict__.pop(name, None)
+
+
+def parity(bench: Bench) -> dict[str, Any]:
+    """Packed rows and a merged adapter against rows alone and a separate one, on mixed lengths; and the same bits a second time."""
+    lengths = np.linspace(bench.shape.shortest, bench.shape.tokens, 16).astype(int).tolist()
+    prompts, config = bench.prompts(lengths), ScoringConfig(token_budget=bench.shape.budget, padding="packed")
+    with with_lora(bench) as judge:
+        found = engine_parity(judge, prompts, config=config).to_dict()
+        first, again = (score_prompts(judge, prompts, config=config).scores.score for _ in range(2))
+    return {**found, "same_bits_twice": bool(np.array_equal(first, again))}
 
 
 def grpo_settings(bench: Bench, **settings: Any) -> tuple[tuple[list[Encoded], list[int]], Any]:
@@ -356,72 +239,13 @@ SECTIONS: dict[Callable[[Bench], dict[str, Any]], int] = {
     scoring: 90,
     mixed: 80,
     ties: 40,
+    parity: 40,
     sft: 90,
     grpo_exact: 60,
     grpo_sampled: 100,
     scoring_compiled: 120,
     scoring_padded: 40,
 }
-
-
-def release() -> None:
-    """Give back the memory of a section."""
-    gc.collect()
-    Hardware.present().free_memory()
-
-
-def measured(bench: Bench, section: Callable[[Bench], dict[str, Any]], seconds: float) -> dict[str, Any]:
-    """Run a section within its time; an error becomes its result."""
-    import torch
-
-    def stop(*_: Any) -> None:
-        raise TimeoutError(f"not done after {seconds:.0f} s")
-
-    release()
-    if bench.hardware.accelerated:
-        torch.cuda.reset_peak_memory_stats()
-    signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, max(1.0, seconds))
-    start = time.perf_counter()
-    try:
-        found = section(bench)
-    # whatever breaks here, the other figures are wanted
-    except Exception as error:
-        text = " ".join(str(error).split())[:300]
-        found = {**bench.found.get(section.__name__, {}), "error": f"{type(error).__name__}: {text}"}
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-    found["section_seconds"] = time.perf_counter() - start
-    if bench.hardware.accelerated:
-        found["peak_memory_gib"] = torch.cuda.max_memory_allocated() / 2**30
-    return found
-
-
-def about(bench: Bench) -> dict[str, Any]:
-    """Say where and when this runs."""
-    from importlib.metadata import PackageNotFoundError, version
-
-    import torch
-
-    versions = {}
-    for name in ("torch", "transformers", "peft", "trl", "accelerate"):
-        try:
-            versions[name] = version(name)
-        except PackageNotFoundError:
-            versions[name] = "absent"
-    on_cuda = bench.hardware.accelerated
-    return {
-        "device": torch.cuda.get_device_name() if on_cuda else f"CPU {platform.machine()}, {torch.get_num_threads()} threads",
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "python": platform.python_version(),
-        "cuda": str(torch.version.cuda),
-        "versions": versions,
-        "shape": bench.shape.name,
-        "dtype": bench.hardware.dtype,
-        "gpu_measured": on_cuda and bench.shape is QWEN3_4B,
-        "tflop_linear": bench.shape.flops(bench.shape.tokens, attention=0) / 1e12,
-        "tflop_attention": bench.shape.flops(bench.shape.tokens, linear=0) / 1e12,
-    }
 
 
 def verdicts(found: dict[str, Any]) -> dict[str, Any]:
@@ -436,23 +260,6 @@ def verdicts(found: dict[str, Any]) -> dict[str, Any]:
         "sft_mfu_40_percent": None if mfu is None else mfu >= BARS["sft"],
         "exact_8_times": None if over is None else over >= BARS["grpo"],
     }
-
-
-def show(name: str, values: dict[str, Any], indent: int = 0) -> None:
-    """Print a section."""
-    print(f"{' ' * indent}{name}", flush=True)
-    for key, value in values.items():
-        if isinstance(value, dict):
-            show(key, value, indent + 2)
-        else:
-            print(f"{' ' * indent}  {key:<24} {f'{value:.4g}' if isinstance(value, float) else value}", flush=True)
-
-
-def finite(value: Any) -> Any:
-    """Replace numbers that JSON lacks."""
-    if isinstance(value, dict):
-        return {key: finite(item) for key, item in value.items()}
-    return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
 def main() -> None:
@@ -488,7 +295,9 @@ def main() -> None:
     elif head["gpu_measured"]:
         show("bars", whole["bars"])
     if not head["gpu_measured"]:
-        print("no CUDA device at the shape of Qwen3-4B: the GPU figures are not measured.", file=sys.stderr if arguments.json else sys.stdout)
+        print(
+            "no CUDA device at the shape of Qwen3-4B: the GPU figures are not measured.", file=sys.stderr if arguments.json else sys.stdout
+        )
 
 
 if __name__ == "__main__":

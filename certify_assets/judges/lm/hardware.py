@@ -61,7 +61,7 @@ class Hardware:
 
         return torch.autocast(self.device, dtype=torch.bfloat16) if self.half else nullcontext()
 
-    def optimizer(self) -> dict[str, bool]:
+    def optimizer(self) -> dict[str, Any]:
         """Return the keywords of torch's optimizers that suit the device."""
         return {"fused": True} if self.accelerated else {}
 

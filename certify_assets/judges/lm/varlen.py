@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from itertools import accumulate, chain, pairwise
 from typing import Any
 
@@ -105,18 +105,25 @@ def packed_attention(model: Any) -> Iterator[None]:
     model : transformers.PreTrainedModel
         A backward pass belongs inside: layers that are computed again would find another attention.
     """
-    import torch
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
     before = model.config._attn_implementation
-    # a compiled layer calls the loop over rows as it is: traced, it would be compiled anew for each number of rows
-    by_row = torch.compiler.disable(_by_row)
-    ALL_ATTENTION_FUNCTIONS.register(ATTENTION, partial(_attention, flash=_flash_on(Hardware.of(model)), by_row=by_row))
+    ALL_ATTENTION_FUNCTIONS.register(ATTENTION, _attention_on(Hardware.of(model)))
     model.set_attn_implementation(ATTENTION)
     try:
         yield
     finally:
         model.set_attn_implementation(before)
+
+
+@lru_cache(maxsize=4)
+def _attention_on(hardware: Hardware) -> _Rows:
+    """Return the attention of a device, the same object each time: a compiled layer would be compiled anew for another."""
+    import torch
+
+    # left out of compiled layers: traced, the loop would be compiled for each number of rows
+    disable: Any = torch.compiler.disable
+    return partial(_attention, flash=_flash_on(hardware), by_row=disable(_by_row))
 
 
 def _attention(
@@ -139,6 +146,7 @@ def _by_row(module: Any, whole: Sequence[Any], bounds: Any, *, window: int | Non
     import torch
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
+    attend: Any = sdpa_attention_forward
     found, places = [], bounds.tolist()
     for start, end in pairwise(places):
         length, mask = end - start, None
@@ -147,7 +155,7 @@ def _by_row(module: Any, whole: Sequence[Any], bounds: Any, *, window: int | Non
             apart = apart[:, None] - apart
             mask = ((apart >= 0) & (apart < window))[None, None]
         parts = [part[:, :, start:end] for part in whole]
-        found.append(sdpa_attention_forward(module, *parts, mask, scaling=scale, dropout=dropout)[0])
+        found.append(attend(module, *parts, mask, scaling=scale, dropout=dropout)[0])
     return torch.cat(found, dim=1)
 
 
