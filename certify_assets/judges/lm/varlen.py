@@ -177,7 +177,7 @@ def _flash_on(hardware: Hardware) -> _Rows | None:
     kernel = _varlen_kernel(num_splits=1)
     try:
         kernel(probe, probe, probe, bounds, bounds, 16, 16, window_size=(-1, 0))
-    except (RuntimeError, NotImplementedError):
+    except RuntimeError:
         kernel = _varlen_kernel()
     return partial(_flash, kernel=kernel)
 
