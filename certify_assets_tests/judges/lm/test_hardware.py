@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +22,7 @@ from certify_assets.judges.lm.scoring import ScoringConfig
 from certify_assets.judges.lm.sft_config import SftConfig
 from certify_assets.judges.lm.sft_trainer import sft_arguments
 from certify_assets_tests.judges.lm import models
+from certify_assets_tests.paths import REPOSITORY
 
 TEXTS = [f"USER: task {place}\n" + "TOOL: step\n" * place for place in range(12)]
 
@@ -60,3 +65,17 @@ def test_a_fast_engine_is_compared_before_it_scores(compact: CausalJudge, monkey
     monkeypatch.setattr(module, "engine_parity", lambda *_, **__: replace(checks[0], max_difference=1.0))
     with pytest.raises(StaleCertificateError, match=r"engine transformers .* packed differs from the reference on 12 rows"):
         compact.score(TEXTS)
+
+
+@pytest.mark.slow
+def test_the_benchmark_runs_without_a_device(tmp_path: Path) -> None:
+    script, out = REPOSITORY / "benchmarks" / "gpu.py", tmp_path / "gpu.json"
+    chosen = ["matmul", "scoring", "ties", "parity"]
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(REPOSITORY)}
+    command = [sys.executable, str(script), "--quick", "--json", "--out", str(out), "--only", *chosen]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    found = json.loads(done.stdout)
+    assert json.loads(out.read_text(encoding="utf-8")) == found and list(found["sections"]) == chosen
+    assert not [name for name, section in found["sections"].items() if "error" in section]
+    assert found["machine"]["gpu_measured"] is False and found["bars"] is None
+    assert "the GPU figures are not measured" in done.stderr
