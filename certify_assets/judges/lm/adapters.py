@@ -16,9 +16,11 @@ from certify_assets.judges.lm.contract import LanguageModel
 __all__ = [
     "AdapterBank",
     "attach_lora",
+    "bulk_weights",
     "inner_model",
     "linear_targets",
     "merged",
+    "native_inputs",
     "quiet",
     "read_adapter",
     "save_adapter",
@@ -256,6 +258,32 @@ def merged(model: Any, name: str) -> Iterator[None]:
         with torch.no_grad():
             for layer, weight in zip(layers, kept, strict=True):
                 layer.weight.copy_(weight)
+
+
+@contextmanager
+def bulk_weights(model: Any) -> Iterator[None]:
+    """Merge the active adapter where the device makes up for the copy of the weights, that is on CUDA; elsewhere change nothing."""
+    from peft.tuners.tuners_utils import BaseTunerLayer
+
+    from certify_assets.judges.lm.hardware import Hardware
+
+    active = any(isinstance(module, BaseTunerLayer) and not module.disable_adapters for module in model.modules())
+    if not (active and Hardware.of(model).accelerated):
+        yield
+        return
+    with merged(model, model.active_adapters[0]):
+        yield
+
+
+@contextmanager
+def native_inputs(model: Any) -> Iterator[None]:
+    """Let autocast alone choose the type in which a float32 adapter multiplies: a float32 copy of every layer's input would be kept for it."""
+    from peft.helpers import disable_input_dtype_casting
+
+    from certify_assets.judges.lm.hardware import Hardware
+
+    with disable_input_dtype_casting(model, active=Hardware.of(model).half):
+        yield
 
 
 def _hash(weights: str, config: str) -> str:

@@ -29,15 +29,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from certify_assets.errors import InputError
+from certify_assets.judges.lm.adapters import native_inputs
 from certify_assets.judges.lm.contract import Encoded, LanguageModel
 from certify_assets.judges.lm.grpo_checkpoint import load_checkpoint, save_checkpoint, trainable_weights
 from certify_assets.judges.lm.grpo_config import GrpoConfig, check_rows, run_sha256, single_tokens
+from certify_assets.judges.lm.hardware import Hardware
 from certify_assets.judges.lm.rewards import Arm
+from certify_assets.judges.lm.varlen import pack, packable, packed_attention
 
 __all__ = ["GrpoRun", "GrpoStep", "exact_loss", "expected_reward", "train_exact", "verdict_log_probs"]
 
@@ -99,7 +103,7 @@ class GrpoRun:
         }
 
 
-def verdict_log_probs(language: LanguageModel, prompts: Sequence[Encoded]) -> Any:
+def verdict_log_probs(language: LanguageModel, prompts: Sequence[Encoded], *, packed: bool = False) -> Any:
     """Log-probabilities of success, failure and anything else after the marker, with gradients.
 
     Parameters
@@ -107,6 +111,8 @@ def verdict_log_probs(language: LanguageModel, prompts: Sequence[Encoded]) -> An
     language : LanguageModel
     prompts : sequence of Encoded
         One batch; padded on the left.
+    packed : bool
+        Without padding instead, inside `packed_attention`, where the backward pass belongs too.
 
     Returns
     -------
@@ -121,16 +127,9 @@ def verdict_log_probs(language: LanguageModel, prompts: Sequence[Encoded]) -> An
     success, fail = single_tokens(language.verdicts)
     inner = _causal_model(language.model)
     head = inner.get_output_embeddings()
-    width, device = max(len(prompt.ids) for prompt in prompts), head.weight.device
-    ids = torch.zeros((len(prompts), width), dtype=torch.long)
-    mask = torch.zeros_like(ids)
-    for row, prompt in enumerate(prompts):
-        ids[row, width - len(prompt.ids) :] = torch.tensor(prompt.ids)
-        mask[row, width - len(prompt.ids) :] = 1
-    places = (mask.cumsum(1) - 1).clamp(min=0)
-    hidden = inner.base_model(
-        input_ids=ids.to(device), attention_mask=mask.to(device), position_ids=places.to(device), use_cache=False
-    ).last_hidden_state[:, -1]
+    device = head.weight.device
+    with Hardware.of(inner).autocast():
+        hidden = _packed_hidden(inner, prompts) if packed else _padded_hidden(inner, prompts, device)
     with torch.autocast(device_type=device.type, enabled=False):
         bias = None if head.bias is None else head.bias.float()
         logits = torch.nn.functional.linear(hidden.float(), head.weight.float(), bias)
@@ -138,6 +137,26 @@ def verdict_log_probs(language: LanguageModel, prompts: Sequence[Encoded]) -> An
     # 1 − p_S − p_F would lose every digit of a small rest
     others = logits.index_fill(1, torch.tensor([success, fail], device=device), -math.inf).logsumexp(1, keepdim=True)
     return torch.log_softmax(torch.cat([verdicts, others], dim=1), dim=1)
+
+
+def _packed_hidden(inner: Any, prompts: Sequence[Encoded]) -> Any:
+    rows = pack([prompt.ids for prompt in prompts], Hardware.of(inner).device)
+    return inner.base_model(**rows.keywords()).last_hidden_state[0, rows.last]
+
+
+def _padded_hidden(inner: Any, prompts: Sequence[Encoded], device: Any) -> Any:
+    import torch
+
+    width = max(len(prompt.ids) for prompt in prompts)
+    ids = torch.zeros((len(prompts), width), dtype=torch.long)
+    mask = torch.zeros_like(ids)
+    for row, prompt in enumerate(prompts):
+        ids[row, width - len(prompt.ids) :] = torch.tensor(prompt.ids)
+        mask[row, width - len(prompt.ids) :] = 1
+    places = (mask.cumsum(1) - 1).clamp(min=0)
+    return inner.base_model(
+        input_ids=ids.to(device), attention_mask=mask.to(device), position_ids=places.to(device), use_cache=False
+    ).last_hidden_state[:, -1]
 
 
 def expected_reward(log_probs: Any, outcomes: Sequence[int], arm: Arm) -> Any:
@@ -183,6 +202,7 @@ def train_exact(
     folder: Path | None = None,
     evaluate: Callable[[int], None] | None = None,
     progress: Callable[[GrpoStep], None] | None = None,
+    packed: bool | None = None,
 ) -> GrpoRun:
     """Train the model's trainable weights in place by exact GRPO, or by its control.
 
@@ -200,6 +220,8 @@ def train_exact(
         Called with the number of steps taken at each of ``config.evaluate_at``, the model being in evaluation mode.
     progress : callable, optional
         Called after each step.
+    packed : bool, optional
+        Whether rows lie in one sequence instead of a padded batch; by default on CUDA, where every layer keeps rows apart.
 
     Returns
     -------
@@ -211,7 +233,7 @@ def train_exact(
         If rows, verdicts or weights cannot be trained on, the folder holds another run, or the loss is no longer finite.
     """
     check_rows(prompts, outcomes)
-    trainer = _Trainer(language, prompts, outcomes, arm, config)
+    trainer = _Trainer(language, prompts, outcomes, arm=arm, config=config, packed=packed)
     start, history = trainer.resume(folder)
     if start == 0 and evaluate is not None and 0 in config.evaluate_at:
         evaluate(0)
@@ -233,17 +255,28 @@ def train_exact(
 class _Trainer:
     """A run in progress."""
 
-    def __init__(self, language: LanguageModel, prompts: Sequence[Encoded], outcomes: Sequence[int], arm: Arm, config: GrpoConfig) -> None:
+    def __init__(
+        self,
+        language: LanguageModel,
+        prompts: Sequence[Encoded],
+        outcomes: Sequence[int],
+        *,
+        arm: Arm,
+        config: GrpoConfig,
+        packed: bool | None = None,
+    ) -> None:
         from torch.optim import AdamW
 
         single_tokens(language.verdicts)
         self.language, self.prompts, self.outcomes, self.arm, self.config = language, prompts, outcomes, arm, config
         self.sha256 = run_sha256(language, prompts, outcomes, arm=arm, config=config)
         self.weights = list(trainable_weights(language.model).values())
-        self.optimizer = AdamW(self.weights, lr=config.learning_rate, weight_decay=0.0)
+        hardware, inner = Hardware.of(language.model), _causal_model(language.model)
+        self.packed = hardware.accelerated and packable(inner) if packed is None else packed
+        self.optimizer = AdamW(self.weights, lr=config.learning_rate, weight_decay=0.0, **hardware.optimizer())
         self.reference: Any = None
         if config.activation_checkpointing:
-            _causal_model(language.model).activation_checkpointing_enable(activation_checkpointing_kwargs={"use_reentrant": False})
+            inner.activation_checkpointing_enable(activation_checkpointing_kwargs={"use_reentrant": False})
 
     def resume(self, folder: Path | None) -> tuple[int, list[GrpoStep]]:
         """Go on from a checkpoint where there is one; else read the judge at the start."""
@@ -265,7 +298,8 @@ class _Trainer:
 
         _prepare(self.language.model, self.config)
         rows = self.config.batch(len(self.prompts), step)
-        sums = [self._backward(part, len(rows)) for part in _micro_batches(self.prompts, rows, self.config.micro_tokens)]
+        with self._ready():
+            sums = [self._backward(part, len(rows)) for part in self._parts(rows)]
         loss, reward, unparsed = (sum(values) / len(rows) for values in zip(*sums, strict=True))
         norm = torch.nn.utils.clip_grad_norm_(self.weights, self.config.max_grad_norm or math.inf)
         if not (math.isfinite(loss) and math.isfinite(float(norm))):
@@ -279,7 +313,7 @@ class _Trainer:
 
     def _backward(self, rows: Sequence[int], batch: int) -> tuple[float, float, float]:
         outcomes = [int(self.outcomes[row]) for row in rows]
-        log_probs = verdict_log_probs(self.language, [self.prompts[row] for row in rows])
+        log_probs = verdict_log_probs(self.language, [self.prompts[row] for row in rows], packed=self.packed)
         reference = None if self.reference is None else self.reference[list(rows)].to(log_probs.device)
         losses = exact_loss(log_probs, outcomes, self.arm, self.config, reference)
         (losses.sum() / batch).backward()
@@ -292,10 +326,19 @@ class _Trainer:
 
         found = torch.empty((len(self.prompts), 3))
         self.language.model.eval()
-        with torch.no_grad():
-            for part in _micro_batches(self.prompts, range(len(self.prompts)), self.config.micro_tokens):
-                found[part] = verdict_log_probs(self.language, [self.prompts[row] for row in part]).cpu()
+        with torch.no_grad(), self._ready():
+            for part in self._parts(range(len(self.prompts))):
+                found[part] = verdict_log_probs(self.language, [self.prompts[row] for row in part], packed=self.packed).cpu()
         return found
+
+    @contextmanager
+    def _ready(self) -> Iterator[None]:
+        attention = packed_attention(_causal_model(self.language.model)) if self.packed else nullcontext()
+        with attention, native_inputs(self.language.model):
+            yield
+
+    def _parts(self, rows: Sequence[int]) -> Iterator[list[int]]:
+        return _micro_batches(self.prompts, rows, self.config.micro_tokens, packed=self.packed)
 
 
 def _causal_model(model: Any) -> Any:
@@ -317,11 +360,12 @@ def _prepare(model: Any, config: GrpoConfig) -> None:
             part.eval()
 
 
-def _micro_batches(prompts: Sequence[Encoded], rows: Sequence[int], budget: int) -> Iterator[list[int]]:
-    """Cut rows into batches of similar length whose padded size is at most the budget; a longer prompt goes alone."""
+def _micro_batches(prompts: Sequence[Encoded], rows: Sequence[int], budget: int, *, packed: bool = False) -> Iterator[list[int]]:
+    """Cut rows into batches of similar length whose size, padding included, is at most the budget; a longer prompt goes alone."""
     part: list[int] = []
     for row in sorted(rows, key=lambda row: (-len(prompts[row].ids), row)):
-        if part and len(prompts[part[0]].ids) * (len(part) + 1) > budget:
+        lengths = [len(prompts[one].ids) for one in (*part, row)]
+        if part and (sum(lengths) if packed else lengths[0] * len(lengths)) > budget:
             yield part
             part = []
         part.append(row)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,10 @@ from typing import Any
 from certify_assets.errors import IntegrityError, StaleCertificateError
 from certify_assets.files import canonical_json, read_json, sha256_bytes, write_atomic
 from certify_assets.judges.base import JudgeProvenance, Scores
+from certify_assets.judges.lm.adapters import bulk_weights
 from certify_assets.judges.lm.contract import LanguageModel
+from certify_assets.judges.lm.engine_check import engine_limits, engine_parity
+from certify_assets.judges.lm.hardware import Hardware
 from certify_assets.judges.lm.prompt import PromptEncoder
 from certify_assets.judges.lm.scoring import ScoringConfig, engine_fingerprint, score_prompts
 
@@ -57,21 +61,37 @@ class CausalJudge:
 
     def provenance(self) -> JudgeProvenance:
         """Say what the scores depend on."""
-        fingerprint = engine_fingerprint(self.language, self.lora_sha256, ScoringConfig.on(self._device))
+        config = ScoringConfig.suited(self.language)
+        fingerprint = engine_fingerprint(self.language, self.lora_sha256, config)
+        settings = {**self._document(), "batching": fingerprint["batching"], "attention": fingerprint["attention"]}
+        if not config.is_reference:
+            # the adapter is merged while scores are computed, and these are computed only after the comparison
+            settings |= {"merged": bool(self.lora_sha256), "parity": engine_limits(self.language)}
         return JudgeProvenance(
             judge=self.name,
             adapter_sha256=self.adapter_sha256,
             renderer_sha256=self.encoder.renderer.sha256,
             engine=fingerprint["engine"],
             dtype=fingerprint["dtype"],
-            settings={**self._document(), "batching": fingerprint["batching"], "attention": fingerprint["attention"]},
+            settings=settings,
         )
 
     def score(self, texts: Sequence[str]) -> Scores:
-        """Judge rendered trajectories."""
-        run = score_prompts(
-            self.language, self.encoder.encode_texts(texts), adapter_sha256=self.lora_sha256, shards=self.shards, progress=self.progress
-        )
+        """Judge rendered trajectories.
+
+        Raises
+        ------
+        StaleCertificateError
+            If a fast engine differs from the reference on a sample of them.
+        """
+        prompts, config = self.encoder.encode_texts(texts), ScoringConfig.suited(self.language)
+        if prompts and not config.is_reference:
+            fingerprint = engine_fingerprint(self.language, self.lora_sha256, config)
+            engine_parity(self.language, prompts, config=config).require(fingerprint["engine"])
+        with bulk_weights(self.language.model) if self.lora_sha256 else nullcontext():
+            run = score_prompts(
+                self.language, prompts, config=config, adapter_sha256=self.lora_sha256, shards=self.shards, progress=self.progress
+            )
         return run.scores
 
     def save(self, folder: Path) -> None:
@@ -113,10 +133,6 @@ class CausalJudge:
         with bank.using(self.name) as (language, sha256):
             return replace(self, language=language, adapter=folder, lora_sha256=sha256)
 
-    @property
-    def _device(self) -> str:
-        return str(next(self.language.model.parameters()).device.type)
-
     def _document(self) -> dict[str, Any]:
         return {
             "schema": _SCHEMA,
@@ -136,10 +152,16 @@ def load_base(model: str, revision: str | None = None) -> tuple[LanguageModel, P
         "compact", a folder, or the name of a hub repository.
     revision : str, optional
         Commit of the repository.
+
+    Notes
+    -----
+    The compact model stays on the CPU, where its scores are the same bits on every machine; any other goes to CUDA where there is a device.
     """
     from certify_assets.judges.lm.compact import CONTEXT, load_compact
     from certify_assets.judges.lm.contract import load_language_model
 
-    language = load_compact() if model == "compact" else load_language_model(model, revision=revision)
-    encoder = PromptEncoder(language.tokenizer, budget_tokens=CONTEXT if model == "compact" else _BUDGET)
+    on = Hardware.present()
+    compact = model == "compact"
+    language = load_compact() if compact else load_language_model(model, revision=revision, device=on.device, dtype=on.dtype)
+    encoder = PromptEncoder(language.tokenizer, budget_tokens=CONTEXT if compact else _BUDGET)
     return replace(language, verdicts=encoder.verdicts), encoder

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,8 @@ from numpy.typing import NDArray
 from certify_assets.errors import InputError
 from certify_assets.judges.lm.adapters import inner_model
 from certify_assets.judges.lm.contract import LanguageModel, VerdictTokens
+from certify_assets.judges.lm.hardware import Hardware
+from certify_assets.judges.lm.varlen import pack, packed_attention
 
 __all__ = ["VerdictReader"]
 
@@ -32,8 +35,10 @@ class VerdictReader:
         The head in float32: in bfloat16, 224 prompts had 45 distinct scores.
     verdicts : VerdictTokens
     padding : str
-        "left" or "right".
-    device : str
+        "left", "right" or "packed".
+    hardware : Hardware
+    model : transformers.PreTrainedModel
+        What the parts are of.
     """
 
     decoder: Any
@@ -41,7 +46,8 @@ class VerdictReader:
     bias: Any
     verdicts: VerdictTokens
     padding: str
-    device: str
+    hardware: Hardware
+    model: Any
 
     @classmethod
     def of(cls, judge: LanguageModel, padding: str) -> VerdictReader:
@@ -66,7 +72,8 @@ class VerdictReader:
             verdicts=judge.verdicts,
             # what follows the prompt must lie beside it in the cache
             padding=padding if judge.verdicts.single else "left",
-            device=head.weight.device.type,
+            hardware=Hardware.of(inner),
+            model=inner,
         )
 
     def read(self, rows: Sequence[Sequence[int]]) -> NDArray[np.float64]:
@@ -90,22 +97,40 @@ class VerdictReader:
         values[~np.isfinite(values).all(axis=1)] = np.nan
         return np.asarray(values, dtype=np.float64)
 
-    def free_memory(self) -> None:
-        """Give memory that a failed pass left behind back to the device."""
-        import torch
+    @contextmanager
+    def ready(self, *, compiled: bool = False) -> Iterator[None]:
+        """Give the model the attention that the batches need; on leaving it has its own again.
 
-        if self.device == "cuda":
-            torch.cuda.empty_cache()
+        Parameters
+        ----------
+        compiled : bool
+            Let torch compile the layers, once for all lengths.
+        """
+        layers = list(self.decoder.layers) if compiled else []
+        with packed_attention(self.model) if self.padding == "packed" else nullcontext():
+            for layer in layers:
+                layer.compile(**self.hardware.compiler())
+            try:
+                yield
+            finally:
+                for layer in layers:
+                    layer._compiled_call_impl = None
 
     def _single(self, rows: Sequence[Sequence[int]]) -> Any:
         import torch
 
+        if self.padding == "packed":
+            packed = pack(rows, self.hardware.device)
+            return self._verdicts(self.decoder(**packed.keywords()).last_hidden_state[0, packed.last])
         ids, mask, positions = self._padded(rows)
         hidden = self.decoder(input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=False).last_hidden_state
         if self.padding == "left":
             last = hidden[:, -1]
         else:
             last = hidden[torch.arange(len(rows)), torch.tensor([len(row) - 1 for row in rows])]
+        return self._verdicts(last)
+
+    def _verdicts(self, last: Any) -> Any:
         return self._log_probs(last)[:, [self.verdicts.success[0], self.verdicts.fail[0]]]
 
     def _sequences(self, rows: Sequence[Sequence[int]]) -> Any:
@@ -148,12 +173,6 @@ class VerdictReader:
         # token 0 stands in for padding: it is masked, or comes after everything that is read
         ids = [[0] * (width - len(row)) + list(row) if left else list(row) + [0] * (width - len(row)) for row in rows]
         if not left or all(len(row) == width for row in rows):
-            return self._moved(ids), None, None
-        mask = self._moved([[0] * (width - len(row)) + [1] * len(row) for row in rows])
-        return self._moved(ids), mask, (torch.cumsum(mask, dim=1) - 1).clamp(min=0)
-
-    def _moved(self, rows: Sequence[Sequence[int]]) -> Any:
-        import torch
-
-        tensor = torch.tensor(rows)
-        return tensor.pin_memory().to(self.device, non_blocking=True) if self.device == "cuda" else tensor
+            return self.hardware.tensor(ids), None, None
+        mask = self.hardware.tensor([[0] * (width - len(row)) + [1] * len(row) for row in rows])
+        return self.hardware.tensor(ids), mask, (torch.cumsum(mask, dim=1) - 1).clamp(min=0)

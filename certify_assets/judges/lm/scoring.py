@@ -17,9 +17,12 @@ from numpy.typing import NDArray
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.base import Scores
+from certify_assets.judges.lm.adapters import inner_model
 from certify_assets.judges.lm.contract import Encoded, LanguageModel
+from certify_assets.judges.lm.hardware import Hardware
 from certify_assets.judges.lm.reading import VerdictReader
 from certify_assets.judges.lm.shards import Shard, Shards, ids_sha256, shard_key
+from certify_assets.judges.lm.varlen import ATTENTION, packable
 
 __all__ = ["ScoringConfig", "ScoringRun", "compose", "engine_fingerprint", "score_prompts"]
 
@@ -38,11 +41,13 @@ class ScoringConfig:
         Most prompts in a batch; 0 = as many as the budget holds.
     padding : str
         "left": mask and positions given, the last column is read. "right": no mask, which the causal attention of fast kernels does
-        not need, and each row is read at its own end.
+        not need, and each row is read at its own end. "packed": rows one after the other without padding, attention kept within each.
     workers : int
         Batches at once on a CPU, each on one thread; 0 = one for each core of this process. The numbers do not depend on it.
     shard_rows : int
         Least prompts in a share of the work that is kept.
+    compiled : bool
+        Let torch compile the layers; off by default, as the first batches then take minutes.
     """
 
     token_budget: int = 16_384
@@ -50,26 +55,39 @@ class ScoringConfig:
     padding: str = "left"
     workers: int = 0
     shard_rows: int = 64
+    compiled: bool = False
 
     def __post_init__(self) -> None:
         for name, least in (("token_budget", 1), ("rows", 0), ("workers", 0), ("shard_rows", 1)):
             if type(getattr(self, name)) is not int or getattr(self, name) < least:
                 raise InputError(f"the {name} of scoring is {getattr(self, name)!r}; give a whole number of at least {least}.")
-        if self.padding not in ("left", "right"):
-            raise InputError(f"the padding of scoring is {self.padding!r}; give 'left' or 'right'.")
+        if self.padding not in ("left", "right", "packed"):
+            raise InputError(f"the padding of scoring is {self.padding!r}; give 'left', 'right' or 'packed'.")
 
     @classmethod
-    def on(cls, device: str) -> ScoringConfig:
-        """Return what suits a device.
+    def suited(cls, judge: LanguageModel) -> ScoringConfig:
+        """Return what suits a model and the device it lies on.
 
-        On a CPU a prompt fills a core, so each has a batch for itself: no padding, and a score that depends on no other prompt. On
-        CUDA batches fill the budget without a mask.
+        On a CPU a prompt fills a core, so each has a batch for itself: no padding, and a score that depends on no other prompt; this is the
+        reference of all engines. On CUDA rows are packed, or padded on the right where a layer would carry a state from row to row.
         """
-        return cls(rows=1) if device == "cpu" else cls(token_budget=65_536, padding="right")
+        if not Hardware.of(judge.model).accelerated:
+            return cls(rows=1)
+        return cls(token_budget=65_536, padding="packed" if judge.verdicts.single and packable(inner_model(judge.model)) else "right")
+
+    @property
+    def is_reference(self) -> bool:
+        """Whether each prompt is read by itself through the model's own attention."""
+        return self.rows == 1 and self.padding == "left" and not self.compiled
 
     def numbers(self) -> dict[str, Any]:
         """Return the settings that the numbers depend on."""
-        return {"token_budget": self.token_budget, "rows": self.rows, "padding": self.padding}
+        found = {"token_budget": self.token_budget, "rows": self.rows, "padding": self.padding}
+        return {**found, "compiled": True} if self.compiled else found
+
+    def tokens(self, lengths: Sequence[int]) -> int:
+        """Return the size of a batch, its padding included."""
+        return sum(lengths) if self.padding == "packed" else len(lengths) * max(lengths, default=0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,12 +142,13 @@ def compose(prompts: Sequence[Encoded], config: ScoringConfig) -> list[_Rows]:
         Places of the prompts. The batches depend on the prompts as a set, not on their order.
     """
     batches: list[list[int]] = []
-    width = 0
+    lengths: list[int] = []
     for row in sorted(range(len(prompts)), key=lambda row: (-len(prompts[row].ids), prompts[row].ids)):
-        full = not batches or (config.rows and len(batches[-1]) >= config.rows) or (len(batches[-1]) + 1) * width > config.token_budget
+        lengths.append(len(prompts[row].ids))
+        full = not batches or (config.rows and len(batches[-1]) >= config.rows) or config.tokens(lengths) > config.token_budget
         if full:
             batches.append([])
-            width = len(prompts[row].ids)
+            lengths = lengths[-1:]
         batches[-1].append(row)
     return [tuple(batch) for batch in batches]
 
@@ -139,15 +158,16 @@ def engine_fingerprint(judge: LanguageModel, adapter_sha256: str, config: Scorin
     import torch
     import transformers
 
-    parameter = next(judge.model.parameters())
+    hardware = Hardware.of(judge.model)
+    packed = config.padding == "packed" and judge.verdicts.single
     return {
         "model": judge.source,
         "revision": judge.revision,
         "adapter_sha256": adapter_sha256,
         "merged": any(getattr(module, "merged", False) is True for module in judge.model.modules()),
-        "engine": f"transformers {transformers.__version__}, torch {torch.__version__}, {parameter.device.type}",
-        "attention": str(getattr(judge.model.config, "_attn_implementation", "")),
-        "dtype": str(parameter.dtype).removeprefix("torch."),
+        "engine": f"transformers {transformers.__version__}, torch {torch.__version__}, {hardware.device}{', packed' if packed else ''}",
+        "attention": ATTENTION if packed else str(getattr(judge.model.config, "_attn_implementation", "")),
+        "dtype": hardware.dtype,
         "verdicts": [list(judge.verdicts.success), list(judge.verdicts.fail)],
         "batching": config.numbers(),
     }
@@ -183,12 +203,14 @@ def score_prompts(
     InputError
         If one prompt alone does not fit into memory.
     """
-    config = config or ScoringConfig.on(next(judge.model.parameters()).device.type)
+    config = config or ScoringConfig.suited(judge)
+    _check_packing(judge, config)
     fingerprint = engine_fingerprint(judge, adapter_sha256, config)
     batches, store = compose(prompts, config), Shards(shards)
     found: list[Shard] = []
     done = kept = 0
-    with _Runner.on(VerdictReader.of(judge, config.padding), config) as runner:
+    reader = VerdictReader.of(judge, config.padding)
+    with reader.ready(compiled=config.compiled), _Runner.on(reader, config) as runner:
         for group in _groups(batches, config.shard_rows):
             texts = [[prompts[row] for row in batch] for batch in group]
             key, rows = shard_key(fingerprint, [[ids_sha256(prompt.ids) for prompt in batch] for batch in texts]), sum(map(len, group))
@@ -201,11 +223,23 @@ def score_prompts(
                 _report(progress, len(prompts), done, rows)
             found.append(shard)
             done += rows
-    return _run(prompts, batches, found, fingerprint=fingerprint, kept=kept)
+    padded = sum(config.tokens([len(prompts[row].ids) for row in batch]) for batch in batches)
+    return _run(prompts, batches, found, fingerprint=fingerprint, kept=kept, padded=padded)
+
+
+def _check_packing(judge: LanguageModel, config: ScoringConfig) -> None:
+    if config.padding == "packed" and not packable(inner_model(judge.model)):
+        raise InputError(f"{judge.source} has layers that carry a state from row to row; choose padding 'right' instead of 'packed'.")
 
 
 def _run(
-    prompts: Sequence[Encoded], batches: Sequence[_Rows], found: Sequence[Shard], *, fingerprint: Mapping[str, Any], kept: int
+    prompts: Sequence[Encoded],
+    batches: Sequence[_Rows],
+    found: Sequence[Shard],
+    *,
+    fingerprint: Mapping[str, Any],
+    kept: int,
+    padded: int,
 ) -> ScoringRun:
     order = [row for batch in batches for row in batch]
     values = np.full((len(prompts), 2), np.nan)
@@ -219,7 +253,7 @@ def _run(
         fingerprint=fingerprint,
         composition_sha256=sha256_bytes(canonical_json(composition)),
         tokens=sum(len(prompt.ids) for prompt in prompts),
-        padded_tokens=sum(len(batch) * len(prompts[batch[0]].ids) for batch in batches),
+        padded_tokens=padded,
         unscored=int(np.isnan(values[:, 0]).sum()),
         cut_prompts=sum(prompt.cut_tokens > 0 for prompt in prompts),
         out_of_memory=sum(shard.out_of_memory for shard in found),
@@ -254,7 +288,7 @@ class _Runner:
     @classmethod
     @contextmanager
     def on(cls, reader: VerdictReader, config: ScoringConfig) -> Iterator[_Runner]:
-        if reader.device != "cpu":
+        if reader.hardware.accelerated:
             yield cls(reader, config, None)
             return
         # the number of threads of a matrix product may change its last bits: one thread each, many batches at once
@@ -287,15 +321,16 @@ class _Runner:
             except (MemoryError, RuntimeError) as error:
                 if not _is_out_of_memory(error):
                     raise
-                longest = len(batch[0].ids)
+                lengths = [len(prompt.ids) for prompt in batch]
                 if max(map(len, compose(batch, config))) == 1:
                     raise InputError(
-                        f"a prompt of {longest} tokens alone does not fit into the memory of {self._reader.device}; encode with fewer tokens."
+                        f"a prompt of {lengths[0]} tokens alone does not fit into the memory of {self._reader.hardware.device}; "
+                        "encode with fewer tokens."
                     ) from None
                 ran_out += 1
             # outside the handler: the traceback would keep the tensors of the failed pass alive
-            self._config = _halved(config, min(config.token_budget, len(batch) * longest))
-            self._reader.free_memory()
+            self._config = _halved(config, min(config.token_budget, config.tokens(lengths)))
+            self._reader.hardware.free_memory()
 
 
 def _halved(config: ScoringConfig, tokens: int) -> ScoringConfig:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,13 @@ import numpy as np
 
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.judges.lm.adapters import attach_lora, linear_targets, quiet, save_adapter, trainable_parameters
+from certify_assets.judges.lm.adapters import attach_lora, linear_targets, native_inputs, quiet, save_adapter, trainable_parameters
 from certify_assets.judges.lm.checkpoints import latest_checkpoint
 from certify_assets.judges.lm.contract import LanguageModel
+from certify_assets.judges.lm.hardware import Hardware
 from certify_assets.judges.lm.sft_config import SFT_SOURCES, SftConfig, SftRow, training_rows
-from certify_assets.judges.lm.sft_trainer import collate, sft_arguments, sft_trainer_class, watcher
+from certify_assets.judges.lm.sft_trainer import collate, collate_packed, sft_arguments, sft_trainer_class, watcher
+from certify_assets.judges.lm.varlen import packable, packed_attention
 
 __all__ = ["SFT_SOURCES", "SftConfig", "SftRow", "TrainedAdapter", "train_sft"]
 
@@ -59,6 +61,7 @@ def train_sft(
     checkpoint_steps: int = 50,
     stop_after: int | None = None,
     progress: Callable[[int, int, float], None] | None = None,
+    packed: bool | None = None,
 ) -> TrainedAdapter | None:
     """Train an adapter; a folder with checkpoints of the same run is taken up where it stopped.
 
@@ -76,6 +79,9 @@ def train_sft(
         Steps of this call; the next call goes on.
     progress : callable, optional
         Called with the step, the steps in all and the loss.
+    packed : bool, optional
+        Whether the rows of a batch lie in one sequence instead of being padded; by default on one CUDA device, where every layer keeps rows
+        apart.
 
     Returns
     -------
@@ -97,13 +103,18 @@ def train_sft(
     if hasattr(base.model, "peft_config"):
         raise InputError(f"{base.source} already carries an adapter; load the base model again and train on that.")
     built = training_rows(rows, base.verdicts, config)
-    document = _document(base, rows, built, config)
+    hardware = Hardware.of(base.model)
+    packed = hardware.accelerated and not hardware.distributed and packable(base.model) if packed is None else packed
+    document = _document(base, rows, built, config) | ({"packed": True} if packed else {})
     run_sha256 = sha256_bytes(canonical_json(document))
     checkpoints = folder / "checkpoints"
     resume = latest_checkpoint(checkpoints, run_sha256)
-    with _own_random_state(), quiet(), _lora(base, config) as model:
+    attention = packed_attention(base.model) if packed else nullcontext()
+    with _own_random_state(), quiet(), _lora(base, config) as model, native_inputs(model), attention:
         document["trainable_parameters"] = trainable_parameters(model)
         trainer = _trainer(base, model, built, config, (checkpoints, checkpoint_steps, run_sha256))
+        if packed:
+            trainer.data_collator = collate_packed
         trainer.add_callback(watcher(progress, stop_after))
         trainer.train(resume_from_checkpoint=None if resume is None else str(resume))
         if trainer.state.global_step < trainer.state.max_steps:

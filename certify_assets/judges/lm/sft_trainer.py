@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from certify_assets.errors import InputError
-from certify_assets.judges.lm.adapters import quiet, write_weights
+from certify_assets.judges.lm.adapters import inner_model, quiet, write_weights
 from certify_assets.judges.lm.checkpoints import load_optimizer, load_random_state, mark_complete, save_optimizer, save_random_state
+from certify_assets.judges.lm.hardware import Hardware
 from certify_assets.judges.lm.sft_config import IGNORED, SftConfig
+from certify_assets.judges.lm.varlen import bounds_of, pack
 
-__all__ = ["collate", "sft_arguments", "sft_trainer_class", "watcher"]
+__all__ = ["collate", "collate_packed", "packed_loss", "sft_arguments", "sft_trainer_class", "watcher"]
 
 # the rows are ready: TRL would cut at 1,024 tokens and lose the label, and train in bfloat16 even on a CPU
 _FIXED: Mapping[str, Any] = {
@@ -51,6 +53,53 @@ def collate(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
+def collate_packed(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Put rows into one sequence; the weight of a row lies at each of its labels."""
+    import torch
+
+    packed = pack([row["input_ids"] for row in rows])
+    weights = [row["weight"] for row in rows for _ in row["input_ids"]]
+    return {
+        "input_ids": packed.ids,
+        "position_ids": packed.positions,
+        "labels": torch.tensor([[label for row in rows for label in row["labels"]]]),
+        "weight": torch.tensor([weights], dtype=torch.float32),
+        "bounds": packed.bounds,
+        "longest": packed.longest,
+    }
+
+
+def packed_loss(model: Any, inputs: Mapping[str, Any], tokens: Any = None) -> Any:
+    """Cross-entropy of the labels of packed rows; no position but those before a label goes through the head, in float32.
+
+    Parameters
+    ----------
+    model : transformers.PreTrainedModel
+        Inside `packed_attention`.
+    inputs : mapping
+        Of `collate_packed`.
+    tokens : int, optional
+        What the sum is divided by: the labels of all batches of a step; by default those of this one.
+    """
+    import torch
+
+    head = model.get_output_embeddings()
+    with Hardware.of(model).autocast():
+        hidden = model.get_decoder()(
+            input_ids=inputs["input_ids"],
+            position_ids=inputs["position_ids"],
+            use_cache=False,
+            **bounds_of(inputs["bounds"], int(inputs["longest"])),
+        ).last_hidden_state[0]
+    # no row begins with a label, so the token before a label is of its row
+    places = (inputs["labels"][0] != IGNORED).nonzero()[:, 0]
+    with torch.autocast(device_type=head.weight.device.type, enabled=False):
+        bias = None if head.bias is None else head.bias.float()
+        logits = torch.nn.functional.linear(hidden[places - 1].float(), head.weight.float(), bias)
+        losses = torch.nn.functional.cross_entropy(logits, inputs["labels"][0, places], reduction="none")
+    return (inputs["weight"][0, places] * losses).sum() / (len(places) if tokens is None else tokens)
+
+
 def sft_arguments(config: SftConfig, folder: Path, *, device: str, dtype: str, checkpoint_steps: int) -> Any:
     """Return TRL's configuration, with every default that could change a score or send something named."""
     from trl.trainer.sft_config import SFTConfig
@@ -58,11 +107,12 @@ def sft_arguments(config: SftConfig, folder: Path, *, device: str, dtype: str, c
     with quiet():
         return SFTConfig(
             output_dir=str(folder),
-            bf16=device == "cuda" and dtype == "bfloat16",
+            bf16=Hardware(device, dtype).half,
             use_cpu=device == "cpu",
-            dataloader_pin_memory=device == "cuda",
+            dataloader_pin_memory=Hardware(device).accelerated,
             save_steps=checkpoint_steps,
             **_hyperparameters(config),
+            optim="adamw_torch_fused" if Hardware(device).accelerated else "adamw_torch",
             **_FIXED,
         )
 
@@ -78,7 +128,6 @@ def _hyperparameters(config: SftConfig) -> dict[str, Any]:
         "per_device_train_batch_size": config.batch_size,
         "gradient_accumulation_steps": config.accumulation,
         "gradient_checkpointing": config.gradient_checkpointing,
-        "optim": "adamw_torch",
         "seed": config.seed,
         "data_seed": config.seed,
     }
@@ -92,6 +141,8 @@ def sft_trainer_class(run_sha256: str, *, weighted: bool) -> Any:
 
     class VerdictTrainer(trainer):  # type: ignore[misc]
         def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None) -> Any:
+            if "bounds" in inputs:
+                return packed_loss(inner_model(self.accelerator.unwrap_model(model)), inputs, num_items_in_batch)
             weight = inputs.pop("weight")
             if not weighted:
                 return super().compute_loss(model, inputs, return_outputs=return_outputs, num_items_in_batch=num_items_in_batch)

@@ -21,6 +21,7 @@ from typing import Any
 from certify_assets.errors import InputError
 from certify_assets.judges.lm.contract import Encoded, LanguageModel
 from certify_assets.judges.lm.grpo_config import GrpoConfig, check_rows, run_sha256, single_tokens
+from certify_assets.judges.lm.hardware import Hardware
 from certify_assets.judges.lm.rewards import Arm, completion_reward
 
 __all__ = ["make_trainer", "train_trl"]
@@ -131,8 +132,8 @@ def _arguments(language: LanguageModel, config: GrpoConfig, folder: Path) -> Any
     import torch
     from trl.trainer.grpo_config import GRPOConfig
 
-    weight = next(language.model.parameters())
-    world = max(1, torch.cuda.device_count()) if weight.is_cuda else 1
+    hardware = Hardware.of(language.model)
+    world = max(1, torch.cuda.device_count()) if hardware.accelerated else 1
     here = config.completions_per_device
     if config.global_batch % (here * world):
         raise InputError(f"the global batch of {config.global_batch} completions cannot be cut among {world} devices of {here}.")
@@ -157,8 +158,8 @@ def _arguments(language: LanguageModel, config: GrpoConfig, folder: Path) -> Any
         disable_dropout=True,
         activation_checkpointing=config.activation_checkpointing,
         # TRL turns bfloat16 on by itself, on a CPU as well
-        bf16=weight.dtype == torch.bfloat16,
-        use_cpu=not weight.is_cuda,
+        bf16=hardware.dtype == "bfloat16",
+        use_cpu=not hardware.accelerated,
         save_strategy="steps" if config.save_every else "no",
         save_steps=config.save_every or 500,
         logging_steps=1,

@@ -10,7 +10,15 @@ import numpy as np
 import pytest
 
 from certify_assets.errors import InputError, IntegrityError, StaleCertificateError
-from certify_assets.judges.lm.adapters import AdapterBank, attach_lora, linear_targets, read_adapter, save_adapter, trainable_parameters
+from certify_assets.judges.lm.adapters import (
+    AdapterBank,
+    attach_lora,
+    bulk_weights,
+    linear_targets,
+    read_adapter,
+    save_adapter,
+    trainable_parameters,
+)
 from certify_assets.judges.lm.contract import LanguageModel
 from certify_assets.judges.lm.scoring import score_prompts
 from certify_assets_tests.judges.lm import models
@@ -123,6 +131,32 @@ def test_a_merged_adapter_scores_alike_and_leaves_no_trace(tmp_path: Path) -> No
     np.testing.assert_allclose(together, apart, atol=1e-4)
     assert np.abs(apart - plain).max() > 1e-2
     assert np.array_equal(after, plain)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_merging_gives_the_weights_back_bit_for_bit(tmp_path: Path, dtype: str) -> None:
+    import torch
+
+    base = models.judge(models.tiny_qwen3().to(getattr(torch, dtype)))
+    _trained(tmp_path, 1)
+    bank = AdapterBank(base)
+    bank.add("sft", tmp_path)
+
+    def weights() -> dict[str, bytes]:
+        named = base.model.named_parameters()
+        return {name: value.detach().view(torch.uint8).numpy().tobytes() for name, value in named if "lora_" not in name}
+
+    before = weights()
+    for _ in range(3):
+        with bank.using("sft", merge=True):
+            assert sum(value != before[name] for name, value in weights().items()) == 14
+        assert weights() == before
+    with pytest.raises(KeyError), bank.using("sft", merge=True):
+        raise KeyError
+    assert weights() == before
+    # on a CPU bulk scoring leaves the adapter apart, so that its scores stay the same bits
+    with bank.using("sft") as (judge, _), bulk_weights(judge.model):
+        assert weights() == before
 
 
 def test_an_adapter_is_the_same_bytes_each_time(tmp_path: Path) -> None:

@@ -1,0 +1,148 @@
+"""What only a CUDA device can show: run with `pytest -m gpu`; without a device each test says so and skips."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from certify_assets.judges.lm.compact import load_compact
+from certify_assets.judges.lm.contract import Encoded, LanguageModel
+from certify_assets.judges.lm.engine_check import engine_parity
+from certify_assets.judges.lm.exact_grpo import train_exact
+from certify_assets.judges.lm.grpo_config import GrpoConfig
+from certify_assets.judges.lm.hardware import Hardware
+from certify_assets.judges.lm.parity import parity
+from certify_assets.judges.lm.rewards import ARMS
+from certify_assets.judges.lm.scoring import ScoringConfig, score_prompts
+from certify_assets.judges.lm.sft import SftConfig, SftRow, train_sft
+from certify_assets.judges.lm.varlen import ATTENTION
+from certify_assets_tests.judges.lm import models
+from certify_assets_tests.judges.lm.tiny import with_adapter
+
+pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:.(is_)?gradient_checkpointing. is deprecated:FutureWarning")]
+
+
+@pytest.fixture(autouse=True)
+def _device() -> Iterator[None]:
+    import torch
+
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device: what the GPU does is not measured here")
+    yield
+    torch.cuda.empty_cache()
+
+
+@pytest.fixture(scope="module")
+def compact() -> LanguageModel:
+    return load_compact()
+
+
+def _on_cuda(judge: LanguageModel, dtype: str = "bfloat16") -> LanguageModel:
+    import torch
+
+    return replace(judge, model=copy.deepcopy(judge.model).to("cuda", getattr(torch, dtype)))
+
+
+def _prompts(count: int, longest: int = 400) -> list[Encoded]:
+    generator = np.random.default_rng(0)
+    return [Encoded(tuple(generator.integers(5, 1000, length).tolist())) for length in generator.integers(20, longest, count)]
+
+
+def test_bfloat16_packed_rows_agree_with_float32_on_a_cpu(compact: LanguageModel) -> None:
+    prompts = _prompts(64)
+    reference = score_prompts(compact, prompts)
+    same = score_prompts(_on_cuda(compact, "float32"), prompts)
+    assert parity(reference.scores, same.scores, thresholds=(), tolerance=1e-3).passed
+    half = score_prompts(_on_cuda(compact), prompts)
+    assert half.fingerprint["dtype"] == "bfloat16" and half.fingerprint["attention"] == ATTENTION
+    assert len(set(half.scores.score.tolist())) == 64
+    assert parity(reference.scores, half.scores, thresholds=(), tolerance=0.25, least_agreement=0.8).passed
+
+
+def test_packed_rows_agree_with_padded_ones_and_with_themselves(compact: LanguageModel) -> None:
+    judge, prompts = _on_cuda(compact), _prompts(64)
+    config = ScoringConfig.suited(judge)
+    assert config.padding == "packed" and engine_parity(judge, prompts, config=config).passed
+    packed = score_prompts(judge, prompts, config=config).scores.score
+    assert np.array_equal(score_prompts(judge, prompts, config=config).scores.score, packed)
+    padded = score_prompts(judge, prompts, config=ScoringConfig(padding="right")).scores.score
+    np.testing.assert_allclose(packed, padded, atol=0.25)
+
+
+def test_no_row_sees_another_on_cuda(compact: LanguageModel) -> None:
+    judge, rows = _on_cuda(compact), _prompts(2)
+    config = ScoringConfig.suited(judge)
+    other = Encoded(tuple(token + 1 for token in rows[0].ids))
+    plain = score_prompts(judge, rows, config=config).scores.score
+    changed = score_prompts(judge, [other, rows[1]], config=config).scores.score
+    assert changed[1] == plain[1] and changed[0] != plain[0]
+
+
+def test_hybrid_layers_are_read_in_padded_batches() -> None:
+    judge = _on_cuda(models.judge(models.tiny_qwen3_5()))
+    found = score_prompts(judge, models.prompts(20))
+    assert found.fingerprint["batching"]["padding"] == "right" and found.unscored == 0
+
+
+def test_two_steps_of_fine_tuning(compact: LanguageModel, tmp_path: Path) -> None:
+    rows = [SftRow(prompt, place % 2) for place, prompt in enumerate(_prompts(16))]
+    config = SftConfig.compact(epochs=1.0)
+    curves = []
+    for base in (compact, _on_cuda(compact)):
+        before = {name: value.clone() for name, value in base.model.state_dict().items()}
+        trained = train_sft(base, rows, tmp_path / Hardware.of(base.model).dtype, config=config)
+        assert trained is not None and trained.document["steps"] == 2
+        assert all(bool((value == before[name]).all()) for name, value in base.model.state_dict().items())
+        curves.append([step["loss"] for step in trained.document["loss_curve"]])
+    assert trained.document["packed"] is True
+    np.testing.assert_allclose(curves[1], curves[0], rtol=0.05)
+
+
+@pytest.mark.parametrize("recomputed", [False, True])
+def test_two_steps_of_exact_grpo(compact: LanguageModel, recomputed: bool) -> None:
+    prompts = _prompts(12)
+    outcomes = [place % 2 for place in range(12)]
+    config = GrpoConfig(steps=2, learning_rate=1e-3, micro_tokens=1000, activation_checkpointing=recomputed)
+    runs = [
+        train_exact(with_adapter(replace(judge, model=copy.deepcopy(judge.model))), prompts, outcomes, arm=ARMS["reject_3"], config=config)
+        for judge in (compact, _on_cuda(compact))
+    ]
+    losses = np.array([[step.loss for step in run.history] for run in runs])
+    np.testing.assert_allclose(losses[1], losses[0], atol=0.05)
+
+
+def test_a_batch_too_large_for_memory_is_halved(compact: LanguageModel) -> None:
+    import torch
+
+    judge, prompts = _on_cuda(compact), _prompts(64)
+    whole = score_prompts(judge, prompts)
+
+    def refuse(_module: Any, _args: Any, keywords: dict[str, Any]) -> None:
+        if keywords["input_ids"].numel() > 5000:
+            torch.empty(2**50, device="cuda", dtype=torch.uint8)
+
+    handle = judge.model.model.register_forward_pre_hook(refuse, with_kwargs=True)
+    small = score_prompts(judge, prompts)
+    handle.remove()
+    assert small.out_of_memory > 0 and whole.out_of_memory == 0
+    np.testing.assert_allclose(small.scores.score, whole.scores.score, atol=0.25)
+
+
+def test_no_full_logits_and_no_mask_in_memory() -> None:
+    """Full logits of this batch would take 4 GB in float32, a mask over all pairs of tokens 1 GB."""
+    import torch
+
+    judge = _on_cuda(models.judge(models.tiny_qwen3()))
+    wide = torch.nn.Embedding(32_000, 64, device="cuda", dtype=torch.bfloat16)
+    judge.model.set_input_embeddings(wide)
+    judge.model.lm_head.weight = wide.weight
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    score_prompts(judge, models.prompts(1000, longest=64), config=ScoringConfig(token_budget=32_768, padding="packed"))
+    assert torch.cuda.max_memory_allocated() - before < 2**29

@@ -1,0 +1,81 @@
+"""What follows from a device, and that a fast engine stands behind a comparison."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from certify_assets.errors import StaleCertificateError
+from certify_assets.judges.lm import judge as module
+from certify_assets.judges.lm.engine_check import engine_limits
+from certify_assets.judges.lm.hardware import Hardware
+from certify_assets.judges.lm.judge import CausalJudge, load_base
+from certify_assets.judges.lm.scoring import ScoringConfig
+from certify_assets.judges.lm.sft_config import SftConfig
+from certify_assets.judges.lm.sft_trainer import sft_arguments
+from certify_assets_tests.judges.lm import models
+from certify_assets_tests.paths import REPOSITORY
+
+TEXTS = [f"USER: task {place}\n" + "TOOL: step\n" * place for place in range(12)]
+
+
+@pytest.fixture(scope="module")
+def compact() -> CausalJudge:
+    return CausalJudge("base", *load_base("compact"))
+
+
+def test_a_cpu_keeps_to_the_reference() -> None:
+    cpu = Hardware.of(models.tiny_qwen3())
+    assert cpu == Hardware("cpu", "float32") and not cpu.accelerated and not cpu.half and cpu.optimizer() == {}
+    assert ScoringConfig.suited(models.judge(models.tiny_qwen3())).is_reference
+    cuda = Hardware("cuda", "bfloat16")
+    assert cuda.half and cuda.optimizer() == {"fused": True} and not Hardware("cuda", "float32").half
+
+
+def test_fine_tuning_on_a_cpu_keeps_its_optimizer(tmp_path: Path) -> None:
+    arguments = sft_arguments(SftConfig(), tmp_path, device="cpu", dtype="float32", checkpoint_steps=7)
+    assert arguments.optim.value == "adamw_torch" and arguments.bf16 is False
+
+
+def test_a_fast_engine_is_compared_before_it_scores(compact: CausalJudge, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain, provenance = compact.score(TEXTS).score, compact.provenance()
+    assert "parity" not in provenance.settings and not provenance.engine.endswith("packed")
+    monkeypatch.setattr(ScoringConfig, "suited", classmethod(lambda *_: ScoringConfig(padding="packed")))
+    checks: list[Any] = []
+    real = module.engine_parity
+
+    def seen(*arguments: Any, **keywords: Any) -> Any:
+        checks.append(real(*arguments, **keywords))
+        return checks[-1]
+
+    monkeypatch.setattr(module, "engine_parity", seen)
+    np.testing.assert_allclose(compact.score(TEXTS).score, plain, atol=1e-4)
+    assert len(checks) == 1 and checks[0].passed and checks[0].rows == 12
+    fast = compact.provenance()
+    assert fast.engine.endswith("cpu, packed") and fast.sha256 != provenance.sha256
+    assert fast.settings["parity"] == engine_limits(compact.language) and fast.settings["merged"] is False
+    monkeypatch.setattr(module, "engine_parity", lambda *_, **__: replace(checks[0], max_difference=1.0))
+    with pytest.raises(StaleCertificateError, match=r"engine transformers .* packed differs from the reference on 12 rows"):
+        compact.score(TEXTS)
+
+
+@pytest.mark.slow
+def test_the_benchmark_runs_without_a_device(tmp_path: Path) -> None:
+    script, out = REPOSITORY / "benchmarks" / "gpu.py", tmp_path / "gpu.json"
+    chosen = ["matmul", "scoring", "ties", "parity"]
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(REPOSITORY)}
+    command = [sys.executable, str(script), "--quick", "--json", "--out", str(out), "--only", *chosen]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    found = json.loads(done.stdout)
+    assert json.loads(out.read_text(encoding="utf-8")) == found and list(found["sections"]) == chosen
+    assert not [name for name, section in found["sections"].items() if "error" in section]
+    assert found["machine"]["gpu_measured"] is False and found["bars"] is None
+    assert "the GPU figures are not measured" in done.stderr

@@ -1,0 +1,303 @@
+"""Packed rows: the numbers of padded ones, and no token of a row seen by another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from certify_assets.errors import InputError
+from certify_assets.judges.lm import varlen
+from certify_assets.judges.lm.contract import Encoded, LanguageModel
+from certify_assets.judges.lm.engine_check import engine_parity
+from certify_assets.judges.lm.exact_grpo import train_exact, verdict_log_probs
+from certify_assets.judges.lm.grpo_config import GrpoConfig
+from certify_assets.judges.lm.rewards import ARMS
+from certify_assets.judges.lm.scoring import ScoringConfig, compose, score_prompts
+from certify_assets.judges.lm.sft import SftConfig, SftRow, train_sft
+from certify_assets.judges.lm.sft_config import IGNORED, training_rows
+from certify_assets.judges.lm.sft_trainer import collate_packed
+from certify_assets.judges.lm.varlen import ATTENTION, pack, packable, packed_attention
+from certify_assets_tests.judges.lm import models
+from certify_assets_tests.judges.lm.tiny import random_rows, tiny_judge, with_adapter
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing.* is deprecated:FutureWarning")
+
+PACKED = ScoringConfig(token_budget=300, padding="packed")
+
+
+@pytest.fixture(scope="module")
+def qwen3() -> LanguageModel:
+    return models.judge(models.tiny_qwen3())
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def _score(judge: LanguageModel, prompts: list[Encoded], config: ScoringConfig | None = None) -> Any:
+    return score_prompts(judge, prompts, config=config).scores.score
+
+
+def test_rows_lie_one_after_the_other() -> None:
+    packed = pack([(7, 8, 9), (5,), (6, 7)])
+    assert packed.ids.tolist() == [[7, 8, 9, 5, 6, 7]]
+    assert packed.positions.tolist() == [[0, 1, 2, 0, 0, 1]]
+    assert packed.bounds.tolist() == [0, 3, 4, 6] and packed.last.tolist() == [2, 3, 5] and packed.longest == 3
+    assert str(packed.bounds.dtype) == "torch.int32"
+
+
+@pytest.mark.parametrize("budget", [1, 64, 300, 10_000])
+def test_packed_scores_are_those_of_rows_alone(qwen3: LanguageModel, budget: int) -> None:
+    prompts = models.prompts(23)
+    packed = score_prompts(qwen3, prompts, config=replace(PACKED, token_budget=budget))
+    np.testing.assert_allclose(packed.scores.score, _score(qwen3, prompts), atol=1e-5, rtol=0)
+    assert packed.padded_tokens == packed.tokens
+    assert packed.fingerprint["attention"] == ATTENTION and packed.fingerprint["engine"].endswith("cpu, packed")
+    assert qwen3.model.config._attn_implementation == "sdpa"
+
+
+def test_sliding_windows_stay_within_rows() -> None:
+    model = models.tiny_qwen3()
+    model.config.layer_types = ["sliding_attention", "full_attention"]
+    model.config.sliding_window = 9
+    model.model.has_sliding_layers = True
+    model.model.layers[0].self_attn.sliding_window = 9
+    judge, prompts = models.judge(model), models.prompts(11)
+    alone = _score(judge, prompts)
+    assert np.abs(alone - _score(models.judge(models.tiny_qwen3()), prompts)).max() > 1e-2
+    np.testing.assert_allclose(_score(judge, prompts, PACKED), alone, atol=1e-5, rtol=0)
+
+
+def test_no_row_sees_another(qwen3: LanguageModel) -> None:
+    """Other tokens in the row before leave every bit of the row behind it, and in the row behind those of the row before."""
+    rows = models.prompts(2, longest=40)
+    others = [Encoded(tuple(100 - token for token in row.ids)) for row in rows]
+    config = ScoringConfig(token_budget=1000, padding="packed")
+    plain = {row.ids: score for row, score in zip(rows, _score(qwen3, rows, config), strict=True)}
+    for kept, changed in ((0, 1), (1, 0)):
+        found = _score(qwen3, [rows[kept], others[changed]], config)
+        assert found[0] == plain[rows[kept].ids] and found[1] != plain[rows[changed].ids]
+
+
+def test_attention_over_the_boundaries_would_be_seen(qwen3: LanguageModel) -> None:
+    import torch
+
+    prompts = models.prompts(6)
+    packed = pack([prompt.ids for prompt in prompts])
+    with torch.no_grad():
+        hidden = qwen3.model.model(input_ids=packed.ids, position_ids=packed.positions, attention_mask=torch.ones_like(packed.ids))
+        logits = qwen3.model.lm_head(hidden.last_hidden_state[0, packed.last])
+    wrong = (logits[:, models.SUCCESS] - logits[:, models.FAIL]).numpy()
+    assert np.abs(wrong - _score(qwen3, prompts))[1:].min() > 1e-3
+
+
+def test_a_batch_holds_tokens_not_columns() -> None:
+    prompts = models.prompts(40)
+    batches = compose(prompts, replace(PACKED, token_budget=150))
+    sizes = [sum(len(prompts[row].ids) for row in batch) for batch in batches]
+    assert sorted(row for batch in batches for row in batch) == list(range(40)) and max(sizes) <= 150
+    assert len(batches) <= len(compose(prompts, ScoringConfig(token_budget=150)))
+    assert batches == compose(prompts, replace(PACKED, token_budget=150))
+
+
+def test_out_of_memory_halves_the_packed_budget(qwen3: LanguageModel) -> None:
+    import torch
+
+    def refuse(_module: object, _args: object, keywords: dict[str, Any]) -> None:
+        if keywords["input_ids"].numel() > 130:
+            raise torch.cuda.OutOfMemoryError("out of memory")
+
+    prompts, config = models.prompts(20), replace(PACKED, token_budget=400, workers=1)
+    handle = qwen3.model.model.register_forward_pre_hook(refuse, with_kwargs=True)
+    small = score_prompts(qwen3, prompts, config=config)
+    handle.remove()
+    np.testing.assert_allclose(small.scores.score, _score(qwen3, prompts), atol=1e-5)
+    assert small.out_of_memory == 2  # 400 → 200 → 100
+
+
+def test_threads_and_order_change_no_bit(qwen3: LanguageModel) -> None:
+    prompts = models.prompts(17)
+    first = score_prompts(qwen3, prompts, config=PACKED)
+    again = score_prompts(qwen3, prompts[::-1], config=replace(PACKED, workers=3, shard_rows=4))
+    assert np.array_equal(first.scores.score, again.scores.score[::-1]) and first.composition_sha256 == again.composition_sha256
+
+
+def test_layers_that_carry_a_state_are_read_in_padded_batches() -> None:
+    hybrid = models.judge(models.tiny_qwen3_5())
+    assert packable(models.tiny_qwen3()) and not packable(hybrid.model)
+    with pytest.raises(InputError, match="carry a state from row to row"):
+        score_prompts(hybrid, models.prompts(2), config=PACKED)
+    assert ScoringConfig.suited(hybrid) == ScoringConfig(rows=1)
+
+
+class _OnCuda:
+    """A model that says of its weights that they lie on CUDA."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    def parameters(self) -> Iterator[Any]:
+        import torch
+
+        class Weight:
+            device = torch.device("cuda")
+            dtype = torch.bfloat16
+
+        return iter([Weight()])
+
+
+def test_the_engine_follows_from_device_layers_and_verdicts(qwen3: LanguageModel) -> None:
+    model = models.tiny_qwen3()
+    assert ScoringConfig.suited(qwen3).is_reference
+    for judge, padding in (
+        (models.judge(model), "packed"),
+        (models.judge(models.tiny_qwen3_5()), "right"),
+        (models.judge(model, success=(7, 8)), "right"),
+    ):
+        found = ScoringConfig.suited(replace(judge, model=_OnCuda(judge.model)))
+        assert found.padding == padding and found.token_budget == 65_536 and not found.is_reference
+
+
+def test_the_attention_takes_packed_rows_alone(qwen3: LanguageModel) -> None:
+    import torch
+
+    with packed_attention(qwen3.model), pytest.raises(ValueError, match="takes one sequence of packed rows"):
+        qwen3.model(input_ids=torch.tensor([[5, 6, 7]]))
+    assert qwen3.model.config._attn_implementation == "sdpa"
+
+
+def test_packed_rows_pass_the_engine_check(qwen3: LanguageModel) -> None:
+    found = engine_parity(qwen3, models.prompts(40), config=PACKED)
+    assert found.passed and found.rows == 16 and found.max_difference < 1e-5 and found.tolerance == 1e-3
+
+
+def test_the_gradient_of_packed_rows() -> None:
+    import torch
+
+    judge = with_adapter(tiny_judge())
+    prompts, _ = random_rows(6)
+    weights = [weight for weight in judge.model.parameters() if weight.requires_grad]
+    found = []
+    for packed in (False, True):
+        with packed_attention(judge.model.get_base_model()):
+            if not packed:
+                judge.model.get_base_model().set_attn_implementation("sdpa")
+            log_probs = verdict_log_probs(judge, prompts, packed=packed)
+            found.append((log_probs.detach(), torch.autograd.grad(log_probs[:, 0].sum(), weights)))
+    torch.testing.assert_close(found[0][0], found[1][0], atol=1e-5, rtol=0)
+    for padded, joined in zip(found[0][1], found[1][1], strict=True):
+        torch.testing.assert_close(padded, joined, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("recomputed", [False, True])
+def test_exact_grpo_on_packed_rows(recomputed: bool) -> None:
+    prompts, outcomes = random_rows(12)
+    config = GrpoConfig(steps=2, learning_rate=1e-3, beta=0.1, micro_tokens=40, activation_checkpointing=recomputed)
+    runs = [
+        train_exact(with_adapter(tiny_judge()), prompts, outcomes, arm=ARMS["reject_3"], config=config, packed=packed)
+        for packed in (False, True)
+    ]
+    for padded, joined in zip(*(run.history for run in runs), strict=True):
+        assert joined.loss == pytest.approx(padded.loss, abs=1e-5) and joined.grad_norm == pytest.approx(padded.grad_norm, rel=1e-3)
+
+
+def test_labels_and_weights_of_packed_rows() -> None:
+    rows = [SftRow(prompt, place % 2) for place, prompt in enumerate(models.prompts(3))]
+    built = training_rows(rows, models.judge(None).verdicts, SftConfig(success_weight=3.0))
+    batch = collate_packed(built)
+    ends = np.cumsum([len(row["input_ids"]) for row in built]) - 1
+    assert np.flatnonzero(batch["labels"][0].numpy() != IGNORED).tolist() == ends.tolist()
+    assert batch["weight"][0, ends].tolist() == pytest.approx([row["weight"] for row in built])
+    assert batch["bounds"].tolist() == [0, *(ends + 1).tolist()]
+
+
+@pytest.mark.parametrize(("weight", "recomputed"), [(1.0, False), (3.0, True)])
+def test_fine_tuning_on_packed_rows(tmp_path: Path, weight: float, recomputed: bool) -> None:
+    rows = [SftRow(prompt, place % 2) for place, prompt in enumerate(models.prompts(6, longest=30))]
+    config = SftConfig(rank=4, alpha=8, learning_rate=5e-3, batch_size=2, accumulation=2, max_tokens=96)
+    config = replace(config, success_weight=weight, gradient_checkpointing=recomputed)
+    curves = []
+    for packed in (False, True):
+        base = models.judge(models.tiny_qwen3())
+        trained = train_sft(base, rows, tmp_path / str(packed), config=config, packed=packed)
+        assert trained is not None and trained.document.get("packed", False) is packed
+        assert base.model.config._attn_implementation == "sdpa"
+        curves.append([(step["loss"], step["grad_norm"]) for step in trained.document["loss_curve"]])
+    assert len(curves[0]) == 2
+    np.testing.assert_allclose(curves[1], curves[0], rtol=1e-3)
+
+
+@pytest.mark.slow
+def test_compiled_layers_score_alike(qwen3: LanguageModel) -> None:
+    import torch._dynamo
+    from torch._dynamo.utils import counters
+
+    prompts = models.prompts(12)
+    torch._dynamo.reset()
+    counters.clear()
+    config = replace(PACKED, token_budget=100, compiled=True, workers=1)
+    run = score_prompts(qwen3, prompts, config=config)
+    assert run.fingerprint["batching"]["compiled"] is True
+    np.testing.assert_allclose(run.scores.score, _score(qwen3, prompts), atol=1e-5)
+    # few graphs, whatever the layer and the lengths, and no other ones when scoring goes on
+    graphs = counters["stats"]["unique_graphs"]
+    assert 0 < graphs <= 6
+    score_prompts(qwen3, models.prompts(9, seed=5), config=config)
+    assert counters["stats"]["unique_graphs"] == graphs
+    assert all(layer._compiled_call_impl is None for layer in qwen3.model.model.layers)
+
+
+def _row_by_row(query: Any, key: Any, value: Any, starts: Any, *_: Any, scale: float, window_size: tuple[int, int], **__: Any) -> Any:
+    """What torch documents of its kernel, with its own arguments, for a CPU."""
+    import torch
+
+    found = []
+    for start, end in zip(starts.tolist(), starts.tolist()[1:], strict=False):
+        q, k, v = (part[start:end].transpose(0, 1) for part in (query, key, value))
+        apart = torch.arange(end - start)[:, None] - torch.arange(end - start)
+        mask = (apart >= 0) & ((apart <= window_size[0]) if window_size[0] >= 0 else True)
+        k, v = (part.repeat_interleave(q.shape[0] // part.shape[0], dim=0) for part in (k, v))
+        found.append(torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale).transpose(0, 1))
+    return torch.cat(found)
+
+
+@pytest.mark.parametrize("window", [None, 9])
+def test_what_is_handed_to_the_kernel(qwen3: LanguageModel, window: int | None) -> None:
+    import torch
+
+    generator = torch.Generator().manual_seed(0)
+    whole = [torch.randn((1, heads, 40, 32), generator=generator) for heads in (4, 2, 2)]
+    bounds = torch.tensor([0, 17, 18, 40], dtype=torch.int32)
+    module = torch.nn.Module()
+    module.num_key_value_groups = 2
+    expected = varlen._by_row(module, whole, bounds, window=window, scale=0.2, dropout=0.0)
+    found = varlen._flash(whole, bounds, 22, window=window, scale=0.2, kernel=_row_by_row)
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
+
+
+def test_torchs_kernel_takes_these_shapes_forward_and_backward() -> None:
+    """On the meta device, which computes no numbers: arguments, shapes and types of the kernel's own operator."""
+    import torch
+
+    whole = [torch.empty((1, heads, 40, 64), dtype=torch.bfloat16, device="meta", requires_grad=True) for heads in (4, 2, 2)]
+    bounds = torch.empty(4, dtype=torch.int32, device="meta")
+    for kernel in (varlen._varlen_kernel(num_splits=1), partial(varlen._repeated, kernel=varlen._varlen_kernel())):
+        found = varlen._flash(whole, bounds, 22, window=None, scale=0.2, kernel=kernel)
+        assert found.shape == (1, 40, 4, 64) and found.dtype == torch.bfloat16
+        grads = torch.autograd.grad(found.sum(), whole)
+        assert [grad.shape for grad in grads] == [part.shape for part in whole]
