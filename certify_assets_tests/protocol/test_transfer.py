@@ -209,6 +209,11 @@ def test_a_stale_transfer_judge_does_not_keep_the_others_from_being_shown(store:
     shown = overview(store, "home")
     assert [judge["judge"] for judge in shown["judges"]] == ["lexical"] and "the splits of near" in shown["stale"]["lexical_transfer"]
     assert "lexical_transfer" in measure(store, "home").without
+    training.train_judge(store, "home", "lexical_transfer")
+    scoring.score_corpus(store, "home", "lexical_transfer")
+    certification.certify_judge(store, "home", "lexical_transfer")
+    assert auditing.audit_judge(store, "home", "lexical_transfer").entry.kind == "changed", "it is another judge on the same TEST"
+    assert overview(store, "home")["stale"] == {}
 
 
 def test_domains_come_from_the_configuration_else_from_the_format(store: Store) -> None:
