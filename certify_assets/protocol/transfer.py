@@ -193,12 +193,12 @@ def require_sources(store: Store, corpus: str, judge: str, document: Mapping[str
 
 
 def stale_sources(store: Store, corpus: str, judge: str) -> str:
-    """Say why a stored transfer judge would be trained on other rows now; empty where it would not, and for every other judge."""
+    """Say why a stored transfer judge is stale or cannot be compared with its sources; empty where neither is so, and for every other judge."""
     adapter = store.read_json(f"judges/{judge}/{corpus}/adapter.json")
     try:
         if "transfer" in adapter:
             require_sources(store, corpus, judge, adapter["transfer"])
-    except StaleCertificateError as error:
+    except CertifyError as error:
         return str(error)
     return ""
 
