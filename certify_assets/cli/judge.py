@@ -85,14 +85,13 @@ def sources(corpus: str, strict: bool, root: str | None, as_json: bool) -> None:
         raise InputError(pool.missing)
     show_table(
         f"{len(pool.frame)} rows for {corpus} ({pool.domain or 'domain not stated'})",
-        ["source", "domain", "rows", "tasks", "successes", "left out", "manifest"],
+        ["source", "domain", "rows", "tasks", "successes", "left out"],
         [
             [
                 item.corpus,
                 item.domain or "–",
                 *map(str, (item.rows, item.tasks, item.successes)),
                 _shown(item.dropped),
-                item.manifest_sha256[:12],
             ]
             for item in pool.sources
         ],
