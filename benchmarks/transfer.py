@@ -4,8 +4,8 @@
 
 The data root DIR is filled on first use with the two embedded corpora and, where --data names a folder of published runs, with those of it that are
 listed below; nothing that is there is read again. --quick takes the embedded corpora alone (13 CPU seconds with the lexical judges, which are the
-default). What was trained before is trained again only where it is stale. CPU seconds are of training, scoring and certificates together, in this process. The audit is the verdict
-on TEST with the realised error; "-" where nothing is certified. A judge without a source is skipped with the reason.
+default). What was trained before is trained again only where it is stale. CPU seconds are of training, scoring and certificates together, in this
+process. The audit is the verdict on TEST with the realised error; "-" where nothing is certified. A judge without a source is skipped with the reason.
 """
 
 from __future__ import annotations
