@@ -56,6 +56,9 @@ class DeclaredCorpus(dg.Resolvable, dg.Model):
     accept_structural_leak: str | None = pydantic.Field(
         None, description="Reason for going on although a control tells the outcome; every certificate carries it."
     )
+    domain: str = pydantic.Field(
+        "", description="What kind of work the runs are, such as web, shell or software; empty takes that of the format, where it has one."
+    )
 
     def config(self, folder: Path) -> CorpusConfig:
         """Return the configuration, with paths made absolute from the folder of the YAML file.

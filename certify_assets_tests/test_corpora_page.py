@@ -41,4 +41,5 @@ def test_the_example_loads() -> None:
     (example,) = re.findall(r"```yaml\n(.+?)```", PAGE, re.DOTALL)
     document: dict[str, Any] = yaml.safe_load(example)
     component = Corpora.from_attributes_dict(attributes=document["attributes"])
-    assert component.corpora[0].config(Path("/somewhere")).paths == ("/somewhere/runs", "/somewhere/more/results.tar.gz")
+    config = component.corpora[0].config(Path("/somewhere"))
+    assert config.paths == ("/somewhere/runs", "/somewhere/more/results.tar.gz") and config.domain == "web"

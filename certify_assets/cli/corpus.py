@@ -52,6 +52,12 @@ def corpus() -> None:
     metavar="CONTROL=AUROC",
     help="AUROC from which length, steps, agent or phrases is a structural leak; repeat for more. [default: .85 each]",
 )
+@click.option(
+    "--domain",
+    default="",
+    metavar="NAME",
+    help="Kind of work, such as web, shell or software, for strict transfer judges. [default: that of the format, where it has one]",
+)
 @click.option("--replace", is_flag=True, help="Read the corpus of this name anew; its trajectories are not kept.")
 @root_option
 @json_option
@@ -73,6 +79,7 @@ def import_(
     """
     from certify_assets.cli.launching import add_partitions, open_store
     from certify_assets.protocol.corpus_config import EMBEDDED, CorpusConfig
+    from certify_assets.protocol.domains import corpus_domain
 
     if name in EMBEDDED:
         raise InputError(f"{name} is the name of a corpus that comes with the package; choose another.")
@@ -91,12 +98,18 @@ def import_(
     profile = _profile(store, config, summary.dropped)
     say(add_partitions(store, [name]))
     keys = ("trajectories", "tasks", "unlabelled", "success_rate", "icc", "deff", "n_eff", "agents", "attempts", "duplicates", "dropped")
-    document = {"corpus": name, **{key: profile[key] for key in keys}, "gates": profile["gates"], "files": len(summary.files)}
+    document = {
+        "corpus": name,
+        "domain": str(corpus_domain(store, name)),
+        **{key: profile[key] for key in keys},
+        "gates": profile["gates"],
+        "files": len(summary.files),
+    }
     document |= {"notes": summary.notes, "label_facts": summary.label_facts, "examples": summary.examples}
     if as_json:
         emit_json(document)
         return
-    _show_import(document, [*keys, *(key for key in ("notes", "label_facts") if document[key])])
+    _show_import(document, ["domain", *keys, *(key for key in ("notes", "label_facts") if document[key])])
     if summary.label_facts.get("labels_only"):
         console().print("This corpus holds labels without runs: it has a profile, but nothing that could be judged or certified.")
         return

@@ -47,7 +47,7 @@ def list_(as_json: bool) -> None:
 @root_option
 @json_option
 def train(corpus: str, name: str, root: str | None, as_json: bool) -> None:
-    """Train a judge on the SFT split of a corpus, which must be split already.
+    """Train a judge on the SFT split of a corpus, which must be split already; a transfer judge on those of the other corpora.
 
     Seconds for the lexical judges; minutes on two cores for a language model, whose training goes on where it was killed.
     """
@@ -62,6 +62,42 @@ def train(corpus: str, name: str, root: str | None, as_json: bool) -> None:
     if document["selection"]:
         rows = [[row["name"], f"{row['alpha']:g}", f"{row['coverage']:.3f}"] for row in document["selection"]]
         show_table("Candidates on CAL, each at the level that pays for all", ["candidate", "alpha", "certified coverage"], rows)
+
+
+@judge.command("sources")
+@click.argument("corpus")
+@click.option("--strict", is_flag=True, help="Leave out every corpus of CORPUS's domain.")
+@root_option
+@json_option
+def sources(corpus: str, strict: bool, root: str | None, as_json: bool) -> None:
+    """Show what a transfer judge of a corpus would be trained on.
+
+    The SFT splits of the other corpora, an equal share of each. Rows whose task or instruction is in CAL or TEST of CORPUS are left out and counted.
+    """
+    from certify_assets.cli.launching import open_store
+    from certify_assets.protocol.transfer import gather_pool
+
+    pool = gather_pool(open_store(root), corpus, strict=strict)
+    if as_json:
+        emit_json({**pool.to_dict(), "rows": len(pool.frame), "missing": pool.missing})
+        return
+    if pool.missing:
+        raise InputError(pool.missing)
+    show_table(
+        f"{len(pool.frame)} rows for {corpus} ({pool.domain or 'domain not stated'})",
+        ["source", "domain", "rows", "tasks", "successes", "left out"],
+        [
+            [
+                item.corpus,
+                item.domain or "–",
+                *map(str, (item.rows, item.tasks, item.successes)),
+                _shown(item.dropped),
+            ]
+            for item in pool.sources
+        ],
+    )
+    if pool.left_out:
+        show_table("Corpora that give nothing", ["corpus", "reason"], [list(pair) for pair in pool.left_out.items()])
 
 
 @judge.command("score")

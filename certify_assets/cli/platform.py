@@ -70,6 +70,8 @@ def _show(store: Store, document: dict[str, Any]) -> None:
         for judge in corpus["judges"]:
             for sentence in judge["why_nothing"]:
                 out.print(f"{corpus['corpus']}, {judge['judge']}: {sentence}", markup=False)
+        for judge, sentence in corpus["stale"].items():
+            out.print(f"{corpus['corpus']}, {judge} is not shown: {sentence}", markup=False)
     out.print(f"\nDone in {document['seconds']:g} s. Open the pages:", markup=False)
     out.print(f"  {store.locate('index.html')}", markup=False)
     for corpus in document["corpora"]:

@@ -17,6 +17,7 @@ from certify_assets.protocol.judge_specs import ALPHAS, JUDGES
 from certify_assets.protocol.judging import columns
 from certify_assets.protocol.scoring import calibration_scores
 from certify_assets.protocol.store import Store
+from certify_assets.protocol.transfer import stale_sources
 
 if TYPE_CHECKING:
     from certify_assets.certificates.law import Law
@@ -192,6 +193,8 @@ def measure(store: Store, corpus: str) -> Measured:
 
     base = base_judge()
     there = [name for name in JUDGES if store.exists(f"judges/{name}/{corpus}/certificates.json")]
+    # a source that was split anew says nothing against the other judges of this corpus
+    there = [name for name in there if not stale_sources(store, corpus, name)]
     if base not in there:
         raise InputError(f"{base} has no certificates on {corpus}; materialize {base}/certificate of this corpus.")
     area = auroc(observe(*columns(calibration_scores(store, corpus, base)[0])))

@@ -18,6 +18,7 @@ from certify_assets.protocol.judging import columns
 from certify_assets.protocol.ledger import register
 from certify_assets.protocol.scoring import calibration_scores, rescored
 from certify_assets.protocol.store import Store
+from certify_assets.protocol.transfer import describe_sources
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate
@@ -36,6 +37,8 @@ def certify_judge(store: Store, corpus: str, judge: str, *, run_id: str = "cli")
     provenance = {"corpus": corpus, "judge": judge, "split": "cal", **hashes, "registration": register(store, corpus, plan, run_id=run_id)}
     if leak is not None:
         provenance["accepted_structural_leak"] = leak
+    if "transfer" in adapter:
+        provenance["training_sources"] = describe_sources(adapter["transfer"])
     scores, outcomes, tasks = columns(cal)
     certificates = [
         certify(

@@ -15,6 +15,7 @@ from certify_assets.protocol.store import Store
 __all__ = ["EMBEDDED", "CorpusConfig", "embedded_config", "load_config", "registered_corpora", "remove_corpus", "save_config"]
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_\-]{0,63}")
+_DOMAIN = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,8 @@ class CorpusConfig:
         Reason for which the owner accepts a structural leak; every certificate then carries it.
     leak_thresholds : mapping of str to float
         AUROC from which length, steps, agent or phrases is a structural leak; .85 for those that are not named.
+    domain : str
+        What kind of work the runs are, such as web, shell or software; empty takes that of the format, where it has one.
     """
 
     name: str
@@ -52,6 +55,7 @@ class CorpusConfig:
     rl: bool = True
     accept_structural_leak: str | None = None
     leak_thresholds: Mapping[str, float] = field(default_factory=dict)
+    domain: str = ""
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -61,6 +65,10 @@ class CorpusConfig:
         if not isinstance(self.leak_thresholds, Mapping):
             raise InputError('leak_thresholds of corpus.json is no object; map a control such as "length" to an AUROC.')
         complete_thresholds(self.leak_thresholds)
+        if not isinstance(self.domain, str) or (self.domain and not _DOMAIN.fullmatch(self.domain)):
+            raise InputError(
+                f"{self.domain!r} cannot name a domain; use a small letter followed by small letters, digits or '_', at most 40 characters."
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the configuration as a JSON object."""
@@ -90,7 +98,7 @@ class CorpusConfig:
 
 def embedded_config(name: str) -> CorpusConfig:
     """Return the configuration of one of the corpora that come with the package."""
-    return CorpusConfig(name=name, format="embedded")
+    return CorpusConfig(name=name, format="embedded", domain="web")
 
 
 def save_config(store: Store, config: CorpusConfig) -> None:

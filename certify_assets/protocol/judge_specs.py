@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from certify_assets.errors import InputError
 
-__all__ = ["ALPHAS", "DELTA", "GRID", "JUDGES", "LANGUAGE_JUDGES", "PROCEDURES", "SIDES", "JudgeSpec", "judge_spec"]
+__all__ = ["ALPHAS", "DELTA", "GRID", "JUDGES", "LANGUAGE_JUDGES", "PROCEDURES", "SIDES", "TRANSFER_JUDGES", "JudgeSpec", "judge_spec"]
 
 ALPHAS = (0.1, 0.2)
 DELTA = 0.05
@@ -39,6 +39,8 @@ class JudgeSpec:
         Commit of the repository.
     start : str
         Judge whose adapter the training starts from.
+    pool : {"", "transfer", "transfer_strict"}
+        Whose SFT splits it is trained on: the corpus's own, those of every other corpus, or of every other domain.
     """
 
     name: str
@@ -49,6 +51,7 @@ class JudgeSpec:
     model: str = ""
     revision: str | None = None
     start: str = ""
+    pool: str = ""
 
     @property
     def chooses(self) -> bool:
@@ -57,6 +60,8 @@ class JudgeSpec:
 
     def registration(self) -> object:
         """Return what is registered before TEST is read."""
+        if self.pool:
+            return {"family": self.family, "model": self.model, "revision": self.revision, "pool": self.pool}
         if self.family == "lexical":
             return list(self.success_weights)
         return {"family": self.family, "model": self.model, "revision": self.revision, "start": self.start}
@@ -83,12 +88,38 @@ JUDGES = {
             model="compact",
             start="sft",
         ),
+        JudgeSpec("lexical_transfer", (1.0,), "The lexical judge, trained on the SFT splits of every other corpus.", pool="transfer"),
+        JudgeSpec(
+            "lexical_transfer_strict",
+            (1.0,),
+            "The lexical judge, trained on the SFT splits of every corpus of another domain.",
+            pool="transfer_strict",
+        ),
+        JudgeSpec(
+            "transfer",
+            (1.0,),
+            "The compact language model, fine-tuned on the SFT splits of every other corpus.",
+            family="sft",
+            model="compact",
+            pool="transfer",
+        ),
+        JudgeSpec(
+            "transfer_strict",
+            (1.0,),
+            "The compact language model, fine-tuned on the SFT splits of every corpus of another domain.",
+            family="sft",
+            model="compact",
+            pool="transfer_strict",
+        ),
     )
 }
 
 
 #: judges that train or read a language model: minutes on two cores where the others need seconds
-LANGUAGE_JUDGES = tuple(name for name, spec in JUDGES.items() if spec.family != "lexical")
+LANGUAGE_JUDGES = tuple(name for name, spec in JUDGES.items() if spec.family != "lexical" and not spec.pool)
+
+#: judges that need other corpora in the data root
+TRANSFER_JUDGES = tuple(name for name, spec in JUDGES.items() if spec.pool)
 
 
 def judge_spec(name: str) -> JudgeSpec:

@@ -15,6 +15,7 @@ from certify_assets.errors import StaleCertificateError
 from certify_assets.protocol.corpus_steps import open_corpus
 from certify_assets.protocol.judge_specs import judge_spec
 from certify_assets.protocol.store import Store
+from certify_assets.protocol.transfer import require_sources
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,7 +28,7 @@ __all__ = ["columns", "current_adapter", "load_adapter", "renderer", "save_adapt
 
 
 def current_adapter(store: Store, corpus: str, judge: str) -> dict[str, Any]:
-    """Return the adapter document, refusing one that was trained under another manifest or renderer than the stored ones.
+    """Return the adapter document, refusing one that was trained under another manifest or renderer than the stored ones, or on other sources.
 
     Raises
     ------
@@ -41,6 +42,8 @@ def current_adapter(store: Store, corpus: str, judge: str) -> dict[str, Any]:
                 f"the adapter of {judge} on {corpus} was trained under another {name.removesuffix('_sha256')} than the stored one; "
                 f"materialize {judge}/adapter again."
             )
+    if "transfer" in adapter:
+        require_sources(store, corpus, judge, adapter["transfer"])
     return adapter
 
 

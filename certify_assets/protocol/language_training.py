@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from certify_assets.judges.lm.judge import CausalJudge
     from certify_assets.protocol.selection import Selection
 
-__all__ = ["train_language_judge"]
+__all__ = ["train_language_judge", "train_on_rows"]
 
 _START = "start"
 
@@ -80,12 +80,14 @@ def _workplace(store: Store, corpus: str, judge: str) -> Iterator[Path]:
         yield Path(name)
 
 
-def _fine_tuned(judge: CausalJudge, labelled: pd.DataFrame, folder: Path, spec: JudgeSpec) -> tuple[CausalJudge, dict[str, Any]]:
+def _fine_tuned(
+    judge: CausalJudge, labelled: pd.DataFrame, folder: Path, spec: JudgeSpec, epochs: float = 2.0
+) -> tuple[CausalJudge, dict[str, Any]]:
     from certify_assets.judges.lm.sft import SftConfig, SftRow, train_sft
 
     rows = [SftRow(prompt, int(outcome)) for prompt, outcome in zip(judge.encoder.encode_frame(labelled), labelled["outcome"], strict=True)]
     longest = judge.encoder.budget_tokens + max(len(judge.language.verdicts.success), len(judge.language.verdicts.fail))
-    config = SftConfig.compact(epochs=2.0, max_tokens=longest) if spec.model == "compact" else SftConfig()
+    config = SftConfig.compact(epochs=epochs, max_tokens=longest) if spec.model == "compact" else SftConfig()
     trained = train_sft(judge.language, rows, folder / "adapter", config=replace(config, seed=spec.seed))
     if trained is None:
         raise InputError(f"the training of {spec.name} stopped before its end; materialize {spec.name}/adapter again.")
@@ -187,3 +189,22 @@ def _selection(tables: dict[str, pd.DataFrame]) -> tuple[Selection, float]:
         if any(row.coverage > 0 for row in found.rows):
             break
     return found, alpha
+
+
+def train_on_rows(
+    store: Store, corpus: str, spec: JudgeSpec, labelled: pd.DataFrame, *, run: str, epochs: float
+) -> tuple[CausalJudge, dict[str, Any]]:
+    """Fine-tune a judge on given rows, with checkpoints in a folder of this run, and store its adapter.
+
+    Raises
+    ------
+    InputError
+        If the training stopped before its end.
+    """
+    from certify_assets.judges.lm.judge import CausalJudge, load_base
+
+    base, encoder = load_base(spec.model, spec.revision)
+    with _workplace(store, corpus, spec.name) as folder:
+        judge, document = _fine_tuned(CausalJudge(spec.name, base, encoder), labelled, folder / run, spec, epochs)
+        save_adapter(store, f"judges/{spec.name}/{corpus}/adapter", judge)
+    return judge, document

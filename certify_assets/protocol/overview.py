@@ -8,6 +8,7 @@ from certify_assets.protocol.auditing import load_audits
 from certify_assets.protocol.certification import load_certificates, why_nothing
 from certify_assets.protocol.judge_specs import JUDGES, PROCEDURES
 from certify_assets.protocol.store import Store
+from certify_assets.protocol.transfer import stale_sources
 
 __all__ = ["judge_overview", "overview"]
 
@@ -16,8 +17,11 @@ def overview(store: Store, corpus: str) -> dict[str, Any]:
     """Return what stands in the data root about a corpus: its figures and every judge's certificates."""
     profile = store.read_json(f"corpora/{corpus}/profile.json")
     keys = ("trajectories", "tasks", "success_rate", "icc", "deff", "n_eff", "duplicates")
-    judges = [judge_overview(store, corpus, name) for name in JUDGES if store.exists(f"judges/{name}/{corpus}/audits.json")]
-    return {"corpus": corpus, **{key: profile[key] for key in keys}, "judges": judges}
+    there = [name for name in JUDGES if store.exists(f"judges/{name}/{corpus}/audits.json")]
+    # a source that was split anew says nothing against the other judges of this corpus
+    stale = {name: reason for name in there if (reason := stale_sources(store, corpus, name))}
+    judges = [judge_overview(store, corpus, name) for name in there if name not in stale]
+    return {"corpus": corpus, **{key: profile[key] for key in keys}, "judges": judges, "stale": stale}
 
 
 def judge_overview(store: Store, corpus: str, judge: str) -> dict[str, Any]:

@@ -32,6 +32,10 @@ def train_judge(store: Store, corpus: str, judge: str) -> dict[str, Any]:
         The adapter document: hashes, weight, rows and tasks of SFT, candidates, and each candidate's certified coverage on CAL.
     """
     spec = judge_spec(judge)
+    if spec.pool:
+        from certify_assets.protocol.transfer_training import train_transfer_judge
+
+        return train_transfer_judge(store, corpus, spec)
     if spec.family != "lexical":
         from certify_assets.protocol.language_training import train_language_judge
 

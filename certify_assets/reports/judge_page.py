@@ -12,6 +12,7 @@ from certify_assets.protocol.corpus_config import registered_corpora
 from certify_assets.protocol.judge_specs import ALPHAS, DELTA, JUDGES
 from certify_assets.protocol.scoring import calibration_scores
 from certify_assets.protocol.store import Store
+from certify_assets.protocol.transfer import describe_sources
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate
@@ -30,6 +31,8 @@ def write_page(store: Store, corpus: str, judge: str) -> str:
     audits, test = load_audits(store, corpus, judge)
     controls = store.read_json(f"corpora/{corpus}/controls.json")
     trained = f"success weight {adapter['success_weight']:g}, {adapter['sft_trajectories']} runs of {adapter['sft_tasks']} SFT tasks"
+    if "transfer" in adapter:
+        trained = f"{adapter['sft_trajectories']} runs of {adapter['sft_tasks']} SFT tasks of other corpora: {describe_sources(adapter['transfer'])}"
     lineage = {**hashes, "training": trained if adapter["sft_trajectories"] else "none on this corpus: the base model as it comes"}
     page = render_page(
         load_certificates(store, corpus, judge),

@@ -56,6 +56,16 @@ def test_what_was_left_out_is_said_and_many_agents_are_not_all_listed(call: Call
     assert "a_name_of_forty_characters_that_is_not_cut" in "".join(cells)
 
 
+def test_a_domain_is_stated_or_said_to_be_unknown(call: Call, root: Path, tmp_path: Path) -> None:
+    write_runs(tmp_path / "runs.jsonl", tasks=6, attempts=1)
+    arguments = ("corpus", "import", tmp_path / "runs.jsonl", "--root", root, "--json")
+    assert call(*arguments, "--name", "c").json["domain"] == "not stated"
+    assert call(*arguments, "--name", "d", "--domain", "shell").json["domain"] == "shell"
+    assert Store(str(root)).read_json("corpora/d/corpus.json")["domain"] == "shell"
+    refused = call(*arguments, "--name", "e", "--domain", "The Web")
+    assert refused.code == 2 and "cannot name a domain" in refused.err
+
+
 def test_a_corpus_is_replaced_only_when_asked(call: Call, root: Path, tmp_path: Path) -> None:
     write_runs(tmp_path / "one.jsonl", tasks=20, attempts=2)
     write_runs(tmp_path / "two.jsonl", tasks=30, attempts=2)

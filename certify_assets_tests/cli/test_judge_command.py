@@ -13,6 +13,7 @@ from certify_assets.protocol.judge_specs import JUDGES
 from certify_assets.protocol.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
 from certify_assets_tests.cli.calling import Call
+from certify_assets_tests.transfer_corpora import add_corpus
 
 
 @pytest.fixture(scope="module")
@@ -66,3 +67,18 @@ def test_what_cannot_be_scored_is_a_sentence(call: Call, root: Path, tmp_path: P
     assert call("judge", "score", "nope", runs, "--root", root, "--out", tmp_path / "x.csv").code == 2
     untrained = call("judge", "score", "c", runs, "--judge", "base", "--root", root, "--out", tmp_path / "x.csv")
     assert untrained.code == 2 and untrained.err.count("\n") <= 2
+
+
+def test_the_sources_of_a_transfer_judge_are_shown_and_trained_on(call: Call, root: Path) -> None:
+    none = call("judge", "sources", "c", "--root", root)
+    assert none.code == 2 and "no corpus can train a judge for c" in none.err
+    missing = call("judge", "sources", "c", "--root", root, "--json")
+    assert missing.code == 0 and missing.json["rows"] == 0 and "miniwob_weak" in missing.json["left_out"]
+    add_corpus(Store(str(root)), "d", tasks=20, domain="shell")
+    shown = call("judge", "sources", "c", "--root", root)
+    assert shown.code == 0 and "shell" in shown.out and "miniwob_weak" in shown.out
+    found = call("judge", "sources", "c", "--root", root, "--json").json
+    trained = call("judge", "train", "c", "--judge", "lexical_transfer", "--root", root, "--json").json
+    assert found["rows"] == trained["sft_trajectories"] > 0 and trained["transfer"]["sources"] == found["sources"]
+    assert call("judge", "score", "c", "--judge", "lexical_transfer", "--root", root).code == 0
+    assert "domain of c is not stated" in call("judge", "sources", "c", "--strict", "--root", root).err

@@ -13,7 +13,7 @@ from certify_assets.defs.operations.schedules import weekly_recertification
 from certify_assets.defs.operations.sensors import new_runs_sensor
 from certify_assets.defs.partitions import CORPORA
 from certify_assets.defs.resources import DataRoot
-from certify_assets.protocol.judge_specs import JUDGES
+from certify_assets.protocol.judge_specs import JUDGES, TRANSFER_JUDGES
 
 CORPUS_ASSETS = {
     "audit_sample",
@@ -74,6 +74,7 @@ def test_the_checks_are_these_and_those_that_must_block_do() -> None:
         {"trajectories:duplicates", "cal_split:n_min_tasks", "certifiability_model:certifiability_model_honest"}
         | {f"simulation_study:{name}" for name in ("validity_within_delta", "matches_the_paper")}
         | {f"{judge}/{name}" for judge in JUDGES for name in ("certificate:certified", "monitor:no_alarm")}
+        | {f"{judge}/adapter:has_sources" for judge in TRANSFER_JUDGES}
     )
 
 
@@ -86,6 +87,23 @@ def test_what_is_made_over_all_corpora_waits_for_every_partition_and_is_no_part_
         for parent in graph.get(key).parent_keys:
             assert isinstance(graph.get_partition_mapping(key, parent), dg.AllPartitionMapping)
     assert graph.get(dg.AssetKey("certifiability_model")).parent_keys == {dg.AssetKey([judge, "certificate"]) for judge in JUDGES}
+
+
+def test_transfer_judges_stand_on_the_sft_splits_of_every_partition_and_are_a_job_of_their_own() -> None:
+    graph = defs.resolve_asset_graph()
+    jobs = {
+        name: defs.resolve_job_def(name).asset_layer.executable_asset_keys
+        for name in ("certify_corpus", "language_judges", "transfer_judges")
+    }
+    for judge in TRANSFER_JUDGES:
+        key = dg.AssetKey([judge, "adapter"])
+        parents = {parent.to_user_string() for parent in graph.get(key).parent_keys}
+        assert parents == {"sft_split", "split_manifest", "cal_split", "test_split"}
+        for name in ("sft_split", "split_manifest"):
+            assert isinstance(graph.get_partition_mapping(key, dg.AssetKey(name)), dg.AllPartitionMapping)
+        assert isinstance(graph.get_partition_mapping(key, dg.AssetKey("cal_split")), dg.IdentityPartitionMapping)
+        assert [key in keys for keys in jobs.values()] == [False, False, True]
+    assert {key.path[0] for key in jobs["transfer_judges"]} == set(TRANSFER_JUDGES)
 
 
 def test_jobs_schedules_and_sensors_are_these() -> None:

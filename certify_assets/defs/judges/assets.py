@@ -4,6 +4,7 @@ from typing import Any
 
 import dagster as dg
 
+from certify_assets.defs.judges.transfer import transfer_adapter
 from certify_assets.defs.metadata import column_lineage, table_metadata
 from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot, MlflowTracker
@@ -41,6 +42,8 @@ def _key(spec: JudgeSpec, name: str) -> dg.AssetKey:
 
 
 def _adapter(spec: JudgeSpec) -> dg.AssetsDefinition:
+    if spec.pool:
+        return transfer_adapter(spec)
     # a judge with several candidates is picked on CAL: the lineage shows that it has seen it
     deps: list[Any] = ["sft_split", "split_manifest", *(["cal_split"] if spec.chooses else [])]
     if spec.start:

@@ -1,0 +1,132 @@
+"""Judges trained on other corpora beside the judge trained at home: AUROC on CAL, certified coverage of the reject side, audit on TEST.
+
+    python benchmarks/transfer.py --root DIR [--quick] [--judge NAME …] [--target CORPUS …] [--data DIR]
+
+The data root DIR is filled on first use with the two embedded corpora and, where --data names a folder of published runs, with those of it that are
+listed below; nothing that is there is read again. --quick takes the embedded corpora alone (13 CPU seconds with the lexical judges, which are the
+default). What was trained before is trained again only where it is stale. CPU seconds are of training, scoring and certificates together, in this
+process. The audit is the verdict on TEST with the realised error; "-" where nothing is certified. A judge without a source is skipped with the reason.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from certify_assets.corpora.splits import SPLITS
+from certify_assets.errors import CertifyError, InputError
+from certify_assets.judges.base import judge_auroc
+from certify_assets.protocol import auditing, certification, corpus_steps, scoring, training
+from certify_assets.protocol.corpus_config import EMBEDDED, CorpusConfig, embedded_config, save_config
+from certify_assets.protocol.judge_specs import ALPHAS, JUDGES
+from certify_assets.protocol.store import Store
+
+LEXICAL = ("lexical", "lexical_transfer", "lexical_transfer_strict")
+# folder of published runs: name of the corpus, and its format where more than one is needed to read it
+PUBLISHED = {
+    "intercode_bash": ("intercode", "auto"),
+    "multi_swe_bench_java": ("java", "auto"),
+    "swebench_lite_acr": ("swebench_lite", "autocoderover+swe_agent"),
+    "taubench_retail": ("retail", "auto"),
+    "terminal_bench_core": ("terminal", "auto"),
+}
+ACCEPTED = "this table compares judges under the same leak"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A judge on a target: rows and sources of its training, AUROC on CAL, certified reject coverage and audit at every budget, CPU seconds."""
+
+    target: str
+    judge: str
+    rows: int
+    sources: int
+    auroc: float
+    certified: tuple[float, ...]
+    audits: tuple[str, ...]
+    seconds: float
+
+
+def prepare(store: Store, data: Path | None) -> list[str]:
+    """Import and split what is not there yet; return the corpora."""
+    wanted = [embedded_config(name) for name in EMBEDDED]
+    for folder, (name, format_name) in PUBLISHED.items():
+        archives = sorted((data / folder).glob("*.tar.gz")) if data else []
+        if archives:
+            paths = tuple(str(path.absolute()) for path in archives)
+            wanted.append(CorpusConfig(name, format=format_name, paths=paths, rl=False, accept_structural_leak=ACCEPTED))
+    for config in wanted:
+        if not store.exists(f"corpora/{config.name}/controls.json"):
+            save_config(store, config)
+            corpus_steps.import_trajectories(store, config.name)
+            corpus_steps.make_splits(store, config.name)
+            for split in SPLITS:
+                corpus_steps.write_split(store, config.name, split)
+            corpus_steps.profile(store, config.name)
+            corpus_steps.leak_controls(store, config.name)
+    return [config.name for config in wanted]
+
+
+def measure(store: Store, target: str, judge: str) -> Row:
+    """Train, score, certify and audit one judge, or read what is there and current."""
+    started = time.process_time()
+    try:
+        certificates = certification.load_certificates(store, target, judge)
+    except CertifyError:
+        training.train_judge(store, target, judge)
+        scoring.score_corpus(store, target, judge)
+        certificates = certification.certify_judge(store, target, judge)
+        store.delete(f"judges/{judge}/{target}/audits.json")
+    seconds = time.process_time() - started
+    if not store.exists(f"judges/{judge}/{target}/audits.json"):
+        auditing.audit_judge(store, target, judge)
+    cal, _, adapter = scoring.calibration_scores(store, target, judge)
+    audits = {audit["alpha"]: audit for audit in auditing.load_audits(store, target, judge)[0] if audit["side"] == "reject"}
+    return Row(
+        target=target,
+        judge=judge,
+        rows=adapter["sft_trajectories"],
+        sources=len(adapter["transfer"]["sources"]) if "transfer" in adapter else 1,
+        auroc=judge_auroc(cal),
+        certified=tuple(certification.certificate_of(certificates, side="reject", alpha=alpha).coverage for alpha in ALPHAS),
+        audits=tuple(_audit(audits.get(alpha)) for alpha in ALPHAS),
+        seconds=seconds,
+    )
+
+
+def _audit(audit: dict[str, Any] | None) -> str:
+    if audit is None or audit["realized_error"] is None:
+        return "-"
+    return f"{audit['verdict']} {audit['realized_error']:.3f}"
+
+
+def main() -> None:
+    """Print the table, one line a target and judge, as soon as it is measured."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--root", required=True, help="data root")
+    parser.add_argument("--data", type=Path, default=None, help="folder of published runs")
+    parser.add_argument("--judge", action="append", choices=JUDGES, help=f"judge; repeat for more (default: {', '.join(LEXICAL)})")
+    parser.add_argument("--target", action="append", help="corpus; repeat for more (default: all)")
+    parser.add_argument("--quick", action="store_true", help="embedded corpora alone")
+    given = parser.parse_args()
+    store = Store(str(Path(given.root).absolute()))
+    corpora = prepare(store, None if given.quick else given.data)
+    judges = given.judge or LEXICAL
+    budgets = "".join(f"  cov α={alpha:g}  audit on TEST" for alpha in ALPHAS)
+    print(f"{'target':14s} {'judge':24s}  rows  sources  AUROC{budgets}  CPU s")
+    for target in given.target or corpora:
+        for judge in judges:
+            try:
+                row = measure(store, target, judge)
+            except InputError as error:
+                print(f"{target:14s} {judge:24s}  skipped: {error}", flush=True)
+                continue
+            cells = "".join(f"  {coverage:9.3f}  {audit:>13s}" for coverage, audit in zip(row.certified, row.audits, strict=True))
+            print(f"{target:14s} {judge:24s} {row.rows:5d} {row.sources:8d}  {row.auroc:.3f}{cells} {row.seconds:6.1f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""The adapter of a transfer judge: trained on every other partition's SFT split, skipped with the reason where there is none to train on."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import dagster as dg
+
+from certify_assets.defs.partitions import corpora_partitions
+from certify_assets.defs.resources import DataRoot, MlflowTracker
+from certify_assets.protocol import training
+from certify_assets.protocol.judge_specs import JudgeSpec
+from certify_assets.protocol.transfer import describe_sources
+from certify_assets.protocol.transfer_training import no_sources
+
+__all__ = ["transfer_adapter"]
+
+
+def transfer_adapter(spec: JudgeSpec) -> dg.AssetsDefinition:
+    """Return the adapter asset of a transfer judge, with the check that warns where it has no source."""
+    everywhere = dg.AllPartitionMapping()
+    check = dg.AssetCheckSpec(
+        "has_sources",
+        asset=[spec.name, "adapter"],
+        partitions_def=corpora_partitions,
+        description="Other corpora are there to train on; WARN with the reason where none is, and the judge is skipped.",
+    )
+
+    @dg.asset(
+        name="adapter",
+        key_prefix=spec.name,
+        group_name=spec.name,
+        partitions_def=corpora_partitions,
+        owners=["team:evaluation"],
+        kinds={"scikitlearn"} if spec.family == "lexical" else {"pytorch"},
+        code_version="1",
+        deps=[
+            dg.AssetDep("sft_split", partition_mapping=everywhere),
+            # every source's, and the target's own with its CAL and TEST, whose tasks no row may share
+            dg.AssetDep("split_manifest", partition_mapping=everywhere),
+            "cal_split",
+            "test_split",
+        ],
+        check_specs=[check],
+        output_required=False,
+        description=f"{spec.summary} Of its own partition it reads tasks and instructions of CAL and TEST, to leave them out, and no SFT row.",
+    )
+    def adapter(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> Iterator[Any]:
+        store, corpus = data_root.store(), context.partition_key
+        missing = no_sources(store, corpus, spec)
+        if missing:
+            context.log.warning(f"{spec.name} is skipped: {missing}")
+            yield _checked(spec, passed=False, description=missing)
+            return
+        document = training.train_judge(store, corpus, spec.name)
+        yield dg.MaterializeResult(
+            asset_key=[spec.name, "adapter"],
+            metadata=_metadata(context, mlflow, document, store),
+            data_version=dg.DataVersion(document["adapter_sha256"]),
+        )
+        yield _checked(spec, passed=True, description=describe_sources(document["transfer"]))
+
+    return adapter
+
+
+def _checked(spec: JudgeSpec, *, passed: bool, description: str) -> dg.AssetCheckResult:
+    return dg.AssetCheckResult(
+        asset_key=[spec.name, "adapter"],
+        check_name="has_sources",
+        passed=passed,
+        severity=dg.AssetCheckSeverity.WARN,
+        description=description,
+    )
+
+
+def _metadata(context: dg.AssetExecutionContext, mlflow: MlflowTracker, document: dict[str, Any], store: Any) -> dict[str, Any]:
+    params = {name: document[name] for name in ("success_weight", "sft_trajectories", "sft_tasks", "seed")}
+    sources = {item["corpus"]: item["rows"] for item in document["transfer"]["sources"]}
+    tags = {"adapter_sha256": document["adapter_sha256"], "training_sources": describe_sources(document["transfer"])}
+    return {
+        **params,
+        "sha256": document["adapter_sha256"],
+        "sources": dg.MetadataValue.json(document["transfer"]["sources"]),
+        "left_out": dg.MetadataValue.json(document["transfer"]["left_out"]),
+        **mlflow.record(context, store, params={**params, **{f"rows_{name}": rows for name, rows in sources.items()}}, tags=tags),
+    }

@@ -1,0 +1,68 @@
+"""The adapter of a transfer judge as Dagster runs it: trained on other partitions, skipped with its reason where there is none."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from certify_assets.definitions import defs
+from certify_assets.defs.partitions import CORPORA
+from certify_assets.protocol.store import Store
+from certify_assets_tests.transfer_corpora import three_corpora
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    return three_corpora(tmp_path_factory.mktemp("transfer"))
+
+
+def materialize(store: Store, judge: str) -> Any:
+    job = defs.resolve_job_def("transfer_judges")
+    with dg.DagsterInstance.ephemeral() as instance:
+        instance.add_dynamic_partitions(CORPORA, ["home", "near", "far"])
+        return job.execute_in_process(
+            asset_selection=[key for key in job.asset_layer.executable_asset_keys if key.path[0] == judge],
+            instance=instance,
+            partition_key="home",
+            run_config={
+                "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
+                "resources": {"data_root": {"config": {"root": store.root}}, "mlflow": {"config": {"enabled": False}}},
+            },
+        )
+
+
+def checks(result: Any) -> dict[str, tuple[bool, str]]:
+    return {
+        f"{item.asset_key.to_user_string()}:{item.check_name}": (item.passed, str(item.description))
+        for item in result.get_asset_check_evaluations()
+    }
+
+
+# the certificate asset asks for the run's id in the way of before
+@pytest.mark.filterwarnings("ignore:AssetExecutionContext.run_id")
+def test_the_chain_of_a_transfer_judge_is_made_for_one_partition_from_the_others(store: Store) -> None:
+    result = materialize(store, "lexical_transfer")
+    made = {event.asset_key.to_user_string() for event in result.get_asset_materialization_events()}
+    assert made == {f"lexical_transfer/{name}" for name in ("adapter", "scores", "certificate", "audit", "page", "monitor")}
+    metadata = result.asset_materializations_for_node("lexical_transfer__adapter")[0].metadata
+    assert {item["corpus"] for item in metadata["sources"].value} == {"near", "far"} and "miniwob_weak" in metadata["left_out"].value
+    found = checks(result)
+    assert found["lexical_transfer/adapter:has_sources"][0] and found["lexical_transfer/certificate:reproducible"][0]
+    assert "of other corpora: far (shell)" in store.read_bytes("judges/lexical_transfer/home/page.html").decode("utf-8")
+
+
+def test_a_judge_without_a_source_is_skipped_with_its_reason_and_the_run_succeeds(store: Store, tmp_path: Path) -> None:
+    shutil.copytree(store.root, tmp_path / "root")
+    shutil.rmtree(tmp_path / "root/corpora/far")
+    result = materialize(Store(str(tmp_path / "root")), "lexical_transfer_strict")
+    assert result.success and result.get_asset_materialization_events() == []
+    found = checks(result)
+    assert set(found) == {"lexical_transfer_strict/adapter:has_sources"}, "nothing downstream ran"
+    passed, reason = found["lexical_transfer_strict/adapter:has_sources"]
+    assert not passed and "no corpus of another domain than web" in reason and "near: its domain is web" in reason
+    skipped = {event.step_key for event in result.all_events if event.event_type_value == "STEP_SKIPPED"}
+    assert {"lexical_transfer_strict__scores", "lexical_transfer_strict__certificate"} <= skipped
