@@ -52,7 +52,7 @@ class MlflowTracker(dg.ConfigurableResource):  # type: ignore[type-arg]
         documents: Mapping[str, str] | None = None,
         tags: Mapping[str, str] | None = None,
         curves: Mapping[str, Sequence[tuple[int, float]]] | None = None,
-        files: Mapping[str, Path] | None = None,
+        files: Mapping[Path, str] | None = None,
     ) -> dict[str, dg.MetadataValue[Any]]:
         """Write one MLflow run and return its address as asset metadata.
 

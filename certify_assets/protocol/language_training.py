@@ -39,6 +39,8 @@ def train_language_judge(store: Store, corpus: str, spec: JudgeSpec, *, report: 
     base, encoder = load_base(spec.model, spec.revision)
     judge = CausalJudge(spec.name, base, encoder)
     document: dict[str, Any] = {"selection": [], "selection_rule": "", "candidates": 1, "training": {}}
+    if spec.family != "base":
+        document["start_sha256"] = judge.adapter_sha256
     with _workplace(store, corpus, spec.name) as folder:
         if spec.family == "sft":
             judge, document["training"] = _fine_tuned(judge, labelled, folder, spec, report)

@@ -51,8 +51,8 @@ class Record:
         Parameters, numbers (None is left out), and texts by file name.
     curves : mapping of str to sequence of (int, float)
         Metrics with steps; at most 200 points of each are written.
-    files : mapping of str to Path
-        Files by the folder and name that the artifact gets, safetensors and JSON alone.
+    files : mapping of Path to str
+        The artifact folder of each file; safetensors and JSON alone.
     """
 
     name: str
@@ -61,11 +61,11 @@ class Record:
     metrics: Mapping[str, float | None] = field(default_factory=dict)
     documents: Mapping[str, str] = field(default_factory=dict)
     curves: Mapping[str, _Points] = field(default_factory=dict)
-    files: Mapping[str, Path] = field(default_factory=dict)
+    files: Mapping[Path, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if wrong := [name for name in self.files if Path(name).suffix not in _SUFFIXES]:
-            raise ValueError(f"{wrong[0]} cannot be an artifact: {', '.join(sorted(_SUFFIXES))} alone are kept")
+        if wrong := [path.name for path in self.files if path.suffix not in _SUFFIXES]:
+            raise ValueError(f"{wrong[0]} cannot be an artifact: only {' and '.join(sorted(_SUFFIXES))} are")
 
 
 @dataclass(frozen=True)
@@ -108,8 +108,8 @@ class Tracker:
             for name, text in record.documents.items():
                 client.log_text(run, text, name)
             _write_curves(client, run, record.curves)
-            for name, path in record.files.items():
-                _write_file(client, run, name, path)
+            for path, folder in record.files.items():
+                client.log_artifact(run, str(path), folder)
         except BaseException:
             client.set_terminated(run, status="FAILED")
             raise
@@ -151,15 +151,3 @@ def _write_curves(client: Any, run: str, curves: Mapping[str, _Points]) -> None:
     now = int(time.time() * 1000)
     for name, points in curves.items():
         client.log_batch(run, metrics=[Metric(name, float(value), now, step) for step, value in thinned(points)])
-
-
-def _write_file(client: Any, run: str, name: str, path: Path) -> None:
-    """Log one file under a name of its own: MLflow takes the name from the disk."""
-    import shutil
-    import tempfile
-
-    place = Path(name)
-    with tempfile.TemporaryDirectory() as folder:
-        named = Path(folder) / place.name
-        shutil.copyfile(path, named)
-        client.log_artifact(run, str(named), str(place.parent) if place.parent.name else None)
