@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -9,6 +10,7 @@ from dataclasses import dataclass, field
 __all__ = ["Advance", "ProgressLines", "Report", "counted", "silent"]
 
 _LINES = 25
+_APART_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,9 @@ def counted(report: Report, stage: str) -> Callable[[int, int], None]:
 
 @dataclass
 class ProgressLines:
-    """Turns what is reported into lines of a log: the first of a stage, its last, and at most 25 between, with the time that is left.
+    """Turns what is reported into lines of a log, with the time that is left.
+
+    A stage has its first and its last line and at most 25 between, which are ten seconds apart or more.
 
     Parameters
     ----------
@@ -59,17 +63,17 @@ class ProgressLines:
     clock: Callable[[], float] = time.monotonic
     _stage: str = field(default="", init=False)
     _first: tuple[int, float] = field(default=(0, 0.0), init=False)
-    _shown: int = field(default=-1, init=False)
+    _shown: tuple[int, float] = field(default=(-1, -math.inf), init=False)
 
     def __call__(self, advance: Advance) -> None:
         """Take notice of an advance."""
         now = self.clock()
         if advance.stage != self._stage:
-            self._stage, self._first, self._shown = advance.stage, (advance.done, now), -1
+            self._stage, self._first, self._shown = advance.stage, (advance.done, now), (-1, -math.inf)
         part = advance.done * _LINES // max(1, advance.total)
-        if part <= self._shown and advance.done < advance.total:
+        if advance.done < advance.total and (part <= self._shown[0] or now - self._shown[1] < _APART_S):
             return
-        self._shown = part
+        self._shown = part, now
         loss = "" if advance.loss is None else f", loss {advance.loss:.4f}"
         self.say(f"{advance.stage}: {advance.done} of {advance.total}{loss}{self._left(advance, now)}")
 
