@@ -38,11 +38,10 @@ def check_prepared(store: Store, corpus: str, judge: str) -> dict[str, Any]:
         facts["revision"] = require_shipped().revision
     if spec.start:
         facts["start_sha256"] = current_adapter(store, corpus, spec.start)["adapter_sha256"]
-    splits = {"sft": spec.family != "base", "rl": spec.family == "grpo"}
-    for split in (name for name, read in splits.items() if read):
+    for split in ("sft", "rl") if spec.family == "grpo" else ("sft",):
         frame, _ = open_split(store, corpus, split)
         facts[f"{split}_trajectories"] = int(frame["outcome"].notna().sum())
-        if not facts[f"{split}_trajectories"]:
+        if not facts[f"{split}_trajectories"] and spec.family != "base":
             raise InputError(f"{corpus} has no labelled trajectory in its {split.upper()} split; {judge} cannot be trained on it.")
     return facts
 

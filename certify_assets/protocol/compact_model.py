@@ -119,8 +119,15 @@ def _planned(store: Store, corpus: str) -> SplitManifest:
     return plan_splits(load_config(store, corpus), load_embedded(corpus)["task_id"].unique())
 
 
-def rebuild(store: Store, *, report: Report = silent) -> tuple[Shipped, dict[str, bool]]:
+def rebuild(store: Store, *, limit: int | None = None, report: Report = silent) -> tuple[Shipped, dict[str, bool]]:
     """Pretrain the compact model again in the data root; a killed call goes on from its last checkpoint.
+
+    Parameters
+    ----------
+    limit : int, optional
+        Only so many runs, for a trial: the bytes are others then.
+    report : callable, optional
+        Told how far it has come.
 
     Returns
     -------
@@ -135,7 +142,7 @@ def rebuild(store: Store, *, report: Report = silent) -> tuple[Shipped, dict[str
     from certify_assets.judges.lm.compact.build import build_compact
 
     folder = store.local_path("models/compact")
-    build_compact(folder, progress=lambda item: report(Advance("pretraining", item.step, item.steps, item.loss)))
+    build_compact(folder, limit=limit, progress=lambda item: report(Advance("pretraining", item.step, item.steps, item.loss)))
     built = shipped(folder)
     return built, {name: built.files.get(name) == digest for name, digest in shipped().files.items()}
 

@@ -19,9 +19,12 @@ class CompactConfig(dg.Config):
     ----------
     rebuild : bool
         Pretrain it from its runs into models/compact of the data root and compare the bytes with those that ship.
+    limit : int or None
+        Only so many runs, for a trial.
     """
 
     rebuild: bool = False
+    limit: int | None = None
 
 
 @dg.asset(
@@ -53,7 +56,7 @@ def compact_model(
     }
     if config.rebuild:
         with attempted(context):
-            built, same = compact.rebuild(store, report=progress_lines(context))
+            built, same = compact.rebuild(store, limit=config.limit, report=progress_lines(context))
         metadata |= {"rebuilt": dg.MetadataValue.path(str(built.folder)), "rebuilt_revision": built.revision, "same_bytes": all(same.values())}
         metadata["rebuilt_files"] = dg.MetadataValue.json(same)
     curve = found.provenance["loss_curve"]

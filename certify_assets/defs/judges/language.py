@@ -88,7 +88,7 @@ def _register(spec: JudgeSpec) -> dg.OpDefinition:
         out=dg.Out(dg.Nothing),
         description="The adapter in MLflow as safetensors, with its settings, its loss and the run that it started from.",
     )
-    def register(context: dg.OpExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.Output[None]:
+    def register(context: dg.OpExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[None]:
         store, corpus = data_root.store(), context.partition_key
         document = store.read_json(f"judges/{spec.name}/{corpus}/adapter.json")
         params, tags = lineage.adapter_params(document), lineage.adapter_tags(document)
@@ -106,7 +106,8 @@ def _register(spec: JudgeSpec) -> dg.OpDefinition:
             )
         shown = {name: params[name] for name in ("candidates", "chosen", "sft_trajectories", "sft_tasks", "seed") if name in params}
         about = {**shown, **selection, "sha256": document["adapter_sha256"], "base_revision": tags["certify.base_revision"]}
-        return dg.Output(None, metadata={**about, **recorded}, data_version=dg.DataVersion(document["adapter_sha256"]))
+        version = dg.DataVersion(document["adapter_sha256"])
+        return dg.MaterializeResult(metadata={**about, **recorded}, data_version=version, value=None)
 
     return register
 
@@ -134,9 +135,9 @@ def _record(spec: JudgeSpec) -> dg.OpDefinition:
         out=dg.Out(dg.Nothing),
         description="Counts, schema and column lineage of the score table.",
     )
-    def record(context: dg.OpExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.Output[None]:
+    def record(context: dg.OpExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[None]:
         store = data_root.store()
         about, counts = score_metadata(store.read_table(f"judges/{spec.name}/{context.partition_key}/scores.parquet"))
-        return dg.Output(None, metadata={**about, **mlflow.record(context, store, metrics=counts)})
+        return dg.MaterializeResult(metadata={**about, **mlflow.record(context, store, metrics=counts)}, value=None)
 
     return record
