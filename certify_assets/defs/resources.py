@@ -64,7 +64,7 @@ class MlflowTracker(dg.ConfigurableResource):  # type: ignore[type-arg]
         partition = {"dagster.partition": context.partition_key} if context.has_partition_key else {}
         record = Record(
             name=" ".join([asset, *partition.values()]),
-            tags={"dagster.run_id": context.run_id, "dagster.asset": asset, **partition, **(tags or {})},
+            tags={"dagster.run_id": context.run.run_id, "dagster.asset": asset, **partition, **(tags or {})},
             params=params or {},
             metrics=metrics or {},
             documents=documents or {},

@@ -75,7 +75,11 @@ def shipped(folder: Path | None = None) -> Shipped:
     document = read_json(place / _PROVENANCE)
     if not isinstance(document, dict) or not isinstance(document.get("files"), dict) or "parameters" not in document:
         raise InputError(f"{place / _PROVENANCE} is not the provenance of a compact model; install the package again.")
-    files = {path.name: sha256_file(path) for path in sorted(place.iterdir()) if path.is_file() and path.name != _PROVENANCE and path.name[0] != "."}
+    files = {
+        path.name: sha256_file(path)
+        for path in sorted(place.iterdir())
+        if path.is_file() and path.name != _PROVENANCE and path.name[0] != "."
+    }
     return Shipped(place, document, weights_sha256(place), files, _count(place / _WEIGHTS))
 
 

@@ -108,5 +108,7 @@ def judge_before(spec: JudgeSpec) -> str:
     """Return the judge that comes before another: the one that its training starts from, else the base judge of its model; "" for none."""
     if spec.start or not spec.model or spec.family == "base":
         return spec.start
-    same = (name for name, other in JUDGES.items() if other.family == "base" and (other.model, other.revision) == (spec.model, spec.revision))
+    same = (
+        name for name, other in JUDGES.items() if other.family == "base" and (other.model, other.revision) == (spec.model, spec.revision)
+    )
     return next(same, "")

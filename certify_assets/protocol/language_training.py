@@ -129,7 +129,9 @@ def _reinforced(
     tables = {}
     for name, path in adapters.items():
         base, encoder = load_base(spec.model, spec.revision)
-        candidate = replace(CausalJudge(spec.name, base, encoder).with_adapter(path), shards=folder / "shards", progress=counted(report, f"scoring {name}"))
+        candidate = replace(
+            CausalJudge(spec.name, base, encoder).with_adapter(path), shards=folder / "shards", progress=counted(report, f"scoring {name}")
+        )
         tables[name] = score_table(candidate, cal, renderer())
     selection, alpha = _selection(tables)
     rows = [{"name": row.name, "alpha": alpha, "coverage": row.coverage, "uncorrected": row.uncorrected} for row in selection.rows]
@@ -138,7 +140,12 @@ def _reinforced(
         "selection_rule": f"{selection.certificate.selection} (at alpha {alpha:g})",
         "candidates": len(adapters),
         "chosen": selection.chosen,
-        "training": {"config": config.to_dict(), "arms": {name: asdict(arm) for name, arm in ARMS.items()}, "rl_trajectories": len(rl), "loss_curves": curves},
+        "training": {
+            "config": config.to_dict(),
+            "arms": {name: asdict(arm) for name, arm in ARMS.items()},
+            "rl_trajectories": len(rl),
+            "loss_curves": curves,
+        },
         "start_sha256": before["adapter_sha256"],
     }
 

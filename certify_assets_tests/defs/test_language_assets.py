@@ -14,7 +14,6 @@ from certify_assets.definitions import defs
 from certify_assets.defs.judges import training
 from certify_assets.defs.judges.training import POOL, machine_tags
 from certify_assets.defs.partitions import CORPORA
-from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.errors import InputError
 from certify_assets.protocol import corpus_steps
 from certify_assets.protocol.judge_specs import JUDGES, LANGUAGE_JUDGES
@@ -23,6 +22,8 @@ from certify_assets_tests.builders import register_runs, write_runs
 from certify_assets_tests.paths import REPOSITORY
 
 NAMES = ("one", "two")
+# what MLflow's own use of SQLAlchemy says at its import
+MLFLOW = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::sqlalchemy.exc.SADeprecationWarning")
 
 
 @pytest.fixture(scope="module")
@@ -50,17 +51,30 @@ def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
 
 
 def _materialize(
-    instance: dg.DagsterInstance, store: Store, corpus: str, *keys: str, track: bool = False, config: dict[str, Any] | None = None, **keywords: Any
+    instance: dg.DagsterInstance,
+    store: Store,
+    corpus: str,
+    *keys: str,
+    track: bool = False,
+    config: dict[str, Any] | None = None,
+    **keywords: Any,
 ) -> dg.ExecuteInProcessResult:
     return defs.resolve_implicit_global_asset_job_def().execute_in_process(
-        run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}, **(config or {})},
+        run_config={
+            "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
+            "resources": {"data_root": {"config": {"root": store.root}}, "mlflow": {"config": {"enabled": track}}},
+            **(config or {}),
+        },
         instance=instance,
         partition_key=corpus,
         asset_selection=[dg.AssetKey(key.split("/")) for key in keys],
-        resources={"data_root": DataRoot(root=store.root), "mlflow": MlflowTracker(enabled=track)},
         raise_on_error=False,
         **keywords,
     )
+
+
+def _causes(result: dg.ExecuteInProcessResult) -> dict[str | None, str]:
+    return {event.step_key: str(event.step_failure_data.error) for event in result.all_events if event.is_step_failure}
 
 
 def _ops(key: str) -> dict[str, dg.OpDefinition]:
@@ -94,13 +108,14 @@ def test_a_large_model_asks_for_a_gpu_and_the_compact_one_for_none() -> None:
     assert "num_gpus" not in machine_tags("compact")["dagster-ray/config"] and "nvidia" not in str(machine_tags("compact"))
 
 
+@MLFLOW
 def test_base_is_recorded_with_the_model_that_it_is_and_its_scores_are_a_table(instance: dg.DagsterInstance, store: Store) -> None:
     from mlflow.tracking import MlflowClient
 
     from certify_assets.protocol.tracking import tracking_uri
 
     result = _materialize(instance, store, "one", "compact_model", "base/adapter", "base/scores", track=True)
-    assert result.success
+    assert result.success, _causes(result)
     steps = {event.step_key for event in result.all_events if event.is_step_success}
     assert {f"base__adapter.{name}" for name in ("prepare", "train", "register")} | {"base__scores.score"} <= steps
     made = {event.asset_key: event for event in result.get_asset_materialization_events()}
@@ -157,7 +172,13 @@ def test_a_mistake_is_said_before_the_device_is_waited_for_and_is_not_tried_agai
 
 @pytest.mark.parametrize(
     ("error", "attempts"),
-    [(ConnectionError("reset"), 3), (RuntimeError("CUDA error"), 3), (InputError("no rows."), 1), (FileNotFoundError("x"), 1), (KeyError(), 1)],
+    [
+        (ConnectionError("reset"), 3),
+        (RuntimeError("CUDA error"), 3),
+        (InputError("no rows."), 1),
+        (FileNotFoundError("x"), 1),
+        (KeyError(), 1),
+    ],
 )
 def test_only_what_may_pass_is_tried_again(monkeypatch: pytest.MonkeyPatch, error: Exception, attempts: int) -> None:
     monkeypatch.setattr(training, "_DELAY_S", 0.0)
@@ -183,7 +204,7 @@ def test_the_compact_model_is_built_again_where_a_run_asks_for_it(instance: dg.D
     made = []
     for _ in range(2):
         result = _materialize(instance, store, "one", "compact_model", config=config)
-        assert result.success
+        assert result.success, _causes(result)
         made.append(result.asset_materializations_for_node("compact_model")[0].metadata)
     assert made[0]["rebuilt_revision"] == made[1]["rebuilt_revision"] and made[0]["same_bytes"].value is False
     assert made[0]["rebuilt_files"].value["chat_template.jinja"] is True  # type: ignore[index]
@@ -191,6 +212,7 @@ def test_the_compact_model_is_built_again_where_a_run_asks_for_it(instance: dg.D
 
 
 @pytest.mark.slow
+@MLFLOW
 def test_the_lineage_is_walked_in_mlflow_from_grpo_to_the_compact_model_and_back(instance: dg.DagsterInstance, store: Store) -> None:
     from mlflow.tracking import MlflowClient
 
@@ -198,7 +220,7 @@ def test_the_lineage_is_walked_in_mlflow_from_grpo_to_the_compact_model_and_back
 
     keys = ["compact_model", *(f"{judge}/adapter" for judge in LANGUAGE_JUDGES)]
     result = _materialize(instance, store, "one", *keys, track=True)
-    assert result.success
+    assert result.success, _causes(result)
     made = {event.asset_key.to_user_string(): event.materialization.metadata for event in result.get_asset_materialization_events()}  # type: ignore[union-attr]
     client = MlflowClient(tracking_uri=tracking_uri(store))
     run = client.get_run(str(made["grpo/adapter"]["mlflow_run_id"].value))
@@ -217,7 +239,9 @@ def test_the_lineage_is_walked_in_mlflow_from_grpo_to_the_compact_model_and_back
         assert {item.path for item in client.list_artifacts(run.info.run_id, "adapter")} == {
             f"adapter/{name}" for name in ("adapter_config.json", "adapter_model.safetensors", "judge.json", "provenance.json")
         }
-        assert run.data.tags["adapter_sha256"] == str(made[f"{judge}/adapter"]["sha256"].value) and float(run.data.params["learning_rate"]) > 0
+        assert (
+            run.data.tags["adapter_sha256"] == str(made[f"{judge}/adapter"]["sha256"].value) and float(run.data.params["learning_rate"]) > 0
+        )
         curves = [name for name in run.data.metrics if name.startswith("loss")]
         assert curves and all(1 < len(client.get_metric_history(run.info.run_id, name)) <= 200 for name in curves)
     weights = client.download_artifacts(run.info.run_id, "adapter/adapter_model.safetensors")

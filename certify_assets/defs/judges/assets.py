@@ -73,7 +73,9 @@ def _adapter(spec: JudgeSpec) -> dg.AssetsDefinition:
 
 def _scores(spec: JudgeSpec) -> dg.AssetsDefinition:
     deps = [_key(spec, "adapter"), *map(dg.AssetKey, ("split_manifest", "rl_split", "cal_split", "test_split"))]
-    promise = "Score of every RL, CAL and TEST trajectory: log-odds of success, the two log-probabilities beside it. TEST rows carry no outcome."
+    promise = (
+        "Score of every RL, CAL and TEST trajectory: log-odds of success, the two log-probabilities beside it. TEST rows carry no outcome."
+    )
     about = {"name": "scores", "description": promise, **_common(spec, kinds={"parquet"})}
     if spec.family != "lexical":
         return language_scores(spec, deps, **about)
@@ -100,7 +102,7 @@ def _certificate(spec: JudgeSpec) -> dg.AssetsDefinition:
     )
     def certificate(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[Any]:
         store = data_root.store()
-        certificates = certification.certify_judge(store, context.partition_key, spec.name, run_id=context.run_id)
+        certificates = certification.certify_judge(store, context.partition_key, spec.name, run_id=context.run.run_id)
         coverage = {
             f"{item.side}_coverage_at_{item.alpha:g}": float(item.coverage) for item in certificates if item.procedure == PROCEDURES[0]
         }
@@ -143,7 +145,7 @@ def _audit(spec: JudgeSpec) -> dg.AssetsDefinition:
     )
     def audit(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[Any]:
         store = data_root.store()
-        result = auditing.audit_judge(store, context.partition_key, spec.name, run_id=context.run_id)
+        result = auditing.audit_judge(store, context.partition_key, spec.name, run_id=context.run.run_id)
         metrics = auditing.audit_metrics(result)
         return dg.MaterializeResult(
             metadata={

@@ -57,7 +57,11 @@ def compact_model(
     if config.rebuild:
         with attempted(context):
             built, same = compact.rebuild(store, limit=config.limit, report=progress_lines(context))
-        metadata |= {"rebuilt": dg.MetadataValue.path(str(built.folder)), "rebuilt_revision": built.revision, "same_bytes": all(same.values())}
+        metadata |= {
+            "rebuilt": dg.MetadataValue.path(str(built.folder)),
+            "rebuilt_revision": built.revision,
+            "same_bytes": all(same.values()),
+        }
         metadata["rebuilt_files"] = dg.MetadataValue.json(same)
     curve = found.provenance["loss_curve"]
     recorded = mlflow.record(
