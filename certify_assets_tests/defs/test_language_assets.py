@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+import time
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -108,58 +110,42 @@ def test_a_large_model_asks_for_a_gpu_and_the_compact_one_for_none() -> None:
     assert "num_gpus" not in machine_tags("compact")["dagster-ray/config"] and "nvidia" not in str(machine_tags("compact"))
 
 
-@MLFLOW
-def test_base_is_recorded_with_the_model_that_it_is_and_its_scores_are_a_table(instance: dg.DagsterInstance, store: Store) -> None:
-    from mlflow.tracking import MlflowClient
-
-    from certify_assets.protocol.tracking import tracking_uri
-
-    result = _materialize(instance, store, "one", "compact_model", "base/adapter", "base/scores", track=True)
+def test_base_is_the_model_as_it_comes_and_its_scores_are_a_table(instance: dg.DagsterInstance, store: Store) -> None:
+    result = _materialize(instance, store, "one", "compact_model", "base/adapter", "base/scores")
     assert result.success, _causes(result)
     steps = {event.step_key for event in result.all_events if event.is_step_success}
     assert {f"base__adapter.{name}" for name in ("prepare", "train", "register")} | {"base__scores.score"} <= steps
-    made = {event.asset_key: event for event in result.get_asset_materialization_events()}
-    adapter = made[dg.AssetKey(["base", "adapter"])].materialization
+    made = {event.asset_key: event.materialization for event in result.get_asset_materialization_events()}
+    adapter = made[dg.AssetKey(["base", "adapter"])]
     assert adapter.partition == "one" and "success_weight" not in adapter.metadata
-    assert made[dg.AssetKey("compact_model")].materialization.metadata["parameters"].value == 1_824_416
-    assert {"dagster/row_count", "dagster/column_lineage"} <= set(made[dg.AssetKey(["base", "scores"])].materialization.metadata)
-    client = MlflowClient(tracking_uri=tracking_uri(store))
-    run = client.get_run(str(adapter.metadata["mlflow_run_id"].value))
-    start = client.get_run(run.data.tags["certify.start_run"])
-    assert start.data.tags["dagster.asset"] == "compact_model"
-    assert start.data.tags["certify.base_revision"] == run.data.tags["certify.base_revision"]
-    curve = client.get_metric_history(start.info.run_id, "loss")
-    assert len(curve) <= 200
-    assert curve[0].step == 1 and curve[-1].value < curve[0].value
-    assert [item.path for item in client.list_artifacts(run.info.run_id, "adapter")] == ["adapter/judge.json"]
+    assert adapter.metadata["base_revision"] == made[dg.AssetKey("compact_model")].metadata["revision"]
+    assert made[dg.AssetKey("compact_model")].metadata["parameters"].value == 1_824_416
+    assert {"dagster/row_count", "dagster/column_lineage"} <= set(made[dg.AssetKey(["base", "scores"])].metadata)
 
 
-def _spans(instance: dg.DagsterInstance, run_id: str, step: str) -> tuple[float, float]:
-    times = {
-        entry.dagster_event.event_type_value: entry.timestamp
-        for entry in instance.all_logs(run_id)
-        if entry.dagster_event is not None and entry.dagster_event.step_key == step
-    }
-    return times["STEP_START"], times["STEP_SUCCESS"]
+def _start(instance: dg.DagsterInstance, run_id: str, step: str) -> float:
+    events = ((entry.timestamp, entry.dagster_event) for entry in instance.all_logs(run_id))
+    return next(moment for moment, event in events if event is not None and event.step_key == step and event.is_step_start)
 
 
-def test_two_runs_do_not_train_at_once(instance: dg.DagsterInstance, store: Store) -> None:
-    assert instance.event_log_storage.get_pool_config().default_pool_limit == 1
-    ids = {name: dg.DagsterRun().run_id for name in NAMES}
-    found: dict[str, dg.ExecuteInProcessResult] = {}
+def test_a_training_waits_while_another_run_has_the_device(instance: dg.DagsterInstance, store: Store) -> None:
+    storage, other = instance.event_log_storage, str(uuid.uuid4())
+    storage.initialize_concurrency_limit_to_default(POOL)
+    assert storage.claim_concurrency_slot(POOL, other, "sft__adapter.train").is_claimed
+    assert not storage.claim_concurrency_slot(POOL, str(uuid.uuid4()), "base__adapter.train").is_claimed, "the example allows one"
+    freed: list[float] = []
 
-    def go(name: str) -> None:
-        found[name] = _materialize(instance, store, name, "base/adapter", run_id=ids[name])
+    def end() -> None:
+        freed.append(time.time())
+        storage.free_concurrency_slots_for_run(other)
 
-    threads = [threading.Thread(target=go, args=(name,)) for name in NAMES]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert all(found[name].success for name in NAMES)
-    first, second = sorted(_spans(instance, run_id, "base__adapter.train") for run_id in ids.values())
-    assert first[1] <= second[0], "the second training waits for the first"
-    assert instance.event_log_storage.get_concurrency_info(POOL).claimed_slots == []
+    timer = threading.Timer(3.0, end)
+    timer.start()
+    result = _materialize(instance, store, "two", "base/adapter")
+    timer.join()
+    assert result.success, _causes(result)
+    assert _start(instance, result.run_id, "base__adapter.prepare") < freed[0] < _start(instance, result.run_id, "base__adapter.train")
+    assert storage.get_concurrency_info(POOL).claimed_slots == []
 
 
 def test_a_mistake_is_said_before_the_device_is_waited_for_and_is_not_tried_again(instance: dg.DagsterInstance, store: Store) -> None:
@@ -224,9 +210,10 @@ def test_the_lineage_is_walked_in_mlflow_from_grpo_to_the_compact_model_and_back
     made = {event.asset_key.to_user_string(): event.materialization.metadata for event in result.get_asset_materialization_events()}  # type: ignore[union-attr]
     client = MlflowClient(tracking_uri=tracking_uri(store))
     run = client.get_run(str(made["grpo/adapter"]["mlflow_run_id"].value))
-    walked = []
+    walked, walked_runs = [], []
     while True:
         walked.append(run.data.tags["dagster.asset"])
+        walked_runs.append(run.info.run_id)
         before = run.data.tags.get("certify.start_run")
         if before is None:
             break
@@ -244,5 +231,6 @@ def test_the_lineage_is_walked_in_mlflow_from_grpo_to_the_compact_model_and_back
         )
         curves = [name for name in run.data.metrics if name.startswith("loss")]
         assert curves and all(1 < len(client.get_metric_history(run.info.run_id, name)) <= 200 for name in curves)
+    assert client.get_metric_history(walked_runs[-1], "loss")[0].step == 1, "the compact model's own curve"
     weights = client.download_artifacts(run.info.run_id, "adapter/adapter_model.safetensors")
     assert Path(weights).read_bytes() == store.read_bytes("judges/grpo/one/adapter/adapter_model.safetensors")
