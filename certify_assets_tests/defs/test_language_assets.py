@@ -132,7 +132,7 @@ def test_a_training_waits_while_another_run_has_the_device(instance: dg.DagsterI
     storage, other = instance.event_log_storage, str(uuid.uuid4())
     storage.initialize_concurrency_limit_to_default(POOL)
     assert storage.claim_concurrency_slot(POOL, other, "sft__adapter.train").is_claimed
-    assert not storage.claim_concurrency_slot(POOL, str(uuid.uuid4()), "base__adapter.train").is_claimed, "the example allows one"
+    assert storage.get_concurrency_info(POOL).slot_count == 1, "the example allows one"
     freed: list[float] = []
 
     def end() -> None:
@@ -170,8 +170,9 @@ def test_only_what_may_pass_is_tried_again(monkeypatch: pytest.MonkeyPatch, erro
     monkeypatch.setattr(training, "_DELAY_S", 0.0)
     seen = []
 
+    # Dagster does not read an annotation that is a string here
     @dg.op(pool=POOL)
-    def train(context: dg.OpExecutionContext) -> None:
+    def train(context) -> None:  # type: ignore[no-untyped-def]
         seen.append(context.retry_number)
         with training.attempted(context):
             raise error

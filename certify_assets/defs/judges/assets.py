@@ -44,7 +44,7 @@ def _key(spec: JudgeSpec, name: str) -> dg.AssetKey:
 def _adapter(spec: JudgeSpec) -> dg.AssetsDefinition:
     # a judge with several candidates is picked on CAL: the lineage shows that it has seen it
     deps = [dg.AssetKey(name) for name in ("sft_split", "split_manifest", *(["cal_split"] if spec.chooses else []))]
-    about = {"name": "adapter", "description": f"{spec.summary} Saved without pickle."}
+    about: dict[str, Any] = {"name": "adapter", "description": f"{spec.summary} Saved without pickle."}
     if spec.family != "lexical":
         before = judge_before(spec)
         deps += [dg.AssetKey("rl_split")] if spec.start else []

@@ -104,8 +104,10 @@ def _register(spec: JudgeSpec) -> dg.OpDefinition:
                 curves=lineage.adapter_curves(document),
                 files=lineage.adapter_files(folder),
             )
-        shown = {name: params[name] for name in ("candidates", "chosen", "sft_trajectories", "sft_tasks", "seed") if name in params}
-        about = {**shown, **selection, "sha256": document["adapter_sha256"], "base_revision": tags["certify.base_revision"]}
+        shown: dict[str, Any] = {
+            name: params[name] for name in ("candidates", "chosen", "sft_trajectories", "sft_tasks", "seed") if name in params
+        }
+        about: dict[str, Any] = {**shown, **selection, "sha256": document["adapter_sha256"], "base_revision": tags["certify.base_revision"]}
         version = dg.DataVersion(document["adapter_sha256"])
         return dg.MaterializeResult(metadata={**about, **recorded}, data_version=version, value=None)
 
