@@ -61,7 +61,7 @@ def adapter_tags(document: Mapping[str, Any]) -> dict[str, str]:
 def start_tags(document: Mapping[str, Any]) -> dict[str, str]:
     """Return the tags by which the record of what an adapter started from is found."""
     before = judge_before(judge_spec(document["judge"]))
-    if not before:
+    if not before or "start_sha256" not in document:
         return {"dagster.asset": "compact_model", "certify.base_revision": document["provenance"]["settings"]["revision"]}
     return {"dagster.asset": f"{before}/adapter", "dagster.partition": document["corpus"], "adapter_sha256": document["start_sha256"]}
 
