@@ -25,6 +25,10 @@ nux:
 concurrency:
   runs:
     max_concurrent_runs: 2
+  pools:
+    # ops that train or score with a language model are in the pool "gpu": one at a time
+    default_limit: 1
+    granularity: op
 """
 
 

@@ -1,6 +1,7 @@
 """Resources: the data root, and the tracker that writes to MLflow."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -43,13 +44,15 @@ class MlflowTracker(dg.ConfigurableResource):  # type: ignore[type-arg]
 
     def record(
         self,
-        context: dg.AssetExecutionContext,
+        context: dg.AssetExecutionContext | dg.OpExecutionContext,
         store: Store,
         *,
         params: Mapping[str, Any] | None = None,
         metrics: Mapping[str, float | None] | None = None,
         documents: Mapping[str, str] | None = None,
         tags: Mapping[str, str] | None = None,
+        curves: Mapping[str, Sequence[tuple[int, float]]] | None = None,
+        files: Mapping[Path, str] | None = None,
     ) -> dict[str, dg.MetadataValue[Any]]:
         """Write one MLflow run and return its address as asset metadata.
 
@@ -61,10 +64,12 @@ class MlflowTracker(dg.ConfigurableResource):  # type: ignore[type-arg]
         partition = {"dagster.partition": context.partition_key} if context.has_partition_key else {}
         record = Record(
             name=" ".join([asset, *partition.values()]),
-            tags={"dagster.run_id": context.run_id, "dagster.asset": asset, **partition, **(tags or {})},
+            tags={"dagster.run_id": context.run.run_id, "dagster.asset": asset, **partition, **(tags or {})},
             params=params or {},
             metrics=metrics or {},
             documents=documents or {},
+            curves=curves or {},
+            files=files or {},
         )
         try:
             url = Tracker.for_store(store, experiment=self.experiment).write(record)
@@ -76,6 +81,16 @@ class MlflowTracker(dg.ConfigurableResource):  # type: ignore[type-arg]
             return {"mlflow_run": dg.MetadataValue.text(f"not recorded: {type(error).__name__}")}
         # the id stands beside the link, which is only as good as the address of the MLflow UI
         return {"mlflow_run": dg.MetadataValue.url(url), "mlflow_run_id": dg.MetadataValue.text(url.rsplit("/", 1)[-1])}
+
+    def find(self, context: dg.AssetExecutionContext | dg.OpExecutionContext, store: Store, tags: Mapping[str, str]) -> str | None:
+        """Return the id of the latest MLflow run with these tags; None where there is none, or MLflow does not answer."""
+        if not self.enabled:
+            return None
+        try:
+            return Tracker.for_store(store, experiment=self.experiment).find(tags)
+        except Exception as error:
+            context.log.warning(f"MLflow was not asked for the run before this one ({type(error).__name__}: {error}).")
+            return None
 
 
 def resources() -> dict[str, Any]:

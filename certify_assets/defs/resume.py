@@ -34,6 +34,8 @@ def interrupted_run(instance: dg.DagsterInstance, job: str, corpus: str) -> dg.D
     host, number, _ = runs[0].tags[PROCESS_TAG].split(":")
     if host == socket.gethostname() and _identity(int(number)) == runs[0].tags[PROCESS_TAG]:
         raise CertifyError(f"process {number} is at work on {corpus} (run {runs[0].run_id[:8]}); wait for its end, or end it first.")
+    # or its place in a pool would be taken for good
+    instance.event_log_storage.free_concurrency_slots_for_run(runs[0].run_id)
     instance.report_run_failed(runs[0], message="The process was killed; the next run goes on from what it finished.")
     return runs[0]
 

@@ -6,7 +6,19 @@ from dataclasses import dataclass
 
 from certify_assets.errors import InputError
 
-__all__ = ["ALPHAS", "DELTA", "GRID", "JUDGES", "LANGUAGE_JUDGES", "PROCEDURES", "SIDES", "TRANSFER_JUDGES", "JudgeSpec", "judge_spec"]
+__all__ = [
+    "ALPHAS",
+    "DELTA",
+    "GRID",
+    "JUDGES",
+    "LANGUAGE_JUDGES",
+    "PROCEDURES",
+    "SIDES",
+    "TRANSFER_JUDGES",
+    "JudgeSpec",
+    "judge_before",
+    "judge_spec",
+]
 
 ALPHAS = (0.1, 0.2)
 DELTA = 0.05
@@ -133,3 +145,13 @@ def judge_spec(name: str) -> JudgeSpec:
     if name not in JUDGES:
         raise InputError(f"there is no judge {name!r}; name one of {', '.join(JUDGES)}.")
     return JUDGES[name]
+
+
+def judge_before(spec: JudgeSpec) -> str:
+    """Return the judge that comes before another: the one that its training starts from, else the base judge of its model; "" for none."""
+    if spec.start or not spec.model or spec.family == "base":
+        return spec.start
+    same = (
+        name for name, other in JUDGES.items() if other.family == "base" and (other.model, other.revision) == (spec.model, spec.revision)
+    )
+    return next(same, "")

@@ -13,6 +13,7 @@ from certify_assets.errors import InputError
 from certify_assets.protocol.corpus_steps import open_split
 from certify_assets.protocol.judge_specs import ALPHAS, DELTA, GRID, JudgeSpec
 from certify_assets.protocol.judging import columns, current_adapter, renderer, save_adapter, stored_adapter
+from certify_assets.protocol.progress import Advance, Report, counted, silent
 from certify_assets.protocol.store import Store
 
 if TYPE_CHECKING:
@@ -26,8 +27,10 @@ __all__ = ["train_language_judge", "train_on_rows"]
 
 _START = "start"
 
+Curve = list[dict[str, float]]
 
-def train_language_judge(store: Store, corpus: str, spec: JudgeSpec) -> dict[str, Any]:
+
+def train_language_judge(store: Store, corpus: str, spec: JudgeSpec, *, report: Report = silent) -> dict[str, Any]:
     """Make a language-model judge, store it and return its document; a killed training goes on where the data root is local."""
     from certify_assets.judges.lm.judge import CausalJudge, load_base
 
@@ -36,18 +39,19 @@ def train_language_judge(store: Store, corpus: str, spec: JudgeSpec) -> dict[str
     base, encoder = load_base(spec.model, spec.revision)
     judge = CausalJudge(spec.name, base, encoder)
     document: dict[str, Any] = {"selection": [], "selection_rule": "", "candidates": 1, "training": {}}
+    if spec.family != "base":
+        document["start_sha256"] = judge.adapter_sha256
     with _workplace(store, corpus, spec.name) as folder:
         if spec.family == "sft":
-            judge, document["training"] = _fine_tuned(judge, labelled, folder, spec)
+            judge, document["training"] = _fine_tuned(judge, labelled, folder, spec, report)
         elif spec.family == "grpo":
-            judge, found = _reinforced(store, corpus, spec, judge, folder)
+            judge, found = _reinforced(store, corpus, spec, judge, folder, report=report)
             document |= found
         save_adapter(store, f"judges/{spec.name}/{corpus}/adapter", judge)
     whole = {
         "judge": spec.name,
         "corpus": corpus,
         "adapter_sha256": judge.adapter_sha256,
-        "success_weight": 1.0,
         **_trained_on(sft if spec.family != "base" else sft[:0]),
         "manifest_sha256": manifest.sha256,
         "renderer_sha256": renderer().sha256,
@@ -81,20 +85,28 @@ def _workplace(store: Store, corpus: str, judge: str) -> Iterator[Path]:
 
 
 def _fine_tuned(
-    judge: CausalJudge, labelled: pd.DataFrame, folder: Path, spec: JudgeSpec, epochs: float = 2.0
+    judge: CausalJudge, labelled: pd.DataFrame, folder: Path, spec: JudgeSpec, report: Report, epochs: float = 2.0
 ) -> tuple[CausalJudge, dict[str, Any]]:
     from certify_assets.judges.lm.sft import SftConfig, SftRow, train_sft
 
     rows = [SftRow(prompt, int(outcome)) for prompt, outcome in zip(judge.encoder.encode_frame(labelled), labelled["outcome"], strict=True)]
     longest = judge.encoder.budget_tokens + max(len(judge.language.verdicts.success), len(judge.language.verdicts.fail))
     config = SftConfig.compact(epochs=epochs, max_tokens=longest) if spec.model == "compact" else SftConfig()
-    trained = train_sft(judge.language, rows, folder / "adapter", config=replace(config, seed=spec.seed))
+    trained = train_sft(
+        judge.language,
+        rows,
+        folder / "adapter",
+        config=replace(config, seed=spec.seed),
+        progress=lambda step, steps, loss: report(Advance("sft", step, steps, loss)),
+    )
     if trained is None:
         raise InputError(f"the training of {spec.name} stopped before its end; materialize {spec.name}/adapter again.")
     return judge.with_adapter(trained.folder), trained.document
 
 
-def _reinforced(store: Store, corpus: str, spec: JudgeSpec, judge: CausalJudge, folder: Path) -> tuple[CausalJudge, dict[str, Any]]:
+def _reinforced(
+    store: Store, corpus: str, spec: JudgeSpec, judge: CausalJudge, folder: Path, *, report: Report
+) -> tuple[CausalJudge, dict[str, Any]]:
     """Train every arm from the fine-tuned judge; keep the arm and step that certify most on CAL, or the start where none beats it."""
     from certify_assets.judges.base import score_table
     from certify_assets.judges.lm.judge import CausalJudge, load_base
@@ -108,14 +120,18 @@ def _reinforced(store: Store, corpus: str, spec: JudgeSpec, judge: CausalJudge, 
     config = _grpo_config(spec)
     with stored_adapter(store, corpus, spec.start) as start:
         adapters = {_START: _copied(start, folder / _START)}
+    curves = {}
     for name in ARMS:
-        adapters |= _arm(spec, name, adapters[_START], rl, (folder / name, config))
+        places, curves[name] = _arm(spec, name, adapters[_START], rl, (folder / name, config, report))
+        adapters |= places
     cal, _ = open_split(store, corpus, "cal")
     cal = cal[cal["outcome"].notna()]
     tables = {}
     for name, path in adapters.items():
         base, encoder = load_base(spec.model, spec.revision)
-        candidate = replace(CausalJudge(spec.name, base, encoder).with_adapter(path), shards=folder / "shards")
+        candidate = replace(
+            CausalJudge(spec.name, base, encoder).with_adapter(path), shards=folder / "shards", progress=counted(report, f"scoring {name}")
+        )
         tables[name] = score_table(candidate, cal, renderer())
     selection, alpha = _selection(tables)
     rows = [{"name": row.name, "alpha": alpha, "coverage": row.coverage, "uncorrected": row.uncorrected} for row in selection.rows]
@@ -124,19 +140,24 @@ def _reinforced(store: Store, corpus: str, spec: JudgeSpec, judge: CausalJudge, 
         "selection_rule": f"{selection.certificate.selection} (at alpha {alpha:g})",
         "candidates": len(adapters),
         "chosen": selection.chosen,
-        "training": {"config": config.to_dict(), "arms": {name: asdict(arm) for name, arm in ARMS.items()}, "rl_trajectories": len(rl)},
+        "training": {
+            "config": config.to_dict(),
+            "arms": {name: asdict(arm) for name, arm in ARMS.items()},
+            "rl_trajectories": len(rl),
+            "loss_curves": curves,
+        },
         "start_sha256": before["adapter_sha256"],
     }
 
 
-def _arm(spec: JudgeSpec, name: str, start: Path, rl: pd.DataFrame, run: tuple[Path, GrpoConfig]) -> dict[str, Path]:
-    """Train one arm; return the adapters of the steps that are candidates."""
+def _arm(spec: JudgeSpec, name: str, start: Path, rl: pd.DataFrame, run: tuple[Path, GrpoConfig, Report]) -> tuple[dict[str, Path], Curve]:
+    """Train one arm; return the adapters of the steps that are candidates, and how the loss went."""
     from certify_assets.judges.lm.adapters import save_adapter as write_adapter
     from certify_assets.judges.lm.exact_grpo import train_exact
     from certify_assets.judges.lm.judge import load_base
     from certify_assets.judges.lm.rewards import arm_named
 
-    folder, config = run
+    folder, config, report = run
     base, encoder = load_base(spec.model, spec.revision)
     language = replace(base, model=_trainable(base.model, start))
     about = {"base": base.source, "base_revision": base.revision, "arm": name, "start": start.name}
@@ -146,8 +167,18 @@ def _arm(spec: JudgeSpec, name: str, start: Path, rl: pd.DataFrame, run: tuple[P
         write_adapter(language.model, places[step], {**about, "steps": step}, source=base.source)
 
     prompts, outcomes = encoder.encode_frame(rl), [int(outcome) for outcome in rl["outcome"]]
-    train_exact(language, prompts, outcomes, arm=arm_named(name), config=config, folder=folder / "checkpoint", evaluate=keep)
-    return {f"{name}_{step}": place for step, place in places.items()}
+    trained = train_exact(
+        language,
+        prompts,
+        outcomes,
+        arm=arm_named(name),
+        config=config,
+        folder=folder / "checkpoint",
+        evaluate=keep,
+        progress=lambda step: report(Advance(f"grpo {name}", step.step, config.steps, step.loss)),
+    )
+    curve = [{"step": step.step, "loss": step.loss, "reward": step.reward} for step in trained.history]
+    return {f"{name}_{step}": place for step, place in places.items()}, curve
 
 
 def _trainable(model: Any, folder: Path) -> Any:
@@ -192,7 +223,7 @@ def _selection(tables: dict[str, pd.DataFrame]) -> tuple[Selection, float]:
 
 
 def train_on_rows(
-    store: Store, corpus: str, spec: JudgeSpec, labelled: pd.DataFrame, *, run: str, epochs: float
+    store: Store, corpus: str, spec: JudgeSpec, labelled: pd.DataFrame, *, run: str, epochs: float, report: Report = silent
 ) -> tuple[CausalJudge, dict[str, Any]]:
     """Fine-tune a judge on given rows, with checkpoints in a folder of this run, and store its adapter.
 
@@ -205,6 +236,6 @@ def train_on_rows(
 
     base, encoder = load_base(spec.model, spec.revision)
     with _workplace(store, corpus, spec.name) as folder:
-        judge, document = _fine_tuned(CausalJudge(spec.name, base, encoder), labelled, folder / run, spec, epochs)
+        judge, document = _fine_tuned(CausalJudge(spec.name, base, encoder), labelled, folder / run, spec, report, epochs)
         save_adapter(store, f"judges/{spec.name}/{corpus}/adapter", judge)
     return judge, document

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,17 +10,21 @@ import numpy as np
 from certify_assets.errors import StaleCertificateError
 from certify_assets.protocol.corpus_steps import open_corpus, open_split
 from certify_assets.protocol.judging import current_adapter, load_adapter, renderer
+from certify_assets.protocol.progress import Report, counted, silent
 from certify_assets.protocol.store import Store
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from certify_assets.judges.lexical import LexicalJudge
+    from certify_assets.judges.lm.judge import CausalJudge
 
 __all__ = ["calibration_scores", "rescored", "score_corpus", "score_runs"]
 
 _SCORED_SPLITS = ("rl", "cal", "test")
 
 
-def score_corpus(store: Store, corpus: str, judge: str) -> pd.DataFrame:
+def score_corpus(store: Store, corpus: str, judge: str, *, report: Report = silent) -> pd.DataFrame:
     """Score RL, CAL and TEST with the stored adapter. TEST rows carry no outcome: those come only through the ledger."""
     import pandas as pd
 
@@ -31,7 +36,7 @@ def score_corpus(store: Store, corpus: str, judge: str) -> pd.DataFrame:
     parts = []
     for split in _SCORED_SPLITS:
         frame, manifest = open_split(store, corpus, split)
-        part = score_table(model, frame, using).assign(split=split)
+        part = score_table(_reporting(model, report, split), frame, using).assign(split=split)
         parts.append(part.assign(outcome=None) if split == "test" else part)
     table = pd.concat([part for part in parts if len(part)], ignore_index=True)
     table["outcome"] = table["outcome"].astype("Int8")
@@ -48,6 +53,13 @@ def score_corpus(store: Store, corpus: str, judge: str) -> pd.DataFrame:
         },
     )
     return table
+
+
+def _reporting(model: LexicalJudge | CausalJudge, report: Report, split: str) -> LexicalJudge | CausalJudge:
+    from certify_assets.judges.lexical import LexicalJudge
+
+    # the lexical judge is done before it could say anything
+    return model if isinstance(model, LexicalJudge) else replace(model, progress=counted(report, f"scoring {split}"))
 
 
 def score_runs(store: Store, corpus: str, judge: str, frame: pd.DataFrame) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""MLflow records of what a step made: parameters, metrics, documents, and the Dagster run, asset and partition as tags.
+"""MLflow records of what a step made: parameters, metrics, curves, documents, files, and the Dagster run, asset and partition as tags.
 
 The client is used without MLflow's global state, so that two steps of one process cannot write into each other's run. Tracking is a
 record, not a condition: a step whose record fails goes on and says so.
@@ -7,16 +7,29 @@ record, not a condition: a step whose record fails goes on and says so.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from certify_assets.protocol.store import Store
 
-__all__ = ["Record", "Tracker", "tracking_uri"]
+__all__ = ["Record", "Tracker", "thinned", "tracking_uri"]
 
 _UI = "http://127.0.0.1:5000"
 _MAX_PARAM = 500
+_MAX_POINTS = 200
+# nothing that could hold a pickle
+_SUFFIXES = {".safetensors", ".json"}
+
+_Points = Sequence[tuple[int, float]]
+
+
+def thinned(points: _Points, most: int = _MAX_POINTS) -> list[tuple[int, float]]:
+    """Return at most so many points of a curve, evenly taken, the first and the last among them."""
+    if len(points) <= most:
+        return list(points)
+    return [points[round(place * (len(points) - 1) / (most - 1))] for place in range(most)]
 
 
 def tracking_uri(store: Store) -> str:
@@ -36,6 +49,10 @@ class Record:
         ``dagster.run_id``, ``dagster.asset``, ``dagster.partition``, hashes.
     params, metrics, documents : mapping
         Parameters, numbers (None is left out), and texts by file name.
+    curves : mapping of str to sequence of (int, float)
+        Metrics with steps; at most 200 points of each are written.
+    files : mapping of Path to str
+        The artifact folder of each file; safetensors and JSON alone.
     """
 
     name: str
@@ -43,6 +60,12 @@ class Record:
     params: Mapping[str, Any] = field(default_factory=dict)
     metrics: Mapping[str, float | None] = field(default_factory=dict)
     documents: Mapping[str, str] = field(default_factory=dict)
+    curves: Mapping[str, _Points] = field(default_factory=dict)
+    files: Mapping[Path, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if wrong := [path.name for path in self.files if path.suffix not in _SUFFIXES]:
+            raise ValueError(f"{wrong[0]} cannot be an artifact: only {' and '.join(sorted(_SUFFIXES))} are")
 
 
 @dataclass(frozen=True)
@@ -84,12 +107,25 @@ class Tracker:
                     client.log_metric(run, name, float(number))
             for name, text in record.documents.items():
                 client.log_text(run, text, name)
+            _write_curves(client, run, record.curves)
+            for path, folder in record.files.items():
+                client.log_artifact(run, str(path), folder)
         except BaseException:
             client.set_terminated(run, status="FAILED")
             raise
         client.set_terminated(run)
         base = self.uri if self.uri.startswith("http") else os.environ.get("MLFLOW_UI_URL", _UI)
         return f"{base.rstrip('/')}/#/experiments/{experiment}/runs/{run}"
+
+    def find(self, tags: Mapping[str, str]) -> str | None:
+        """Return the id of the latest finished run with these tags, if there is one."""
+        client = self._client()
+        experiment = client.get_experiment_by_name(self.experiment)
+        if experiment is None:
+            return None
+        wanted = " and ".join(["attributes.status = 'FINISHED'", *(f"tags.`{name}` = '{value}'" for name, value in tags.items())])
+        found = client.search_runs([experiment.experiment_id], wanted, max_results=1, order_by=["attributes.start_time DESC"])
+        return str(found[0].info.run_id) if found else None
 
     def _create_experiment(self, client: Any) -> str:
         # a server decides for itself where artifacts go
@@ -105,3 +141,13 @@ class Tracker:
         from mlflow.tracking import MlflowClient
 
         return MlflowClient(tracking_uri=self.uri)
+
+
+def _write_curves(client: Any, run: str, curves: Mapping[str, _Points]) -> None:
+    import time
+
+    from mlflow.entities import Metric
+
+    now = int(time.time() * 1000)
+    for name, points in curves.items():
+        client.log_batch(run, metrics=[Metric(name, float(value), now, step) for step, value in thinned(points)])

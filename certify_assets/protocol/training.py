@@ -10,6 +10,7 @@ import numpy as np
 from certify_assets.protocol.corpus_steps import open_split
 from certify_assets.protocol.judge_specs import ALPHAS, DELTA, GRID, JudgeSpec, judge_spec
 from certify_assets.protocol.judging import columns, renderer, save_adapter, texts
+from certify_assets.protocol.progress import Report, silent
 from certify_assets.protocol.store import Store
 
 if TYPE_CHECKING:
@@ -23,23 +24,28 @@ _RULE = (
 )
 
 
-def train_judge(store: Store, corpus: str, judge: str) -> dict[str, Any]:
+def train_judge(store: Store, corpus: str, judge: str, *, report: Report = silent) -> dict[str, Any]:
     """Train a judge on SFT, pick among its candidates on CAL where it has several, and store the adapter.
+
+    Parameters
+    ----------
+    report : callable, optional
+        Told how far a language model's training has come.
 
     Returns
     -------
     dict
-        The adapter document: hashes, weight, rows and tasks of SFT, candidates, and each candidate's certified coverage on CAL.
+        The adapter document: hashes, weight (of a lexical judge), rows and tasks of SFT, candidates, and each candidate's certified coverage on CAL.
     """
     spec = judge_spec(judge)
     if spec.pool:
         from certify_assets.protocol.transfer_training import train_transfer_judge
 
-        return train_transfer_judge(store, corpus, spec)
+        return train_transfer_judge(store, corpus, spec, report=report)
     if spec.family != "lexical":
         from certify_assets.protocol.language_training import train_language_judge
 
-        return train_language_judge(store, corpus, spec)
+        return train_language_judge(store, corpus, spec, report=report)
     return _train_lexical(store, corpus, spec)
 
 

@@ -12,6 +12,7 @@ from certify_assets.protocol.corpus_steps import open_corpus
 from certify_assets.protocol.domains import FORMAT_DOMAINS
 from certify_assets.protocol.judge_specs import JudgeSpec
 from certify_assets.protocol.judging import renderer, save_adapter, texts
+from certify_assets.protocol.progress import Report, silent
 from certify_assets.protocol.store import Store
 from certify_assets.protocol.transfer import Pool, gather_pool
 
@@ -38,7 +39,7 @@ def no_sources(store: Store, corpus: str, spec: JudgeSpec) -> str:
         return str(error)
 
 
-def train_transfer_judge(store: Store, corpus: str, spec: JudgeSpec) -> dict[str, Any]:
+def train_transfer_judge(store: Store, corpus: str, spec: JudgeSpec, *, report: Report = silent) -> dict[str, Any]:
     """Train a judge for a corpus on the other corpora, store it and return its document.
 
     Raises
@@ -49,12 +50,11 @@ def train_transfer_judge(store: Store, corpus: str, spec: JudgeSpec) -> dict[str
     pool = pool_of(store, corpus, spec)
     if pool.missing:
         raise InputError(pool.missing)
-    judge, training = _train_lexical(store, pool, spec) if spec.family == "lexical" else _fine_tune(store, pool, spec)
+    judge, training = _train_lexical(store, pool, spec) if spec.family == "lexical" else _fine_tune(store, pool, spec, report)
     document = {
         "judge": spec.name,
         "corpus": corpus,
         "adapter_sha256": judge.adapter_sha256,
-        "success_weight": spec.success_weights[0],
         "candidates": 1,
         "selection": [],
         "selection_rule": "",
@@ -68,6 +68,8 @@ def train_transfer_judge(store: Store, corpus: str, spec: JudgeSpec) -> dict[str
         "training": training,
         "transfer": {**pool.to_dict(), "limits": _limits(pool, spec)},
     }
+    if spec.family == "lexical":
+        document["success_weight"] = spec.success_weights[0]
     store.write_json(f"judges/{spec.name}/{corpus}/adapter.json", document)
     return document
 
@@ -83,12 +85,12 @@ def _train_lexical(store: Store, pool: Pool, spec: JudgeSpec) -> tuple[LexicalJu
     return judge, {}
 
 
-def _fine_tune(store: Store, pool: Pool, spec: JudgeSpec) -> tuple[CausalJudge, dict[str, Any]]:
+def _fine_tune(store: Store, pool: Pool, spec: JudgeSpec, report: Report) -> tuple[CausalJudge, dict[str, Any]]:
     from certify_assets.protocol.language_training import train_on_rows
 
     # other sources are another run: its checkpoints must not stand in the way of this one
     run = sha256_bytes(canonical_json(pool.to_dict()))[:12]
-    return train_on_rows(store, pool.corpus, spec, pool.frame, run=run, epochs=_EPOCHS)
+    return train_on_rows(store, pool.corpus, spec, pool.frame, run=run, epochs=_EPOCHS, report=report)
 
 
 def _limits(pool: Pool, spec: JudgeSpec) -> list[str]:

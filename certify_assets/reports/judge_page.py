@@ -30,10 +30,7 @@ def write_page(store: Store, corpus: str, judge: str) -> str:
     cal, hashes, adapter = calibration_scores(store, corpus, judge)
     audits, test = load_audits(store, corpus, judge)
     controls = store.read_json(f"corpora/{corpus}/controls.json")
-    trained = f"success weight {adapter['success_weight']:g}, {adapter['sft_trajectories']} runs of {adapter['sft_tasks']} SFT tasks"
-    if "transfer" in adapter:
-        trained = f"{adapter['sft_trajectories']} runs of {adapter['sft_tasks']} SFT tasks of other corpora: {describe_sources(adapter['transfer'])}"
-    lineage = {**hashes, "training": trained if adapter["sft_trajectories"] else "none on this corpus: the base model as it comes"}
+    lineage = {**hashes, "training": _training(adapter)}
     page = render_page(
         load_certificates(store, corpus, judge),
         cal,
@@ -102,6 +99,20 @@ def headline(certificates: list[Certificate]) -> Certificate:
     """Return the reject certificate that speaks for a judge: of the strictest budget that certifies, else of the strictest."""
     chosen = [certificate_of(certificates, side="reject", alpha=alpha) for alpha in ALPHAS]
     return next((item for item in chosen if item.certified), chosen[0])
+
+
+def _training(adapter: Mapping[str, Any]) -> str:
+    """Say what a judge was trained on; only a lexical judge has a weight on successes."""
+    if not adapter["sft_trajectories"]:
+        return "none on this corpus: the base model as it comes"
+    if "transfer" in adapter:
+        return f"{adapter['sft_trajectories']} runs of {adapter['sft_tasks']} SFT tasks of other corpora: {describe_sources(adapter['transfer'])}"
+    weight = adapter.get("success_weight")
+    runs = f"{adapter['sft_trajectories']} runs of {adapter['sft_tasks']} SFT tasks"
+    reinforced = adapter.get("training", {}).get("rl_trajectories")
+    return ", ".join(
+        [*([] if weight is None else [f"success weight {weight:g}"]), runs, *([f"then {reinforced} runs of RL"] if reinforced else [])]
+    )
 
 
 def _entry(store: Store, corpus: str, judge: str) -> dict[str, Any]:

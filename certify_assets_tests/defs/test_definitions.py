@@ -30,12 +30,13 @@ CORPUS_ASSETS = {
     "trajectories",
 }
 STUDY_ASSETS = {"certifiability_model", "simulation_study"}
+MODEL_ASSETS = {"compact_model"}
 CHAIN = ("adapter", "audit", "certificate", "monitor", "page", "scores")
 
 
 def test_the_assets_are_these() -> None:
     keys = {key.to_user_string() for key in defs.resolve_asset_graph().get_all_asset_keys()}
-    assert keys == CORPUS_ASSETS | STUDY_ASSETS | {f"{judge}/{name}" for judge in JUDGES for name in CHAIN}
+    assert keys == CORPUS_ASSETS | STUDY_ASSETS | MODEL_ASSETS | {f"{judge}/{name}" for judge in JUDGES for name in CHAIN}
 
 
 def test_every_asset_says_what_it_promises_and_who_owns_it() -> None:
@@ -57,6 +58,11 @@ def test_the_lineage_reads_like_the_paper() -> None:
     assert {"lexical/adapter", "cal_split", "test_split"} <= parents("lexical", "scores")
     assert {"lexical/scores", "cal_split"} <= parents("lexical", "certificate")
     assert {"lexical/certificate", "test_split"} <= parents("lexical", "audit")
+    # the chain of the language models: what ships, then each judge on the one before it
+    assert parents("base", "adapter") == {"compact_model", "sft_split", "split_manifest"}
+    assert parents("sft", "adapter") == {"compact_model", "base/adapter", "sft_split", "split_manifest"}
+    assert parents("grpo", "adapter") >= {"compact_model", "sft/adapter", "rl_split", "cal_split"}
+    assert parents("base", "scores") == {"base/adapter", "split_manifest", "rl_split", "cal_split", "test_split"}
     assert parents("lexical", "monitor") == {"lexical/certificate", "audit_sample", "split_manifest"}
 
 
@@ -67,7 +73,7 @@ def test_the_checks_are_these_and_those_that_must_block_do() -> None:
     assert blocking == (
         {f"trajectories:{name}" for name in ("schema", "unique_trajectory_id", "binary_outcome", "no_leak_field")}
         | {f"{split}_split:disjoint_tasks" for split in ("sft", "rl", "cal", "test")}
-        | {"leak_controls:no_structural_leak"}
+        | {"leak_controls:no_structural_leak", "compact_model:as_shipped", "compact_model:task_disjoint"}
         | {f"{judge}/{name}" for judge in JUDGES for name in ("certificate:reproducible", "audit:audit_verdict", "audit:test_ledger")}
     )
     assert set(checks) - blocking == (

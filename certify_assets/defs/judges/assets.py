@@ -4,12 +4,13 @@ from typing import Any
 
 import dagster as dg
 
+from certify_assets.defs.judges.language import language_adapter, language_scores
 from certify_assets.defs.judges.transfer import transfer_adapter
-from certify_assets.defs.metadata import column_lineage, table_metadata
+from certify_assets.defs.metadata import score_metadata
 from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.protocol import auditing, certification, scoring, training
-from certify_assets.protocol.judge_specs import JUDGES, PROCEDURES, JudgeSpec
+from certify_assets.protocol.judge_specs import JUDGES, PROCEDURES, JudgeSpec, judge_before
 from certify_assets.reports import judge_page
 
 __all__ = ["judge_assets"]
@@ -45,12 +46,16 @@ def _adapter(spec: JudgeSpec) -> dg.AssetsDefinition:
     if spec.pool:
         return transfer_adapter(spec)
     # a judge with several candidates is picked on CAL: the lineage shows that it has seen it
-    deps: list[Any] = ["sft_split", "split_manifest", *(["cal_split"] if spec.chooses else [])]
-    if spec.start:
-        deps += ["rl_split", dg.AssetKey([spec.start, "adapter"])]
-    kinds = {"scikitlearn"} if spec.family == "lexical" else {"pytorch"}
+    deps = [dg.AssetKey(name) for name in ("sft_split", "split_manifest", *(["cal_split"] if spec.chooses else []))]
+    about: dict[str, Any] = {"name": "adapter", "description": f"{spec.summary} Saved without pickle."}
+    if spec.family != "lexical":
+        before = judge_before(spec)
+        deps += [dg.AssetKey("rl_split")] if spec.start else []
+        deps += [dg.AssetKey([before, "adapter"])] if before else []
+        deps += [dg.AssetKey("compact_model")] if spec.model == "compact" else []
+        return language_adapter(spec, deps, **about, **_common(spec, kinds={"pytorch"}))
 
-    @dg.asset(name="adapter", deps=deps, description=f"{spec.summary} Saved without pickle.", **_common(spec, kinds=kinds))
+    @dg.asset(deps=deps, **about, **_common(spec, kinds={"scikitlearn"}))
     def adapter(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[Any]:
         store = data_root.store()
         document = training.train_judge(store, context.partition_key, spec.name)
@@ -70,30 +75,20 @@ def _adapter(spec: JudgeSpec) -> dg.AssetsDefinition:
 
 
 def _scores(spec: JudgeSpec) -> dg.AssetsDefinition:
-    @dg.asset(
-        name="scores",
-        deps=[_key(spec, "adapter"), "split_manifest", "rl_split", "cal_split", "test_split"],
-        description="Score of every RL, CAL and TEST trajectory: log-odds of success, the two log-probabilities beside it. TEST rows carry no outcome.",
-        **_common(spec, kinds={"parquet"}),
+    deps = [_key(spec, "adapter"), *map(dg.AssetKey, ("split_manifest", "rl_split", "cal_split", "test_split"))]
+    promise = (
+        "Score of every RL, CAL and TEST trajectory: log-odds of success, the two log-probabilities beside it. TEST rows carry no outcome."
     )
+    about = {"name": "scores", "description": promise, **_common(spec, kinds={"parquet"})}
+    if spec.family != "lexical":
+        return language_scores(spec, deps, **about)
+
+    @dg.asset(deps=deps, **about)
     def scores(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[Any]:
         store = data_root.store()
         table = scoring.score_corpus(store, context.partition_key, spec.name)
-        counts = {f"{split}_rows": int((table["split"] == split).sum()) for split in ("rl", "cal", "test")}
-        splits = [dg.AssetKey(name) for name in ("rl_split", "cal_split", "test_split")]
-        copied = {name: [(key, name) for key in splits] for name in ("task_id", "trajectory_id", "agent", "attempt")}
-        judged = {
-            name: [(key, "steps") for key in splits] + [(key, "instruction") for key in splits]
-            for name in ("score", "log_p_success", "log_p_fail")
-        }
-        labels = {"outcome": [(key, "outcome") for key in splits[:2]]}
-        return dg.MaterializeResult(
-            metadata={
-                **table_metadata(table),
-                **column_lineage({**copied, **judged, **labels}),
-                **mlflow.record(context, store, metrics={**counts, "unscored": int(table["score"].isna().sum())}),
-            }
-        )
+        about, counts = score_metadata(table)
+        return dg.MaterializeResult(metadata={**about, **mlflow.record(context, store, metrics=counts)})
 
     return scores
 
@@ -110,7 +105,7 @@ def _certificate(spec: JudgeSpec) -> dg.AssetsDefinition:
     )
     def certificate(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[Any]:
         store = data_root.store()
-        certificates = certification.certify_judge(store, context.partition_key, spec.name, run_id=context.run_id)
+        certificates = certification.certify_judge(store, context.partition_key, spec.name, run_id=context.run.run_id)
         coverage = {
             f"{item.side}_coverage_at_{item.alpha:g}": float(item.coverage) for item in certificates if item.procedure == PROCEDURES[0]
         }
@@ -153,7 +148,7 @@ def _audit(spec: JudgeSpec) -> dg.AssetsDefinition:
     )
     def audit(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[Any]:
         store = data_root.store()
-        result = auditing.audit_judge(store, context.partition_key, spec.name, run_id=context.run_id)
+        result = auditing.audit_judge(store, context.partition_key, spec.name, run_id=context.run.run_id)
         metrics = auditing.audit_metrics(result)
         return dg.MaterializeResult(
             metadata={

@@ -5,6 +5,7 @@ from typing import Any
 
 import dagster as dg
 
+from certify_assets.defs.judges.training import POOL, attempted, machine_tags, progress_lines
 from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.protocol import training
@@ -41,6 +42,8 @@ def transfer_adapter(spec: JudgeSpec) -> dg.AssetsDefinition:
             "test_split",
         ],
         check_specs=[check],
+        pool=POOL if spec.model else None,
+        op_tags=machine_tags(spec.model) if spec.model else None,
         output_required=False,
         description=f"{spec.summary} Of its own partition it reads tasks and instructions of CAL and TEST, to leave them out, and no SFT row.",
     )
@@ -51,7 +54,8 @@ def transfer_adapter(spec: JudgeSpec) -> dg.AssetsDefinition:
             context.log.warning(f"{spec.name} is skipped: {missing}")
             yield _checked(spec, passed=False, description=missing)
             return
-        document = training.train_judge(store, corpus, spec.name)
+        with attempted(context):
+            document = training.train_judge(store, corpus, spec.name, report=progress_lines(context))
         yield dg.MaterializeResult(
             asset_key=[spec.name, "adapter"],
             metadata=_metadata(context, mlflow, document, store),
@@ -73,7 +77,7 @@ def _checked(spec: JudgeSpec, *, passed: bool, description: str) -> dg.AssetChec
 
 
 def _metadata(context: dg.AssetExecutionContext, mlflow: MlflowTracker, document: dict[str, Any], store: Any) -> dict[str, Any]:
-    params = {name: document[name] for name in ("success_weight", "sft_trajectories", "sft_tasks", "seed")}
+    params = {name: document[name] for name in ("success_weight", "sft_trajectories", "sft_tasks", "seed") if name in document}
     sources = {item["corpus"]: item["rows"] for item in document["transfer"]["sources"]}
     tags = {"adapter_sha256": document["adapter_sha256"], "training_sources": describe_sources(document["transfer"])}
     return {

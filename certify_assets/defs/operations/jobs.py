@@ -14,15 +14,14 @@ certify_corpus_job = dg.define_asset_job(
     selection=dg.AssetSelection.all()
     - dg.AssetSelection.assets("miniwob_runs")
     - dg.AssetSelection.groups("study")
-    - dg.AssetSelection.groups(*LANGUAGE_JUDGES)
-    - dg.AssetSelection.groups(*TRANSFER_JUDGES),
+    - dg.AssetSelection.groups(*LANGUAGE_JUDGES, *TRANSFER_JUDGES, "models"),
     description="Import, split, check, train, score, certify, audit and draw one corpus with the judges that need seconds.",
     executor_def=dg.in_process_executor,
 )
 
 language_judges_job = dg.define_asset_job(
     "language_judges",
-    selection=dg.AssetSelection.groups(*LANGUAGE_JUDGES),
+    selection=dg.AssetSelection.groups(*LANGUAGE_JUDGES, "models"),
     description="Train, score, certify, audit and draw one corpus that is split already with the language-model judges: minutes on two cores.",
     executor_def=dg.in_process_executor,
 )

@@ -9,7 +9,7 @@ from typing import Any
 
 from certify_assets.errors import InputError
 
-__all__ = ["Encoded", "LanguageModel", "VerdictTokens", "load_language_model", "verdict_tokens"]
+__all__ = ["Encoded", "LanguageModel", "VerdictTokens", "load_language_model", "verdict_tokens", "weights_sha256"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,11 +164,12 @@ def load_language_model(
         tokenizer=tokenizer,
         verdicts=verdicts or verdict_tokens(tokenizer, marker, words),
         source=folder.name if local else str(source),
-        revision=_weights_sha256(folder) if local else str(revision),
+        revision=weights_sha256(folder) if local else str(revision),
     )
 
 
-def _weights_sha256(folder: Path) -> str:
+def weights_sha256(folder: Path) -> str:
+    """Hash the files that make a local model: names, sizes and bytes of weights and settings."""
     import hashlib
 
     digest = hashlib.sha256()

@@ -1,0 +1,145 @@
+"""Adapter and scores of a language-model judge: graphs of ops, those that need the device in its pool."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import dagster as dg
+
+from certify_assets.defs.judges.training import POOL, attempted, machine_tags, progress_lines
+from certify_assets.defs.metadata import score_metadata
+from certify_assets.defs.resources import DataRoot, MlflowTracker
+from certify_assets.protocol import adapter_lineage as lineage
+from certify_assets.protocol import scoring, training
+from certify_assets.protocol.judge_specs import JudgeSpec
+from certify_assets.protocol.judging import stored_adapter
+
+__all__ = ["language_adapter", "language_scores"]
+
+
+def language_adapter(spec: JudgeSpec, deps: Sequence[dg.AssetKey], **about: Any) -> dg.AssetsDefinition:
+    """Return the adapter of a judge: prepare → train → register."""
+    prepare, train, register = _prepare(spec, deps), _train(spec), _register(spec)
+
+    @dg.graph_asset(ins=_ins(deps), **about)
+    def adapter(**upstream: Any) -> Any:
+        return register.alias("register")(train.alias("train")(prepare.alias("prepare")(**upstream)))
+
+    return adapter
+
+
+def language_scores(spec: JudgeSpec, deps: Sequence[dg.AssetKey], **about: Any) -> dg.AssetsDefinition:
+    """Return the scores of a judge: score → record."""
+    score, record = _score(spec, deps), _record(spec)
+
+    @dg.graph_asset(ins=_ins(deps), **about)
+    def scores(**upstream: Any) -> Any:
+        return record.alias("record")(score.alias("score")(**upstream))
+
+    return scores
+
+
+def _name(key: dg.AssetKey) -> str:
+    return key.to_python_identifier()
+
+
+def _ins(deps: Sequence[dg.AssetKey]) -> dict[str, dg.AssetIn]:
+    # what an op reads it reads from the data root: between ops and assets nothing is handed on, so nothing is pickled
+    return {_name(key): dg.AssetIn(key=key, dagster_type=dg.Nothing) for key in deps}
+
+
+def _nothing(deps: Sequence[dg.AssetKey]) -> dict[str, dg.In]:
+    return {_name(key): dg.In(dg.Nothing) for key in deps}
+
+
+def _prepare(spec: JudgeSpec, deps: Sequence[dg.AssetKey]) -> dg.OpDefinition:
+    @dg.op(
+        name=f"{spec.name}__adapter__prepare",
+        ins=_nothing(deps),
+        out=dg.Out(dg.Nothing),
+        description="Splits, start and base model are what they say they are; what is wrong is said before the device is waited for.",
+    )
+    def prepare(context: dg.OpExecutionContext, data_root: DataRoot) -> None:
+        facts = lineage.check_prepared(data_root.store(), context.partition_key, spec.name)
+        context.log.info(", ".join(f"{name} {value}" for name, value in facts.items()))
+
+    return prepare
+
+
+def _train(spec: JudgeSpec) -> dg.OpDefinition:
+    @dg.op(
+        name=f"{spec.name}__adapter__train",
+        ins={"prepared": dg.In(dg.Nothing)},
+        out=dg.Out(dg.Nothing),
+        pool=POOL,
+        tags=machine_tags(spec.model),
+        description=f"{spec.summary} Goes on from its checkpoints.",
+    )
+    def train(context: dg.OpExecutionContext, data_root: DataRoot) -> None:
+        with attempted(context):
+            training.train_judge(data_root.store(), context.partition_key, spec.name, report=progress_lines(context))
+
+    return train
+
+
+def _register(spec: JudgeSpec) -> dg.OpDefinition:
+    @dg.op(
+        name=f"{spec.name}__adapter__register",
+        ins={"trained": dg.In(dg.Nothing)},
+        out=dg.Out(dg.Nothing),
+        description="The adapter in MLflow as safetensors, with its settings, its loss and the run that it started from.",
+    )
+    def register(context: dg.OpExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[None]:
+        store, corpus = data_root.store(), context.partition_key
+        document = store.read_json(f"judges/{spec.name}/{corpus}/adapter.json")
+        params, tags = lineage.adapter_params(document), lineage.adapter_tags(document)
+        selection = {f"coverage_{row['name']}": float(row["coverage"]) for row in document["selection"]}
+        start = mlflow.find(context, store, lineage.start_tags(document))
+        with stored_adapter(store, corpus, spec.name) as folder:
+            recorded = mlflow.record(
+                context,
+                store,
+                params=params,
+                metrics=selection,
+                tags=tags | ({lineage.START_RUN: start} if start else {}),
+                curves=lineage.adapter_curves(document),
+                files=lineage.adapter_files(folder),
+            )
+        shown: dict[str, Any] = {
+            name: params[name] for name in ("candidates", "chosen", "sft_trajectories", "sft_tasks", "seed") if name in params
+        }
+        about: dict[str, Any] = {**shown, **selection, "sha256": document["adapter_sha256"], "base_revision": tags["certify.base_revision"]}
+        version = dg.DataVersion(document["adapter_sha256"])
+        return dg.MaterializeResult(metadata={**about, **recorded}, data_version=version, value=None)
+
+    return register
+
+
+def _score(spec: JudgeSpec, deps: Sequence[dg.AssetKey]) -> dg.OpDefinition:
+    @dg.op(
+        name=f"{spec.name}__scores__score",
+        ins=_nothing(deps),
+        out=dg.Out(dg.Nothing),
+        pool=POOL,
+        tags=machine_tags(spec.model),
+        description="Scores RL, CAL and TEST; goes on from the shares that a killed run left.",
+    )
+    def score(context: dg.OpExecutionContext, data_root: DataRoot) -> None:
+        with attempted(context):
+            scoring.score_corpus(data_root.store(), context.partition_key, spec.name, report=progress_lines(context))
+
+    return score
+
+
+def _record(spec: JudgeSpec) -> dg.OpDefinition:
+    @dg.op(
+        name=f"{spec.name}__scores__record",
+        ins={"scored": dg.In(dg.Nothing)},
+        out=dg.Out(dg.Nothing),
+        description="Counts, schema and column lineage of the score table.",
+    )
+    def record(context: dg.OpExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[None]:
+        store = data_root.store()
+        about, counts = score_metadata(store.read_table(f"judges/{spec.name}/{context.partition_key}/scores.parquet"))
+        return dg.MaterializeResult(metadata={**about, **mlflow.record(context, store, metrics=counts)}, value=None)
+
+    return record

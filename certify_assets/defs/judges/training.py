@@ -1,0 +1,56 @@
+"""What ops that train and score have in common: their pool, what they ask of a machine, when they are tried again, and progress in the log."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import dagster as dg
+
+from certify_assets.protocol.progress import ProgressLines
+
+__all__ = ["POOL", "attempted", "machine_tags", "progress_lines"]
+
+#: one op of it at a time on an instance whose dagster.yaml says so: two trainings on one device are slower than one after the other
+POOL = "gpu"
+
+_RETRIES = 2
+_DELAY_S = 10.0
+# what comes back the same however often it is tried, though it is an OSError or a RuntimeError
+_LASTING = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, NotImplementedError, RecursionError)
+
+
+def machine_tags(model: str) -> dict[str, Any]:
+    """Return op tags that executors on Ray and Kubernetes read: a GPU, but for the compact model, which two cores train in minutes."""
+    if model == "compact":
+        return {"dagster-ray/config": {"num_cpus": 2}, "dagster-k8s/config": _container({"cpu": "2", "memory": "4Gi"})}
+    return {
+        "dagster-ray/config": {"num_cpus": 4, "num_gpus": 1},
+        "dagster-k8s/config": _container({"cpu": "4", "memory": "64Gi", "nvidia.com/gpu": "1"}),
+    }
+
+
+def _container(resources: dict[str, str]) -> dict[str, Any]:
+    return {"container_config": {"resources": {"requests": resources, "limits": resources}}}
+
+
+@contextmanager
+def attempted(context: dg.OpExecutionContext | dg.AssetExecutionContext) -> Iterator[None]:
+    """Ask for another attempt where a device, a network or a disk failed; what was trained and scored by then is kept.
+
+    An op's RetryPolicy would try a user's mistake again as well, and also what the user has just stopped.
+    """
+    try:
+        yield
+    except (OSError, MemoryError, RuntimeError) as error:
+        if isinstance(error, _LASTING) or context.retry_number >= _RETRIES:
+            raise
+        context.log.warning(f"attempt {context.retry_number + 1} failed ({type(error).__name__}: {error}); another one follows.")
+        raise dg.RetryRequested(max_retries=_RETRIES, seconds_to_wait=_DELAY_S * 2**context.retry_number) from error
+
+
+def progress_lines(context: dg.OpExecutionContext | dg.AssetExecutionContext) -> ProgressLines:
+    """Return what turns the reports of a step into lines of its log."""
+    return ProgressLines(context.log.info, time.monotonic)

@@ -1,0 +1,237 @@
+"""Adapters and scores of language-model judges as graphs of ops: what they are made of, run for real, one at a time."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from certify_assets.definitions import defs
+from certify_assets.defs.judges import training
+from certify_assets.defs.judges.training import POOL, machine_tags
+from certify_assets.defs.partitions import CORPORA
+from certify_assets.errors import InputError
+from certify_assets.protocol import corpus_steps
+from certify_assets.protocol.judge_specs import JUDGES, LANGUAGE_JUDGES
+from certify_assets.protocol.store import Store
+from certify_assets_tests.builders import register_runs, write_runs
+from certify_assets_tests.paths import REPOSITORY
+
+NAMES = ("one", "two")
+# what MLflow's own use of SQLAlchemy says at its import
+MLFLOW = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::sqlalchemy.exc.SADeprecationWarning")
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    root = tmp_path_factory.mktemp("language")
+    opened = Store(str(root / "root"))
+    for seed, name in enumerate(NAMES):
+        register_runs(opened, name, write_runs(root / f"{name}.jsonl", tasks=24, attempts=3, seed=seed), rl=True)
+        corpus_steps.import_trajectories(opened, name)
+        corpus_steps.make_splits(opened, name)
+        for split in ("sft", "rl", "cal", "test"):
+            corpus_steps.write_split(opened, name, split)
+    return opened
+
+
+@pytest.fixture
+def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
+    """An instance as the example configuration makes it, on this disk."""
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "dagster.yaml").write_bytes((REPOSITORY / "dagster.yaml").read_bytes())
+    with dg.DagsterInstance.from_config(str(home)) as opened:
+        opened.add_dynamic_partitions(CORPORA, list(NAMES))
+        yield opened
+
+
+def _materialize(
+    instance: dg.DagsterInstance,
+    store: Store,
+    corpus: str,
+    *keys: str,
+    track: bool = False,
+    config: dict[str, Any] | None = None,
+    **keywords: Any,
+) -> dg.ExecuteInProcessResult:
+    return defs.resolve_implicit_global_asset_job_def().execute_in_process(
+        run_config={
+            "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
+            "resources": {"data_root": {"config": {"root": store.root}}, "mlflow": {"config": {"enabled": track}}},
+            **(config or {}),
+        },
+        instance=instance,
+        partition_key=corpus,
+        asset_selection=[dg.AssetKey(key.split("/")) for key in keys],
+        raise_on_error=False,
+        **keywords,
+    )
+
+
+def _causes(result: dg.ExecuteInProcessResult) -> dict[str | None, str]:
+    return {event.step_key: str(event.step_failure_data.error) for event in result.all_events if event.is_step_failure}
+
+
+def _ops(key: str) -> dict[str, dg.OpDefinition]:
+    node = defs.resolve_asset_graph().get(dg.AssetKey(key.split("/"))).assets_def.node_def
+    assert isinstance(node, dg.GraphDefinition)
+    return {name: inner.definition for name, inner in node.node_dict.items()}  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("judge", LANGUAGE_JUDGES)
+def test_what_needs_the_device_is_in_its_pool(judge: str) -> None:
+    adapter, scores = _ops(f"{judge}/adapter"), _ops(f"{judge}/scores")
+    assert set(adapter) == {"prepare", "train", "register"}
+    assert set(scores) == {"score", "record"}
+    pools = {name: op.pool for name, op in {**adapter, **scores}.items()}
+    assert pools == {"prepare": None, "train": POOL, "register": None, "score": POOL, "record": None}
+    for op in (adapter["train"], scores["score"]):
+        assert {"dagster-ray/config", "dagster-k8s/config"} <= set(op.tags)
+    # nothing is handed on between ops, so no I/O manager pickles anything
+    assert all(out.dagster_type.is_nothing for op in (*adapter.values(), *scores.values()) for out in op.output_defs)
+
+
+def test_the_lexical_judges_stay_plain_assets_outside_the_pool() -> None:
+    for judge in set(JUDGES) - set(LANGUAGE_JUDGES):
+        for name in ("adapter", "scores"):
+            node = defs.resolve_asset_graph().get(dg.AssetKey([judge, name])).assets_def.node_def
+            assert isinstance(node, dg.OpDefinition) and node.pool is None
+
+
+def test_a_large_model_asks_for_a_gpu_and_the_compact_one_for_none() -> None:
+    assert machine_tags("Qwen/Qwen3-4B")["dagster-ray/config"]["num_gpus"] == 1
+    assert "num_gpus" not in machine_tags("compact")["dagster-ray/config"] and "nvidia" not in str(machine_tags("compact"))
+
+
+def test_base_is_the_model_as_it_comes_and_its_scores_are_a_table(instance: dg.DagsterInstance, store: Store) -> None:
+    result = _materialize(instance, store, "one", "compact_model", "base/adapter", "base/scores")
+    assert result.success, _causes(result)
+    steps = {event.step_key for event in result.all_events if event.is_step_success}
+    assert {f"base__adapter.{name}" for name in ("prepare", "train", "register")} | {"base__scores.score"} <= steps
+    made = {event.asset_key: event.materialization for event in result.get_asset_materialization_events()}
+    adapter = made[dg.AssetKey(["base", "adapter"])]
+    assert adapter.partition == "one" and "success_weight" not in adapter.metadata
+    assert adapter.metadata["base_revision"] == made[dg.AssetKey("compact_model")].metadata["revision"]
+    assert made[dg.AssetKey("compact_model")].metadata["parameters"].value == 1_824_416
+    assert {"dagster/row_count", "dagster/column_lineage"} <= set(made[dg.AssetKey(["base", "scores"])].metadata)
+
+
+def _start(instance: dg.DagsterInstance, run_id: str, step: str) -> float:
+    events = ((entry.timestamp, entry.dagster_event) for entry in instance.all_logs(run_id))
+    return next(moment for moment, event in events if event is not None and event.step_key == step and event.is_step_start)
+
+
+def test_a_training_waits_while_another_run_has_the_device(instance: dg.DagsterInstance, store: Store) -> None:
+    storage, other = instance.event_log_storage, str(uuid.uuid4())
+    storage.initialize_concurrency_limit_to_default(POOL)
+    assert storage.claim_concurrency_slot(POOL, other, "sft__adapter.train").is_claimed
+    assert storage.get_concurrency_info(POOL).slot_count == 1, "the example allows one"
+    freed: list[float] = []
+
+    def end() -> None:
+        freed.append(time.time())
+        storage.free_concurrency_slots_for_run(other)
+
+    timer = threading.Timer(3.0, end)
+    timer.start()
+    result = _materialize(instance, store, "two", "base/adapter")
+    timer.join()
+    assert result.success, _causes(result)
+    assert _start(instance, result.run_id, "base__adapter.prepare") < freed[0] < _start(instance, result.run_id, "base__adapter.train")
+    assert storage.get_concurrency_info(POOL).claimed_slots == []
+
+
+def test_a_mistake_is_said_before_the_device_is_waited_for_and_is_not_tried_again(instance: dg.DagsterInstance, store: Store) -> None:
+    result = _materialize(instance, store, "two", "grpo/adapter")
+    (failure,) = [event for event in result.all_events if event.is_step_failure]
+    assert failure.step_key == "grpo__adapter.prepare" and "judges/sft/two/adapter.json" in str(failure.step_failure_data.error)
+    assert not [event for event in result.all_events if event.is_step_up_for_retry]
+    assert "grpo__adapter.train" not in {event.step_key for event in result.all_events if event.is_step_start}
+
+
+@pytest.mark.parametrize(
+    ("error", "attempts"),
+    [
+        (ConnectionError("reset"), 3),
+        (RuntimeError("CUDA error"), 3),
+        (InputError("no rows."), 1),
+        (FileNotFoundError("x"), 1),
+        (KeyError(), 1),
+    ],
+)
+def test_only_what_may_pass_is_tried_again(monkeypatch: pytest.MonkeyPatch, error: Exception, attempts: int) -> None:
+    monkeypatch.setattr(training, "_DELAY_S", 0.0)
+    seen = []
+
+    # Dagster does not read an annotation that is a string here
+    @dg.op(pool=POOL)
+    def train(context) -> None:  # type: ignore[no-untyped-def]
+        seen.append(context.retry_number)
+        with training.attempted(context):
+            raise error
+
+    @dg.job
+    def once() -> None:
+        train()
+
+    result = once.execute_in_process(raise_on_error=False, run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}})
+    assert not result.success and seen == list(range(attempts))
+
+
+@pytest.mark.slow
+def test_the_compact_model_is_built_again_where_a_run_asks_for_it(instance: dg.DagsterInstance, store: Store) -> None:
+    config = {"ops": {"compact_model": {"config": {"rebuild": True, "limit": 40}}}}
+    made = []
+    for _ in range(2):
+        result = _materialize(instance, store, "one", "compact_model", config=config)
+        assert result.success, _causes(result)
+        made.append(result.asset_materializations_for_node("compact_model")[0].metadata)
+    assert made[0]["rebuilt_revision"] == made[1]["rebuilt_revision"] and made[0]["same_bytes"].value is False
+    assert made[0]["rebuilt_files"].value["chat_template.jinja"] is True  # type: ignore[index]
+    assert made[0]["revision"] == made[1]["revision"] != made[0]["rebuilt_revision"]
+
+
+@pytest.mark.slow
+@MLFLOW
+def test_the_lineage_is_walked_in_mlflow_from_grpo_to_the_compact_model_and_back(instance: dg.DagsterInstance, store: Store) -> None:
+    from mlflow.tracking import MlflowClient
+
+    from certify_assets.protocol.tracking import tracking_uri
+
+    keys = ["compact_model", *(f"{judge}/adapter" for judge in LANGUAGE_JUDGES)]
+    result = _materialize(instance, store, "one", *keys, track=True)
+    assert result.success, _causes(result)
+    made = {event.asset_key.to_user_string(): event.materialization.metadata for event in result.get_asset_materialization_events()}  # type: ignore[union-attr]
+    client = MlflowClient(tracking_uri=tracking_uri(store))
+    run = client.get_run(str(made["grpo/adapter"]["mlflow_run_id"].value))
+    walked, walked_runs = [], []
+    while True:
+        walked.append(run.data.tags["dagster.asset"])
+        walked_runs.append(run.info.run_id)
+        before = run.data.tags.get("certify.start_run")
+        if before is None:
+            break
+        back = client.search_runs([run.info.experiment_id], f"tags.`certify.start_run` = '{before}'")
+        assert run.info.run_id in {item.info.run_id for item in back}
+        run = client.get_run(before)
+    assert walked == ["grpo/adapter", "sft/adapter", "base/adapter", "compact_model"]
+    for judge in ("sft", "grpo"):
+        run = client.get_run(str(made[f"{judge}/adapter"]["mlflow_run_id"].value))
+        assert {item.path for item in client.list_artifacts(run.info.run_id, "adapter")} == {
+            f"adapter/{name}" for name in ("adapter_config.json", "adapter_model.safetensors", "judge.json", "provenance.json")
+        }
+        assert (
+            run.data.tags["adapter_sha256"] == str(made[f"{judge}/adapter"]["sha256"].value) and float(run.data.params["learning_rate"]) > 0
+        )
+        curves = [name for name in run.data.metrics if name.startswith("loss")]
+        assert curves and all(1 < len(client.get_metric_history(run.info.run_id, name)) <= 200 for name in curves)
+    assert client.get_metric_history(walked_runs[-1], "loss")[0].step == 1, "the compact model's own curve"
+    weights = client.download_artifacts(run.info.run_id, "adapter/adapter_model.safetensors")
+    assert Path(weights).read_bytes() == store.read_bytes("judges/grpo/one/adapter/adapter_model.safetensors")
