@@ -43,7 +43,7 @@ def train_language_judge(store: Store, corpus: str, spec: JudgeSpec, *, report: 
         document["start_sha256"] = judge.adapter_sha256
     with _workplace(store, corpus, spec.name) as folder:
         if spec.family == "sft":
-            judge, document["training"] = _fine_tuned(judge, labelled, folder, spec, report)
+            judge, document["training"] = _fine_tuned(judge, labelled, folder, spec, report=report)
         elif spec.family == "grpo":
             judge, found = _reinforced(store, corpus, spec, judge, folder, report=report)
             document |= found
@@ -85,7 +85,7 @@ def _workplace(store: Store, corpus: str, judge: str) -> Iterator[Path]:
 
 
 def _fine_tuned(
-    judge: CausalJudge, labelled: pd.DataFrame, folder: Path, spec: JudgeSpec, report: Report, epochs: float = 2.0
+    judge: CausalJudge, labelled: pd.DataFrame, folder: Path, spec: JudgeSpec, *, report: Report, epochs: float = 2.0
 ) -> tuple[CausalJudge, dict[str, Any]]:
     from certify_assets.judges.lm.sft import SftConfig, SftRow, train_sft
 
@@ -236,6 +236,6 @@ def train_on_rows(
 
     base, encoder = load_base(spec.model, spec.revision)
     with _workplace(store, corpus, spec.name) as folder:
-        judge, document = _fine_tuned(CausalJudge(spec.name, base, encoder), labelled, folder / run, spec, report, epochs)
+        judge, document = _fine_tuned(CausalJudge(spec.name, base, encoder), labelled, folder / run, spec, report=report, epochs=epochs)
         save_adapter(store, f"judges/{spec.name}/{corpus}/adapter", judge)
     return judge, document

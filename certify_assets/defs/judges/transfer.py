@@ -77,7 +77,9 @@ def _checked(spec: JudgeSpec, *, passed: bool, description: str) -> dg.AssetChec
 
 
 def _metadata(context: dg.AssetExecutionContext, mlflow: MlflowTracker, document: dict[str, Any], store: Any) -> dict[str, Any]:
-    params = {name: document[name] for name in ("success_weight", "sft_trajectories", "sft_tasks", "seed") if name in document}
+    params: dict[str, Any] = {
+        name: document[name] for name in ("success_weight", "sft_trajectories", "sft_tasks", "seed") if name in document
+    }
     sources = {item["corpus"]: item["rows"] for item in document["transfer"]["sources"]}
     tags = {"adapter_sha256": document["adapter_sha256"], "training_sources": describe_sources(document["transfer"])}
     return {
