@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -24,9 +25,13 @@ __all__ = [
     "Trajectory",
     "clean_text",
     "from_frame",
+    "read_columns",
     "read_trajectories",
+    "row_groups",
+    "stream_rows",
     "to_frame",
     "validate_frame",
+    "write_groups",
     "write_trajectories",
 ]
 
@@ -50,7 +55,9 @@ _IDENTITIES = ("corpus", "task_id", "trajectory_id", "agent")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _MAX_ATTEMPT = 2**31 - 1
+# a row group of the file: so many rows, or fewer where their texts are long, whoever writes it and however it was read
 _GROUP_ROWS = 4096
+_GROUP_CHARS = 32 << 20
 _PLAIN = tuple(name for name in COLUMNS if name != "steps")
 
 
@@ -181,15 +188,57 @@ def write_trajectories(path: Path, frame: pd.DataFrame) -> bytes:
     bytes
         What was written. Rows are sorted by task_id, trajectory_id whatever their order in `frame`.
     """
-    import pyarrow.parquet as pq
-
     sink = io.BytesIO()
-    with pq.ParquetWriter(sink, ARROW_SCHEMA, compression="zstd", compression_level=9) as writer:
-        for table in _validated(_ordered(frame)):
-            writer.write_table(table, row_group_size=_GROUP_ROWS)
+    _write(sink, _validated(_ordered(frame)))
     data = sink.getvalue()
     write_atomic(path, data)
     return data
+
+
+def row_groups(chars: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Divide rows into the row groups of a file, by the characters of their texts; the same division on every machine.
+
+    Yields
+    ------
+    (int, int)
+        First row, and the row after the last.
+    """
+    first = total = end = 0
+    for end, size in enumerate(chars, 1):
+        total += size
+        if end - first == _GROUP_ROWS or total >= _GROUP_CHARS:
+            yield first, end
+            first, total = end, 0
+    if end > first:
+        yield first, end
+
+
+def write_groups(sink: IO[bytes], groups: Iterable[Sequence[Trajectory]]) -> None:
+    """Write trajectories, which come in the order of the file and in its row groups, as `write_trajectories` does.
+
+    Notes
+    -----
+    One group at a time is in memory. The caller sees to it that the order is that of task_id and trajectory_id and no id occurs twice.
+    """
+    _write(sink, map(_group_table, groups))
+
+
+def _write(sink: IO[bytes], tables: Iterable[pa.Table]) -> None:
+    import pyarrow.parquet as pq
+
+    with pq.ParquetWriter(sink, ARROW_SCHEMA, compression="zstd", compression_level=9) as writer:
+        for table in tables:
+            writer.write_table(table, row_group_size=_GROUP_ROWS)
+
+
+def _group_table(items: Sequence[Trajectory]) -> pa.Table:
+    columns = {field.name: _array([getattr(item, field.name) for item in items], field.type) for field in ARROW_SCHEMA if field.name != "steps"}
+    steps = [step for item in items for step in item.steps]
+    kind = ARROW_SCHEMA.field("steps").type
+    texts = [_array([getattr(step, name) for step in steps], pa.string()) for name in ("action", "observation")]
+    ends = accumulate((len(item.steps) for item in items), initial=0)
+    columns["steps"] = pa.ListArray.from_arrays(pa.array(ends, pa.int32()), pa.StructArray.from_arrays(texts, fields=list(kind.value_type)), kind)
+    return pa.Table.from_arrays([columns[name] for name in COLUMNS], schema=ARROW_SCHEMA)
 
 
 def read_trajectories(path: Path) -> pd.DataFrame:
@@ -244,12 +293,25 @@ def _validated(frame: pd.DataFrame) -> Iterator[pa.Table]:
     """Go through a checked table by groups of rows: a copy of all of it at once would double what a corpus needs."""
     if repeated := frame["trajectory_id"][frame["trajectory_id"].duplicated()].tolist() if "trajectory_id" in frame else []:
         raise InputError(f"trajectory_id {repeated[0]!r} occurs more than once; give every trajectory its own id.")
-    for start in range(0, max(len(frame), 1), _GROUP_ROWS):
-        table = _frame_to_arrow(frame.iloc[start : start + _GROUP_ROWS], start)
+    for start, end in list(row_groups(_chars(frame))) or [(0, 0)]:
+        table = _frame_to_arrow(frame.iloc[start:end], start)
         if not _plainly_valid(table):
             # only objects say which row is at fault and why
             _from_arrow(table)
         yield table
+
+
+def _chars(frame: pd.DataFrame) -> list[int]:
+    """Count the characters of every row's instruction and steps; a row that is none of a trajectory is refused elsewhere."""
+    if not {"instruction", "steps"} <= set(frame.columns):
+        return [0] * len(frame)
+    try:
+        return [
+            len(instruction) + sum(len(step["action"]) + len(step["observation"]) for step in steps)
+            for instruction, steps in zip(frame["instruction"].tolist(), frame["steps"].tolist(), strict=True)
+        ]
+    except (TypeError, KeyError):
+        return [0] * len(frame)
 
 
 def _ordered(frame: pd.DataFrame) -> pd.DataFrame:

@@ -126,9 +126,10 @@ def _read_archive(source: _Source, archive: EvalArchive) -> Iterator[Draft]:
 
 def _records(archive: EvalArchive, header: str, members: list[re.Match[str]]) -> Iterator[dict[str, Any] | str]:
     """Read a log without inspect-ai: its header first, then its samples; words stand for what cannot be read."""
+    names = archive.names()
     for name in (header, *(match[0] for match in members)):
         try:
-            record = _object(archive.read(name)) if name == header else _sample(archive, name, archive.names())
+            record = _object(archive.read(name)) if name == header else _sample(archive, name, names)
         except MemberError as error:
             record = str(error)
         if isinstance(record, dict) and name == _HEADERS[1]:

@@ -22,6 +22,7 @@ _ABOUT = {"task", "model", "solver", "eval_id", "run_id", "task_id"}
 _FIELDS = {"id", "epoch", "uuid", "input", "choices", "messages", "output", "scores", "error", "invalidation"}
 _UNREAD = {"events", "store", "metadata"}
 _WORDS = 300
+_AT_ONCE = 32
 
 
 def main() -> None:
@@ -71,10 +72,29 @@ def _answers(log: Any, question: dict[str, Any]) -> Iterator[dict[str, Any]]:
         for sample in read.samples or []:
             yield _attempt(partial(_itself, sample))
         return
-    known = signature(log.read_eval_log_sample).parameters
-    unread = {"exclude_fields": _UNREAD} if "exclude_fields" in known else {}
+    for start in range(0, len(asked), _AT_ONCE):
+        yield from _samples(log, path, asked[start : start + _AT_ONCE])
+
+
+def _samples(log: Any, path: str, asked: list[Any]) -> Iterator[dict[str, Any]]:
+    """Read some samples at once, because every call reads the archive's directory; one by one where that is not to be had or fails."""
+    several = getattr(log, "read_eval_log_samples_by_id", None)
+    try:
+        read = [] if several is None else several(path, [tuple(key) for key in asked], **_settings(several))
+    except Exception:
+        read = []
+    if len(read) == len(asked):
+        for sample in read:
+            yield _attempt(partial(_itself, sample))
+        return
     for identity, epoch in asked:
-        yield _attempt(partial(log.read_eval_log_sample, path, identity, epoch, resolve_attachments=True, **unread))
+        yield _attempt(partial(log.read_eval_log_sample, path, identity, epoch, **_settings(log.read_eval_log_sample)))
+
+
+def _settings(read: Callable[..., Any]) -> dict[str, Any]:
+    """Resolve attachments, and leave out what is not passed on where this version of the library can."""
+    unread = {"exclude_fields": _UNREAD} if "exclude_fields" in signature(read).parameters else {}
+    return {"resolve_attachments": True, **unread}
 
 
 def _itself(sample: Any) -> Any:
