@@ -6,7 +6,6 @@ import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -25,13 +24,13 @@ __all__ = [
     "Trajectory",
     "clean_text",
     "from_frame",
-    "read_columns",
+    "read_groups",
     "read_trajectories",
     "row_groups",
-    "stream_rows",
+    "text_array",
     "to_frame",
     "validate_frame",
-    "write_groups",
+    "write_tables",
     "write_trajectories",
 ]
 
@@ -149,7 +148,7 @@ def to_frame(trajectories: Iterable[Trajectory]) -> pd.DataFrame:
     """
     items = sorted(trajectories, key=lambda item: (clean_text(item.task_id), clean_text(item.trajectory_id)))
     fields = [ARROW_SCHEMA.field(name) for name in _PLAIN]
-    columns = [_array([getattr(item, field.name) for item in items], field.type) for field in fields]
+    columns = [text_array([getattr(item, field.name) for item in items], field.type) for field in fields]
     # the texts of the steps stay the objects that they are: they are most of a corpus, and there is one of each
     steps = [
         tuple({"action": clean_text(step.action), "observation": clean_text(step.observation)} for step in item.steps) for item in items
@@ -189,7 +188,7 @@ def write_trajectories(path: Path, frame: pd.DataFrame) -> bytes:
         What was written. Rows are sorted by task_id, trajectory_id whatever their order in `frame`.
     """
     sink = io.BytesIO()
-    _write(sink, _validated(_ordered(frame)))
+    write_tables(sink, _validated(_ordered(frame)))
     data = sink.getvalue()
     write_atomic(path, data)
     return data
@@ -213,32 +212,13 @@ def row_groups(chars: Iterable[int]) -> Iterator[tuple[int, int]]:
         yield first, end
 
 
-def write_groups(sink: IO[bytes], groups: Iterable[Sequence[Trajectory]]) -> None:
-    """Write trajectories, which come in the order of the file and in its row groups, as `write_trajectories` does.
-
-    Notes
-    -----
-    One group at a time is in memory. The caller sees to it that the order is that of task_id and trajectory_id and no id occurs twice.
-    """
-    _write(sink, map(_group_table, groups))
-
-
-def _write(sink: IO[bytes], tables: Iterable[pa.Table]) -> None:
+def write_tables(sink: IO[bytes], tables: Iterable[pa.Table]) -> None:
+    """Write tables that have the schema and are row groups, one after the other."""
     import pyarrow.parquet as pq
 
     with pq.ParquetWriter(sink, ARROW_SCHEMA, compression="zstd", compression_level=9) as writer:
         for table in tables:
             writer.write_table(table, row_group_size=_GROUP_ROWS)
-
-
-def _group_table(items: Sequence[Trajectory]) -> pa.Table:
-    columns = {field.name: _array([getattr(item, field.name) for item in items], field.type) for field in ARROW_SCHEMA if field.name != "steps"}
-    steps = [step for item in items for step in item.steps]
-    kind = ARROW_SCHEMA.field("steps").type
-    texts = [_array([getattr(step, name) for step in steps], pa.string()) for name in ("action", "observation")]
-    ends = accumulate((len(item.steps) for item in items), initial=0)
-    columns["steps"] = pa.ListArray.from_arrays(pa.array(ends, pa.int32()), pa.StructArray.from_arrays(texts, fields=list(kind.value_type)), kind)
-    return pa.Table.from_arrays([columns[name] for name in COLUMNS], schema=ARROW_SCHEMA)
 
 
 def read_trajectories(path: Path) -> pd.DataFrame:
@@ -249,31 +229,44 @@ def read_trajectories(path: Path) -> pd.DataFrame:
     InputError
         If the file is missing, is not Parquet, or is not a table of trajectories.
     """
+    parts: list[pa.Table] = []
+    steps: list[tuple[dict[str, str], ...]] = []
+    for table in read_groups(path):
+        parts.append(table.select(_PLAIN))
+        steps += [tuple(row or ()) for row in table.column("steps").to_pylist()]
+    plain = pa.schema([ARROW_SCHEMA.field(name) for name in _PLAIN])
+    return _to_frame(pa.concat_tables([plain.empty_table(), *parts]), steps)
+
+
+def read_groups(path: Path, columns: Sequence[str] = COLUMNS) -> Iterator[pa.Table]:
+    """Go through a file by its row groups, reading no other columns than those.
+
+    Raises
+    ------
+    InputError
+        If the file is missing, is not Parquet, or is not a table of trajectories.
+    """
     import pyarrow.parquet as pq
 
     if not path.is_file():
         raise InputError(f"{path} does not exist; import or generate the corpus first.")
-    parts: list[pa.Table] = []
-    steps: list[tuple[dict[str, str], ...]] = []
     try:
         with pq.ParquetFile(path) as file:
             if missing := [name for name in COLUMNS if name not in file.schema_arrow.names]:
                 raise InputError(
                     f"{path} lacks the columns {', '.join(missing)}; it is not a table of trajectories: import the corpus first."
                 )
-            for batch in file.iter_batches(batch_size=_GROUP_ROWS, columns=list(COLUMNS)):
-                table = _cast(path, pa.Table.from_batches([batch]))
-                parts.append(table.select(_PLAIN))
-                steps += [tuple(row or ()) for row in table.column("steps").to_pylist()]
+            # an iterator over all groups would hold on to every group that it has read
+            for group in range(file.num_row_groups):
+                for batch in file.iter_batches(batch_size=_GROUP_ROWS, row_groups=[group], columns=list(columns)):
+                    yield _cast(path, pa.Table.from_batches([batch]), columns)
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{path} is not a readable Parquet file ({_first_line(error)}); import the corpus again.") from None
-    plain = pa.schema([ARROW_SCHEMA.field(name) for name in _PLAIN])
-    return _to_frame(pa.concat_tables([plain.empty_table(), *parts]), steps)
 
 
-def _cast(path: Path, table: pa.Table) -> pa.Table:
+def _cast(path: Path, table: pa.Table, columns: Sequence[str]) -> pa.Table:
     try:
-        return table.select(COLUMNS).cast(ARROW_SCHEMA)
+        return table.select(columns).cast(pa.schema([ARROW_SCHEMA.field(name) for name in columns]))
     except (pa.ArrowException, ValueError) as error:
         raise InputError(f"{path} has columns of other types than a table of trajectories ({_first_line(error)}); import again.") from None
 
@@ -337,7 +330,7 @@ def _plainly_valid(table: pa.Table) -> bool:
     )
 
 
-def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
+def text_array(values: list[Any], kind: pa.DataType) -> pa.Array:
     """Make a column of which every text is in UTF-8's reach."""
     try:
         return pa.array(values, type=kind)
