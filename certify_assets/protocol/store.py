@@ -25,7 +25,7 @@ import re
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -164,6 +164,12 @@ class Store:
         elif self.exists(key):
             filesystem, path = self._remote(key)
             filesystem.rm_file(path)
+
+    def remove_folder(self, folder: str) -> None:
+        """Remove a folder in which nothing is left; object stores have none."""
+        if self.is_local:
+            with suppress(OSError):
+                self.local_path(folder).rmdir()
 
     def sha256(self, key: str) -> str:
         """Return the SHA-256 of what is stored under the key."""
