@@ -1,9 +1,12 @@
 """How long the import of a large InterCode dump takes, and how much memory, beside pandas.read_json of the same file.
 
     python benchmarks/corpus_import.py [--trajectories 15000] [--megabytes 40] [--seed 0] [--profile]
+    python benchmarks/corpus_import.py --runs 5000 20000 67000 [--kilobytes 40]
 
 The dump is made up (seeded) in a temporary folder. Import and pandas run in processes of their own, one after the other in this run; what is
-compared is their CPU time and peak memory on the same file. --profile prints where the import spends its time instead.
+compared is their CPU time and peak memory on the same file. --profile prints where the import spends its time instead. --runs writes tables of so
+many long runs, as SWE-rebench publishes them, and imports each into a data root with its profile, as `certify corpus import` does: what matters is
+how peak memory grows with the number of runs.
 """
 
 from __future__ import annotations
@@ -41,6 +44,7 @@ WORDS = (
     "é",
 )
 TURNS = 10
+STEPS = 40
 
 
 def write_dump(path: Path, trajectories: int, megabytes: float, seed: int) -> None:
@@ -92,6 +96,81 @@ def run_pandas(path: Path) -> dict[str, float]:
     return {"rows": len(frame), "seconds": time.perf_counter() - wall, "cpu": time.process_time() - cpu}
 
 
+def write_runs(path: Path, runs: int, kilobytes: float, seed: int) -> None:
+    """Write a Parquet table of so many runs of 40 steps, each of about that size, a hundred at a time."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    generator = np.random.default_rng(seed)
+    pool = " ".join(generator.choice(WORDS, size=2_000_000).tolist())
+    call = pa.struct([("function", pa.struct([("name", pa.string()), ("arguments", pa.string())]))])
+    message = pa.struct([("role", pa.string()), ("content", pa.string()), ("tool_calls", pa.list_(call)), ("name", pa.string())])
+    schema = pa.schema(
+        [("trajectory_id", pa.string()), ("instance_id", pa.string()), ("trajectory", pa.list_(message)), ("resolved", pa.int32())]
+    )
+    length = int(kilobytes * 1000 / (2 * STEPS + 1))
+
+    def text() -> str:
+        start = int(generator.integers(len(pool) - 2 * length))
+        return pool[start : start + int(generator.integers(1, 2 * length))]
+
+    def row(number: int) -> dict[str, object]:
+        said: list[dict[str, object]] = [{"role": "user", "content": f"Solve issue {number // 10} of the project: {text()}"}]
+        for _ in range(STEPS):
+            said.append({"role": "assistant", "content": text()})
+            said.append({"role": "tool", "content": text(), "name": "execute_bash"})
+        resolved = int(generator.random() < 0.4)
+        return {"trajectory_id": f"run-{number}", "instance_id": f"org__name-{number // 10}", "trajectory": said, "resolved": resolved}
+
+    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+        for start in range(0, runs, 100):
+            rows = [row(number) for number in range(start, min(start + 100, runs))]
+            writer.write_table(pa.Table.from_pylist(rows, schema=schema))
+
+
+def run_store(path: Path) -> dict[str, float]:
+    """Import into a data root and profile, as the command does."""
+    from certify_assets.corpora.profile import profile_corpus
+    from certify_assets.protocol.corpus_config import CorpusConfig, save_config
+    from certify_assets.protocol.corpus_steps import import_trajectories, read_outlines, read_small
+    from certify_assets.protocol.store import Store
+
+    wall, cpu = time.perf_counter(), time.process_time()
+    store = Store(str(path.with_name("root")))
+    config = CorpusConfig("runs", format="swe_rebench", paths=(str(path),))
+    save_config(store, config)
+    summary = import_trajectories(store, "runs")
+    read = {"rows": summary.trajectories, "seconds": time.perf_counter() - wall, "cpu": time.process_time() - cpu, "read_mb": peak_mb()}
+    profile_corpus(read_small(store, "runs"), dropped=summary.dropped, rendered=read_outlines(store, "runs"))
+    size = store.local_path("corpora/runs/trajectories.parquet").stat().st_size / 1e6
+    return read | {"cpu_profiled": time.process_time() - cpu, "table_mb": size}
+
+
+def peak_mb() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def compare_sizes(sizes: list[int], kilobytes: float, seed: int) -> None:
+    """Print peak memory by the number of runs, and how much every further run takes."""
+    before: dict[str, float] | None = None
+    for runs in sizes:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "runs.parquet"
+            subprocess.run([sys.executable, __file__, "--write", str(runs), str(kilobytes), str(seed), str(path)], check=True)
+            figures = measured(path, "store")
+        growth = (
+            ""
+            if before is None
+            else f", {1024 * (figures['peak_mb'] - before['peak_mb']) / (figures['rows'] - before['rows']):.2f} kB a further run"
+        )
+        print(
+            f"{figures['rows']:7.0f} runs, table {figures['table_mb']:5.0f} MB: {figures['cpu']:6.1f} s CPU, peak {figures['read_mb']:4.0f} MB; "
+            f"with profile {figures['cpu_profiled']:6.1f} s CPU, peak {figures['peak_mb']:4.0f} MB{growth}",
+            flush=True,
+        )
+        before = figures
+
+
 def measured(path: Path, what: str) -> dict[str, float]:
     """Run one of the two in a process of its own."""
     command = [sys.executable, __file__, "--measure", what, str(path)]
@@ -100,8 +179,8 @@ def measured(path: Path, what: str) -> dict[str, float]:
 
 
 def measure(path: Path, what: str) -> None:
-    figures = run_import(path) if what == "import" else run_pandas(path)
-    figures["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    figures = {"import": run_import, "pandas": run_pandas, "store": run_store}[what](path)
+    figures["peak_mb"] = peak_mb()
     print(json.dumps(figures))
 
 
@@ -117,10 +196,20 @@ def main() -> None:
     parser.add_argument("--megabytes", type=float, default=40.0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--runs", type=int, nargs="+", help="import so many long runs instead; several numbers show the growth")
+    parser.add_argument("--kilobytes", type=float, default=40.0)
+    parser.add_argument("--write", nargs=4, metavar=("RUNS", "KILOBYTES", "SEED", "FILE"), help=argparse.SUPPRESS)
     parser.add_argument("--measure", nargs=2, metavar=("WHAT", "FILE"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.measure:
         measure(Path(arguments.measure[1]), arguments.measure[0])
+        return
+    if arguments.write:
+        runs, kilobytes, seed, file = arguments.write
+        write_runs(Path(file), int(runs), float(kilobytes), int(seed))
+        return
+    if arguments.runs:
+        compare_sizes(arguments.runs, arguments.kilobytes, arguments.seed)
         return
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "bash" / "made" / "ic_bash_react_fs_1.json"

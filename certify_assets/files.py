@@ -7,12 +7,14 @@ import hashlib
 import json
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from certify_assets.errors import InputError
 
-__all__ = ["canonical_json", "parse_json", "read_json", "sha256_bytes", "sha256_file", "write_atomic", "write_json_atomic"]
+__all__ = ["canonical_json", "parse_json", "read_json", "replacing", "sha256_bytes", "sha256_file", "write_atomic", "write_json_atomic"]
 
 _CHUNK = 1 << 20
 
@@ -76,6 +78,19 @@ def write_atomic(path: Path, data: bytes) -> None:
 
 
 def _replace(path: Path, data: bytes) -> None:
+    with replacing(path) as stream:
+        stream.write(data)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """Open a stream whose content takes the file's name when the block ends well, and is thrown away when it does not.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be written.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
@@ -84,7 +99,7 @@ def _replace(path: Path, data: bytes) -> None:
     temporary = Path(name)
     try:
         with os.fdopen(handle, "wb") as stream:
-            stream.write(data)
+            yield stream
             stream.flush()
             os.fsync(stream.fileno())
         # mkstemp makes the file private; what it replaces is as readable as any other file of the user

@@ -167,15 +167,15 @@ def _profile(store: Store, config: CorpusConfig, dropped: dict[str, int]) -> dic
     """Profile what was read; the gates are of CAL and TEST, because a certificate is computed on CAL alone."""
     from certify_assets.corpora.profile import profile_corpus
     from certify_assets.corpora.splits import make_manifest
-    from certify_assets.protocol.corpus_steps import read_corpus
+    from certify_assets.protocol.corpus_steps import read_outlines, read_small
 
-    frame = read_corpus(store, config.name)
+    frame = read_small(store, config.name)
     manifest = None
     try:
         manifest = make_manifest(frame["task_id"].unique(), config.name, config.profile, config.seed, train_rl=config.rl)
     except InputError as error:
         say(f"The corpus is stored but cannot be split, so the gate below is of all of it: {error}")
-    return profile_corpus(frame, manifest, dropped=dropped).to_dict()
+    return profile_corpus(frame, manifest, dropped=dropped, rendered=read_outlines(store, config.name)).to_dict()
 
 
 @corpus.command("list")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from certify_assets.cli.output import NOTHING
-from certify_assets.errors import CertifyError, IntegrityError
+from certify_assets.errors import CertifyError, InputError, IntegrityError
 from certify_assets.files import write_atomic
 from certify_assets.protocol.store import Store, default_root
 
@@ -79,7 +79,15 @@ def run_corpus(store: Store, corpus: str, *, quiet: bool) -> None:
         If the run failed; what was finished is kept and the next run goes on from it.
     IntegrityError
         If a blocking check stopped it; the next run would stop there again.
+    InputError
+        If the corpus was imported as labels alone, of which nothing can be judged.
     """
+    key = f"corpora/{corpus}/import.json"
+    if store.exists(key) and store.read_json(key).get("label_facts", {}).get("labels_only"):
+        raise InputError(
+            f"{corpus} holds labels without runs: it has a profile (`certify corpus show {corpus}`) and nothing that could be judged; import the "
+            "runs too."
+        )
     command = [sys.executable, "-m", "certify_assets.defs.launch", "run", corpus]
     done = subprocess.run([*command, "--quiet"] if quiet else command, env=dagster_environment(store), stdout=sys.stderr, check=False)
     if done.returncode == NOTHING:

@@ -32,12 +32,12 @@ def splits(name: str, profile: str | None, seed: int | None, root: str | None, a
     """
     from certify_assets.cli.launching import open_store
     from certify_assets.protocol.corpus_config import load_config
-    from certify_assets.protocol.corpus_steps import plan_splits, read_corpus
+    from certify_assets.protocol.corpus_steps import plan_splits, read_small
 
     store = open_store(root)
     config = load_config(store, name)
     asked = replace(config, profile=profile or config.profile, seed=config.seed if seed is None else seed)
-    frame = read_corpus(store, name)
+    frame = read_small(store, name, ["task_id"])
     manifest = plan_splits(asked, frame["task_id"].unique())
     counts = _counts(manifest, frame["task_id"].map(manifest.assignment).value_counts().to_dict())
     stored = _is_stored(store, name, manifest)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from certify_assets.corpora.rendering import Rendered
+from certify_assets.corpora.rendering import Outline, Rendered
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -78,7 +77,7 @@ class TextLengths:
     cut_share: float
 
 
-def flip_rates(frame: pd.DataFrame, rendered: Sequence[Rendered]) -> FlipRates:
+def flip_rates(frame: pd.DataFrame, rendered: Sequence[Rendered | Outline]) -> FlipRates:
     """Count flips among labelled trajectories.
 
     Parameters
@@ -94,7 +93,7 @@ def flip_rates(frame: pd.DataFrame, rendered: Sequence[Rendered]) -> FlipRates:
     tasks, flipped_tasks, _, _ = _flipped(rows, ["task_id"])
     contradicted, label_ceiling = 0, None
     if rendered and len(rows):
-        digests = [hashlib.sha256(item.text.encode("utf-8")).hexdigest() for item, kept in zip(rendered, labelled, strict=True) if kept]
+        digests = [item.digest for item, kept in zip(rendered, labelled, strict=True) if kept]
         grouped = rows.assign(text=digests).groupby("text")["outcome"].agg(["size", "sum"])
         wrong = np.minimum(grouped["sum"], grouped["size"] - grouped["sum"])
         contradicted = int(grouped["size"][wrong > 0].sum())
@@ -112,11 +111,11 @@ def flip_rates(frame: pd.DataFrame, rendered: Sequence[Rendered]) -> FlipRates:
     )
 
 
-def text_lengths(rendered: Sequence[Rendered]) -> TextLengths | None:
+def text_lengths(rendered: Sequence[Rendered | Outline]) -> TextLengths | None:
     """Summarise the lengths of renderings; None where there are none."""
     if not rendered:
         return None
-    lengths = np.array([len(item.text) + item.cut_chars for item in rendered], dtype=np.int64)
+    lengths = np.array([item.length for item in rendered], dtype=np.int64)
     lost = np.array([item.cut_chars for item in rendered], dtype=np.int64)
     # a quantile that is one of the lengths, so that the figure exists
     median, p95 = (int(value) for value in np.quantile(lengths, [0.5, 0.95], method="lower"))

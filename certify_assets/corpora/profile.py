@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -12,7 +11,7 @@ import numpy as np
 
 from certify_assets.certificates.clustering import ClusterSummary, n_min, summarise_clusters
 from certify_assets.corpora.flips import FlipRates, TextLengths, flip_rates, text_lengths
-from certify_assets.corpora.rendering import Rendered, render_frame
+from certify_assets.corpora.rendering import Outline, Rendered, render_frame
 from certify_assets.corpora.splits import SPLITS, SplitManifest, verify_manifest
 from certify_assets.errors import InputError
 
@@ -132,7 +131,7 @@ def profile_corpus(
     manifest: SplitManifest | None = None,
     *,
     dropped: Mapping[str, int] | None = None,
-    rendered: Sequence[Rendered] | None = None,
+    rendered: Sequence[Rendered | Outline] | None = None,
     alphas: Sequence[float] = ALPHAS,
 ) -> CorpusProfile:
     """Profile a corpus, and its splits where a manifest says what they are.
@@ -140,13 +139,13 @@ def profile_corpus(
     Parameters
     ----------
     frame : pandas.DataFrame
-        Trajectories.
+        Trajectories; their steps only where `rendered` is not given.
     manifest : SplitManifest, optional
         Verified before use.
     dropped : mapping, optional
         Counts of the import.
-    rendered : sequence of Rendered, optional
-        Renderings of the rows, to save rendering them again.
+    rendered : sequence of Rendered or Outline, optional
+        Renderings of the rows, or their outlines, to save rendering them again.
     alphas : sequence of float
         Error budgets to judge possibility at, with δ = .05 and 40 thresholds.
 
@@ -227,7 +226,7 @@ def certification_gate(summary: ClusterSummary, alpha: float, delta: float = _DE
     return Gate(split, alpha, delta, summary.tasks, summary.n_eff, floor, at_delta, at_grid, possible, enough, reason)
 
 
-def duplicated(frame: pd.DataFrame, rendered: Sequence[Rendered] | None = None) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def duplicated(frame: pd.DataFrame, rendered: Sequence[Rendered | Outline] | None = None) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """Mark the rows whose rendering equals that of an earlier row.
 
     Returns
@@ -237,7 +236,7 @@ def duplicated(frame: pd.DataFrame, rendered: Sequence[Rendered] | None = None) 
     seen: set[bytes] = set()
     marks = np.zeros(len(frame), dtype=np.bool_)
     for position, item in enumerate(render_frame(frame) if rendered is None else rendered):
-        digest = hashlib.sha256(item.text.encode("utf-8")).digest()
+        digest = item.digest
         marks[position] = digest in seen
         seen.add(digest)
     return marks

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from certify_assets.certificates.clustering import n_min
 from certify_assets.corpora.leakage import LEAK_KEYS, find_leak_fields
 from certify_assets.corpora.profile import duplicated
-from certify_assets.corpora.rendering import Rendered
+from certify_assets.corpora.rendering import Outline, Rendered
 from certify_assets.corpora.schema import COLUMNS
 from certify_assets.corpora.splits import SPLITS, SplitManifest, verify_manifest
 from certify_assets.errors import ManifestError
@@ -80,7 +80,7 @@ def run_suites(
     manifest: SplitManifest | None = None,
     *,
     splits: Mapping[str, pd.DataFrame] | None = None,
-    rendered: Sequence[Rendered] | None = None,
+    rendered: Sequence[Rendered | Outline] | None = None,
     alpha: float = 0.2,
 ) -> list[QualityResult]:
     """Check a corpus and its splits: the results of `evaluate_suites`."""
@@ -92,7 +92,7 @@ def evaluate_suites(
     manifest: SplitManifest | None = None,
     *,
     splits: Mapping[str, pd.DataFrame] | None = None,
-    rendered: Sequence[Rendered] | None = None,
+    rendered: Sequence[Rendered | Outline] | None = None,
     alpha: float = 0.2,
 ) -> QualityReport:
     """Check a corpus and its splits, and render what was found for Data Docs.

@@ -7,10 +7,11 @@ that hide or reorder text are written out as escapes, and chat markup is broken 
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from certify_assets.corpora.schema import Step, clean_text
 from certify_assets.corpora.token_budget import Encode, TokenRendered, fit_tokens
@@ -20,7 +21,7 @@ from certify_assets.files import canonical_json, sha256_bytes
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["RENDERER_VERSION", "Rendered", "Renderer", "defuse", "render_frame"]
+__all__ = ["RENDERER_VERSION", "Outline", "Rendered", "Renderer", "defuse", "render_frame"]
 
 RENDERER_VERSION = "certify_assets/renderer/1"
 
@@ -42,6 +43,28 @@ class Rendered:
     """A rendered trajectory and how many of its characters were cut to fit the budget."""
 
     text: str
+    cut_chars: int
+
+    @property
+    def length(self) -> int:
+        """Characters of the uncut rendering."""
+        return len(self.text) + self.cut_chars
+
+    @property
+    def digest(self) -> bytes:
+        """SHA-256 of the text."""
+        return hashlib.sha256(self.text.encode("utf-8")).digest()
+
+    def outline(self) -> Outline:
+        """Return what is known of the text without keeping it."""
+        return Outline(self.digest, self.length, self.cut_chars)
+
+
+class Outline(NamedTuple):
+    """What the figures of a corpus need of a rendered trajectory: SHA-256 of the text, characters before the cut, characters cut."""
+
+    digest: bytes
+    length: int
     cut_chars: int
 
 

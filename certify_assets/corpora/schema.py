@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -24,9 +24,13 @@ __all__ = [
     "Trajectory",
     "clean_text",
     "from_frame",
+    "read_groups",
     "read_trajectories",
+    "row_groups",
+    "text_array",
     "to_frame",
     "validate_frame",
+    "write_tables",
     "write_trajectories",
 ]
 
@@ -50,7 +54,9 @@ _IDENTITIES = ("corpus", "task_id", "trajectory_id", "agent")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _MAX_ATTEMPT = 2**31 - 1
+# a row group of the file: so many rows, or fewer where their texts are long, whoever writes it and however it was read
 _GROUP_ROWS = 4096
+_GROUP_CHARS = 32 << 20
 _PLAIN = tuple(name for name in COLUMNS if name != "steps")
 
 
@@ -142,7 +148,7 @@ def to_frame(trajectories: Iterable[Trajectory]) -> pd.DataFrame:
     """
     items = sorted(trajectories, key=lambda item: (clean_text(item.task_id), clean_text(item.trajectory_id)))
     fields = [ARROW_SCHEMA.field(name) for name in _PLAIN]
-    columns = [_array([getattr(item, field.name) for item in items], field.type) for field in fields]
+    columns = [text_array([getattr(item, field.name) for item in items], field.type) for field in fields]
     # the texts of the steps stay the objects that they are: they are most of a corpus, and there is one of each
     steps = [
         tuple({"action": clean_text(step.action), "observation": clean_text(step.observation)} for step in item.steps) for item in items
@@ -181,15 +187,38 @@ def write_trajectories(path: Path, frame: pd.DataFrame) -> bytes:
     bytes
         What was written. Rows are sorted by task_id, trajectory_id whatever their order in `frame`.
     """
-    import pyarrow.parquet as pq
-
     sink = io.BytesIO()
-    with pq.ParquetWriter(sink, ARROW_SCHEMA, compression="zstd", compression_level=9) as writer:
-        for table in _validated(_ordered(frame)):
-            writer.write_table(table, row_group_size=_GROUP_ROWS)
+    write_tables(sink, _validated(_ordered(frame)))
     data = sink.getvalue()
     write_atomic(path, data)
     return data
+
+
+def row_groups(chars: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Divide rows into the row groups of a file, by the characters of their texts; the same division on every machine.
+
+    Yields
+    ------
+    (int, int)
+        First row, and the row after the last.
+    """
+    first = total = end = 0
+    for end, size in enumerate(chars, 1):
+        total += size
+        if end - first == _GROUP_ROWS or total >= _GROUP_CHARS:
+            yield first, end
+            first, total = end, 0
+    if end > first:
+        yield first, end
+
+
+def write_tables(sink: IO[bytes], tables: Iterable[pa.Table]) -> None:
+    """Write tables that have the schema and are row groups, one after the other."""
+    import pyarrow.parquet as pq
+
+    with pq.ParquetWriter(sink, ARROW_SCHEMA, compression="zstd", compression_level=9) as writer:
+        for table in tables:
+            writer.write_table(table, row_group_size=_GROUP_ROWS)
 
 
 def read_trajectories(path: Path) -> pd.DataFrame:
@@ -200,31 +229,44 @@ def read_trajectories(path: Path) -> pd.DataFrame:
     InputError
         If the file is missing, is not Parquet, or is not a table of trajectories.
     """
+    parts: list[pa.Table] = []
+    steps: list[tuple[dict[str, str], ...]] = []
+    for table in read_groups(path):
+        parts.append(table.select(_PLAIN))
+        steps += [tuple(row or ()) for row in table.column("steps").to_pylist()]
+    plain = pa.schema([ARROW_SCHEMA.field(name) for name in _PLAIN])
+    return _to_frame(pa.concat_tables([plain.empty_table(), *parts]), steps)
+
+
+def read_groups(path: Path, columns: Sequence[str] = COLUMNS) -> Iterator[pa.Table]:
+    """Go through a file by its row groups, reading no other columns than those.
+
+    Raises
+    ------
+    InputError
+        If the file is missing, is not Parquet, or is not a table of trajectories.
+    """
     import pyarrow.parquet as pq
 
     if not path.is_file():
         raise InputError(f"{path} does not exist; import or generate the corpus first.")
-    parts: list[pa.Table] = []
-    steps: list[tuple[dict[str, str], ...]] = []
     try:
         with pq.ParquetFile(path) as file:
             if missing := [name for name in COLUMNS if name not in file.schema_arrow.names]:
                 raise InputError(
                     f"{path} lacks the columns {', '.join(missing)}; it is not a table of trajectories: import the corpus first."
                 )
-            for batch in file.iter_batches(batch_size=_GROUP_ROWS, columns=list(COLUMNS)):
-                table = _cast(path, pa.Table.from_batches([batch]))
-                parts.append(table.select(_PLAIN))
-                steps += [tuple(row or ()) for row in table.column("steps").to_pylist()]
+            # an iterator over all groups would hold on to every group that it has read
+            for group in range(file.num_row_groups):
+                for batch in file.iter_batches(batch_size=_GROUP_ROWS, row_groups=[group], columns=list(columns)):
+                    yield _cast(path, pa.Table.from_batches([batch]), columns)
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{path} is not a readable Parquet file ({_first_line(error)}); import the corpus again.") from None
-    plain = pa.schema([ARROW_SCHEMA.field(name) for name in _PLAIN])
-    return _to_frame(pa.concat_tables([plain.empty_table(), *parts]), steps)
 
 
-def _cast(path: Path, table: pa.Table) -> pa.Table:
+def _cast(path: Path, table: pa.Table, columns: Sequence[str]) -> pa.Table:
     try:
-        return table.select(COLUMNS).cast(ARROW_SCHEMA)
+        return table.select(columns).cast(pa.schema([ARROW_SCHEMA.field(name) for name in columns]))
     except (pa.ArrowException, ValueError) as error:
         raise InputError(f"{path} has columns of other types than a table of trajectories ({_first_line(error)}); import again.") from None
 
@@ -244,12 +286,25 @@ def _validated(frame: pd.DataFrame) -> Iterator[pa.Table]:
     """Go through a checked table by groups of rows: a copy of all of it at once would double what a corpus needs."""
     if repeated := frame["trajectory_id"][frame["trajectory_id"].duplicated()].tolist() if "trajectory_id" in frame else []:
         raise InputError(f"trajectory_id {repeated[0]!r} occurs more than once; give every trajectory its own id.")
-    for start in range(0, max(len(frame), 1), _GROUP_ROWS):
-        table = _frame_to_arrow(frame.iloc[start : start + _GROUP_ROWS], start)
+    for start, end in list(row_groups(_chars(frame))) or [(0, 0)]:
+        table = _frame_to_arrow(frame.iloc[start:end], start)
         if not _plainly_valid(table):
             # only objects say which row is at fault and why
             _from_arrow(table)
         yield table
+
+
+def _chars(frame: pd.DataFrame) -> list[int]:
+    """Count the characters of every row's instruction and steps; a row that is none of a trajectory is refused elsewhere."""
+    if not {"instruction", "steps"} <= set(frame.columns):
+        return [0] * len(frame)
+    try:
+        return [
+            len(instruction) + sum(len(step["action"]) + len(step["observation"]) for step in steps)
+            for instruction, steps in zip(frame["instruction"].tolist(), frame["steps"].tolist(), strict=True)
+        ]
+    except (TypeError, KeyError):
+        return [0] * len(frame)
 
 
 def _ordered(frame: pd.DataFrame) -> pd.DataFrame:
@@ -275,7 +330,7 @@ def _plainly_valid(table: pa.Table) -> bool:
     )
 
 
-def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
+def text_array(values: list[Any], kind: pa.DataType) -> pa.Array:
     """Make a column of which every text is in UTF-8's reach."""
     try:
         return pa.array(values, type=kind)

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 __all__ = ["column_lineage", "score_metadata", "table_metadata"]
 
 
-def table_metadata(frame: pd.DataFrame) -> dict[str, Any]:
-    """Return row count and column schema under the names that Dagster's pages know."""
+def table_metadata(frame: pd.DataFrame, rows: int | None = None) -> dict[str, Any]:
+    """Return row count and column schema under the names that Dagster's pages know; `rows` where the table at hand holds none of them."""
     columns = [dg.TableColumn(name=str(name), type=str(dtype)) for name, dtype in frame.dtypes.items()]
-    return {"dagster/row_count": len(frame), "dagster/column_schema": dg.TableSchema(columns=columns)}
+    return {"dagster/row_count": len(frame) if rows is None else rows, "dagster/column_schema": dg.TableSchema(columns=columns)}
 
 
 def column_lineage(sources: Mapping[str, Sequence[tuple[dg.AssetKey, str]]]) -> dict[str, Any]:

@@ -150,4 +150,6 @@ def remove_corpus(store: Store, name: str) -> list[str]:
     gone = [*splits, *(entry for entry in store.names(folder) if entry not in kept), "corpus.json"]
     for entry in gone:
         store.delete(f"{folder}/{entry}")
+    for empty in (f"{folder}/splits", folder):
+        store.remove_folder(empty)
     return gone

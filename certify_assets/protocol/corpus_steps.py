@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from certify_assets.corpora.leak_thresholds import complete_thresholds
-from certify_assets.corpora.schema import read_trajectories, validate_frame, write_trajectories
+from certify_assets.corpora.schema import read_trajectories, to_frame, validate_frame, write_trajectories
 from certify_assets.corpora.splits import SPLITS, SplitManifest, make_manifest, select, verify_manifest
+from certify_assets.corpora.trajectory_file import SMALL_COLUMNS, outlines, read_columns
 from certify_assets.errors import InputError, LeakError, ManifestError
 from certify_assets.protocol.corpus_config import EMBEDDED, CorpusConfig, load_config
 from certify_assets.protocol.store import Store
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from certify_assets.corpora.quality import QualityReport, QualityResult
-    from certify_assets.corpora.sources import Imported
+    from certify_assets.corpora.rendering import Outline
+    from certify_assets.corpora.sources import Imported, ImportFacts
 
 __all__ = [
     "ImportSummary",
@@ -28,6 +30,7 @@ __all__ = [
     "leak_controls",
     "make_splits",
     "name_leaks",
+    "no_trajectories",
     "open_corpus",
     "open_split",
     "plan_splits",
@@ -36,6 +39,8 @@ __all__ = [
     "quality_report",
     "read_corpus",
     "read_import",
+    "read_outlines",
+    "read_small",
     "require_leak_controls",
     "task_universe",
     "without_test",
@@ -90,27 +95,40 @@ class ImportSummary:
 
 def import_trajectories(store: Store, corpus: str) -> ImportSummary:
     """Read a corpus's source again and store its trajectories as one table."""
-    config = load_config(store, corpus)
-    imported = _embedded_import(corpus) if config.format == "embedded" else _import(config)
-    summary = _summary(imported, _store_trajectories(store, f"corpora/{corpus}/trajectories.parquet", imported.frame))
+    from certify_assets.corpora.sources import gather_corpus
+
+    config, key = load_config(store, corpus), _table_key(corpus)
+    if config.format == "embedded":
+        imported = _embedded_import(corpus)
+        summary = _summary_of(imported, _store_trajectories(store, key, imported.frame))
+    else:
+        paths = [Path(path) for path in config.paths]
+        with gather_corpus(paths, format=config.format, name=corpus, options=dict(config.options)) as (runs, facts):
+            summary = _summary(facts, (len(runs.rows), runs.tasks(), runs.agents()), store.write_stream(key, runs.write))
     store.write_json(f"corpora/{corpus}/import.json", summary.to_dict())
     return summary
 
 
-def _summary(imported: Imported, sha256: str) -> ImportSummary:
+def _table_key(corpus: str) -> str:
+    return f"corpora/{corpus}/trajectories.parquet"
+
+
+def _summary_of(imported: Imported, sha256: str) -> ImportSummary:
     frame = imported.frame
+    return _summary(imported, (len(frame), int(frame["task_id"].nunique()), tuple(sorted(frame["agent"].unique()))), sha256)
+
+
+def _summary(facts: ImportFacts, size: tuple[int, int, tuple[str, ...]], sha256: str) -> ImportSummary:
     return ImportSummary(
-        trajectories=len(frame),
-        tasks=int(frame["task_id"].nunique()),
-        agents=tuple(sorted(frame["agent"].unique())),
-        dropped=imported.dropped,
-        files=imported.files,
+        *size,
+        dropped=facts.dropped,
+        files=facts.files,
         sha256=sha256,
-        format=imported.format,
-        examples=imported.examples,
-        notes=imported.notes,
-        label_source=imported.label_source,
-        label_facts=imported.label_facts,
+        format=facts.format,
+        examples=facts.examples,
+        notes=facts.notes,
+        label_source=facts.label_source,
+        label_facts=facts.label_facts,
     )
 
 
@@ -130,17 +148,34 @@ def read_import(store: Store, corpus: str) -> tuple[pd.DataFrame, dict[str, Any]
             f"{corpus} is registered but its runs were never read; materialize trajectories, or import it again with --replace."
         )
     imported = _embedded_import(corpus)
-    return imported.frame.reset_index(drop=True), _summary(imported, "").to_dict()
+    return imported.frame.reset_index(drop=True), _summary_of(imported, "").to_dict()
 
 
 def read_corpus(store: Store, corpus: str) -> pd.DataFrame:
     """Return a corpus's trajectories, checked against the schema."""
-    return _load_trajectories(store, f"corpora/{corpus}/trajectories.parquet")
+    return _load_trajectories(store, _table_key(corpus))
+
+
+def read_small(store: Store, corpus: str, columns: Sequence[str] = SMALL_COLUMNS) -> pd.DataFrame:
+    """Return columns of a corpus's trajectories, those but the steps where none are named; in order, not checked again."""
+    with store.as_file(_table_key(corpus)) as path:
+        return read_columns(path, columns)
+
+
+def no_trajectories() -> pd.DataFrame:
+    """Return a table of trajectories without a row: its columns and their types."""
+    return to_frame([])
+
+
+def read_outlines(store: Store, corpus: str) -> list[Outline]:
+    """Render a corpus's trajectories one after the other, and return what its figures need of every rendering."""
+    with store.as_file(_table_key(corpus)) as path:
+        return outlines(path)
 
 
 def make_splits(store: Store, corpus: str) -> SplitManifest:
     """Assign the corpus's tasks to splits by its profile and seed, and store the manifest."""
-    manifest = plan_splits(load_config(store, corpus), read_corpus(store, corpus)["task_id"].unique())
+    manifest = plan_splits(load_config(store, corpus), read_small(store, corpus, ["task_id"])["task_id"].unique())
     store.write_json(f"corpora/{corpus}/splits/manifest.json", manifest.to_dict())
     return manifest
 
@@ -169,10 +204,13 @@ def open_corpus(store: Store, corpus: str) -> tuple[pd.DataFrame, SplitManifest]
         If the manifest was altered, or is not of these trajectories. A blocking check guards only the run that it is in; this guards
         every reader.
     """
-    frame = read_corpus(store, corpus)
-    manifest = SplitManifest.from_dict(store.read_json(f"corpora/{corpus}/splits/manifest.json"))
+    frame, manifest = read_corpus(store, corpus), _manifest(store, corpus)
     verify_manifest(manifest, frame)
     return frame, manifest
+
+
+def _manifest(store: Store, corpus: str) -> SplitManifest:
+    return SplitManifest.from_dict(store.read_json(f"corpora/{corpus}/splits/manifest.json"))
 
 
 def open_split(store: Store, corpus: str, split: str) -> tuple[pd.DataFrame, SplitManifest]:
@@ -202,9 +240,11 @@ def profile(store: Store, corpus: str) -> dict[str, Any]:
     """Profile the corpus and its splits, store and return the document."""
     from certify_assets.corpora.profile import profile_corpus
 
-    frame, manifest = open_corpus(store, corpus)
+    frame, manifest = read_small(store, corpus), _manifest(store, corpus)
+    verify_manifest(manifest, frame)
     dropped = store.read_json(f"corpora/{corpus}/import.json")["dropped"]
-    document = {**profile_corpus(frame, manifest, dropped=dropped).to_dict(), **ground(store, corpus, manifest)}
+    measured = profile_corpus(frame, manifest, dropped=dropped, rendered=read_outlines(store, corpus))
+    document = {**measured.to_dict(), **ground(store, corpus, manifest)}
     store.write_json(f"corpora/{corpus}/profile.json", document)
     return document
 
@@ -224,7 +264,7 @@ def leak_controls(store: Store, corpus: str) -> dict[str, Any]:
 
 def ground(store: Store, corpus: str, manifest: SplitManifest) -> dict[str, str]:
     """Return the hashes that profile and controls stand on: trajectories as they are stored, and their manifest."""
-    return {"manifest_sha256": manifest.sha256, "trajectories_sha256": store.sha256(f"corpora/{corpus}/trajectories.parquet")}
+    return {"manifest_sha256": manifest.sha256, "trajectories_sha256": store.sha256(_table_key(corpus))}
 
 
 def without_test(frame: pd.DataFrame, manifest: SplitManifest) -> pd.DataFrame:
@@ -248,7 +288,7 @@ def require_leak_controls(store: Store, corpus: str, manifest_sha256: str) -> st
     document, config = store.read_json(f"corpora/{corpus}/controls.json"), load_config(store, corpus)
     if document["manifest_sha256"] != manifest_sha256:
         raise LeakError(f"the leak controls of {corpus} were measured under other splits; materialize leak_controls again.")
-    if document.get("trajectories_sha256") != store.sha256(f"corpora/{corpus}/trajectories.parquet"):
+    if document.get("trajectories_sha256") != store.sha256(_table_key(corpus)):
         raise LeakError(f"the leak controls of {corpus} were measured on other trajectories; materialize leak_controls again.")
     declared = (complete_thresholds(config.leak_thresholds), config.accept_structural_leak)
     if (document.get("thresholds"), document["accepted"]) != declared:
@@ -286,10 +326,10 @@ def quality_report(store: Store, corpus: str, *, stored_splits: bool) -> Quality
     """
     from certify_assets.corpora.quality import evaluate_suites
 
-    frame = _load_trajectories(store, f"corpora/{corpus}/trajectories.parquet", strict=False)
+    frame = _load_trajectories(store, _table_key(corpus), strict=False)
     if not stored_splits:
         return evaluate_suites(frame)
-    manifest = SplitManifest.from_dict(store.read_json(f"corpora/{corpus}/splits/manifest.json"))
+    manifest = _manifest(store, corpus)
     splits = {name: _load_trajectories(store, f"corpora/{corpus}/splits/{name}.parquet", strict=False) for name in SPLITS}
     return evaluate_suites(frame, manifest, splits=splits)
 
@@ -302,18 +342,13 @@ def task_universe(corpus: str) -> list[str]:
     return sorted({str(task) for name in others for task in _embedded(name)["task_id"].unique()})
 
 
-def _import(config: CorpusConfig) -> Imported:
-    from certify_assets.corpora.sources import import_corpus
-
-    return import_corpus([Path(path) for path in config.paths], format=config.format, name=config.name, options=dict(config.options))
-
-
 def _embedded_import(corpus: str) -> Imported:
     from certify_assets.corpora.sources import Imported
 
     frame = _embedded(corpus)
     files = dict(zip(frame["source_file"], frame["source_sha256"], strict=True))
-    return Imported(frame, {}, "embedded", files, {}, {}, label_source="the reward of the MiniWoB++ page")
+    source = "the reward of the MiniWoB++ page"
+    return Imported(frame=frame, dropped={}, format="embedded", files=files, examples={}, notes={}, label_source=source)
 
 
 def _embedded(corpus: str) -> pd.DataFrame:
@@ -331,10 +366,7 @@ def _store_trajectories(store: Store, key: str, frame: pd.DataFrame) -> str:
 
 
 def _load_trajectories(store: Store, key: str, *, strict: bool = True) -> pd.DataFrame:
-    data = store.read_bytes(key)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "trajectories.parquet"
-        path.write_bytes(data)
+    with store.as_file(key) as path:
         frame = read_trajectories(path)
     if strict:
         validate_frame(frame)

@@ -22,14 +22,16 @@ import io
 import json
 import os
 import re
+import tempfile
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from certify_assets.errors import InputError, MissingToolError
-from certify_assets.files import parse_json, sha256_bytes, write_atomic
+from certify_assets.files import parse_json, replacing, sha256_bytes, sha256_file, write_atomic
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -120,6 +122,41 @@ class Store:
         filesystem.mv(staged, path)
         return sha256_bytes(data)
 
+    def write_stream(self, key: str, write: Callable[[IO[bytes]], None]) -> str:
+        """Store what `write` puts into a stream, whole or not at all and never all of it in memory; return its SHA-256."""
+        if self.is_local:
+            path = Path(os.path.realpath(self.local_path(key)))
+            with replacing(path) as stream:
+                write(stream)
+            return sha256_file(path)
+        filesystem, remote = self._remote(key)
+        staged = f"{remote}.{uuid.uuid4().hex}.part"
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "staged"
+            with path.open("wb") as stream:
+                write(stream)
+            filesystem.makedirs(remote.rsplit("/", 1)[0], exist_ok=True)
+            filesystem.put_file(str(path), staged)
+            filesystem.mv(staged, remote)
+            return sha256_file(path)
+
+    @contextmanager
+    def as_file(self, key: str) -> Iterator[Path]:
+        """Give what is stored under the key as a file of this machine, a copy where the root is remote.
+
+        Raises
+        ------
+        InputError
+            If nothing is stored there.
+        """
+        if self.is_local and self.exists(key):
+            yield self.local_path(key)
+            return
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "content"
+            path.write_bytes(self.read_bytes(key))
+            yield path
+
     def delete(self, key: str) -> None:
         """Remove what is stored under the key, if anything is."""
         if self.is_local:
@@ -128,9 +165,16 @@ class Store:
             filesystem, path = self._remote(key)
             filesystem.rm_file(path)
 
+    def remove_folder(self, folder: str) -> None:
+        """Remove a folder in which nothing is left; object stores have none."""
+        if self.is_local:
+            with suppress(OSError):
+                self.local_path(folder).rmdir()
+
     def sha256(self, key: str) -> str:
         """Return the SHA-256 of what is stored under the key."""
-        return sha256_bytes(self.read_bytes(key))
+        with self.as_file(key) as path:
+            return sha256_file(path)
 
     def read_json(self, key: str) -> Any:
         """Return the JSON document under the key."""

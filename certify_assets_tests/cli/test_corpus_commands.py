@@ -168,6 +168,8 @@ def test_labels_without_runs_are_imported_only_when_asked_and_say_so(call: Call,
     corpus_steps.make_splits(store, "c")
     with pytest.raises(InputError, match="labels alone cannot be judged"):
         corpus_steps.write_split(store, "c", "cal")
+    judged = call("demo", "--corpus", "c", "--root", root)
+    assert judged.code == 2 and "c holds labels without runs" in judged.err and "again" not in judged.err
 
 
 def test_the_list_counts_what_was_read(call: Call, root: Path, tmp_path: Path) -> None:
@@ -196,6 +198,8 @@ def test_a_removed_corpus_keeps_its_history(call: Call, root: Path, tmp_path: Pa
     assert answer.code == 0 and set(answer.json["removed"]) == {"corpus.json", "import.json", "trajectories.parquet"}
     assert all(path.exists() for path in history) and not (root / "corpora/c/trajectories.parquet").exists()
     assert call("corpus", "remove", "c", "--root", root, "--yes").code == 2
+    call("corpus", "import", tmp_path / "runs.jsonl", "--name", "d", "--root", root)
+    assert call("corpus", "remove", "d", "--root", root, "--yes").code == 0 and not (root / "corpora/d").exists()
     assert "comes with the package" in call("corpus", "remove", "miniwob_weak", "--root", root, "--yes").err
 
 

@@ -36,11 +36,12 @@ def zip_bytes(members: Mapping[str, bytes], method: int = DEFLATED, claimed_size
 
 def header(task: str = "sums", status: str = "success", **about: Any) -> dict[str, Any]:
     shared = {"task": task, "task_id": "t1", "run_id": f"run-{task}", "eval_id": f"eval-{task}", "model": "maker/model-x"}
+    shared["created"] = "2026-01-31T12:00:00+00:00"
     return {"version": 2, "status": status, "eval": shared | {"dataset": {}, "config": {}} | about}
 
 
 def sample(identity: int | str, value: Any = "C", epoch: int = 1, canary: str | None = None, **more: Any) -> dict[str, Any]:
-    """One sample: a question, a thought with a call, what the tool gave (an attachment of an attachment), an answer."""
+    """One sample: a question, a thought with a call, what the tool gave (an attachment), an answer."""
     messages = [
         {"role": "system", "content": "attachment://" + "d" * 32},
         {"role": "user", "source": "input", "content": f"What is {identity} + 1?"},
@@ -64,9 +65,9 @@ def sample(identity: int | str, value: Any = "C", epoch: int = 1, canary: str | 
         "metadata": {"solution": canary},
         "store": {"note": canary},
         "setup": canary,
-        "files": [canary],
+        "files": [canary or "a.txt"],
         "events": [{"event": "score", "score": score}],
-        "attachments": {"a" * 32: "attachment://" + "b" * 32, "b" * 32: "two", "c" * 32: canary or "", "d" * 32: "You add."},
+        "attachments": {"a" * 32: "two", "c" * 32: canary or "", "d" * 32: "You add."},
         "error": None,
         "limit": None,
     } | more
@@ -74,7 +75,7 @@ def sample(identity: int | str, value: Any = "C", epoch: int = 1, canary: str | 
 
 def eval_bytes(document: Mapping[str, Any] | None, samples: list[dict[str, Any]], method: int = DEFLATED, **extra: Any) -> bytes:
     """Write a .eval log; without a document, one that is still being written."""
-    documents: dict[str, Any] = {"_journal/start.json": {"version": 2, "eval": header("unfinished")["eval"]}}
+    documents: dict[str, Any] = {"_journal/start.json": {"version": 2, "eval": header("unfinished")["eval"], "plan": {}}}
     documents |= {f"samples/{item['id']}_epoch_{item['epoch']}.json": item for item in samples}
     documents |= extra
     if document is not None:

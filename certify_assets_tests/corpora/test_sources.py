@@ -3,6 +3,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import re
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -107,6 +108,13 @@ def test_a_broken_row_costs_that_row(tmp_path: Path, row: str, reason: str, word
     assert "runs.csv row 5" in imported.examples[reason] and words in imported.examples[reason]
     with pytest.raises(InputError, match="row 5"):
         read(tmp_path / "runs.csv", strict=True)
+
+
+def test_a_quote_that_is_never_closed_is_told_where_it_opens(tmp_path: Path) -> None:
+    (tmp_path / "runs.csv").write_text(TABLE + 'a,1,"x,y\n' + "c,0,x,y\n" * 5, encoding="utf-8")
+    imported = read(tmp_path / "runs.csv")
+    assert len(imported.frame) == 3 and imported.dropped == {"unreadable_record": 1}
+    assert re.search(r"runs\.csv row 5 .*nothing closes up to line 10", imported.examples["unreadable_record"])
 
 
 @pytest.mark.parametrize("steps", ["{", '"go"', "[1]", '[["a"]]', '[{"act": "x"}]', '[["a", 3]]'])

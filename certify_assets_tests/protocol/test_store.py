@@ -3,6 +3,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import IO
 
 import pandas as pd
 import pytest
@@ -29,6 +30,24 @@ def test_documents_tables_and_journals_come_back(store: Store) -> None:
     assert store.names("nothing") == []
     store.delete("a/b.json")
     assert not store.exists("a/b.json")
+
+
+def test_a_stream_is_stored_whole_or_not_at_all(store: Store) -> None:
+    def whole(sink: IO[bytes]) -> None:
+        sink.writelines([b"x" * 10, b"y"])
+
+    sha256 = store.write_stream("a/s.bin", whole)
+    assert store.read_bytes("a/s.bin") == b"x" * 10 + b"y" and store.sha256("a/s.bin") == sha256
+
+    def broken(sink: IO[bytes]) -> None:
+        sink.write(b"half")
+        raise InputError("no more")
+
+    with pytest.raises(InputError, match="no more"):
+        store.write_stream("a/s.bin", broken)
+    assert store.sha256("a/s.bin") == sha256 and store.names("a") == ["s.bin"]
+    with store.as_file("a/s.bin") as path:
+        assert path.stat().st_size == 11
 
 
 def test_what_is_missing_is_told(store: Store) -> None:

@@ -1,16 +1,18 @@
-"""Import of published or incoming agent runs: a registry with one adapter a format, and the one way in, `import_corpus`."""
+"""Import of published or incoming agent runs: a registry with one adapter a format, and the ways in, `import_corpus` and `gather_corpus`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from certify_assets.corpora.schema import to_frame
-from certify_assets.corpora.sources.base import Adapter, Draft, Reading, finish
+from certify_assets.corpora.sources.base import Adapter, Draft, Reading
 from certify_assets.corpora.sources.detection import detect_format
 from certify_assets.corpora.sources.files import Limits, SourceFile, Tally
+from certify_assets.corpora.sources.gathering import Gathered, Texts, gather
 from certify_assets.corpora.sources.registry import ADAPTERS
 from certify_assets.corpora.sources.walk import FileSet
 from certify_assets.errors import InputError
@@ -18,7 +20,19 @@ from certify_assets.errors import InputError
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ADAPTERS", "COMMON_OPTIONS", "Adapter", "Draft", "Imported", "Reading", "SourceFile", "detect_format", "import_corpus"]
+__all__ = [
+    "ADAPTERS",
+    "COMMON_OPTIONS",
+    "Adapter",
+    "Draft",
+    "ImportFacts",
+    "Imported",
+    "Reading",
+    "SourceFile",
+    "detect_format",
+    "gather_corpus",
+    "import_corpus",
+]
 
 COMMON_OPTIONS: Mapping[str, str] = {
     "keep_unlabelled": "keep runs without an outcome (true or false)",
@@ -30,14 +44,12 @@ _SWITCHES = ("keep_unlabelled", "merge_same_instruction", "strict")
 _BROKEN = ("unreadable_record", "bad_outcome", "file_unreadable", "file_broken_archive", "file_ends_early", "file_unsafe_path")
 
 
-@dataclass(frozen=True)
-class Imported:
-    """A corpus as it was read.
+@dataclass(frozen=True, kw_only=True)
+class ImportFacts:
+    """What there is to say of a corpus that was read.
 
     Parameters
     ----------
-    frame : pandas.DataFrame
-        Trajectories, as `schema.to_frame` makes them.
     dropped : dict of str to int
         How many records, and (reasons that begin with "file_") files, were left out, by reason.
     format : str
@@ -47,14 +59,13 @@ class Imported:
     examples : dict of str to str
         For every reason, a sentence on the first case.
     notes : dict of str to int
-        What was left out of records that were kept.
+        What was left out of records that were kept, and what read them.
     label_source : str
         Where the outcomes come from.
     label_facts : dict of str to number
         What the source says of its labels, such as annotations, ties and their rate of disagreement.
     """
 
-    frame: pd.DataFrame
     dropped: dict[str, int]
     format: str
     files: dict[str, str]
@@ -64,6 +75,19 @@ class Imported:
     label_facts: dict[str, float] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Imported(ImportFacts):
+    """A corpus as it was read, in memory.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        Trajectories, as `schema.to_frame` makes them.
+    """
+
+    frame: pd.DataFrame
+
+
 def import_corpus(
     paths: Path | str | Iterable[Path | str],
     *,
@@ -71,7 +95,7 @@ def import_corpus(
     name: str,
     options: Mapping[str, Any] | None = None,
 ) -> Imported:
-    """Read agent runs into one corpus.
+    """Read agent runs into one corpus in memory; `gather_corpus` reads one of any size.
 
     Parameters
     ----------
@@ -94,6 +118,22 @@ def import_corpus(
     InputError
         If a path, format or option is unknown, more than one format or none fits, or nothing could be used.
     """
+    with gather_corpus(paths, format=format, name=name, options=options) as (runs, facts):
+        return Imported(frame=to_frame(runs.trajectories()), **vars(facts))
+
+
+@contextmanager
+def gather_corpus(
+    paths: Path | str | Iterable[Path | str],
+    *,
+    format: str = "auto",
+    name: str,
+    options: Mapping[str, Any] | None = None,
+) -> Iterator[tuple[Gathered, ImportFacts]]:
+    """Read agent runs into one corpus whose texts wait in a temporary file, to be written or gone through while the block lasts.
+
+    Parameters and errors are those of `import_corpus`.
+    """
     if not name.strip():
         raise InputError("the corpus has no name; give it one.")
     roots = [Path(paths)] if isinstance(paths, str | Path) else [Path(path) for path in paths]
@@ -102,17 +142,21 @@ def import_corpus(
     limits = _limits(options or {})
     adapters = [ADAPTERS[detect_format(roots, limits)]] if format == "auto" else [_known(part) for part in format.split("+")]
     reading = Reading(_options(adapters, options or {}), Tally())
-    trajectories = finish(_drafts(adapters, roots, reading, limits), name, reading)
+    with closing(Texts()) as texts:
+        runs = gather(_drafts(adapters, roots, reading, limits), name, reading, texts)
+        yield runs, _facts(runs, adapters, roots, reading)
+
+
+def _facts(runs: Gathered, adapters: Sequence[Adapter], roots: Sequence[Path], reading: Reading) -> ImportFacts:
     tally = reading.tally
     broken = next((tally.examples[reason] for reason in _BROKEN if reason in tally.examples), None)
     if broken and reading.options.get("strict"):
         raise InputError(f"{broken.rstrip('.')}; correct it, or import without the option strict.")
-    if not trajectories:
+    if not runs.rows:
         why = next(iter(tally.examples.values()), "no file of the format's kind holds a run.")
         titles = " or ".join(adapter.title for adapter in adapters)
         raise InputError(f"nothing in {', '.join(str(root) for root in roots)} can be used as {titles}: {why}")
-    return Imported(
-        frame=to_frame(trajectories),
+    return ImportFacts(
         dropped=dict(sorted(tally.dropped.items())),
         format="+".join(adapter.name for adapter in adapters),
         files=reading.hashes,

@@ -1,19 +1,17 @@
-"""What an adapter is, and what every import does after one has read its files: labels, duplicates, attempts, ids."""
+"""What an adapter is, what it is given and what it gives."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from certify_assets.corpora.schema import Step, Trajectory
+from certify_assets.corpora.schema import Step
 from certify_assets.corpora.sources.files import BrokenFileError, SourceFile, Tally
-from certify_assets.errors import InputError
 
-__all__ = ["Adapter", "Draft", "Files", "Reading", "contents", "excerpt", "finish", "json_document"]
+__all__ = ["Adapter", "Draft", "Files", "Reading", "contents", "excerpt", "json_document"]
 
 _EXCERPT = 8000
 
@@ -175,81 +173,3 @@ def excerpt(text: str, limit: int = _EXCERPT) -> str:
         return text
     half = limit // 2
     return f"{text[:half]} [{len(text) - 2 * half} characters cut] {text[-half:]}"
-
-
-def finish(drafts: Iterable[Draft], corpus: str, reading: Reading) -> list[Trajectory]:
-    """Turn drafts into the trajectories of a corpus.
-
-    Runs without an outcome are left out (unless keep_unlabelled), copies of one run count once, attempts are numbered within
-    task and agent, and every trajectory gets its id.
-
-    Raises
-    ------
-    InputError
-        If the source gives two different runs one id.
-    """
-    kept = list(_without_copies(_labelled(drafts, reading), reading.tally))
-    tasks = _merged_tasks(kept) if reading.options.get("merge_same_instruction") else {}
-    attempts: Counter[tuple[str, str]] = Counter()
-    ids: dict[str, Draft] = {}
-    trajectories: list[Trajectory] = []
-    for draft in kept:
-        task = tasks.get(draft.task_id, draft.task_id)
-        if task != draft.task_id:
-            reading.tally.notes["runs moved to a task with the same instruction"] += 1
-        attempt = attempts[task, draft.agent] if draft.attempt is None or draft.trajectory_id is None else draft.attempt
-        attempts[task, draft.agent] += 1
-        identity = draft.trajectory_id or f"{task}/{draft.agent}/{attempt}"
-        if identity in ids:
-            raise InputError(f"{draft.where} has the trajectory_id {identity!r} of {ids[identity].where}; give every run its own id.")
-        ids[identity] = draft
-        trajectories.append(
-            Trajectory(
-                corpus=corpus,
-                task_id=task,
-                trajectory_id=identity,
-                agent=draft.agent,
-                attempt=attempt,
-                instruction=draft.instruction,
-                steps=draft.steps,
-                outcome=draft.outcome,
-                source_file=draft.source_file,
-                source_sha256=draft.source_sha256,
-            )
-        )
-    return trajectories
-
-
-def _labelled(drafts: Iterable[Draft], reading: Reading) -> Iterator[Draft]:
-    for draft in drafts:
-        if draft.outcome is None and not reading.options.get("keep_unlabelled"):
-            reading.tally.drop("no_label", f"{draft.where} has no outcome; keep such runs with the option keep_unlabelled.")
-        else:
-            yield draft
-
-
-def _without_copies(drafts: Iterable[Draft], tally: Tally) -> Iterator[Draft]:
-    """Leave out copies: the same id and content, or without an id the same content in another file or repetition."""
-    seen: dict[tuple[str, bytes], list[Draft]] = {}
-    for draft in drafts:
-        alike = seen.setdefault((draft.trajectory_id or "", draft.content()), [])
-        original = next((earlier for earlier in alike if draft.steps and _is_copy(draft, earlier)), None)
-        if original is None:
-            alike.append(draft)
-            yield draft
-        else:
-            tally.drop("duplicate", f"{draft.where} is a copy of {original.where}.")
-
-
-def _is_copy(draft: Draft, earlier: Draft) -> bool:
-    same_place = draft.source_file == earlier.source_file
-    return draft.trajectory_id is not None or not same_place or draft.repetition == earlier.repetition
-
-
-def _merged_tasks(drafts: Iterable[Draft]) -> dict[str, str]:
-    """Map every task to the first, by name, of the tasks with its instruction."""
-    by_instruction: dict[str, set[str]] = {}
-    for draft in drafts:
-        if draft.instruction.strip():
-            by_instruction.setdefault(draft.instruction.strip(), set()).add(draft.task_id)
-    return {task: min(tasks) for tasks in by_instruction.values() if len(tasks) > 1 for task in sorted(tasks)}

@@ -56,6 +56,18 @@ class EvalArchive:
         """Return the names of the members, in their order, each once."""
         return list(dict.fromkeys(self._archive.namelist()))
 
+    def require_small(self) -> None:
+        """Refuse an archive whose members say that they are larger than the limits, before another reader unpacks them.
+
+        Raises
+        ------
+        InputError
+            If one member, or all together, are larger.
+        """
+        sizes = [member.file_size for member in self._archive.infolist()]
+        if max(sizes, default=0) > self._file.limit or sum(sizes) > self._left:
+            raise self._too_large()
+
     def read(self, name: str) -> bytes:
         """Return the content of a member.
 
@@ -73,11 +85,14 @@ class EvalArchive:
             raise MemberError(f"{self._file.name} has the member {_shown(name)}, which cannot be read ({_words(error, member)})") from None
         self._left -= len(data)
         if len(data) > limit or self._left < 0:
-            raise InputError(
-                f"{self._file.name} unpacks to more than the limit of {limit:,} bytes a member or {Limits().archive_bytes:,} in all; "
-                "raise the option max_file_mb."
-            )
+            raise self._too_large()
         return data
+
+    def _too_large(self) -> InputError:
+        return InputError(
+            f"{self._file.name} unpacks to more than the limit of {self._file.limit:,} bytes a member or {Limits().archive_bytes:,} in all; "
+            "raise the option max_file_mb."
+        )
 
     def _plain(self, member: zipfile.ZipInfo, count: int) -> bytes:
         with self._archive.open(member) as stream:

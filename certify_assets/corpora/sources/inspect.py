@@ -1,14 +1,15 @@
 """Inspect AI logs: .eval (a zip with one member a sample) and .json.
 
 A sample is a task, an epoch an attempt, model and solver are the agent. Logs of evaluations that failed or still run are read as far as
-their samples were scored. Members compressed with zstd are read without Inspect AI being installed.
+their samples were scored. They are read by inspect-ai where it is installed and without it elsewhere, zstd members included; what becomes of
+a sample is decided here in both cases.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple
 from certify_assets.corpora.sources.base import Adapter, Draft, Files, Reading, contents
 from certify_assets.corpora.sources.eval_archive import EvalArchive, MemberError, open_archive
 from certify_assets.corpora.sources.files import BrokenFileError, SourceFile
+from certify_assets.corpora.sources.inspect_reader import READER_OPTION, InspectProcess, open_reader
 from certify_assets.corpora.sources.inspect_samples import run_of_sample
 from certify_assets.corpora.sources.inspect_scores import OPTIONS, Scoring
 from certify_assets.corpora.sources.messages import mapping
@@ -34,6 +36,16 @@ _UNFINISHED = {
     "cancelled": "logs of evaluations that were cancelled",
     "error": "logs of evaluations that failed",
 }
+
+
+@dataclass(frozen=True)
+class _Source:
+    """One file with all that it is read by: inspect-ai's reader, or None for the one here."""
+
+    file: SourceFile
+    scoring: Scoring
+    reading: Reading
+    reader: InspectProcess | None
 
 
 @dataclass(frozen=True)
@@ -83,45 +95,73 @@ def _explain(file: SourceFile) -> str | None:
 
 def _read(files: Files, reading: Reading) -> Iterator[Draft]:
     scoring = Scoring.of(reading.options)
-    for file in files:
-        if file.suffix == ".eval":
-            try:
-                with open_archive(file) as archive:
-                    yield from _read_archive(file, archive, scoring, reading)
-            except BrokenFileError as error:
-                reading.tally.drop("file_unreadable", str(error))
-        else:
-            for _, data in contents([file], reading):
-                yield from _read_json(file, data, scoring, reading)
+    with open_reader(reading.options) as reader:
+        for file in files:
+            log = _Source(file, scoring, reading, reader)
+            if file.suffix == ".eval":
+                try:
+                    with open_archive(file) as archive:
+                        yield from _read_archive(log, archive)
+                except BrokenFileError as error:
+                    reading.tally.drop("file_unreadable", str(error))
+            else:
+                for _, data in contents([file], reading):
+                    yield from _read_json(log, data)
 
 
-def _read_archive(file: SourceFile, archive: EvalArchive, scoring: Scoring, reading: Reading) -> Iterator[Draft]:
-    names = archive.names()
+def _read_archive(source: _Source, archive: EvalArchive) -> Iterator[Draft]:
+    names, file, tally = archive.names(), source.file, source.reading.tally
     header = next((name for name in _HEADERS if name in names), None)
     if header is None:
-        reading.tally.other(file.name, f"{file.name} has neither header.json nor _journal/start.json; it is no Inspect AI log.")
+        tally.other(file.name, f"{file.name} has neither header.json nor _journal/start.json; it is no Inspect AI log.")
         return
-    try:
-        document = _object(archive.read(header))
-    except MemberError as error:
-        reading.tally.drop("file_unreadable", f"{error}; fetch it again.")
-        return
-    if isinstance(document, str):
-        reading.tally.drop("file_unreadable", f"{file.name} has a {header} that cannot be used: {document}.")
-        return
-    if header != _HEADERS[0]:
-        document = {**document, "status": "started"}
-    log = _log(file, document, scoring, reading)
     members = sorted((match for name in names if (match := _SAMPLE.fullmatch(name))), key=_order)
-    if not members:
-        reading.tally.drop("file_without_samples", f"{file.name} has no sample.")
-    for row, match in enumerate(members, 1):
+    records = _records(archive, header, members)
+    if source.reader is not None:
+        archive.require_small()
+        theirs = source.reader.records(file, [(match[1], int(match[2])) for match in members])
+        records = _identified(theirs, next(records))
+    yield from _drafts(records, [match[0] for match in members], source, header)
+
+
+def _records(archive: EvalArchive, header: str, members: list[re.Match[str]]) -> Iterator[dict[str, Any] | str]:
+    """Read a log without inspect-ai: its header first, then its samples; words stand for what cannot be read."""
+    names = archive.names()
+    for name in (header, *(match[0] for match in members)):
         try:
-            sample = _sample(archive, match[0], names)
+            record = _object(archive.read(name)) if name == header else _sample(archive, name, names)
         except MemberError as error:
-            reading.tally.drop("unreadable_record", f"{error}.")
-        else:
-            yield from _draft(sample, _Place(row, match[0]), log, reading)
+            record = str(error)
+        if isinstance(record, dict) and name == _HEADERS[1]:
+            record = {**record, "status": "started"}
+        yield record
+
+
+def _identified(records: Iterator[dict[str, Any] | str], written: dict[str, Any] | str) -> Iterator[dict[str, Any] | str]:
+    """Give the header that inspect-ai read the eval_id that is written in the log: it makes one up where there is none."""
+    header = next(records)
+    if isinstance(header, dict) and isinstance(written, dict):
+        header = {**header, "eval": {**mapping(header.get("eval")), "eval_id": mapping(written.get("eval")).get("eval_id")}}
+    yield header
+    yield from records
+
+
+def _drafts(records: Iterator[dict[str, Any] | str], members: Sequence[str], source: _Source, header: str) -> Iterator[Draft]:
+    """Turn the header and samples of a log into drafts, whoever read them; a reader that gives up has read what came before."""
+    file, tally, seen = source.file, source.reading.tally, 0
+    try:
+        document = next(records)
+        if isinstance(document, str):
+            tally.drop("file_unreadable", f"{file.name} has a header ({header}) that cannot be used: {document}; fetch it again.")
+            return
+        log = _log(source, document)
+        for seen, record in enumerate(records, 1):
+            yield from _draft(record, _Place(seen, members[seen - 1] if members else ""), log, source.reading)
+    except BrokenFileError as error:
+        tally.drop("file_ends_early" if seen else "file_unreadable", str(error))
+        return
+    if not seen:
+        tally.drop("file_without_samples", f"{file.name} has no sample.")
 
 
 def _order(match: re.Match[str]) -> tuple[int, int, str, int]:
@@ -164,23 +204,25 @@ def _pieces(archive: EvalArchive, folder: str, names: list[str]) -> list[Any]:
     return joined
 
 
-def _read_json(file: SourceFile, data: bytes, scoring: Scoring, reading: Reading) -> Iterator[Draft]:
+def _read_json(source: _Source, data: bytes) -> Iterator[Draft]:
+    file, tally = source.file, source.reading.tally
     document = _object(data)
     if document == _NO_OBJECT:
-        reading.tally.other(file.name, f"{file.name} is no Inspect AI log: {document}.")
+        tally.other(file.name, f"{file.name} is no Inspect AI log: {document}.")
         return
     if isinstance(document, str):
-        reading.tally.drop("file_unreadable", f"{file.name} cannot be used: {document}; fetch it again.")
+        tally.drop("file_unreadable", f"{file.name} cannot be used: {document}; fetch it again.")
         return
     if "eval" not in document or "status" not in document:
-        reading.tally.other(file.name, f"{file.name} is no Inspect AI log: it lacks eval or status.")
+        tally.other(file.name, f"{file.name} is no Inspect AI log: it lacks eval or status.")
         return
-    log, samples = _log(file, document, scoring, reading), document.get("samples")
-    if not isinstance(samples, list) or not samples:
-        reading.tally.drop("file_without_samples", f"{file.name} has no sample.")
-        return
-    for row, sample in enumerate(samples, 1):
-        yield from _draft(sample if isinstance(sample, dict) else "it is not an object", _Place(row, ""), log, reading)
+    if source.reader is not None:
+        records = _identified(source.reader.records(file, None), document)
+    else:
+        listed = document.get("samples")
+        samples = listed if isinstance(listed, list) else []
+        records = iter([document, *(sample if isinstance(sample, dict) else "it is not an object" for sample in samples)])
+    yield from _drafts(records, (), source, "eval")
 
 
 def _object(data: bytes) -> dict[str, Any] | str:
@@ -192,8 +234,9 @@ def _object(data: bytes) -> dict[str, Any] | str:
     return document if isinstance(document, dict) else _NO_OBJECT
 
 
-def _log(file: SourceFile, document: Mapping[str, Any], scoring: Scoring, reading: Reading) -> _Log:
-    about = mapping(document.get("eval"))
+def _log(source: _Source, document: Mapping[str, Any]) -> _Log:
+    about, reading, package = mapping(document.get("eval")), source.reading, source.reader and source.reader.package
+    reading.tally.notes[f"logs read by inspect-ai {package.version}" if package else "logs read without inspect-ai"] += 1
     if note := _UNFINISHED.get(str(document.get("status"))):
         reading.tally.notes[note] += 1
     task, model = about.get("task"), about.get("model")
@@ -201,12 +244,12 @@ def _log(file: SourceFile, document: Mapping[str, Any], scoring: Scoring, readin
     agent = " ".join(name for name in names[:2] if isinstance(name, str) and name)
     identity = about.get("eval_id") or f"{about.get('run_id')}/{about.get('task_id')}"
     return _Log(
-        file=file,
-        sha256=reading.sha256(file),
-        task=task if isinstance(task, str) and task else PurePosixPath(file.plain_name).stem,
+        file=source.file,
+        sha256=reading.sha256(source.file),
+        task=task if isinstance(task, str) and task else PurePosixPath(source.file.plain_name).stem,
         agent=str(names[2] or agent or "unknown"),
         identity=str(identity),
-        scoring=scoring,
+        scoring=source.scoring,
     )
 
 
@@ -268,7 +311,7 @@ INSPECT = Adapter(
     read=_read,
     explain=_explain,
     label_source="scorer of the evaluation",
-    options={**OPTIONS, "agent": "agent of all runs; model and solver of the log where it is not given"},
+    options={**OPTIONS, "agent": "agent of all runs; model and solver of the log where it is not given", **READER_OPTION},
     leak_fields=(
         "results",
         "reductions",

@@ -160,13 +160,16 @@ def csv_rows(file: SourceFile) -> Iterator[_Row]:
     reader = csv.reader(io.StringIO(text, newline=""), delimiter="\t" if file.suffix == ".tsv" else ",", strict=True)
     header: list[str] | None = None
     while True:
+        first = reader.line_num + 1
         try:
             with _long_fields():
                 cells = next(reader)
         except StopIteration:
             return
         except csv.Error as error:
-            yield reader.line_num, f"it is not CSV ({error})"
+            # a quote that is never closed takes in all that follows: the row that opened it is the one to look at
+            rest = f", with the quote that it opens and nothing closes up to line {reader.line_num}" if reader.line_num > first else ""
+            yield first, f"it is not CSV ({error}){rest}"
             continue
         if header is None:
             header = _header(file, cells)

@@ -98,10 +98,9 @@ def trajectories(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow:
     """Import the corpus."""
     store = data_root.store()
     summary = corpus_steps.import_trajectories(store, context.partition_key)
-    frame = corpus_steps.read_corpus(store, context.partition_key)
     return dg.MaterializeResult(
         metadata={
-            **table_metadata(frame),
+            **table_metadata(corpus_steps.no_trajectories(), rows=summary.trajectories),
             "tasks": summary.tasks,
             "agents": ", ".join(summary.agents),
             "dropped": dg.MetadataValue.json(summary.dropped),

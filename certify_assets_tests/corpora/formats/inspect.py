@@ -18,19 +18,23 @@ COUNTS = Counts(
 
 def write(root: Path, canary: str | None = None) -> None:
     epochs = [sample(1, "C", 2, canary), sample(1, "I", 1, canary), sample("x/../y", "C", 1, canary)]
-    summaries = {"summaries.json": [{"scores": canary}], "reductions.json": [{"samples": canary}]}
-    plain = eval_bytes(header(solver="react") | {"results": {"scores": canary}}, epochs, **summaries)
+    summaries = {
+        "summaries.json": [{"scores": canary}],
+        "reductions.json": [{"scorer": "match", "samples": [{"value": 1, "answer": canary}]}],
+    }
+    plain = eval_bytes(header(solver="react") | {"results": {"scores": [], "metadata": {"note": canary}}}, epochs, **summaries)
     write_eval(root / "logs" / "plain.eval", plain)
     odd = [sample(2, "P", 1, canary), sample(3, True, 1, canary), sample(4, 0.25, 1, canary), sample(5, "maybe", 1, canary)]
     write_eval(root / "logs" / "zstd.eval", eval_bytes(header("odd"), odd, ZSTD))
     running = [sample(6, "C", 1, canary), sample(7, "C", 1, canary, scores=None)]
     write_eval(root / "logs" / "running.eval", eval_bytes(None, running))
-    failed = [sample(6, "C", 2, canary), sample(8, "C", 1, canary, error={"message": canary or "broke"})]
+    failure = dict.fromkeys(("message", "traceback", "traceback_ansi"), canary or "broke")
+    failed = [sample(6, "C", 2, canary), sample(8, "C", 1, canary, error=failure)]
     silent = sample(9, "C", 1, canary, messages=[], output={"choices": []})
     copies = [sample(6, "C", 3, canary), sample(6, "C", 3, canary)]
     document = header("unfinished", "error") | {
-        "results": {"note": canary},
-        "samples": [*failed, silent, *copies, sample(7, None, 2, canary)],
+        "results": {"scores": [], "metadata": {"note": canary}},
+        "samples": [*failed, silent, *copies, sample(7, float("nan"), 2, canary)],
     }
     (root / "logs" / "failed.json").write_text(json.dumps(document), encoding="utf-8")
     write_eval(root / "more" / "plain.eval", eval_bytes(header(solver="react"), epochs[:1]))
