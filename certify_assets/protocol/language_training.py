@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from certify_assets.judges.lm.judge import CausalJudge
     from certify_assets.protocol.selection import Selection
 
-__all__ = ["train_language_judge"]
+__all__ = ["fine_tuned", "train_language_judge"]
 
 _START = "start"
 
@@ -38,7 +38,7 @@ def train_language_judge(store: Store, corpus: str, spec: JudgeSpec) -> dict[str
     document: dict[str, Any] = {"selection": [], "selection_rule": "", "candidates": 1, "training": {}}
     with _workplace(store, corpus, spec.name) as folder:
         if spec.family == "sft":
-            judge, document["training"] = _fine_tuned(judge, labelled, folder, spec)
+            judge, document["training"] = fine_tuned(judge, labelled, folder / "adapter", model=spec.model, seed=spec.seed)
         elif spec.family == "grpo":
             judge, found = _reinforced(store, corpus, spec, judge, folder)
             document |= found
@@ -80,15 +80,30 @@ def _workplace(store: Store, corpus: str, judge: str) -> Iterator[Path]:
         yield Path(name)
 
 
-def _fine_tuned(judge: CausalJudge, labelled: pd.DataFrame, folder: Path, spec: JudgeSpec) -> tuple[CausalJudge, dict[str, Any]]:
+def fine_tuned(judge: CausalJudge, labelled: pd.DataFrame, folder: Path, *, model: str, seed: int) -> tuple[CausalJudge, dict[str, Any]]:
+    """Fine-tune a base model on verdicts; rows may name the source of their labels in a column ``label_source``.
+
+    Parameters
+    ----------
+    judge : CausalJudge
+        Of the base model.
+    labelled : pandas.DataFrame
+    folder : Path
+        Of the adapter; a folder with checkpoints of the same run is taken up where it stopped.
+    model : str
+        "compact" has a learning rate of its own.
+    seed : int
+    """
     from certify_assets.judges.lm.sft import SftConfig, SftRow, train_sft
 
-    rows = [SftRow(prompt, int(outcome)) for prompt, outcome in zip(judge.encoder.encode_frame(labelled), labelled["outcome"], strict=True)]
+    sources = labelled["label_source"].map({"harvest": "harvest"}).fillna("sft") if "label_source" in labelled else ["sft"] * len(labelled)
+    prompts = judge.encoder.encode_frame(labelled)
+    rows = [SftRow(prompt, int(outcome), str(source)) for prompt, outcome, source in zip(prompts, labelled["outcome"], sources, strict=True)]
     longest = judge.encoder.budget_tokens + max(len(judge.language.verdicts.success), len(judge.language.verdicts.fail))
-    config = SftConfig.compact(epochs=2.0, max_tokens=longest) if spec.model == "compact" else SftConfig()
-    trained = train_sft(judge.language, rows, folder / "adapter", config=replace(config, seed=spec.seed))
+    config = SftConfig.compact(epochs=2.0, max_tokens=longest) if model == "compact" else SftConfig()
+    trained = train_sft(judge.language, rows, folder, config=replace(config, seed=seed))
     if trained is None:
-        raise InputError(f"the training of {spec.name} stopped before its end; materialize {spec.name}/adapter again.")
+        raise InputError(f"the training of {judge.name} stopped before its end; materialize {judge.name}/adapter again.")
     return judge.with_adapter(trained.folder), trained.document
 
 
