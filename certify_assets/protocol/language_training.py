@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +11,7 @@ from certify_assets.protocol.corpus_steps import open_split
 from certify_assets.protocol.judge_specs import ALPHAS, DELTA, GRID, JudgeSpec
 from certify_assets.protocol.judging import columns, current_adapter, renderer, save_adapter, stored_adapter
 from certify_assets.protocol.store import Store
+from certify_assets.protocol.workplace import workplace
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,7 +34,7 @@ def train_language_judge(store: Store, corpus: str, spec: JudgeSpec) -> dict[str
     base, encoder = load_base(spec.model, spec.revision)
     judge = CausalJudge(spec.name, base, encoder)
     document: dict[str, Any] = {"selection": [], "selection_rule": "", "candidates": 1, "training": {}}
-    with _workplace(store, corpus, spec.name) as folder:
+    with workplace(store, corpus, spec.name) as folder:
         if spec.family == "sft":
             judge, document["training"] = fine_tuned(judge, labelled, folder / "adapter", model=spec.model, seed=spec.seed)
         elif spec.family == "grpo":
@@ -68,18 +66,6 @@ def _trained_on(sft: pd.DataFrame) -> dict[str, int]:
     }
 
 
-@contextmanager
-def _workplace(store: Store, corpus: str, judge: str) -> Iterator[Path]:
-    """Give a folder for checkpoints: one that stays, where the data root is a folder."""
-    if store.is_local:
-        folder = store.local_path(f"judges/{judge}/{corpus}/training")
-        folder.mkdir(parents=True, exist_ok=True)
-        yield folder
-        return
-    with tempfile.TemporaryDirectory() as name:
-        yield Path(name)
-
-
 def fine_tuned(judge: CausalJudge, labelled: pd.DataFrame, folder: Path, *, model: str, seed: int) -> tuple[CausalJudge, dict[str, Any]]:
     """Fine-tune a base model on verdicts; rows may name the source of their labels in a column ``label_source``.
 
@@ -98,7 +84,9 @@ def fine_tuned(judge: CausalJudge, labelled: pd.DataFrame, folder: Path, *, mode
 
     sources = labelled["label_source"].map({"harvest": "harvest"}).fillna("sft") if "label_source" in labelled else ["sft"] * len(labelled)
     prompts = judge.encoder.encode_frame(labelled)
-    rows = [SftRow(prompt, int(outcome), str(source)) for prompt, outcome, source in zip(prompts, labelled["outcome"], sources, strict=True)]
+    rows = [
+        SftRow(prompt, int(outcome), str(source)) for prompt, outcome, source in zip(prompts, labelled["outcome"], sources, strict=True)
+    ]
     longest = judge.encoder.budget_tokens + max(len(judge.language.verdicts.success), len(judge.language.verdicts.fail))
     config = SftConfig.compact(epochs=2.0, max_tokens=longest) if model == "compact" else SftConfig()
     trained = train_sft(judge.language, rows, folder, config=replace(config, seed=seed))

@@ -32,6 +32,10 @@ def train_judge(store: Store, corpus: str, judge: str) -> dict[str, Any]:
         The adapter document: hashes, weight, rows and tasks of SFT, candidates, and each candidate's certified coverage on CAL.
     """
     spec = judge_spec(judge)
+    if spec.family == "harvest":
+        from certify_assets.protocol.harvest.chain import train_harvest_judge
+
+        return train_harvest_judge(store, corpus, spec)
     if spec.family != "lexical":
         from certify_assets.protocol.language_training import train_language_judge
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import dagster as dg
 
+from certify_assets.defs.judges.harvest import harvest_adapter
 from certify_assets.defs.metadata import column_lineage, table_metadata
 from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot, MlflowTracker
@@ -22,7 +23,8 @@ def judge_assets() -> list[dg.AssetsDefinition]:
 
 
 def _chain(spec: JudgeSpec) -> list[dg.AssetsDefinition]:
-    return [_adapter(spec), _scores(spec), _certificate(spec), _audit(spec), _page(spec)]
+    made = harvest_adapter(spec) if spec.family == "harvest" else _adapter(spec)
+    return [made, _scores(spec), _certificate(spec), _audit(spec), _page(spec)]
 
 
 def _common(spec: JudgeSpec, *, kinds: set[str], code_version: str = "1") -> dict[str, Any]:

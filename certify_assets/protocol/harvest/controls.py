@@ -10,11 +10,9 @@ from numpy.typing import NDArray
 
 from certify_assets.protocol.harvest.loop import Loop, Parts, measured
 from certify_assets.protocol.harvest.measures import share_wrong
-from certify_assets.protocol.harvest.withholding import LABEL_SOURCE, refuse_held_out, training_set
+from certify_assets.protocol.harvest.withholding import HALF_A, LABEL_SOURCE, training_set
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from certify_assets.judges.base import Judge
 
 __all__ = ["controls_of", "ranking_of", "uncertified_cuts"]
@@ -93,7 +91,9 @@ def ranking_of(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
         return None
     found = {}
     for name in made[0]["certificates"]:
-        half_b, test = ({row["round"]: row["certificates"][name][key] or 0.0 for row in made} for key in ("half_b_coverage", "test_own_coverage"))
+        half_b, test = (
+            {row["round"]: row["certificates"][name][key] or 0.0 for row in made} for key in ("half_b_coverage", "test_own_coverage")
+        )
         orders = [sorted(by, key=lambda number, by=by: (-by[number], number)) for by in (half_b, test)]  # type: ignore[misc]
         found[name] = {"half_b": half_b, "test": test, "order_half_b": orders[0], "order_test": orders[1], "agree": orders[0] == orders[1]}
     return found
@@ -103,9 +103,8 @@ def _labels_spent(loop: Loop, parts: Parts) -> dict[str, Any]:
     """Train on the labels of half A instead of using them for a threshold: its tasks certify nothing any more."""
     import pandas as pd
 
-    spent = set(parts.half_a["task_id"])
-    training = pd.concat([loop.learner.source, parts.half_a], ignore_index=True).assign(**{LABEL_SOURCE: "human"})
+    labelled = [loop.learner.source.assign(**{LABEL_SOURCE: "human"}), parts.half_a.assign(**{LABEL_SOURCE: HALF_A})]
+    training = pd.concat(labelled, ignore_index=True)
     training["outcome"] = training["outcome"].astype("int8")
-    refuse_held_out(training, loop.splits.manifest, what="training", spent=spent)
     about = {"control": "labels_of_half_a", "trained_on": len(training), "labels": len(parts.half_a)}
     return measured(loop, parts, loop.learner.train(training, "labels_of_half_a"), about)

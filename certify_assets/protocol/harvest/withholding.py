@@ -17,10 +17,14 @@ if TYPE_CHECKING:
 
     from certify_assets.corpora.splits import SplitManifest
 
-__all__ = ["LABEL_SOURCE", "Pool", "Splits", "halves", "refuse_held_out", "training_set", "withhold"]
+__all__ = ["HALF_A", "HALVES_SEED", "LABEL_SOURCE", "Pool", "Splits", "halves", "refuse_held_out", "training_set", "withhold"]
 
+#: of the halves of CAL, the paper's
+HALVES_SEED = 42
 #: column of training rows that says whether a person or the certificate gave the label
 LABEL_SOURCE = "label_source"
+#: its value for labels of half A that were given up for training
+HALF_A = "half_a"
 
 
 @dataclass(frozen=True, eq=False)
