@@ -68,17 +68,14 @@ def harvest(
 
 
 def _show(document: dict[str, Any], rounds: list[dict[str, str]], controls: list[dict[str, str]]) -> None:
-    """One table a profile, side and budget: rounds of every gate, then what came without a certificate; reasons of closed gates below."""
+    """One table a profile, side and budget: rounds of every gate, then what came without a certificate."""
     for place in dict.fromkeys(tuple(row[name] for name in _PLACE) for row in rounds):
         mine = [row for row in rounds if tuple(row[name] for name in _PLACE) == place]
         beside = [row for row in controls if tuple(row[name] for name in _PLACE) == place]
-        lines = [[f"{row['gate']} {row['round']}", *(row[name] for name in _FIGURES)] for row in mine]
+        lines = [[f"{row['gate'].removesuffix('_taskboot')} {row['round']}", *(row[name] for name in _FIGURES)] for row in mine]
         lines += [[row["control"], *(row[name] for name in _FIGURES)] for row in beside]
         profile, side, alpha = place
         show_table(f"{document['corpus']}, {profile} split, {side} at {alpha}", ["gate and round", *_FIGURES], lines)
-        for row in mine:
-            if row["note"]:
-                say(f"  {row['gate']}, round {row['round']}: {row['note']}")
     say(
         f"{document['harvests']} harvests: {document['within_budget']} within budget, {document['beyond_chance']} above it beyond chance; "
         f"{document['gates_closed']} gates closed. The promise is on the population below the threshold, not on the finite pool."

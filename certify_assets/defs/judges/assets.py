@@ -109,7 +109,7 @@ def _certificate(spec: JudgeSpec) -> dg.AssetsDefinition:
     )
     def certificate(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[Any]:
         store = data_root.store()
-        certificates = certification.certify_judge(store, context.partition_key, spec.name, run_id=context.run_id)
+        certificates = certification.certify_judge(store, context.partition_key, spec.name, run_id=context.run.run_id)
         coverage = {
             f"{item.side}_coverage_at_{item.alpha:g}": float(item.coverage) for item in certificates if item.procedure == PROCEDURES[0]
         }
@@ -152,7 +152,7 @@ def _audit(spec: JudgeSpec) -> dg.AssetsDefinition:
     )
     def audit(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[Any]:
         store = data_root.store()
-        result = auditing.audit_judge(store, context.partition_key, spec.name, run_id=context.run_id)
+        result = auditing.audit_judge(store, context.partition_key, spec.name, run_id=context.run.run_id)
         metrics = auditing.audit_metrics(result)
         return dg.MaterializeResult(
             metadata={

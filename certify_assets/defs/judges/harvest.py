@@ -75,7 +75,7 @@ def harvests(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: Mlf
     from certify_assets.reports.harvest_table import harvest_markdown
 
     store = data_root.store()
-    document = run_harvests(store, context.partition_key, run_id=context.run_id, say=context.log.info)
+    document = run_harvests(store, context.partition_key, run_id=context.run.run_id, say=context.log.info)
     counts = {name: document[name] for name in ("harvests", "within_budget", "beyond_chance", "gates_closed")}
     return dg.MaterializeResult(
         metadata={"table": dg.MetadataValue.md(harvest_markdown(document)), **counts, **mlflow.record(context, store, metrics=counts)}

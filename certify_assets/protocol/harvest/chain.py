@@ -62,6 +62,8 @@ def train_harvest_judge(store: Store, corpus: str, spec: JudgeSpec) -> dict[str,
     store.write_json(f"{folder}/harvest.json", document)
     store.write_json(f"{folder}/contamination.json", harvest.report)
     if not len(harvest.rows):
+        # a judge of an earlier opening stands on a gate that is closed now
+        store.delete(f"{folder}/adapter.json")
         raise GateClosedError(f"{spec.name} harvests nothing from {corpus}: {document['reason']}")
     taken = harvest.rows[["trajectory_id", "task_id", "agent", "corpus"]].assign(pseudo_label=document["pseudo_label"])
     harvest_sha256 = store.write_table(f"{folder}/harvest.parquet", taken)

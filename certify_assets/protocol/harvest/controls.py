@@ -95,7 +95,12 @@ def ranking_of(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
             {row["round"]: row["certificates"][name][key] or 0.0 for row in made} for key in ("half_b_coverage", "test_own_coverage")
         )
         orders = [sorted(by, key=lambda number, by=by: (-by[number], number)) for by in (half_b, test)]  # type: ignore[misc]
-        found[name] = {"half_b": half_b, "test": test, "order_half_b": orders[0], "order_test": orders[1], "agree": orders[0] == orders[1]}
+        found[name] = {
+            "rounds": [{"round": number, "half_b": half_b[number], "test": test[number]} for number in half_b],
+            "order_half_b": orders[0],
+            "order_test": orders[1],
+            "agree": orders[0] == orders[1],
+        }
     return found
 
 
