@@ -41,7 +41,7 @@ def made(store: Store, judge: str) -> None:
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("harvest")
-    store = prepared(folder, tasks=260)
+    store = prepared(folder, tasks=160)
     made(store, "lexical")
     made(store, FIRST)
     return folder / "root"
