@@ -12,8 +12,15 @@ from certify_assets.defs.corpora.checks import corpus_checks
 from certify_assets.defs.judges.assets import judge_assets
 from certify_assets.defs.judges.checks import judge_checks
 from certify_assets.defs.judges.compact import compact_assets, compact_checks
+from certify_assets.defs.judges.harvest import harvest_assets, harvest_checks
 from certify_assets.defs.judges.monitor import monitor_assets, monitor_checks
-from certify_assets.defs.operations.jobs import certify_corpus_job, language_judges_job, transfer_judges_job
+from certify_assets.defs.operations.jobs import (
+    certify_corpus_job,
+    language_harvest_job,
+    language_judges_job,
+    lexical_harvest_job,
+    transfer_judges_job,
+)
 from certify_assets.defs.operations.schedules import weekly_recertification
 from certify_assets.defs.operations.sensors import new_runs_sensor
 from certify_assets.defs.resources import resources
@@ -24,9 +31,25 @@ from certify_assets.defs.study.simulation import simulation_assets, simulation_c
 
 def _definitions() -> dg.Definitions:
     made = dg.Definitions(
-        assets=[*corpus_assets(), *judge_assets(), *monitor_assets(), *study_assets(), *simulation_assets(), *compact_assets()],
-        asset_checks=[*corpus_checks(), *judge_checks(), *monitor_checks(), *study_checks(), *simulation_checks(), *compact_checks()],
-        jobs=[certify_corpus_job, language_judges_job, transfer_judges_job],
+        assets=[
+            *corpus_assets(),
+            *compact_assets(),
+            *judge_assets(),
+            *monitor_assets(),
+            *harvest_assets(),
+            *study_assets(),
+            *simulation_assets(),
+        ],
+        asset_checks=[
+            *corpus_checks(),
+            *compact_checks(),
+            *judge_checks(),
+            *monitor_checks(),
+            *harvest_checks(),
+            *study_checks(),
+            *simulation_checks(),
+        ],
+        jobs=[certify_corpus_job, language_judges_job, transfer_judges_job, lexical_harvest_job, language_harvest_job],
         schedules=[weekly_recertification],
         sensors=[new_runs_sensor],
         resources=resources(),

@@ -2,6 +2,7 @@
 
 * CertifyError
   * InputError: a file, table, column, value or option that cannot be used (exit 2)
+  * GateClosedError: nothing is certified, so nothing may be harvested (exit 3)
   * MissingToolError: a program or optional package that this step needs is not installed (exit 2)
   * IntegrityError: a document or table is not what it says it is (exit 3)
     * ManifestError: a split manifest does not hold for the data at hand
@@ -18,6 +19,7 @@ from __future__ import annotations
 __all__ = [
     "CertifyError",
     "ForgedCertificateError",
+    "GateClosedError",
     "InputError",
     "IntegrityError",
     "LeakError",
@@ -36,6 +38,12 @@ class CertifyError(Exception):
 
 class InputError(CertifyError):
     """A file, table, column, value or option that cannot be used."""
+
+
+class GateClosedError(CertifyError):
+    """Nothing is certified, so nothing may be harvested: no fault, but the end of this branch."""
+
+    exit_code = 3
 
 
 class MissingToolError(CertifyError):

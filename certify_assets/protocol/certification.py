@@ -34,7 +34,8 @@ def certify_judge(store: Store, corpus: str, judge: str, *, run_id: str = "cli")
     leak = require_leak_controls(store, corpus, hashes["manifest_sha256"])
     config = load_config(store, corpus)
     plan = _plan(hashes["manifest_sha256"], config.seed)
-    provenance = {"corpus": corpus, "judge": judge, "split": "cal", **hashes, "registration": register(store, corpus, plan, run_id=run_id)}
+    split = "cal_half_b" if "harvest" in adapter else "cal"
+    provenance = {"corpus": corpus, "judge": judge, "split": split, **hashes, "registration": register(store, corpus, plan, run_id=run_id)}
     if leak is not None:
         provenance["accepted_structural_leak"] = leak
     if "transfer" in adapter:

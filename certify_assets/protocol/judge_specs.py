@@ -10,6 +10,7 @@ __all__ = [
     "ALPHAS",
     "DELTA",
     "GRID",
+    "HARVEST_JUDGES",
     "JUDGES",
     "LANGUAGE_JUDGES",
     "PROCEDURES",
@@ -43,16 +44,18 @@ class JudgeSpec:
         One sentence for the asset page.
     seed : int
         Seed of the training.
-    family : {"lexical", "base", "sft", "grpo"}
-        How it is made; all but the first read a language model.
+    family : {"lexical", "base", "sft", "grpo", "harvest"}
+        How it is made; all but the first read a language model, a harvest where it names one.
     model : str
         Base model: "compact", a folder, or the name of a hub repository.
     revision : str or None
         Commit of the repository.
     start : str
-        Judge whose adapter the training starts from.
+        Judge whose adapter the training starts from; for a harvest, the judge whose certificate gates it.
     pool : {"", "transfer", "transfer_strict"}
         Whose SFT splits it is trained on: the corpus's own, those of every other corpus, or of every other domain.
+    alpha, gate
+        Of a harvest: budget of wrong pseudo-labels, and the procedure that certifies half A.
     """
 
     name: str
@@ -64,6 +67,8 @@ class JudgeSpec:
     revision: str | None = None
     start: str = ""
     pool: str = ""
+    alpha: float = 0.2
+    gate: str = "guarded_taskboot"
 
     @property
     def chooses(self) -> bool:
@@ -76,7 +81,15 @@ class JudgeSpec:
             return {"family": self.family, "model": self.model, "revision": self.revision, "pool": self.pool}
         if self.family == "lexical":
             return list(self.success_weights)
-        return {"family": self.family, "model": self.model, "revision": self.revision, "start": self.start}
+        common = {"family": self.family, "model": self.model, "revision": self.revision, "start": self.start}
+        return common | ({"alpha": self.alpha, "gate": self.gate} if self.family == "harvest" else {})
+
+
+def _rounds(name: str, start: str, model: str, words: str) -> tuple[JudgeSpec, JudgeSpec]:
+    """Two rounds of CertHarvest; halves of CAL are small, so the budget of pseudo-labels is the larger one."""
+    text = f"{words}, trained from its base on SFT and the runs that {{}} certifies as failures on half A of CAL; certified on half B."
+    first = JudgeSpec(f"{name}_1", (1.0,), text.format(start), family="harvest", model=model, start=start)
+    return first, JudgeSpec(f"{name}_2", (1.0,), text.format(first.name), family="harvest", model=model, start=first.name)
 
 
 JUDGES = {
@@ -123,12 +136,17 @@ JUDGES = {
             model="compact",
             pool="transfer_strict",
         ),
+        *_rounds("lexical_harvest", "lexical", "", "The lexical judge"),
+        *_rounds("harvest", "sft", "compact", "The compact language model"),
     )
 }
 
+#: rounds of CertHarvest: jobs of their own
+HARVEST_JUDGES = tuple(name for name, spec in JUDGES.items() if spec.family == "harvest")
+
 
 #: judges that train or read a language model: minutes on two cores where the others need seconds
-LANGUAGE_JUDGES = tuple(name for name, spec in JUDGES.items() if spec.family != "lexical" and not spec.pool)
+LANGUAGE_JUDGES = tuple(name for name, spec in JUDGES.items() if spec.family not in {"lexical", "harvest"} and not spec.pool)
 
 #: judges that need other corpora in the data root
 TRANSFER_JUDGES = tuple(name for name, spec in JUDGES.items() if spec.pool)

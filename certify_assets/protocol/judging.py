@@ -44,6 +44,12 @@ def current_adapter(store: Store, corpus: str, judge: str) -> dict[str, Any]:
             )
     if "transfer" in adapter:
         require_sources(store, corpus, judge, adapter["transfer"])
+    harvest = adapter.get("harvest")
+    if harvest is not None and current_adapter(store, corpus, harvest["start"])["adapter_sha256"] != harvest["start_adapter_sha256"]:
+        raise StaleCertificateError(
+            f"the harvest of {judge} on {corpus} was let through by another {harvest['start']} judge than the stored one; "
+            f"materialize {judge}/adapter again."
+        )
     return adapter
 
 
@@ -86,7 +92,7 @@ def load_adapter(store: Store, corpus: str, judge: str, *, expected_sha256: str,
 
     spec = judge_spec(judge)
     with stored_adapter(store, corpus, judge) as folder:
-        if spec.family == "lexical":
+        if not spec.model:
             return LexicalJudge.load(folder, expected_sha256=expected_sha256)
         from certify_assets.judges.lm.judge import CausalJudge, load_base
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +12,7 @@ from certify_assets.protocol.judge_specs import ALPHAS, DELTA, GRID, JudgeSpec
 from certify_assets.protocol.judging import columns, current_adapter, renderer, save_adapter, stored_adapter
 from certify_assets.protocol.progress import Advance, Report, counted, silent
 from certify_assets.protocol.store import Store
+from certify_assets.protocol.workplace import workplace
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
     from certify_assets.judges.lm.judge import CausalJudge
     from certify_assets.protocol.selection import Selection
 
-__all__ = ["train_language_judge", "train_on_rows"]
+__all__ = ["fine_tuned", "train_language_judge", "train_on_rows"]
 
 _START = "start"
 
@@ -41,9 +39,9 @@ def train_language_judge(store: Store, corpus: str, spec: JudgeSpec, *, report: 
     document: dict[str, Any] = {"selection": [], "selection_rule": "", "candidates": 1, "training": {}}
     if spec.family != "base":
         document["start_sha256"] = judge.adapter_sha256
-    with _workplace(store, corpus, spec.name) as folder:
+    with workplace(store, corpus, spec.name) as folder:
         if spec.family == "sft":
-            judge, document["training"] = _fine_tuned(judge, labelled, folder, spec, report=report)
+            judge, document["training"] = fine_tuned(judge, labelled, folder / "adapter", model=spec.model, seed=spec.seed, report=report)
         elif spec.family == "grpo":
             judge, found = _reinforced(store, corpus, spec, judge, folder, report=report)
             document |= found
@@ -72,35 +70,44 @@ def _trained_on(sft: pd.DataFrame) -> dict[str, int]:
     }
 
 
-@contextmanager
-def _workplace(store: Store, corpus: str, judge: str) -> Iterator[Path]:
-    """Give a folder for checkpoints: one that stays, where the data root is a folder."""
-    if store.is_local:
-        folder = store.local_path(f"judges/{judge}/{corpus}/training")
-        folder.mkdir(parents=True, exist_ok=True)
-        yield folder
-        return
-    with tempfile.TemporaryDirectory() as name:
-        yield Path(name)
-
-
-def _fine_tuned(
-    judge: CausalJudge, labelled: pd.DataFrame, folder: Path, spec: JudgeSpec, *, report: Report, epochs: float = 2.0
+def fine_tuned(
+    judge: CausalJudge, labelled: pd.DataFrame, folder: Path, *, model: str, seed: int, report: Report = silent, epochs: float = 2.0
 ) -> tuple[CausalJudge, dict[str, Any]]:
+    """Fine-tune a base model on verdicts; rows may name the source of their labels in a column ``label_source``.
+
+    Parameters
+    ----------
+    judge : CausalJudge
+        Of the base model.
+    labelled : pandas.DataFrame
+    folder : Path
+        Of the adapter; a folder with checkpoints of the same run is taken up where it stopped.
+    model : str
+        "compact" has a learning rate of its own, and passes over the rows more often.
+    seed : int
+    report : callable
+        Told how far the training has come.
+    epochs : float
+        Of the compact model.
+    """
     from certify_assets.judges.lm.sft import SftConfig, SftRow, train_sft
 
-    rows = [SftRow(prompt, int(outcome)) for prompt, outcome in zip(judge.encoder.encode_frame(labelled), labelled["outcome"], strict=True)]
+    sources = labelled["label_source"].map({"harvest": "harvest"}).fillna("sft") if "label_source" in labelled else ["sft"] * len(labelled)
+    prompts = judge.encoder.encode_frame(labelled)
+    rows = [
+        SftRow(prompt, int(outcome), str(source)) for prompt, outcome, source in zip(prompts, labelled["outcome"], sources, strict=True)
+    ]
     longest = judge.encoder.budget_tokens + max(len(judge.language.verdicts.success), len(judge.language.verdicts.fail))
-    config = SftConfig.compact(epochs=epochs, max_tokens=longest) if spec.model == "compact" else SftConfig()
+    config = SftConfig.compact(epochs=epochs, max_tokens=longest) if model == "compact" else SftConfig()
     trained = train_sft(
         judge.language,
         rows,
-        folder / "adapter",
-        config=replace(config, seed=spec.seed),
+        folder,
+        config=replace(config, seed=seed),
         progress=lambda step, steps, loss: report(Advance("sft", step, steps, loss)),
     )
     if trained is None:
-        raise InputError(f"the training of {spec.name} stopped before its end; materialize {spec.name}/adapter again.")
+        raise InputError(f"the training of {judge.name} stopped before its end; materialize {judge.name}/adapter again.")
     return judge.with_adapter(trained.folder), trained.document
 
 
@@ -235,7 +242,8 @@ def train_on_rows(
     from certify_assets.judges.lm.judge import CausalJudge, load_base
 
     base, encoder = load_base(spec.model, spec.revision)
-    with _workplace(store, corpus, spec.name) as folder:
-        judge, document = _fine_tuned(CausalJudge(spec.name, base, encoder), labelled, folder / run, spec, report=report, epochs=epochs)
+    with workplace(store, corpus, spec.name) as folder:
+        start = CausalJudge(spec.name, base, encoder)
+        judge, document = fine_tuned(start, labelled, folder / run, model=spec.model, seed=spec.seed, report=report, epochs=epochs)
         save_adapter(store, f"judges/{spec.name}/{corpus}/adapter", judge)
     return judge, document

@@ -9,6 +9,7 @@ import numpy as np
 
 from certify_assets.errors import StaleCertificateError
 from certify_assets.protocol.corpus_steps import open_corpus, open_split
+from certify_assets.protocol.judge_specs import judge_spec
 from certify_assets.protocol.judging import current_adapter, load_adapter, renderer
 from certify_assets.protocol.progress import Report, counted, silent
 from certify_assets.protocol.store import Store
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from certify_assets.judges.lexical import LexicalJudge
     from certify_assets.judges.lm.judge import CausalJudge
 
-__all__ = ["calibration_scores", "rescored", "score_corpus", "score_runs"]
+__all__ = ["calibrating", "calibration_scores", "fresh_scores", "rescored", "score_corpus", "score_runs"]
 
 _SCORED_SPLITS = ("rl", "cal", "test")
 
@@ -82,7 +83,31 @@ def score_runs(store: Store, corpus: str, judge: str, frame: pd.DataFrame) -> pd
 
 
 def calibration_scores(store: Store, corpus: str, judge: str) -> tuple[pd.DataFrame, dict[str, str], dict[str, Any]]:
-    """Return the labelled CAL rows of a judge's scores, the hashes they stand on, and the adapter document.
+    """Return the labelled CAL rows that a judge is certified on, the hashes they stand on, and the adapter document.
+
+    These are all of CAL, and half B alone for a judge that learned from what half A let through.
+
+    Raises
+    ------
+    StaleCertificateError
+        As `fresh_scores`.
+    """
+    table, now, adapter = fresh_scores(store, corpus, judge)
+    cal = table[(table["split"] == "cal") & table["outcome"].notna()].reset_index(drop=True)
+    return calibrating(cal, judge), now, adapter
+
+
+def calibrating(cal: pd.DataFrame, judge: str) -> pd.DataFrame:
+    """Return the rows of CAL that certify a judge."""
+    if judge_spec(judge).family != "harvest":
+        return cal
+    from certify_assets.protocol.harvest.withholding import HALVES_SEED, halves
+
+    return halves(cal, HALVES_SEED)[1]
+
+
+def fresh_scores(store: Store, corpus: str, judge: str) -> tuple[pd.DataFrame, dict[str, str], dict[str, Any]]:
+    """Return a judge's scores of RL, CAL and TEST, the hashes they stand on, and the adapter document.
 
     Raises
     ------
@@ -104,20 +129,19 @@ def calibration_scores(store: Store, corpus: str, judge: str) -> tuple[pd.DataFr
             f"the scores of {judge} on {corpus} belong to another {stale.removesuffix('_sha256')} than the stored one; materialize {judge}/scores again."
         )
     table = store.read_table(f"judges/{judge}/{corpus}/scores.parquet")
-    cal = table[(table["split"] == "cal") & table["outcome"].notna()].reset_index(drop=True)
-    _require_labels_of_cal(store, corpus, judge, cal)
-    return cal, now, adapter
+    _require_labels_of_cal(store, corpus, judge, table[(table["split"] == "cal") & table["outcome"].notna()].reset_index(drop=True))
+    return table, now, adapter
 
 
 def rescored(store: Store, corpus: str, judge: str) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Score the labelled CAL trajectories again with the stored adapter, in the order of the stored scores."""
+    """Score again, with the stored adapter, the CAL trajectories that a judge is certified on, in the order of the stored scores."""
     from certify_assets.judges.base import score_table
 
     adapter = current_adapter(store, corpus, judge)
     model = load_adapter(store, corpus, judge, expected_sha256=adapter["adapter_sha256"])
     cal, _ = open_split(store, corpus, "cal")
-    table = score_table(model, cal, renderer())
-    scores: np.ndarray[Any, np.dtype[np.float64]] = table.loc[table["outcome"].notna(), "score"].to_numpy(np.float64)
+    table = score_table(model, calibrating(cal[cal["outcome"].notna()].reset_index(drop=True), judge), renderer())
+    scores: np.ndarray[Any, np.dtype[np.float64]] = table["score"].to_numpy(np.float64)
     return scores
 
 

@@ -42,6 +42,10 @@ def train_judge(store: Store, corpus: str, judge: str, *, report: Report = silen
         from certify_assets.protocol.transfer_training import train_transfer_judge
 
         return train_transfer_judge(store, corpus, spec, report=report)
+    if spec.family == "harvest":
+        from certify_assets.protocol.harvest.chain import train_harvest_judge
+
+        return train_harvest_judge(store, corpus, spec, report=report)
     if spec.family != "lexical":
         from certify_assets.protocol.language_training import train_language_judge
 

@@ -13,13 +13,14 @@ from certify_assets.defs.operations.schedules import weekly_recertification
 from certify_assets.defs.operations.sensors import new_runs_sensor
 from certify_assets.defs.partitions import CORPORA
 from certify_assets.defs.resources import DataRoot
-from certify_assets.protocol.judge_specs import JUDGES, TRANSFER_JUDGES
+from certify_assets.protocol.judge_specs import HARVEST_JUDGES, JUDGES, TRANSFER_JUDGES
 
 CORPUS_ASSETS = {
     "audit_sample",
     "cal_split",
     "corpus_page",
     "corpus_profile",
+    "harvests",
     "leak_controls",
     "miniwob_runs",
     "rl_split",
@@ -75,9 +76,11 @@ def test_the_checks_are_these_and_those_that_must_block_do() -> None:
         | {f"{split}_split:disjoint_tasks" for split in ("sft", "rl", "cal", "test")}
         | {"leak_controls:no_structural_leak", "compact_model:as_shipped", "compact_model:task_disjoint"}
         | {f"{judge}/{name}" for judge in JUDGES for name in ("certificate:reproducible", "audit:audit_verdict", "audit:test_ledger")}
+        | {f"{judge}/adapter:pseudo_labels_stay_out" for judge in HARVEST_JUDGES}
     )
     assert set(checks) - blocking == (
         {"trajectories:duplicates", "cal_split:n_min_tasks", "certifiability_model:certifiability_model_honest"}
+        | {"harvests:harvests_within_budget"}
         | {f"simulation_study:{name}" for name in ("validity_within_delta", "matches_the_paper")}
         | {f"{judge}/{name}" for judge in JUDGES for name in ("certificate:certified", "monitor:no_alarm")}
         | {f"{judge}/adapter:has_sources" for judge in TRANSFER_JUDGES}

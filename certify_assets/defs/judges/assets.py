@@ -4,6 +4,7 @@ from typing import Any
 
 import dagster as dg
 
+from certify_assets.defs.judges.harvest import harvest_adapter
 from certify_assets.defs.judges.language import language_adapter, language_scores
 from certify_assets.defs.judges.transfer import transfer_adapter
 from certify_assets.defs.metadata import score_metadata
@@ -24,7 +25,8 @@ def judge_assets() -> list[dg.AssetsDefinition]:
 
 
 def _chain(spec: JudgeSpec) -> list[dg.AssetsDefinition]:
-    return [_adapter(spec), _scores(spec), _certificate(spec), _audit(spec), _page(spec)]
+    made = harvest_adapter(spec) if spec.family == "harvest" else _adapter(spec)
+    return [made, _scores(spec), _certificate(spec), _audit(spec), _page(spec)]
 
 
 def _common(spec: JudgeSpec, *, kinds: set[str], code_version: str = "1") -> dict[str, Any]:
@@ -80,7 +82,7 @@ def _scores(spec: JudgeSpec) -> dg.AssetsDefinition:
         "Score of every RL, CAL and TEST trajectory: log-odds of success, the two log-probabilities beside it. TEST rows carry no outcome."
     )
     about = {"name": "scores", "description": promise, **_common(spec, kinds={"parquet"})}
-    if spec.family != "lexical":
+    if spec.model:
         return language_scores(spec, deps, **about)
 
     @dg.asset(deps=deps, **about)

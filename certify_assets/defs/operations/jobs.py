@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dagster as dg
 
-from certify_assets.protocol.judge_specs import LANGUAGE_JUDGES, TRANSFER_JUDGES
+from certify_assets.protocol.judge_specs import HARVEST_JUDGES, JUDGES, LANGUAGE_JUDGES, TRANSFER_JUDGES
 
-__all__ = ["certify_corpus_job", "language_judges_job", "transfer_judges_job"]
+__all__ = ["certify_corpus_job", "language_harvest_job", "language_judges_job", "lexical_harvest_job", "transfer_judges_job"]
 
 # everything that is made for one corpus; the generation of the embedded runs and the studies are asked for by themselves
 certify_corpus_job = dg.define_asset_job(
@@ -14,7 +14,7 @@ certify_corpus_job = dg.define_asset_job(
     selection=dg.AssetSelection.all()
     - dg.AssetSelection.assets("miniwob_runs")
     - dg.AssetSelection.groups("study")
-    - dg.AssetSelection.groups(*LANGUAGE_JUDGES, *TRANSFER_JUDGES, "models"),
+    - dg.AssetSelection.groups(*LANGUAGE_JUDGES, *TRANSFER_JUDGES, *HARVEST_JUDGES, "models"),
     description="Import, split, check, train, score, certify, audit and draw one corpus with the judges that need seconds.",
     executor_def=dg.in_process_executor,
 )
@@ -30,5 +30,19 @@ transfer_judges_job = dg.define_asset_job(
     "transfer_judges",
     selection=dg.AssetSelection.groups(*TRANSFER_JUDGES),
     description="Train judges for one corpus on the SFT splits of the others, score, certify, audit and draw; skipped where no other is split.",
+    executor_def=dg.in_process_executor,
+)
+
+lexical_harvest_job = dg.define_asset_job(
+    "lexical_harvest",
+    selection=dg.AssetSelection.groups(*(name for name in HARVEST_JUDGES if not JUDGES[name].model)) | dg.AssetSelection.assets("harvests"),
+    description="Self-train the lexical judge on what its certificate lets through, round by round, and the study of harvests: seconds a round.",
+    executor_def=dg.in_process_executor,
+)
+
+language_harvest_job = dg.define_asset_job(
+    "language_harvest",
+    selection=dg.AssetSelection.groups(*(name for name in HARVEST_JUDGES if JUDGES[name].model)),
+    description="Self-train the language-model judge on what its certificate lets through, round by round: minutes a round on two cores.",
     executor_def=dg.in_process_executor,
 )

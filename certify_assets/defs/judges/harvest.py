@@ -1,0 +1,132 @@
+"""CertHarvest as assets: rounds whose adapter is skipped where the gate is closed, and the study of harvests of one corpus."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import dagster as dg
+
+from certify_assets.defs.judges.training import POOL, attempted, machine_tags, progress_lines
+from certify_assets.defs.partitions import corpora_partitions
+from certify_assets.defs.resources import DataRoot, MlflowTracker
+from certify_assets.errors import GateClosedError
+from certify_assets.protocol import training
+from certify_assets.protocol.judge_specs import HARVEST_JUDGES, JudgeSpec
+
+__all__ = ["harvest_adapter", "harvest_assets", "harvest_checks"]
+
+OWNERS = ["team:evaluation"]
+
+
+def harvest_adapter(spec: JudgeSpec) -> dg.AssetsDefinition:
+    """Return the adapter of a round; a closed gate leaves it and what follows skipped, with the reason observed on it."""
+    start = [dg.AssetKey([spec.start, name]) for name in ("adapter", "scores")]
+
+    @dg.asset(
+        name="adapter",
+        key_prefix=spec.name,
+        group_name=spec.name,
+        deps=[*start, "sft_split", "rl_split", "cal_split", "split_manifest"],
+        partitions_def=corpora_partitions,
+        output_required=False,
+        owners=OWNERS,
+        kinds={"pytorch"} if spec.model else {"scikitlearn"},
+        pool=POOL if spec.model else None,
+        op_tags=machine_tags(spec.model) if spec.model else None,
+        code_version="1",
+        description=f"{spec.summary} Skipped, with the reason, where half A certifies nothing.",
+    )
+    def adapter(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> Iterator[Any]:
+        store = data_root.store()
+        try:
+            with attempted(context):
+                document = training.train_judge(store, context.partition_key, spec.name, report=progress_lines(context))
+        except GateClosedError as closed:
+            context.log.warning(str(closed))
+            context.log_event(
+                dg.AssetObservation(context.asset_key, partition=context.partition_key, metadata={"gate_closed": str(closed)})
+            )
+            return
+        told = store.read_json(f"judges/{spec.name}/{context.partition_key}/contamination.json")
+        figures = {"harvested": told["size"], "pool": told["pool"], "contamination": told["contamination"]}
+        yield dg.MaterializeResult(
+            metadata={
+                **figures,
+                "sft_trajectories": document["sft_trajectories"],
+                "sha256": document["adapter_sha256"],
+                **mlflow.record(context, store, metrics=figures, tags={"adapter_sha256": document["adapter_sha256"]}),
+            },
+            data_version=dg.DataVersion(document["adapter_sha256"]),
+        )
+
+    return adapter
+
+
+@dg.asset(
+    deps=["trajectories", "split_manifest", "leak_controls"],
+    partitions_def=corpora_partitions,
+    group_name="study",
+    owners=OWNERS,
+    kinds={"json"},
+    code_version="1",
+    description=(
+        "Every harvest of the lexical judge side by side: three gates, both budgets and sides, both split profiles, two rounds; with labels spent on "
+        "training instead, cuts without a certificate, contamination by the withheld labels, and how far each harvest is from its pool."
+    ),
+)
+def harvests(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[Any]:
+    """Run the study of harvests of one corpus."""
+    from certify_assets.protocol.harvest.study import run_harvests
+    from certify_assets.reports.harvest_table import harvest_markdown
+
+    store = data_root.store()
+    document = run_harvests(store, context.partition_key, run_id=context.run.run_id, say=context.log.info)
+    counts = {name: document[name] for name in ("harvests", "within_budget", "beyond_chance", "gates_closed")}
+    return dg.MaterializeResult(
+        metadata={"table": dg.MetadataValue.md(harvest_markdown(document)), **counts, **mlflow.record(context, store, metrics=counts)}
+    )
+
+
+@dg.asset_check(
+    asset="harvests",
+    partitions_def=corpora_partitions,
+    description="No harvest is wrong beyond its budget by more than chance, measured by the labels that were withheld from it.",
+)
+def harvests_within_budget(context: dg.AssetCheckExecutionContext, data_root: DataRoot) -> dg.AssetCheckResult:
+    """Read the stored study."""
+    document = data_root.store().read_json(f"harvests/{context.partition_key}/lexical.json")
+    return dg.AssetCheckResult(
+        passed=not document["beyond_chance"],
+        severity=dg.AssetCheckSeverity.WARN,
+        description=f"{document['within_budget']} of {document['harvests']} harvests within budget, {document['beyond_chance']} above it beyond chance.",
+    )
+
+
+def harvest_assets() -> list[dg.AssetsDefinition]:
+    """Return what is not part of a judge's chain."""
+    return [harvests]
+
+
+def harvest_checks() -> list[dg.AssetChecksDefinition]:
+    """Return the blocking check of every round, and that of the study."""
+    return [harvests_within_budget, *(_stays_out(name) for name in HARVEST_JUDGES)]
+
+
+def _stays_out(judge: str) -> dg.AssetChecksDefinition:
+    @dg.asset_check(
+        asset=[judge, "adapter"],
+        name="pseudo_labels_stay_out",
+        blocking=True,
+        partitions_def=corpora_partitions,
+        description="No harvested run is of a task of CAL or TEST, and the harvest is the one that the adapter was trained on.",
+    )
+    def pseudo_labels_stay_out(context: dg.AssetCheckExecutionContext, data_root: DataRoot) -> dg.AssetCheckResult:
+        from certify_assets.protocol.harvest.chain import harvest_violations
+
+        found = harvest_violations(data_root.store(), context.partition_key, judge)
+        return dg.AssetCheckResult(
+            passed=not found,
+            severity=dg.AssetCheckSeverity.ERROR,
+            description=found[0] if found else "no pseudo-label is of a task that certifies or audits.",
+        )
+
+    return pseudo_labels_stay_out

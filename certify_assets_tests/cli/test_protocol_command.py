@@ -1,0 +1,64 @@
+"""``certify protocol status``: registrations, reads, broken rules, altered ledgers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from certify_assets.errors import LedgerError
+from certify_assets.protocol.ledger import record_read, record_result, register
+from certify_assets.protocol.store import Store
+from certify_assets_tests.builders import register_runs
+from certify_assets_tests.cli.calling import Call
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    made = Store(str(tmp_path / "root"))
+    register_runs(made, "c", tmp_path / "none.jsonl")
+    return made
+
+
+def read(store: Store, registration: str, scores: str) -> None:
+    entry = record_read(store, "c", judge="lexical", registration=registration, configuration={"scores": scores}, run_id="r")
+    record_result(store, entry, "f" * 64)
+
+
+def test_what_was_registered_and_read_is_shown(call: Call, store: Store) -> None:
+    assert call("protocol", "status", "--root", store.root).code == 0
+    registration = register(store, "c", {"seed": 42}, run_id="r")
+    read(store, registration, "a")
+    read(store, registration, "a")
+    answer = call("protocol", "status", "c", "--root", store.root, "--json")
+    (one,) = answer.json["corpora"]
+    assert answer.code == 0 and one["registrations"][0]["plan"] == {"seed": 42}
+    (reader,) = one["readers"]
+    assert (reader["first"], reader["replay"], reader["changed"], reader["results"]) == (1, 1, 0, 2)
+    assert "TEST of c: 1 registrations" in call("protocol", "status", "--root", store.root).out
+
+
+def test_a_broken_rule_is_exit_3(call: Call, store: Store) -> None:
+    registration = register(store, "c", {"seed": 42}, run_id="r")
+    read(store, registration, "a")
+    read(store, registration, "b")
+    with pytest.raises(LedgerError):
+        read(store, "0" * 64, "a")
+    answer = call("protocol", "status", "--root", store.root)
+    assert answer.code == 3 and "is changed" in answer.err and "is unregistered" in answer.err
+
+
+def test_an_altered_ledger_is_exit_3_with_the_line(call: Call, store: Store) -> None:
+    registration = register(store, "c", {"seed": 42}, run_id="r")
+    read(store, registration, "a")
+    path = Path(store.root) / "ledger/c.jsonl"
+    lines = path.read_text(encoding="utf-8").splitlines()
+    path.write_text("\n".join([lines[0].replace('"r"', '"s"'), *lines[1:]]) + "\n", encoding="utf-8")
+    answer = call("protocol", "status", "--root", store.root)
+    assert answer.code == 3 and "line 2 does not follow" in answer.err
+    assert call("protocol", "status", "--root", store.root, "--json").json["corpora"][0]["fault"]
+
+
+def test_an_unknown_corpus_is_named(call: Call, store: Store) -> None:
+    answer = call("protocol", "status", "d", "--root", store.root)
+    assert answer.code == 2 and "no corpus 'd'" in answer.err

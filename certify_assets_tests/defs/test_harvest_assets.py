@@ -1,0 +1,63 @@
+"""Rounds of CertHarvest as Dagster runs them: an open gate goes through, a closed one is skipped with its reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from certify_assets.defs.judges.assets import judge_assets
+from certify_assets.defs.judges.harvest import harvest_assets, harvest_checks
+from certify_assets.defs.partitions import CORPORA
+from certify_assets.defs.resources import DataRoot, MlflowTracker
+from certify_assets.protocol.store import Store
+from certify_assets_tests.protocol.harvest.test_loop import FIRST, made, prepared
+
+CHAIN = [dg.AssetKey([FIRST, name]) for name in ("adapter", "scores", "certificate")]
+
+
+def materialize(store: Store, selection: dg.AssetSelection) -> dg.ExecuteInProcessResult:
+    with dg.DagsterInstance.ephemeral() as instance:
+        instance.add_dynamic_partitions(CORPORA, ["c"])
+        return dg.materialize(
+            [*judge_assets(), *harvest_assets(), *harvest_checks()],
+            selection=selection,
+            instance=instance,
+            partition_key="c",
+            raise_on_error=False,
+            resources={"data_root": DataRoot(root=store.root), "mlflow": MlflowTracker(enabled=False)},
+            run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+        )
+
+
+def events(result: dg.ExecuteInProcessResult, kind: str) -> list[Any]:
+    return [event for event in result.all_events if event.event_type_value == kind]
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    store = prepared(tmp_path_factory.mktemp("closed"), tasks=40)
+    made(store, "lexical")
+    return store
+
+
+def test_a_closed_gate_is_a_skipped_node_with_its_reason(small: Store) -> None:
+    result = materialize(small, dg.AssetSelection.assets(*CHAIN))
+    failures = [event.event_specific_data.error.to_string() for event in events(result, "STEP_FAILURE")]
+    assert result.success, failures[0][:300] + failures[0][-1500:]
+    assert not events(result, "ASSET_MATERIALIZATION")
+    assert f"{FIRST}__scores" in {event.step_key for event in events(result, "STEP_SKIPPED")}
+    (seen,) = events(result, "ASSET_OBSERVATION")
+    assert "too few CAL tasks: 8 of 20 needed" in seen.asset_observation_data.asset_observation.metadata["gate_closed"].value
+
+
+def test_an_open_gate_goes_through_to_the_certificate(tmp_path: Path) -> None:
+    store = prepared(tmp_path, tasks=160)
+    made(store, "lexical")
+    result = materialize(store, dg.AssetSelection.assets(*CHAIN) | dg.AssetSelection.checks_for_assets(CHAIN[0]))
+    failures = [event.event_specific_data.error.to_string() for event in events(result, "STEP_FAILURE")]
+    assert result.success, failures[0][:300] + failures[0][-1500:]
+    assert [event.asset_key for event in events(result, "ASSET_MATERIALIZATION")] == CHAIN
+    assert [check.passed for check in result.get_asset_check_evaluations() if check.check_name == "pseudo_labels_stay_out"] == [True]
