@@ -11,6 +11,7 @@ from certify_assets.protocol.corpus_steps import open_split
 from certify_assets.protocol.judge_specs import ALPHAS, DELTA, GRID, JudgeSpec, judge_spec
 from certify_assets.protocol.judging import columns, renderer, save_adapter, texts
 from certify_assets.protocol.store import Store
+from certify_assets.protocol.timings import timed
 
 if TYPE_CHECKING:
     from certify_assets.judges.lexical import LexicalJudge
@@ -32,11 +33,17 @@ def train_judge(store: Store, corpus: str, judge: str) -> dict[str, Any]:
         The adapter document: hashes, weight, rows and tasks of SFT, candidates, and each candidate's certified coverage on CAL.
     """
     spec = judge_spec(judge)
-    if spec.family != "lexical":
-        from certify_assets.protocol.language_training import train_language_judge
+    with timed(store, corpus, judge, "train") as stage:
+        # a folder of checkpoints is what a killed training left, or a finished one
+        stage.continued = bool(store.names(f"judges/{judge}/{corpus}/training"))
+        if spec.family != "lexical":
+            from certify_assets.protocol.language_training import train_language_judge
 
-        return train_language_judge(store, corpus, spec)
-    return _train_lexical(store, corpus, spec)
+            document = train_language_judge(store, corpus, spec)
+        else:
+            document = _train_lexical(store, corpus, spec)
+        stage.rows = document.get("training", {}).get("rl_trajectories", document["sft_trajectories"])
+    return document
 
 
 def _train_lexical(store: Store, corpus: str, spec: JudgeSpec) -> dict[str, Any]:
