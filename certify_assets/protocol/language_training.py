@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from certify_assets.judges.lm.judge import CausalJudge
     from certify_assets.protocol.selection import Selection
 
-__all__ = ["train_language_judge"]
+__all__ = ["fine_tuned", "train_language_judge", "workplace"]
 
 _START = "start"
 
@@ -36,9 +36,9 @@ def train_language_judge(store: Store, corpus: str, spec: JudgeSpec) -> dict[str
     base, encoder = load_base(spec.model, spec.revision)
     judge = CausalJudge(spec.name, base, encoder)
     document: dict[str, Any] = {"selection": [], "selection_rule": "", "candidates": 1, "training": {}}
-    with _workplace(store, corpus, spec.name) as folder:
+    with workplace(store, corpus, spec.name) as folder:
         if spec.family == "sft":
-            judge, document["training"] = _fine_tuned(judge, labelled, folder, spec)
+            judge, document["training"] = fine_tuned(judge, labelled, folder, spec)
         elif spec.family == "grpo":
             judge, found = _reinforced(store, corpus, spec, judge, folder)
             document |= found
@@ -69,18 +69,19 @@ def _trained_on(sft: pd.DataFrame) -> dict[str, int]:
 
 
 @contextmanager
-def _workplace(store: Store, corpus: str, judge: str) -> Iterator[Path]:
+def workplace(store: Store, corpus: str, judge: str, name: str = "training") -> Iterator[Path]:
     """Give a folder for checkpoints: one that stays, where the data root is a folder."""
     if store.is_local:
-        folder = store.local_path(f"judges/{judge}/{corpus}/training")
+        folder = store.local_path(f"judges/{judge}/{corpus}/{name}")
         folder.mkdir(parents=True, exist_ok=True)
         yield folder
         return
-    with tempfile.TemporaryDirectory() as name:
-        yield Path(name)
+    with tempfile.TemporaryDirectory() as temporary:
+        yield Path(temporary)
 
 
-def _fine_tuned(judge: CausalJudge, labelled: pd.DataFrame, folder: Path, spec: JudgeSpec) -> tuple[CausalJudge, dict[str, Any]]:
+def fine_tuned(judge: CausalJudge, labelled: pd.DataFrame, folder: Path, spec: JudgeSpec) -> tuple[CausalJudge, dict[str, Any]]:
+    """Fine-tune a judge on labelled runs; return it with what its adapter's document says."""
     from certify_assets.judges.lm.sft import SftConfig, SftRow, train_sft
 
     rows = [SftRow(prompt, int(outcome)) for prompt, outcome in zip(judge.encoder.encode_frame(labelled), labelled["outcome"], strict=True)]
