@@ -18,13 +18,14 @@ from certify_assets.defs.operations.sensors import new_runs_sensor
 from certify_assets.defs.resources import resources
 from certify_assets.defs.study.assets import study_assets
 from certify_assets.defs.study.checks import study_checks
+from certify_assets.defs.study.comparison import comparison_assets, comparison_checks
 from certify_assets.defs.study.simulation import simulation_assets, simulation_checks
 
 
 def _definitions() -> dg.Definitions:
     made = dg.Definitions(
-        assets=[*corpus_assets(), *judge_assets(), *monitor_assets(), *study_assets(), *simulation_assets()],
-        asset_checks=[*corpus_checks(), *judge_checks(), *monitor_checks(), *study_checks(), *simulation_checks()],
+        assets=[*corpus_assets(), *judge_assets(), *monitor_assets(), *study_assets(), *simulation_assets(), *comparison_assets()],
+        asset_checks=[*corpus_checks(), *judge_checks(), *monitor_checks(), *study_checks(), *simulation_checks(), *comparison_checks()],
         jobs=[certify_corpus_job, language_judges_job],
         schedules=[weekly_recertification],
         sensors=[new_runs_sensor],

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from certify_assets.judges.base import Judge
 
-__all__ = ["FOLD_FAMILIES", "agent_groups", "evaluate_agent_folds", "fold_judges", "stored_agent_folds"]
+__all__ = ["FOLD_FAMILIES", "agent_groups", "evaluate_agent_folds", "evaluate_scored", "fold_judges", "stored_agent_folds"]
 
 #: families that are trained on SFT alone
 FOLD_FAMILIES = ("lexical", "sft")
@@ -91,7 +91,9 @@ def evaluate_agent_folds(store: Store, corpus: str, judge: str, *, folds: int = 
     sft, _ = open_split(store, corpus, "sft")
     sft = sft[sft["outcome"].notna()]
     groups = agent_groups([str(name) for frame in (sft, cal) for name in frame["agent"]], folds, seed)
-    read = _Folds(sft, cal, _runs_of(store, corpus, cal), _trainer(store, corpus, spec, adapter), matched=spec.family == "lexical", seed=seed)
+    read = _Folds(
+        sft, cal, _runs_of(store, corpus, cal), _trainer(store, corpus, spec, adapter), matched=spec.family == "lexical", seed=seed
+    )
     for number, held in enumerate(groups):
         read.fold(number, held)
     if not read.rows:
@@ -113,6 +115,22 @@ def evaluate_agent_folds(store: Store, corpus: str, judge: str, *, folds: int = 
     found: dict[str, Any] = rounded(document)
     store.write_json(_key(corpus, judge), found)
     return found
+
+
+def evaluate_scored(
+    store: Store, corpus: str, judges: Sequence[str], *, folds: int = 4, seed: int = 42
+) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
+    """Evaluate those judges that can be; return their documents, and the others with the reason."""
+    found, left_out = [], []
+    for name in judges:
+        if not store.exists(f"judges/{name}/{corpus}/scores.json"):
+            left_out.append({"judge": name, "reason": "it has not scored this corpus."})
+            continue
+        try:
+            found.append(evaluate_agent_folds(store, corpus, name, folds=folds, seed=seed))
+        except CertifyError as error:
+            left_out.append({"judge": name, "reason": str(error)})
+    return found, left_out
 
 
 def stored_agent_folds(store: Store, corpus: str) -> list[dict[str, Any]]:
@@ -172,7 +190,14 @@ class _Folds:
     """CAL scores of judges that did not see the agent of a run, gathered fold by fold."""
 
     def __init__(
-        self, sft: pd.DataFrame, cal: pd.DataFrame, runs: pd.DataFrame, train: Callable[[pd.DataFrame, int], Judge], *, matched: bool, seed: int
+        self,
+        sft: pd.DataFrame,
+        cal: pd.DataFrame,
+        runs: pd.DataFrame,
+        train: Callable[[pd.DataFrame, int], Judge],
+        *,
+        matched: bool,
+        seed: int,
     ) -> None:
         self._sft, self._cal, self._runs, self._train, self._seed = sft, cal, runs, train, seed
         names = ("disjoint", "trained_on_as_many") if matched else ("disjoint",)

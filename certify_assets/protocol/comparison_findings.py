@@ -26,8 +26,10 @@ def findings(document: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def _ranking(differences: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
+    # a judge with another's scores has nothing of its own to be said of
+    same = {item["judge"] for item in differences if item["verdict"] == "same"}
     for item in differences:
-        if item["verdict"] == "beats":
+        if item["verdict"] == "beats" or (item["judge"] in same and item["verdict"] != "same"):
             continue
         code = "floor" if item["against"] == _FLOOR else "control" if item["against"] in _CONTROLS else "start"
         yield f"not_above_{code}", item["sentence"]
@@ -39,7 +41,8 @@ def _coverage(rows: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, str]
         return
     for name, row in rows.items():
         cell = _cell(row)
-        if name == _FLOOR or cell is None or cell["coverage"] > floor["coverage"]:
+        nothing_to_beat = cell is None or cell["coverage"] > floor["coverage"] or not floor["coverage"]
+        if name == _FLOOR or cell is None or nothing_to_beat:
             continue
         words = "no more than" if cell["coverage"] == floor["coverage"] else "less than"
         yield (
@@ -62,7 +65,10 @@ def _reading(rows: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, str]]
     for name, row in rows.items():
         counts = row["counts"]["cal"]
         if counts["unscored"]:
-            yield "unscored", f"{name} left {counts['unscored']} of {counts['rows']} labelled CAL rows unscored; its figures are of the others."
+            yield (
+                "unscored",
+                f"{name} left {counts['unscored']} of {counts['rows']} labelled CAL rows unscored; its figures are of the others.",
+            )
         if row["candidates"] > 1:
             yield (
                 "chosen_on_cal",

@@ -126,9 +126,7 @@ def gather_judges(store: Store, corpus: str) -> tuple[list[Judged], list[dict[st
     return [*found, *_controls(store, corpus, frames, missing)], missing
 
 
-def _judged(
-    store: Store, corpus: str, spec: JudgeSpec, frames: Mapping[str, pd.DataFrame], missing: list[dict[str, str]]
-) -> Judged:
+def _judged(store: Store, corpus: str, spec: JudgeSpec, frames: Mapping[str, pd.DataFrame], missing: list[dict[str, str]]) -> Judged:
     folder = f"judges/{spec.name}/{corpus}"
     _, _, adapter = calibration_scores(store, corpus, spec.name)
     table = store.read_table(f"{folder}/scores.parquet").set_index("trajectory_id")["score"]
@@ -180,7 +178,9 @@ def _controls(store: Store, corpus: str, frames: Mapping[str, pd.DataFrame], mis
     found = []
     for name, scores in values.items():
         sign = -1.0 if auroc(scores["cal"], frames["cal"]["outcome"].to_numpy(np.int8)) < 0.5 else 1.0
-        found.append(Judged(name, "control", CONTROLS[name], {split: _rows(frame, sign * scores[split]) for split, frame in frames.items()}))
+        found.append(
+            Judged(name, "control", CONTROLS[name], {split: _rows(frame, sign * scores[split]) for split, frame in frames.items()})
+        )
     return found
 
 
