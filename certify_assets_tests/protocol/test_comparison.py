@@ -89,7 +89,9 @@ def test_test_is_what_the_audit_read_and_nothing_else(corpora: Store) -> None:
     corpora.delete("corpora/one/splits/test.parquet")
     row = row_of(compare(corpora, "one"), "lexical")
     assert corpora.read_bytes("ledger/one.jsonl") == ledger
-    assert row["auroc"]["test"]["value"] == pytest.approx(roc_auc_score(result.scores["outcome"].astype(int), result.scores["score"]), rel=1e-9)
+    assert row["auroc"]["test"]["value"] == pytest.approx(
+        roc_auc_score(result.scores["outcome"].astype(int), result.scores["score"]), rel=1e-9
+    )
     audits = {audit["certificate_sha256"]: audit for audit in result.audits}
     for cell in (cell for cell in row["certified"] if cell["certified"]):
         audit = audits[cell["certificate_sha256"]]
@@ -104,7 +106,10 @@ def test_rows_without_a_score_are_left_out_counted_and_said(corpora: Store) -> N
     rescore(corpora, "two", "lexical", lambda table: table.assign(score=table["score"].where(table.index % 5 != 0)))
     document = compare(corpora, "two")
     counts = row_of(document, "lexical")["counts"]["cal"]
-    assert 0 < counts["unscored"] < counts["rows"] and counts["scored_sha256"] != row_of(document, "length_only")["counts"]["cal"]["scored_sha256"]
+    assert (
+        0 < counts["unscored"] < counts["rows"]
+        and counts["scored_sha256"] != row_of(document, "length_only")["counts"]["cal"]["scored_sha256"]
+    )
     assert str(counts["unscored"]) in other_rows(document)[0]
     assert {item["rows"] for item in document["differences"]} == {counts["rows"] - counts["unscored"]}
     assert "unscored" in {item["code"] for item in document["findings"]}
@@ -135,12 +140,11 @@ def test_calibration_rows_of_one_outcome_have_no_auroc(tmp_path: Path) -> None:
 
 
 def test_what_does_not_help_is_said(corpora: Store) -> None:
-    for change in ("lexical_weighted",):
-        training.train_judge(corpora, "one", change)
-        scoring.score_corpus(corpora, "one", change)
-        rng = np.random.default_rng(0)
-        rescore(corpora, "one", change, lambda table: table.assign(score=rng.normal(size=len(table))))
-        certification.certify_judge(corpora, "one", change)
+    training.train_judge(corpora, "one", "lexical_weighted")
+    scoring.score_corpus(corpora, "one", "lexical_weighted")
+    rng = np.random.default_rng(0)
+    rescore(corpora, "one", "lexical_weighted", lambda table: table.assign(score=rng.normal(size=len(table))))
+    certification.certify_judge(corpora, "one", "lexical_weighted")
     said = {item["code"]: item["message"] for item in compare(corpora, "one")["findings"]}
     assert "lexical_weighted ranks worse than lexical on CAL" in said["not_above_floor"]
     assert "less than the lexical floor" in said["coverage_not_above_floor"]
@@ -180,7 +184,9 @@ def test_the_documents_are_the_same_bytes_again_and_the_table_holds_every_corpus
         (["nothing"], None, None),
     ],
 )
-def test_what_a_judge_was_paid_is_read_where_its_scores_say_so(corpora: Store, cost: Any, tokens: float | None, money: float | None) -> None:
+def test_what_a_judge_was_paid_is_read_where_its_scores_say_so(
+    corpora: Store, cost: Any, tokens: float | None, money: float | None
+) -> None:
     key = "judges/lexical/three/scores.json"
     corpora.write_json(key, {**corpora.read_json(key), "cost": cost})
     found = row_of(compare(corpora, "three"), "lexical")["cost"]
