@@ -98,7 +98,8 @@ class PairRanking:
         step = max(1, _CELLS // max(1, self.order.size))
         parts = [self.won_and_all(weights[at : at + step]) for at in range(0, len(weights), step)]
         won, pairs = (np.concatenate([part[side] for part in parts]) for side in (0, 1))
-        return np.divide(won, pairs, out=np.full(won.shape, np.nan), where=pairs > 0)
+        found: NDArray[np.float64] = np.divide(won, pairs, out=np.full(won.shape, np.nan), where=pairs > 0)
+        return found
 
 
 def codes(names: Sequence[Any] | NDArray[Any]) -> NDArray[np.int64]:

@@ -34,9 +34,9 @@ FOLD_FAMILIES = ("lexical", "sft")
 _SCHEMA = "certify_assets/agent_disjoint/1"
 
 
-def fold_judges(*, cheap: bool = False) -> list[str]:
-    """Return the judges that can be trained without some agents; only those that take seconds where ``cheap``."""
-    return [name for name, spec in JUDGES.items() if spec.family in FOLD_FAMILIES[: 1 if cheap else None]]
+def fold_judges() -> list[str]:
+    """Return the judges that can be trained without some agents."""
+    return [name for name, spec in JUDGES.items() if spec.family in FOLD_FAMILIES]
 
 
 def agent_groups(agents: Sequence[str], folds: int, seed: int) -> list[list[str]]:

@@ -29,7 +29,7 @@ def test_a_corpus_with_one_judge_is_compared_and_the_others_are_named(corpora: S
     (unseen,) = document["agent_disjoint"]
     (event,) = result.asset_materializations_for_node("agent_disjoint")
     assert event.metadata["unseen_lexical"].value == unseen["disjoint"]["auroc"]["value"]
-    assert event.metadata["left_out"].value == [{"judge": "lexical_weighted", "reason": "it has not scored this corpus."}]
+    assert event.metadata["left_out"].value == []
     checks = {item.check_name: item for item in result.get_asset_check_evaluations()}
     assert checks["same_rows"].passed and checks["beats_controls"].passed
     assert "no language-model judge" in str(checks["beats_controls"].description)
