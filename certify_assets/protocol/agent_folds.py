@@ -27,7 +27,15 @@ if TYPE_CHECKING:
 
     from certify_assets.judges.base import Judge
 
-__all__ = ["FOLD_FAMILIES", "agent_groups", "evaluate_agent_folds", "evaluate_scored", "fold_judges", "stored_agent_folds"]
+__all__ = [
+    "FOLD_FAMILIES",
+    "agent_groups",
+    "evaluate_agent_folds",
+    "evaluate_scored",
+    "fold_judges",
+    "pretraining_caveat",
+    "stored_agent_folds",
+]
 
 #: families that are trained on SFT alone
 FOLD_FAMILIES = ("lexical", "sft")
@@ -106,7 +114,7 @@ def evaluate_agent_folds(store: Store, corpus: str, judge: str, *, folds: int = 
         "left_out": read.left_out,
         "seed": seed,
         **read.figures(),
-        "caveat": _caveat(spec, sorted({str(name) for name in cal["agent"]})),
+        "caveat": pretraining_caveat([judge], [str(name) for name in cal["agent"]]),
         "adapter_sha256": hashes["adapter_sha256"],
         "manifest_sha256": hashes["manifest_sha256"],
         "scores_sha256": hashes["scores_sha256"],
@@ -265,17 +273,19 @@ def _sentence(document: dict[str, Any]) -> str:
     return f"{judge} {words}: AUROC {new:.3f} against {old:.3f} when trained on all ({difference['value']:+.3f}{span})."
 
 
-def _caveat(spec: JudgeSpec, agents: Sequence[str]) -> str:
-    """Say which of the agents the compact model saw in its pretraining; no fold holds those out."""
-    if spec.model != "compact":
+def pretraining_caveat(judges: Sequence[str], agents: Sequence[str]) -> str:
+    """Say which of a corpus's agents the compact model saw in its pretraining, where a judge stands on it; no fold holds those out."""
+    named = [name for name in judges if name in JUDGES and JUDGES[name].model == "compact"]
+    if not named:
         return ""
     from certify_assets.judges.lm.compact.data import pretraining_runs
 
     seen = {str(name) for name in pretraining_runs()["agent"].unique()}
-    both = [name for name in agents if name in seen]
+    both = sorted(set(agents) & seen)
     if not both:
         return ""
     return (
-        f"The base of {spec.name} is no stranger to these agents: {len(both)} of the {len(agents)} ran tasks that the compact model was pretrained on, "
-        "with their outcomes, so a fold keeps an agent out of the fine-tuning alone."
+        f"The compact model below {', '.join(named)} is no stranger to these agents: {len(both)} of the {len(set(agents))} ran tasks that it was "
+        f"pretrained on, with their outcomes (of {len(seen)} agents in all), so a fold keeps an agent out of the "
+        "fine-tuning alone."
     )

@@ -14,7 +14,7 @@ import numpy as np
 from certify_assets.corpora.auroc_interval import PairRanking, area_of, codes, interval, task_resamples
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.protocol.agent_folds import stored_agent_folds
+from certify_assets.protocol.agent_folds import pretraining_caveat, stored_agent_folds
 from certify_assets.protocol.certifiability import rounded
 from certify_assets.protocol.comparison_findings import findings
 from certify_assets.protocol.judge_specs import ALPHAS, DELTA, JUDGES, PROCEDURES, SIDES
@@ -45,7 +45,8 @@ def compare(store: Store, corpus: str) -> dict[str, Any]:
     -------
     dict
         ``rows`` one a judge or leak control, ``missing`` with reasons, ``differences`` of AUROC on CAL, ``best`` judge at each thing, ``findings`` as
-        sentences, ``agent_disjoint`` evaluations that are there. Plain values, floats at ten significant digits.
+        sentences, ``agent_disjoint`` evaluations that are there, ``pretraining`` where
+        a base model has seen the agents. Plain values, floats at ten significant digits.
 
     Raises
     ------
@@ -74,6 +75,7 @@ def compare(store: Store, corpus: str) -> dict[str, Any]:
         "differences": _differences(judged),
         "best": _best(rows),
         "agent_disjoint": stored_agent_folds(store, corpus),
+        "pretraining": pretraining_caveat([item.name for item in judged], [str(name) for name in cal.agents]),
     }
     document["findings"] = findings(document)
     found: dict[str, Any] = rounded(document)

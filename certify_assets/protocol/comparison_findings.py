@@ -22,6 +22,7 @@ def findings(document: Mapping[str, Any]) -> list[dict[str, str]]:
     """
     rows = {row["judge"]: row for row in document["rows"]}
     said = [*_ranking(document["differences"]), *_coverage(rows), *_audits(rows), *_reading(rows), *_agents(document["agent_disjoint"])]
+    said += [("agents_in_pretraining", document["pretraining"])] if document["pretraining"] else []
     return [{"code": code, "message": message} for code, message in said]
 
 
@@ -81,8 +82,6 @@ def _reading(rows: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, str]]
 def _agents(evaluations: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
     for item in evaluations:
         yield "agent_disjoint", item["sentence"]
-        if item["caveat"]:
-            yield "agents_in_pretraining", item["caveat"]
 
 
 def _cell(row: Mapping[str, Any] | None) -> Mapping[str, Any] | None:

@@ -44,13 +44,14 @@ class Rows:
     scores : float array, shape (n,)
         NaN = unscored.
     outcomes : int array, shape (n,)
-    tasks, trajectories : object arrays, shape (n,)
+    tasks, trajectories, agents : object arrays, shape (n,)
     """
 
     scores: NDArray[np.float64]
     outcomes: NDArray[np.int8]
     tasks: NDArray[np.object_]
     trajectories: NDArray[np.object_]
+    agents: NDArray[np.object_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,7 +142,7 @@ def _judged(store: Store, corpus: str, spec: JudgeSpec, frames: Mapping[str, pd.
         documents, test = load_audits(store, corpus, spec.name)
         audits = {document["certificate_sha256"]: document for document in documents}
         scores, outcomes, tasks = columns(test)
-        rows["test"] = Rows(scores, outcomes, tasks, test["trajectory_id"].to_numpy(object))
+        rows["test"] = Rows(scores, outcomes, tasks, *(test[column].to_numpy(object) for column in ("trajectory_id", "agent")))
     except CertifyError as error:
         missing.append({"judge": spec.name, "what": "audit", "reason": str(error)})
     cost = store.read_json(f"{folder}/scores.json").get("cost")
@@ -161,7 +162,7 @@ def _judged(store: Store, corpus: str, spec: JudgeSpec, frames: Mapping[str, pd.
 
 
 def _rows(frame: pd.DataFrame, scores: NDArray[np.float64]) -> Rows:
-    names = [frame[column].to_numpy(object) for column in ("task_id", "trajectory_id")]
+    names = [frame[column].to_numpy(object) for column in ("task_id", "trajectory_id", "agent")]
     return Rows(scores, frame["outcome"].to_numpy(np.int8), *names)
 
 

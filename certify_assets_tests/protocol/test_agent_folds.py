@@ -10,7 +10,14 @@ import pytest
 
 from certify_assets.errors import InputError
 from certify_assets.protocol import corpus_steps, scoring, training
-from certify_assets.protocol.agent_folds import agent_groups, evaluate_agent_folds, evaluate_scored, fold_judges, stored_agent_folds
+from certify_assets.protocol.agent_folds import (
+    agent_groups,
+    evaluate_agent_folds,
+    evaluate_scored,
+    fold_judges,
+    pretraining_caveat,
+    stored_agent_folds,
+)
 from certify_assets.protocol.comparison import compare
 from certify_assets.protocol.judged import labelled_rows
 from certify_assets.protocol.store import Store
@@ -88,6 +95,12 @@ def test_what_cannot_be_held_out_is_a_sentence(dialects: Store, tmp_path: Path) 
     alone = write_runs(tmp_path / "runs.jsonl", tasks=40, attempts=1, seed=0)
     store = split_and_score(Store(str(tmp_path / "root")), alone)
     assert "one agent alone" in evaluate_scored(store, "c", ["lexical"])[1][0]["reason"]
+
+
+def test_agents_that_the_compact_model_saw_are_named_for_the_judges_that_stand_on_it() -> None:
+    said = pretraining_caveat(["lexical", "sft"], ["scripted-hasty", "scripted-hasty", "somebody"])
+    assert "below sft is" in said and "1 of the 2" in said
+    assert pretraining_caveat(["lexical"], ["scripted-hasty"]) == pretraining_caveat(["sft"], ["somebody"]) == ""
 
 
 @pytest.mark.slow
