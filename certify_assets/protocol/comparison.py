@@ -17,7 +17,7 @@ from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.protocol.agent_folds import pretraining_caveat, stored_agent_folds
 from certify_assets.protocol.certifiability import rounded
 from certify_assets.protocol.comparison_findings import findings
-from certify_assets.protocol.judge_specs import ALPHAS, DELTA, JUDGES, PROCEDURES, SIDES
+from certify_assets.protocol.judge_specs import ALPHAS, DELTA, PROCEDURES, SIDES
 from certify_assets.protocol.judged import CONTROLS, Judged, Rows, gather_judges
 from certify_assets.protocol.store import Store
 
@@ -196,8 +196,7 @@ def _differences(judged: Sequence[Judged]) -> list[dict[str, Any]]:
     for item in judged:
         if item.family == "control":
             continue
-        start = JUDGES[item.name].start or ("base" if item.family == "sft" else "")
-        for other in dict.fromkeys((_FLOOR, start, *CONTROLS)):
+        for other in dict.fromkeys((_FLOOR, item.start, *CONTROLS)):
             if other in by_name and other != item.name:
                 found.append(_difference(item, by_name[other]))
     return found

@@ -77,6 +77,8 @@ class Judged:
     timings : dict of str to dict
     cost : mapping
         What its scores say of tokens and money.
+    start : str
+        Judge that its training started from.
     """
 
     name: str
@@ -90,6 +92,7 @@ class Judged:
     audits: dict[str, dict[str, Any]] = field(default_factory=dict)
     timings: dict[str, dict[str, Any]] = field(default_factory=dict)
     cost: Mapping[str, Any] = field(default_factory=dict)
+    start: str = ""
 
 
 def labelled_rows(store: Store, corpus: str, split: str) -> pd.DataFrame:
@@ -145,7 +148,8 @@ def _judged(store: Store, corpus: str, spec: JudgeSpec, frames: Mapping[str, pd.
         rows["test"] = Rows(scores, outcomes, tasks, *(test[column].to_numpy(object) for column in ("trajectory_id", "agent")))
     except CertifyError as error:
         missing.append({"judge": spec.name, "what": "audit", "reason": str(error)})
-    cost = store.read_json(f"{folder}/scores.json").get("cost")
+    scored = store.read_json(f"{folder}/scores.json")
+    cost = scored.get("cost", scored.get("bill"))
     return Judged(
         name=spec.name,
         family=spec.family,
@@ -158,6 +162,7 @@ def _judged(store: Store, corpus: str, spec: JudgeSpec, frames: Mapping[str, pd.
         audits=audits,
         timings=read_timings(store, corpus, spec.name),
         cost=cost if isinstance(cost, Mapping) else {},
+        start=spec.start or ("base" if spec.family == "sft" else ""),
     )
 
 

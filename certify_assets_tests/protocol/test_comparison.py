@@ -188,6 +188,6 @@ def test_what_a_judge_was_paid_is_read_where_its_scores_say_so(
     corpora: Store, cost: Any, tokens: float | None, money: float | None
 ) -> None:
     key = "judges/lexical/three/scores.json"
-    corpora.write_json(key, {**corpora.read_json(key), "cost": cost})
+    corpora.write_json(key, {**corpora.read_json(key), "bill": cost})
     found = row_of(compare(corpora, "three"), "lexical")["cost"]
     assert (found["tokens_per_decision"], found["money_per_decision"]) == (tokens, money)
