@@ -26,6 +26,7 @@ from certify_assets.defs.operations.sensors import new_runs_sensor
 from certify_assets.defs.resources import resources
 from certify_assets.defs.study.assets import study_assets
 from certify_assets.defs.study.checks import study_checks
+from certify_assets.defs.study.comparison import comparison_assets, comparison_checks
 from certify_assets.defs.study.simulation import simulation_assets, simulation_checks
 
 
@@ -39,6 +40,7 @@ def _definitions() -> dg.Definitions:
             *harvest_assets(),
             *study_assets(),
             *simulation_assets(),
+            *comparison_assets(),
         ],
         asset_checks=[
             *corpus_checks(),
@@ -48,6 +50,7 @@ def _definitions() -> dg.Definitions:
             *harvest_checks(),
             *study_checks(),
             *simulation_checks(),
+            *comparison_checks(),
         ],
         jobs=[certify_corpus_job, language_judges_job, transfer_judges_job, lexical_harvest_job, language_harvest_job],
         schedules=[weekly_recertification],

@@ -20,6 +20,7 @@ __all__ = ["cli", "main"]
 _COMMANDS = {
     "audit": ("certify_assets.cli.check", "How the certified threshold does on other labelled tasks."),
     "certificate": ("certify_assets.cli.certificate", "Certify what share of trajectories a judge may decide alone."),
+    "compare": ("certify_assets.cli.compare", "Compare the judges of corpora: ranking, certified coverage, audit, cost."),
     "corpus": ("certify_assets.cli.corpus", "Import, list, generate and remove corpora of agent runs."),
     "decide": ("certify_assets.cli.decide", "Decide new trajectories: reject, release, or a person."),
     "demo": ("certify_assets.cli.platform", "Certificates for the embedded corpora, from runs to pages."),

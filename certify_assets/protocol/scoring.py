@@ -13,6 +13,7 @@ from certify_assets.protocol.judge_specs import judge_spec
 from certify_assets.protocol.judging import current_adapter, load_adapter, renderer
 from certify_assets.protocol.progress import Report, counted, silent
 from certify_assets.protocol.store import Store
+from certify_assets.protocol.timings import timed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,6 +28,15 @@ _SCORED_SPLITS = ("rl", "cal", "test")
 
 def score_corpus(store: Store, corpus: str, judge: str, *, report: Report = silent) -> pd.DataFrame:
     """Score RL, CAL and TEST with the stored adapter. TEST rows carry no outcome: those come only through the ledger."""
+    with timed(store, corpus, judge, "score") as stage:
+        # shares of scores that an earlier run left cost nothing now
+        stage.continued = bool(store.names(f"judges/{judge}/{corpus}/shards"))
+        table = _score_corpus(store, corpus, judge)
+        stage.rows = len(table)
+    return table
+
+
+def _score_corpus(store: Store, corpus: str, judge: str) -> pd.DataFrame:
     import pandas as pd
 
     from certify_assets.judges.base import score_table

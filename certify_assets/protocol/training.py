@@ -12,6 +12,7 @@ from certify_assets.protocol.judge_specs import ALPHAS, DELTA, GRID, JudgeSpec, 
 from certify_assets.protocol.judging import columns, renderer, save_adapter, texts
 from certify_assets.protocol.progress import Report, silent
 from certify_assets.protocol.store import Store
+from certify_assets.protocol.timings import timed
 
 if TYPE_CHECKING:
     from certify_assets.judges.lexical import LexicalJudge
@@ -38,6 +39,15 @@ def train_judge(store: Store, corpus: str, judge: str, *, report: Report = silen
         The adapter document: hashes, weight (of a lexical judge), rows and tasks of SFT, candidates, and each candidate's certified coverage on CAL.
     """
     spec = judge_spec(judge)
+    with timed(store, corpus, judge, "train") as stage:
+        # a folder of checkpoints is what a killed training left, or a finished one
+        stage.continued = bool(store.names(f"judges/{judge}/{corpus}/training"))
+        document = _trained(store, corpus, spec, report)
+        stage.rows = document.get("training", {}).get("rl_trajectories", document["sft_trajectories"])
+    return document
+
+
+def _trained(store: Store, corpus: str, spec: JudgeSpec, report: Report) -> dict[str, Any]:
     if spec.pool:
         from certify_assets.protocol.transfer_training import train_transfer_judge
 

@@ -30,14 +30,16 @@ CORPUS_ASSETS = {
     "test_split",
     "trajectories",
 }
-STUDY_ASSETS = {"certifiability_model", "simulation_study"}
+STUDY_ASSETS = {"certifiability_model", "simulation_study", "main_table"}
+COMPARISON_ASSETS = {"agent_disjoint", "comparison"}
 MODEL_ASSETS = {"compact_model"}
 CHAIN = ("adapter", "audit", "certificate", "monitor", "page", "scores")
 
 
 def test_the_assets_are_these() -> None:
     keys = {key.to_user_string() for key in defs.resolve_asset_graph().get_all_asset_keys()}
-    assert keys == CORPUS_ASSETS | STUDY_ASSETS | MODEL_ASSETS | {f"{judge}/{name}" for judge in JUDGES for name in CHAIN}
+    made = CORPUS_ASSETS | STUDY_ASSETS | MODEL_ASSETS | COMPARISON_ASSETS
+    assert keys == made | {f"{judge}/{name}" for judge in JUDGES for name in CHAIN}
 
 
 def test_every_asset_says_what_it_promises_and_who_owns_it() -> None:
@@ -82,6 +84,7 @@ def test_the_checks_are_these_and_those_that_must_block_do() -> None:
         {"trajectories:duplicates", "cal_split:n_min_tasks", "certifiability_model:certifiability_model_honest"}
         | {"harvests:harvests_within_budget"}
         | {f"simulation_study:{name}" for name in ("validity_within_delta", "matches_the_paper")}
+        | {f"comparison:{name}" for name in ("beats_controls", "same_rows")}
         | {f"{judge}/{name}" for judge in JUDGES for name in ("certificate:certified", "monitor:no_alarm")}
         | {f"{judge}/adapter:has_sources" for judge in TRANSFER_JUDGES}
     )

@@ -21,7 +21,7 @@ certify_corpus_job = dg.define_asset_job(
 
 language_judges_job = dg.define_asset_job(
     "language_judges",
-    selection=dg.AssetSelection.groups(*LANGUAGE_JUDGES, "models"),
+    selection=dg.AssetSelection.groups(*LANGUAGE_JUDGES, "models", "comparison"),
     description="Train, score, certify, audit and draw one corpus that is split already with the language-model judges: minutes on two cores.",
     executor_def=dg.in_process_executor,
 )

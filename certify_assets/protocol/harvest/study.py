@@ -159,6 +159,6 @@ def learner_maker(store: Store, corpus: str, learner: str) -> Iterator[LearnerMa
     if learner == "lexical":
         yield lambda splits: lexical_learner(splits.sft, splits.manifest)
         return
-    with workplace(store, corpus, f"harvests/{learner}") as place:
+    with workplace(store, corpus, f"harvests_{learner}") as place:
         # checkpoints are of one split: another manifest is another folder
         yield lambda splits: language_learner(splits.sft, splits.manifest, place / splits.manifest.sha256[:12])

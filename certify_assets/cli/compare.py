@@ -1,0 +1,125 @@
+"""``certify compare``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from certify_assets.cli.options import PATH, root_option
+from certify_assets.cli.output import NOTHING, console, emit_json, json_option, refuse_overwrite, say, show_table
+from certify_assets.protocol.judge_specs import JUDGES
+
+if TYPE_CHECKING:
+    from certify_assets.protocol.store import Store
+
+__all__ = ["compare"]
+
+
+@click.command()
+@click.argument("corpora", nargs=-1)
+@click.option("--agent-disjoint", is_flag=True, help="Train without some agents first, and read the judges on those.")
+@click.option(
+    "--judge",
+    "judges",
+    multiple=True,
+    type=click.Choice(tuple(JUDGES)),
+    help="Judge of --agent-disjoint; repeat for more. sft trains once a fold, minutes each. [default: lexical]",
+)
+@click.option("--folds", type=click.IntRange(2, 4), default=4, show_default=True, help="Groups of agents of --agent-disjoint.")
+@click.option("--seed", type=click.IntRange(min=0), default=42, show_default=True, help="Of those groups.")
+@click.option("--html", type=PATH, default=None, help="Write the page here.")
+@click.option("--csv", type=PATH, default=None, help="Write the first table as CSV to FILE, the others beside it under their names.")
+@click.option("--markdown", type=PATH, default=None, help="Write the tables as Markdown, one file.")
+@click.option("--latex", type=PATH, default=None, help="Write the tables as LaTeX, one file.")
+@root_option
+@json_option
+@click.pass_context
+def compare(
+    ctx: click.Context,
+    /,
+    corpora: tuple[str, ...],
+    agent_disjoint: bool,
+    judges: tuple[str, ...],
+    folds: int,
+    seed: int,
+    html: Path | None,
+    root: str | None,
+    as_json: bool,
+    **exports: Path | None,
+) -> None:
+    """Compare the judges of corpora: ranking, certified coverage, audit, cost.
+
+    CORPORA are names; without them every corpus of the data root that a judge has scored. Says which judge is best at what, and what does not help.
+    TEST figures are those of the audits: nothing here reads TEST. Exit 3 where no corpus has scores.
+    """
+    from certify_assets.cli.launching import open_store
+    from certify_assets.protocol.corpus_config import load_config
+    from certify_assets.protocol.main_table import gather_table
+
+    refuse_overwrite({"--html": html, **{f"--{name}": path for name, path in exports.items()}}, {})
+    store = open_store(root)
+    for name in corpora:
+        load_config(store, name)
+    if agent_disjoint or judges:
+        _evaluate(store, corpora, judges or ("lexical",), folds=folds, seed=seed)
+    document = gather_table(store, corpora or None)
+    _write(document, html, exports)
+    if as_json:
+        emit_json(document)
+    else:
+        _show(document)
+    ctx.exit(0 if document["corpora"] else NOTHING)
+
+
+def _evaluate(store: Store, corpora: Sequence[str], judges: Sequence[str], *, folds: int, seed: int) -> None:
+    from certify_assets.protocol.agent_folds import evaluate_agent_folds
+    from certify_assets.protocol.corpus_config import registered_corpora
+
+    for corpus in corpora or registered_corpora(store):
+        for judge in judges:
+            if corpora or store.exists(f"judges/{judge}/{corpus}/scores.json"):
+                say(f"{judge} on {corpus}: trained without some agents, {folds} times")
+                evaluate_agent_folds(store, corpus, judge, folds=folds, seed=seed)
+
+
+def _write(document: Mapping[str, Any], html: Path | None, exports: Mapping[str, Path | None]) -> None:
+    from certify_assets.files import write_atomic
+    from certify_assets.reports.comparison_tables import comparison_tables, write_table
+
+    if html is not None:
+        from certify_assets.reports.comparison_page import render_comparison
+
+        write_atomic(html, render_comparison(document["corpora"], document["left_out"]).encode("utf-8"))
+    tables = comparison_tables(document["corpora"])
+    for kind, path in exports.items():
+        if path is None:
+            continue
+        texts = [write_table(table, kind) for table in tables]
+        if kind == "csv":
+            # one table a file: two headers in one are no CSV
+            for table, text in zip(tables, texts, strict=True):
+                write_atomic(path if table is tables[0] else path.with_stem(f"{path.stem}_{table.name}"), text.encode("utf-8"))
+        else:
+            write_atomic(path, "\n".join(texts).encode("utf-8"))
+
+
+def _show(document: Mapping[str, Any]) -> None:
+    from certify_assets.reports.comparison_tables import comparison_tables
+
+    out = console()
+    for corpus in document["corpora"]:
+        for table in comparison_tables([corpus]):
+            if table.rows:
+                show_table(f"{corpus['corpus']}: {table.title}", table.columns[1:], [row[1:] for row in table.rows])
+        for item in corpus["best"]:
+            if item["judge"]:
+                out.print(f"{corpus['corpus']}, {item['what']}: {item['judge']} ({item['value']:.4g}).", markup=False)
+        for item in corpus["findings"]:
+            out.print(f"{corpus['corpus']}: {item['message']}", markup=False)
+        for item in corpus["missing"]:
+            out.print(f"{corpus['corpus']}, missing {item['what']} of {item['judge']}: {item['reason']}", markup=False)
+    for item in document["left_out"]:
+        out.print(f"Left out: {item['corpus']}: {item['reason']}", markup=False)

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from certify_assets.corpora.auroc import auroc
+from certify_assets.corpora.auroc_interval import PairRanking, area_of, codes, interval, task_resamples
+
+
+def by_hand(
+    scores: NDArray[np.float64], outcomes: NDArray[np.int64], groups: NDArray[np.int64], weights: NDArray[np.int64]
+) -> tuple[float, int]:
+    """Pairs won and all pairs, one pair at a time."""
+    won, pairs = 0.0, 0
+    rows = np.repeat(np.arange(scores.size), weights)
+    for one in rows:
+        for other in rows:
+            if groups[one] == groups[other] and outcomes[one] == 1 and outcomes[other] == 0:
+                pairs += 1
+                won += 1.0 if scores[one] > scores[other] else 0.5 if scores[one] == scores[other] else 0.0
+    return won, pairs
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 30), st.integers(1, 5))
+def test_pairs_of_one_group_are_counted_as_by_hand(seed: int, rows: int, groups: int) -> None:
+    rng = np.random.default_rng(seed)
+    scores, outcomes = rng.integers(0, 5, rows) / 2, rng.integers(0, 2, rows)
+    owner, weights = codes(rng.integers(0, groups, rows)), rng.integers(0, 3, rows)
+    won, pairs = PairRanking.of(scores, outcomes, owner).won_and_all(weights[None].astype(float))
+    assert (float(won[0]), int(pairs[0])) == by_hand(scores, outcomes, owner, weights)
+
+
+def test_without_groups_it_is_the_auroc() -> None:
+    rng = np.random.default_rng(1)
+    scores, outcomes = rng.integers(0, 9, 200) / 4, rng.integers(0, 2, 200)
+    found = area_of(PairRanking.of(scores, outcomes), task_resamples(codes(np.arange(200) // 4)))
+    assert found.value == pytest.approx(auroc(scores, outcomes)) and found.low is not None and found.high is not None
+    assert found.low < found.value < found.high and found.pairs == outcomes.sum() * (200 - outcomes.sum())
+
+
+def test_what_cannot_be_measured_is_none() -> None:
+    nothing = area_of(PairRanking.of([], []), task_resamples(codes([])))
+    alike = area_of(PairRanking.of([1.0, 2.0], [1, 1]), task_resamples(codes(["a", "b"])))
+    assert nothing.value is alike.value is None and nothing.pairs == alike.pairs == 0
+    one_task = area_of(PairRanking.of([1.0, 2.0], [0, 1]), task_resamples(codes(["a", "a"])))
+    assert (one_task.value, one_task.low, one_task.high) == (1.0, None, None)
+    assert interval(np.array([np.nan])) == (None, None)
+
+
+def test_resamples_take_tasks_whole_and_are_those_of_the_seed() -> None:
+    tasks = codes(["b", "a", "b", "c"])
+    first, again = task_resamples(tasks, draws=50), task_resamples(tasks, draws=50)
+    assert np.array_equal(first, again) and not np.array_equal(first, task_resamples(tasks, draws=50, seed=1))
+    assert np.array_equal(first[:, 0], first[:, 2])
+    assert np.array_equal(first[:, 0] + first[:, 1] + first[:, 3], np.full(50, 3.0))
+
+
+def test_the_interval_covers_the_truth_of_clustered_runs() -> None:
+    """60 tasks of 4 attempts, the true AUROC from 2 million pairs; in 150 trials a 95 % interval misses 7.5 times, standard error 2.7."""
+    rng = np.random.default_rng(7)
+
+    def drawn(tasks: int) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
+        effect = np.repeat(rng.normal(0, 1.5, tasks), 4)
+        outcomes = (rng.random(tasks * 4) < 1 / (1 + np.exp(-effect))).astype(np.int64)
+        return 0.8 * effect + 0.6 * outcomes + rng.normal(size=tasks * 4), outcomes, np.repeat(np.arange(tasks), 4)
+
+    truth = auroc(*drawn(40_000)[:2])
+    missed = 0
+    for _ in range(150):
+        scores, outcomes, tasks = drawn(60)
+        found = area_of(PairRanking.of(scores, outcomes), task_resamples(tasks, draws=300))
+        assert found.low is not None and found.high is not None
+        missed += not found.low <= truth <= found.high
+    assert missed <= 7.5 + 3.5 * 2.7

@@ -1,0 +1,67 @@
+"""The comparison as assets: of what is there, with its checks."""
+
+from __future__ import annotations
+
+import dagster as dg
+
+from certify_assets.defs.partitions import CORPORA, corpora_partitions
+from certify_assets.defs.resources import DataRoot, MlflowTracker
+from certify_assets.defs.study.comparison import comparison_assets, comparison_checks
+from certify_assets.protocol.store import Store
+
+
+def test_a_corpus_with_one_judge_is_compared_and_the_others_are_named(corpora: Store) -> None:
+    with dg.DagsterInstance.ephemeral() as instance:
+        instance.add_dynamic_partitions(CORPORA, ["three"])
+        shared = {
+            "instance": instance,
+            "resources": {"data_root": DataRoot(root=corpora.root), "mlflow": MlflowTracker(enabled=False)},
+            "run_config": {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+        }
+        folds, compared, table = comparison_assets()
+        result = dg.materialize([folds, compared, *comparison_checks()], partition_key="three", **shared)
+        assert result.success
+        over_all = dg.materialize([table], **shared)
+    (event,) = result.asset_materializations_for_node("comparison")
+    assert isinstance(event.metadata["judges"], dg.MarkdownMetadataValue) and len(str(event.metadata["judges"].md_str)) < 1000
+    document = corpora.read_json("comparison/three/comparison.json")
+    assert event.metadata["missing"].value == document["missing"] and len(document["missing"]) > 4
+    (unseen,) = document["agent_disjoint"]
+    (event,) = result.asset_materializations_for_node("agent_disjoint")
+    assert event.metadata["unseen_lexical"].value == unseen["disjoint"]["auroc"]["value"]
+    assert event.metadata["left_out"].value == []
+    checks = {item.check_name: item for item in result.get_asset_check_evaluations()}
+    assert checks["same_rows"].passed and checks["beats_controls"].passed
+    assert "no language-model judge" in str(checks["beats_controls"].description)
+    (event,) = over_all.asset_materializations_for_node("main_table")
+    assert event.metadata["rows"].value == 3 * 4 and "| three |" not in str(event.metadata["corpora"].value).replace("|three|", "")
+    assert corpora.exists("study/main_table_ranking.tex") and corpora.exists("study/main_table_certified.csv")
+
+
+def test_a_leak_and_unscored_rows_are_warned_of(corpora: Store) -> None:
+    key = "comparison/three/comparison.json"
+    document = {
+        "rows": [{"judge": "sft", "family": "sft", "counts": {"cal": {"unscored": 3, "rows": 9}}}],
+        "differences": [{"judge": "sft", "against": "length_only", "verdict": "level", "sentence": "sft is not above length_only."}],
+        "cal": {"trajectories": 9},
+    }
+    corpora.write_json(key, document)
+
+    @dg.asset(partitions_def=corpora_partitions)
+    def comparison() -> None:
+        """The document is there already."""
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        instance.add_dynamic_partitions(CORPORA, ["three"])
+        ran = dg.materialize(
+            [comparison, *comparison_checks()],
+            instance=instance,
+            partition_key="three",
+            resources={"data_root": DataRoot(root=corpora.root), "mlflow": MlflowTracker(enabled=False)},
+            run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+        )
+    found = {item.check_name: item for item in ran.get_asset_check_evaluations()}
+    assert [result.passed for result in found.values()] == [False, False]
+    assert all(result.severity == dg.AssetCheckSeverity.WARN for result in found.values())
+    said = " ".join(str(result.description) for result in found.values())
+    assert "not above length_only" in said and "left 3 of 9" in said
