@@ -31,12 +31,12 @@ def score_corpus(store: Store, corpus: str, judge: str, *, report: Report = sile
     with timed(store, corpus, judge, "score") as stage:
         # shares of scores that an earlier run left cost nothing now
         stage.continued = bool(store.names(f"judges/{judge}/{corpus}/shards"))
-        table = _score_corpus(store, corpus, judge)
+        table = _score_corpus(store, corpus, judge, report)
         stage.rows = len(table)
     return table
 
 
-def _score_corpus(store: Store, corpus: str, judge: str) -> pd.DataFrame:
+def _score_corpus(store: Store, corpus: str, judge: str, report: Report) -> pd.DataFrame:
     import pandas as pd
 
     from certify_assets.judges.base import score_table
