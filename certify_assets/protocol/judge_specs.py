@@ -6,7 +6,19 @@ from dataclasses import dataclass
 
 from certify_assets.errors import InputError
 
-__all__ = ["ALPHAS", "DELTA", "GRID", "JUDGES", "LANGUAGE_JUDGES", "PROCEDURES", "SIDES", "TRANSFER_JUDGES", "JudgeSpec", "judge_spec"]
+__all__ = [
+    "ALPHAS",
+    "DELTA",
+    "GRID",
+    "JUDGES",
+    "LANGUAGE_JUDGES",
+    "OPTIMISERS",
+    "PROCEDURES",
+    "SIDES",
+    "TRANSFER_JUDGES",
+    "JudgeSpec",
+    "judge_spec",
+]
 
 ALPHAS = (0.1, 0.2)
 DELTA = 0.05
@@ -14,6 +26,7 @@ GRID = 40
 SIDES = ("reject", "release")
 # the first one decides; the others stand beside it on the page
 PROCEDURES = ("guarded_taskboot", "taskboot", "naive")
+OPTIMISERS = ("exact", "trl")
 
 
 @dataclass(frozen=True)
@@ -41,6 +54,11 @@ class JudgeSpec:
         Judge whose adapter the training starts from.
     pool : {"", "transfer", "transfer_strict"}
         Whose SFT splits it is trained on: the corpus's own, those of every other corpus, or of every other domain.
+    optimiser : {"exact", "trl"}
+        Of the family grpo: the expected gradient, or TRL's sampled one.
+    steps : tuple of int
+        Of the family grpo: numbers of optimizer steps that are candidates, the last being the end of the training; empty for those that suit
+        the model.
     """
 
     name: str
@@ -52,6 +70,14 @@ class JudgeSpec:
     revision: str | None = None
     start: str = ""
     pool: str = ""
+    optimiser: str = "exact"
+    steps: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.optimiser not in OPTIMISERS:
+            raise InputError(f"the optimiser of {self.name} is {self.optimiser!r}; give one of {', '.join(OPTIMISERS)}.")
+        if list(self.steps) != sorted({step for step in self.steps if step > 0}):
+            raise InputError(f"the steps of {self.name} are {self.steps}; give whole numbers from 1, each once and in order.")
 
     @property
     def chooses(self) -> bool:
@@ -64,7 +90,8 @@ class JudgeSpec:
             return {"family": self.family, "model": self.model, "revision": self.revision, "pool": self.pool}
         if self.family == "lexical":
             return list(self.success_weights)
-        return {"family": self.family, "model": self.model, "revision": self.revision, "start": self.start}
+        plan: dict[str, object] = {"family": self.family, "model": self.model, "revision": self.revision, "start": self.start}
+        return plan | ({"optimiser": self.optimiser, "steps": list(self.steps)} if self.family == "grpo" else {})
 
 
 JUDGES = {
