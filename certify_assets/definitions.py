@@ -9,6 +9,7 @@ import dagster as dg
 from certify_assets.components import with_declared
 from certify_assets.defs.corpora.assets import corpus_assets
 from certify_assets.defs.corpora.checks import corpus_checks
+from certify_assets.defs.judges.arms import arm_assets, arm_checks, arms_job
 from certify_assets.defs.judges.assets import judge_assets
 from certify_assets.defs.judges.checks import judge_checks
 from certify_assets.defs.judges.monitor import monitor_assets, monitor_checks
@@ -23,9 +24,9 @@ from certify_assets.defs.study.simulation import simulation_assets, simulation_c
 
 def _definitions() -> dg.Definitions:
     made = dg.Definitions(
-        assets=[*corpus_assets(), *judge_assets(), *monitor_assets(), *study_assets(), *simulation_assets()],
-        asset_checks=[*corpus_checks(), *judge_checks(), *monitor_checks(), *study_checks(), *simulation_checks()],
-        jobs=[certify_corpus_job, language_judges_job, transfer_judges_job],
+        assets=[*corpus_assets(), *judge_assets(), *monitor_assets(), *study_assets(), *simulation_assets(), *arm_assets()],
+        asset_checks=[*corpus_checks(), *judge_checks(), *monitor_checks(), *study_checks(), *simulation_checks(), *arm_checks()],
+        jobs=[certify_corpus_job, language_judges_job, transfer_judges_job, arms_job],
         schedules=[weekly_recertification],
         sensors=[new_runs_sensor],
         resources=resources(),

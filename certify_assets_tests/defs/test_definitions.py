@@ -30,12 +30,13 @@ CORPUS_ASSETS = {
     "trajectories",
 }
 STUDY_ASSETS = {"certifiability_model", "simulation_study"}
+ARM_ASSETS = {"grpo/arm", "grpo/arms_audit"}
 CHAIN = ("adapter", "audit", "certificate", "monitor", "page", "scores")
 
 
 def test_the_assets_are_these() -> None:
     keys = {key.to_user_string() for key in defs.resolve_asset_graph().get_all_asset_keys()}
-    assert keys == CORPUS_ASSETS | STUDY_ASSETS | {f"{judge}/{name}" for judge in JUDGES for name in CHAIN}
+    assert keys == CORPUS_ASSETS | STUDY_ASSETS | ARM_ASSETS | {f"{judge}/{name}" for judge in JUDGES for name in CHAIN}
 
 
 def test_every_asset_says_what_it_promises_and_who_owns_it() -> None:
@@ -69,12 +70,14 @@ def test_the_checks_are_these_and_those_that_must_block_do() -> None:
         | {f"{split}_split:disjoint_tasks" for split in ("sft", "rl", "cal", "test")}
         | {"leak_controls:no_structural_leak"}
         | {f"{judge}/{name}" for judge in JUDGES for name in ("certificate:reproducible", "audit:audit_verdict", "audit:test_ledger")}
+        | {"grpo/arms_audit:arms_registered"}
     )
     assert set(checks) - blocking == (
         {"trajectories:duplicates", "cal_split:n_min_tasks", "certifiability_model:certifiability_model_honest"}
         | {f"simulation_study:{name}" for name in ("validity_within_delta", "matches_the_paper")}
         | {f"{judge}/{name}" for judge in JUDGES for name in ("certificate:certified", "monitor:no_alarm")}
         | {f"{judge}/adapter:has_sources" for judge in TRANSFER_JUDGES}
+        | {"grpo/arms_audit:beats_controls"}
     )
 
 

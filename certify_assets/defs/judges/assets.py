@@ -4,6 +4,7 @@ from typing import Any
 
 import dagster as dg
 
+from certify_assets.defs.judges.arms import arm_deps, audit_deps
 from certify_assets.defs.judges.transfer import transfer_adapter
 from certify_assets.defs.metadata import column_lineage, table_metadata
 from certify_assets.defs.partitions import corpora_partitions
@@ -47,7 +48,7 @@ def _adapter(spec: JudgeSpec) -> dg.AssetsDefinition:
     # a judge with several candidates is picked on CAL: the lineage shows that it has seen it
     deps: list[Any] = ["sft_split", "split_manifest", *(["cal_split"] if spec.chooses else [])]
     if spec.start:
-        deps += ["rl_split", dg.AssetKey([spec.start, "adapter"])]
+        deps += ["rl_split", dg.AssetKey([spec.start, "adapter"]), *arm_deps(spec)]
     kinds = {"scikitlearn"} if spec.family == "lexical" else {"pytorch"}
 
     @dg.asset(name="adapter", deps=deps, description=f"{spec.summary} Saved without pickle.", **_common(spec, kinds=kinds))
@@ -173,7 +174,7 @@ def _audit(spec: JudgeSpec) -> dg.AssetsDefinition:
 def _page(spec: JudgeSpec) -> dg.AssetsDefinition:
     @dg.asset(
         name="page",
-        deps=[_key(spec, "certificate"), _key(spec, "audit"), _key(spec, "scores"), "corpus_profile", "leak_controls"],
+        deps=[_key(spec, "certificate"), _key(spec, "audit"), _key(spec, "scores"), "corpus_profile", "leak_controls", *audit_deps(spec)],
         description="The certificate as a page: verdict, promise, curves, histograms, heatmap, lineage, limits. Opens from disk, needs no script.",
         **_common(spec, kinds={"html"}),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dagster as dg
 
-from certify_assets.protocol.judge_specs import LANGUAGE_JUDGES, TRANSFER_JUDGES
+from certify_assets.protocol.judge_specs import JUDGES, LANGUAGE_JUDGES, TRANSFER_JUDGES
 
 __all__ = ["certify_corpus_job", "language_judges_job", "transfer_judges_job"]
 
@@ -22,7 +22,9 @@ certify_corpus_job = dg.define_asset_job(
 
 language_judges_job = dg.define_asset_job(
     "language_judges",
-    selection=dg.AssetSelection.groups(*LANGUAGE_JUDGES),
+    # an arm has a partition of its own; the adapter trains those that are missing
+    selection=dg.AssetSelection.groups(*LANGUAGE_JUDGES)
+    - dg.AssetSelection.assets(*[dg.AssetKey([name, "arm"]) for name in LANGUAGE_JUDGES if JUDGES[name].family == "grpo"]),
     description="Train, score, certify, audit and draw one corpus that is split already with the language-model judges: minutes on two cores.",
     executor_def=dg.in_process_executor,
 )
