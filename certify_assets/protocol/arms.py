@@ -78,12 +78,12 @@ def controls(spec: JudgeSpec) -> tuple[Candidate, ...]:
 
 def grpo_config(spec: JudgeSpec, *, control: bool = False) -> GrpoConfig:
     """The paper's settings; the compact model has its own rate and fewer steps, of which the middle and the last are candidates."""
-    from certify_assets.judges.lm.grpo_config import COMPACT_LEARNING_RATE, GrpoConfig
+    from certify_assets.judges.lm.grpo_config import COMPACT_LEARNING_RATE, LEARNING_RATE, GrpoConfig
 
     compact = spec.model == "compact"
     steps = spec.steps or ((30, 60) if compact else (75, 150))
     return GrpoConfig(
-        **({"learning_rate": COMPACT_LEARNING_RATE} if compact else {}),
+        learning_rate=COMPACT_LEARNING_RATE if compact else LEARNING_RATE,
         steps=steps[-1],
         evaluate_at=steps,
         save_every=min(30 if compact else 50, steps[-1]),

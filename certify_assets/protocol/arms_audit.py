@@ -69,7 +69,7 @@ def audit_arms(store: Store, corpus: str, spec: JudgeSpec, *, run_id: str = "cli
     head = ""
     for name, entry in reads.items():
         head = record_result(store, entry, _sha256(results[name]))
-    document = {"plan": plan, "registration": registration, "results": results, "ledger_head": head}
+    document: dict[str, Any] = {"plan": plan, "registration": registration, "results": results, "ledger_head": head}
     document["brackets"] = [found.to_dict() for found in brackets(document)]
     document["ledger_reads"] = {name: entry.kind for name, entry in reads.items()}
     store.write_json(f"{folder}/arms_audit.json", {name: value for name, value in document.items() if name != "ledger_reads"})

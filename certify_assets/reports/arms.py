@@ -123,7 +123,7 @@ def candidates_markdown(document: Mapping[str, Any]) -> str:
 
 def arms_metrics(document: Mapping[str, Any]) -> dict[str, float]:
     """Return gain over the start and regret against the oracle, as numbers with a name."""
-    found = {}
+    found: dict[str, float] = {}
     for cell, seen in zip(document["plan"]["cells"], document["brackets"], strict=True):
         where = f"{cell['side']}_at_{cell['alpha']:g}"
         found |= {f"gain_{where}": float(seen["gain"]), f"regret_{where}": float(seen["regret"])}

@@ -1,5 +1,6 @@
 """Arms of GRPO: one asset a judge, partitioned by arm and corpus, and the audit that puts the choice among them on TEST."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import dagster as dg
@@ -21,17 +22,17 @@ arm_partitions = dg.MultiPartitionsDefinition(
     {"arm": dg.StaticPartitionsDefinition([*ARMS, *CONTROLS]), "corpus": corpora_partitions},
 )
 _BY_CORPUS = dg.MultiToSingleDimensionPartitionMapping(partition_dimension_name="corpus")
-_REINFORCED = {name: spec for name, spec in JUDGES.items() if spec.family == "grpo"}
+REINFORCED = tuple(spec for spec in JUDGES.values() if spec.family == "grpo")
 
 
-def arm_assets() -> list[dg.AssetsDefinition]:
+def arm_assets(specs: Sequence[JudgeSpec] = REINFORCED) -> list[dg.AssetsDefinition]:
     """Return the arms and their audit for every judge of the family grpo."""
-    return [made for spec in _REINFORCED.values() for made in (_arm(spec), _arms_audit(spec))]
+    return [made for spec in specs for made in (_arm(spec), _arms_audit(spec))]
 
 
-def arm_checks() -> list[dg.AssetChecksDefinition]:
+def arm_checks(specs: Sequence[JudgeSpec] = REINFORCED) -> list[dg.AssetChecksDefinition]:
     """Return the checks of every audit of arms."""
-    return [made for spec in _REINFORCED.values() for made in (_arms_registered(spec), _beats_controls(spec))]
+    return [made for spec in specs for made in (_arms_registered(spec), _beats_controls(spec))]
 
 
 def arm_deps(spec: JudgeSpec) -> list[dg.AssetDep]:
@@ -47,7 +48,7 @@ def audit_deps(spec: JudgeSpec) -> list[dg.AssetKey]:
 #: an arm has two dimensions of partitions, so it cannot be in a job with assets that have one
 arms_job = dg.define_asset_job(
     "arms",
-    selection=dg.AssetSelection.assets(*[dg.AssetKey([name, "arm"]) for name in _REINFORCED]),
+    selection=dg.AssetSelection.assets(*[dg.AssetKey([spec.name, "arm"]) for spec in REINFORCED]),
     description="Train one arm, or a control, on one corpus. The job language_judges trains what is missing by itself.",
     executor_def=dg.in_process_executor,
 )
@@ -71,7 +72,7 @@ def _arm(spec: JudgeSpec) -> dg.AssetsDefinition:
     )
     def arm(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[Any]:
         store = data_root.store()
-        place = dict(context.partition_key.keys_by_dimension)  # type: ignore[attr-defined]
+        place = dict(context.partition_key.keys_by_dimension)
         document = train_arm(store, place["corpus"], spec, place["arm"], progress=_progress(context))
         tags = {"arm_key": document["key"], "start_sha256": document["start_sha256"]}
         params = {**document["reward"], **{name: document[name] for name in ("optimiser", "control", "rl_trajectories", "rl_tasks")}}
