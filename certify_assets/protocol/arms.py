@@ -37,6 +37,7 @@ __all__ = [
     "START",
     "Candidate",
     "Progress",
+    "arm_key",
     "candidate_adapter",
     "candidates",
     "choose",
@@ -90,6 +91,11 @@ def grpo_config(spec: JudgeSpec, *, control: bool = False) -> GrpoConfig:
         seed=spec.seed,
         objective="cross_entropy" if control else "reward",
     )
+
+
+def arm_key(store: Store, corpus: str, spec: JudgeSpec, arm: str) -> str:
+    """Return the hash of all that the training of an arm or a control would depend on now."""
+    return _Run.of(store, corpus, spec, arm).key
 
 
 def train_arm(store: Store, corpus: str, spec: JudgeSpec, arm: str, *, progress: Progress | None = None) -> dict[str, Any]:

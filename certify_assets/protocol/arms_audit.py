@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from certify_assets.errors import LedgerError, StaleCertificateError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.lm.rewards import ARMS, CONTROLS
-from certify_assets.protocol.arms import Candidate, Progress, candidates, controls, scored_candidate, train_arm
+from certify_assets.protocol.arms import Candidate, Progress, arm_key, candidates, controls, scored_candidate, train_arm
 from certify_assets.protocol.corpus_steps import open_split
 from certify_assets.protocol.judge_specs import ALPHAS, DELTA, GRID, PROCEDURES, SIDES, JudgeSpec
 from certify_assets.protocol.judging import columns, current_adapter, renderer
@@ -87,15 +87,18 @@ def plan_arms(
         If arms, start or scores are not those among which the deployed adapter was chosen.
     """
     adapter = current_adapter(store, corpus, spec.name)
-    keys = {arm: train_arm(store, corpus, spec, arm, progress=progress)["key"] for arm in [*ARMS, *CONTROLS]}
+    keys = {arm: arm_key(store, corpus, spec, arm) for arm in [*ARMS, *CONTROLS]}
+    stale = f"the adapter of {spec.name} on {corpus} was not chosen among the arms of now; materialize {spec.name}/adapter again."
+    if adapter["arms"] != {arm: keys[arm] for arm in ARMS}:
+        raise StaleCertificateError(stale)
+    for arm in keys:
+        train_arm(store, corpus, spec, arm, progress=progress)
     tables, hashes = {}, {}
     for each in _entries(spec):
         tables[each.name], hashes[each.name] = scored_candidate(store, corpus, spec, each, "cal")
     deployed = adapter["chosen"]
-    if adapter["arms"] != {arm: keys[arm] for arm in ARMS} or hashes[deployed]["adapter_sha256"] != adapter["adapter_sha256"]:
-        raise StaleCertificateError(
-            f"the adapter of {spec.name} on {corpus} was not chosen among the arms that are stored now; materialize {spec.name}/adapter again."
-        )
+    if hashes[deployed]["adapter_sha256"] != adapter["adapter_sha256"]:
+        raise StaleCertificateError(stale)
     about = {"corpus": corpus, "judge": spec.name, "split": "cal", "renderer_sha256": renderer().sha256}
     provenance = {name: {**about, "arm": name, **found} for name, found in hashes.items()}
     cells = {cell: _selection(spec, tables, provenance, cell) for cell in _cells()}

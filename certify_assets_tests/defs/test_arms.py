@@ -55,6 +55,8 @@ def test_the_audit_is_materialized_and_its_checks_tell_a_forged_one(arms_store: 
         done = dg.materialize([audit, *checks], instance=instance, resources=resources, partition_key=CORPUS, raise_on_error=False)
         assert done.success is not forged
         if forged:
+            (failed,) = [event for event in done.all_events if event.is_step_failure and event.step_key == "grpo__arms_audit"]
+            assert "LedgerError" in str(failed.step_failure_data.error)
             return
         (event,) = done.asset_materializations_for_node("grpo__arms_audit")
         assert "| reject | 0.1 | start" in str(event.metadata["bracket"].value) and len(str(event.metadata["bracket"].value)) < 1000

@@ -13,7 +13,7 @@ from certify_assets.certificates import audit_certificate, certify
 from certify_assets.errors import InputError, IntegrityError, LedgerError, StaleCertificateError
 from certify_assets.judges.lm.rewards import ARMS, CONTROLS
 from certify_assets.protocol import arms, arms_audit, training
-from certify_assets.protocol.judge_specs import JUDGES, JudgeSpec
+from certify_assets.protocol.judge_specs import JudgeSpec
 from certify_assets.protocol.judging import columns
 from certify_assets.protocol.ledger import ledger_entries
 from certify_assets.protocol.store import Store
@@ -44,7 +44,7 @@ def test_a_finished_arm_is_taken_up_and_another_configuration_is_another_arm(arm
 
 def test_another_start_makes_other_arms_and_the_chosen_one_is_stale(arms_store: Store) -> None:
     start_judge(arms_store, seed=1)
-    with pytest.raises(StaleCertificateError, match="was not chosen among the arms that are stored now"):
+    with pytest.raises(StaleCertificateError, match="was not chosen among the arms of now"):
         arms_audit.plan_arms(arms_store, CORPUS, TINY)
 
 
@@ -185,8 +185,8 @@ def test_the_choice_is_bracketed_and_held_against_the_controls(tmp_path: Path) -
 
 
 def test_a_judge_of_another_optimiser_is_one_line() -> None:
-    spec = JudgeSpec("grpo_trl", (1.0,), "TRL's own.", family="grpo", model="compact", start="sft", optimiser="trl")
-    assert spec.registration() != JUDGES["grpo"].registration() and arms.candidates(spec) == arms.candidates(JUDGES["grpo"])
+    spec = JudgeSpec("grpo_trl", (1.0,), "TRL's own.", family="grpo", model="compact", start="sft", optimiser="trl", steps=(1,))
+    assert spec.registration() != TINY.registration() and arms.candidates(spec) == arms.candidates(TINY)
     with pytest.raises(InputError, match="the optimiser of x is 'ppo'; give one of exact, trl"):
         JudgeSpec("x", (1.0,), "", family="grpo", optimiser="ppo")
     with pytest.raises(InputError, match="each once and in order"):

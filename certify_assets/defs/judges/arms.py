@@ -107,7 +107,7 @@ def _arms_audit(spec: JudgeSpec) -> dg.AssetsDefinition:
     )
     def arms_audited(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[Any]:
         store = data_root.store()
-        found = arms_audit.audit_arms(store, context.partition_key, spec, run_id=context.run_id, progress=_progress(context))
+        found = arms_audit.audit_arms(store, context.partition_key, spec, run_id=context.run.run_id, progress=_progress(context))
         metrics = arms_report.arms_metrics(found)
         table = arms_report.candidates_markdown(found)
         tags = {"registration": found["registration"], "ledger_head": found["ledger_head"]}

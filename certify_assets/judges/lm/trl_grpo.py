@@ -124,7 +124,7 @@ def make_trainer(
 def _watcher(steps: Sequence[int], evaluate: Callable[[int], None] | None, progress: Callable[[int], None] | None) -> Any:
     from transformers import TrainerCallback
 
-    class Watcher(TrainerCallback):  # type: ignore[misc]
+    class Watcher(TrainerCallback):
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             if evaluate is not None and state.global_step in steps:
                 evaluate(state.global_step)
