@@ -9,6 +9,7 @@ import dagster as dg
 from certify_assets.components import with_declared
 from certify_assets.defs.corpora.assets import corpus_assets
 from certify_assets.defs.corpora.checks import corpus_checks
+from certify_assets.defs.judges.arms import arm_assets, arm_checks, arms_job
 from certify_assets.defs.judges.assets import judge_assets
 from certify_assets.defs.judges.checks import judge_checks
 from certify_assets.defs.judges.compact import compact_assets, compact_checks
@@ -36,6 +37,7 @@ def _definitions() -> dg.Definitions:
             *corpus_assets(),
             *compact_assets(),
             *judge_assets(),
+            *arm_assets(),
             *monitor_assets(),
             *harvest_assets(),
             *study_assets(),
@@ -46,13 +48,14 @@ def _definitions() -> dg.Definitions:
             *corpus_checks(),
             *compact_checks(),
             *judge_checks(),
+            *arm_checks(),
             *monitor_checks(),
             *harvest_checks(),
             *study_checks(),
             *simulation_checks(),
             *comparison_checks(),
         ],
-        jobs=[certify_corpus_job, language_judges_job, transfer_judges_job, lexical_harvest_job, language_harvest_job],
+        jobs=[certify_corpus_job, language_judges_job, arms_job, transfer_judges_job, lexical_harvest_job, language_harvest_job],
         schedules=[weekly_recertification],
         sensors=[new_runs_sensor],
         resources=resources(),

@@ -70,6 +70,34 @@ def corpora(_small_corpora: Path, tmp_path: Path) -> Store:
     return Store(str(tmp_path / "root"))
 
 
+@pytest.fixture
+def one_step_arms(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the judge grpo have one step an arm."""
+    from certify_assets.protocol.judge_specs import JUDGES
+    from certify_assets_tests.arms_builders import TINY
+
+    monkeypatch.setitem(JUDGES, "grpo", TINY)
+
+
+@pytest.fixture(scope="session")
+def _audited_arms(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from certify_assets.protocol.judge_specs import JUDGES
+    from certify_assets_tests.arms_builders import TINY, audited_arms
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(JUDGES, "grpo", TINY)
+        return Path(audited_arms(tmp_path_factory.mktemp("arms"), tasks=40).root)
+
+
+@pytest.fixture
+def arms_store(_audited_arms: Path, one_step_arms: None, tmp_path: Path) -> Store:
+    """A data root where the judge grpo was chosen among arms of one step, and TEST read for all of them, for one test alone."""
+    from certify_assets.protocol.store import Store
+
+    shutil.copytree(_audited_arms, tmp_path / "root")
+    return Store(str(tmp_path / "root"))
+
+
 class Demo(NamedTuple):
     """What one run of the demo left."""
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from certify_assets.cli.arms import arms
 from certify_assets.cli.options import PATH, root_option
 from certify_assets.cli.output import emit_json, json_option, refuse_overwrite, say, show_table
 from certify_assets.errors import InputError
@@ -28,6 +29,9 @@ judge_option = click.option("--judge", "name", type=click.Choice(tuple(JUDGES)),
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def judge() -> None:
     """Train judges, and score runs with them."""
+
+
+judge.add_command(arms)
 
 
 @judge.command("list")

@@ -185,10 +185,10 @@ def _trainer(store: Store, corpus: str, spec: JudgeSpec, adapter: dict[str, Any]
 
     def fine_tuned_model(known: pd.DataFrame, number: int) -> Judge:
         from certify_assets.judges.lm.judge import CausalJudge, load_base
+        from certify_assets.protocol.judging import workplace
         from certify_assets.protocol.language_training import fine_tuned
-        from certify_assets.protocol.workplace import workplace
 
-        with workplace(store, corpus, spec.name, f"agent_fold_{number}") as folder:
+        with workplace(store, f"judges/{spec.name}/{corpus}/agent_fold_{number}") as folder:
             judge = CausalJudge(spec.name, *load_base(spec.model, spec.revision))
             return fine_tuned(judge, known, folder / "adapter", model=spec.model, seed=spec.seed)[0]
 

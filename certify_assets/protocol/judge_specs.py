@@ -13,6 +13,7 @@ __all__ = [
     "HARVEST_JUDGES",
     "JUDGES",
     "LANGUAGE_JUDGES",
+    "OPTIMISERS",
     "PROCEDURES",
     "SIDES",
     "TRANSFER_JUDGES",
@@ -27,6 +28,7 @@ GRID = 40
 SIDES = ("reject", "release")
 # the first one decides; the others stand beside it on the page
 PROCEDURES = ("guarded_taskboot", "taskboot", "naive")
+OPTIMISERS = ("exact", "trl")
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,11 @@ class JudgeSpec:
         Whose SFT splits it is trained on: the corpus's own, those of every other corpus, or of every other domain.
     alpha, gate
         Of a harvest: budget of wrong pseudo-labels, and the procedure that certifies half A.
+    optimiser : {"exact", "trl"}
+        Of the family grpo: the expected gradient, or TRL's sampled one.
+    steps : tuple of int
+        Of the family grpo: numbers of optimizer steps that are candidates, the last being the end of the training; empty for those that suit
+        the model.
     """
 
     name: str
@@ -69,6 +76,14 @@ class JudgeSpec:
     pool: str = ""
     alpha: float = 0.2
     gate: str = "guarded_taskboot"
+    optimiser: str = "exact"
+    steps: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.optimiser not in OPTIMISERS:
+            raise InputError(f"the optimiser of {self.name} is {self.optimiser!r}; give one of {', '.join(OPTIMISERS)}.")
+        if list(self.steps) != sorted({step for step in self.steps if step > 0}):
+            raise InputError(f"the steps of {self.name} are {self.steps}; give whole numbers from 1, each once and in order.")
 
     @property
     def chooses(self) -> bool:
@@ -81,7 +96,9 @@ class JudgeSpec:
             return {"family": self.family, "model": self.model, "revision": self.revision, "pool": self.pool}
         if self.family == "lexical":
             return list(self.success_weights)
-        common = {"family": self.family, "model": self.model, "revision": self.revision, "start": self.start}
+        common: dict[str, object] = {"family": self.family, "model": self.model, "revision": self.revision, "start": self.start}
+        if self.family == "grpo":
+            common |= {"optimiser": self.optimiser, "steps": list(self.steps)}
         return common | ({"alpha": self.alpha, "gate": self.gate} if self.family == "harvest" else {})
 
 

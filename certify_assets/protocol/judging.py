@@ -24,7 +24,17 @@ if TYPE_CHECKING:
     from certify_assets.judges.lexical import LexicalJudge
     from certify_assets.judges.lm.judge import CausalJudge
 
-__all__ = ["columns", "current_adapter", "load_adapter", "renderer", "save_adapter", "stored_adapter", "texts"]
+__all__ = [
+    "columns",
+    "current_adapter",
+    "load_adapter",
+    "renderer",
+    "save_adapter",
+    "stored_adapter",
+    "stored_folder",
+    "texts",
+    "workplace",
+]
 
 
 def current_adapter(store: Store, corpus: str, judge: str) -> dict[str, Any]:
@@ -104,8 +114,26 @@ def load_adapter(store: Store, corpus: str, judge: str, *, expected_sha256: str,
 @contextmanager
 def stored_adapter(store: Store, corpus: str, judge: str) -> Iterator[Path]:
     """Give the stored files of an adapter as a folder."""
-    prefix = f"judges/{judge}/{corpus}/adapter"
+    with stored_folder(store, f"judges/{judge}/{corpus}/adapter") as folder:
+        yield folder
+
+
+@contextmanager
+def stored_folder(store: Store, prefix: str) -> Iterator[Path]:
+    """Give a copy of the files directly below a key as a folder."""
     with tempfile.TemporaryDirectory() as folder:
         for name in store.names(prefix):
             (Path(folder) / name).write_bytes(store.read_bytes(f"{prefix}/{name}"))
         yield Path(folder)
+
+
+@contextmanager
+def workplace(store: Store, prefix: str) -> Iterator[Path]:
+    """Give a folder for checkpoints: one that stays, where the data root is a folder."""
+    if store.is_local:
+        folder = store.local_path(prefix)
+        folder.mkdir(parents=True, exist_ok=True)
+        yield folder
+        return
+    with tempfile.TemporaryDirectory() as name:
+        yield Path(name)

@@ -1,31 +1,26 @@
-"""Training of the language-model judges: the base model as it is, LoRA on verdicts of SFT, and exact GRPO on RL from there."""
+"""Training of the language-model judges: the base model as it is, LoRA on verdicts of SFT, and the arm of GRPO that was chosen."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from certify_assets.errors import InputError
+from certify_assets.protocol.arms import candidate_adapter, candidates, select_arm
 from certify_assets.protocol.corpus_steps import open_split
-from certify_assets.protocol.judge_specs import ALPHAS, DELTA, GRID, JudgeSpec
-from certify_assets.protocol.judging import columns, current_adapter, renderer, save_adapter, stored_adapter
-from certify_assets.protocol.progress import Advance, Report, counted, silent
+from certify_assets.protocol.judge_specs import JudgeSpec
+from certify_assets.protocol.judging import renderer, save_adapter, workplace
+from certify_assets.protocol.progress import Advance, Report, silent
 from certify_assets.protocol.store import Store
-from certify_assets.protocol.workplace import workplace
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from certify_assets.judges.lm.grpo_config import GrpoConfig
     from certify_assets.judges.lm.judge import CausalJudge
-    from certify_assets.protocol.selection import Selection
 
 __all__ = ["fine_tuned", "train_language_judge", "train_on_rows"]
-
-_START = "start"
-
-Curve = list[dict[str, float]]
 
 
 def train_language_judge(store: Store, corpus: str, spec: JudgeSpec, *, report: Report = silent) -> dict[str, Any]:
@@ -39,12 +34,14 @@ def train_language_judge(store: Store, corpus: str, spec: JudgeSpec, *, report: 
     document: dict[str, Any] = {"selection": [], "selection_rule": "", "candidates": 1, "training": {}}
     if spec.family != "base":
         document["start_sha256"] = judge.adapter_sha256
-    with workplace(store, corpus, spec.name) as folder:
+    with ExitStack() as stack:
         if spec.family == "sft":
+            folder = stack.enter_context(workplace(store, f"judges/{spec.name}/{corpus}/training"))
             judge, document["training"] = fine_tuned(judge, labelled, folder / "adapter", model=spec.model, seed=spec.seed, report=report)
         elif spec.family == "grpo":
-            judge, found = _reinforced(store, corpus, spec, judge, folder, report=report)
-            document |= found
+            document |= select_arm(store, corpus, spec, report=report)
+            chosen = next(each for each in candidates(spec) if each.name == document["chosen"])
+            judge = judge.with_adapter(stack.enter_context(candidate_adapter(store, corpus, spec, chosen)))
         save_adapter(store, f"judges/{spec.name}/{corpus}/adapter", judge)
     whole = {
         "judge": spec.name,
@@ -111,124 +108,6 @@ def fine_tuned(
     return judge.with_adapter(trained.folder), trained.document
 
 
-def _reinforced(
-    store: Store, corpus: str, spec: JudgeSpec, judge: CausalJudge, folder: Path, *, report: Report
-) -> tuple[CausalJudge, dict[str, Any]]:
-    """Train every arm from the fine-tuned judge; keep the arm and step that certify most on CAL, or the start where none beats it."""
-    from certify_assets.judges.base import score_table
-    from certify_assets.judges.lm.judge import CausalJudge, load_base
-    from certify_assets.judges.lm.rewards import ARMS
-
-    rl, _ = open_split(store, corpus, "rl")
-    rl = rl[rl["outcome"].notna()]
-    if rl.empty:
-        raise InputError(f"{corpus} has no RL split, so nothing can be reinforced; import it with --rl, or leave {spec.name} out.")
-    before = current_adapter(store, corpus, spec.start)
-    config = _grpo_config(spec)
-    with stored_adapter(store, corpus, spec.start) as start:
-        adapters = {_START: _copied(start, folder / _START)}
-    curves = {}
-    for name in ARMS:
-        places, curves[name] = _arm(spec, name, adapters[_START], rl, (folder / name, config, report))
-        adapters |= places
-    cal, _ = open_split(store, corpus, "cal")
-    cal = cal[cal["outcome"].notna()]
-    tables = {}
-    for name, path in adapters.items():
-        base, encoder = load_base(spec.model, spec.revision)
-        candidate = replace(
-            CausalJudge(spec.name, base, encoder).with_adapter(path), shards=folder / "shards", progress=counted(report, f"scoring {name}")
-        )
-        tables[name] = score_table(candidate, cal, renderer())
-    selection, alpha = _selection(tables)
-    rows = [{"name": row.name, "alpha": alpha, "coverage": row.coverage, "uncorrected": row.uncorrected} for row in selection.rows]
-    return judge.with_adapter(adapters[selection.chosen]), {
-        "selection": rows,
-        "selection_rule": f"{selection.certificate.selection} (at alpha {alpha:g})",
-        "candidates": len(adapters),
-        "chosen": selection.chosen,
-        "training": {
-            "config": config.to_dict(),
-            "arms": {name: asdict(arm) for name, arm in ARMS.items()},
-            "rl_trajectories": len(rl),
-            "loss_curves": curves,
-        },
-        "start_sha256": before["adapter_sha256"],
-    }
-
-
-def _arm(spec: JudgeSpec, name: str, start: Path, rl: pd.DataFrame, run: tuple[Path, GrpoConfig, Report]) -> tuple[dict[str, Path], Curve]:
-    """Train one arm; return the adapters of the steps that are candidates, and how the loss went."""
-    from certify_assets.judges.lm.adapters import save_adapter as write_adapter
-    from certify_assets.judges.lm.exact_grpo import train_exact
-    from certify_assets.judges.lm.judge import load_base
-    from certify_assets.judges.lm.rewards import arm_named
-
-    folder, config, report = run
-    base, encoder = load_base(spec.model, spec.revision)
-    language = replace(base, model=_trainable(base.model, start))
-    about = {"base": base.source, "base_revision": base.revision, "arm": name, "start": start.name}
-    places = {step: folder / f"step_{step}" for step in config.evaluate_at}
-
-    def keep(step: int) -> None:
-        write_adapter(language.model, places[step], {**about, "steps": step}, source=base.source)
-
-    prompts, outcomes = encoder.encode_frame(rl), [int(outcome) for outcome in rl["outcome"]]
-    trained = train_exact(
-        language,
-        prompts,
-        outcomes,
-        arm=arm_named(name),
-        config=config,
-        folder=folder / "checkpoint",
-        evaluate=keep,
-        progress=lambda step: report(Advance(f"grpo {name}", step.step, config.steps, step.loss)),
-    )
-    curve = [{"step": step.step, "loss": step.loss, "reward": step.reward} for step in trained.history]
-    return {f"{name}_{step}": place for step, place in places.items()}, curve
-
-
-def _trainable(model: Any, folder: Path) -> Any:
-    from peft import PeftModel
-
-    from certify_assets.judges.lm.adapters import quiet
-
-    with quiet():
-        return PeftModel.from_pretrained(model, str(folder), is_trainable=True)
-
-
-def _copied(source: Path, target: Path) -> Path:
-    from certify_assets.files import write_atomic
-
-    target.mkdir(parents=True, exist_ok=True)
-    for path in sorted(path for path in source.iterdir() if path.is_file()):
-        write_atomic(target / path.name, path.read_bytes())
-    return target
-
-
-def _grpo_config(spec: JudgeSpec) -> GrpoConfig:
-    """The paper's settings; the compact model has its own rate and fewer steps, of which the middle and the last are candidates."""
-    from certify_assets.judges.lm.grpo_config import COMPACT_LEARNING_RATE, GrpoConfig
-
-    if spec.model == "compact":
-        return GrpoConfig(learning_rate=COMPACT_LEARNING_RATE, steps=60, seed=spec.seed, evaluate_at=(30, 60), save_every=30)
-    return GrpoConfig(seed=spec.seed, evaluate_at=(75, 150))
-
-
-def _selection(tables: dict[str, pd.DataFrame]) -> tuple[Selection, float]:
-    """Choose at the smaller budget, or at the larger one where no candidate certifies anything at the smaller."""
-    from certify_assets.certificates import Settings
-    from certify_assets.protocol.selection import select
-
-    _, outcomes, tasks = columns(tables[_START])
-    scores = {name: table["score"].to_numpy(float) for name, table in tables.items()}
-    for alpha in ALPHAS:
-        found = select(scores, outcomes, tasks, settings=Settings(alpha=alpha, delta=DELTA, grid=GRID), baseline=_START)
-        if any(row.coverage > 0 for row in found.rows):
-            break
-    return found, alpha
-
-
 def train_on_rows(
     store: Store, corpus: str, spec: JudgeSpec, labelled: pd.DataFrame, *, run: str, epochs: float, report: Report = silent
 ) -> tuple[CausalJudge, dict[str, Any]]:
@@ -242,7 +121,7 @@ def train_on_rows(
     from certify_assets.judges.lm.judge import CausalJudge, load_base
 
     base, encoder = load_base(spec.model, spec.revision)
-    with workplace(store, corpus, spec.name) as folder:
+    with workplace(store, f"judges/{spec.name}/{corpus}/training") as folder:
         start = CausalJudge(spec.name, base, encoder)
         judge, document = fine_tuned(start, labelled, folder / run, model=spec.model, seed=spec.seed, report=report, epochs=epochs)
         save_adapter(store, f"judges/{spec.name}/{corpus}/adapter", judge)

@@ -7,7 +7,7 @@ it breaks its promise more often than δ. Two rules pay for it (`select`), and w
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -66,6 +66,8 @@ class Selection:
     uncorrected : Certificate
         Of the one chosen on all of CAL as if there were no other: no promise.
     choosing_tasks, certifying_tasks : int
+    controls : dict of str to Certificate
+        Of what the choice is held against, at the level of the candidates. Nothing is chosen among them, so they are not counted.
     """
 
     rule: str
@@ -76,6 +78,7 @@ class Selection:
     uncorrected: Certificate
     choosing_tasks: int
     certifying_tasks: int
+    controls: dict[str, Certificate] = field(default_factory=dict)
 
     @property
     def certificate(self) -> Certificate:
@@ -93,11 +96,14 @@ class Selection:
 
     def plan(self) -> dict[str, Any]:
         """Return what has to be registered in the ledger before TEST is read for any candidate: JSON values."""
+        best = max(self.controls, key=lambda name: self.controls[name].coverage, default=None)
         return {
             "selection_rule": self.rule,
             "baseline": self.baseline,
             "chosen": self.chosen,
             "certificates": {name: certificate.sha256 for name, certificate in self.certificates.items()},
+            "controls": {name: certificate.sha256 for name, certificate in self.controls.items()},
+            "control": best,
         }
 
     def to_dict(self) -> dict[str, Any]:
@@ -106,6 +112,7 @@ class Selection:
         return {
             **self.plan(),
             "candidates": [asdict(row) for row in self.rows],
+            "control_coverage": {name: certificate.coverage for name, certificate in self.controls.items()},
             "best_on_cal": best,
             "worst_on_cal": worst,
             "uncorrected_coverage": self.uncorrected.coverage,
@@ -124,6 +131,7 @@ def select(
     rule: str = "counted",
     seed: int = 42,
     provenance: Mapping[str, Mapping[str, str]] | None = None,
+    controls: Mapping[str, ArrayLike] | None = None,
 ) -> Selection:
     """Choose one of several judges, arms or steps by certified coverage on CAL, and certify it.
 
@@ -143,6 +151,8 @@ def select(
         Of the halves.
     provenance : mapping, optional
         Of each candidate, for its certificate.
+    controls : mapping of str to array_like of float, optional
+        Scores of judges that the choice is held against and that nobody deploys: certified like the candidates, neither chosen nor counted.
 
     Returns
     -------
@@ -155,7 +165,8 @@ def select(
     """
     given = _checked(candidates, baseline, rule, settings)
     labels, right = list(tasks), np.asarray(outcomes)
-    for name, scores in given.items():
+    beside = {name: np.asarray(scores, dtype=np.float64) for name, scores in (controls or {}).items()}
+    for name, scores in [*given.items(), *beside.items()]:
         if scores.shape != (len(labels),) or right.shape != (len(labels),):
             raise InputError(f"the candidate {name!r} has {scores.size} scores for {len(labels)} rows of CAL; give one score a row.")
     everything = np.ones(len(labels), dtype=bool)
@@ -178,6 +189,7 @@ def select(
         uncorrected=alone[chosen],
         choosing_tasks=_count(labels, choosing),
         certifying_tasks=_count(labels, certifying),
+        controls=replace(table, scores=beside).certify(certifying, counted),
     )
 
 
@@ -229,6 +241,10 @@ class Bracket:
     oracle, worst : ArmAudit
         Of the largest and least coverage on TEST. The oracle is chosen with TEST's outcomes: it is reported, never deployed.
     arms : tuple of ArmAudit
+        Every candidate.
+    control : ArmAudit or None
+        The control that certifies most on CAL.
+    controls : tuple of ArmAudit
     """
 
     chosen: ArmAudit
@@ -236,6 +252,8 @@ class Bracket:
     oracle: ArmAudit
     worst: ArmAudit
     arms: tuple[ArmAudit, ...]
+    control: ArmAudit | None = None
+    controls: tuple[ArmAudit, ...] = ()
 
     @property
     def gain(self) -> float:
@@ -247,9 +265,20 @@ class Bracket:
         """Coverage of the oracle above the chosen."""
         return self.oracle.coverage - self.chosen.coverage
 
+    @property
+    def beats_baseline(self) -> bool:
+        """Whether another than the baseline was chosen and covers more of TEST."""
+        return self.chosen.name != self.baseline.name and self.gain > 0
+
+    @property
+    def beats_control(self) -> bool | None:
+        """Whether the chosen covers more of TEST than the control; None without a control."""
+        return None if self.control is None else self.chosen.coverage > self.control.coverage
+
     def to_dict(self) -> dict[str, Any]:
         """Return the bracket as JSON values."""
-        return {**asdict(self), "gain": self.gain, "regret": self.regret}
+        found = {"gain": self.gain, "regret": self.regret, "beats_baseline": self.beats_baseline, "beats_control": self.beats_control}
+        return {**asdict(self), "arms": [asdict(arm) for arm in self.arms], "controls": [asdict(arm) for arm in self.controls], **found}
 
 
 def bracket(plan: Mapping[str, Any], audits: Mapping[str, Mapping[str, Any]]) -> Bracket:
@@ -258,9 +287,10 @@ def bracket(plan: Mapping[str, Any], audits: Mapping[str, Mapping[str, Any]]) ->
     Parameters
     ----------
     plan : mapping
-        ``Selection.plan()`` as it was registered in the ledger before TEST was read.
+        ``Selection.plan()`` as it was registered in the ledger before TEST was read. Its "chosen" may name another candidate: the one that is
+        deployed, where it was chosen at another budget or side.
     audits : mapping of str to mapping
-        The audit of every candidate's certificate (``Audit.to_dict()``), read through the ledger.
+        The audit of every candidate's and control's certificate (``Audit.to_dict()``), read through the ledger.
 
     Returns
     -------
@@ -272,21 +302,25 @@ def bracket(plan: Mapping[str, Any], audits: Mapping[str, Mapping[str, Any]]) ->
         If an audit is of a candidate or a certificate that the plan does not name, or a planned one is missing: what was registered is
         reported, no less.
     """
-    planned = dict(plan["certificates"])
+    beside = dict(plan.get("controls", {}))
+    planned = dict(plan["certificates"]) | beside
     if set(planned) != set(audits):
         odd = ", ".join(sorted(set(planned) ^ set(audits)))
         raise LedgerError(f"the audits are not those of the registered candidates: {odd}; register all, and read TEST for all of them.")
     changed = next((name for name, audit in audits.items() if audit["certificate_sha256"] != planned[name]), None)
     if changed is not None:
         raise LedgerError(f"the audit of {changed} is of another certificate than the one registered; register the choice again.")
-    fields = ("coverage", "own_coverage", "realized_error", "verdict")
-    arms = {name: ArmAudit(name, **{field: audits[name][field] for field in fields}) for name in planned}
+    wanted = ("coverage", "own_coverage", "realized_error", "verdict")
+    seen = {name: ArmAudit(name, **{key: audits[name][key] for key in wanted}) for name in planned}
+    arms = {name: seen[name] for name in plan["certificates"]}
     return Bracket(
         chosen=arms[plan["chosen"]],
         baseline=arms[plan["baseline"]],
         oracle=max(arms.values(), key=lambda arm: arm.coverage),
         worst=min(arms.values(), key=lambda arm: arm.coverage),
         arms=tuple(arms.values()),
+        control=seen[plan["control"]] if beside else None,
+        controls=tuple(seen[name] for name in beside),
     )
 
 

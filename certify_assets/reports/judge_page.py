@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from certify_assets.errors import IntegrityError
+from certify_assets.protocol.arms_audit import load_arms_audit
 from certify_assets.protocol.auditing import load_audits
 from certify_assets.protocol.certification import certificate_of, load_certificates
 from certify_assets.protocol.corpus_config import registered_corpora
-from certify_assets.protocol.judge_specs import ALPHAS, DELTA, JUDGES
+from certify_assets.protocol.judge_specs import ALPHAS, DELTA, JUDGES, judge_spec
 from certify_assets.protocol.scoring import calibration_scores
 from certify_assets.protocol.store import Store
 from certify_assets.protocol.transfer import describe_sources
@@ -42,9 +43,17 @@ def write_page(store: Store, corpus: str, judge: str) -> str:
         controls=controls,
         certificate_file="certificates.json",
         scores_file="scores.parquet",
+        arms=_arms(store, corpus, judge),
     )
     store.write_bytes(f"{folder}/page.html", page.encode("utf-8"))
     return store.locate(f"{folder}/page.html")
+
+
+def _arms(store: Store, corpus: str, judge: str) -> dict[str, Any] | None:
+    """Return the audit of the arms that a judge was chosen among, where there is one."""
+    if not store.exists(f"judges/{judge}/{corpus}/arms_audit.json"):
+        return None
+    return load_arms_audit(store, corpus, judge_spec(judge))
 
 
 def write_index(store: Store) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from certify_assets._version import __version__
+from certify_assets.reports.arms import arm_cells
 from certify_assets.reports.explain import arithmetic, explain, promise_notes, promises
 from certify_assets.reports.lamps import gate_lamps
 from certify_assets.reports.panels import build_panels
@@ -38,6 +39,7 @@ def render_page(
     score_scale: str = "log-odds",
     certificate_file: str = "CERTIFICATE.json",
     scores_file: str = "SCORES",
+    arms: Mapping[str, Any] | None = None,
 ) -> str:
     """Render the page on which a release is decided.
 
@@ -63,6 +65,8 @@ def render_page(
         ``log-odds``, or another word when scores are on a scale of their own.
     certificate_file, scores_file : str
         Names in the command that verifies the page.
+    arms : mapping, optional
+        The audit of the arms that the judge was chosen among (`protocol.arms_audit`).
 
     Returns
     -------
@@ -85,6 +89,7 @@ def render_page(
         controls=as_mapping(controls),
         minutes_per_review=minutes_per_review,
         score_scale=score_scale,
+        arms=as_mapping(arms),
     )
     files = {"certificate_file": certificate_file, "scores_file": scores_file}
     return environment().get_template("certificate.html").render(**_view(source), **files)
@@ -121,6 +126,7 @@ def _view(source: PageSource) -> dict[str, Any]:
         "candidates": main.candidates,
         "assumptions": main.assumptions,
         "headline_sha256": main.sha256,
+        "arms": arm_cells(source.arms) if source.arms else [],
     }
 
 

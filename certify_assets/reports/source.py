@@ -90,6 +90,7 @@ class PageSource:
     controls: Mapping[str, Any] = field(default_factory=dict)
     minutes_per_review: float = 6.0
     score_scale: str = "log-odds"
+    arms: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.certificates:

@@ -33,12 +33,13 @@ CORPUS_ASSETS = {
 STUDY_ASSETS = {"certifiability_model", "simulation_study", "main_table"}
 COMPARISON_ASSETS = {"agent_disjoint", "comparison"}
 MODEL_ASSETS = {"compact_model"}
+ARM_ASSETS = {"grpo/arm", "grpo/arms_audit"}
 CHAIN = ("adapter", "audit", "certificate", "monitor", "page", "scores")
 
 
 def test_the_assets_are_these() -> None:
     keys = {key.to_user_string() for key in defs.resolve_asset_graph().get_all_asset_keys()}
-    made = CORPUS_ASSETS | STUDY_ASSETS | MODEL_ASSETS | COMPARISON_ASSETS
+    made = CORPUS_ASSETS | STUDY_ASSETS | MODEL_ASSETS | COMPARISON_ASSETS | ARM_ASSETS
     assert keys == made | {f"{judge}/{name}" for judge in JUDGES for name in CHAIN}
 
 
@@ -79,6 +80,7 @@ def test_the_checks_are_these_and_those_that_must_block_do() -> None:
         | {"leak_controls:no_structural_leak", "compact_model:as_shipped", "compact_model:task_disjoint"}
         | {f"{judge}/{name}" for judge in JUDGES for name in ("certificate:reproducible", "audit:audit_verdict", "audit:test_ledger")}
         | {f"{judge}/adapter:pseudo_labels_stay_out" for judge in HARVEST_JUDGES}
+        | {"grpo/arms_audit:arms_registered"}
     )
     assert set(checks) - blocking == (
         {"trajectories:duplicates", "cal_split:n_min_tasks", "certifiability_model:certifiability_model_honest"}
@@ -87,6 +89,7 @@ def test_the_checks_are_these_and_those_that_must_block_do() -> None:
         | {f"comparison:{name}" for name in ("beats_controls", "same_rows")}
         | {f"{judge}/{name}" for judge in JUDGES for name in ("certificate:certified", "monitor:no_alarm")}
         | {f"{judge}/adapter:has_sources" for judge in TRANSFER_JUDGES}
+        | {"grpo/arms_audit:beats_controls"}
     )
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import dagster as dg
 
+from certify_assets.defs.judges.arms import arm_deps, audit_deps
 from certify_assets.defs.judges.harvest import harvest_adapter
 from certify_assets.defs.judges.language import language_adapter, language_scores
 from certify_assets.defs.judges.transfer import transfer_adapter
@@ -55,7 +56,7 @@ def _adapter(spec: JudgeSpec) -> dg.AssetsDefinition:
         deps += [dg.AssetKey("rl_split")] if spec.start else []
         deps += [dg.AssetKey([before, "adapter"])] if before else []
         deps += [dg.AssetKey("compact_model")] if spec.model == "compact" else []
-        return language_adapter(spec, deps, **about, **_common(spec, kinds={"pytorch"}))
+        return language_adapter(spec, [*deps, *arm_deps(spec)], **about, **_common(spec, kinds={"pytorch"}))
 
     @dg.asset(deps=deps, **about, **_common(spec, kinds={"scikitlearn"}))
     def adapter(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[Any]:
@@ -170,7 +171,7 @@ def _audit(spec: JudgeSpec) -> dg.AssetsDefinition:
 def _page(spec: JudgeSpec) -> dg.AssetsDefinition:
     @dg.asset(
         name="page",
-        deps=[_key(spec, "certificate"), _key(spec, "audit"), _key(spec, "scores"), "corpus_profile", "leak_controls"],
+        deps=[_key(spec, "certificate"), _key(spec, "audit"), _key(spec, "scores"), "corpus_profile", "leak_controls", *audit_deps(spec)],
         description="The certificate as a page: verdict, promise, curves, histograms, heatmap, lineage, limits. Opens from disk, needs no script.",
         **_common(spec, kinds={"html"}),
     )

@@ -15,8 +15,10 @@ from certify_assets.protocol.judging import stored_adapter
 
 __all__ = ["language_adapter", "language_scores"]
 
+Dep = dg.AssetKey | dg.AssetDep
 
-def language_adapter(spec: JudgeSpec, deps: Sequence[dg.AssetKey], **about: Any) -> dg.AssetsDefinition:
+
+def language_adapter(spec: JudgeSpec, deps: Sequence[Dep], **about: Any) -> dg.AssetsDefinition:
     """Return the adapter of a judge: prepare → train → register."""
     prepare, train, register = _prepare(spec, deps), _train(spec), _register(spec)
 
@@ -27,7 +29,7 @@ def language_adapter(spec: JudgeSpec, deps: Sequence[dg.AssetKey], **about: Any)
     return adapter
 
 
-def language_scores(spec: JudgeSpec, deps: Sequence[dg.AssetKey], **about: Any) -> dg.AssetsDefinition:
+def language_scores(spec: JudgeSpec, deps: Sequence[Dep], **about: Any) -> dg.AssetsDefinition:
     """Return the scores of a judge: score → record."""
     score, record = _score(spec, deps), _record(spec)
 
@@ -38,20 +40,26 @@ def language_scores(spec: JudgeSpec, deps: Sequence[dg.AssetKey], **about: Any) 
     return scores
 
 
-def _name(key: dg.AssetKey) -> str:
-    return key.to_python_identifier()
+def _name(dep: Dep) -> str:
+    return (dep.asset_key if isinstance(dep, dg.AssetDep) else dep).to_python_identifier()
 
 
-def _ins(deps: Sequence[dg.AssetKey]) -> dict[str, dg.AssetIn]:
+def _ins(deps: Sequence[Dep]) -> dict[str, dg.AssetIn]:
     # what an op reads it reads from the data root: between ops and assets nothing is handed on, so nothing is pickled
-    return {_name(key): dg.AssetIn(key=key, dagster_type=dg.Nothing) for key in deps}
+    return {_name(dep): _in(dep) for dep in deps}
 
 
-def _nothing(deps: Sequence[dg.AssetKey]) -> dict[str, dg.In]:
-    return {_name(key): dg.In(dg.Nothing) for key in deps}
+def _in(dep: Dep) -> dg.AssetIn:
+    if isinstance(dep, dg.AssetDep):
+        return dg.AssetIn(key=dep.asset_key, dagster_type=dg.Nothing, partition_mapping=dep.partition_mapping)
+    return dg.AssetIn(key=dep, dagster_type=dg.Nothing)
 
 
-def _prepare(spec: JudgeSpec, deps: Sequence[dg.AssetKey]) -> dg.OpDefinition:
+def _nothing(deps: Sequence[Dep]) -> dict[str, dg.In]:
+    return {_name(dep): dg.In(dg.Nothing) for dep in deps}
+
+
+def _prepare(spec: JudgeSpec, deps: Sequence[Dep]) -> dg.OpDefinition:
     @dg.op(
         name=f"{spec.name}__adapter__prepare",
         ins=_nothing(deps),
@@ -114,7 +122,7 @@ def _register(spec: JudgeSpec) -> dg.OpDefinition:
     return register
 
 
-def _score(spec: JudgeSpec, deps: Sequence[dg.AssetKey]) -> dg.OpDefinition:
+def _score(spec: JudgeSpec, deps: Sequence[Dep]) -> dg.OpDefinition:
     @dg.op(
         name=f"{spec.name}__scores__score",
         ins=_nothing(deps),

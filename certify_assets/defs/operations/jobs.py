@@ -21,7 +21,9 @@ certify_corpus_job = dg.define_asset_job(
 
 language_judges_job = dg.define_asset_job(
     "language_judges",
-    selection=dg.AssetSelection.groups(*LANGUAGE_JUDGES, "models", "comparison"),
+    # an arm has a partition of its own; the adapter trains those that are missing
+    selection=dg.AssetSelection.groups(*LANGUAGE_JUDGES, "models", "comparison")
+    - dg.AssetSelection.assets(*[dg.AssetKey([name, "arm"]) for name in LANGUAGE_JUDGES if JUDGES[name].family == "grpo"]),
     description="Train, score, certify, audit and draw one corpus that is split already with the language-model judges: minutes on two cores.",
     executor_def=dg.in_process_executor,
 )

@@ -16,10 +16,12 @@ from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.lm.contract import Encoded, LanguageModel, VerdictTokens
 from certify_assets.judges.lm.rewards import Arm
 
-__all__ = ["COMPACT_LEARNING_RATE", "STEPS", "STEPS_TERMINAL", "GrpoConfig", "check_rows", "run_sha256", "single_tokens"]
+__all__ = ["COMPACT_LEARNING_RATE", "LEARNING_RATE", "STEPS", "STEPS_TERMINAL", "GrpoConfig", "check_rows", "run_sha256", "single_tokens"]
 
 #: optimizer steps of the paper, and those on its terminal corpus
 STEPS, STEPS_TERMINAL = 150, 40
+#: of the paper at 4B
+LEARNING_RATE = 2e-6
 #: of the compact model: a tenth of its SFT rate of 2e-3, as 2e-6 is a tenth of the paper's 2e-5
 COMPACT_LEARNING_RATE = 2e-4
 
@@ -66,7 +68,7 @@ class GrpoConfig:
         Of the sampled optimiser. They agree while every completion is one token.
     """
 
-    learning_rate: float = 2e-6
+    learning_rate: float = LEARNING_RATE
     steps: int = STEPS
     prompts_per_step: int = 6
     samples: int = 8

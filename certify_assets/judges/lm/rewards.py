@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from certify_assets.errors import InputError
 
-__all__ = ["ARMS", "Arm", "arm_named", "completion_reward"]
+__all__ = ["ARMS", "CONTROLS", "Arm", "arm_named", "completion_reward"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,17 +100,22 @@ ARMS = {
 }
 
 
+#: weighted cross-entropies that stand beside the arms: a gap of w : 1 weighs a success w times a failure
+CONTROLS = {arm.name: arm for arm in (Arm("weighted_3", 0.0, 2.0), Arm("weighted_5", 0.0, 4.0))}
+
+
 def arm_named(name: str) -> Arm:
-    """Return an arm of the paper.
+    """Return an arm of the paper, or a control.
 
     Raises
     ------
     InputError
         If there is none of this name; the sentence lists those that exist.
     """
-    if name not in ARMS:
-        raise InputError(f"there is no arm {name!r}; name one of {', '.join(ARMS)}.")
-    return ARMS[name]
+    known = ARMS | CONTROLS
+    if name not in known:
+        raise InputError(f"there is no arm {name!r}; name one of {', '.join(known)}.")
+    return known[name]
 
 
 def completion_reward(arm: Arm, completion: Sequence[int], outcome: int, *, success: int, fail: int) -> float:

@@ -13,7 +13,7 @@ What differs from TRL's defaults, and why:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,15 @@ __all__ = ["make_trainer", "train_trl"]
 
 
 def train_trl(
-    language: LanguageModel, prompts: Sequence[Encoded], outcomes: Sequence[int], *, arm: Arm, config: GrpoConfig, folder: Path
+    language: LanguageModel,
+    prompts: Sequence[Encoded],
+    outcomes: Sequence[int],
+    *,
+    arm: Arm,
+    config: GrpoConfig,
+    folder: Path,
+    evaluate: Callable[[int], None] | None = None,
+    progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
     """Train the adapter in place with TRL; go on from the last checkpoint in the folder where there is one.
 
@@ -42,6 +50,10 @@ def train_trl(
     config : GrpoConfig
     folder : Path
         Of TRL's checkpoints, in its own format: use only folders that you wrote.
+    evaluate : callable, optional
+        Called with the number of steps taken at each of ``config.evaluate_at`` but 0.
+    progress : callable, optional
+        Called with the number of steps taken after each step.
 
     Returns
     -------
@@ -61,7 +73,10 @@ def train_trl(
         raise InputError(f"{folder} holds a run with other rows, settings or judge; give another folder.")
     trainer = make_trainer(language, prompts, outcomes, arm=arm, config=config, folder=folder)
     write_atomic(name, sha256.encode("ascii"))
-    trainer.train(resume_from_checkpoint=bool(list(folder.glob("checkpoint-*"))))
+    trainer.add_callback(_watcher(config.evaluate_at, evaluate, progress))
+    # the trainer writes its state last: a folder without it was cut short
+    whole = sorted((path.parent for path in folder.glob("checkpoint-*/trainer_state.json")), key=lambda path: int(path.name[11:]))
+    trainer.train(resume_from_checkpoint=str(whole[-1]) if whole else None)
     language.model.eval()
     return {
         "optimizer": "trl",
@@ -104,6 +119,19 @@ def make_trainer(
         )
     trainer.remove_callback(PrinterCallback)
     return trainer
+
+
+def _watcher(steps: Sequence[int], evaluate: Callable[[int], None] | None, progress: Callable[[int], None] | None) -> Any:
+    from transformers import TrainerCallback
+
+    class Watcher(TrainerCallback):
+        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            if evaluate is not None and state.global_step in steps:
+                evaluate(state.global_step)
+            if progress is not None:
+                progress(state.global_step)
+
+    return Watcher()
 
 
 def _check_adapter(model: Any) -> None:

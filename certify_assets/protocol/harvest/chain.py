@@ -18,11 +18,10 @@ from certify_assets.protocol.harvest.learners import language_learner, lexical_l
 from certify_assets.protocol.harvest.measures import contamination, skew
 from certify_assets.protocol.harvest.withholding import HALVES_SEED, Pool, halves, refuse_held_out, training_set, withhold
 from certify_assets.protocol.judge_specs import DELTA, GRID, JudgeSpec
-from certify_assets.protocol.judging import renderer, save_adapter
+from certify_assets.protocol.judging import renderer, save_adapter, workplace
 from certify_assets.protocol.progress import Report, silent
 from certify_assets.protocol.scoring import fresh_scores
 from certify_assets.protocol.store import Store
-from certify_assets.protocol.workplace import workplace
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -70,7 +69,7 @@ def train_harvest_judge(store: Store, corpus: str, spec: JudgeSpec, *, report: R
     harvest_sha256 = store.write_table(f"{folder}/harvest.parquet", taken)
     labelled = sft[sft["outcome"].notna()].reset_index(drop=True)
     training = training_set(labelled, harvest.rows, label=document["pseudo_label"], manifest=manifest)
-    with workplace(store, corpus, spec.name) as place:
+    with workplace(store, f"judges/{spec.name}/{corpus}/training") as place:
         judge = _learner(labelled, manifest, spec, place, report).train(training, "adapter")
         save_adapter(store, f"{folder}/adapter", judge)  # type: ignore[arg-type]
     adapter = {

@@ -19,9 +19,9 @@ from certify_assets.protocol.harvest.loop import Learner, Loop
 from certify_assets.protocol.harvest.rounds import harvest_rounds
 from certify_assets.protocol.harvest.withholding import HALVES_SEED, Splits
 from certify_assets.protocol.judge_specs import ALPHAS, DELTA, GRID
+from certify_assets.protocol.judging import workplace
 from certify_assets.protocol.ledger import LedgerEntry, record_read, record_result, register
 from certify_assets.protocol.store import Store
-from certify_assets.protocol.workplace import workplace
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -159,6 +159,6 @@ def learner_maker(store: Store, corpus: str, learner: str) -> Iterator[LearnerMa
     if learner == "lexical":
         yield lambda splits: lexical_learner(splits.sft, splits.manifest)
         return
-    with workplace(store, corpus, f"harvests_{learner}") as place:
+    with workplace(store, f"harvests/{corpus}/{learner}") as place:
         # checkpoints are of one split: another manifest is another folder
         yield lambda splits: language_learner(splits.sft, splits.manifest, place / splits.manifest.sha256[:12])

@@ -1,0 +1,95 @@
+"""``certify judge arms``: what GRPO was chosen among on CAL, and where the choice stands on TEST."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from certify_assets.cli.options import root_option
+from certify_assets.cli.output import console, emit_json, json_option, say, show_table
+from certify_assets.errors import InputError
+from certify_assets.protocol.judge_specs import JUDGES, judge_spec
+
+if TYPE_CHECKING:
+    from certify_assets.protocol.store import Store
+
+__all__ = ["arms"]
+
+_COLUMNS = ["candidate", "", "AUROC CAL", "on CAL", "alone", "AUROC TEST", "on TEST", "TEST's own", "error", "audit"]
+
+
+@click.command("arms")
+@click.argument("corpus")
+@click.option(
+    "--judge",
+    "name",
+    type=click.Choice(tuple(name for name, spec in JUDGES.items() if spec.family == "grpo")),
+    default="grpo",
+    show_default=True,
+    help="Which judge.",
+)
+@click.option(
+    "--audit", is_flag=True, help="Train missing controls, register every certificate, and read TEST for each through the ledger."
+)
+@root_option
+@json_option
+def arms(corpus: str, name: str, audit: bool, root: str | None, as_json: bool) -> None:
+    """Show the arms that a judge was chosen among on CORPUS: candidates on CAL, the choice, and its place on TEST.
+
+    `certify judge train CORPUS --judge grpo` trains the arms. Without --audit nothing is trained and TEST is not read: what an earlier audit
+    found is shown, after checking it against the ledger.
+    """
+    from certify_assets.cli.launching import open_store
+
+    store = open_store(root)
+    if not store.exists(f"judges/{name}/{corpus}/adapter.json"):
+        raise InputError(f"{name} was not trained on {corpus}; call `certify judge train {corpus} --judge {name}` first.")
+    document = _document(store, corpus, name, audit=audit)
+    if as_json:
+        emit_json(document)
+        return
+    _show(document)
+
+
+def _document(store: Store, corpus: str, name: str, *, audit: bool) -> dict[str, Any]:
+    from certify_assets.protocol.arms_audit import audit_arms, load_arms_audit
+    from certify_assets.protocol.judging import current_adapter
+    from certify_assets.protocol.progress import ProgressLines
+    from certify_assets.reports.arms import MEANINGS, improvement
+
+    spec = judge_spec(name)
+    adapter = current_adapter(store, corpus, name)
+    if audit:
+        audit_arms(store, corpus, spec, report=ProgressLines(say))
+    seen = load_arms_audit(store, corpus, spec) if store.exists(f"judges/{name}/{corpus}/arms_audit.json") else None
+    pairs = zip(seen["plan"]["cells"], seen["brackets"], strict=True) if seen else ()
+    return {
+        "judge": name,
+        "corpus": corpus,
+        "chosen": adapter["chosen"],
+        "selection_rule": adapter["selection_rule"],
+        "candidates": adapter["selection"],
+        "audit": seen,
+        "sentences": [improvement(cell, found) for cell, found in pairs],
+        "meanings": MEANINGS,
+    }
+
+
+def _show(document: dict[str, Any]) -> None:
+    from certify_assets.reports.arms import arm_cells
+
+    title = f"{document['judge']} on {document['corpus']}"
+    out = console()
+    if document["audit"] is None:
+        rows = [[row["name"], f"{row['alpha']:g}", f"{row['coverage']:.3f}", f"{row['uncorrected']:.3f}"] for row in document["candidates"]]
+        show_table(f"{title}: candidates on CAL", ["candidate", "alpha", "on CAL", "alone"], rows)
+        out.print(f"Chosen: {document['chosen']}. TEST was not read for the arms yet; --audit does it.", markup=False)
+    for cell in arm_cells(document["audit"]) if document["audit"] else ():
+        if cell.certified:
+            shown = [[r.name, r.roles, r.cal_auroc, r.cal, r.alone, r.test_auroc, r.test, r.own, r.error, r.verdict] for r in cell.rows]
+            show_table(f"{title}: {cell.side}, alpha {cell.alpha:g} (gain {cell.gain}, regret {cell.regret})", _COLUMNS, shown)
+        out.print(cell.sentence, markup=False)
+    out.print(f"The choice: {document['selection_rule']}.", markup=False)
+    for word, meaning in document["meanings"].items():
+        out.print(f"{word}: {meaning}.", markup=False)

@@ -1,0 +1,178 @@
+"""Arms of GRPO: one asset a judge, partitioned by arm and corpus, and the audit that puts the choice among them on TEST."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import dagster as dg
+
+from certify_assets.defs.judges.training import POOL, attempted, machine_tags, progress_lines
+from certify_assets.defs.partitions import corpora_partitions
+from certify_assets.defs.resources import DataRoot, MlflowTracker
+from certify_assets.judges.lm.rewards import ARMS, CONTROLS
+from certify_assets.protocol import arms_audit
+from certify_assets.protocol.arms import train_arm
+from certify_assets.protocol.judge_specs import JUDGES, JudgeSpec
+from certify_assets.reports import arms as arms_report
+
+__all__ = ["arm_assets", "arm_checks", "arm_deps", "arm_partitions", "arms_job", "audit_deps"]
+
+OWNERS = ["team:evaluation"]
+
+# keys join in the alphabetical order of the dimensions: "reject_3|miniwob_weak"
+arm_partitions = dg.MultiPartitionsDefinition(
+    {"arm": dg.StaticPartitionsDefinition([*ARMS, *CONTROLS]), "corpus": corpora_partitions},
+)
+_BY_CORPUS = dg.MultiToSingleDimensionPartitionMapping(partition_dimension_name="corpus")
+REINFORCED = tuple(spec for spec in JUDGES.values() if spec.family == "grpo")
+
+
+def arm_assets(specs: Sequence[JudgeSpec] = REINFORCED) -> list[dg.AssetsDefinition]:
+    """Return the arms and their audit for every judge of the family grpo."""
+    return [made for spec in specs for made in (_arm(spec), _arms_audit(spec))]
+
+
+def arm_checks(specs: Sequence[JudgeSpec] = REINFORCED) -> list[dg.AssetChecksDefinition]:
+    """Return the checks of every audit of arms."""
+    return [made for spec in specs for made in (_arms_registered(spec), _beats_controls(spec))]
+
+
+def arm_deps(spec: JudgeSpec) -> list[dg.AssetDep]:
+    """Return what the adapter of a judge with arms depends on beside its splits: all arms of the corpus."""
+    return [dg.AssetDep(dg.AssetKey([spec.name, "arm"]), partition_mapping=_BY_CORPUS)] if spec.family == "grpo" else []
+
+
+def audit_deps(spec: JudgeSpec) -> list[dg.AssetKey]:
+    """Return what the page of a judge with arms shows beside its certificates."""
+    return [dg.AssetKey([spec.name, "arms_audit"])] if spec.family == "grpo" else []
+
+
+#: an arm has two dimensions of partitions, so it cannot be in a job with assets that have one
+arms_job = dg.define_asset_job(
+    "arms",
+    selection=dg.AssetSelection.assets(*[dg.AssetKey([spec.name, "arm"]) for spec in REINFORCED]),
+    description="Train one arm, or a control, on one corpus. The job language_judges trains what is missing by itself.",
+    executor_def=dg.in_process_executor,
+)
+
+
+def _arm(spec: JudgeSpec) -> dg.AssetsDefinition:
+    @dg.asset(
+        name="arm",
+        key_prefix=spec.name,
+        group_name=spec.name,
+        partitions_def=arm_partitions,
+        owners=OWNERS,
+        kinds={"pytorch"},
+        code_version="1",
+        pool=POOL,
+        op_tags=machine_tags(spec.model),
+        deps=[dg.AssetDep(key, partition_mapping=_BY_CORPUS) for key in _sources(spec)],
+        description=(
+            f"One arm of {spec.name}, or a weighted cross-entropy that it is held against, trained from {spec.start} on RL; adapters and CAL scores "
+            "of the steps that are candidates. What is finished under the same start, settings, rows and renderer is taken up."
+        ),
+    )
+    def arm(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[Any]:
+        store = data_root.store()
+        place = dict(context.partition_key.keys_by_dimension)
+        with attempted(context):
+            document = train_arm(store, place["corpus"], spec, place["arm"], report=progress_lines(context))
+        tags = {"arm_key": document["key"], "start_sha256": document["start_sha256"]}
+        params = {**document["reward"], **{name: document[name] for name in ("optimiser", "control", "rl_trajectories", "rl_tasks")}}
+        reward = {"reward_first": _reward(document["history"][0]), "reward_last": _reward(document["history"][-1])}
+        return dg.MaterializeResult(
+            metadata={
+                **params,
+                **{name: value for name, value in reward.items() if value is not None},
+                "steps": dg.MetadataValue.json(document["steps"]),
+                **mlflow.record(context, store, params={**params, **document["config"]}, metrics=reward, tags=tags),
+            },
+            data_version=dg.DataVersion(document["key"]),
+        )
+
+    return arm
+
+
+def _arms_audit(spec: JudgeSpec) -> dg.AssetsDefinition:
+    @dg.asset(
+        name="arms_audit",
+        key_prefix=spec.name,
+        group_name=spec.name,
+        partitions_def=corpora_partitions,
+        owners=OWNERS,
+        kinds={"json"},
+        code_version="1",
+        deps=[*arm_deps(spec), dg.AssetKey([spec.name, "adapter"]), "cal_split", "test_split", "split_manifest"],
+        description=(
+            "The choice among arms between the best and the worst on TEST, beside weighted cross-entropy: every certificate registered before TEST "
+            "is read, every read through the ledger. The oracle is known only from TEST's outcomes and is never deployed."
+        ),
+    )
+    def arms_audited(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[Any]:
+        store = data_root.store()
+        found = arms_audit.audit_arms(store, context.partition_key, spec, run_id=context.run.run_id, report=progress_lines(context))
+        metrics = arms_report.arms_metrics(found)
+        table = arms_report.candidates_markdown(found)
+        tags = {"registration": found["registration"], "ledger_head": found["ledger_head"]}
+        return dg.MaterializeResult(
+            metadata={
+                "bracket": dg.MetadataValue.md(arms_report.arms_markdown(found)),
+                "candidates": dg.MetadataValue.md(table),
+                "chosen": found["plan"]["deployed"],
+                **metrics,
+                "ledger_head": found["ledger_head"],
+                **mlflow.record(context, store, metrics=metrics, documents={"arms.md": table}, tags=tags),
+            }
+        )
+
+    return arms_audited
+
+
+def _arms_registered(spec: JudgeSpec) -> dg.AssetChecksDefinition:
+    @dg.asset_check(
+        asset=[spec.name, "arms_audit"],
+        name="arms_registered",
+        blocking=True,
+        partitions_def=corpora_partitions,
+        description="Every arm's certificates recompute to what was registered, and TEST was read for each under that registration, unchanged.",
+    )
+    def arms_registered(context: dg.AssetCheckExecutionContext, data_root: DataRoot) -> dg.AssetCheckResult:
+        store = data_root.store()
+        difference = arms_audit.verify_arms(store, context.partition_key, spec)
+        kinds, broken = arms_audit.arm_reads(store, context.partition_key, spec.name)
+        words = "; ".join(f"{number} {kind}" for kind, number in kinds.items() if number)
+        return dg.AssetCheckResult(
+            passed=difference is None and not broken,
+            severity=dg.AssetCheckSeverity.ERROR,
+            description=difference or words + (f"; the read of {broken[0].time} is {broken[0].kind}" if broken else ""),
+        )
+
+    return arms_registered
+
+
+def _beats_controls(spec: JudgeSpec) -> dg.AssetChecksDefinition:
+    @dg.asset_check(
+        asset=[spec.name, "arms_audit"],
+        name="beats_controls",
+        partitions_def=corpora_partitions,
+        description="The chosen arm covers more of TEST on the reject side than the start and than weighted cross-entropy; a warning where not.",
+    )
+    def beats_controls(context: dg.AssetCheckExecutionContext, data_root: DataRoot) -> dg.AssetCheckResult:
+        found = arms_audit.load_arms_audit(data_root.store(), context.partition_key, spec)
+        cells = [pair for pair in zip(found["plan"]["cells"], found["brackets"], strict=True) if pair[0]["side"] == "reject"]
+        return dg.AssetCheckResult(
+            passed=all(seen["beats_baseline"] and seen["beats_control"] for _, seen in cells),
+            severity=dg.AssetCheckSeverity.WARN,
+            description=" ".join(arms_report.improvement(cell, seen) for cell, seen in cells),
+        )
+
+    return beats_controls
+
+
+def _sources(spec: JudgeSpec) -> list[dg.AssetKey]:
+    return [dg.AssetKey([spec.start, "adapter"]), *(dg.AssetKey(name) for name in ("rl_split", "cal_split", "split_manifest"))]
+
+
+def _reward(step: Any) -> float | None:
+    """Mean reward of a step, as either optimiser's log has it."""
+    return float(step["reward"]) if "reward" in step else None

@@ -1,0 +1,172 @@
+"""The arms of GRPO in words and tables: what each certified on CAL, where the choice stands on TEST, and whether it beats the controls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from certify_assets.reports.wording import rate
+
+__all__ = ["MEANINGS", "ArmCell", "ArmRow", "arm_cells", "arms_markdown", "arms_metrics", "candidates_markdown", "improvement"]
+
+#: column or word → what it means
+MEANINGS = {
+    "on CAL": "certified coverage on CAL, every candidate at the level divided by their number: what the choice compares",
+    "alone": "the same as if there were no other candidate: the paper's number, no promise after a choice",
+    "on TEST": "share of TEST that CAL's threshold decides: what is deployed",
+    "TEST's own": "what TEST's own scores would certify: no threshold that anybody deploys",
+    "error": "realised error among what is decided on TEST",
+    "start": "the judge that every arm was trained from; it is kept unless an arm certifies more on CAL",
+    "control": "weighted cross-entropy on the same rows, steps and optimizer; never deployed, so it costs no confidence",
+    "oracle": "the largest coverage on TEST, known only from TEST's outcomes: reported, never deployed",
+    "worst": "the least coverage on TEST",
+}
+_NOISE = "Differences of a few points on one TEST split are within what chance gives; no test of them was made."
+
+
+@dataclass(frozen=True)
+class ArmRow:
+    """One candidate or control at one side and budget; numbers are formatted, a dash where there is none."""
+
+    name: str
+    roles: str
+    cal_auroc: str
+    cal: str
+    alone: str
+    test_auroc: str
+    test: str
+    own: str
+    error: str
+    verdict: str
+
+
+@dataclass(frozen=True)
+class ArmCell:
+    """The choice at one side and budget."""
+
+    side: str
+    alpha: float
+    rows: tuple[ArmRow, ...]
+    sentence: str
+    gain: str
+    regret: str
+
+    @property
+    def certified(self) -> bool:
+        """Whether any candidate certifies anything on CAL."""
+        return any(float(row.cal) > 0 for row in self.rows)
+
+
+def arm_cells(document: Mapping[str, Any]) -> list[ArmCell]:
+    """Return the table of every side and budget of an audit of arms.
+
+    Parameters
+    ----------
+    document : mapping
+        Of `protocol.arms_audit`.
+    """
+    places = range(len(document["plan"]["cells"]))
+    return [_cell(document, place) for place in places]
+
+
+def improvement(cell: Mapping[str, Any], found: Mapping[str, Any]) -> str:
+    """Say whether GRPO counts as an improvement at one side and budget: only where it beats the start and the control.
+
+    Parameters
+    ----------
+    cell : mapping
+        Of the plan: what was certified on CAL.
+    found : mapping
+        The bracket on TEST.
+    """
+    where = f"{cell['side']} side at α = {cell['alpha']:g}"
+    if not any(row["coverage"] > 0 for row in cell["candidates"]):
+        return f"On the {where} no candidate certifies anything on CAL, so nothing is decided on TEST."
+    chosen, start, control = found["chosen"], found["baseline"], found["control"]
+    numbers = f"{chosen['name']} decides {rate(chosen['coverage'])} of TEST, the start {rate(start['coverage'])}"
+    if control is not None:
+        numbers += f", the control that CAL prefers ({control['name']}) {rate(control['coverage'])}"
+    if chosen["name"] == start["name"]:
+        return f"On the {where} the start was kept: GRPO is no improvement here. {numbers}."
+    if not found["beats_baseline"]:
+        return f"On the {where} GRPO does not beat the judge it starts from, so it is no improvement. {numbers}."
+    if found["beats_control"] is False:
+        return f"On the {where} GRPO does not beat the weighted cross-entropy, so it does not count as an improvement. {numbers}."
+    beside = " and the weighted cross-entropy" if found["beats_control"] else "; no control was trained"
+    return f"On the {where} GRPO covers more than the start{beside}. {numbers}. {_NOISE}"
+
+
+def arms_markdown(document: Mapping[str, Any]) -> str:
+    """Return the bracket on TEST as a Markdown table, one row a side and budget."""
+    lines = ["| side | α | chosen | start | control | worst | oracle | gain | regret |", "|---|---|---|---|---|---|---|---|---|"]
+    for cell, found in zip(document["plan"]["cells"], document["brackets"], strict=True):
+        names = [_named(found[role]) for role in ("chosen", "baseline", "control", "worst", "oracle")]
+        numbers = [f"{found['gain']:+.3f}", f"{found['regret']:.3f}"]
+        lines.append("| " + " | ".join([cell["side"], f"{cell['alpha']:g}", *names, *numbers]) + " |")
+    return "\n".join(lines)
+
+
+def candidates_markdown(document: Mapping[str, Any]) -> str:
+    """Return every candidate and control at every side and budget as Markdown tables with what each says."""
+    parts = []
+    for cell in arm_cells(document):
+        head = ["candidate", "AUROC on CAL", "on CAL", "alone", "AUROC on TEST", "on TEST", "TEST's own", "error", "audit"]
+        lines = [f"**{cell.side}, α = {cell.alpha:g}**", "", "| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+        for row in cell.rows:
+            name = f"{row.name} ({row.roles})" if row.roles else row.name
+            values = [name, row.cal_auroc, row.cal, row.alone, row.test_auroc, row.test, row.own, row.error, row.verdict]
+            lines.append("| " + " | ".join(values) + " |")
+        parts.append("\n".join([*lines, "", cell.sentence]))
+    return "\n\n".join(parts)
+
+
+def arms_metrics(document: Mapping[str, Any]) -> dict[str, float]:
+    """Return gain over the start and regret against the oracle, as numbers with a name."""
+    found: dict[str, float] = {}
+    for cell, seen in zip(document["plan"]["cells"], document["brackets"], strict=True):
+        where = f"{cell['side']}_at_{cell['alpha']:g}"
+        found |= {f"gain_{where}": float(seen["gain"]), f"regret_{where}": float(seen["regret"])}
+    return found
+
+
+def _cell(document: Mapping[str, Any], place: int) -> ArmCell:
+    cell, found = document["plan"]["cells"][place], document["brackets"][place]
+    on_cal = {row["name"]: (row["coverage"], row["uncorrected"]) for row in cell["candidates"]}
+    on_cal |= {name: (coverage, None) for name, coverage in cell["control_coverage"].items()}
+    rows = []
+    for name, (coverage, alone) in on_cal.items():
+        result = document["results"][name]
+        audit = result["audits"][place]
+        certified = audit["threshold"] is not None
+        rows.append(
+            ArmRow(
+                name=name,
+                roles=", ".join(_roles(name, cell, found)),
+                cal_auroc=rate(document["plan"]["auroc"][name]),
+                cal=rate(coverage),
+                alone=rate(alone),
+                test_auroc=rate(result["auroc"]),
+                test=rate(audit["coverage"]),
+                own=rate(audit["own_coverage"]),
+                error=rate(audit["realized_error"]),
+                verdict=audit["verdict"] if certified else "nothing certified",
+            )
+        )
+    return ArmCell(cell["side"], cell["alpha"], tuple(rows), improvement(cell, found), f"{found['gain']:+.3f}", f"{found['regret']:.3f}")
+
+
+def _roles(name: str, cell: Mapping[str, Any], found: Mapping[str, Any]) -> Sequence[str]:
+    if name in cell["controls"]:
+        return ["control, best on CAL" if name == cell["control"] else "control"]
+    roles = ["chosen"] if name == cell["chosen"] else []
+    if name == cell["cal_pick"] != cell["chosen"]:
+        roles.append("best on CAL here")
+    # where all are alike there is neither a best nor a worst
+    if found["oracle"]["coverage"] > found["worst"]["coverage"]:
+        roles += [role for role in ("oracle", "worst") if name == found[role]["name"]]
+    return roles
+
+
+def _named(arm: Mapping[str, Any] | None) -> str:
+    return rate(None) if arm is None else f"{arm['name']} {rate(arm['coverage'])}"

@@ -1,0 +1,34 @@
+"""``certify judge arms``: candidates on CAL, the choice, and its place on TEST."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from certify_assets.protocol.store import Store
+from certify_assets_tests.arms_builders import CORPUS
+from certify_assets_tests.cli.calling import Call
+
+
+def test_the_arms_are_shown_as_the_ledger_has_them(call: Call, arms_store: Store) -> None:
+    answer = call("judge", "arms", CORPUS, "--root", arms_store.root, "--json")
+    assert answer.code == 0 and len(answer.json["candidates"]) == 5 and len(answer.json["sentences"]) == 4
+    assert [cell["side"] for cell in answer.json["audit"]["plan"]["cells"]] == ["reject", "reject", "release", "release"]
+    shown = call("judge", "arms", CORPUS, "--root", arms_store.root)
+    assert shown.code == 0 and answer.json["chosen"] == "start"
+    for words in ("no candidate certifies anything on CAL", "never deployed", "The choice: the largest certified coverage on CAL"):
+        assert words in shown.out
+    again = call("judge", "arms", CORPUS, "--root", arms_store.root, "--audit", "--json")
+    assert again.json["audit"]["results"] == answer.json["audit"]["results"]
+    arms_store.delete(f"judges/grpo/{CORPUS}/arms_audit.json")
+    unread = call("judge", "arms", CORPUS, "--root", arms_store.root)
+    assert "reject_3_1" in unread.out and "TEST was not read for the arms yet" in unread.out
+
+
+def test_what_cannot_be_shown_is_a_sentence(call: Call, arms_store: Store, tmp_path: Path) -> None:
+    missing = call("judge", "arms", CORPUS, "--root", tmp_path / "empty")
+    assert missing.code == 2 and "certify judge train small --judge grpo" in missing.err
+    document = arms_store.read_json(f"judges/grpo/{CORPUS}/arms_audit.json")
+    document["results"]["start"]["auroc"] = 1.0
+    arms_store.write_json(f"judges/grpo/{CORPUS}/arms_audit.json", document)
+    forged = call("judge", "arms", CORPUS, "--root", arms_store.root)
+    assert forged.code == 3 and "is not what the last read of TEST gave" in forged.err and "Traceback" not in forged.err

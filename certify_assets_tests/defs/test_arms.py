@@ -1,0 +1,65 @@
+"""Arms as assets: partitions of two dimensions, lineage, and the checks of their audit."""
+
+from __future__ import annotations
+
+import dagster as dg
+import pytest
+
+from certify_assets.definitions import defs
+from certify_assets.defs.judges.arms import arm_assets, arm_checks, arm_partitions
+from certify_assets.defs.partitions import CORPORA
+from certify_assets.defs.resources import DataRoot, MlflowTracker
+from certify_assets.judges.lm.rewards import ARMS, CONTROLS
+from certify_assets.protocol.store import Store
+from certify_assets_tests.arms_builders import CORPUS, TINY
+
+ARM, AUDIT = dg.AssetKey(["grpo", "arm"]), dg.AssetKey(["grpo", "arms_audit"])
+
+
+def test_keys_join_in_the_order_of_the_dimensions_names() -> None:
+    key = dg.MultiPartitionKey({"corpus": "miniwob_weak", "arm": "reject_3"})
+    assert str(key) == "reject_3|miniwob_weak"
+    with dg.DagsterInstance.ephemeral() as instance:
+        instance.add_dynamic_partitions(CORPORA, ["a", "b"])
+        keys = arm_partitions.get_partition_keys(dynamic_partitions_store=instance)
+    assert set(keys) == {f"{arm}|{corpus}" for arm in [*ARMS, *CONTROLS] for corpus in ("a", "b")}
+
+
+def test_the_adapter_is_the_choice_among_the_arms_and_the_page_shows_their_audit() -> None:
+    graph = defs.resolve_asset_graph()
+    assert graph.get(ARM).parent_keys >= {dg.AssetKey(["sft", "adapter"]), dg.AssetKey("rl_split"), dg.AssetKey("cal_split")}
+    for child in (["grpo", "adapter"], ["grpo", "arms_audit"]):
+        assert ARM in graph.get(dg.AssetKey(child)).parent_keys
+        assert isinstance(graph.get_partition_mapping(dg.AssetKey(child), ARM), dg.MultiToSingleDimensionPartitionMapping)
+    assert AUDIT in graph.get(dg.AssetKey(["grpo", "page"])).parent_keys
+    in_job = defs.resolve_job_def("language_judges").asset_layer.executable_asset_keys
+    assert AUDIT in in_job and ARM not in in_job
+    assert set(defs.resolve_job_def("arms").asset_layer.executable_asset_keys) == {ARM}
+
+
+@pytest.mark.parametrize("forged", [False, True])
+def test_the_audit_is_materialized_and_its_checks_tell_a_forged_one(arms_store: Store, forged: bool) -> None:
+    arms, audit = arm_assets([TINY])
+    checks = arm_checks([TINY])
+    resources = {"data_root": DataRoot(root=arms_store.root), "mlflow": MlflowTracker(enabled=False)}
+    with dg.DagsterInstance.ephemeral() as instance:
+        instance.add_dynamic_partitions(CORPORA, [CORPUS])
+        made = dg.materialize(
+            [arms], instance=instance, resources=resources, partition_key=dg.MultiPartitionKey({"arm": "reject_3", "corpus": CORPUS})
+        )
+        key = made.asset_materializations_for_node("grpo__arm")[0].partition
+        assert key == f"reject_3|{CORPUS}"
+        if forged:
+            document = arms_store.read_json(f"judges/grpo/{CORPUS}/arms_audit.json")
+            arms_store.write_json(f"judges/grpo/{CORPUS}/arms_audit.json", {**document, "ledger_head": "0" * 64})
+        done = dg.materialize([audit, *checks], instance=instance, resources=resources, partition_key=CORPUS, raise_on_error=False)
+        assert done.success is not forged
+        if forged:
+            (failed,) = [event for event in done.all_events if event.is_step_failure and event.step_key == "grpo__arms_audit"]
+            assert "LedgerError" in str(failed.step_failure_data.error)
+            return
+        (event,) = done.asset_materializations_for_node("grpo__arms_audit")
+        assert "| reject | 0.1 | start" in str(event.metadata["bracket"].value) and len(str(event.metadata["bracket"].value)) < 1000
+        found = {item.check_name: item for item in done.get_asset_check_evaluations()}
+        assert found["arms_registered"].passed and "7 first; 7 replay" in str(found["arms_registered"].description)
+        assert not found["beats_controls"].passed and found["beats_controls"].severity == dg.AssetCheckSeverity.WARN
