@@ -3,10 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from certify_assets.errors import InputError
 
-__all__ = ["ALPHAS", "DELTA", "GRID", "JUDGES", "LANGUAGE_JUDGES", "PROCEDURES", "SIDES", "TRANSFER_JUDGES", "JudgeSpec", "judge_spec"]
+if TYPE_CHECKING:
+    from certify_assets.judges.endpoint.config import EndpointConfig
+
+__all__ = [
+    "ALPHAS",
+    "DELTA",
+    "ENDPOINT",
+    "GRID",
+    "JUDGES",
+    "LANGUAGE_JUDGES",
+    "PROCEDURES",
+    "SIDES",
+    "TRANSFER_JUDGES",
+    "JudgeSpec",
+    "judge_problems",
+    "judge_spec",
+    "judges",
+]
 
 ALPHAS = (0.1, 0.2)
 DELTA = 0.05
@@ -14,6 +32,10 @@ GRID = 40
 SIDES = ("reject", "release")
 # the first one decides; the others stand beside it on the page
 PROCEDURES = ("guarded_taskboot", "taskboot", "naive")
+#: family of the judges that users add
+ENDPOINT = "endpoint"
+# groups of other assets
+_TAKEN = ("corpora", "embedded", "monitoring", "study")
 
 
 @dataclass(frozen=True)
@@ -41,6 +63,8 @@ class JudgeSpec:
         Judge whose adapter the training starts from.
     pool : {"", "transfer", "transfer_strict"}
         Whose SFT splits it is trained on: the corpus's own, those of every other corpus, or of every other domain.
+    endpoint : EndpointConfig or None
+        Server and question of a judge of family "endpoint".
     """
 
     name: str
@@ -52,6 +76,7 @@ class JudgeSpec:
     revision: str | None = None
     start: str = ""
     pool: str = ""
+    endpoint: EndpointConfig | None = None
 
     @property
     def chooses(self) -> bool:
@@ -64,6 +89,8 @@ class JudgeSpec:
             return {"family": self.family, "model": self.model, "revision": self.revision, "pool": self.pool}
         if self.family == "lexical":
             return list(self.success_weights)
+        if self.endpoint is not None:
+            return {"family": self.family, "settings_sha256": self.endpoint.sha256}
         return {"family": self.family, "model": self.model, "revision": self.revision, "start": self.start}
 
 
@@ -122,14 +149,47 @@ LANGUAGE_JUDGES = tuple(name for name, spec in JUDGES.items() if spec.family != 
 TRANSFER_JUDGES = tuple(name for name, spec in JUDGES.items() if spec.pool)
 
 
-def judge_spec(name: str) -> JudgeSpec:
+def judges(root: str | None = None) -> dict[str, JudgeSpec]:
+    """Return every judge: those of the platform, then those that the user's document adds; a broken document adds none.
+
+    Parameters
+    ----------
+    root : str, optional
+        The data root; this process's by default.
+    """
+    from certify_assets.protocol.configured import configured_judges
+
+    found = configured_judges(root, taken=(*JUDGES, *_TAKEN)).judges
+    return JUDGES | {name: _endpoint_spec(name, config) for name, config in found.items()}
+
+
+def judge_problems(root: str | None = None) -> tuple[str, ...]:
+    """Return a sentence on each judge of the user's document that cannot be used."""
+    from certify_assets.protocol.configured import configured_judges
+
+    return configured_judges(root, taken=(*JUDGES, *_TAKEN)).problems
+
+
+def judge_spec(name: str, root: str | None = None) -> JudgeSpec:
     """Return a judge's specification.
 
     Raises
     ------
     InputError
-        If there is no such judge; the sentence lists those that exist.
+        If there is no such judge; the sentence lists those that exist, and what is wrong with the user's document.
     """
-    if name not in JUDGES:
-        raise InputError(f"there is no judge {name!r}; name one of {', '.join(JUDGES)}.")
-    return JUDGES[name]
+    # without the user's document, where it is not needed
+    if name in JUDGES:
+        return JUDGES[name]
+    known = judges(root)
+    if name not in known:
+        raise InputError(" ".join([f"there is no judge {name!r}; name one of {', '.join(known)}.", *judge_problems(root)]))
+    return known[name]
+
+
+def _endpoint_spec(name: str, config: EndpointConfig) -> JudgeSpec:
+    how = {"logprob": "read at its first token", "cot": "asked for a probability in words"}.get(
+        config.asking.mode, f"asked {config.asking.votes} times for a vote"
+    )
+    summary = f"{config.server.model} behind {config.server.plain_url}, {how}; nothing is trained."
+    return JudgeSpec(name, (1.0,), summary, family=ENDPOINT, model=config.server.model, revision=config.server.revision, endpoint=config)

@@ -8,13 +8,14 @@ import numpy as np
 
 from certify_assets.errors import StaleCertificateError
 from certify_assets.protocol.corpus_steps import open_corpus, open_split
+from certify_assets.protocol.endpoint_judging import BilledJudge
 from certify_assets.protocol.judging import current_adapter, load_adapter, renderer
 from certify_assets.protocol.store import Store
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["calibration_scores", "rescored", "score_corpus", "score_runs"]
+__all__ = ["calibration_scores", "rescored", "score_corpus", "score_runs", "score_runs_with_bill", "stored_bill"]
 
 _SCORED_SPLITS = ("rl", "cal", "test")
 
@@ -45,6 +46,7 @@ def score_corpus(store: Store, corpus: str, judge: str) -> pd.DataFrame:
             "renderer_sha256": using.sha256,
             "manifest_sha256": manifest.sha256,
             "trajectories_sha256": store.sha256(f"corpora/{corpus}/trajectories.parquet"),
+            **_bill(model),
         },
     )
     return table
@@ -63,10 +65,41 @@ def score_runs(store: Store, corpus: str, judge: str, frame: pd.DataFrame) -> pd
     StaleCertificateError
         If the judge was trained under another manifest or renderer than the stored ones.
     """
+    return score_runs_with_bill(store, corpus, judge, frame)[0]
+
+
+def score_runs_with_bill(store: Store, corpus: str, judge: str, frame: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Any] | None]:
+    """Score new trajectories as `score_runs` does; return what an endpoint judge cost beside the table, None for other judges.
+
+    Raises
+    ------
+    StaleCertificateError
+        Also if the server now answers as another model than the one whose scores are stored.
+    """
     from certify_assets.judges.base import score_table
 
     adapter = current_adapter(store, corpus, judge)
-    return score_table(load_adapter(store, corpus, judge, expected_sha256=adapter["adapter_sha256"]), frame, renderer())
+    model = load_adapter(store, corpus, judge, expected_sha256=adapter["adapter_sha256"])
+    table = score_table(model, frame, renderer())
+    bill = _bill(model).get("bill")
+    then = stored_bill(store, corpus, judge)
+    if bill is not None and then is not None and bill["models"] and then["models"] and bill["models"] != then["models"]:
+        raise StaleCertificateError(
+            f"the server of {judge} answers as {bill['models'][0]} now and answered as {then['models'][0]} when {corpus} was scored; "
+            f"materialize {judge}/scores again and certify anew."
+        )
+    return table, bill
+
+
+def stored_bill(store: Store, corpus: str, judge: str) -> dict[str, Any] | None:
+    """Return what the stored scores of an endpoint judge cost: counts, tokens, seconds, cost; None for other judges."""
+    key = f"judges/{judge}/{corpus}/scores.json"
+    bill: dict[str, Any] | None = store.read_json(key).get("bill") if store.exists(key) else None
+    return bill
+
+
+def _bill(model: Any) -> dict[str, Any]:
+    return {"bill": model.bill()} if isinstance(model, BilledJudge) else {}
 
 
 def calibration_scores(store: Store, corpus: str, judge: str) -> tuple[pd.DataFrame, dict[str, str], dict[str, Any]]:
@@ -102,7 +135,7 @@ def rescored(store: Store, corpus: str, judge: str) -> np.ndarray[Any, np.dtype[
     from certify_assets.judges.base import score_table
 
     adapter = current_adapter(store, corpus, judge)
-    model = load_adapter(store, corpus, judge, expected_sha256=adapter["adapter_sha256"])
+    model = load_adapter(store, corpus, judge, expected_sha256=adapter["adapter_sha256"], replay=True)
     cal, _ = open_split(store, corpus, "cal")
     table = score_table(model, cal, renderer())
     scores: np.ndarray[Any, np.dtype[np.float64]] = table.loc[table["outcome"].notna(), "score"].to_numpy(np.float64)

@@ -31,7 +31,11 @@ def train_judge(store: Store, corpus: str, judge: str) -> dict[str, Any]:
     dict
         The adapter document: hashes, weight, rows and tasks of SFT, candidates, and each candidate's certified coverage on CAL.
     """
-    spec = judge_spec(judge)
+    spec = judge_spec(judge, store.root)
+    if spec.endpoint is not None:
+        from certify_assets.protocol.endpoint_judging import register_endpoint
+
+        return register_endpoint(store, corpus, spec)
     if spec.pool:
         from certify_assets.protocol.transfer_training import train_transfer_judge
 

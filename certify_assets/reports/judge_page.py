@@ -9,7 +9,7 @@ from certify_assets.errors import IntegrityError
 from certify_assets.protocol.auditing import load_audits
 from certify_assets.protocol.certification import certificate_of, load_certificates
 from certify_assets.protocol.corpus_config import registered_corpora
-from certify_assets.protocol.judge_specs import ALPHAS, DELTA, JUDGES
+from certify_assets.protocol.judge_specs import ALPHAS, DELTA, judges
 from certify_assets.protocol.scoring import calibration_scores
 from certify_assets.protocol.store import Store
 from certify_assets.protocol.transfer import describe_sources
@@ -33,7 +33,8 @@ def write_page(store: Store, corpus: str, judge: str) -> str:
     trained = f"success weight {adapter['success_weight']:g}, {adapter['sft_trajectories']} runs of {adapter['sft_tasks']} SFT tasks"
     if "transfer" in adapter:
         trained = f"{adapter['sft_trajectories']} runs of {adapter['sft_tasks']} SFT tasks of other corpora: {describe_sources(adapter['transfer'])}"
-    lineage = {**hashes, "training": trained if adapter["sft_trajectories"] else "none on this corpus: the base model as it comes"}
+    untrained = "none: a model behind a server, as it answers" if "server" in adapter else "none on this corpus: the base model as it comes"
+    lineage = {**hashes, "training": trained if adapter["sft_trajectories"] else untrained}
     page = render_page(
         load_certificates(store, corpus, judge),
         cal,
@@ -57,7 +58,7 @@ def write_index(store: Store) -> str:
     entries = [
         _entry(store, corpus, judge)
         for corpus in registered_corpora(store)
-        for judge in JUDGES
+        for judge in judges(store.root)
         if store.exists(f"judges/{judge}/{corpus}/page.html")
     ]
     store.write_bytes(_INDEX, render_index(entries).encode("utf-8"))
