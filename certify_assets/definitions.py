@@ -12,20 +12,24 @@ from certify_assets.defs.corpora.checks import corpus_checks
 from certify_assets.defs.judges.assets import judge_assets
 from certify_assets.defs.judges.checks import judge_checks
 from certify_assets.defs.judges.monitor import monitor_assets, monitor_checks
-from certify_assets.defs.operations.jobs import certify_corpus_job, language_judges_job, transfer_judges_job
+from certify_assets.defs.operations.jobs import certify_corpus_job, endpoint_jobs, language_judges_job, transfer_judges_job
 from certify_assets.defs.operations.schedules import weekly_recertification
 from certify_assets.defs.operations.sensors import new_runs_sensor
 from certify_assets.defs.resources import resources
 from certify_assets.defs.study.assets import study_assets
 from certify_assets.defs.study.checks import study_checks
 from certify_assets.defs.study.simulation import simulation_assets, simulation_checks
+from certify_assets.protocol.judge_specs import judge_problems
 
 
 def _definitions() -> dg.Definitions:
+    for problem in judge_problems():
+        # the other judges load all the same
+        dg.get_dagster_logger("certify_assets").warning(f"{problem} It is left out.")
     made = dg.Definitions(
         assets=[*corpus_assets(), *judge_assets(), *monitor_assets(), *study_assets(), *simulation_assets()],
         asset_checks=[*corpus_checks(), *judge_checks(), *monitor_checks(), *study_checks(), *simulation_checks()],
-        jobs=[certify_corpus_job, language_judges_job, transfer_judges_job],
+        jobs=[certify_corpus_job, language_judges_job, transfer_judges_job, *endpoint_jobs()],
         schedules=[weekly_recertification],
         sensors=[new_runs_sensor],
         resources=resources(),

@@ -10,7 +10,9 @@ import dagster as dg
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["column_lineage", "table_metadata"]
+__all__ = ["bill_metadata", "bill_metrics", "column_lineage", "table_metadata"]
+
+_BILLED = ("cost", "cost_per_decision", "seconds", "seconds_per_decision", "tokens_per_decision", "parse_rate")
 
 
 def table_metadata(frame: pd.DataFrame) -> dict[str, Any]:
@@ -23,3 +25,20 @@ def column_lineage(sources: Mapping[str, Sequence[tuple[dg.AssetKey, str]]]) -> 
     """Return column lineage: for each column the (asset, column) pairs it was made from."""
     deps = {name: [dg.TableColumnDep(asset_key=key, column_name=column) for key, column in pairs] for name, pairs in sources.items()}
     return {"dagster/column_lineage": dg.TableColumnLineage(deps_by_column=deps)}
+
+
+def bill_metrics(bill: Mapping[str, Any] | None) -> dict[str, float]:
+    """Return what an endpoint judge's scores cost as numbers with a name; nothing for other judges."""
+    if bill is None:
+        return {}
+    count = max(1, bill["decisions"])
+    shares = {
+        "seconds_per_decision": bill["seconds"] / count,
+        "tokens_per_decision": (bill["prompt_tokens"] + bill["completion_tokens"]) / count,
+    }
+    return {name: float(value) for name in _BILLED if (value := {**bill, **shares}[name]) is not None}
+
+
+def bill_metadata(bill: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the bill for the asset's page: figures, and the rest as one document."""
+    return {} if bill is None else {**bill_metrics(bill), "bill": dg.MetadataValue.json(dict(bill))}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -38,12 +38,15 @@ class BilledJudge:
     corpus : str
     runs : list of EndpointRun
         What was scored so far.
+    tell : callable
+        Gets a line at every tenth of a scoring.
     """
 
     judge: EndpointJudge
     store: Store
     corpus: str
     runs: list[EndpointRun] = field(default_factory=list)
+    tell: Callable[[str], None] = _LOG.info
 
     @property
     def name(self) -> str:
@@ -57,7 +60,7 @@ class BilledJudge:
     def score(self, texts: Sequence[str]) -> Scores:
         """Judge rendered trajectories; what was answered before is not asked again."""
         with journal(self.store, self.corpus, self.name) as path:
-            run = replace(self.judge, journal=path).run(texts, progress=_Progress(self.name, self.corpus))
+            run = replace(self.judge, journal=path).run(texts, progress=_Progress(f"{self.name} on {self.corpus}", self.tell))
         self.runs.append(run)
         return run.scores
 
@@ -72,16 +75,17 @@ class BilledJudge:
 
 
 class _Progress:
-    """Logs every tenth of a scoring."""
+    """Tells of every tenth of a scoring."""
 
-    def __init__(self, judge: str, corpus: str) -> None:
-        self._called = f"{judge} on {corpus}"
+    def __init__(self, called: str, tell: Callable[[str], None]) -> None:
+        self._called = called
+        self._tell = tell
         self._tenth = 0
 
     def __call__(self, done: int, total: int) -> None:
         if done * _TOLD // total > self._tenth:
             self._tenth = done * _TOLD // total
-            _LOG.info("%s: %d of %d requests answered", self._called, done, total)
+            self._tell(f"{self._called}: {done} of {total} answers")
 
 
 @contextmanager

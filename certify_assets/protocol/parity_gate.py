@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from certify_assets.judges.endpoint.scoring import Asked
     from certify_assets.judges.lm.contract import LanguageModel
 
-__all__ = ["parity_exemption", "parity_provenance", "run_parity"]
+__all__ = ["parity_exemption", "parity_provenance", "run_parity", "sentence"]
 
 
 def parity_exemption(spec: JudgeSpec) -> str | None:
@@ -103,12 +103,17 @@ def parity_provenance(store: Store, corpus: str, judge: str) -> dict[str, str]:
             f"the parity test of {judge} on {corpus} is of another {stale.removesuffix('_sha256')} than the present one; {how}."
         )
     if document.get("passed") is not True:
-        raise StaleCertificateError(failure(document))
+        raise StaleCertificateError(sentence(document))
     return {"parity_sha256": store.sha256(_key(corpus, judge))}
 
 
-def failure(document: dict[str, Any]) -> str:
-    """Return the sentence on a parity test that failed."""
+def sentence(document: dict[str, Any]) -> str:
+    """Say how a parity test went."""
+    if document["passed"]:
+        return (
+            f"{document['judge']} agrees with {document['reference']['model']} of the local engine on {document['rows']} rows: log-odds within "
+            f"{document['max_difference']:.2g}, rank agreement {document['rank_agreement']:.4f}."
+        )
     return (
         f"{document['judge']} differs from {document['reference']['model']} of the local engine on {document['rows']} rows: log-odds by up to "
         f"{document['max_difference']:.2g} ({document['tolerance']:g} allowed), rank agreement {document['rank_agreement']:.4f} (at least "
@@ -134,9 +139,7 @@ def _rows(store: Store, corpus: str, count: int) -> Any:
     return cal.iloc[sorted(order[:count])].reset_index(drop=True)
 
 
-def _reference(
-    store: Store, corpus: str, config: ParityConfig, asked: Asked, questions: Sequence[Any]
-) -> tuple[Scores, dict[str, Any]]:
+def _reference(store: Store, corpus: str, config: ParityConfig, asked: Asked, questions: Sequence[Any]) -> tuple[Scores, dict[str, Any]]:
     """Score the server's own questions with the local model."""
     from certify_assets.judges.lm.contract import Encoded, verdict_tokens
     from certify_assets.judges.lm.scoring import score_prompts
@@ -184,7 +187,9 @@ def _adapter_folder(store: Store, corpus: str, adapter: str) -> Iterator[Path]:
             yield folder
         return
     if not Path(adapter).is_dir():
-        raise InputError(f"the adapter {adapter!r} of the parity test is neither a judge of the platform nor a folder; correct parity.adapter.")
+        raise InputError(
+            f"the adapter {adapter!r} of the parity test is neither a judge of the platform nor a folder; correct parity.adapter."
+        )
     yield Path(adapter)
 
 

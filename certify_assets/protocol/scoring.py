@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,8 +22,14 @@ __all__ = ["calibration_scores", "rescored", "score_corpus", "score_runs", "scor
 _SCORED_SPLITS = ("rl", "cal", "test")
 
 
-def score_corpus(store: Store, corpus: str, judge: str) -> pd.DataFrame:
-    """Score RL, CAL and TEST with the stored adapter. TEST rows carry no outcome: those come only through the ledger."""
+def score_corpus(store: Store, corpus: str, judge: str, *, tell: Callable[[str], None] | None = None) -> pd.DataFrame:
+    """Score RL, CAL and TEST with the stored adapter. TEST rows carry no outcome: those come only through the ledger.
+
+    Parameters
+    ----------
+    tell : callable, optional
+        Gets a line of progress now and then from an endpoint judge.
+    """
     import pandas as pd
 
     from certify_assets.judges.base import score_table
@@ -29,6 +37,8 @@ def score_corpus(store: Store, corpus: str, judge: str) -> pd.DataFrame:
     adapter = current_adapter(store, corpus, judge)
     using = renderer()
     model = load_adapter(store, corpus, judge, expected_sha256=adapter["adapter_sha256"], resume=True)
+    if tell is not None and isinstance(model, BilledJudge):
+        model = replace(model, tell=tell)
     parts = []
     for split in _SCORED_SPLITS:
         frame, manifest = open_split(store, corpus, split)
@@ -68,7 +78,9 @@ def score_runs(store: Store, corpus: str, judge: str, frame: pd.DataFrame) -> pd
     return score_runs_with_bill(store, corpus, judge, frame)[0]
 
 
-def score_runs_with_bill(store: Store, corpus: str, judge: str, frame: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Any] | None]:
+def score_runs_with_bill(
+    store: Store, corpus: str, judge: str, frame: pd.DataFrame, *, tell: Callable[[str], None] | None = None
+) -> tuple[pd.DataFrame, dict[str, Any] | None]:
     """Score new trajectories as `score_runs` does; return what an endpoint judge cost beside the table, None for other judges.
 
     Raises
@@ -80,6 +92,8 @@ def score_runs_with_bill(store: Store, corpus: str, judge: str, frame: pd.DataFr
 
     adapter = current_adapter(store, corpus, judge)
     model = load_adapter(store, corpus, judge, expected_sha256=adapter["adapter_sha256"])
+    if tell is not None and isinstance(model, BilledJudge):
+        model = replace(model, tell=tell)
     table = score_table(model, frame, renderer())
     bill = _bill(model).get("bill")
     then = stored_bill(store, corpus, judge)

@@ -5,21 +5,23 @@ from typing import Any
 import dagster as dg
 
 from certify_assets.defs.judges.transfer import transfer_adapter
-from certify_assets.defs.metadata import column_lineage, table_metadata
+from certify_assets.defs.metadata import bill_metadata, bill_metrics, column_lineage, table_metadata
 from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.protocol import auditing, certification, scoring, training
-from certify_assets.protocol.judge_specs import JUDGES, PROCEDURES, JudgeSpec
+from certify_assets.protocol.judge_specs import ENDPOINT, PROCEDURES, JudgeSpec, judges
 from certify_assets.reports import judge_page
 
-__all__ = ["judge_assets"]
+__all__ = ["FAMILY", "judge_assets"]
 
 OWNERS = ["team:evaluation"]
+# how jobs tell judges that cost money from others, without reading the user's document
+FAMILY = "certify/family"
 
 
 def judge_assets() -> list[dg.AssetsDefinition]:
-    """Return the assets of every judge in `JUDGES`."""
-    return [asset for spec in JUDGES.values() for asset in _chain(spec)]
+    """Return the assets of every judge: those of the platform and those that the user's document adds."""
+    return [asset for spec in judges().values() for asset in _chain(spec)]
 
 
 def _chain(spec: JudgeSpec) -> list[dg.AssetsDefinition]:
@@ -34,6 +36,7 @@ def _common(spec: JudgeSpec, *, kinds: set[str], code_version: str = "1") -> dic
         "owners": OWNERS,
         "kinds": kinds,
         "code_version": code_version,
+        "tags": {FAMILY: spec.family},
     }
 
 
@@ -49,8 +52,12 @@ def _adapter(spec: JudgeSpec) -> dg.AssetsDefinition:
     if spec.start:
         deps += ["rl_split", dg.AssetKey([spec.start, "adapter"])]
     kinds = {"scikitlearn"} if spec.family == "lexical" else {"pytorch"}
+    promise = f"{spec.summary} Saved without pickle."
+    if spec.family == ENDPOINT:
+        deps, kinds = ["split_manifest"], {"openai", "json"}
+        promise = f"{spec.summary} Its registration: what the server says of itself, hashes of prompt and settings."
 
-    @dg.asset(name="adapter", deps=deps, description=f"{spec.summary} Saved without pickle.", **_common(spec, kinds=kinds))
+    @dg.asset(name="adapter", deps=deps, description=promise, **_common(spec, kinds=kinds))
     def adapter(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[Any]:
         store = data_root.store()
         document = training.train_judge(store, context.partition_key, spec.name)
@@ -78,7 +85,8 @@ def _scores(spec: JudgeSpec) -> dg.AssetsDefinition:
     )
     def scores(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[Any]:
         store = data_root.store()
-        table = scoring.score_corpus(store, context.partition_key, spec.name)
+        table = scoring.score_corpus(store, context.partition_key, spec.name, tell=context.log.info)
+        bill = scoring.stored_bill(store, context.partition_key, spec.name)
         counts = {f"{split}_rows": int((table["split"] == split).sum()) for split in ("rl", "cal", "test")}
         splits = [dg.AssetKey(name) for name in ("rl_split", "cal_split", "test_split")]
         copied = {name: [(key, name) for key in splits] for name in ("task_id", "trajectory_id", "agent", "attempt")}
@@ -91,7 +99,8 @@ def _scores(spec: JudgeSpec) -> dg.AssetsDefinition:
             metadata={
                 **table_metadata(table),
                 **column_lineage({**copied, **judged, **labels}),
-                **mlflow.record(context, store, metrics={**counts, "unscored": int(table["score"].isna().sum())}),
+                **bill_metadata(bill),
+                **mlflow.record(context, store, metrics={**counts, "unscored": int(table["score"].isna().sum()), **bill_metrics(bill)}),
             }
         )
 

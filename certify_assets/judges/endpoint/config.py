@@ -197,7 +197,7 @@ def _asking(found: Mapping[str, Any], auditor: AuditorPrompt, mode: str, *, vote
     words = auditor.words
     # in a chat the verdict begins the answer, so nothing stands before it
     said = {"words": (words[0].strip(), words[1].strip())} if form == "chat" else {"words": words, "marker": auditor.marker}
-    return Asking(mode=mode, votes=votes, **said, **_chosen(found, _ASKING))  # type: ignore[arg-type]
+    return Asking(mode=mode, votes=votes, **said, **_chosen(found, _ASKING))
 
 
 def _tokenizer(found: Mapping[str, Any], parity: ParityConfig | None, form: str) -> dict[str, Any]:
@@ -206,7 +206,9 @@ def _tokenizer(found: Mapping[str, Any], parity: ParityConfig | None, form: str)
     if "tokenizer" in found:
         return {"tokenizer": found["tokenizer"], "tokenizer_revision": found.get("tokenizer_revision")}
     if parity is None:
-        raise InputError("form tokens needs the model's tokenizer; give tokenizer: compact, a folder or a hub name with tokenizer_revision.")
+        raise InputError(
+            "form tokens needs the model's tokenizer; give tokenizer: compact, a folder or a hub name with tokenizer_revision."
+        )
     return {"tokenizer": parity.model, "tokenizer_revision": parity.revision}
 
 

@@ -20,6 +20,8 @@ from certify_assets.judges.endpoint.settings import Asking, Server
 __all__ = ["Answers", "Asked", "ask_all", "ask_once", "complete"]
 
 _T = TypeVar("_T")
+# a scoring in which so many answers show no verdict would cost all the same and give no score
+_SILENT = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,12 +196,22 @@ class _Workers:
             self._lose(row, "failed", error)
         else:
             self.answers.replies[row, index] = reply
+            self._stop_where_nothing_is_read()
             if fresh:
                 self.answers.fresh.add((row, index))
             else:
                 self.answers.cache_hits += 1
         finally:
             self.running.pop(key).set()
+
+    def _stop_where_nothing_is_read(self) -> None:
+        replies = self.answers.replies
+        if self.asked.read == "top" and len(replies) == _SILENT and all(reply.reason == "missing" for reply in replies.values()):
+            words = " and ".join(map(repr, self.asked.asking.words))
+            raise InputError(
+                f"none of the first {_SILENT} answers of {self.asked.server.plain_url} has {words} among its likeliest tokens; "
+                "ask in another form, or choose asking cot."
+            )
 
     def _lose(self, row: int, reason: str, error: CertifyError) -> None:
         shown = self.asked.server.plain_url
