@@ -166,6 +166,9 @@ def cost_line(bill: dict[str, Any]) -> str:
     rate = "–" if bill["parse_rate"] is None else percent(bill["parse_rate"])
     each = bill["cost_per_decision"] or 0.0
     lower = "at least " if bill["uncounted_answers"] else ""
+    if not bill["cost"]:
+        # no price is no free lunch
+        currency = f"{currency} (no price given)"
     return (
         f"Cost: {lower}{tokens:,} tokens ({bill['prompt_tokens']:,} in, {bill['completion_tokens']:,} out), {lower}{bill['cost']:.4f} {currency} "
         f"({bill['cost_now']:.4f} now), {bill['seconds']:.1f} s; parse rate {rate}; {each:.3g} {currency} and "
