@@ -210,7 +210,7 @@ def recalibrate(corpus: str, name: str, root: str | None, as_json: bool) -> None
     keep every order, so every decision stays; isotonic regression makes ties. Nothing stored changes but the document of this table.
     """
     from certify_assets.cli.launching import open_store
-    from certify_assets.protocol.recalibration import recalibration_rows, write_recalibration
+    from certify_assets.protocol.recalibration import recalibration_lines, recalibration_rows, write_recalibration
 
     document = write_recalibration(open_store(root), corpus, name)
     if as_json:
@@ -218,7 +218,8 @@ def recalibrate(corpus: str, name: str, root: str | None, as_json: bool) -> None
         return
     columns, rows = recalibration_rows(document)
     show_table(f"{name} on {corpus}, recalibrated on {document['fitted_on']} ({document['rows']} runs)", columns, rows)
-    console().print(document["verdict"], markup=False)
+    for line in [*recalibration_lines(document), document["verdict"]]:
+        console().print(line, markup=False)
 
 
 def _splits(store: Store, corpus: str, name: str) -> tuple[pd.DataFrame, dict[str, int], dict[str, Any] | None]:

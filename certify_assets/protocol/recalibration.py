@@ -25,7 +25,15 @@ if TYPE_CHECKING:
 
     from certify_assets.certificates import Certificate
 
-__all__ = ["METHODS", "Recalibration", "fit_recalibration", "recalibrate", "recalibration_rows", "write_recalibration"]
+__all__ = [
+    "METHODS",
+    "Recalibration",
+    "fit_recalibration",
+    "recalibrate",
+    "recalibration_lines",
+    "recalibration_rows",
+    "write_recalibration",
+]
 
 METHODS = ("none", "temperature", "platt", "isotonic")
 
@@ -133,23 +141,24 @@ def write_recalibration(store: Store, corpus: str, judge: str) -> dict[str, Any]
 
 def recalibration_rows(document: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     """Return a recalibration document as a table: one row a method, side and budget."""
-    names = ["method", "side", "alpha", "coverage", "rank of threshold", "distinct scores", "differing decisions", "log loss", "effect"]
     rows = [
         [
             item["method"],
-            cell["side"],
-            f"{cell['alpha']:g}",
+            f"{cell['side']}, {cell['alpha']:g}",
             f"{cell['coverage']:.4f}" if cell["certified"] else "nothing",
             str(cell["threshold_rank"]),
             str(item["distinct_scores"]),
             str(cell["differing_decisions"]),
-            f"{item['log_loss']:.4f}",
-            _SAID[item["effect"]],
         ]
         for item in document["methods"]
         for cell in item["certificates"]
     ]
-    return names, rows
+    return ["method", "side, alpha", "coverage", "rank", "distinct", "differing"], rows
+
+
+def recalibration_lines(document: dict[str, Any]) -> list[str]:
+    """Say of each method how well its numbers are probabilities, and what it does to decisions."""
+    return [f"{item['method']}: log loss {item['log_loss']:.4f} on CAL; {_SAID[item['effect']]}." for item in document["methods"]]
 
 
 def _method(

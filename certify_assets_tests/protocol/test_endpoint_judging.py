@@ -155,7 +155,7 @@ def test_without_a_parity_test_that_passed_nothing_is_certified(store: Store, lo
         for change in ({"passed": False}, {"scores_sha256": "0" * 64}, {"adapter_sha256": "0" * 64}, {"configuration": {}}):
             store.write_json(key, {**kept, **change})
             for step in (certification.certify_judge, certification.load_certificates):
-                with pytest.raises(StaleCertificateError, match="parity test of served|differs from compact"):
+                with pytest.raises(StaleCertificateError, match=r"parity test of served|differs from compact"):
                     step(store, NAME, "served")
         store.write_json(key, {**kept, "rows": 7})
         with pytest.raises(StaleCertificateError, match="another parity"):
@@ -191,7 +191,7 @@ def test_a_changed_setting_makes_scores_and_certificates_stale(store: Store, loc
 def test_a_server_that_was_exchanged_is_refused(store: Store, local: Local) -> None:
     with scored(store, local) as server:
         server.about["/version"] = Action({"version": "9.9"})
-        with pytest.raises(StaleCertificateError, match="its version is '9.9' and was ''"):
+        with pytest.raises(StaleCertificateError, match=r"its version is '9\.9' and was ''"):
             scoring.score_corpus(store, NAME, "served")
 
 
