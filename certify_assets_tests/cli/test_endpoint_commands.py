@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from certify_assets.protocol import corpus_steps
+from certify_assets.protocol.judge_specs import JUDGES
 from certify_assets.protocol.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
 from certify_assets_tests.cli.calling import Call
@@ -81,7 +82,7 @@ def test_a_judge_is_recalibrated_in_a_table(call: Call, root: Path) -> None:
 def test_a_broken_document_is_told_and_the_rest_listed(call: Call, tmp_path: Path) -> None:
     (tmp_path / "judges.yaml").write_text("judges: [{name: x}]", encoding="utf-8")
     listed = call("judge", "list", "--root", tmp_path, "--json")
-    assert listed.code == 2 and len(listed.json["judges"]) == 5 and "judge 'x': it has no url" in listed.err
+    assert listed.code == 2 and len(listed.json["judges"]) == len(JUDGES) and "judge 'x': it has no url" in listed.err
     assert call("judge", "train", "c", "--judge", "x", "--root", tmp_path).code == 2
 
 
