@@ -11,6 +11,8 @@ Layout (``<corpus>`` and ``<judge>`` are names of letters, digits, '_', '-' and 
     corpora/<corpus>/landed_….json        what their last look saw, which saves hashing it again
     judges/<judge>/<corpus>/adapter/…, adapter.json, scores.parquet, scores.json, certificates.json, audits.json, page.html
     judges/<judge>/<corpus>/monitor.json, monitor.html
+    judges/<judge>/<corpus>/answers.jsonl, parity.json, recalibration.json
+    judges.yaml                           judges that users add
     monitoring/<corpus>/<judge>/…         labelled audit samples that users put there, read in the order of names
     ledger/<corpus>.jsonl                 every read of a TEST split
 """
