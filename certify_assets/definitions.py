@@ -17,6 +17,7 @@ from certify_assets.defs.judges.harvest import harvest_assets, harvest_checks
 from certify_assets.defs.judges.monitor import monitor_assets, monitor_checks
 from certify_assets.defs.operations.jobs import (
     certify_corpus_job,
+    endpoint_jobs,
     language_harvest_job,
     language_judges_job,
     lexical_harvest_job,
@@ -29,9 +30,13 @@ from certify_assets.defs.study.assets import study_assets
 from certify_assets.defs.study.checks import study_checks
 from certify_assets.defs.study.comparison import comparison_assets, comparison_checks
 from certify_assets.defs.study.simulation import simulation_assets, simulation_checks
+from certify_assets.protocol.judge_specs import judge_problems
 
 
 def _definitions() -> dg.Definitions:
+    for problem in judge_problems():
+        # the other judges load all the same
+        dg.get_dagster_logger("certify_assets").warning(f"{problem} It is left out.")
     made = dg.Definitions(
         assets=[
             *corpus_assets(),
@@ -55,7 +60,15 @@ def _definitions() -> dg.Definitions:
             *simulation_checks(),
             *comparison_checks(),
         ],
-        jobs=[certify_corpus_job, language_judges_job, arms_job, transfer_judges_job, lexical_harvest_job, language_harvest_job],
+        jobs=[
+            certify_corpus_job,
+            language_judges_job,
+            arms_job,
+            transfer_judges_job,
+            lexical_harvest_job,
+            language_harvest_job,
+            *endpoint_jobs(),
+        ],
         schedules=[weekly_recertification],
         sensors=[new_runs_sensor],
         resources=resources(),

@@ -9,9 +9,9 @@ import click
 
 from certify_assets.cli.arms import arms
 from certify_assets.cli.options import PATH, root_option
-from certify_assets.cli.output import emit_json, json_option, refuse_overwrite, say, show_table
+from certify_assets.cli.output import NOTHING, complain, console, emit_json, json_option, percent, refuse_overwrite, say, show_table
 from certify_assets.errors import InputError
-from certify_assets.protocol.judge_specs import JUDGES
+from certify_assets.protocol.judge_specs import judge_problems, judge_spec, judges
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,7 +23,9 @@ __all__ = ["judge"]
 _SHOWN = ("judge", "corpus", "adapter_sha256", "candidates", "selection_rule", "sft_trajectories", "sft_tasks")
 _TABLES = (".csv", ".parquet", ".jsonl")
 
-judge_option = click.option("--judge", "name", type=click.Choice(tuple(JUDGES)), default="lexical", show_default=True, help="Which judge.")
+judge_option = click.option(
+    "--judge", "name", default="lexical", show_default=True, help="Which judge; `certify judge list` names them, those of judges.yaml too."
+)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -35,14 +37,26 @@ judge.add_command(arms)
 
 
 @judge.command("list")
+@root_option
 @json_option
-def list_(as_json: bool) -> None:
-    """List the judges and what each is."""
-    rows = [{"judge": name, "family": spec.family, "model": spec.model, "summary": spec.summary} for name, spec in JUDGES.items()]
+@click.pass_context
+def list_(ctx: click.Context, /, root: str | None, as_json: bool) -> None:
+    """List the judges and what each is: those of the platform, then those of judges.yaml.
+
+    judges.yaml lies in the data root or where CERTIFY_JUDGES says; exit 2 where something of it cannot be used.
+    """
+    from certify_assets.cli.launching import open_store
+
+    place = open_store(root).root
+    known, problems = judges(place), judge_problems(place)
+    rows = [{"judge": name, "family": spec.family, "model": spec.model, "summary": spec.summary} for name, spec in known.items()]
     if as_json:
-        emit_json({"judges": rows})
-        return
-    show_table("Judges", ["judge", "family", "model", "summary"], [list(row.values()) for row in rows])
+        emit_json({"judges": rows, "problems": list(problems)})
+    else:
+        show_table("Judges", ["judge", "family", "model", "summary"], [list(row.values()) for row in rows])
+    for problem in problems:
+        complain(problem)
+    ctx.exit(2 if problems else 0)
 
 
 @judge.command("train")
@@ -53,7 +67,8 @@ def list_(as_json: bool) -> None:
 def train(corpus: str, name: str, root: str | None, as_json: bool) -> None:
     """Train a judge on the SFT split of a corpus, which must be split already; a transfer judge on those of the other corpora.
 
-    Seconds for the lexical judges; minutes on two cores for a language model, whose training goes on where it was killed.
+    Seconds for the lexical judges; minutes on two cores for a language model, whose training goes on where it was killed. An endpoint judge is not
+    trained but registered: its server is asked what it is, and settings, prompt and answer are stored.
     """
     from certify_assets.cli.launching import open_store
     from certify_assets.protocol.training import train_judge
@@ -116,7 +131,8 @@ def score(corpus: str, paths: tuple[Path, ...], name: str, format_name: str, out
     """Score runs with the judge that was trained on CORPUS.
 
     Without PATHS the RL, CAL and TEST splits of the corpus are scored and stored; TEST rows carry no outcome. PATHS are new runs, files, folders or
-    archives: their scores go to --out, for `certify decide`, `audit` or `monitor`; an outcome is kept where a run has one.
+    archives: their scores go to --out, for `certify decide`, `audit` or `monitor`; an outcome is kept where a run has one. An endpoint judge asks its
+    server, goes on where it was stopped, and says what it cost.
     """
     from certify_assets.cli.launching import open_store
 
@@ -126,7 +142,8 @@ def score(corpus: str, paths: tuple[Path, ...], name: str, format_name: str, out
         raise InputError(f"{out} does not end in {', '.join(_TABLES)}; choose one of them for --out.")
     refuse_overwrite({"--out": out}, {f"run {number}": path for number, path in enumerate(paths, 1)})
     store = open_store(root)
-    table, dropped = _new_runs(store, corpus, name, paths, format_name) if paths else (_splits(store, corpus, name), {})
+    judge_spec(name, store.root)
+    table, dropped, bill = _new_runs(store, corpus, name, paths, format_name) if paths else _splits(store, corpus, name)
     if out is not None:
         _write(table, out)
     document = {
@@ -137,26 +154,96 @@ def score(corpus: str, paths: tuple[Path, ...], name: str, format_name: str, out
         "auroc": _auroc(table),
         "dropped": dropped,
         "out": None if out is None else str(out),
+        **({} if bill is None else {"bill": bill}),
     }
     if as_json:
         emit_json(document)
         return
-    show_table(f"Scores of {name}", ["figure", "value"], [[key, _shown(value)] for key, value in document.items()])
+    show_table(f"Scores of {name}", ["figure", "value"], [[key, _shown(value)] for key, value in document.items() if key != "bill"])
+    if bill is not None:
+        console().print(cost_line(bill), markup=False)
 
 
-def _splits(store: Store, corpus: str, name: str) -> pd.DataFrame:
-    from certify_assets.protocol.scoring import score_corpus
+def cost_line(bill: dict[str, Any]) -> str:
+    """Say in one line what an endpoint judge's scores cost."""
+    tokens, currency = bill["prompt_tokens"] + bill["completion_tokens"], bill["currency"]
+    rate = "–" if bill["parse_rate"] is None else percent(bill["parse_rate"])
+    each = bill["cost_per_decision"] or 0.0
+    lower = "at least " if bill["uncounted_answers"] else ""
+    if not bill["cost"]:
+        # no price is no free lunch
+        currency = f"{currency} (no price given)"
+    return (
+        f"Cost: {lower}{tokens:,} tokens ({bill['prompt_tokens']:,} in, {bill['completion_tokens']:,} out), {lower}{bill['cost']:.4f} {currency} "
+        f"({bill['cost_now']:.4f} now), {bill['seconds']:.1f} s; parse rate {rate}; {each:.3g} {currency} and "
+        f"{tokens / max(1, bill['decisions']):.0f} tokens a decision; {bill['scored']} of {bill['decisions']} runs scored."
+    )
 
-    return score_corpus(store, corpus, name)
+
+@judge.command("parity")
+@click.argument("corpus")
+@judge_option
+@root_option
+@json_option
+@click.pass_context
+def parity(ctx: click.Context, /, corpus: str, name: str, root: str | None, as_json: bool) -> None:
+    """Compare an endpoint judge's stored scores with those of its local counterpart on the same rows of CAL.
+
+    The server is not asked. Certificates of a judge with asking logprob need a test that passed; exit 3 where it fails.
+    """
+    from certify_assets.cli.launching import open_store
+    from certify_assets.protocol.parity_gate import run_parity, sentence
+
+    document = run_parity(open_store(root), corpus, name)
+    if as_json:
+        emit_json(document)
+    else:
+        console().print(sentence(document), markup=False)
+    ctx.exit(0 if document["passed"] else NOTHING)
 
 
-def _new_runs(store: Store, corpus: str, name: str, paths: tuple[Path, ...], format_name: str) -> tuple[pd.DataFrame, dict[str, int]]:
+@judge.command("recalibrate")
+@click.argument("corpus")
+@judge_option
+@root_option
+@json_option
+def recalibrate(corpus: str, name: str, root: str | None, as_json: bool) -> None:
+    """Show what Platt scaling, a temperature and isotonic regression do to a judge's certificates.
+
+    Each is fitted on RL (on SFT where a corpus has no RL split), never on CAL or TEST, and applied to the stored scores. Platt scaling and a temperature
+    keep every order, so every decision stays; isotonic regression makes ties. Nothing stored changes but the document of this table.
+    """
+    from certify_assets.cli.launching import open_store
+    from certify_assets.protocol.recalibration import recalibration_lines, recalibration_rows, write_recalibration
+
+    document = write_recalibration(open_store(root), corpus, name)
+    if as_json:
+        emit_json(document)
+        return
+    columns, rows = recalibration_rows(document)
+    show_table(f"{name} on {corpus}, recalibrated on {document['fitted_on']} ({document['rows']} runs)", columns, rows)
+    for line in [*recalibration_lines(document), document["verdict"]]:
+        console().print(line, markup=False)
+
+
+def _splits(store: Store, corpus: str, name: str) -> tuple[pd.DataFrame, dict[str, int], dict[str, Any] | None]:
+    from certify_assets.protocol.progress import ProgressLines
+    from certify_assets.protocol.scoring import score_corpus, stored_bill
+
+    return score_corpus(store, corpus, name, report=ProgressLines(say)), {}, stored_bill(store, corpus, name)
+
+
+def _new_runs(
+    store: Store, corpus: str, name: str, paths: tuple[Path, ...], format_name: str
+) -> tuple[pd.DataFrame, dict[str, int], dict[str, Any] | None]:
     from certify_assets.corpora.sources import import_corpus
-    from certify_assets.protocol.scoring import score_runs
+    from certify_assets.protocol.progress import ProgressLines
+    from certify_assets.protocol.scoring import score_runs_with_bill
 
     found = import_corpus(list(paths), format=format_name, name=corpus, options={"keep_unlabelled": True})
     say(f"{len(found.frame)} runs read as {found.format}; left out: {_shown(found.dropped)}.")
-    return score_runs(store, corpus, name, found.frame), found.dropped
+    table, bill = score_runs_with_bill(store, corpus, name, found.frame, report=ProgressLines(say))
+    return table, found.dropped, bill
 
 
 def _auroc(table: pd.DataFrame) -> float | None:

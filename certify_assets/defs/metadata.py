@@ -10,7 +10,9 @@ import dagster as dg
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["column_lineage", "score_metadata", "table_metadata"]
+__all__ = ["bill_metadata", "bill_metrics", "column_lineage", "score_metadata", "table_metadata"]
+
+_BILLED = ("cost", "cost_per_decision", "seconds", "seconds_per_decision", "tokens_per_decision", "parse_rate")
 
 
 def table_metadata(frame: pd.DataFrame, rows: int | None = None) -> dict[str, Any]:
@@ -37,3 +39,20 @@ def score_metadata(table: pd.DataFrame) -> tuple[dict[str, Any], dict[str, float
     counts = {f"{split}_rows": float((table["split"] == split).sum()) for split in ("rl", "cal", "test")}
     about = {**table_metadata(table), **column_lineage({**copied, **judged, **labels})}
     return about, {**counts, "unscored": float(table["score"].isna().sum())}
+
+
+def bill_metrics(bill: Mapping[str, Any] | None) -> dict[str, float]:
+    """Return what an endpoint judge's scores cost as numbers with a name; nothing for other judges."""
+    if bill is None:
+        return {}
+    count = max(1, bill["decisions"])
+    shares = {
+        "seconds_per_decision": bill["seconds"] / count,
+        "tokens_per_decision": (bill["prompt_tokens"] + bill["completion_tokens"]) / count,
+    }
+    return {name: float(value) for name in _BILLED if (value := {**bill, **shares}[name]) is not None}
+
+
+def bill_metadata(bill: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the bill for the asset's page: figures, and the rest as one document."""
+    return {} if bill is None else {**bill_metrics(bill), "bill": dg.MetadataValue.json(dict(bill))}

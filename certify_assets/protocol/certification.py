@@ -13,15 +13,17 @@ import numpy as np
 from certify_assets.errors import ForgedCertificateError, InputError, StaleCertificateError
 from certify_assets.protocol.corpus_config import load_config
 from certify_assets.protocol.corpus_steps import require_leak_controls
-from certify_assets.protocol.judge_specs import ALPHAS, DELTA, GRID, JUDGES, PROCEDURES, SIDES
+from certify_assets.protocol.judge_specs import ALPHAS, DELTA, GRID, JUDGES, PROCEDURES, SIDES, judge_spec
 from certify_assets.protocol.judging import columns
 from certify_assets.protocol.ledger import register
+from certify_assets.protocol.parity_gate import parity_provenance
 from certify_assets.protocol.scoring import calibration_scores, rescored
 from certify_assets.protocol.store import Store
 from certify_assets.protocol.transfer import describe_sources
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate
+    from certify_assets.protocol.judge_specs import JudgeSpec
 
 __all__ = ["certificate_of", "certify_judge", "load_certificates", "verify_stored", "why_nothing"]
 
@@ -32,10 +34,12 @@ def certify_judge(store: Store, corpus: str, judge: str, *, run_id: str = "cli")
 
     cal, hashes, adapter = calibration_scores(store, corpus, judge)
     leak = require_leak_controls(store, corpus, hashes["manifest_sha256"])
+    compared = parity_provenance(store, corpus, judge)
     config = load_config(store, corpus)
-    plan = _plan(hashes["manifest_sha256"], config.seed)
+    plan = _plan(hashes["manifest_sha256"], config.seed, judge_spec(judge, store.root))
+    registration = register(store, corpus, plan, run_id=run_id)
     split = "cal_half_b" if "harvest" in adapter else "cal"
-    provenance = {"corpus": corpus, "judge": judge, "split": split, **hashes, "registration": register(store, corpus, plan, run_id=run_id)}
+    provenance = {"corpus": corpus, "judge": judge, "split": split, **hashes, "registration": registration, **compared}
     if leak is not None:
         provenance["accepted_structural_leak"] = leak
     if "transfer" in adapter:
@@ -69,13 +73,14 @@ def load_certificates(store: Store, corpus: str, judge: str) -> list[Certificate
     Raises
     ------
     StaleCertificateError
-        If the scores, adapter, renderer, manifest or trajectories have changed since.
+        If the scores, adapter, renderer, manifest or trajectories have changed since, or the parity test of a server's scores.
     ForgedCertificateError
         If a certificate does not recompute: a check guards only the run that it is in, this guards every reader.
     """
     from certify_assets.certificates import Certificate, verify_certificate
 
     cal, hashes, _ = calibration_scores(store, corpus, judge)
+    hashes = {**hashes, **parity_provenance(store, corpus, judge)}
     document = store.read_json(f"judges/{judge}/{corpus}/certificates.json")
     certificates = [Certificate.from_dict(item) for item in document["certificates"]]
     for certificate in certificates:
@@ -134,7 +139,9 @@ def why_nothing(store: Store, corpus: str, judge: str) -> list[str]:
     return sentences
 
 
-def _plan(manifest_sha256: str, seed: int) -> dict[str, Any]:
+def _plan(manifest_sha256: str, seed: int, judge: JudgeSpec) -> dict[str, Any]:
+    # of the judges that users add, only the one at hand: another one must not make registrations of the rest new
+    specs = {**JUDGES, judge.name: judge}
     return {
         "manifest_sha256": manifest_sha256,
         "seed": seed,
@@ -143,5 +150,5 @@ def _plan(manifest_sha256: str, seed: int) -> dict[str, Any]:
         "delta": DELTA,
         "sides": list(SIDES),
         "procedures": list(PROCEDURES),
-        "judges": {name: spec.registration() for name, spec in sorted(JUDGES.items())},
+        "judges": {name: spec.registration() for name, spec in sorted(specs.items())},
     }

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from certify_assets.errors import InputError
+
+if TYPE_CHECKING:
+    from certify_assets.judges.endpoint.config import EndpointConfig
 
 __all__ = [
     "ALPHAS",
     "DELTA",
+    "ENDPOINT",
     "GRID",
     "HARVEST_JUDGES",
     "JUDGES",
@@ -19,7 +24,9 @@ __all__ = [
     "TRANSFER_JUDGES",
     "JudgeSpec",
     "judge_before",
+    "judge_problems",
     "judge_spec",
+    "judges",
 ]
 
 ALPHAS = (0.1, 0.2)
@@ -29,6 +36,10 @@ SIDES = ("reject", "release")
 # the first one decides; the others stand beside it on the page
 PROCEDURES = ("guarded_taskboot", "taskboot", "naive")
 OPTIMISERS = ("exact", "trl")
+#: family of the judges that users add
+ENDPOINT = "endpoint"
+# groups of other assets
+_TAKEN = ("corpora", "embedded", "monitoring", "study")
 
 
 @dataclass(frozen=True)
@@ -63,6 +74,8 @@ class JudgeSpec:
     steps : tuple of int
         Of the family grpo: numbers of optimizer steps that are candidates, the last being the end of the training; empty for those that suit
         the model.
+    endpoint : EndpointConfig or None
+        Server and question of a judge of family "endpoint".
     """
 
     name: str
@@ -85,6 +98,8 @@ class JudgeSpec:
         if list(self.steps) != sorted({step for step in self.steps if step > 0}):
             raise InputError(f"the steps of {self.name} are {self.steps}; give whole numbers from 1, each once and in order.")
 
+    endpoint: EndpointConfig | None = None
+
     @property
     def chooses(self) -> bool:
         """Whether it is picked among candidates on CAL."""
@@ -96,6 +111,8 @@ class JudgeSpec:
             return {"family": self.family, "model": self.model, "revision": self.revision, "pool": self.pool}
         if self.family == "lexical":
             return list(self.success_weights)
+        if self.endpoint is not None:
+            return {"family": self.family, "settings_sha256": self.endpoint.sha256}
         common: dict[str, object] = {"family": self.family, "model": self.model, "revision": self.revision, "start": self.start}
         if self.family == "grpo":
             common |= {"optimiser": self.optimiser, "steps": list(self.steps)}
@@ -169,24 +186,57 @@ LANGUAGE_JUDGES = tuple(name for name, spec in JUDGES.items() if spec.family not
 TRANSFER_JUDGES = tuple(name for name, spec in JUDGES.items() if spec.pool)
 
 
-def judge_spec(name: str) -> JudgeSpec:
+def judges(root: str | None = None) -> dict[str, JudgeSpec]:
+    """Return every judge: those of the platform, then those that the user's document adds; a broken document adds none.
+
+    Parameters
+    ----------
+    root : str, optional
+        The data root; this process's by default.
+    """
+    from certify_assets.protocol.configured import configured_judges
+
+    found = configured_judges(root, taken=(*JUDGES, *_TAKEN)).judges
+    return JUDGES | {name: _endpoint_spec(name, config) for name, config in found.items()}
+
+
+def judge_problems(root: str | None = None) -> tuple[str, ...]:
+    """Return a sentence on each judge of the user's document that cannot be used."""
+    from certify_assets.protocol.configured import configured_judges
+
+    return configured_judges(root, taken=(*JUDGES, *_TAKEN)).problems
+
+
+def judge_spec(name: str, root: str | None = None) -> JudgeSpec:
     """Return a judge's specification.
 
     Raises
     ------
     InputError
-        If there is no such judge; the sentence lists those that exist.
+        If there is no such judge; the sentence lists those that exist, and what is wrong with the user's document.
     """
-    if name not in JUDGES:
-        raise InputError(f"there is no judge {name!r}; name one of {', '.join(JUDGES)}.")
-    return JUDGES[name]
+    # without the user's document, where it is not needed
+    if name in JUDGES:
+        return JUDGES[name]
+    known = judges(root)
+    if name not in known:
+        raise InputError(" ".join([f"there is no judge {name!r}; name one of {', '.join(known)}.", *judge_problems(root)]))
+    return known[name]
 
 
 def judge_before(spec: JudgeSpec) -> str:
     """Return the judge that comes before another: the one that its training starts from, else the base judge of its model; "" for none."""
-    if spec.start or not spec.model or spec.family == "base":
+    if spec.start or not spec.model or spec.family in {"base", ENDPOINT}:
         return spec.start
     same = (
         name for name, other in JUDGES.items() if other.family == "base" and (other.model, other.revision) == (spec.model, spec.revision)
     )
     return next(same, "")
+
+
+def _endpoint_spec(name: str, config: EndpointConfig) -> JudgeSpec:
+    how = {"logprob": "read at its first token", "cot": "asked for a probability in words"}.get(
+        config.asking.mode, f"asked {config.asking.votes} times for a vote"
+    )
+    summary = f"{config.server.model} behind {config.server.plain_url}, {how}; nothing is trained."
+    return JudgeSpec(name, (1.0,), summary, family=ENDPOINT, model=config.server.model, revision=config.server.revision, endpoint=config)

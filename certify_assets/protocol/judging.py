@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from certify_assets.corpora.rendering import Renderer
     from certify_assets.judges.lexical import LexicalJudge
     from certify_assets.judges.lm.judge import CausalJudge
+    from certify_assets.protocol.endpoint_judging import BilledJudge
 
 __all__ = [
     "columns",
@@ -60,6 +61,11 @@ def current_adapter(store: Store, corpus: str, judge: str) -> dict[str, Any]:
             f"the harvest of {judge} on {corpus} was let through by another {harvest['start']} judge than the stored one; "
             f"materialize {judge}/adapter again."
         )
+    spec = judge_spec(judge, store.root)
+    if spec.endpoint is not None:
+        from certify_assets.protocol.endpoint_judging import require_same_settings
+
+        require_same_settings(adapter, spec)
     return adapter
 
 
@@ -90,17 +96,25 @@ def save_adapter(store: Store, prefix: str, judge: LexicalJudge | CausalJudge) -
             store.write_bytes(f"{prefix}/{path.name}", path.read_bytes())
 
 
-def load_adapter(store: Store, corpus: str, judge: str, *, expected_sha256: str, resume: bool = False) -> LexicalJudge | CausalJudge:
+def load_adapter(
+    store: Store, corpus: str, judge: str, *, expected_sha256: str, resume: bool = False, replay: bool = False
+) -> LexicalJudge | CausalJudge | BilledJudge:
     """Load a judge as it is stored; refuse another than the expected one.
 
     Parameters
     ----------
     resume : bool
         Let a language model take up the scores that a killed run left; without it every score is computed again.
+    replay : bool
+        Let an endpoint judge repeat its kept answers, without a request.
     """
+    spec = judge_spec(judge, store.root)
+    if spec.endpoint is not None:
+        from certify_assets.protocol.endpoint_judging import load_endpoint
+
+        return load_endpoint(store, corpus, spec, replay=replay)
     from certify_assets.judges.lexical import LexicalJudge
 
-    spec = judge_spec(judge)
     with stored_adapter(store, corpus, judge) as folder:
         if not spec.model:
             return LexicalJudge.load(folder, expected_sha256=expected_sha256)

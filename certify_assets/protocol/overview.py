@@ -6,7 +6,7 @@ from typing import Any
 
 from certify_assets.protocol.auditing import load_audits
 from certify_assets.protocol.certification import load_certificates, why_nothing
-from certify_assets.protocol.judge_specs import JUDGES, PROCEDURES
+from certify_assets.protocol.judge_specs import PROCEDURES, judges
 from certify_assets.protocol.store import Store
 from certify_assets.protocol.transfer import stale_sources
 
@@ -17,11 +17,12 @@ def overview(store: Store, corpus: str) -> dict[str, Any]:
     """Return what stands in the data root about a corpus: its figures and every judge's certificates."""
     profile = store.read_json(f"corpora/{corpus}/profile.json")
     keys = ("trajectories", "tasks", "success_rate", "icc", "deff", "n_eff", "duplicates")
-    there = [name for name in JUDGES if store.exists(f"judges/{name}/{corpus}/audits.json")]
+    known = judges(store.root)
+    there = [name for name in known if store.exists(f"judges/{name}/{corpus}/audits.json")]
     # a source that was split anew says nothing against the other judges of this corpus
     stale = {name: reason for name in there if (reason := stale_sources(store, corpus, name))}
-    judges = [judge_overview(store, corpus, name) for name in there if name not in stale]
-    return {"corpus": corpus, **{key: profile[key] for key in keys}, "judges": judges, "stale": stale}
+    found = [judge_overview(store, corpus, name) for name in there if name not in stale]
+    return {"corpus": corpus, **{key: profile[key] for key in keys}, "judges": found, "stale": stale}
 
 
 def judge_overview(store: Store, corpus: str, judge: str) -> dict[str, Any]:

@@ -9,7 +9,8 @@ import numpy as np
 
 from certify_assets.errors import StaleCertificateError
 from certify_assets.protocol.corpus_steps import open_corpus, open_split
-from certify_assets.protocol.judge_specs import judge_spec
+from certify_assets.protocol.endpoint_judging import BilledJudge
+from certify_assets.protocol.judge_specs import HARVEST_JUDGES
 from certify_assets.protocol.judging import current_adapter, load_adapter, renderer
 from certify_assets.protocol.progress import Report, counted, silent
 from certify_assets.protocol.store import Store
@@ -21,7 +22,18 @@ if TYPE_CHECKING:
     from certify_assets.judges.lexical import LexicalJudge
     from certify_assets.judges.lm.judge import CausalJudge
 
-__all__ = ["calibrating", "calibration_scores", "fresh_scores", "rescored", "score_corpus", "score_runs"]
+    _Loaded = LexicalJudge | CausalJudge | BilledJudge
+
+__all__ = [
+    "calibrating",
+    "calibration_scores",
+    "fresh_scores",
+    "rescored",
+    "score_corpus",
+    "score_runs",
+    "score_runs_with_bill",
+    "stored_bill",
+]
 
 _SCORED_SPLITS = ("rl", "cal", "test")
 
@@ -61,12 +73,13 @@ def _score_corpus(store: Store, corpus: str, judge: str, report: Report) -> pd.D
             "renderer_sha256": using.sha256,
             "manifest_sha256": manifest.sha256,
             "trajectories_sha256": store.sha256(f"corpora/{corpus}/trajectories.parquet"),
+            **_bill(model),
         },
     )
     return table
 
 
-def _reporting(model: LexicalJudge | CausalJudge, report: Report, split: str) -> LexicalJudge | CausalJudge:
+def _reporting(model: _Loaded, report: Report, split: str) -> _Loaded:
     from certify_assets.judges.lexical import LexicalJudge
 
     # the lexical judge is done before it could say anything
@@ -86,10 +99,43 @@ def score_runs(store: Store, corpus: str, judge: str, frame: pd.DataFrame) -> pd
     StaleCertificateError
         If the judge was trained under another manifest or renderer than the stored ones.
     """
+    return score_runs_with_bill(store, corpus, judge, frame)[0]
+
+
+def score_runs_with_bill(
+    store: Store, corpus: str, judge: str, frame: pd.DataFrame, *, report: Report = silent
+) -> tuple[pd.DataFrame, dict[str, Any] | None]:
+    """Score new trajectories as `score_runs` does; return what an endpoint judge cost beside the table, None for other judges.
+
+    Raises
+    ------
+    StaleCertificateError
+        Also if the server now answers as another model than the one whose scores are stored.
+    """
     from certify_assets.judges.base import score_table
 
     adapter = current_adapter(store, corpus, judge)
-    return score_table(load_adapter(store, corpus, judge, expected_sha256=adapter["adapter_sha256"]), frame, renderer())
+    model = load_adapter(store, corpus, judge, expected_sha256=adapter["adapter_sha256"])
+    table = score_table(_reporting(model, report, "new runs"), frame, renderer())
+    bill = _bill(model).get("bill")
+    then = stored_bill(store, corpus, judge)
+    if bill is not None and then is not None and bill["models"] and then["models"] and bill["models"] != then["models"]:
+        raise StaleCertificateError(
+            f"the server of {judge} answers as {bill['models'][0]} now and answered as {then['models'][0]} when {corpus} was scored; "
+            f"materialize {judge}/scores again and certify anew."
+        )
+    return table, bill
+
+
+def stored_bill(store: Store, corpus: str, judge: str) -> dict[str, Any] | None:
+    """Return what the stored scores of an endpoint judge cost: counts, tokens, seconds, cost; None for other judges."""
+    key = f"judges/{judge}/{corpus}/scores.json"
+    bill: dict[str, Any] | None = store.read_json(key).get("bill") if store.exists(key) else None
+    return bill
+
+
+def _bill(model: Any) -> dict[str, Any]:
+    return {"bill": model.bill()} if isinstance(model, BilledJudge) else {}
 
 
 def calibration_scores(store: Store, corpus: str, judge: str) -> tuple[pd.DataFrame, dict[str, str], dict[str, Any]]:
@@ -109,7 +155,7 @@ def calibration_scores(store: Store, corpus: str, judge: str) -> tuple[pd.DataFr
 
 def calibrating(cal: pd.DataFrame, judge: str) -> pd.DataFrame:
     """Return the rows of CAL that certify a judge."""
-    if judge_spec(judge).family != "harvest":
+    if judge not in HARVEST_JUDGES:
         return cal
     from certify_assets.protocol.harvest.withholding import HALVES_SEED, halves
 
@@ -148,7 +194,7 @@ def rescored(store: Store, corpus: str, judge: str) -> np.ndarray[Any, np.dtype[
     from certify_assets.judges.base import score_table
 
     adapter = current_adapter(store, corpus, judge)
-    model = load_adapter(store, corpus, judge, expected_sha256=adapter["adapter_sha256"])
+    model = load_adapter(store, corpus, judge, expected_sha256=adapter["adapter_sha256"], replay=True)
     cal, _ = open_split(store, corpus, "cal")
     table = score_table(model, calibrating(cal[cal["outcome"].notna()].reset_index(drop=True), judge), renderer())
     scores: np.ndarray[Any, np.dtype[np.float64]] = table["score"].to_numpy(np.float64)

@@ -12,6 +12,8 @@ Layout (``<corpus>`` and ``<judge>`` are names of letters, digits, '_', '-' and 
     judges/<judge>/<corpus>/adapter/…, adapter.json, scores.parquet, scores.json, certificates.json, audits.json, page.html
     judges/<judge>/<corpus>/monitor.json, monitor.html
     judges/<judge>/<corpus>/arms/<arm>/…  an arm of GRPO: its steps' adapters and scores; arms_audit.json beside them is its reading on TEST
+    judges/<judge>/<corpus>/answers.jsonl, parity.json, recalibration.json
+    judges.yaml                           judges that users add
     monitoring/<corpus>/<judge>/…         labelled audit samples that users put there, read in the order of names
     ledger/<corpus>.jsonl                 every read of a TEST split
 """

@@ -38,7 +38,7 @@ def train_judge(store: Store, corpus: str, judge: str, *, report: Report = silen
     dict
         The adapter document: hashes, weight (of a lexical judge), rows and tasks of SFT, candidates, and each candidate's certified coverage on CAL.
     """
-    spec = judge_spec(judge)
+    spec = judge_spec(judge, store.root)
     with timed(store, corpus, judge, "train") as stage:
         # a folder of checkpoints is what a killed training left, or a finished one
         stage.continued = bool(store.names(f"judges/{judge}/{corpus}/training"))
@@ -48,6 +48,10 @@ def train_judge(store: Store, corpus: str, judge: str, *, report: Report = silen
 
 
 def _trained(store: Store, corpus: str, spec: JudgeSpec, report: Report) -> dict[str, Any]:
+    if spec.endpoint is not None:
+        from certify_assets.protocol.endpoint_judging import register_endpoint
+
+        return register_endpoint(store, corpus, spec)
     if spec.pool:
         from certify_assets.protocol.transfer_training import train_transfer_judge
 

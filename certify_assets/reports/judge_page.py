@@ -10,7 +10,7 @@ from certify_assets.protocol.arms_audit import load_arms_audit
 from certify_assets.protocol.auditing import load_audits
 from certify_assets.protocol.certification import certificate_of, load_certificates
 from certify_assets.protocol.corpus_config import registered_corpora
-from certify_assets.protocol.judge_specs import ALPHAS, DELTA, JUDGES, judge_spec
+from certify_assets.protocol.judge_specs import ALPHAS, DELTA, judge_spec, judges
 from certify_assets.protocol.scoring import calibration_scores
 from certify_assets.protocol.store import Store
 from certify_assets.protocol.transfer import describe_sources
@@ -63,7 +63,7 @@ def write_index(store: Store) -> str:
     entries = [
         _entry(store, corpus, judge)
         for corpus in registered_corpora(store)
-        for judge in JUDGES
+        for judge in judges(store.root)
         if store.exists(f"judges/{judge}/{corpus}/page.html")
     ]
     store.write_bytes(_INDEX, render_index(entries).encode("utf-8"))
@@ -112,6 +112,8 @@ def headline(certificates: list[Certificate]) -> Certificate:
 
 def _training(adapter: Mapping[str, Any]) -> str:
     """Say what a judge was trained on; only a lexical judge has a weight on successes."""
+    if "server" in adapter:
+        return "none: a model behind a server, as it answers"
     if not adapter["sft_trajectories"]:
         return "none on this corpus: the base model as it comes"
     if "transfer" in adapter:

@@ -151,6 +151,9 @@ def finding_rows(source: PageSource) -> list[FindingRow]:
         if leak := certificate.provenance.get("accepted_structural_leak"):
             message = f"The outcome can be told without reading the run: {leak}"
             places.setdefault(("accepted_structural_leak", message), []).append(certificate)
+        if reason := certificate.provenance.get("no_parity"):
+            message = f"The scores were not compared with those of a local model: {reason}"
+            places.setdefault(("no_parity", message), []).append(certificate)
     deployed = source.headline.procedure
     return [
         FindingRow(code, message, _where(found, source.certificates), any(c.procedure == deployed for c in found))

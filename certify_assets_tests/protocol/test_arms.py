@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,15 +31,15 @@ def _one_step(one_step_arms: None) -> None:
     """Every test here is of a judge with one step an arm."""
 
 
+def noting(steps: list[int]) -> Callable[[Advance], None]:
+    """Note the steps of a training, not the rows of its scoring."""
+    return lambda seen: steps.append(seen.done) if seen.stage.startswith("grpo") else None
+
+
 def test_a_finished_arm_is_taken_up_and_another_configuration_is_another_arm(arms_store: Store) -> None:
     before = arms_store.read_json(f"{ARM}/arm.json")
     steps: list[int] = []
-    assert (
-        arms.train_arm(
-            arms_store, CORPUS, TINY, "reject_3", report=lambda seen: steps.append(seen.done) if seen.stage.startswith("grpo") else None
-        )
-        == before
-    )
+    assert arms.train_arm(arms_store, CORPUS, TINY, "reject_3", report=noting(steps)) == before
     assert steps == [], "nothing was trained"
     assert before["steps"].keys() == {"1"} and before["reward"] == {"lam": 1.0, "mu": 3.0} and not before["control"]
     assert not arms_store.exists(f"{ARM}/checkpoint")
@@ -47,7 +48,7 @@ def test_a_finished_arm_is_taken_up_and_another_configuration_is_another_arm(arm
         CORPUS,
         replace(TINY, seed=7),
         "reject_3",
-        report=lambda seen: steps.append(seen.done) if seen.stage.startswith("grpo") else None,
+        report=noting(steps),
     )
     assert steps == [1] and other["key"] != before["key"] and other["steps"] != before["steps"]
     again = arms.train_arm(arms_store, CORPUS, TINY, "reject_3")
@@ -72,9 +73,7 @@ def test_an_arm_that_was_stopped_goes_on_and_ends_with_the_same_bytes(arms_store
     folder = f"judges/cut/{CORPUS}/arms/release_5"
     assert arms_store.exists(f"{folder}/step_1/provenance.json") and not arms_store.exists(f"{folder}/arm.json")
     steps: list[int] = []
-    found = arms.train_arm(
-        arms_store, CORPUS, cut, "release_5", report=lambda seen: steps.append(seen.done) if seen.stage.startswith("grpo") else None
-    )
+    found = arms.train_arm(arms_store, CORPUS, cut, "release_5", report=noting(steps))
     assert steps == [2], "the first step was not taken again"
     expected = arms.train_arm(arms_store, CORPUS, whole, "release_5")
     assert {**found, "judge": ""} == {**expected, "judge": ""}
@@ -212,9 +211,7 @@ def test_a_judge_of_another_optimiser_is_one_line() -> None:
 def test_an_arm_is_trained_by_trl(arms_store: Store) -> None:
     spec = replace(TINY, name="cut", optimiser="trl", steps=(1, 3))
     steps: list[int] = []
-    found = arms.train_arm(
-        arms_store, CORPUS, spec, "reject_5", report=lambda seen: steps.append(seen.done) if seen.stage.startswith("grpo") else None
-    )
+    found = arms.train_arm(arms_store, CORPUS, spec, "reject_5", report=noting(steps))
     assert steps == [1, 2, 3] and found["optimiser"] == "trl" and len(set(found["steps"].values())) == 2
     exact = arms.train_arm(arms_store, CORPUS, replace(spec, name="whole", optimiser="exact"), "reject_5")
     assert exact["key"] != found["key"] and exact["steps"] != found["steps"]

@@ -7,22 +7,25 @@ import dagster as dg
 from certify_assets.defs.judges.arms import arm_deps, audit_deps
 from certify_assets.defs.judges.harvest import harvest_adapter
 from certify_assets.defs.judges.language import language_adapter, language_scores
+from certify_assets.defs.judges.training import progress_lines
 from certify_assets.defs.judges.transfer import transfer_adapter
-from certify_assets.defs.metadata import score_metadata
+from certify_assets.defs.metadata import bill_metadata, bill_metrics, score_metadata
 from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.protocol import auditing, certification, scoring, training
-from certify_assets.protocol.judge_specs import JUDGES, PROCEDURES, JudgeSpec, judge_before
+from certify_assets.protocol.judge_specs import ENDPOINT, PROCEDURES, JudgeSpec, judge_before, judges
 from certify_assets.reports import judge_page
 
-__all__ = ["judge_assets"]
+__all__ = ["FAMILY", "judge_assets"]
 
 OWNERS = ["team:evaluation"]
+# how jobs tell judges that cost money from others, without reading the user's document
+FAMILY = "certify/family"
 
 
 def judge_assets() -> list[dg.AssetsDefinition]:
-    """Return the assets of every judge in `JUDGES`."""
-    return [asset for spec in JUDGES.values() for asset in _chain(spec)]
+    """Return the assets of every judge: those of the platform and those that the user's document adds."""
+    return [asset for spec in judges().values() for asset in _chain(spec)]
 
 
 def _chain(spec: JudgeSpec) -> list[dg.AssetsDefinition]:
@@ -38,6 +41,7 @@ def _common(spec: JudgeSpec, *, kinds: set[str], code_version: str = "1") -> dic
         "owners": OWNERS,
         "kinds": kinds,
         "code_version": code_version,
+        "tags": {FAMILY: spec.family},
     }
 
 
@@ -51,14 +55,18 @@ def _adapter(spec: JudgeSpec) -> dg.AssetsDefinition:
     # a judge with several candidates is picked on CAL: the lineage shows that it has seen it
     deps = [dg.AssetKey(name) for name in ("sft_split", "split_manifest", *(["cal_split"] if spec.chooses else []))]
     about: dict[str, Any] = {"name": "adapter", "description": f"{spec.summary} Saved without pickle."}
-    if spec.family != "lexical":
+    kinds = {"scikitlearn"}
+    if spec.family == ENDPOINT:
+        deps, kinds = [dg.AssetKey("split_manifest")], {"openai", "json"}
+        about["description"] = f"{spec.summary} Its registration: what the server says of itself, hashes of prompt and settings."
+    elif spec.family != "lexical":
         before = judge_before(spec)
         deps += [dg.AssetKey("rl_split")] if spec.start else []
         deps += [dg.AssetKey([before, "adapter"])] if before else []
         deps += [dg.AssetKey("compact_model")] if spec.model == "compact" else []
         return language_adapter(spec, [*deps, *arm_deps(spec)], **about, **_common(spec, kinds={"pytorch"}))
 
-    @dg.asset(deps=deps, **about, **_common(spec, kinds={"scikitlearn"}))
+    @dg.asset(deps=deps, **about, **_common(spec, kinds=kinds))
     def adapter(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[Any]:
         store = data_root.store()
         document = training.train_judge(store, context.partition_key, spec.name)
@@ -83,15 +91,17 @@ def _scores(spec: JudgeSpec) -> dg.AssetsDefinition:
         "Score of every RL, CAL and TEST trajectory: log-odds of success, the two log-probabilities beside it. TEST rows carry no outcome."
     )
     about = {"name": "scores", "description": promise, **_common(spec, kinds={"parquet"})}
-    if spec.model:
+    if spec.model and spec.family != ENDPOINT:
         return language_scores(spec, deps, **about)
 
     @dg.asset(deps=deps, **about)
     def scores(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[Any]:
         store = data_root.store()
-        table = scoring.score_corpus(store, context.partition_key, spec.name)
+        table = scoring.score_corpus(store, context.partition_key, spec.name, report=progress_lines(context))
+        bill = scoring.stored_bill(store, context.partition_key, spec.name)
         about, counts = score_metadata(table)
-        return dg.MaterializeResult(metadata={**about, **mlflow.record(context, store, metrics=counts)})
+        metrics = {**counts, **bill_metrics(bill)}
+        return dg.MaterializeResult(metadata={**about, **bill_metadata(bill), **mlflow.record(context, store, metrics=metrics)})
 
     return scores
 

@@ -4,8 +4,8 @@ import dagster as dg
 
 from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot
-from certify_assets.protocol import auditing, certification
-from certify_assets.protocol.judge_specs import JUDGES, JudgeSpec
+from certify_assets.protocol import auditing, certification, parity_gate
+from certify_assets.protocol.judge_specs import ENDPOINT, JudgeSpec, judges
 
 __all__ = ["judge_checks"]
 
@@ -13,9 +13,33 @@ _SEVERITIES = {"ERROR": dg.AssetCheckSeverity.ERROR, "WARN": dg.AssetCheckSeveri
 
 
 def judge_checks() -> list[dg.AssetChecksDefinition]:
-    """Return the checks of every judge in `JUDGES`."""
+    """Return the checks of every judge: those of the platform and those that the user's document adds."""
     makers = (_reproducible, _certified, _audit_verdict, _test_ledger)
-    return [maker(spec) for spec in JUDGES.values() for maker in makers]
+    known = judges().values()
+    return [*(maker(spec) for spec in known for maker in makers), *(_parity(spec) for spec in known if spec.family == ENDPOINT)]
+
+
+def _parity(spec: JudgeSpec) -> dg.AssetChecksDefinition:
+    @dg.asset_check(
+        asset=[spec.name, "scores"],
+        name="parity",
+        blocking=True,
+        partitions_def=corpora_partitions,
+        description="The server's log-probabilities are those of a local model on the same rows; says why where there is none to compare with.",
+    )
+    def parity(context: dg.AssetCheckExecutionContext, data_root: DataRoot) -> dg.AssetCheckResult:
+        reason = parity_gate.parity_exemption(spec)
+        if reason is not None:
+            return dg.AssetCheckResult(passed=True, description=f"not tested: {reason}. Every certificate says so.")
+        document = parity_gate.run_parity(data_root.store(), context.partition_key, spec.name)
+        return dg.AssetCheckResult(
+            passed=document["passed"],
+            severity=dg.AssetCheckSeverity.ERROR,
+            description=parity_gate.sentence(document),
+            metadata={name: float(document[name]) for name in ("rows", "max_difference", "rank_agreement")},
+        )
+
+    return parity
 
 
 def _reproducible(spec: JudgeSpec) -> dg.AssetChecksDefinition:

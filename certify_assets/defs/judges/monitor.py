@@ -4,10 +4,11 @@ from typing import Any
 
 import dagster as dg
 
+from certify_assets.defs.judges.assets import FAMILY
 from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.protocol import monitoring
-from certify_assets.protocol.judge_specs import JUDGES, JudgeSpec
+from certify_assets.protocol.judge_specs import JudgeSpec, judges
 from certify_assets.reports import monitor_page
 
 __all__ = ["audit_sample", "monitor_assets", "monitor_checks"]
@@ -27,13 +28,13 @@ audit_sample = dg.AssetSpec(
 
 
 def monitor_assets() -> list[dg.AssetSpec | dg.AssetsDefinition]:
-    """Return the audit sample and the monitor of every judge in `JUDGES`."""
-    return [audit_sample, *(_monitor(spec) for spec in JUDGES.values())]
+    """Return the audit sample and the monitor of every judge."""
+    return [audit_sample, *(_monitor(spec) for spec in judges().values())]
 
 
 def monitor_checks() -> list[dg.AssetChecksDefinition]:
     """Return the check of every judge's monitor."""
-    return [_no_alarm(spec) for spec in JUDGES.values()]
+    return [_no_alarm(spec) for spec in judges().values()]
 
 
 def _monitor(spec: JudgeSpec) -> dg.AssetsDefinition:
@@ -45,6 +46,7 @@ def _monitor(spec: JudgeSpec) -> dg.AssetsDefinition:
         owners=OWNERS,
         kinds={"html", "json"},
         code_version="1",
+        tags={FAMILY: spec.family},
         deps=[dg.AssetKey([spec.name, "certificate"]), audit_sample, "split_manifest"],
         description=(
             "What newly labelled tasks say of the thresholds in use: an alarm for an error above the budget that is false with probability at most "

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import dagster as dg
 
-from certify_assets.protocol.judge_specs import HARVEST_JUDGES, JUDGES, LANGUAGE_JUDGES, TRANSFER_JUDGES
+from certify_assets.defs.judges.assets import FAMILY
+from certify_assets.protocol.judge_specs import ENDPOINT, HARVEST_JUDGES, JUDGES, LANGUAGE_JUDGES, TRANSFER_JUDGES, judges
 
-__all__ = ["certify_corpus_job", "language_harvest_job", "language_judges_job", "lexical_harvest_job", "transfer_judges_job"]
+__all__ = [
+    "certify_corpus_job",
+    "endpoint_jobs",
+    "language_harvest_job",
+    "language_judges_job",
+    "lexical_harvest_job",
+    "transfer_judges_job",
+]
+
+# they cost money, so they run when asked for and never with the rest
+_ENDPOINTS = dg.AssetSelection.tag(FAMILY, ENDPOINT)
 
 # everything that is made for one corpus; the generation of the embedded runs and the studies are asked for by themselves
 certify_corpus_job = dg.define_asset_job(
@@ -14,7 +27,8 @@ certify_corpus_job = dg.define_asset_job(
     selection=dg.AssetSelection.all()
     - dg.AssetSelection.assets("miniwob_runs")
     - dg.AssetSelection.groups("study")
-    - dg.AssetSelection.groups(*LANGUAGE_JUDGES, *TRANSFER_JUDGES, *HARVEST_JUDGES, "models"),
+    - dg.AssetSelection.groups(*LANGUAGE_JUDGES, *TRANSFER_JUDGES, *HARVEST_JUDGES, "models")
+    - _ENDPOINTS,
     description="Import, split, check, train, score, certify, audit and draw one corpus with the judges that need seconds.",
     executor_def=dg.in_process_executor,
 )
@@ -48,3 +62,16 @@ language_harvest_job = dg.define_asset_job(
     description="Self-train the language-model judge on what its certificate lets through, round by round: minutes a round on two cores.",
     executor_def=dg.in_process_executor,
 )
+
+
+def endpoint_jobs() -> list[Any]:
+    """Return the job of the judges that the user's document adds; none where it adds none."""
+    if not any(spec.family == ENDPOINT for spec in judges().values()):
+        return []
+    job = dg.define_asset_job(
+        "endpoint_judges",
+        selection=_ENDPOINTS,
+        description="Register, score, compare, certify, audit and draw one corpus that is split already with every endpoint judge: costs money.",
+        executor_def=dg.in_process_executor,
+    )
+    return [job]

@@ -9,6 +9,7 @@ from typing import Any
 
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.judges.endpoint.client import Client, RefusedError, UnavailableError
+from certify_assets.judges.endpoint.fitting import can_count
 from certify_assets.judges.endpoint.journal import Journal
 from certify_assets.judges.endpoint.replies import MisshapenError, Reply
 from certify_assets.judges.endpoint.requests import is_chat, request
@@ -37,7 +38,8 @@ async def connect(asked: Asked, journal_path: Path | None) -> Asked:
         If the server cannot be used.
     """
     async with Client(asked.server) as client:
-        asked = replace(asked, identity=await _identity(client))
+        counts = asked.budget_tokens is not None and await can_count(client)
+        asked = replace(asked, identity=await _identity(client), counts=counts)
         if asked.asking.mode != "logprob":
             return replace(asked, read="top")
         ids = asked.ids or (None if asked.read == "top" else await _verdict_ids(client, asked.asking))

@@ -16,8 +16,9 @@ from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.base import JudgeProvenance, Scores
 from certify_assets.judges.endpoint.client import Client
 from certify_assets.judges.endpoint.connecting import connect
+from certify_assets.judges.endpoint.fitting import fitted
 from certify_assets.judges.endpoint.journal import Journal
-from certify_assets.judges.endpoint.prompt import EndpointPrompt
+from certify_assets.judges.endpoint.prompt import EndpointPrompt, Question
 from certify_assets.judges.endpoint.replies import Reply, conclude, stated_probability, stated_vote
 from certify_assets.judges.endpoint.report import EndpointReport, EndpointRun
 from certify_assets.judges.endpoint.scoring import Answers, Asked, ask_all, complete
@@ -51,7 +52,16 @@ class EndpointJudge:
     journal: Path | None = None
 
     @classmethod
-    def connect(cls, server: Server, asking: Asking, prompt: EndpointPrompt, *, max_failed: int = 0, **rest: Any) -> EndpointJudge:
+    def connect(
+        cls,
+        server: Server,
+        asking: Asking,
+        prompt: EndpointPrompt,
+        *,
+        max_failed: int = 0,
+        budget_tokens: int | None = None,
+        **rest: Any,
+    ) -> EndpointJudge:
         """Ask the server what it is and, in mode logprob, settle by one real request how verdicts are read.
 
         Parameters
@@ -61,6 +71,8 @@ class EndpointJudge:
         prompt : EndpointPrompt
         max_failed : int
             Texts that may stay unanswered, and unscored, before a scoring ends with an error.
+        budget_tokens : int, optional
+            Longest prompt; what does not fit is cut from the middle of the run.
         **rest
             Name, renderer_sha256, prices and journal of the judge.
 
@@ -71,7 +83,7 @@ class EndpointJudge:
         UnavailableError
             If it does not answer.
         """
-        judge = cls(Asked(server, asking, prompt, asking.read, asking.verdict_ids, {}, max_failed), **rest)
+        judge = cls(Asked(server, asking, prompt, asking.read, asking.verdict_ids, {}, max_failed, budget_tokens), **rest)
         return replace(judge, asked=complete(connect(judge.asked, judge.journal)))
 
     def provenance(self) -> JudgeProvenance:
@@ -86,7 +98,10 @@ class EndpointJudge:
             "asking": asked.asking.to_dict(),
             **(reading if asked.asking.mode == "logprob" else {}),
         }
-        adapter = sha256_bytes(canonical_json({"model": asked.server.model, "server": dict(asked.identity)}))
+        if asked.budget_tokens is not None:
+            settings |= {"budget_tokens": asked.budget_tokens, "counted_by": "server" if asked.counts else "characters"}
+        # nothing is trained: what was chosen takes the adapter's place
+        adapter = sha256_bytes(canonical_json(settings))
         version = asked.identity.get("version") or "of unknown version"
         engine = f"OpenAI-compatible server {version}, mode {asked.asking.mode}"
         return JudgeProvenance(self.name, adapter, self.renderer_sha256, engine, "as the server has it", settings)
@@ -114,9 +129,20 @@ class EndpointJudge:
         begun = time.monotonic()
         return complete(self._run(list(texts), progress, begun))
 
-    async def _run(self, texts: list[str], progress: Callable[[int, int], None] | None, begun: float) -> EndpointRun:
+    def questions(self, texts: Sequence[str]) -> list[Question]:
+        """Return what the server is asked about texts, cut as it was when they were scored."""
+        return complete(self._questions(texts))
+
+    async def _questions(self, texts: Sequence[str]) -> list[Question]:
         with Journal(self.journal) as journal:
-            async with Client(self.asked.server) as client:
+            async with Client(replace(self.asked.server, key_variable=None)) as client:
+                return [(await fitted(client, journal, replace(self.asked, replay=True), text))[0] for text in texts]
+
+    async def _run(self, texts: list[str], progress: Callable[[int, int], None] | None, begun: float) -> EndpointRun:
+        # the journal needs no key
+        server = replace(self.asked.server, key_variable=None) if self.asked.replay else self.asked.server
+        with Journal(self.journal) as journal:
+            async with Client(server) as client:
                 answers = await ask_all(client, journal, self.asked, texts, progress)
             sent = {"requests": client.requests, "retries": client.retries, "journal_sha256": journal.head}
         return self._concluded(texts, answers, {**sent, "seconds": time.monotonic() - begun})
@@ -153,6 +179,7 @@ class EndpointJudge:
             unscored=dict(sorted(unscored.items())),
             answers=len(replies),
             unparsed_answers=sum(_unparsed(self.asked.asking.mode, reply) for reply in replies.values()),
+            cut_texts=len(answers.cut),
             same_votes=_same_votes(answers) if self.asked.asking.mode == "vote" else 0,
             cache_hits=answers.cache_hits,
             prompt_tokens=int(total[0]),

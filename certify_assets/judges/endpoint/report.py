@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from certify_assets.errors import IntegrityError
 from certify_assets.judges.base import Scores
 
 __all__ = ["EndpointReport", "EndpointRun"]
+
+_SUMMED = (
+    *("decisions", "scored", "answers", "unparsed_answers", "same_votes", "requests", "retries", "cache_hits", "prompt_tokens"),
+    *("completion_tokens", "uncounted_answers", "cost", "cost_now", "seconds", "cut_texts"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +50,8 @@ class EndpointReport:
         What the server said it is.
     journal_sha256 : str
         Hash of the last line of the journal.
+    cut_texts : int
+        Texts whose middle was cut to the budget of tokens.
     """
 
     decisions: int
@@ -64,6 +73,7 @@ class EndpointReport:
     models: tuple[str, ...]
     fingerprints: tuple[str, ...]
     journal_sha256: str
+    cut_texts: int = 0
 
     @property
     def parse_rate(self) -> float:
@@ -81,6 +91,27 @@ class EndpointReport:
         shares = {"parse_rate": self.parse_rate, "cost_per_decision": self.cost_per_decision}
         lists = {"unscored": dict(self.unscored), "models": list(self.models), "fingerprints": list(self.fingerprints)}
         return {**counts, **lists, **{name: value if np.isfinite(value) else None for name, value in shares.items()}}
+
+    @classmethod
+    def merged(cls, reports: Sequence[EndpointReport]) -> EndpointReport:
+        """Add up the scorings of several tables, in their order.
+
+        Raises
+        ------
+        IntegrityError
+            If the server answered as another model in one of them.
+        """
+        models = tuple(sorted({name for report in reports for name in report.models}))
+        if len(models) > 1:
+            raise IntegrityError(f"the server answered as {' and as '.join(models)} in one scoring; pin one model and score again.")
+        unscored: Counter[str] = Counter()
+        for report in reports:
+            unscored.update(report.unscored)
+        sums = {name: sum(getattr(report, name) for report in reports) for name in _SUMMED}
+        prints = tuple(sorted({name for report in reports for name in report.fingerprints}))
+        last = reports[-1]
+        said: dict[str, Any] = {"currency": last.currency, "journal_sha256": last.journal_sha256, "models": models, "fingerprints": prints}
+        return cls(unscored=dict(sorted(unscored.items())), **said, **sums)
 
 
 @dataclass(frozen=True, eq=False)

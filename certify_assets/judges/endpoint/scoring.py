@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.endpoint.client import Client, RefusedError, UnavailableError
+from certify_assets.judges.endpoint.fitting import NotKeptError, fitted
 from certify_assets.judges.endpoint.journal import Journal
 from certify_assets.judges.endpoint.prompt import EndpointPrompt
 from certify_assets.judges.endpoint.replies import MisshapenError, Reply
@@ -19,6 +20,8 @@ from certify_assets.judges.endpoint.settings import Asking, Server
 __all__ = ["Answers", "Asked", "ask_all", "ask_once", "complete"]
 
 _T = TypeVar("_T")
+# a scoring in which so many answers show no verdict would cost all the same and give no score
+_SILENT = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,12 @@ class Asked:
         What the server says of itself: an answer is reused for the same server, model and version only.
     max_failed : int
         Texts that may stay unanswered.
+    budget_tokens : int, optional
+        Longest prompt; what does not fit is cut from the middle of the run.
+    counts : bool
+        Whether the server counts tokens.
+    replay : bool
+        Take answers from the journal alone: a text whose answer it does not hold stays unscored.
     """
 
     server: Server
@@ -46,6 +55,9 @@ class Asked:
     ids: tuple[int, int] | None
     identity: Mapping[str, Any]
     max_failed: int = 0
+    budget_tokens: int | None = None
+    counts: bool = False
+    replay: bool = False
 
 
 @dataclass(slots=True)
@@ -58,12 +70,15 @@ class Answers:
         By number of the text and of its request.
     lost : dict
         Why a text has none: refused or failed.
+    cut : set
+        Texts whose middle was cut to the budget.
     fresh : set
         Those asked for now.
     """
 
     replies: dict[tuple[int, int], Reply] = field(default_factory=dict)
     lost: dict[int, str] = field(default_factory=dict)
+    cut: set[int] = field(default_factory=set)
     fresh: set[tuple[int, int]] = field(default_factory=set)
     cache_hits: int = 0
     complaint: str = ""
@@ -94,6 +109,8 @@ async def ask_once(client: Client, journal: Journal, asked: Asked, item: Request
     key = _key(asked, item)
     if (known := journal.get(key)) is not None:
         return Reply.from_dict(known), False
+    if asked.replay:
+        raise NotKeptError("the journal does not hold the answer.")
     reply = item.read(await client.ask(item.url, item.payload, tokens=item.tokens))
     journal.put(key, reply.to_dict())
     return reply, True
@@ -159,7 +176,12 @@ class _Workers:
 
     async def _answer(self, row: int, index: int) -> None:
         asked = self.asked
-        question = asked.prompt.render(self.texts[row])
+        try:
+            question, cut = await fitted(self.client, self.journal, asked, self.texts[row])
+        except (RefusedError, UnavailableError, NotKeptError) as error:
+            return self._lose(row, "failed", error)
+        if cut:
+            self.answers.cut.add(row)
         item = request(asked.server, asked.asking, question, read=asked.read, ids=asked.ids, index=index)
         key = _key(asked, item)
         # equal texts ask one question: the second waits for the answer to the first
@@ -170,16 +192,26 @@ class _Workers:
             reply, fresh = await ask_once(self.client, self.journal, asked, item)
         except RefusedError as error:
             self._lose(row, "refused", error)
-        except (UnavailableError, MisshapenError) as error:
+        except (UnavailableError, MisshapenError, NotKeptError) as error:
             self._lose(row, "failed", error)
         else:
             self.answers.replies[row, index] = reply
+            self._stop_where_nothing_is_read()
             if fresh:
                 self.answers.fresh.add((row, index))
             else:
                 self.answers.cache_hits += 1
         finally:
             self.running.pop(key).set()
+
+    def _stop_where_nothing_is_read(self) -> None:
+        replies = self.answers.replies
+        if self.asked.read == "top" and len(replies) == _SILENT and all(reply.reason == "missing" for reply in replies.values()):
+            words = " and ".join(map(repr, self.asked.asking.words))
+            raise InputError(
+                f"none of the first {_SILENT} answers of {self.asked.server.plain_url} has {words} among its likeliest tokens; "
+                "ask in another form, or choose asking cot."
+            )
 
     def _lose(self, row: int, reason: str, error: CertifyError) -> None:
         shown = self.asked.server.plain_url
@@ -188,7 +220,7 @@ class _Workers:
         self.answers.lost[row] = reason
         self.answers.complaint = self.answers.complaint or str(error)
         failed = sum(why == "failed" for why in self.answers.lost.values())
-        if failed > self.asked.max_failed:
+        if failed > self.asked.max_failed and not self.asked.replay:
             raise UnavailableError(
                 f"text {row + 1} of {len(self.texts)} was not answered ({str(error).rstrip('.')}); {len(self.journal)} answers are kept, "
                 "score again to go on, or allow failed texts by max_failed."

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from certify_assets.errors import IntegrityError, StaleCertificateError
+from certify_assets.errors import InputError, IntegrityError, StaleCertificateError
 from certify_assets.files import canonical_json, read_json, sha256_bytes, write_atomic
 from certify_assets.judges.base import JudgeProvenance, Scores
 from certify_assets.judges.lm.adapters import bulk_weights
@@ -18,7 +18,7 @@ from certify_assets.judges.lm.hardware import Hardware
 from certify_assets.judges.lm.prompt import PromptEncoder
 from certify_assets.judges.lm.scoring import ScoringConfig, engine_fingerprint, score_prompts
 
-__all__ = ["JUDGE_FILE", "CausalJudge", "load_base"]
+__all__ = ["JUDGE_FILE", "CausalJudge", "load_base", "load_tokenizer"]
 
 JUDGE_FILE = "judge.json"
 _SCHEMA = "certify_assets/causal-judge/1"
@@ -165,3 +165,25 @@ def load_base(model: str, revision: str | None = None) -> tuple[LanguageModel, P
     language = load_compact() if compact else load_language_model(model, revision=revision, device=on.device, dtype=on.dtype)
     encoder = PromptEncoder(language.tokenizer, budget_tokens=CONTEXT if compact else _BUDGET)
     return replace(language, verdicts=encoder.verdicts), encoder
+
+
+def load_tokenizer(model: str, revision: str | None = None) -> Any:
+    """Load the tokenizer of a base model alone.
+
+    Raises
+    ------
+    InputError
+        If there is none, or a hub model comes without a revision.
+    """
+    from transformers import AutoTokenizer
+
+    from certify_assets.judges.lm.compact import compact_model_path
+
+    folder = compact_model_path() if model == "compact" else Path(model)
+    if not folder.is_dir() and revision is None:
+        raise InputError(f"{model} is no folder and has no revision; give the commit of the hub repository of the tokenizer.")
+    keywords = {} if folder.is_dir() else {"revision": revision}
+    try:
+        return AutoTokenizer.from_pretrained(str(folder) if folder.is_dir() else model, trust_remote_code=False, **keywords)
+    except (OSError, ValueError) as error:
+        raise InputError(f"the tokenizer of {model} cannot be loaded ({str(error).splitlines()[0]}); check name and revision.") from None

@@ -61,7 +61,7 @@ def chat_body(text: str = "", *, logs: dict[str, Any] | None = None, model: str 
 def text_of(payload: dict[str, Any]) -> str:
     """The run that a request is about."""
     content: str = payload["messages"][-1]["content"]
-    return content.removeprefix("BEGIN OF THE RUN\n").partition("\nEND OF THE RUN")[0]
+    return content.removeprefix("RUN\n").partition("\nEND OF RUN")[0]
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import socket
-import subprocess
-import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,20 +10,19 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from certify_assets.errors import CertifyError
 from certify_assets.judges.endpoint.judge import EndpointJudge
 from certify_assets.judges.endpoint.prompt import ChatPrompt, CompletionPrompt, EndpointPrompt, chat_prompt
 from certify_assets.judges.endpoint.report import EndpointRun
 from certify_assets.judges.endpoint.settings import Asking, Server
+from certify_assets.judges.lm.prompt import AuditorPrompt
 from certify_assets_tests.judges.endpoint.tiny_model import write_tiny_adapter, write_tiny_model
-from certify_assets_tests.paths import REPOSITORY
+from certify_assets_tests.judges.endpoint.vllm_process import require_vllm, vllm_server
 
 # peft saves through a name that the pinned transformers has renamed
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")]
 
 TEXTS = [f"TASK\n  press button {number}\nSTEP 1\n  {'click ' * (1 + number % 5)}the page {number * number}\n" for number in range(24)]
 FOLLOWING = {"words": (" SUCCESS", " FAIL"), "marker": "VERDICT:"}
-_START_SECONDS = 600
 
 
 class TokenPrompt(NamedTuple):
@@ -50,60 +43,15 @@ class Vllm(NamedTuple):
     adapter: Path
 
 
-def _venv() -> Path:
-    venv = Path(os.environ.get("CERTIFY_VLLM_VENV", REPOSITORY / ".vllm"))
-    if not (venv / "bin" / "python").exists():
-        pytest.skip("no vLLM here; tools/vllm_server.sh install makes its venv (2.5 GB), CERTIFY_VLLM_VENV names another")
-    return venv
-
-
 @pytest.fixture(scope="module")
 def vllm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Vllm]:
-    """vLLM with a random model and a LoRA module of it, its whole process group ended afterwards."""
-    venv, root = _venv(), tmp_path_factory.mktemp("vllm")
+    """vLLM with a random model and a LoRA module of it."""
+    root = tmp_path_factory.mktemp("vllm")
+    require_vllm()
     model = write_tiny_model(root / "model")
     adapter = write_tiny_adapter(model, root / "adapter")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    environment = {**os.environ, "CERTIFY_VLLM_VENV": str(venv), "CERTIFY_VLLM_MAX_LEN": "1024"}
-    options = ["--served-model-name", "tiny", "--lora-modules", f"sft={adapter}"]
-    command = [str(REPOSITORY / "tools" / "vllm_server.sh"), "serve", str(model), str(port), *options]
-    log = root / "log"
-    with log.open("wb") as stream:
-        process = subprocess.Popen(command, env=environment, stdout=stream, stderr=stream, start_new_session=True)
-        try:
-            _until_ready(process, f"http://127.0.0.1:{port}/v1", log)
-            yield Vllm(f"http://127.0.0.1:{port}/v1", model, adapter)
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGTERM)
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(30)
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait(10)
-    with pytest.raises(ProcessLookupError):
-        _until_gone(process.pid)
-
-
-def _until_ready(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
-    # /health also answers where the first request would end the engine: ready means that a request was answered
-    server = Server(url, "tiny", attempts=1, timeout_seconds=60)
-    until = time.monotonic() + _START_SECONDS
-    while time.monotonic() < until:
-        assert process.poll() is None, log.read_text(errors="replace")[-3000:]
-        with suppress(CertifyError):
-            EndpointJudge.connect(server, Asking(), chat_prompt("logprob"))
-            return
-        time.sleep(0.5)
-    pytest.fail(f"vLLM was not ready after {_START_SECONDS} s: {log.read_text(errors='replace')[-3000:]}")
-
-
-def _until_gone(group: int) -> None:
-    for _ in range(100):
-        os.killpg(group, 0)
-        time.sleep(0.1)
+    with vllm_server(model, "tiny", root / "log", options=("--lora-modules", f"sft={adapter}")) as url:
+        yield Vllm(url, model, adapter)
 
 
 def _run(vllm: Vllm, asking: Asking, prompt: EndpointPrompt, model: str = "tiny", **rest: Any) -> EndpointRun:
@@ -185,7 +133,7 @@ def test_reasoning_and_votes_are_drawn_kept_and_repeated(vllm: Vllm, tmp_path: P
     forced = {"structured_outputs": {"choice": ["P_SUCCESS=70", "P_SUCCESS=20"]}}
     run = _run(vllm, Asking(mode="cot", max_tokens=24, extra=forced), chat_prompt("cot"))
     assert run.report.parse_rate == 1.0 and set(np.round(np.exp(run.scores.log_p_success), 3)) <= {0.698, 0.203}
-    free = _run(vllm, Asking(mode="cot", max_tokens=24), ChatPrompt("Answer.", "P?"))
+    free = _run(vllm, Asking(mode="cot", max_tokens=24), ChatPrompt(AuditorPrompt(system="Answer.", opening="", closing="P?")))
     assert free.report.parse_rate < 0.1 and free.report.completion_tokens > 0 and free.report.unscored["unparsed"] >= 22
     ballot = {"structured_outputs": {"choice": ["VERDICT: SUCCESS", "VERDICT: FAIL"]}}
     asking = Asking(mode="vote", votes=5, temperature=2.0, max_tokens=16, extra=ballot)
