@@ -70,8 +70,8 @@ def _launch(store: Store, *arguments: str) -> str:
     return (done.stderr.strip().splitlines() or ["no reason given"])[-1] if done.returncode else ""
 
 
-def run_corpus(store: Store, corpus: str, *, quiet: bool) -> None:
-    """Materialize the whole line for one corpus, with its progress on stderr.
+def run_corpus(store: Store, corpus: str, *, quiet: bool, judges: Sequence[str] = ()) -> None:
+    """Materialize the whole line for one corpus, or the chains of language-model judges on it, with progress on stderr.
 
     Raises
     ------
@@ -88,7 +88,7 @@ def run_corpus(store: Store, corpus: str, *, quiet: bool) -> None:
             f"{corpus} holds labels without runs: it has a profile (`certify corpus show {corpus}`) and nothing that could be judged; import the "
             "runs too."
         )
-    command = [sys.executable, "-m", "certify_assets.defs.launch", "run", corpus]
+    command = [sys.executable, "-m", "certify_assets.defs.launch", "run", corpus, *(part for name in judges for part in ("--judge", name))]
     done = subprocess.run([*command, "--quiet"] if quiet else command, env=dagster_environment(store), stdout=sys.stderr, check=False)
     if done.returncode == NOTHING:
         raise IntegrityError(

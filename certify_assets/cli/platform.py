@@ -18,13 +18,16 @@ from certify_assets.protocol.store import Store
 
 __all__ = ["demo", "ui"]
 
+_LANGUAGE = ("base", "sft")
+
 
 @click.command()
 @click.option("--corpus", "corpora", multiple=True, help=f"Corpus to run; repeat for more. [default: {', '.join(EMBEDDED)}]")
+@click.option("--language", is_flag=True, help=f"Also the language-model judges {' and '.join(_LANGUAGE)}: minutes more on two cores.")
 @root_option
 @json_option
 @click.pass_context
-def demo(ctx: click.Context, /, corpora: tuple[str, ...], root: str | None, as_json: bool) -> None:
+def demo(ctx: click.Context, /, corpora: tuple[str, ...], language: bool, root: str | None, as_json: bool) -> None:
     """Certificates for the embedded corpora, from runs to pages.
 
     Materializes every asset of the two corpora that come with the package in a Dagster instance of the data root, then says what share of the reviewing
@@ -42,6 +45,9 @@ def demo(ctx: click.Context, /, corpora: tuple[str, ...], root: str | None, as_j
     for name in names:
         say(f"{name}: import, split, check, train, score, certify, audit, draw")
         run_corpus(store, name, quiet=as_json)
+        if language:
+            say(f"{name}: {' and '.join(_LANGUAGE)}, trained, scored, certified, audited, drawn")
+            run_corpus(store, name, quiet=as_json, judges=_LANGUAGE)
     document: dict[str, Any] = {
         "seconds": round(time.monotonic() - started, 1),
         "corpora": [overview(store, name) for name in names],

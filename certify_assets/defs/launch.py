@@ -1,7 +1,7 @@
 """Add corpora as partitions, and run the whole line for one, from the command line.
 
-``python -m certify_assets.defs.launch add CORPUS…``, ``remove CORPUS…`` and ``python -m certify_assets.defs.launch run CORPUS [--quiet]``. The ``certify``
-command starts this as a process of its own: nothing below the definitions imports them.
+``python -m certify_assets.defs.launch add CORPUS…``, ``remove CORPUS…`` and ``run CORPUS [--quiet] [--judge NAME]…``. The ``certify`` command starts
+this as a process of its own: nothing below the definitions imports them.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import argparse
 import sys
 import time
 import uuid
+from collections.abc import Sequence
 from typing import Any
 
 import dagster as dg
@@ -21,7 +22,7 @@ from certify_assets.errors import CertifyError
 
 __all__ = ["add", "remove", "run"]
 
-_JOB = "certify_corpus"
+_JOB, _LANGUAGE_JOB = "certify_corpus", "language_judges"
 _BLOCKED = 3
 _CHECK_FAILED = "DagsterAssetCheckFailedError"
 _WORDS = {"STEP_SUCCESS": "done", "STEP_FAILURE": "FAILED", "STEP_SKIPPED": "skipped"}
@@ -40,18 +41,24 @@ def remove(names: list[str]) -> None:
             instance.delete_dynamic_partition(CORPORA, name)
 
 
-def run(corpus: str, *, quiet: bool) -> int:
-    """Materialize every asset of one corpus; return 0 where all of it succeeded, 3 where a blocking check stopped it, 1 where a step failed."""
+def run(corpus: str, *, quiet: bool, judges: Sequence[str] = ()) -> int:
+    """Materialize every asset of one corpus; return 0 where all of it succeeded, 3 where a blocking check stopped it, 1 where a step failed.
+
+    With judges, language models among those of the job ``language_judges``, their chains and the comparison are materialized on a corpus that is
+    split already.
+    """
     from certify_assets.definitions import defs
 
-    job = defs.resolve_job_def(_JOB)
+    name = _LANGUAGE_JOB if judges else _JOB
+    job = defs.resolve_job_def(name)
+    wanted = _chains(defs, judges) if judges else set(job.asset_layer.executable_asset_keys)
     with dg.DagsterInstance.get() as instance:
         instance.add_dynamic_partitions(CORPORA, [corpus])
-        interrupted = interrupted_run(instance, _JOB, corpus)
+        interrupted = interrupted_run(instance, name, corpus)
         finished = finished_assets(instance, interrupted, defs) if interrupted else set()
         if finished and not quiet:
             sys.stderr.write(f"  going on after a kill: {len(finished)} assets were finished\n")
-        selected = [key for key in job.asset_layer.executable_asset_keys if key not in finished] if finished else None
+        selected = sorted(wanted - finished) if finished or judges else None
         run_id = str(uuid.uuid4())
         progress = _Progress(len((job.get_subset(asset_selection=set(selected)) if selected else job).nodes), quiet=quiet)
         instance.add_event_listener(run_id, progress.see)
@@ -70,6 +77,13 @@ def run(corpus: str, *, quiet: bool) -> int:
             progress.count(event)
         progress.close()
     return 0 if result.success else _report(result)
+
+
+def _chains(definitions: dg.Definitions, judges: Sequence[str]) -> set[dg.AssetKey]:
+    """Keys of the judges' chains, of the model that they stand on, and of the comparison."""
+    graph = definitions.resolve_asset_graph()
+    job = definitions.resolve_job_def(_LANGUAGE_JOB).asset_layer.executable_asset_keys
+    return {key for key in job if graph.get(key).group_name in {*judges, "models", "comparison"}}
 
 
 def _report(result: dg.ExecuteInProcessResult) -> int:
@@ -146,12 +160,13 @@ def main(arguments: list[str] | None = None) -> int:
     running = commands.add_parser("run", help="materialize every asset of a corpus")
     running.add_argument("corpus")
     running.add_argument("--quiet", action="store_true")
+    running.add_argument("--judge", action="append", default=[], help="language-model judges alone, on a corpus that is split")
     parsed = parser.parse_args(arguments)
     if parsed.command != "run":
         (add if parsed.command == "add" else remove)(parsed.names)
         return 0
     try:
-        return run(parsed.corpus, quiet=parsed.quiet)
+        return run(parsed.corpus, quiet=parsed.quiet, judges=parsed.judge)
     except CertifyError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code

@@ -9,6 +9,7 @@ import dagster as dg
 import pytest
 
 from certify_assets.definitions import defs
+from certify_assets.defs.launch import _chains
 from certify_assets.defs.operations.schedules import weekly_recertification
 from certify_assets.defs.operations.sensors import new_runs_sensor
 from certify_assets.defs.partitions import CORPORA
@@ -176,3 +177,10 @@ def test_the_sensor_asks_once_for_new_runs_and_adds_the_partition(tmp_path: Path
 def test_the_sensor_skips_an_empty_folder_with_the_reason(tmp_path: Path) -> None:
     result = _tick(tmp_path, None)
     assert isinstance(result, dg.SkipReason) and "no new runs" in str(result.skip_message)
+
+
+def test_a_demo_with_language_models_takes_their_chains_and_the_comparison() -> None:
+    keys = {key.to_user_string() for key in _chains(defs, ("base", "sft"))}
+    chains = {f"{judge}/{name}" for judge in ("base", "sft") for name in ("adapter", "audit", "certificate", "page", "scores", "monitor")}
+    assert keys == chains | COMPARISON_ASSETS | MODEL_ASSETS
+    assert _chains(defs, ("grpo",)).isdisjoint({dg.AssetKey(["grpo", "arm"])}), "an arm has a partition of its own"

@@ -64,7 +64,10 @@ def test_training_refuses_such_rows_too_even_where_they_call_themselves_human(ma
 
 
 def test_the_same_task_name_in_another_corpus_is_another_task(manifest: SplitManifest) -> None:
-    refuse_held_out(rows(manifest, "test").assign(corpus="other"), manifest, what="training")
+    elsewhere = rows(manifest, "test").assign(corpus="other")
+    refuse_held_out(elsewhere, manifest, what="training")
+    made = training_set(rows(manifest, "sft"), elsewhere, label=0, manifest=manifest)
+    assert len(made) == len(rows(manifest, "sft")) + len(elsewhere)
 
 
 def test_pseudo_labels_replace_whatever_outcome_the_rows_had(manifest: SplitManifest) -> None:
