@@ -20,6 +20,7 @@ __all__ = [
     "LANGUAGE_JUDGES",
     "OPTIMISERS",
     "PROCEDURES",
+    "QUICK_JUDGES",
     "SIDES",
     "TRANSFER_JUDGES",
     "JudgeSpec",
@@ -178,6 +179,9 @@ JUDGES = {
 #: rounds of CertHarvest: jobs of their own
 HARVEST_JUDGES = tuple(name for name, spec in JUDGES.items() if spec.family == "harvest")
 
+
+#: judges that need seconds: what every corpus gets
+QUICK_JUDGES = tuple(name for name, spec in JUDGES.items() if spec.family == "lexical" and not spec.pool)
 
 #: judges that train or read a language model: minutes on two cores where the others need seconds
 LANGUAGE_JUDGES = tuple(name for name, spec in JUDGES.items() if spec.family not in {"lexical", "harvest"} and not spec.pool)

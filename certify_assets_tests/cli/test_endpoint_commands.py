@@ -51,7 +51,7 @@ def test_an_endpoint_judge_is_listed_registered_and_scores(call: Call, root: Pat
     assert trained.code == 0 and trained.json["reading"]["read"] == "top" and trained.json["settings"]["model"] == "m"
     scored = call("judge", "score", "c", "--judge", "mine", "--root", root)
     assert scored.code == 0 and "Cost: " in scored.out and "parse rate 100.0 %" in scored.out and "a decision" in scored.out
-    assert "mine on c:" in scored.err, "progress is said"
+    assert "scoring cal: 16 of 16" in scored.err, "progress is said"
     again = call("judge", "score", "c", "--judge", "mine", "--root", root, "--json").json
     assert again["bill"]["cost_now"] == 0.0 and again["bill"]["cost"] > 0 and again["bill"]["scored"] == again["rows"]
 

@@ -18,7 +18,7 @@ from certify_assets.defs.judges.training import POOL, machine_tags
 from certify_assets.defs.partitions import CORPORA
 from certify_assets.errors import InputError
 from certify_assets.protocol import corpus_steps
-from certify_assets.protocol.judge_specs import JUDGES, LANGUAGE_JUDGES
+from certify_assets.protocol.judge_specs import LANGUAGE_JUDGES, QUICK_JUDGES
 from certify_assets.protocol.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
 from certify_assets_tests.paths import REPOSITORY
@@ -99,7 +99,7 @@ def test_what_needs_the_device_is_in_its_pool(judge: str) -> None:
 
 
 def test_the_lexical_judges_stay_plain_assets_outside_the_pool() -> None:
-    for judge in set(JUDGES) - set(LANGUAGE_JUDGES):
+    for judge in QUICK_JUDGES:
         for name in ("adapter", "scores"):
             node = defs.resolve_asset_graph().get(dg.AssetKey([judge, name])).assets_def.node_def
             assert isinstance(node, dg.OpDefinition) and node.pool is None

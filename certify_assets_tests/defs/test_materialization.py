@@ -19,7 +19,7 @@ import dagster as dg
 import pytest
 
 from certify_assets.definitions import defs
-from certify_assets.protocol.judge_specs import JUDGES, LANGUAGE_JUDGES, TRANSFER_JUDGES
+from certify_assets.protocol.judge_specs import QUICK_JUDGES
 from certify_assets_tests.builders import register_runs, write_runs
 from certify_assets_tests.conftest import Demo, platform_environment
 from certify_assets_tests.paths import REPOSITORY, assert_painted
@@ -102,7 +102,7 @@ def test_every_asset_of_the_corpus_has_its_run_in_mlflow(demo: Demo) -> None:
 def test_the_demo_certifies_an_embedded_corpus(demo: Demo) -> None:
     corpus = demo.document["corpora"][0]
     assert corpus["corpus"] == CORPUS and corpus["tasks"] >= 100
-    assert {judge["judge"] for judge in corpus["judges"]} == set(JUDGES) - {*LANGUAGE_JUDGES, *TRANSFER_JUDGES}
+    assert {judge["judge"] for judge in corpus["judges"]} == set(QUICK_JUDGES)
     cells = [cell for judge in corpus["judges"] for cell in judge["certificates"]]
     assert any(cell["certified"] and cell["alpha"] == 0.2 and cell["side"] == "reject" for cell in cells)
     assert all(Path(judge["page"]).is_file() for judge in corpus["judges"])
@@ -311,7 +311,7 @@ def test_a_killed_materialization_goes_on_and_ends_with_the_same_bytes(demo: Dem
     assert root / f"corpora/{CORPUS}/trajectories.parquet" in kept
     for name in ("splits/manifest.json", "trajectories.parquet"):
         assert (root / f"corpora/{CORPUS}/{name}").read_bytes() == (demo.root / f"corpora/{CORPUS}/{name}").read_bytes()
-    for judge in set(JUDGES) - {*LANGUAGE_JUDGES, *TRANSFER_JUDGES}:
+    for judge in QUICK_JUDGES:
         for name in ("scores.parquet", "certificates.json", "page.html"):
             path = f"judges/{judge}/{CORPUS}/{name}"
             assert (root / path).read_bytes() == (demo.root / path).read_bytes(), path
