@@ -161,9 +161,9 @@ def audit_certificate(certificate: Certificate, scores: ArrayLike, outcomes: Arr
 def _of_nothing(certificate: Certificate, observations: Observations) -> Audit:
     """Say that a judge which gave no score was not measured: that is no error of its threshold, and no evidence for it."""
     reason = "No TEST row has a score: none of the rows to audit on was scored, so there is nothing to measure."
-    counts = {"coverage": 0.0, "covered_tasks": 0, "trajectories": 0, "tasks": 0, "unscored": observations.unscored}
-    measured: dict[str, Any] = {"realized_error": None, "lower_bound": 0.0, "own_coverage": None, "paper_rule_pass": True}
-    return Audit(verdict="WARN", certificate_sha256=certificate.sha256, reason=reason, **counts, **measured)
+    nothing: dict[str, Any] = {"coverage": 0.0, "covered_tasks": 0, "trajectories": 0, "tasks": 0, "lower_bound": 0.0}
+    nothing |= {"realized_error": None, "own_coverage": None, "paper_rule_pass": True}
+    return Audit(verdict="WARN", certificate_sha256=certificate.sha256, unscored=observations.unscored, reason=reason, **nothing)
 
 
 def _verdict(

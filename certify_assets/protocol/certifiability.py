@@ -145,7 +145,12 @@ class Certifiability:
             return (("untrained_base", f"A₀ is the AUROC of {_UNTRAINED}, which is not fine-tuned on the corpus, as the paper's."),)
         lexical = f"{_FLOOR}, which is trained on SFT"
         if not untrained:
-            return (("base_judge", f"A₀ is the AUROC of {lexical}: the paper's is that of an untrained judge, and {_UNTRAINED} has scored none."),)
+            return (
+                (
+                    "base_judge",
+                    f"A₀ is the AUROC of {lexical}: the paper's is that of an untrained judge, and {_UNTRAINED} has scored none.",
+                ),
+            )
         mixed = (
             f"A₀ is the AUROC of {_UNTRAINED} on {untrained} of {len(self.measured)} corpora and of {lexical}, on the others: one line through "
             f"two kinds of points. Score the others with {_UNTRAINED}."

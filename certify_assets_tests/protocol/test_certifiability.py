@@ -43,11 +43,16 @@ def test_a0_is_that_of_the_untrained_judge_where_it_has_scored(corpora: Store) -
     assert base_judge(corpora, "one") == scored.base_judge == "base" and "AUROC: base on CAL;" in scored.source
     table = corpora.read_table("judges/base/one/scores.parquet")
     cal = table[table["split"] == "cal"]
-    assert scored.point.auroc == pytest.approx(roc_auc_score(cal["outcome"].astype(int), cal["score"])) and scored.point.auroc < lexical.point.auroc
+    assert (
+        scored.point.auroc == pytest.approx(roc_auc_score(cal["outcome"].astype(int), cal["score"]))
+        and scored.point.auroc < lexical.point.auroc
+    )
     # base is not certified: everything else is as it was
     assert replace(scored.point, auroc=lexical.point.auroc) == lexical.point and scored.certificate_sha256 == lexical.certificate_sha256
     mixed = write_certifiability(corpora)
-    assert "base on 1 of 3 corpora" in dict(mixed.findings)["two_base_judges"] and any("two kinds of points" in said for said in doubts(corpora))
+    assert "base on 1 of 3 corpora" in dict(mixed.findings)["two_base_judges"] and any(
+        "two kinds of points" in said for said in doubts(corpora)
+    )
     for corpus in ("two", "three"):
         score_as_base(corpora, corpus)
     untrained = write_certifiability(corpora)

@@ -18,7 +18,8 @@ def certifiability_model_honest(data_root: DataRoot) -> dg.AssetCheckResult:
     return dg.AssetCheckResult(
         passed=not found,
         severity=dg.AssetCheckSeverity.WARN,
-        description=" ".join(found) or "seven corpora or more, no single one carries the fit, and A₀ is that of the untrained judge on all.",
+        description=" ".join(found)
+        or "seven corpora or more, no single one carries the fit, and A₀ is that of the untrained judge on all.",
     )
 
 
