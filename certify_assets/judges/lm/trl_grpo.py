@@ -114,7 +114,7 @@ def make_trainer(
 
         def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
             # PEFT's own way asks a hub for the base model by name, that of the compact one too
-            write_weights(self.model, Path(output_dir or self.args.output_dir))
+            write_weights(self.model, Path(output_dir or str(folder)))
 
         def create_model_card(self, *_: Any, **__: Any) -> None:
             """Write none: the provenance of the adapter says what a card would."""
