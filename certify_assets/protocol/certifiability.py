@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.protocol.certification import certificate_of, load_certificates
-from certify_assets.protocol.corpus_config import registered_corpora
+from certify_assets.protocol.corpus_config import EMBEDDED, registered_corpora
 from certify_assets.protocol.judge_specs import ALPHAS, JUDGES
 from certify_assets.protocol.judging import columns
 from certify_assets.protocol.scoring import calibration_scores
@@ -40,7 +40,7 @@ __all__ = [
 CERTIFIABILITY_SCHEMA = "certify_assets/certifiability/1"
 CERTIFIABILITY_KEY = "study/certifiability.json"
 _PLAIN = "taskboot"
-_DOUBTS = {"no_law", "no_prediction", "carries_the_fit", "base_judge", "two_base_judges"}
+_DOUBTS = {"no_law", "no_prediction", "carries_the_fit", "base_judge", "two_base_judges", "pretrained_base"}
 # the paper's A₀ is that of a judge which is not fine-tuned on the corpus; the floor is read where that one has not scored it
 _UNTRAINED = "base"
 _FLOOR = "lexical"
@@ -130,6 +130,7 @@ class Certifiability:
         judges = max((len(JUDGES) - len(item.without) for item in self.measured), default=0)
         of_ours = (
             *self._base_judges(),
+            *self._pretrained(),
             ("one_split", "AUROC and coverage are read off the same CAL labels: a new corpus must give its AUROC before it is certified."),
             (
                 "best_of_judges",
@@ -156,6 +157,14 @@ class Certifiability:
             f"two kinds of points. Score the others with {_UNTRAINED}."
         )
         return (("two_base_judges", mixed),)
+
+    def _pretrained(self) -> tuple[tuple[str, str], ...]:
+        """Say where the base judge has read runs of the same tasks' kind with their verdicts before."""
+        known = [item.point.corpus for item in self.measured if item.untrained and item.point.corpus in EMBEDDED]
+        if not known or JUDGES[_UNTRAINED].model != "compact":
+            return ()
+        said = f"The compact model was pretrained on MiniWoB++ runs with their verdicts, of other tasks: on {', '.join(known)} its A₀ is no stranger's."
+        return (("pretrained_base", said),)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document that is stored."""
