@@ -6,9 +6,13 @@ import ast
 import json
 import subprocess
 import sys
+from configparser import ConfigParser
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import certify_assets
 from certify_assets_tests.paths import REPOSITORY
@@ -32,6 +36,37 @@ def _layer(name: str) -> int | None:
     # definitions.py is the sum of defs, components.py what YAML makes more of them with
     name = {"components": "defs", "definitions": "defs"}.get(name, name)
     return LAYERS.index(name) if name in LAYERS else None
+
+
+def _named_in_calls(path: Path) -> set[str]:
+    """Modules that a file names to import_module or find_spec."""
+    calls = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call) and node.args]
+    named = [call.args[0] for call in calls if ast.unparse(call.func).rpartition(".")[2] in ("import_module", "find_spec")]
+    return {node.value for node in named if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+
+
+def _declared() -> dict[str, str]:
+    """Distributions that setup.cfg names, with the requirement, extras included."""
+    config = ConfigParser()
+    config.read(REPOSITORY / "setup.cfg", encoding="utf-8")
+    lists = [config["options"]["install_requires"], *config["options.extras_require"].values()]
+    lines = [line for text in lists for line in text.split("\n") if line.strip()]
+    return {canonicalize_name(Requirement(line).name): line for line in lines}
+
+
+def test_every_import_is_of_a_declared_requirement_that_is_pinned() -> None:
+    # of the Python that reads Inspect's logs, which is the user's
+    foreign = {"inspect_ai"}
+    roots = {name.partition(".")[0] for path in PACKAGE.rglob("*.py") for name in _imports(path) | _named_in_calls(path)}
+    others = roots - set(sys.stdlib_module_names) - {"certify_assets"} - foreign
+    distributions, declared = packages_distributions(), _declared()
+    missing = {root for root in others if not {canonicalize_name(name) for name in distributions.get(root, [root])} & set(declared)}
+    assert {"numpy", "yaml", "aiohttp", "great_expectations"} <= others and not missing, f"not in setup.cfg: {sorted(missing)}"
+    pinned = dict(line.split("==") for line in (REPOSITORY / "constraints.txt").read_text(encoding="utf-8").splitlines() if "==" in line)
+    pins = {canonicalize_name(name.partition("[")[0].strip()): version.partition(";")[0].strip() for name, version in pinned.items()}
+    unpinned = [line for name, line in declared.items() if name not in pins]
+    refused = [line for name, line in declared.items() if name in pins and not Requirement(line).specifier.contains(pins[name])]
+    assert not unpinned and not refused
 
 
 def test_imports_point_in_one_direction() -> None:

@@ -15,7 +15,7 @@ from certify_assets.certificates.certificate import Certificate
 from certify_assets.certificates.clustering import n_min
 from certify_assets.certificates.counts import TaskCounts, count_at
 from certify_assets.certificates.evaluation import Settings, evaluate
-from certify_assets.certificates.inputs import observe
+from certify_assets.certificates.inputs import Observations, observe
 from certify_assets.certificates.lattice import bootstrap_tails, error_lattice
 from certify_assets.certificates.montecarlo import draws_needed, exceedance_shares, tail_estimate
 from certify_assets.certificates.shown import shown
@@ -128,7 +128,7 @@ def audit_certificate(certificate: Certificate, scores: ArrayLike, outcomes: Arr
     """
     observations, settings = observe(scores, outcomes, tasks), settings_of(certificate)
     if not observations.scored:
-        raise InputError("No row of the audited table has a score; score the trajectories first.")
+        return _of_nothing(certificate, observations)
     # larger tasks than declared are a finding of an audit, not a reason to make none
     evaluation = evaluate(observations, replace(settings, max_task_size=None))
     own = None if evaluation.lacks else 0.0 if evaluation.chosen is None else float(evaluation.counts.coverage[evaluation.chosen])
@@ -156,6 +156,14 @@ def audit_certificate(certificate: Certificate, scores: ArrayLike, outcomes: Arr
         paper_rule_pass=realized is None or realized <= settings.alpha,
         reason=reason,
     )
+
+
+def _of_nothing(certificate: Certificate, observations: Observations) -> Audit:
+    """Say that a judge which gave no score was not measured: that is no error of its threshold, and no evidence for it."""
+    reason = "No TEST row has a score: none of the rows to audit on was scored, so there is nothing to measure."
+    nothing: dict[str, Any] = {"coverage": 0.0, "covered_tasks": 0, "trajectories": 0, "tasks": 0, "lower_bound": 0.0}
+    nothing |= {"realized_error": None, "own_coverage": None, "paper_rule_pass": True}
+    return Audit(verdict="WARN", certificate_sha256=certificate.sha256, unscored=observations.unscored, reason=reason, **nothing)
 
 
 def _verdict(
@@ -242,7 +250,7 @@ def resample_audit(
     at = _finite(threshold)
     observations = observe(scores, outcomes, tasks)
     if not observations.scored:
-        raise InputError("No row has a score; score the trajectories first.")
+        return ResampleAudit(0.0, draws, None, 0.0, "No row has a score, so there is no error to measure.")
     counts = count_at(observations, side, np.array([at]))
     if not int(counts.covered_trajectories[0]):
         return ResampleAudit(0.0, draws, None, 0.0, "The threshold covers nothing here, so there is no error to measure.")

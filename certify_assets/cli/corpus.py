@@ -187,11 +187,11 @@ def list_(root: str | None, as_json: bool) -> None:
     from certify_assets.protocol.corpus_config import load_config, registered_corpora
 
     store = open_store(root)
-    configs = [{**load_config(store, name).to_dict(), **_counts(store, name)} for name in registered_corpora(store)]
+    configs = [{**load_config(store, name).to_dict(), **_counts(store, name), **_domain(store, name)} for name in registered_corpora(store)]
     if as_json:
         emit_json({"corpora": configs})
         return
-    keys = ("name", "trajectories", "tasks", "versions", "format", "profile", "seed")
+    keys = ("name", "domain", "trajectories", "tasks", "versions", "format", "profile", "seed")
     rows = [[*("" if config[key] is None else str(config[key]) for key in keys), ", ".join(config["paths"])] for config in configs]
     show_table("Corpora", ["corpus", *keys[1:], "paths"], rows)
 
@@ -203,6 +203,13 @@ def _counts(store: Store, name: str) -> dict[str, int | None]:
     key = f"corpora/{name}/import.json"
     summary = store.read_json(key) if store.exists(key) else {}
     return {**{figure: summary.get(figure) for figure in ("trajectories", "tasks")}, "versions": len(read_versions(store, name))}
+
+
+def _domain(store: Store, name: str) -> dict[str, str]:
+    """Say what kind of work a corpus holds: that of the configuration, else that of its format."""
+    from certify_assets.protocol.domains import corpus_domain
+
+    return {"domain": str(corpus_domain(store, name))}
 
 
 @corpus.command("remove")

@@ -28,6 +28,7 @@ def show_report(report: CorpusReport, page: Path | None) -> None:
     name, profile = report.config.name, report.profile
     _, heading, sentences = standing(report)
     facts = [
+        ("domain", str(report.domain)),
         *corpus_tables.profile_facts(profile),
         *corpus_tables.flip_facts(profile["flips"]),
         *corpus_tables.label_rows(report.imported, profile["flips"]),

@@ -211,7 +211,8 @@ def recalibrate(corpus: str, name: str, root: str | None, as_json: bool) -> None
     """Show what Platt scaling, a temperature and isotonic regression do to a judge's certificates.
 
     Each is fitted on RL (on SFT where a corpus has no RL split), never on CAL or TEST, and applied to the stored scores. Platt scaling and a temperature
-    keep every order, so every decision stays; isotonic regression makes ties. Nothing stored changes but the document of this table.
+    keep every order, so every decision stays; isotonic regression makes ties. Nothing stored changes but the document of this table, which the judge's page
+    shows when it is drawn again. Any judge that has scored the corpus will do; one behind a server answers about SFT where a corpus has no RL split.
     """
     from certify_assets.cli.launching import open_store
     from certify_assets.protocol.recalibration import recalibration_lines, recalibration_rows, write_recalibration

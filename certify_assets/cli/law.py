@@ -124,9 +124,9 @@ def _show_points(points: Sequence[Mapping[str, Any]], fitted: Law | None) -> Non
     for point in points:
         size = "–" if point["n_eff"] is None else f"{point['n_eff']:.0f}"
         known = [_short(point[name]) for name in ("success_rate", "auroc")]
-        rows.append([point["corpus"], *known, size, _short(point["index"]), _short(point["coverage"])])
+        rows.append([point["corpus"], *known, point.get("base_judge") or "–", size, _short(point["index"]), _short(point["coverage"])])
     if rows:
-        show_table("Corpora; index = (1−π)(2A₀−1)", ["corpus", "π", "A₀", "n_eff", "index", "coverage"], rows)
+        show_table("Corpora; index = (1−π)(2A₀−1)", ["corpus", "π", "A₀", "A₀ of", "n_eff", "index", "coverage"], rows)
     if fitted is not None:
         without = [[item.corpus, *map(_short, (item.left_out, item.leverage, item.loocv_r2_without))] for item in fitted.influence]
         show_table("What each does to the law", ["corpus", "predicted by the others", "leverage", "LOOCV R² without"], without)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.protocol.certification import certificate_of, load_certificates
-from certify_assets.protocol.corpus_config import registered_corpora
+from certify_assets.protocol.corpus_config import EMBEDDED, registered_corpora
 from certify_assets.protocol.judge_specs import ALPHAS, JUDGES
 from certify_assets.protocol.judging import columns
 from certify_assets.protocol.scoring import calibration_scores
@@ -40,7 +40,10 @@ __all__ = [
 CERTIFIABILITY_SCHEMA = "certify_assets/certifiability/1"
 CERTIFIABILITY_KEY = "study/certifiability.json"
 _PLAIN = "taskboot"
-_DOUBTS = {"no_law", "no_prediction", "carries_the_fit"}
+_DOUBTS = {"no_law", "no_prediction", "carries_the_fit", "base_judge", "two_base_judges", "pretrained_base"}
+# the paper's A₀ is that of a judge which is not fine-tuned on the corpus; the floor is read where that one has not scored it
+_UNTRAINED = "base"
+_FLOOR = "lexical"
 
 
 @dataclass(frozen=True)
@@ -51,13 +54,13 @@ class Measured:
     ----------
     point : LawPoint
     base_judge : str
-        Whose AUROC on CAL is A₀.
+        Whose AUROC on CAL is A₀: ``base`` where it has scored the corpus, else ``lexical``.
     best_judge : str or None
         Whose certificate covers most; None where nobody's covers anything.
     plain_coverage : float
         Best coverage of TaskBoot without the guard, the paper's procedure.
     certificate_sha256 : str
-        Of the certificate that the coverage is taken from (the base judge's where nothing is certified).
+        Of the certificate that the coverage is taken from (the base judge's, else the lexical one's, where nothing is certified).
     without : tuple of str
         Judges without certificates on this corpus.
     """
@@ -74,7 +77,13 @@ class Measured:
         """Say in one sentence which judge and split each number comes from."""
         best = f"coverage: certificate of {self.best_judge} on CAL" if self.best_judge else "coverage: no judge certifies anything on CAL"
         absent = f"; not certified yet: {', '.join(self.without)}" if self.without else ""
-        return f"success rate and n_eff: CAL; AUROC: {self.base_judge} on CAL; {best}{absent}."
+        instead = "" if self.untrained else f", which is trained on SFT: {_UNTRAINED} has not scored this corpus"
+        return f"success rate and n_eff: CAL; AUROC: {self.base_judge} on CAL{instead}; {best}{absent}."
+
+    @property
+    def untrained(self) -> bool:
+        """Whether A₀ is that of a judge which is not fine-tuned on the corpus, as the paper's is."""
+        return self.base_judge == _UNTRAINED
 
     def to_dict(self) -> dict[str, Any]:
         """Return the point with its sources as plain values."""
@@ -82,6 +91,7 @@ class Measured:
             **self.point.to_dict(),
             "base_judge": self.base_judge,
             "best_judge": self.best_judge,
+            "untrained": self.untrained,
             "plain_coverage": self.plain_coverage,
             "certificate_sha256": self.certificate_sha256,
             "without": list(self.without),
@@ -119,7 +129,8 @@ class Certifiability:
         alpha = f"{ALPHAS[0]:g}"
         judges = max((len(JUDGES) - len(item.without) for item in self.measured), default=0)
         of_ours = (
-            ("base_judge", f"A₀ is the AUROC of {base_judge()}, which is trained on SFT: the paper's is that of an untrained judge."),
+            *self._base_judges(),
+            *self._pretrained(),
             ("one_split", "AUROC and coverage are read off the same CAL labels: a new corpus must give its AUROC before it is certified."),
             (
                 "best_of_judges",
@@ -127,6 +138,33 @@ class Certifiability:
             ),
         )
         return (*(law_findings(self.law) if self.law else (("no_law", f"No line is fitted: {self.reason}"),)), *of_ours)
+
+    def _base_judges(self) -> tuple[tuple[str, str], ...]:
+        """Say whose AUROC the A₀ of the points is, and where that is not the paper's."""
+        untrained = sum(item.untrained for item in self.measured)
+        if not self.measured or untrained == len(self.measured):
+            return (("untrained_base", f"A₀ is the AUROC of {_UNTRAINED}, which is not fine-tuned on the corpus, as the paper's."),)
+        lexical = f"{_FLOOR}, which is trained on SFT"
+        if not untrained:
+            return (
+                (
+                    "base_judge",
+                    f"A₀ is the AUROC of {lexical}: the paper's is that of an untrained judge, and {_UNTRAINED} has scored none.",
+                ),
+            )
+        mixed = (
+            f"A₀ is the AUROC of {_UNTRAINED} on {untrained} of {len(self.measured)} corpora and of {lexical}, on the others: one line through "
+            f"two kinds of points. Score the others with {_UNTRAINED}."
+        )
+        return (("two_base_judges", mixed),)
+
+    def _pretrained(self) -> tuple[tuple[str, str], ...]:
+        """Say where the base judge has read runs of the same tasks' kind with their verdicts before."""
+        known = [item.point.corpus for item in self.measured if item.untrained and item.point.corpus in EMBEDDED]
+        if not known or JUDGES[_UNTRAINED].model != "compact":
+            return ()
+        said = f"The compact model was pretrained on MiniWoB++ runs with their verdicts, of other tasks: on {', '.join(known)} its A₀ is no stranger's."
+        return (("pretrained_base", said),)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document that is stored."""
@@ -159,9 +197,9 @@ def rounded(value: Any) -> Any:
     return [rounded(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-def base_judge() -> str:
-    """Return the judge whose AUROC is A₀: the first that had no choice to make on CAL."""
-    return next(name for name, spec in JUDGES.items() if not spec.chooses)
+def base_judge(store: Store, corpus: str) -> str:
+    """Return the judge whose AUROC is A₀: the untrained one where it has scored the corpus, else the lexical floor. Neither makes a choice on CAL."""
+    return _UNTRAINED if store.exists(f"judges/{_UNTRAINED}/{corpus}/scores.json") else _FLOOR
 
 
 def gather_points(store: Store) -> tuple[tuple[Measured, ...], tuple[tuple[str, str], ...]]:
@@ -184,19 +222,21 @@ def measure(store: Store, corpus: str) -> Measured:
     Raises
     ------
     InputError
-        If the base judge has no certificates, or CAL holds one class only.
+        If neither the base judge nor the lexical one has certificates, or CAL holds one class only.
     IntegrityError
-        If a judge's certificates are stale or do not recompute.
+        If a judge's certificates, or the base judge's scores, are stale or do not recompute.
     """
     from certify_assets.certificates import auroc, observe
     from certify_assets.certificates.law_points import LawPoint
 
-    base = base_judge()
+    base = base_judge(store, corpus)
     there = [name for name in JUDGES if store.exists(f"judges/{name}/{corpus}/certificates.json")]
     # a source that was split anew says nothing against the other judges of this corpus
     there = [name for name in there if not stale_sources(store, corpus, name)]
-    if base not in there:
-        raise InputError(f"{base} has no certificates on {corpus}; materialize {base}/certificate of this corpus.")
+    # size and success rate are those of CAL, whoever's certificate they are read off
+    anchor = next((name for name in (base, _FLOOR) if name in there), None)
+    if anchor is None:
+        raise InputError(f"{_FLOOR} has no certificates on {corpus}; materialize {_FLOOR}/certificate of this corpus.")
     area = auroc(observe(*columns(calibration_scores(store, corpus, base)[0])))
     if area is None:
         raise InputError(f"CAL of {corpus} holds one outcome only, so {base} has no AUROC there; import runs of both outcomes.")
@@ -205,8 +245,8 @@ def measure(store: Store, corpus: str) -> Measured:
     plain = [certificate_of(items, side="reject", alpha=ALPHAS[0], procedure=_PLAIN) for items in loaded.values()]
     best = max(deciding, key=lambda name: deciding[name].coverage)
     if not deciding[best].certified:
-        best = base
-    whole = deciding[base]
+        best = anchor
+    whole = deciding[anchor]
     return Measured(
         point=LawPoint(
             corpus=corpus,

@@ -180,8 +180,12 @@ def _cost(item: Judged) -> dict[str, Any]:
         **{stage: item.timings.get(stage) for stage in ("train", "score")},
         "cpu_seconds_per_trajectory": each,
         "tokens_per_decision": sum(value or 0 for value in tokens) / decisions if counted and decisions else None,
-        "money_per_decision": _number(item.cost, "cost_per_decision"),
+        # answers whose usage the server did not count make tokens and money lower bounds
+        "at_least": bool(_number(item.cost, "uncounted_answers")),
+        # no price is not a price of nothing
+        "money_per_decision": _number(item.cost, "cost_per_decision") or None,
         "currency": str(item.cost.get("currency", "")),
+        "parse_rate": _number(item.cost, "parse_rate"),
     }
 
 

@@ -10,6 +10,7 @@ from certify_assets.corpora.splits import SplitManifest, verify_manifest
 from certify_assets.errors import InputError
 from certify_assets.protocol import corpus_steps
 from certify_assets.protocol.corpus_config import CorpusConfig, load_config
+from certify_assets.protocol.domains import Domain, corpus_domain
 from certify_assets.protocol.store import Store
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ class CorpusReport:
         Why it cannot; empty where it can.
     runs : pandas.DataFrame
         task_id, agent, attempt and outcome of the labelled trajectories outside TEST.
+    domain : Domain
+        What kind of work the runs are, and how that is known.
     """
 
     config: CorpusConfig
@@ -44,12 +47,14 @@ class CorpusReport:
     manifest: SplitManifest | None
     unsplit: str
     runs: pd.DataFrame
+    domain: Domain
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as a JSON object, without the runs."""
         shares = None if self.manifest is None else {name: len(tasks) for name, tasks in self.manifest.tasks.items()}
         return {
             "corpus": self.config.name,
+            "domain": {"name": self.domain.name or None, "origin": self.domain.origin},
             "config": self.config.to_dict(),
             "import": self.imported,
             "profile": self.profile,
@@ -82,6 +87,7 @@ def gather_report(store: Store, corpus: str) -> CorpusReport:
         manifest=manifest,
         unsplit=unsplit,
         runs=labelled[["task_id", "agent", "attempt", "outcome"]].reset_index(drop=True),
+        domain=corpus_domain(store, corpus),
     )
 
 

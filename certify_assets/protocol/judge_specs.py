@@ -39,8 +39,8 @@ PROCEDURES = ("guarded_taskboot", "taskboot", "naive")
 OPTIMISERS = ("exact", "trl")
 #: family of the judges that users add
 ENDPOINT = "endpoint"
-# groups of other assets
-_TAKEN = ("corpora", "embedded", "monitoring", "study")
+# groups of other assets, and the leak controls that stand beside judges
+_TAKEN = ("corpora", "embedded", "monitoring", "study", "comparison", "models", "length_only", "step_count", "agent_only")
 
 
 @dataclass(frozen=True)

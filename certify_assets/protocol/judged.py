@@ -14,7 +14,7 @@ from certify_assets.errors import CertifyError, InputError
 from certify_assets.protocol.auditing import load_audits
 from certify_assets.protocol.certification import load_certificates
 from certify_assets.protocol.corpus_steps import open_split
-from certify_assets.protocol.judge_specs import JUDGES, PROCEDURES, JudgeSpec
+from certify_assets.protocol.judge_specs import PROCEDURES, JudgeSpec, judges
 from certify_assets.protocol.judging import columns
 from certify_assets.protocol.scoring import calibration_scores
 from certify_assets.protocol.store import Store
@@ -110,7 +110,7 @@ def labelled_rows(store: Store, corpus: str, split: str) -> pd.DataFrame:
 
 
 def gather_judges(store: Store, corpus: str) -> tuple[list[Judged], list[dict[str, str]]]:
-    """Return the judges that scored the corpus and the leak controls, and what is missing of each, with the reason.
+    """Return the judges that scored the corpus, those of judges.yaml too, and the leak controls, and what is missing of each, with the reason.
 
     Notes
     -----
@@ -119,7 +119,7 @@ def gather_judges(store: Store, corpus: str) -> tuple[list[Judged], list[dict[st
     frames = {split: labelled_rows(store, corpus, split) for split in ("rl", "cal")}
     found: list[Judged] = []
     missing: list[dict[str, str]] = []
-    for name, spec in JUDGES.items():
+    for name, spec in judges(store.root).items():
         if not store.exists(f"judges/{name}/{corpus}/scores.json"):
             missing.append({"judge": name, "what": "scores", "reason": f"not scored here; materialize {name}/scores of this corpus."})
             continue

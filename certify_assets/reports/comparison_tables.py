@@ -70,7 +70,7 @@ def certified_table(documents: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def cost_table(documents: Sequence[Mapping[str, Any]]) -> Table:
-    """What training and scoring took: CPU seconds, memory, and tokens and money where a judge is paid for."""
+    """What training and scoring took: CPU seconds, memory, tokens, money and the share of answers with a verdict where a judge is behind a server."""
     columns = (
         "corpus",
         "judge",
@@ -82,6 +82,7 @@ def cost_table(documents: Sequence[Mapping[str, Any]]) -> Table:
         "scoring MiB",
         "tokens",
         "money",
+        "parsed",
     )
     rows = [
         (document["corpus"], row["judge"], *_cost(row["cost"]))
@@ -151,7 +152,10 @@ def _cell(cells: Sequence[Mapping[str, Any]], side: str, alpha: float) -> str:
 
 def _cost(cost: Mapping[str, Any]) -> tuple[str, ...]:
     train, score, each = cost["train"], cost["score"], cost["cpu_seconds_per_trajectory"]
-    money = "" if cost["money_per_decision"] is None else f"{cost['money_per_decision']:.5f} {cost['currency']}".strip()
+    least = "≥ " if cost.get("at_least") else ""
+    tokens = cost["tokens_per_decision"]
+    paid = cost["money_per_decision"]
+    money = f"{least}{paid:.3g} {cost['currency']}".strip() if paid is not None else DASH if tokens is None else "no price given"
     return (
         _seconds(train),
         _memory(train),
@@ -159,8 +163,9 @@ def _cost(cost: Mapping[str, Any]) -> tuple[str, ...]:
         DASH if score is None else str(score["rows"]),
         _NOT_MEASURED if each is None else f"{1000 * each:.2f}",
         _memory(score),
-        DASH if cost["tokens_per_decision"] is None else f"{cost['tokens_per_decision']:.0f}",
-        money or DASH,
+        DASH if tokens is None else f"{least}{tokens:.0f}",
+        money,
+        DASH if cost.get("parse_rate") is None else percent(cost["parse_rate"]),
     )
 
 

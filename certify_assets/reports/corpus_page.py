@@ -66,7 +66,7 @@ def render_corpus(report: CorpusReport, *, data_docs: str | None = None) -> str:
         "heading": heading,
         "sentences": sentences,
         "data_docs": data_docs,
-        "facts": profile_facts(profile),
+        "facts": [("domain", str(report.domain)), *profile_facts(profile)],
         "gates": gate_rows(profile),
         "splits": split_rows(profile),
         "unsplit": report.unsplit,

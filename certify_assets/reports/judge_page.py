@@ -17,6 +17,7 @@ from certify_assets.protocol.transfer import describe_sources
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate
+    from certify_assets.reports.recalibration import RecalibrationTable
 
 __all__ = ["audit_table", "gates", "headline", "verdict", "write_index", "write_page"]
 
@@ -44,6 +45,7 @@ def write_page(store: Store, corpus: str, judge: str) -> str:
         certificate_file="certificates.json",
         scores_file="scores.parquet",
         arms=_arms(store, corpus, judge),
+        recalibration=_recalibration(store, corpus, judge, hashes),
     )
     store.write_bytes(f"{folder}/page.html", page.encode("utf-8"))
     return store.locate(f"{folder}/page.html")
@@ -54,6 +56,16 @@ def _arms(store: Store, corpus: str, judge: str) -> dict[str, Any] | None:
     if not store.exists(f"judges/{judge}/{corpus}/arms_audit.json"):
         return None
     return load_arms_audit(store, corpus, judge_spec(judge))
+
+
+def _recalibration(store: Store, corpus: str, judge: str, hashes: Mapping[str, str]) -> RecalibrationTable | None:
+    """Return the stored table of `certify judge recalibrate`, where there is one."""
+    key = f"judges/{judge}/{corpus}/recalibration.json"
+    if not store.exists(key):
+        return None
+    from certify_assets.reports.recalibration import recalibration_table
+
+    return recalibration_table(store.read_json(key), hashes)
 
 
 def write_index(store: Store) -> str:

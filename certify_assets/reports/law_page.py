@@ -158,6 +158,7 @@ def _row(item: Measured, law: Law | None) -> dict[str, Any]:
         "n_eff": count(point.n_eff),
         "plain": rate(item.plain_coverage),
         "source": item.source,
+        "base_judge": item.base_judge,
         "cells": [DASH] * 4 if law is None else _influence_cells(law, point.corpus),
     }
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from certify_assets.certificates import Certificate
+    from certify_assets.reports.recalibration import RecalibrationTable
 
 __all__ = ["render_index", "render_page"]
 
@@ -40,6 +41,7 @@ def render_page(
     certificate_file: str = "CERTIFICATE.json",
     scores_file: str = "SCORES",
     arms: Mapping[str, Any] | None = None,
+    recalibration: RecalibrationTable | None = None,
 ) -> str:
     """Render the page on which a release is decided.
 
@@ -67,6 +69,8 @@ def render_page(
         Names in the command that verifies the page.
     arms : mapping, optional
         The audit of the arms that the judge was chosen among (`protocol.arms_audit`).
+    recalibration : RecalibrationTable, optional
+        What recalibration does to the certificates.
 
     Returns
     -------
@@ -91,8 +95,8 @@ def render_page(
         score_scale=score_scale,
         arms=as_mapping(arms),
     )
-    files = {"certificate_file": certificate_file, "scores_file": scores_file}
-    return environment().get_template("certificate.html").render(**_view(source), **files)
+    given = {"certificate_file": certificate_file, "scores_file": scores_file, "recalibration": recalibration}
+    return environment().get_template("certificate.html").render(**_view(source), **given)
 
 
 def _view(source: PageSource) -> dict[str, Any]:

@@ -71,7 +71,7 @@ def _side_panels(source: PageSource, certificate: Certificate, name: str) -> lis
     if focus is None:
         return panels
     spread = _histogram_panel(certificate, source.cal, focus, split="CAL", name=f"{name}cal")
-    if source.test is None:
+    if source.test is None or not np.isfinite(source.test.scores).any():
         return [*panels, replace(spread, layout="lead")]
     return [*panels, spread, _histogram_panel(certificate, source.test, focus, split="TEST", name=f"{name}test")]
 

@@ -210,9 +210,13 @@ def _threshold(certificate: Certificate, scale: str) -> str:
 
 
 def audit_rows(source: PageSource) -> list[AuditRow]:
-    """Return one row an audited certificate of the procedure that decisions use."""
-    pairs = [(c, source.audit_of(c)) for c in source.deployed if c.certified]
-    return [_audit_row(certificate, audit) for certificate, audit in pairs if audit is not None]
+    """Return one row an audited certificate of the procedure that decisions use; of one that certifies nothing only where no TEST row has a score."""
+    pairs = [(c, source.audit_of(c)) for c in source.deployed]
+    return [_audit_row(c, audit) for c, audit in pairs if audit is not None and (c.certified or _unscored(audit))]
+
+
+def _unscored(audit: Mapping[str, Any]) -> bool:
+    return bool(audit.get("unscored")) and not audit.get("trajectories")
 
 
 def _audit_row(certificate: Certificate, audit: Mapping[str, Any]) -> AuditRow:

@@ -93,10 +93,15 @@ def test_larger_tasks_than_declared_are_a_warning_in_an_audit() -> None:
     assert found.verdict == "WARN" and "above the declared max_task_size" in found.reason
 
 
-def test_an_audit_needs_scores() -> None:
+def test_an_audit_without_a_score_is_a_warning_that_measured_nothing() -> None:
     cal, _ = pair()
-    with pytest.raises(InputError, match="No row of the audited table has a score"):
-        audit_certificate(certify(*cal), [np.nan], [1], ["a"])
+    certificate = certify(*cal)
+    assert certificate.threshold is not None
+    found = audit_certificate(certificate, [np.nan, np.nan], [1, 0], ["a", "b"])
+    assert found.verdict == "WARN" and "No TEST row has a score" in found.reason and found.certificate_sha256 == certificate.sha256
+    assert (found.realized_error, found.own_coverage, found.coverage, found.covered_tasks, found.unscored) == (None, None, 0.0, 0, 2)
+    again = resample_audit([np.nan], [1], ["a"], threshold=certificate.threshold)
+    assert again.passed is None and again.coverage == 0 and "No row has a score" in again.note
 
 
 def test_release_side() -> None:

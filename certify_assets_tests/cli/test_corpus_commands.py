@@ -126,19 +126,24 @@ def test_a_corpus_is_shown_as_tables_and_as_its_page(call: Call, root: Path, tmp
     from certify_assets.reports.corpus_page import render_corpus
 
     write_runs(tmp_path / "runs.jsonl", tasks=40)
-    call("corpus", "import", tmp_path / "runs.jsonl", "--name", "c", "--root", root)
+    call("corpus", "import", tmp_path / "runs.jsonl", "--name", "c", "--root", root, "--domain", "shell")
     page = tmp_path / "page.html"
     answer = call("corpus", "show", "c", "--root", root, "--page", page)
     assert answer.code == 0
-    for words in ("Corpus c", "Splits", "Agents", "Leak controls", "the column outcome", str(page)):
+    for words in ("Corpus c", "shell", "Splits", "Agents", "Leak controls", "the column outcome", str(page)):
         assert words in answer.out, words
     assert page.read_text(encoding="utf-8") == render_corpus(gather_report(Store(str(root)), "c"))
+    assert "<dt>domain</dt><dd>shell</dd>" in page.read_text(encoding="utf-8")
     assert sorted(path.name for path in (root / "corpora" / "c").iterdir()) == ["corpus.json", "import.json", "trajectories.parquet"]
     assert call("corpus", "show", "c", "--root", root, "--page", tmp_path).code == 2
+    listed = {entry["name"]: entry["domain"] for entry in call("corpus", "list", "--root", root, "--json").json["corpora"]}
+    assert listed == {"c": "shell", "miniwob_mixed": "web", "miniwob_weak": "web"}
+    assert "shell" in call("corpus", "list", "--root", root).out
 
 
 def test_an_embedded_corpus_is_shown_from_nothing(call: Call, root: Path) -> None:
     shown = call("corpus", "show", "miniwob_weak", "--root", root, "--json").json
+    assert shown["domain"] == {"name": "web", "origin": "stated"}
     assert shown["profile"]["tasks"] == 125 and shown["split_tasks"]["cal"] >= 50 and not root.exists()
     assert shown["page"] is None and 0 < shown["profile"]["flips"]["cell_rate"] < shown["profile"]["flips"]["task_rate"]
     assert call("corpus", "show", "nothing", "--root", root).code == 2

@@ -177,6 +177,7 @@ def test_broken_files_cost_themselves(tmp_path: Path) -> None:
     assert len(imported.frame) == 1
 
 
+@pytest.mark.slow
 def test_the_published_labels() -> None:
     root = shared_data("agent_reward_bench_labels")
     with pytest.raises(

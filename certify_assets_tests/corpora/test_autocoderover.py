@@ -84,6 +84,7 @@ def test_tasks_are_spelt_as_those_of_swe_agent(tmp_path: Path) -> None:
     assert imported.dropped == {} and imported.frame["instruction"].nunique() == 1
 
 
+@pytest.mark.slow
 def test_the_published_runs_on_swe_bench_lite() -> None:
     imported = read(next(shared_data("swebench_lite_acr").glob("*.tar.gz")), "autocoderover+swe_agent")
     frame = imported.frame

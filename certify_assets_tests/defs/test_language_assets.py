@@ -68,7 +68,8 @@ def _materialize(
             **(config or {}),
         },
         instance=instance,
-        partition_key=corpus,
+        # the compact model is of no corpus
+        partition_key=None if keys == ("compact_model",) else corpus,
         asset_selection=[dg.AssetKey(key.split("/")) for key in keys],
         raise_on_error=False,
         **keywords,

@@ -19,7 +19,7 @@ from certify_assets.protocol.judging import columns
 from certify_assets.protocol.ledger import ledger_entries
 from certify_assets.protocol.progress import Advance
 from certify_assets.protocol.store import Store
-from certify_assets_tests.arms_builders import CORPUS, TINY, audited_arms, start_judge
+from certify_assets_tests.arms_builders import CORPUS, TINY, audited_arms, small_corpus, start_judge
 
 CANDIDATES = ["start", *(f"{arm}_1" for arm in ARMS)]
 BESIDE = [f"{arm}_1" for arm in CONTROLS]
@@ -169,7 +169,7 @@ def test_other_scores_under_one_registration_are_refused_after_the_result_was_se
 @pytest.mark.slow
 def test_the_choice_is_bracketed_and_held_against_the_controls(tmp_path: Path) -> None:
     # fewer tasks certify nothing at the level of five candidates
-    store = audited_arms(tmp_path, tasks=100)
+    store = audited_arms(tmp_path, tasks=160)
     strengths = {"start": (4.0, 4.0), "reject_3_1": (6.0, 4.5), "release_5_1": (0.0, 6.0), "weighted_3_1": (5.0, 9.0)}
     for each in (*arms.candidates(TINY), *arms.controls(TINY)):
         for split, strength in zip(("cal", "test"), strengths.get(each.name, (1.0, 1.0)), strict=True):
@@ -206,9 +206,17 @@ def test_a_judge_of_another_optimiser_is_one_line() -> None:
         JudgeSpec("x", (1.0,), "", family="grpo", steps=(2, 1))
 
 
+def test_runs_that_fill_no_step_of_trl_are_refused(arms_store: Store) -> None:
+    with pytest.raises(InputError, match=r"4 RL runs do not fill one step of 6 prompts, so TRL would take none"):
+        arms.train_arm(arms_store, CORPUS, replace(TINY, name="cut", optimiser="trl"), "reject_5")
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.(is_)?gradient_checkpointing. is deprecated:FutureWarning")
-def test_an_arm_is_trained_by_trl(arms_store: Store) -> None:
+def test_an_arm_is_trained_by_trl(tmp_path: Path) -> None:
+    # eight RL runs: TRL takes no step from fewer than one step's prompts
+    arms_store = small_corpus(tmp_path, tasks=100)
+    start_judge(arms_store)
     spec = replace(TINY, name="cut", optimiser="trl", steps=(1, 3))
     steps: list[int] = []
     found = arms.train_arm(arms_store, CORPUS, spec, "reject_5", report=noting(steps))

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
+import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
 from certify_assets.certificates import fit_law
+from certify_assets.protocol import certification
 from certify_assets.protocol.certifiability import (
     CERTIFIABILITY_KEY,
     base_judge,
@@ -17,10 +20,59 @@ from certify_assets.protocol.certifiability import (
 )
 from certify_assets.protocol.judge_specs import JUDGES
 from certify_assets.protocol.store import Store
+from certify_assets.reports.law_page import render_law
 
 
-def test_the_base_judge_has_seen_nothing_of_cal() -> None:
-    assert not JUDGES[base_judge()].chooses
+def score_as_base(store: Store, corpus: str) -> None:
+    """Let base have scored and certified a corpus: the lexical judge's files under its name, with scores that rank worse."""
+    for name in ("adapter", "scores"):
+        store.write_json(f"judges/base/{corpus}/{name}.json", store.read_json(f"judges/lexical/{corpus}/{name}.json"))
+    table = store.read_table(f"judges/lexical/{corpus}/scores.parquet")
+    noise = np.random.default_rng(0).normal(0, 2 * table["score"].std(), len(table))
+    sha256 = store.write_table(f"judges/base/{corpus}/scores.parquet", table.assign(score=table["score"] + noise))
+    key = f"judges/base/{corpus}/scores.json"
+    store.write_json(key, {**store.read_json(key), "scores_sha256": sha256})
+
+
+def test_a0_is_that_of_the_untrained_judge_where_it_has_scored(corpora: Store) -> None:
+    assert not JUDGES["base"].chooses and not JUDGES["lexical"].chooses, "neither was picked on CAL"
+    lexical = measure(corpora, "one")
+    assert base_judge(corpora, "one") == lexical.base_judge == "lexical" and not lexical.untrained
+    score_as_base(corpora, "one")
+    scored = measure(corpora, "one")
+    assert base_judge(corpora, "one") == scored.base_judge == "base" and "AUROC: base on CAL;" in scored.source
+    table = corpora.read_table("judges/base/one/scores.parquet")
+    cal = table[table["split"] == "cal"]
+    assert (
+        scored.point.auroc == pytest.approx(roc_auc_score(cal["outcome"].astype(int), cal["score"]))
+        and scored.point.auroc < lexical.point.auroc
+    )
+    # base is not certified: everything else is as it was
+    assert replace(scored.point, auroc=lexical.point.auroc) == lexical.point and scored.certificate_sha256 == lexical.certificate_sha256
+    mixed = write_certifiability(corpora)
+    assert "base on 1 of 3 corpora" in dict(mixed.findings)["two_base_judges"] and any(
+        "two kinds of points" in said for said in doubts(corpora)
+    )
+    for corpus in ("two", "three"):
+        score_as_base(corpora, corpus)
+    untrained = write_certifiability(corpora)
+    assert "base_judge" not in dict(untrained.findings) and "not fine-tuned" in dict(untrained.findings)["untrained_base"]
+    assert not any("A₀" in said for said in doubts(corpora))
+    page = render_law(untrained)
+    assert page.count("<small>base</small>") == 3 and "not fine-tuned on the corpus" in page
+    embedded = replace(untrained.measured[0], point=replace(untrained.measured[0].point, corpus="miniwob_weak"))
+    assert "on miniwob_weak its A₀ is no stranger's" in dict(fit_measured([embedded]).findings)["pretrained_base"]
+    assert "pretrained_base" not in dict(untrained.findings)
+    corpora.write_json("judges/base/two/scores.json", {**corpora.read_json("judges/base/two/scores.json"), "scores_sha256": "0" * 64})
+    assert "base on two belong to another scores" in dict(gather_points(corpora)[1])["two"]
+
+
+def test_a_certified_base_is_read_without_a_lexical_judge(corpora: Store) -> None:
+    score_as_base(corpora, "one")
+    certification.certify_judge(corpora, "one", "base")
+    corpora.delete("judges/lexical/one/certificates.json")
+    found = measure(corpora, "one")
+    assert found.base_judge == "base" and "lexical" in found.without and "base" not in found.without
 
 
 def test_every_number_is_that_of_cal(corpora: Store) -> None:
@@ -70,7 +122,8 @@ def test_the_document_holds_points_fit_reasons_and_the_paper(corpora: Store) -> 
     assert document["paper"]["published"]["law"] == {"r2": 0.977, "loocv_r2": 0.964, "mae": 0.039}
     codes = [item["code"] for item in document["findings"]]
     assert codes[0] == "points" and codes[-3:] == ["base_judge", "one_split", "best_of_judges"]
-    assert doubts(corpora)[0] == "3 corpora are fewer than 7."
+    said = doubts(corpora)
+    assert said[0] == "3 corpora are fewer than 7." and any("lexical, which is trained on SFT" in line for line in said)
 
 
 def test_points_that_allow_no_fit_are_shown_all_the_same(corpora: Store) -> None:

@@ -116,7 +116,9 @@ def keys(name):
     return sorted({key.path[0] for key in defs.resolve_job_def(name).asset_layer.executable_asset_keys if len(key.path) > 1}) if name in jobs else []
 checks = [key.name for key in graph.asset_check_keys if key.asset_key == dg.AssetKey(["mine", "scores"])]
 parents = [key.to_user_string() for key in graph.get(dg.AssetKey(["mine", "adapter"])).parent_keys] if checks else []
-print(json.dumps({name: keys(name) for name in ("certify_corpus", "language_judges", "endpoint_judges")} | {"checks": checks, "parents": parents}))
+compared = sorted(key.path[1] for key in graph.get(dg.AssetKey("comparison")).parent_keys if key.path[0] == "mine")
+found = {name: keys(name) for name in ("certify_corpus", "language_judges", "endpoint_judges")}
+print(json.dumps(found | {"checks": checks, "parents": parents, "compared": compared}))
 """
 
 
@@ -131,4 +133,5 @@ def test_endpoint_judges_have_a_job_of_their_own_and_run_in_no_other(tmp_path: P
     found, log = _loaded(tmp_path)
     assert found["endpoint_judges"] == ["mine"] and found["checks"] == ["parity"] and found["parents"] == ["split_manifest"]
     assert found["certify_corpus"] == ["lexical", "lexical_weighted"] and "mine" not in found["language_judges"]
+    assert found["compared"] == ["audit", "certificate"], "the comparison comes after it"
     assert "judge 'broken': asking is 'guess'" in log

@@ -15,9 +15,15 @@ from certify_assets.errors import InputError, StaleCertificateError
 from certify_assets.judges.endpoint.judge import EndpointJudge
 from certify_assets.judges.endpoint.prompt import chat_prompt
 from certify_assets.judges.endpoint.settings import Asking, Server
-from certify_assets.protocol import certification, corpus_steps, parity_gate, scoring, training
+from certify_assets.protocol import certification, corpus_steps, parity_gate, recalibration, scoring, training
+from certify_assets.protocol.auditing import audit_judge
+from certify_assets.protocol.comparison import compare
+from certify_assets.protocol.judge_specs import JUDGES
 from certify_assets.protocol.ledger import ledger_entries
+from certify_assets.protocol.main_table import gather_table
+from certify_assets.protocol.overview import overview
 from certify_assets.protocol.store import Store
+from certify_assets.reports.comparison_tables import cost_table
 from certify_assets.reports.judge_page import write_page
 from certify_assets_tests.builders import register_runs, write_runs
 from certify_assets_tests.judges.endpoint.faulty_server import Action, Faulty, chat_body, faulty_server
@@ -129,6 +135,10 @@ def test_a_served_model_certifies_as_the_same_model_here(store: Store, local: Lo
     assert certificates[0].provenance["parity_sha256"] == store.sha256(f"judges/served/{NAME}/parity.json")
     assert certification.verify_stored(store, NAME, "served") == []
     assert [entry.kind for entry in ledger_entries(store, NAME)] == ["registration", "registration"]
+    # no request: the server is gone
+    maps = [recalibration.write_recalibration(store, NAME, judge) for judge in ("served", "base")]
+    assert all(found["fitted_on"] == "rl" and found["methods"][0]["effect"] == "unchanged" for found in maps)
+    assert maps[0]["verdict"] == maps[1]["verdict"], "one model, one effect"
 
 
 def test_a_second_scoring_asks_nothing_and_gives_the_same_bytes(store: Store, local: Local) -> None:
@@ -208,10 +218,49 @@ def test_words_are_counted_and_carried_where_nothing_compares_them(store: Store,
         parity_gate.run_parity(store, NAME, "served")
 
 
+def test_a_judge_of_the_users_document_is_compared_with_its_bill(store: Store, local: Local) -> None:
+    with scored(store, local, form=None, parity=None, asking="cot"):
+        pass
+    certification.certify_judge(store, NAME, "served")
+    audit_judge(store, NAME, "served")
+    table = gather_table(store, [NAME])
+    (document,) = table["corpora"]
+    row = next(row for row in document["rows"] if row["judge"] == "served")
+    bill = scoring.stored_bill(store, NAME, "served")
+    assert bill is not None and row["family"] == "endpoint" and len(row["certified"]) == 4 and row["auroc"]["test"] is not None
+    tokens = (bill["prompt_tokens"] + bill["completion_tokens"]) / bill["decisions"]
+    cost = row["cost"]
+    assert cost["tokens_per_decision"] == pytest.approx(tokens) and cost["parse_rate"] == pytest.approx(bill["parse_rate"]) and tokens > 0
+    assert cost["money_per_decision"] == pytest.approx(bill["cost"] / bill["decisions"]) and cost["currency"] == bill["currency"]
+    (shown,) = (line for line in cost_table(table["corpora"]).rows if line[1] == "served")
+    assert shown[-3] == f"{tokens:.0f}" and shown[-2].endswith(" USD") and shown[-1].endswith("%")
+    assert {item["judge"] for item in document["missing"] if item["what"] == "scores"} == set(JUDGES)
+    assert any(item["judge"] == "served" and item["against"] == "length_only" for item in document["differences"])
+    judged = {item["judge"] for item in overview(store, NAME)["judges"]}
+    assert judged == {"served"}
+
+
+def test_a_judge_that_gave_no_verdict_is_audited_compared_and_shown(store: Store, local: Local) -> None:
+    def mute(payload: dict[str, Any], times: int) -> Action:
+        return Action(chat_body("I cannot tell.", model="compact"))
+
+    with scored(store, mute, form=None, parity=None, asking="cot"):
+        pass
+    certificates = certification.certify_judge(store, NAME, "served")
+    assert not any(item.certified for item in certificates)
+    assert all("unscored_rows" in {finding["code"] for finding in item.findings} for item in certificates)
+    assert all("No row has a score" in reason for reason in certification.why_nothing(store, NAME, "served"))
+    result = audit_judge(store, NAME, "served")
+    assert {audit["verdict"] for audit in result.audits} == {"WARN"}
+    assert all("No TEST row has a score" in audit["reason"] for audit in result.audits)
+    page = Path(write_page(store, NAME, "served")).read_text(encoding="utf-8")
+    assert "No TEST row has a score" in page and "Nothing" in page
+    row = next(row for row in compare(store, NAME)["rows"] if row["judge"] == "served")
+    assert row["auroc"]["cal"]["value"] is None and row["cost"]["parse_rate"] == 0 and row["auroc"]["test"]["value"] is None
+
+
 @pytest.mark.slow
 def test_the_reason_for_no_parity_is_on_the_page(store: Store, local: Local) -> None:
-    from certify_assets.protocol.auditing import audit_judge
-
     with scored(store, local, form="completion", parity="none", parity_reason="the weights are <secret>"):
         certification.certify_judge(store, NAME, "served")
         audit_judge(store, NAME, "served")

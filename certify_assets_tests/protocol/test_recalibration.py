@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import html
+
 import numpy as np
 import pytest
 
 from certify_assets.errors import InputError
+from certify_assets.protocol import auditing
 from certify_assets.protocol.recalibration import METHODS, fit_recalibration, recalibrate, recalibration_rows, write_recalibration
 from certify_assets.protocol.store import Store
+from certify_assets.reports import judge_page
 
 
 def _rows(slope: float, intercept: float, count: int = 4000) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[type-arg]
@@ -57,6 +61,21 @@ def test_certificates_change_by_ties_alone(corpora: Store) -> None:
     assert isotonic["effect"] in ("unchanged", "ties") and isotonic["distinct_scores"] < none["distinct_scores"]
     columns, rows = recalibration_rows(document)
     assert len(rows) == 16 and all(len(row) == len(columns) for row in rows)
+
+
+def test_the_table_is_on_the_judges_page_while_it_is_of_its_scores(corpora: Store) -> None:
+    auditing.audit_judge(corpora, "one", "lexical")
+
+    def page() -> str:
+        judge_page.write_page(corpora, "one", "lexical")
+        return corpora.read_bytes("judges/lexical/one/page.html").decode()
+
+    assert 'id="recalibration"' not in page()
+    document = write_recalibration(corpora, "one", "lexical")
+    drawn = page()
+    assert html.escape(document["verdict"]) in drawn and drawn.count('<th scope="row">isotonic</th>') == 4 and "runs of SFT" in drawn
+    corpora.write_json("judges/lexical/one/recalibration.json", {**document, "scores_sha256": "0" * 64})
+    assert "of other scores than the ones of this page" in page()
 
 
 def test_a_judge_that_ranks_backwards_gets_a_negative_slope() -> None:

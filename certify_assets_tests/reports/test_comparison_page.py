@@ -147,7 +147,7 @@ def test_tables_say_what_was_not_measured_and_what_continues(document: dict[str,
     cells = {line[1]: line for line in certified.rows}
     assert "40" in cells["lexical"][2] and "PASS" in cells["lexical"][2] and cells["sft"][2] == "nothing" and "length_only" not in cells
     lines = {line[1]: line for line in cost.rows}
-    assert lines["sft"][2].startswith("≥ ") and lines["lexical"][2] == "12.0" and lines["paid"][-1] == "0.00150 USD"
+    assert lines["sft"][2].startswith("≥ ") and lines["lexical"][2] == "12.0" and lines["paid"][-2] == "0.0015 USD"
     document["rows"][0]["cost"] |= {"train": None, "score": None, "cpu_seconds_per_trajectory": None}
     assert comparison_tables([document])[2].rows[0][2] == "not measured"
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from certify_assets.certificates import Certificate, certify
+from certify_assets.certificates import Certificate, audit_certificate, certify
 from certify_assets.errors import InputError
 from certify_assets.reports.page import render_index, render_page
 from certify_assets.reports.wording import percent
@@ -20,6 +20,14 @@ from certify_assets_tests.reports.synthetic import score_table
 def small(cal: pd.DataFrame, **settings) -> Certificate:
     """Certify on a coarse grid: the figures cost a quarter."""
     return certify(*arrays(cal), grid=8, **settings)
+
+
+def test_an_audit_of_rows_without_a_score_is_on_the_page(certified: Case, nothing: Case) -> None:
+    for case, said in ((certified, "not settled on TEST"), (nothing, "No TEST row has a score")):
+        unscored = case.test.assign(score=np.nan)
+        audits = [audit_certificate(c, *arrays(unscored)) for c in case.certificates if c.procedure == "guarded_taskboot"]
+        page = render_page(case.certificates, case.cal, audits=audits, audit_frame=unscored, title="no answer")
+        assert page.count("No TEST row has a score") == 4 and said in page
 
 
 HOSTILE = [

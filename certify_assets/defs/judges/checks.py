@@ -95,7 +95,8 @@ def _audit_verdict(spec: JudgeSpec) -> dg.AssetChecksDefinition:
             passed=worst == "PASS" and bool(made),
             severity=_SEVERITIES[worst],
             description="; ".join(f"{audit['side']} at {audit['alpha']:g}: {audit['verdict']}, {audit['reason']}" for audit in made)
-            or "nothing was certified, so there is nothing to audit.",
+            # one sentence where every audit says the same: nothing was certified, or nothing has a score
+            or " ".join(dict.fromkeys(audit["reason"] for audit in audits)),
         )
 
     return audit_verdict

@@ -10,7 +10,7 @@ __all__ = ["study_checks"]
 
 @dg.asset_check(
     asset="certifiability_model",
-    description="At least seven corpora, as the paper has, and none that carries the fit by itself; the warning says what it rests on.",
+    description="At least seven corpora, as the paper has, none that carries the fit by itself, A₀ of the untrained judge; the warning says what it rests on.",
 )
 def certifiability_model_honest(data_root: DataRoot) -> dg.AssetCheckResult:
     """Read the stored model's own doubts."""
@@ -18,7 +18,8 @@ def certifiability_model_honest(data_root: DataRoot) -> dg.AssetCheckResult:
     return dg.AssetCheckResult(
         passed=not found,
         severity=dg.AssetCheckSeverity.WARN,
-        description=" ".join(found) or "seven corpora or more, and no single one carries the fit.",
+        description=" ".join(found)
+        or "seven corpora or more, no single one carries the fit, and A₀ is that of the untrained judge on all.",
     )
 
 

@@ -7,7 +7,7 @@ import dagster as dg
 from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.protocol import agent_folds, comparison, main_table
-from certify_assets.protocol.judge_specs import JUDGES
+from certify_assets.protocol.judge_specs import JUDGES, judges
 from certify_assets.reports import comparison_page
 
 __all__ = ["comparison_assets", "comparison_checks"]
@@ -34,8 +34,10 @@ class AgentFoldsConfig(dg.Config):
 
 
 def comparison_assets() -> list[dg.AssetsDefinition]:
-    """Return the assets of this domain."""
-    return [agent_disjoint, comparison_of_judges, main_table_of_judges]
+    """Return the assets of this domain; the comparison comes after the judges of the user's document too."""
+    added = [dg.AssetDep(dg.AssetKey([name, part])) for name in judges() if name not in JUDGES for part in ("certificate", "audit")]
+    compared = comparison_of_judges.map_asset_specs(lambda spec: spec.merge_attributes(deps=added))
+    return [agent_disjoint, compared, main_table_of_judges]
 
 
 def comparison_checks() -> list[dg.AssetChecksDefinition]:

@@ -63,7 +63,7 @@ def train_trl(
     Raises
     ------
     InputError
-        If rows, verdicts or model cannot be trained on, or the folder holds another run.
+        If rows, verdicts or model cannot be trained on, the rows do not fill one step, or the folder holds another run.
     """
     from certify_assets.files import write_atomic
 
@@ -92,17 +92,35 @@ def make_trainer(
 ) -> Any:
     """Return TRL's GRPOTrainer on encoded prompts, not yet run; see :func:`train_trl`."""
     check_rows(prompts, outcomes)
+    if len(prompts) < config.prompts_per_step:
+        # TRL's sampler drops what does not fill a step, and its trainer then ends without one
+        raise InputError(
+            f"{len(prompts)} RL runs do not fill one step of {config.prompts_per_step} prompts, so TRL would take none; lower prompts_per_step, "
+            "give more RL runs, or use the exact optimiser."
+        )
     success, fail = single_tokens(language.verdicts)
     _check_adapter(language.model)
     from datasets import Dataset
     from transformers import PrinterCallback
     from trl.trainer.grpo_trainer import GRPOTrainer
 
+    from certify_assets.judges.lm.adapters import write_weights
+
     class EncodedTrainer(GRPOTrainer):
         """The trainer on rows by number, whose token ids it takes as they are."""
 
         def _tokenize_prompts(self, prompts_: list[str]) -> tuple[list[list[int]], None, dict[str, Any]]:
             return [list(prompts[int(row)].ids) for row in prompts_], None, {}
+
+        def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
+            # PEFT's own way asks a hub for the base model by name, that of the compact one too
+            write_weights(self.model, Path(output_dir or str(folder)))
+
+        def create_model_card(self, *_: Any, **__: Any) -> None:
+            """Write none: the provenance of the adapter says what a card would."""
+
+        def _send_telemetry(self) -> None:
+            """Send nothing."""
 
     def verdict_reward(completion_ids: list[list[int]], outcome: list[int], **_: Any) -> list[float | None]:
         pairs = zip(completion_ids, outcome, strict=True)

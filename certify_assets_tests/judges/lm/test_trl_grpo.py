@@ -148,6 +148,8 @@ def test_a_run_stops_at_verdicts_and_resumes_with_the_same_bits(tmp_path: Path) 
     rows = random_rows(8)
     config = GrpoConfig(steps=4, prompts_per_step=2, learning_rate=1e-3, save_every=2, max_completion_tokens=6)
     whole = with_adapter(tiny_judge(taught=12))
+    # a name that no hub has: a checkpoint must ask none for it
+    whole.model.peft_config["default"].base_model_name_or_path = "compact"
     ends = whole.model.generation_config.eos_token_id
     document = train_trl(whole, *rows, arm=ARM, config=config, folder=tmp_path / "whole")
     assert whole.model.generation_config.eos_token_id == ends
