@@ -13,6 +13,7 @@ import numpy as np
 from certify_assets.errors import ForgedCertificateError, InputError, StaleCertificateError
 from certify_assets.protocol.corpus_config import load_config
 from certify_assets.protocol.corpus_steps import require_leak_controls
+from certify_assets.protocol.harvest.spent import HALF_B, describe_harvest
 from certify_assets.protocol.judge_specs import ALPHAS, DELTA, GRID, JUDGES, PROCEDURES, SIDES, judge_spec
 from certify_assets.protocol.judging import columns
 from certify_assets.protocol.ledger import register
@@ -38,12 +39,14 @@ def certify_judge(store: Store, corpus: str, judge: str, *, run_id: str = "cli")
     config = load_config(store, corpus)
     plan = _plan(hashes["manifest_sha256"], config.seed, judge_spec(judge, store.root))
     registration = register(store, corpus, plan, run_id=run_id)
-    split = "cal_half_b" if "harvest" in adapter else "cal"
+    split = HALF_B if "harvest" in adapter else "cal"
     provenance = {"corpus": corpus, "judge": judge, "split": split, **hashes, "registration": registration, **compared}
     if leak is not None:
         provenance["accepted_structural_leak"] = leak
     if "transfer" in adapter:
         provenance["training_sources"] = describe_sources(adapter["transfer"])
+    if "harvest" in adapter:
+        provenance["pseudo_labels"] = describe_harvest(adapter["harvest"])
     scores, outcomes, tasks = columns(cal)
     certificates = [
         certify(

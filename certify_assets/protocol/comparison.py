@@ -121,6 +121,7 @@ def _row(item: Judged) -> dict[str, Any]:
         "candidates": item.candidates,
         "selection": item.selection,
         "certified": _cells(item),
+        "certified_on": _certified_on(item),
         "cost": _cost(item),
     }
 
@@ -168,6 +169,14 @@ def _cells(item: Judged) -> list[dict[str, Any]]:
                 }
             )
     return cells
+
+
+def _certified_on(item: Judged) -> dict[str, Any] | None:
+    """Return the rows that the certificates are of: all labelled CAL, or the half of it that a harvest left; None where there are none."""
+    if not item.certificates:
+        return None
+    one = item.certificates[0]
+    return {"split": str(one.provenance["split"]), "trajectories": one.trajectories, "tasks": one.tasks}
 
 
 def _cost(item: Judged) -> dict[str, Any]:

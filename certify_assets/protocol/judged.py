@@ -14,7 +14,7 @@ from certify_assets.errors import CertifyError, InputError
 from certify_assets.protocol.auditing import load_audits
 from certify_assets.protocol.certification import load_certificates
 from certify_assets.protocol.corpus_steps import open_split
-from certify_assets.protocol.judge_specs import PROCEDURES, JudgeSpec, judges
+from certify_assets.protocol.judge_specs import PROCEDURES, JudgeSpec, judge_before, judges
 from certify_assets.protocol.judging import columns
 from certify_assets.protocol.scoring import calibration_scores
 from certify_assets.protocol.store import Store
@@ -157,12 +157,12 @@ def _judged(store: Store, corpus: str, spec: JudgeSpec, frames: Mapping[str, pd.
         rows=rows,
         candidates=int(adapter["candidates"]),
         selection=str(adapter["selection_rule"]),
-        trained_on_rl=spec.family == "grpo",
+        trained_on_rl=spec.trains_on_rl,
         certificates=certificates,
         audits=audits,
         timings=read_timings(store, corpus, spec.name),
         cost=cost if isinstance(cost, Mapping) else {},
-        start=spec.start or ("base" if spec.family == "sft" else ""),
+        start=judge_before(spec),
     )
 
 

@@ -79,7 +79,7 @@ def agent_disjoint(
     name="comparison",
     group_name="comparison",
     partitions_def=corpora_partitions,
-    deps=[dg.AssetKey([name, part]) for name in JUDGES for part in ("certificate", "audit")] + ["agent_disjoint", "leak_controls"],
+    deps=[dg.AssetKey([name, part]) for name in judges() for part in ("certificate", "audit")] + ["agent_disjoint", "leak_controls"],
     description=(
         "Every judge that scored the corpus beside the leak controls: AUROC and its interval, within tasks too, certified coverage, audit, cost; which is "
         "best at what, and what does not help. Judges that are not there are named, not waited for."
