@@ -78,7 +78,9 @@ class Judged:
     cost : mapping
         What its scores say of tokens and money.
     start : str
-        Judge that its training started from.
+        Judge that its training started from, or whose certificate let its pseudo-labels through.
+    model : str
+        Language model that it reads; empty where it reads none.
     """
 
     name: str
@@ -93,6 +95,7 @@ class Judged:
     timings: dict[str, dict[str, Any]] = field(default_factory=dict)
     cost: Mapping[str, Any] = field(default_factory=dict)
     start: str = ""
+    model: str = ""
 
 
 def labelled_rows(store: Store, corpus: str, split: str) -> pd.DataFrame:
@@ -163,6 +166,7 @@ def _judged(store: Store, corpus: str, spec: JudgeSpec, frames: Mapping[str, pd.
         timings=read_timings(store, corpus, spec.name),
         cost=cost if isinstance(cost, Mapping) else {},
         start=judge_before(spec),
+        model=spec.model,
     )
 
 

@@ -137,7 +137,7 @@ def beats_controls(context: dg.AssetCheckExecutionContext, data_root: DataRoot) 
     """Read the stored comparison."""
     document = data_root.store().read_json(comparison.comparison_key(context.partition_key))
     said = comparison.beaten_by_controls(document)
-    read = [row["judge"] for row in document["rows"] if row["family"] not in ("lexical", "control")]
+    read = comparison.readers(document)
     return dg.AssetCheckResult(
         passed=not said,
         severity=dg.AssetCheckSeverity.WARN,
