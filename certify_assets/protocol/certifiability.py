@@ -79,7 +79,9 @@ class Measured:
     def source(self) -> str:
         """Say in one sentence which judge and split each number comes from."""
         rows = "half B of CAL" if self.best_judge in HARVEST_JUDGES else "CAL"
-        best = f"coverage: certificate of {self.best_judge} on {rows}" if self.best_judge else "coverage: no judge certifies anything on CAL"
+        best = (
+            f"coverage: certificate of {self.best_judge} on {rows}" if self.best_judge else "coverage: no judge certifies anything on CAL"
+        )
         absent = f"; without certificates that hold now: {', '.join(self.without)}" if self.without else ""
         instead = "" if self.untrained else f", which is trained on SFT: {_UNTRAINED} has not scored this corpus"
         return f"success rate and n_eff: CAL; AUROC: {self.base_judge} on CAL{instead}; {best}{absent}."

@@ -107,9 +107,11 @@ class JudgeSpec:
         return len(self.success_weights) > 1 or self.family == "grpo"
 
     @property
-    def trains_on_rl(self) -> bool:
-        """Whether runs of the RL split, with their labels or with pseudo-labels, are among its training rows."""
-        return self.family in {"grpo", "harvest"}
+    def training_splits(self) -> tuple[str, ...]:
+        """Splits of the corpus whose runs, with their labels or with pseudo-labels, it is trained on."""
+        if self.pool or self.family in {"base", ENDPOINT}:
+            return ()
+        return ("sft", "rl") if self.family in {"grpo", "harvest"} else ("sft",)
 
     def registration(self) -> object:
         """Return what is registered before TEST is read."""

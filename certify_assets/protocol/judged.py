@@ -160,7 +160,7 @@ def _judged(store: Store, corpus: str, spec: JudgeSpec, frames: Mapping[str, pd.
         rows=rows,
         candidates=int(adapter["candidates"]),
         selection=str(adapter["selection_rule"]),
-        trained_on_rl=spec.trains_on_rl,
+        trained_on_rl="rl" in spec.training_splits,
         certificates=certificates,
         audits=audits,
         timings=read_timings(store, corpus, spec.name),

@@ -61,7 +61,13 @@ def certified_table(documents: Sequence[Mapping[str, Any]]) -> Table:
     budgets = [(side, alpha) for side in ("reject", "release") for alpha in (documents[0]["alphas"] if documents else ())]
     columns = ("corpus", "judge", *(f"{side} {alpha:g}" for side, alpha in budgets), "candidates", "tasks")
     rows = [
-        (document["corpus"], row["judge"], *[_cell(row["certified"], side, alpha) for side, alpha in budgets], str(row["candidates"]), _tasks(row.get("certified_on")))
+        (
+            document["corpus"],
+            row["judge"],
+            *[_cell(row["certified"], side, alpha) for side, alpha in budgets],
+            str(row["candidates"]),
+            _tasks(row.get("certified_on")),
+        )
         for document in documents
         for row in document["rows"]
         if row["certified"]

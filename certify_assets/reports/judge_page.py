@@ -136,7 +136,10 @@ def _training(adapter: Mapping[str, Any]) -> str:
     runs = f"{adapter['sft_trajectories']} runs of {adapter['sft_tasks']} SFT tasks"
     reinforced = adapter.get("training", {}).get("rl_trajectories")
     return ", ".join(
-        [*([] if weight is None else [f"success weight {weight:g}"]), runs, *([f"then {reinforced} runs of RL"] if reinforced else []),
+        [
+            *([] if weight is None else [f"success weight {weight:g}"]),
+            runs,
+            *([f"then {reinforced} runs of RL"] if reinforced else []),
             *([f"and {harvested} runs of RL with pseudo-labels"] if harvested else []),
         ]
     )

@@ -105,7 +105,7 @@ def _view(source: PageSource) -> dict[str, Any]:
     return {
         "version": __version__,
         "title": source.title,
-        "about": f"{counted(main.trajectories, 'run')} of {counted(main.tasks, 'task')}{_half(source)}, {percent(main.success_rate)} successful, task ICC {rate(main.icc, 2)}",
+        "about": f"{_rows(source)}, {percent(main.success_rate)} successful, task ICC {rate(main.icc, 2)}",
         "banner": banner(source, reasons),
         "procedure": procedure_words(main.procedure),
         "trust": percent(1 - main.delta),
@@ -134,8 +134,10 @@ def _view(source: PageSource) -> dict[str, Any]:
     }
 
 
-def _half(source: PageSource) -> str:
-    return "" if source.evidence == "CAL" else f" in {source.evidence}"
+def _rows(source: PageSource) -> str:
+    main = source.headline
+    where = "" if source.evidence == "CAL" else f" in {source.evidence}"
+    return f"{counted(main.trajectories, 'run')} of {counted(main.tasks, 'task')}{where}"
 
 
 def _grouped(findings: list[FindingRow]) -> list[tuple[bool, list[FindingRow]]]:

@@ -171,7 +171,10 @@ def _facts(source: PageSource) -> tuple[tuple[str, str], ...]:
         wrong = f"{percent(audit['realized_error'], 2)} wrong" if audit.get("realized_error") is not None else "nothing to measure"
         facts.append((f"{worst.side} audit: {AUDIT_WORDS[_verdict(audit)]}", wrong))
     facts.append(
-        (f"{'half B' if source.evidence != 'CAL' else 'CAL'} tasks with a {done(source.headline.side)} run", f"{count(source.headline.covered_tasks)} of {count(source.headline.tasks)}")
+        (
+            f"{'half B' if source.evidence != 'CAL' else 'CAL'} tasks with a {done(source.headline.side)} run",
+            f"{count(source.headline.covered_tasks)} of {count(source.headline.tasks)}",
+        )
     )
     return tuple(facts)
 

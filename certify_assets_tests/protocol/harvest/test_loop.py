@@ -75,7 +75,9 @@ def test_the_stored_scores_verify_the_certificates_as_the_page_says(store: Store
     splits = store.read_table(f"judges/{FIRST}/c/scores.parquet")["split"]
     assert (splits == "cal_half_a").sum() > 0 and set(splits) == {"rl", "cal", "cal_half_a", "test"}
     whole = scoring.fresh_scores(store, "c", FIRST)[0]
-    assert (whole["split"] == "cal").sum() == splits.isin(["cal", "cal_half_a"]).sum(), "the gate of the next round takes its half of all of CAL"
+    assert (whole["split"] == "cal").sum() == splits.isin(["cal", "cal_half_a"]).sum(), (
+        "the gate of the next round takes its half of all of CAL"
+    )
 
 
 def test_contamination_is_kept_apart_from_everything_that_trains(store: Store) -> None:

@@ -46,7 +46,10 @@ def test_page_index_overview_and_comparison_say_half_b_and_pseudo_labels(store: 
     write_index(store)
     assert store.read_bytes("index.html").decode().count("Certified on half B of CAL alone.") == 1
     shown = {judge["judge"]: judge for judge in overview(store, "c")["judges"]}
-    assert shown[FIRST]["certified_on"] == "cal_half_b" and shown["lexical"] | {"certified_on": "cal", "pseudo_labels": None} == shown["lexical"]
+    assert (
+        shown[FIRST]["certified_on"] == "cal_half_b"
+        and shown["lexical"] | {"certified_on": "cal", "pseudo_labels": None} == shown["lexical"]
+    )
     document = compare(store, "c")
     messages = [item["message"] for item in document["findings"] if item["code"] in ("half_of_cal", "trained_on_rl")]
     assert len(messages) == 2 and all(FIRST in message for message in messages) and "32 tasks" in messages[0]
@@ -59,7 +62,7 @@ def test_a_stale_judge_or_a_gate_that_closed_hides_no_other(store: Store) -> Non
     before = {item.point.corpus: item for item in gather_points(store)[0]}["c"]
     store.delete(f"judges/{FIRST}/c/adapter.json")
     store.write_json(f"judges/{FIRST}/c/harvest.json", {**store.read_json(f"judges/{FIRST}/c/harvest.json"), "reason": "too few tasks."})
-    with pytest.raises(StaleCertificateError, match="the gate of .* is closed now, so there is no such judge: too few tasks"):
+    with pytest.raises(StaleCertificateError, match=r"the gate of .* is closed now, so there is no such judge: too few tasks"):
         load_certificates(store, "c", FIRST)
     found = overview(store, "c")
     assert [judge["judge"] for judge in found["judges"]] == ["lexical"] and "closed now" in found["stale"][FIRST]
