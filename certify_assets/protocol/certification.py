@@ -45,6 +45,8 @@ def certify_judge(store: Store, corpus: str, judge: str, *, run_id: str = "cli")
         provenance["accepted_structural_leak"] = leak
     if "transfer" in adapter:
         provenance["training_sources"] = describe_sources(adapter["transfer"])
+        if adapter["transfer"]["limits"]:
+            provenance["training_limits"] = "; ".join(adapter["transfer"]["limits"])
     if "harvest" in adapter:
         provenance["pseudo_labels"] = describe_harvest(adapter["harvest"])
     scores, outcomes, tasks = columns(cal)

@@ -101,7 +101,7 @@ def beaten_by_controls(document: Mapping[str, Any]) -> list[str]:
 
 def readers(document: Mapping[str, Any]) -> list[str]:
     """Return the judges that read a language model, here or behind a server."""
-    return [row["judge"] for row in document["rows"] if row["model"]]
+    return [row["judge"] for row in document["rows"] if row.get("model")]
 
 
 def other_rows(document: Mapping[str, Any]) -> list[str]:

@@ -151,6 +151,8 @@ def finding_rows(source: PageSource) -> list[FindingRow]:
         if leak := certificate.provenance.get("accepted_structural_leak"):
             message = f"The outcome can be told without reading the run: {leak}"
             places.setdefault(("accepted_structural_leak", message), []).append(certificate)
+        if limits := certificate.provenance.get("training_limits"):
+            places.setdefault(("training_limits", f"{limits[0].upper()}{limits[1:]}."), []).append(certificate)
         if taken := certificate.provenance.get("pseudo_labels"):
             message = f"It is certified on half B of CAL alone, and not all of its training is labelled by people: {taken}."
             places.setdefault(("pseudo_labels", message), []).append(certificate)

@@ -96,7 +96,7 @@ def comparison_of_judges(context: dg.AssetExecutionContext, data_root: DataRoot,
             "judges": dg.MetadataValue.md(comparison_page.comparison_markdown(document)),
             "findings": dg.MetadataValue.json([item["message"] for item in document["findings"]]),
             "missing": dg.MetadataValue.json(document["missing"]),
-            **metrics,
+            **comparison_page.plotted(metrics),
             "page": dg.MetadataValue.path(comparison_page.write_comparison_page(store, page, corpus)),
             **mlflow.record(context, store, metrics=metrics, documents={"comparison.html": page}),
         }
