@@ -14,7 +14,7 @@ from certify_assets.errors import ForgedCertificateError, InputError, StaleCerti
 from certify_assets.protocol.corpus_config import load_config
 from certify_assets.protocol.corpus_steps import require_leak_controls
 from certify_assets.protocol.harvest.spent import HALF_B, describe_harvest
-from certify_assets.protocol.judge_specs import ALPHAS, DELTA, GRID, JUDGES, PROCEDURES, SIDES, judge_spec
+from certify_assets.protocol.judge_specs import ALPHAS, DELTA, GRID, PROCEDURES, SIDES, judge_spec
 from certify_assets.protocol.judging import columns
 from certify_assets.protocol.ledger import register
 from certify_assets.protocol.parity_gate import parity_provenance
@@ -145,8 +145,7 @@ def why_nothing(store: Store, corpus: str, judge: str) -> list[str]:
 
 
 def _plan(manifest_sha256: str, seed: int, judge: JudgeSpec) -> dict[str, Any]:
-    # of the judges that users add, only the one at hand: another one must not make registrations of the rest new
-    specs = {**JUDGES, judge.name: judge}
+    # no other judge: one that is added or changed would make the registrations of the rest new, and what they saw of TEST before would not count
     return {
         "manifest_sha256": manifest_sha256,
         "seed": seed,
@@ -155,5 +154,5 @@ def _plan(manifest_sha256: str, seed: int, judge: JudgeSpec) -> dict[str, Any]:
         "delta": DELTA,
         "sides": list(SIDES),
         "procedures": list(PROCEDURES),
-        "judges": {name: spec.registration() for name, spec in sorted(specs.items())},
+        "judges": {judge.name: judge.registration()},
     }
