@@ -40,9 +40,9 @@ def arms(corpus: str, name: str, audit: bool, root: str | None, as_json: bool) -
     `certify judge train CORPUS --judge grpo` trains the arms. Without --audit nothing is trained and TEST is not read: what an earlier audit
     found is shown, after checking it against the ledger.
     """
-    from certify_assets.cli.launching import open_store
+    from certify_assets.cli.launching import open_corpus_store
 
-    store = open_store(root)
+    store = open_corpus_store(root, corpus)
     if not store.exists(f"judges/{name}/{corpus}/adapter.json"):
         raise InputError(f"{name} was not trained on {corpus}; call `certify judge train {corpus} --judge {name}` first.")
     document = _document(store, corpus, name, audit=audit)

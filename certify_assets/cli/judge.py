@@ -70,10 +70,10 @@ def train(corpus: str, name: str, root: str | None, as_json: bool) -> None:
     Seconds for the lexical judges; minutes on two cores for a language model, whose training goes on where it was killed. An endpoint judge is not
     trained but registered: its server is asked what it is, and settings, prompt and answer are stored.
     """
-    from certify_assets.cli.launching import open_store
+    from certify_assets.cli.launching import open_corpus_store
     from certify_assets.protocol.training import train_judge
 
-    document = train_judge(open_store(root), corpus, name)
+    document = train_judge(open_corpus_store(root, corpus), corpus, name)
     if as_json:
         emit_json(document)
         return
@@ -134,14 +134,14 @@ def score(corpus: str, paths: tuple[Path, ...], name: str, format_name: str, out
     archives: their scores go to --out, for `certify decide`, `audit` or `monitor`; an outcome is kept where a run has one. An endpoint judge asks its
     server, goes on where it was stopped, and says what it cost.
     """
-    from certify_assets.cli.launching import open_store
+    from certify_assets.cli.launching import open_corpus_store
 
     if paths and out is None:
         raise InputError("there is no place for the scores of new runs; give one with --out.")
     if out is not None and out.suffix.lower() not in _TABLES:
         raise InputError(f"{out} does not end in {', '.join(_TABLES)}; choose one of them for --out.")
     refuse_overwrite({"--out": out}, {f"run {number}": path for number, path in enumerate(paths, 1)})
-    store = open_store(root)
+    store = open_corpus_store(root, corpus)
     judge_spec(name, store.root)
     table, dropped, bill = _new_runs(store, corpus, name, paths, format_name) if paths else _splits(store, corpus, name)
     if out is not None:
@@ -191,10 +191,10 @@ def parity(ctx: click.Context, /, corpus: str, name: str, root: str | None, as_j
 
     The server is not asked. Certificates of a judge with asking logprob need a test that passed; exit 3 where it fails.
     """
-    from certify_assets.cli.launching import open_store
+    from certify_assets.cli.launching import open_corpus_store
     from certify_assets.protocol.parity_gate import run_parity, sentence
 
-    document = run_parity(open_store(root), corpus, name)
+    document = run_parity(open_corpus_store(root, corpus), corpus, name)
     if as_json:
         emit_json(document)
     else:
@@ -214,10 +214,10 @@ def recalibrate(corpus: str, name: str, root: str | None, as_json: bool) -> None
     keep every order, so every decision stays; isotonic regression makes ties. Nothing stored changes but the document of this table, which the judge's page
     shows when it is drawn again. Any judge that has scored the corpus will do; one behind a server answers about SFT where a corpus has no RL split.
     """
-    from certify_assets.cli.launching import open_store
+    from certify_assets.cli.launching import open_corpus_store
     from certify_assets.protocol.recalibration import recalibration_lines, recalibration_rows, write_recalibration
 
-    document = write_recalibration(open_store(root), corpus, name)
+    document = write_recalibration(open_corpus_store(root, corpus), corpus, name)
     if as_json:
         emit_json(document)
         return

@@ -14,7 +14,7 @@ from certify_assets.errors import CertifyError, InputError, IntegrityError
 from certify_assets.files import write_atomic
 from certify_assets.protocol.store import Store, default_root
 
-__all__ = ["add_partitions", "dagster_environment", "find_program", "open_store", "remove_partition", "run_corpus"]
+__all__ = ["add_partitions", "dagster_environment", "find_program", "open_corpus_store", "open_store", "remove_partition", "run_corpus"]
 
 _INSTANCE = """\
 # Written by certify where no instance was; edit it as you like.
@@ -37,6 +37,21 @@ def open_store(root: str | None) -> Store:
     if root is None:
         return Store(default_root())
     return Store(root if "://" in root else str(Path(root).absolute()))
+
+
+def open_corpus_store(root: str | None, corpus: str) -> Store:
+    """Return the data root, after checking that it knows the corpus.
+
+    Raises
+    ------
+    InputError
+        If it does not; the sentence lists those that it knows.
+    """
+    from certify_assets.protocol.corpus_config import load_config
+
+    store = open_store(root)
+    load_config(store, corpus)
+    return store
 
 
 def dagster_environment(store: Store) -> dict[str, str]:

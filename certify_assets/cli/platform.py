@@ -74,6 +74,9 @@ def _show(store: Store, document: dict[str, Any]) -> None:
     out = console()
     for corpus in document["corpora"]:
         for judge in corpus["judges"]:
+            if judge["pseudo_labels"]:
+                told = f"{corpus['corpus']}, {judge['judge']}: certified on half B of CAL alone; {judge['pseudo_labels']}."
+                out.print(told, markup=False)
             for sentence in judge["why_nothing"]:
                 out.print(f"{corpus['corpus']}, {judge['judge']}: {sentence}", markup=False)
         for judge, sentence in corpus["stale"].items():

@@ -36,7 +36,8 @@ def score_metadata(table: pd.DataFrame) -> tuple[dict[str, Any], dict[str, float
         for name in ("score", "log_p_success", "log_p_fail")
     }
     labels = {"outcome": [(key, "outcome") for key in splits[:2]]}
-    counts = {f"{split}_rows": float((table["split"] == split).sum()) for split in ("rl", "cal", "test")}
+    splits_found = dict.fromkeys(["rl", "cal", "test", *table["split"]])
+    counts = {f"{split}_rows": float((table["split"] == split).sum()) for split in splits_found}
     about = {**table_metadata(table), **column_lineage({**copied, **judged, **labels})}
     return about, {**counts, "unscored": float(table["score"].isna().sum())}
 

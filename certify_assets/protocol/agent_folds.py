@@ -44,7 +44,12 @@ _SCHEMA = "certify_assets/agent_disjoint/1"
 
 def fold_judges() -> list[str]:
     """Return the judges that can be trained without some agents."""
-    return [name for name, spec in JUDGES.items() if spec.family in FOLD_FAMILIES]
+    return [name for name, spec in JUDGES.items() if _on_sft_alone(spec)]
+
+
+def _on_sft_alone(spec: JudgeSpec) -> bool:
+    # a transfer judge is of such a family, and has read no SFT run of this corpus
+    return spec.family in FOLD_FAMILIES and not spec.pool
 
 
 def agent_groups(agents: Sequence[str], folds: int, seed: int) -> list[list[str]]:
@@ -93,7 +98,7 @@ def evaluate_agent_folds(store: Store, corpus: str, judge: str, *, folds: int = 
         If the judge's scores are not those of its stored adapter.
     """
     spec = judge_spec(judge)
-    if spec.family not in FOLD_FAMILIES:
+    if not _on_sft_alone(spec):
         raise InputError(f"{judge} is not trained on SFT alone; ask for one of {', '.join(fold_judges())}.")
     cal, hashes, adapter = calibration_scores(store, corpus, judge)
     sft, _ = open_split(store, corpus, "sft")

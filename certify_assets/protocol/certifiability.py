@@ -10,16 +10,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from certify_assets.errors import CertifyError, InputError
+from certify_assets.errors import CertifyError, InputError, StaleCertificateError
 from certify_assets.protocol.certification import certificate_of, load_certificates
 from certify_assets.protocol.corpus_config import EMBEDDED, registered_corpora
-from certify_assets.protocol.judge_specs import ALPHAS, JUDGES
+from certify_assets.protocol.judge_specs import ALPHAS, HARVEST_JUDGES, JUDGES, judges
 from certify_assets.protocol.judging import columns
 from certify_assets.protocol.scoring import calibration_scores
 from certify_assets.protocol.store import Store
-from certify_assets.protocol.transfer import stale_sources
 
 if TYPE_CHECKING:
+    from certify_assets.certificates import Certificate
     from certify_assets.certificates.law import Law
     from certify_assets.certificates.law_points import LawPoint
 
@@ -62,7 +62,9 @@ class Measured:
     certificate_sha256 : str
         Of the certificate that the coverage is taken from (the base judge's, else the lexical one's, where nothing is certified).
     without : tuple of str
-        Judges without certificates on this corpus.
+        Judges without certificates that hold now on this corpus.
+    judges : int
+        Judges with them.
     """
 
     point: LawPoint
@@ -71,12 +73,16 @@ class Measured:
     plain_coverage: float
     certificate_sha256: str
     without: tuple[str, ...] = ()
+    judges: int = 1
 
     @property
     def source(self) -> str:
         """Say in one sentence which judge and split each number comes from."""
-        best = f"coverage: certificate of {self.best_judge} on CAL" if self.best_judge else "coverage: no judge certifies anything on CAL"
-        absent = f"; not certified yet: {', '.join(self.without)}" if self.without else ""
+        rows = "half B of CAL" if self.best_judge in HARVEST_JUDGES else "CAL"
+        best = (
+            f"coverage: certificate of {self.best_judge} on {rows}" if self.best_judge else "coverage: no judge certifies anything on CAL"
+        )
+        absent = f"; without certificates that hold now: {', '.join(self.without)}" if self.without else ""
         instead = "" if self.untrained else f", which is trained on SFT: {_UNTRAINED} has not scored this corpus"
         return f"success rate and n_eff: CAL; AUROC: {self.base_judge} on CAL{instead}; {best}{absent}."
 
@@ -127,14 +133,14 @@ class Certifiability:
         from certify_assets.certificates.law_prediction import law_findings
 
         alpha = f"{ALPHAS[0]:g}"
-        judges = max((len(JUDGES) - len(item.without) for item in self.measured), default=0)
+        number = max((item.judges for item in self.measured), default=0)
         of_ours = (
             *self._base_judges(),
             *self._pretrained(),
             ("one_split", "AUROC and coverage are read off the same CAL labels: a new corpus must give its AUROC before it is certified."),
             (
                 "best_of_judges",
-                f"The coverage is the best of {judges} judges at α = {alpha}, each certified by itself: no level pays for this choice.",
+                f"The coverage is the best of {number} judges at α = {alpha}, each certified by itself: no level pays for this choice.",
             ),
         )
         return (*(law_findings(self.law) if self.law else (("no_law", f"No line is fitted: {self.reason}"),)), *of_ours)
@@ -230,17 +236,15 @@ def measure(store: Store, corpus: str) -> Measured:
     from certify_assets.certificates.law_points import LawPoint
 
     base = base_judge(store, corpus)
-    there = [name for name in JUDGES if store.exists(f"judges/{name}/{corpus}/certificates.json")]
-    # a source that was split anew says nothing against the other judges of this corpus
-    there = [name for name in there if not stale_sources(store, corpus, name)]
+    there = [name for name in judges(store.root) if store.exists(f"judges/{name}/{corpus}/certificates.json")]
+    loaded = _current(store, corpus, there, (base, _FLOOR))
     # size and success rate are those of CAL, whoever's certificate they are read off
-    anchor = next((name for name in (base, _FLOOR) if name in there), None)
+    anchor = next((name for name in (base, _FLOOR) if name in loaded), None)
     if anchor is None:
         raise InputError(f"{_FLOOR} has no certificates on {corpus}; materialize {_FLOOR}/certificate of this corpus.")
     area = auroc(observe(*columns(calibration_scores(store, corpus, base)[0])))
     if area is None:
         raise InputError(f"CAL of {corpus} holds one outcome only, so {base} has no AUROC there; import runs of both outcomes.")
-    loaded = {name: load_certificates(store, corpus, name) for name in there}
     deciding = {name: certificate_of(items, side="reject", alpha=ALPHAS[0]) for name, items in loaded.items()}
     plain = [certificate_of(items, side="reject", alpha=ALPHAS[0], procedure=_PLAIN) for items in loaded.values()]
     best = max(deciding, key=lambda name: deciding[name].coverage)
@@ -260,8 +264,21 @@ def measure(store: Store, corpus: str) -> Measured:
         best_judge=best if deciding[best].certified else None,
         plain_coverage=max(item.coverage for item in plain),
         certificate_sha256=deciding[best].sha256,
-        without=tuple(name for name in JUDGES if name not in there),
+        judges=len(loaded),
+        without=tuple(name for name in judges(store.root) if name not in loaded),
     )
+
+
+def _current(store: Store, corpus: str, names: Sequence[str], needed: Sequence[str]) -> dict[str, list[Certificate]]:
+    """Return the certificates of each judge; one that waits for its turn says nothing against the others, unless it is needed."""
+    loaded = {}
+    for name in names:
+        try:
+            loaded[name] = load_certificates(store, corpus, name)
+        except (StaleCertificateError, InputError):
+            if name in needed:
+                raise
+    return loaded
 
 
 def fit_measured(measured: Sequence[Measured], left_out: Sequence[tuple[str, str]] = ()) -> Certifiability:

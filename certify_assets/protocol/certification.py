@@ -13,7 +13,8 @@ import numpy as np
 from certify_assets.errors import ForgedCertificateError, InputError, StaleCertificateError
 from certify_assets.protocol.corpus_config import load_config
 from certify_assets.protocol.corpus_steps import require_leak_controls
-from certify_assets.protocol.judge_specs import ALPHAS, DELTA, GRID, JUDGES, PROCEDURES, SIDES, judge_spec
+from certify_assets.protocol.harvest.spent import HALF_B, describe_harvest
+from certify_assets.protocol.judge_specs import ALPHAS, DELTA, GRID, PROCEDURES, SIDES, judge_spec
 from certify_assets.protocol.judging import columns
 from certify_assets.protocol.ledger import register
 from certify_assets.protocol.parity_gate import parity_provenance
@@ -38,12 +39,16 @@ def certify_judge(store: Store, corpus: str, judge: str, *, run_id: str = "cli")
     config = load_config(store, corpus)
     plan = _plan(hashes["manifest_sha256"], config.seed, judge_spec(judge, store.root))
     registration = register(store, corpus, plan, run_id=run_id)
-    split = "cal_half_b" if "harvest" in adapter else "cal"
+    split = HALF_B if "harvest" in adapter else "cal"
     provenance = {"corpus": corpus, "judge": judge, "split": split, **hashes, "registration": registration, **compared}
     if leak is not None:
         provenance["accepted_structural_leak"] = leak
     if "transfer" in adapter:
         provenance["training_sources"] = describe_sources(adapter["transfer"])
+        if adapter["transfer"]["limits"]:
+            provenance["training_limits"] = "; ".join(adapter["transfer"]["limits"])
+    if "harvest" in adapter:
+        provenance["pseudo_labels"] = describe_harvest(adapter["harvest"])
     scores, outcomes, tasks = columns(cal)
     certificates = [
         certify(
@@ -140,8 +145,7 @@ def why_nothing(store: Store, corpus: str, judge: str) -> list[str]:
 
 
 def _plan(manifest_sha256: str, seed: int, judge: JudgeSpec) -> dict[str, Any]:
-    # of the judges that users add, only the one at hand: another one must not make registrations of the rest new
-    specs = {**JUDGES, judge.name: judge}
+    # no other judge: one that is added or changed would make the registrations of the rest new, and what they saw of TEST before would not count
     return {
         "manifest_sha256": manifest_sha256,
         "seed": seed,
@@ -150,5 +154,5 @@ def _plan(manifest_sha256: str, seed: int, judge: JudgeSpec) -> dict[str, Any]:
         "delta": DELTA,
         "sides": list(SIDES),
         "procedures": list(PROCEDURES),
-        "judges": {name: spec.registration() for name, spec in sorted(specs.items())},
+        "judges": {judge.name: judge.registration()},
     }

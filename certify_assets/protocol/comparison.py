@@ -21,7 +21,7 @@ from certify_assets.protocol.judge_specs import ALPHAS, DELTA, PROCEDURES, SIDES
 from certify_assets.protocol.judged import CONTROLS, Judged, Rows, gather_judges
 from certify_assets.protocol.store import Store
 
-__all__ = ["COMPARISON_SCHEMA", "beaten_by_controls", "compare", "comparison_key", "other_rows", "write_comparison"]
+__all__ = ["COMPARISON_SCHEMA", "beaten_by_controls", "compare", "comparison_key", "other_rows", "readers", "write_comparison"]
 
 COMPARISON_SCHEMA = "certify_assets/comparison/1"
 _SPLITS = ("rl", "cal", "test")
@@ -91,12 +91,17 @@ def write_comparison(store: Store, corpus: str) -> dict[str, Any]:
 
 def beaten_by_controls(document: Mapping[str, Any]) -> list[str]:
     """Return a sentence for every language-model judge that is not shown to rank better than length or agent alone."""
-    families = {row["judge"]: row["family"] for row in document["rows"]}
+    reading = readers(document)
     return [
         item["sentence"]
         for item in document["differences"]
-        if item["against"] in ("length_only", "agent_only") and families[item["judge"]] != "lexical" and item["verdict"] != "beats"
+        if item["against"] in ("length_only", "agent_only") and item["judge"] in reading and item["verdict"] != "beats"
     ]
+
+
+def readers(document: Mapping[str, Any]) -> list[str]:
+    """Return the judges that read a language model, here or behind a server."""
+    return [row["judge"] for row in document["rows"] if row.get("model")]
 
 
 def other_rows(document: Mapping[str, Any]) -> list[str]:
@@ -114,6 +119,7 @@ def _row(item: Judged) -> dict[str, Any]:
         "judge": item.name,
         "family": item.family,
         "summary": item.summary,
+        "model": item.model,
         "auroc": {split: found["auroc"] for split, found in areas.items()},
         "within_task": {split: found["within_task"] for split, found in areas.items()},
         "trained_on_rl": item.trained_on_rl,
@@ -121,6 +127,7 @@ def _row(item: Judged) -> dict[str, Any]:
         "candidates": item.candidates,
         "selection": item.selection,
         "certified": _cells(item),
+        "certified_on": _certified_on(item),
         "cost": _cost(item),
     }
 
@@ -168,6 +175,14 @@ def _cells(item: Judged) -> list[dict[str, Any]]:
                 }
             )
     return cells
+
+
+def _certified_on(item: Judged) -> dict[str, Any] | None:
+    """Return the rows that the certificates are of: all labelled CAL, or the half of it that a harvest left; None where there are none."""
+    if not item.certificates:
+        return None
+    one = item.certificates[0]
+    return {"split": str(one.provenance["split"]), "trajectories": one.trajectories, "tasks": one.tasks}
 
 
 def _cost(item: Judged) -> dict[str, Any]:

@@ -70,6 +70,12 @@ def _reading(rows: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, str]]
                 "unscored",
                 f"{name} left {counts['unscored']} of {counts['rows']} labelled CAL rows unscored; its figures are of the others.",
             )
+        on = row.get("certified_on")
+        if on and on["split"] != "cal":
+            yield (
+                "half_of_cal",
+                f"{name} is certified on half B of CAL alone, {on['tasks']} tasks; half A let its pseudo-labels through, and its AUROC on CAL is of both.",
+            )
         if row["candidates"] > 1:
             yield (
                 "chosen_on_cal",

@@ -39,7 +39,7 @@ PROCEDURES = ("guarded_taskboot", "taskboot", "naive")
 OPTIMISERS = ("exact", "trl")
 #: family of the judges that users add
 ENDPOINT = "endpoint"
-# groups of other assets, and the leak controls that stand beside judges
+# groups of other assets, which jobs select by, and the leak controls of a comparison
 _TAKEN = ("corpora", "embedded", "monitoring", "study", "comparison", "models", "length_only", "step_count", "agent_only")
 
 
@@ -58,7 +58,7 @@ class JudgeSpec:
         One sentence for the asset page.
     seed : int
         Seed of the training.
-    family : {"lexical", "base", "sft", "grpo", "harvest"}
+    family : {"lexical", "base", "sft", "grpo", "harvest", "endpoint"}
         How it is made; all but the first read a language model, a harvest where it names one.
     model : str
         Base model: "compact", a folder, or the name of a hub repository.
@@ -93,18 +93,25 @@ class JudgeSpec:
     optimiser: str = "exact"
     steps: tuple[int, ...] = ()
 
+    endpoint: EndpointConfig | None = None
+
     def __post_init__(self) -> None:
         if self.optimiser not in OPTIMISERS:
             raise InputError(f"the optimiser of {self.name} is {self.optimiser!r}; give one of {', '.join(OPTIMISERS)}.")
         if list(self.steps) != sorted({step for step in self.steps if step > 0}):
             raise InputError(f"the steps of {self.name} are {self.steps}; give whole numbers from 1, each once and in order.")
 
-    endpoint: EndpointConfig | None = None
-
     @property
     def chooses(self) -> bool:
         """Whether it is picked among candidates on CAL."""
         return len(self.success_weights) > 1 or self.family == "grpo"
+
+    @property
+    def training_splits(self) -> tuple[str, ...]:
+        """Splits of the corpus whose runs, with their labels or with pseudo-labels, it is trained on."""
+        if self.pool or self.family in {"base", ENDPOINT}:
+            return ()
+        return ("sft", "rl") if self.family in {"grpo", "harvest"} else ("sft",)
 
     def registration(self) -> object:
         """Return what is registered before TEST is read."""

@@ -14,7 +14,7 @@ from certify_assets.errors import CertifyError, InputError
 from certify_assets.protocol.auditing import load_audits
 from certify_assets.protocol.certification import load_certificates
 from certify_assets.protocol.corpus_steps import open_split
-from certify_assets.protocol.judge_specs import PROCEDURES, JudgeSpec, judges
+from certify_assets.protocol.judge_specs import PROCEDURES, JudgeSpec, judge_before, judges
 from certify_assets.protocol.judging import columns
 from certify_assets.protocol.scoring import calibration_scores
 from certify_assets.protocol.store import Store
@@ -78,7 +78,9 @@ class Judged:
     cost : mapping
         What its scores say of tokens and money.
     start : str
-        Judge that its training started from.
+        Judge that its training started from, or whose certificate let its pseudo-labels through.
+    model : str
+        Language model that it reads; empty where it reads none.
     """
 
     name: str
@@ -93,6 +95,7 @@ class Judged:
     timings: dict[str, dict[str, Any]] = field(default_factory=dict)
     cost: Mapping[str, Any] = field(default_factory=dict)
     start: str = ""
+    model: str = ""
 
 
 def labelled_rows(store: Store, corpus: str, split: str) -> pd.DataFrame:
@@ -157,12 +160,13 @@ def _judged(store: Store, corpus: str, spec: JudgeSpec, frames: Mapping[str, pd.
         rows=rows,
         candidates=int(adapter["candidates"]),
         selection=str(adapter["selection_rule"]),
-        trained_on_rl=spec.family == "grpo",
+        trained_on_rl="rl" in spec.training_splits,
         certificates=certificates,
         audits=audits,
         timings=read_timings(store, corpus, spec.name),
         cost=cost if isinstance(cost, Mapping) else {},
-        start=spec.start or ("base" if spec.family == "sft" else ""),
+        start=judge_before(spec),
+        model=spec.model,
     )
 
 

@@ -45,6 +45,7 @@ def current_adapter(store: Store, corpus: str, judge: str) -> dict[str, Any]:
     ------
     StaleCertificateError
     """
+    _refuse_closed(store, corpus, judge)
     adapter: dict[str, Any] = store.read_json(f"judges/{judge}/{corpus}/adapter.json")
     _, manifest = open_corpus(store, corpus)
     for name, value in (("manifest_sha256", manifest.sha256), ("renderer_sha256", renderer().sha256)):
@@ -67,6 +68,14 @@ def current_adapter(store: Store, corpus: str, judge: str) -> dict[str, Any]:
 
         require_same_settings(adapter, spec)
     return adapter
+
+
+def _refuse_closed(store: Store, corpus: str, judge: str) -> None:
+    """Refuse what an earlier opening of a harvest's gate left: scores and certificates of a judge that is no more."""
+    folder = f"judges/{judge}/{corpus}"
+    if not store.exists(f"{folder}/adapter.json") and store.exists(f"{folder}/harvest.json"):
+        reason = store.read_json(f"{folder}/harvest.json")["reason"]
+        raise StaleCertificateError(f"the gate of {judge} on {corpus} is closed now, so there is no such judge: {reason}")
 
 
 def renderer() -> Renderer:

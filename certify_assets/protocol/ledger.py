@@ -1,6 +1,6 @@
 """The TEST ledger: nobody reads the outcomes of a TEST split without leaving a line.
 
-A *registration* fixes what will be read before it is read: the split manifest, seeds, grid, budgets and judges, as one hash. A *read*
+A *registration* fixes what will be read before it is read: the split manifest, seeds, grid, budgets and the judge, as one hash. A *read*
 carries the hash of the configuration that asks (registration, judge, adapter, scores, certificates, TEST itself). Reading again with the
 same hash is a replay; a changed configuration under one registration after a result was seen is a violation. A *result* carries the hash
 of what came of the read, so that an altered audit is found.
@@ -108,7 +108,7 @@ def register(store: Store, corpus: str, plan: Mapping[str, Any], *, run_id: str)
     corpus : str
         The corpus.
     plan : mapping
-        Manifest hash, seeds, grid, budgets, confidence and judges: a JSON object.
+        Manifest hash, seeds, grid, budgets, confidence and judge: a JSON object.
     run_id : str
         Who registers.
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from certify_assets.errors import InputError, StaleCertificateError
 from certify_assets.protocol.auditing import load_audits
 from certify_assets.protocol.certification import load_certificates, why_nothing
 from certify_assets.protocol.judge_specs import PROCEDURES, judges
 from certify_assets.protocol.store import Store
-from certify_assets.protocol.transfer import stale_sources
 
 __all__ = ["judge_overview", "overview"]
 
@@ -19,17 +19,23 @@ def overview(store: Store, corpus: str) -> dict[str, Any]:
     keys = ("trajectories", "tasks", "success_rate", "icc", "deff", "n_eff", "duplicates")
     known = judges(store.root)
     there = [name for name in known if store.exists(f"judges/{name}/{corpus}/audits.json")]
-    # a source that was split anew says nothing against the other judges of this corpus
-    stale = {name: reason for name in there if (reason := stale_sources(store, corpus, name))}
-    found = [judge_overview(store, corpus, name) for name in there if name not in stale]
+    stale: dict[str, str] = {}
+    found = []
+    for name in there:
+        try:
+            found.append(judge_overview(store, corpus, name))
+        except (StaleCertificateError, InputError) as error:
+            # a judge that waits for its turn says nothing against the others of this corpus
+            stale[name] = str(error)
     return {"corpus": corpus, **{key: profile[key] for key in keys}, "judges": found, "stale": stale}
 
 
 def judge_overview(store: Store, corpus: str, judge: str) -> dict[str, Any]:
     """Return what a judge certified on a corpus, with its audit on TEST."""
     audits = {(audit["side"], audit["alpha"]): audit for audit in load_audits(store, corpus, judge)[0]}
+    certificates = load_certificates(store, corpus, judge)
     cells = []
-    for item in load_certificates(store, corpus, judge):
+    for item in certificates:
         if item.procedure != PROCEDURES[0]:
             continue
         audit = audits.get((item.side, item.alpha), {})
@@ -48,6 +54,8 @@ def judge_overview(store: Store, corpus: str, judge: str) -> dict[str, Any]:
     return {
         "judge": judge,
         "certificates": cells,
+        "certified_on": str(certificates[0].provenance["split"]),
+        "pseudo_labels": certificates[0].provenance.get("pseudo_labels"),
         "why_nothing": why_nothing(store, corpus, judge),
         "page": store.locate(f"judges/{judge}/{corpus}/page.html"),
     }

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from certify_assets.errors import InputError
 from certify_assets.protocol.corpus_steps import open_split
-from certify_assets.protocol.judge_specs import ALPHAS, DELTA, GRID, PROCEDURES, SIDES
+from certify_assets.protocol.judge_specs import ALPHAS, DELTA, GRID, PROCEDURES, SIDES, judge_spec
 from certify_assets.protocol.judging import columns, current_adapter, load_adapter, renderer
 from certify_assets.protocol.scoring import calibration_scores
 from certify_assets.protocol.store import Store
@@ -124,6 +124,7 @@ def recalibrate(store: Store, corpus: str, judge: str) -> dict[str, Any]:
         "corpus": corpus,
         "fitted_on": fitted_on,
         "rows": len(fit[0]),
+        "trained_on": fitted_on in judge_spec(judge, store.root).training_splits,
         "delta": DELTA,
         "grid": GRID,
         "verdict": said,
@@ -158,7 +159,12 @@ def recalibration_rows(document: dict[str, Any]) -> tuple[list[str], list[list[s
 
 def recalibration_lines(document: dict[str, Any]) -> list[str]:
     """Say of each method how well its numbers are probabilities, and what it does to decisions."""
-    return [f"{item['method']}: log loss {item['log_loss']:.4f} on CAL; {_SAID[item['effect']]}." for item in document["methods"]]
+    said = [f"{item['method']}: log loss {item['log_loss']:.4f} on CAL; {_SAID[item['effect']]}." for item in document["methods"]]
+    if document["trained_on"]:
+        said.append(
+            f"The {document['fitted_on'].upper()} runs are runs that {document['judge']} was trained on: it is surer of them than of others."
+        )
+    return said
 
 
 def _method(

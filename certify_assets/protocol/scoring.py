@@ -36,6 +36,8 @@ __all__ = [
 ]
 
 _SCORED_SPLITS = ("rl", "cal", "test")
+# split, in the score table of a harvest judge, of the CAL rows that let its harvest through: `certify verify` and `plan` take split=cal
+_SPENT = "cal_half_a"
 
 
 def score_corpus(store: Store, corpus: str, judge: str, *, report: Report = silent) -> pd.DataFrame:
@@ -59,7 +61,7 @@ def _score_corpus(store: Store, corpus: str, judge: str, report: Report) -> pd.D
     parts = []
     for split in _SCORED_SPLITS:
         frame, manifest = open_split(store, corpus, split)
-        part = score_table(_reporting(model, report, split), frame, using).assign(split=split)
+        part = score_table(_reporting(model, report, split), frame, using).assign(split=_named(split, frame, judge))
         parts.append(part.assign(outcome=None) if split == "test" else part)
     table = pd.concat([part for part in parts if len(part)], ignore_index=True)
     table["outcome"] = table["outcome"].astype("Int8")
@@ -77,6 +79,15 @@ def _score_corpus(store: Store, corpus: str, judge: str, report: Report) -> pd.D
         },
     )
     return table
+
+
+def _named(split: str, frame: pd.DataFrame, judge: str) -> Any:
+    """Return the split of each row as the score table names it."""
+    if split != "cal" or judge not in HARVEST_JUDGES:
+        return split
+    labelled = frame[frame["outcome"].notna()].reset_index(drop=True)
+    certifying = set(calibrating(labelled, judge)["task_id"])
+    return np.where(frame["task_id"].isin(set(labelled["task_id"]) - certifying), _SPENT, split)
 
 
 def _reporting(model: _Loaded, report: Report, split: str) -> _Loaded:
@@ -185,6 +196,7 @@ def fresh_scores(store: Store, corpus: str, judge: str) -> tuple[pd.DataFrame, d
             f"the scores of {judge} on {corpus} belong to another {stale.removesuffix('_sha256')} than the stored one; materialize {judge}/scores again."
         )
     table = store.read_table(f"judges/{judge}/{corpus}/scores.parquet")
+    table["split"] = table["split"].replace(_SPENT, "cal")
     _require_labels_of_cal(store, corpus, judge, table[(table["split"] == "cal") & table["outcome"].notna()].reset_index(drop=True))
     return table, now, adapter
 

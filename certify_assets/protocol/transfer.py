@@ -25,7 +25,7 @@ from certify_assets.protocol.store import Store
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["TRANSFER_ROWS", "Pool", "Source", "describe_sources", "gather_pool", "require_sources", "share_rows", "stale_sources"]
+__all__ = ["TRANSFER_ROWS", "Pool", "Source", "describe_sources", "gather_pool", "require_sources", "share_rows"]
 
 #: most rows that a transfer judge is trained on (appendix "Leave-one-corpus-out transfer" of the paper)
 TRANSFER_ROWS = 2600
@@ -190,17 +190,6 @@ def require_sources(store: Store, corpus: str, judge: str, document: Mapping[str
             raise StaleCertificateError(f"the splits of {name}, on which {judge} for {corpus} was trained, are others now; {again}")
         if document["strict"] and (reason := _excluded(store, name, _target_domain(store, corpus, strict=True))):
             raise StaleCertificateError(f"{judge} for {corpus} was trained on {name}, and now {reason}; {again}")
-
-
-def stale_sources(store: Store, corpus: str, judge: str) -> str:
-    """Say why a stored transfer judge is stale or cannot be compared with its sources; empty where neither is so, and for every other judge."""
-    adapter = store.read_json(f"judges/{judge}/{corpus}/adapter.json")
-    try:
-        if "transfer" in adapter:
-            require_sources(store, corpus, judge, adapter["transfer"])
-    except CertifyError as error:
-        return str(error)
-    return ""
 
 
 def describe_sources(document: Mapping[str, Any]) -> str:

@@ -19,6 +19,7 @@ __all__ = [
     "comparison_markdown",
     "comparison_metrics",
     "folds_markdown",
+    "plotted",
     "render_comparison",
     "table_markdown",
     "write_comparison_page",
@@ -113,15 +114,19 @@ def table_markdown(documents: Sequence[Mapping[str, Any]]) -> str:
 
 
 def comparison_metrics(document: Mapping[str, Any]) -> dict[str, float]:
-    """Return the numbers that Dagster and MLflow plot: AUROC on CAL, and reject coverage at the first budget of the judges."""
+    """Return the numbers that Dagster and MLflow plot: AUROC on CAL and reject coverage at the first budget, judge by judge, controls last."""
     metrics = {}
-    for row in document["rows"]:
+    for row in sorted(document["rows"], key=lambda row: row["family"] == "control"):
         area = row["auroc"]["cal"] or {}
         if area.get("value") is not None:
             metrics[f"auroc_{row['judge']}"] = float(area["value"])
-    for row in document["rows"]:
         for cell in row["certified"][:1]:
             metrics[f"coverage_{row['judge']}"] = float(cell["coverage"])
+    return metrics
+
+
+def plotted(metrics: Mapping[str, float]) -> dict[str, float]:
+    """Return as many of them as Dagster plots for an asset."""
     return dict(list(metrics.items())[:_FLOATS])
 
 

@@ -59,9 +59,15 @@ def ranking_table(documents: Sequence[Mapping[str, Any]]) -> Table:
 def certified_table(documents: Sequence[Mapping[str, Any]]) -> Table:
     """Certified coverage of every judge with its audit: a row a corpus and judge."""
     budgets = [(side, alpha) for side in ("reject", "release") for alpha in (documents[0]["alphas"] if documents else ())]
-    columns = ("corpus", "judge", *(f"{side} {alpha:g}" for side, alpha in budgets), "candidates")
+    columns = ("corpus", "judge", *(f"{side} {alpha:g}" for side, alpha in budgets), "candidates", "tasks")
     rows = [
-        (document["corpus"], row["judge"], *[_cell(row["certified"], side, alpha) for side, alpha in budgets], str(row["candidates"]))
+        (
+            document["corpus"],
+            row["judge"],
+            *[_cell(row["certified"], side, alpha) for side, alpha in budgets],
+            str(row["candidates"]),
+            _tasks(row.get("certified_on")),
+        )
         for document in documents
         for row in document["rows"]
         if row["certified"]
@@ -148,6 +154,12 @@ def _cell(cells: Sequence[Mapping[str, Any]], side: str, alpha: float) -> str:
         return "nothing"
     audit = "" if found["audit"] is None else f" ({rate(found['test_error'])}, {percent(found['test_coverage'])}, {found['audit']})"
     return f"{percent(found['coverage'])}{audit}"
+
+
+def _tasks(on: Mapping[str, Any] | None) -> str:
+    if on is None:
+        return DASH
+    return f"{on['tasks']}{'' if on['split'] == 'cal' else ' (half B)'}"
 
 
 def _cost(cost: Mapping[str, Any]) -> tuple[str, ...]:

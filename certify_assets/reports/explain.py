@@ -77,16 +77,16 @@ def promise_notes(source: PageSource) -> list[str]:
             together += f" Each side is certified as it stands, before the {both} of runs under both thresholds are handed to people."
     minutes = compact(source.minutes_per_review)
     return [
-        _rests(main),
+        _rests(main, source.evidence),
         _HOLDS.get(main.validity, "") + together,
         f"At {minutes} minutes a review this saves {saved:.1f} of {hours(1, source.minutes_per_review):.1f} reviewer-hours in every 1,000 runs.",
     ]
 
 
-def _rests(main: Certificate) -> str:
+def _rests(main: Certificate, evidence: str) -> str:
     weighed = "every run counts once" if main.estimand == "trajectory" else "every task counts once"
     return (
-        f"It rests on {counted(main.trajectories, 'scored run')} of {counted(main.tasks, 'task')} in CAL; "
+        f"It rests on {counted(main.trajectories, 'scored run')} of {counted(main.tasks, 'task')} in {evidence}; "
         f"{counted(main.covered_trajectories, 'run')} of {counted(main.covered_tasks, 'task')} are {done(main.side)}, "
         f"{count(main.errors)} of them wrongly ({percent(main.selective_error, 2)}). The error is counted by {main.estimand}: {weighed}. "
         f"δ = {rate(main.delta, 2)} is {spent(main)}."
@@ -156,7 +156,7 @@ def short_reason(reasons: Sequence[Reason]) -> str:
 
 
 def arithmetic(source: PageSource) -> str:
-    """Return what any judge would need: the smallest error-free sample, and what CAL offers."""
+    """Return what any judge would need: the smallest error-free sample, and what the evidence offers."""
     from certify_assets.certificates import n_min
 
     main = source.headline
@@ -164,5 +164,5 @@ def arithmetic(source: PageSource) -> str:
     enough = "clears" if main.n_eff >= shared else "does not clear"
     return (
         f"To exclude an error of {percent(main.alpha)}, even a faultless judge needs {count(least)} independent decisions at δ, {count(shared)} at δ shared "
-        f"among the thresholds. {compact(round(main.n_eff, 1))} effective runs in CAL: it {enough} that bar."
+        f"among the thresholds. {compact(round(main.n_eff, 1))} effective runs in {source.evidence}: it {enough} that bar."
     )

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from certify_assets.errors import IntegrityError
+from certify_assets.errors import CertifyError
 from certify_assets.protocol.arms_audit import load_arms_audit
 from certify_assets.protocol.auditing import load_audits
 from certify_assets.protocol.certification import certificate_of, load_certificates
 from certify_assets.protocol.corpus_config import registered_corpora
+from certify_assets.protocol.harvest.spent import HALF_B
 from certify_assets.protocol.judge_specs import ALPHAS, DELTA, judge_spec, judges
 from certify_assets.protocol.scoring import calibration_scores
 from certify_assets.protocol.store import Store
@@ -131,10 +132,16 @@ def _training(adapter: Mapping[str, Any]) -> str:
     if "transfer" in adapter:
         return f"{adapter['sft_trajectories']} runs of {adapter['sft_tasks']} SFT tasks of other corpora: {describe_sources(adapter['transfer'])}"
     weight = adapter.get("success_weight")
+    harvested = adapter.get("harvest", {}).get("size")
     runs = f"{adapter['sft_trajectories']} runs of {adapter['sft_tasks']} SFT tasks"
     reinforced = adapter.get("training", {}).get("rl_trajectories")
     return ", ".join(
-        [*([] if weight is None else [f"success weight {weight:g}"]), runs, *([f"then {reinforced} runs of RL"] if reinforced else [])]
+        [
+            *([] if weight is None else [f"success weight {weight:g}"]),
+            runs,
+            *([f"then {reinforced} runs of RL"] if reinforced else []),
+            *([f"and {harvested} runs of RL with pseudo-labels"] if harvested else []),
+        ]
     )
 
 
@@ -143,9 +150,10 @@ def _entry(store: Store, corpus: str, judge: str) -> dict[str, Any]:
     try:
         certificate = headline(load_certificates(store, corpus, judge))
         audits, _ = load_audits(store, corpus, judge)
-    except IntegrityError as error:
+    except CertifyError as error:
         # one corpus that waits for its recertification must not keep the others from being listed
         unknown = {"certified": False, "side": "reject", "alpha": ALPHAS[0], "delta": DELTA, "coverage": 0.0}
         return {**entry, **unknown, "note": f"Not valid now: {error}"}
     audit = next((item for item in audits if item["certificate_sha256"] == certificate.sha256), None)
-    return {**entry, "certificate": certificate, "audit": audit}
+    note = "Certified on half B of CAL alone." if certificate.provenance.get("split") == HALF_B else ""
+    return {**entry, "certificate": certificate, "audit": audit, "note": note}

@@ -105,7 +105,7 @@ def _view(source: PageSource) -> dict[str, Any]:
     return {
         "version": __version__,
         "title": source.title,
-        "about": f"{counted(main.trajectories, 'run')} of {counted(main.tasks, 'task')}, {percent(main.success_rate)} successful, task ICC {rate(main.icc, 2)}",
+        "about": f"{_rows(source)}, {percent(main.success_rate)} successful, task ICC {rate(main.icc, 2)}",
         "banner": banner(source, reasons),
         "procedure": procedure_words(main.procedure),
         "trust": percent(1 - main.delta),
@@ -132,6 +132,12 @@ def _view(source: PageSource) -> dict[str, Any]:
         "headline_sha256": main.sha256,
         "arms": arm_cells(source.arms) if source.arms else [],
     }
+
+
+def _rows(source: PageSource) -> str:
+    main = source.headline
+    where = "" if source.evidence == "CAL" else f" in {source.evidence}"
+    return f"{counted(main.trajectories, 'run')} of {counted(main.tasks, 'task')}{where}"
 
 
 def _grouped(findings: list[FindingRow]) -> list[tuple[bool, list[FindingRow]]]:

@@ -208,7 +208,7 @@ def _heatmap_panel(source: PageSource) -> Panel:
     )
     return Panel(
         "map",
-        "Every run of CAL, by task",
+        f"Every run of {source.evidence}, by task",
         drawn.markup,
         "One row is a task, the best success rate on top; one cell is a run, its lowest score left. Rows of one colour are why runs of a task "
         f"count together: they succeed and fail together. {wrong}{sample}",

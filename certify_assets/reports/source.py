@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from certify_assets.errors import InputError
+from certify_assets.protocol.harvest.spent import HALF_B
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -123,6 +124,11 @@ class PageSource:
         from certify_assets.certificates import decide
 
         return [str(choice) for choice in decide(self.sides, self.cal.scores).decisions]
+
+    @property
+    def evidence(self) -> str:
+        """Name the rows that the certificates are of: CAL, or the half of it that a harvest left."""
+        return "half B of CAL" if self.headline.provenance.get("split") == HALF_B else "CAL"
 
     @property
     def decided(self) -> float:

@@ -151,6 +151,11 @@ def finding_rows(source: PageSource) -> list[FindingRow]:
         if leak := certificate.provenance.get("accepted_structural_leak"):
             message = f"The outcome can be told without reading the run: {leak}"
             places.setdefault(("accepted_structural_leak", message), []).append(certificate)
+        if limits := certificate.provenance.get("training_limits"):
+            places.setdefault(("training_limits", f"{limits[0].upper()}{limits[1:]}."), []).append(certificate)
+        if taken := certificate.provenance.get("pseudo_labels"):
+            message = f"It is certified on half B of CAL alone, and not all of its training is labelled by people: {taken}."
+            places.setdefault(("pseudo_labels", message), []).append(certificate)
         if reason := certificate.provenance.get("no_parity"):
             message = f"The scores were not compared with those of a local model: {reason}"
             places.setdefault(("no_parity", message), []).append(certificate)
@@ -178,7 +183,7 @@ def corpus_facts(source: PageSource) -> list[Fact]:
     sizes = np.unique(source.cal.tasks, return_counts=True)[1].astype(float)
     weighted = float(np.square(sizes).sum() / sizes.sum()) if sizes.size else None
     return [
-        Fact("n", count(main.trajectories), "scored runs in CAL"),
+        Fact("n", count(main.trajectories), f"scored runs in {source.evidence}"),
         Fact("G", count(main.tasks), "tasks they belong to"),
         Fact("m̃", compact(weighted), "runs a task (size-weighted)"),
         Fact("π", percent(main.success_rate), "of runs succeed"),

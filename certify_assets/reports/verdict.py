@@ -139,7 +139,8 @@ def banner(source: PageSource, reasons: Sequence[Reason]) -> Banner:
 
 
 def _nothing(source: PageSource, reasons: Sequence[Reason]) -> Banner:
-    facts = [("scored runs in CAL", count(source.headline.trajectories)), ("tasks in CAL", count(source.headline.tasks))]
+    where = source.evidence
+    facts = [(f"scored runs in {where}", count(source.headline.trajectories)), (f"tasks in {where}", count(source.headline.tasks))]
     liftable = [reason for reason in reasons if reason.tasks_needed is not None]
     if liftable:
         nearest = min(liftable, key=lambda reason: reason.tasks_needed or 0)
@@ -170,7 +171,10 @@ def _facts(source: PageSource) -> tuple[tuple[str, str], ...]:
         wrong = f"{percent(audit['realized_error'], 2)} wrong" if audit.get("realized_error") is not None else "nothing to measure"
         facts.append((f"{worst.side} audit: {AUDIT_WORDS[_verdict(audit)]}", wrong))
     facts.append(
-        (f"CAL tasks with a {done(source.headline.side)} run", f"{count(source.headline.covered_tasks)} of {count(source.headline.tasks)}")
+        (
+            f"{'half B' if source.evidence != 'CAL' else 'CAL'} tasks with a {done(source.headline.side)} run",
+            f"{count(source.headline.covered_tasks)} of {count(source.headline.tasks)}",
+        )
     )
     return tuple(facts)
 

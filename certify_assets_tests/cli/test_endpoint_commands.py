@@ -74,9 +74,14 @@ def test_a_judge_is_recalibrated_in_a_table(call: Call, root: Path) -> None:
     for step in ("train", "score"):
         call("judge", step, "c", "--judge", "mine", "--root", root)
     document = call("judge", "recalibrate", "c", "--judge", "mine", "--root", root, "--json")
-    assert document.code == 0 and len(document.json["methods"]) == 4 and document.json["fitted_on"] in ("rl", "sft")
+    assert (
+        document.code == 0
+        and len(document.json["methods"]) == 4
+        and document.json["fitted_on"] in ("rl", "sft")
+        and not document.json["trained_on"]
+    )
     shown = call("judge", "recalibrate", "c", "--judge", "mine", "--root", root).out
-    assert "temperature" in shown and "isotonic: log loss" in shown
+    assert "temperature" in shown and "isotonic: log loss" in shown and "was trained on" not in shown
 
 
 def test_a_broken_document_is_told_and_the_rest_listed(call: Call, tmp_path: Path) -> None:

@@ -26,7 +26,9 @@ def test_the_arms_are_shown_as_the_ledger_has_them(call: Call, arms_store: Store
 
 def test_what_cannot_be_shown_is_a_sentence(call: Call, arms_store: Store, tmp_path: Path) -> None:
     missing = call("judge", "arms", CORPUS, "--root", tmp_path / "empty")
-    assert missing.code == 2 and "certify judge train small --judge grpo" in missing.err
+    assert missing.code == 2 and "no corpus is called 'small'" in missing.err
+    untrained = call("judge", "arms", "miniwob_weak", "--root", tmp_path / "empty")
+    assert untrained.code == 2 and "certify judge train miniwob_weak --judge grpo" in untrained.err
     document = arms_store.read_json(f"judges/grpo/{CORPUS}/arms_audit.json")
     document["results"]["start"]["auroc"] = 1.0
     arms_store.write_json(f"judges/grpo/{CORPUS}/arms_audit.json", document)

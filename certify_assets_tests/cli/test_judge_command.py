@@ -82,3 +82,11 @@ def test_the_sources_of_a_transfer_judge_are_shown_and_trained_on(call: Call, ro
     assert found["rows"] == trained["sft_trajectories"] > 0 and trained["transfer"]["sources"] == found["sources"]
     assert call("judge", "score", "c", "--judge", "lexical_transfer", "--root", root).code == 0
     assert "domain of c is not stated" in call("judge", "sources", "c", "--strict", "--root", root).err
+
+
+@pytest.mark.parametrize(
+    "command", [["judge", "train"], ["judge", "score"], ["judge", "recalibrate"], ["judge", "parity"], ["judge", "arms"], ["harvest"]]
+)
+def test_an_unknown_corpus_is_named_with_those_that_are_known(call: Call, root: Path, command: list[str]) -> None:
+    answer = call(*command, "nope", "--root", root)
+    assert answer.code == 2 and "no corpus is called 'nope'; known are c, " in answer.err

@@ -41,7 +41,7 @@ def test_a_corpus_with_one_judge_is_compared_and_the_others_are_named(corpora: S
 def test_a_leak_and_unscored_rows_are_warned_of(corpora: Store) -> None:
     key = "comparison/three/comparison.json"
     document = {
-        "rows": [{"judge": "sft", "family": "sft", "counts": {"cal": {"unscored": 3, "rows": 9}}}],
+        "rows": [{"judge": "sft", "family": "sft", "model": "compact", "counts": {"cal": {"unscored": 3, "rows": 9}}}],
         "differences": [{"judge": "sft", "against": "length_only", "verdict": "level", "sentence": "sft is not above length_only."}],
         "cal": {"trajectories": 9},
     }

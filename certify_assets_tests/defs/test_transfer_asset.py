@@ -10,7 +10,9 @@ import dagster as dg
 import pytest
 
 from certify_assets.definitions import defs
+from certify_assets.defs.judges.training import adapter_artifacts
 from certify_assets.defs.partitions import CORPORA
+from certify_assets.protocol.judge_specs import JUDGES
 from certify_assets.protocol.store import Store
 from certify_assets_tests.transfer_corpora import three_corpora
 
@@ -66,3 +68,15 @@ def test_a_judge_without_a_source_is_skipped_with_its_reason_and_the_run_succeed
     assert not passed and "no corpus of another domain than web" in reason and "near: its domain is web" in reason
     skipped = {event.step_key for event in result.all_events if event.event_type_value == "STEP_SKIPPED"}
     assert {"lexical_transfer_strict__scores", "lexical_transfer_strict__certificate"} <= skipped
+
+
+def test_the_record_of_a_language_models_adapter_holds_its_weights_and_its_loss(tmp_path: Path) -> None:
+    store = Store(str(tmp_path / "root"))
+    for name in ("adapter_model.safetensors", "judge.json"):
+        store.write_bytes(f"judges/transfer/c/adapter/{name}", b"{}")
+    document = {"training": {"loss_curve": [{"step": 1, "loss": 0.5}]}}
+    with adapter_artifacts(store, "c", JUDGES["transfer"], document) as kept:
+        assert sorted(path.name for path in kept["files"]) == ["adapter_model.safetensors", "judge.json"]
+        assert kept["curves"] == {"loss": [(1, 0.5)]}
+    with adapter_artifacts(store, "c", JUDGES["lexical_transfer"], document) as kept:
+        assert kept == {}

@@ -12,12 +12,14 @@ from sklearn.metrics import roc_auc_score
 
 from certify_assets.errors import InputError
 from certify_assets.protocol import auditing, certification, corpus_steps, scoring, training
-from certify_assets.protocol.comparison import beaten_by_controls, compare, comparison_key, other_rows, write_comparison
+from certify_assets.protocol.certifiability import measure
+from certify_assets.protocol.comparison import beaten_by_controls, compare, comparison_key, other_rows, readers, write_comparison
 from certify_assets.protocol.judge_specs import JUDGES
 from certify_assets.protocol.judged import CONTROLS, labelled_rows
 from certify_assets.protocol.main_table import MAIN_TABLE_KEY, write_main_table
 from certify_assets.protocol.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
+from certify_assets_tests.judges.endpoint.faulty_server import Action, chat_body, faulty_server
 
 
 def row_of(document: dict[str, Any], judge: str) -> dict[str, Any]:
@@ -155,12 +157,27 @@ def test_a_language_model_that_does_not_beat_a_control_is_named(corpora: Store) 
     document = compare(corpora, "one")
     assert beaten_by_controls(document) == [], "the lexical judge is no language model"
     for row in document["rows"]:
-        row["family"] = "sft" if row["judge"] == "lexical" else row["family"]
+        row["model"] = "compact" if row["judge"] == "lexical" else row["model"]
     assert beaten_by_controls(document) == [], "it beats them"
     for item in document["differences"]:
         if item["against"] == "agent_only":
             item |= {"verdict": "level", "sentence": "said"}
     assert beaten_by_controls(document) == ["said"]
+
+
+def test_a_judge_behind_a_server_is_compared_like_the_others(corpora: Store) -> None:
+    with faulty_server(lambda payload, times: Action(chat_body(logs={"SUCCESS": -0.5 - len(str(payload)) % 7, "FAIL": -1.0}))) as server:
+        entry = {"name": "mine", "url": server.url, "model": "m", "prices": {"prompt": 2}, "parity": "none", "parity_reason": "none here"}
+        Path(corpora.root, "judges.yaml").write_text(json.dumps({"judges": [entry, {**entry, "name": "idle"}]}), encoding="utf-8")
+        training.train_judge(corpora, "three", "mine")
+        scoring.score_corpus(corpora, "three", "mine")
+    certification.certify_judge(corpora, "three", "mine")
+    document = compare(corpora, "three")
+    row = row_of(document, "mine")
+    assert row["family"] == "endpoint" and row["model"] == "m" and row["certified"] and row["cost"]["money_per_decision"] > 0
+    assert row["cost"]["tokens_per_decision"] > 0 and readers(document) == ["mine"] and not row["trained_on_rl"]
+    assert "idle" in {item["judge"] for item in document["missing"]}
+    assert measure(corpora, "three").judges == 2
 
 
 def test_the_documents_are_the_same_bytes_again_and_the_table_holds_every_corpus(corpora: Store) -> None:

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from certify_assets.errors import LedgerError
+from certify_assets.protocol import certification
+from certify_assets.protocol.judge_specs import JUDGES, JudgeSpec
 from certify_assets.protocol.ledger import (
     ledger_entries,
     ledger_head,
@@ -100,3 +102,11 @@ def test_a_line_that_is_no_entry_is_told(store: Store, lines: list[str]) -> None
     store.append_line("ledger/c.jsonl", lambda _: '{"kind": "first"}')
     with pytest.raises(LedgerError, match="line 4"):
         ledger_entries(store, "c")
+
+
+def test_another_judge_of_the_platform_leaves_a_registration_as_it_is(corpora: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = certification.certify_judge(corpora, "three", "lexical")[0].provenance["registration"]
+    monkeypatch.setitem(JUDGES, "another", JudgeSpec("another", (1.0, 5.0), "A judge of a later version."))
+    assert certification.certify_judge(corpora, "three", "lexical")[0].provenance["registration"] == before
+    monkeypatch.setitem(JUDGES, "lexical", JudgeSpec("lexical", (1.0, 5.0), "The same judge, chosen among more."))
+    assert certification.certify_judge(corpora, "three", "lexical")[0].provenance["registration"] != before

@@ -50,7 +50,7 @@ def test_certificates_change_by_ties_alone(corpora: Store) -> None:
     document = write_recalibration(corpora, "one", "lexical")
     assert document == recalibrate(corpora, "one", "lexical") == corpora.read_json("judges/lexical/one/recalibration.json")
     # no RL split here: fitted on SFT
-    assert document["fitted_on"] == "sft" and [item["method"] for item in document["methods"]] == list(METHODS)
+    assert document["fitted_on"] == "sft" and document["trained_on"] and [item["method"] for item in document["methods"]] == list(METHODS)
     none, temperature, platt, isotonic = document["methods"]
     assert any(cell["certified"] for cell in none["certificates"])
     for item in (temperature, platt):

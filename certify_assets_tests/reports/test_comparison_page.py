@@ -15,6 +15,7 @@ from certify_assets.reports.comparison_page import (
     comparison_markdown,
     comparison_metrics,
     folds_markdown,
+    plotted,
     render_comparison,
     table_markdown,
 )
@@ -167,4 +168,7 @@ def test_blocks_for_the_asset_page_are_short_and_name_no_agent(document: dict[st
     assert all(len(block) < 1000 and "script" not in block for block in blocks)
     assert len(table_markdown([document] * 60)) < 1000
     metrics = comparison_metrics(document)
-    assert metrics["auroc_lexical"] == 0.8 and metrics["coverage_lexical"] == 0.4 and len(metrics) <= 12 and "auroc_paid" not in metrics
+    assert metrics["auroc_lexical"] == 0.8 and metrics["coverage_lexical"] == 0.4 and "auroc_paid" not in metrics
+    many = {**document, "rows": [{**document["rows"][0], "judge": f"judge_{number}"} for number in range(9)] + document["rows"]}
+    assert len(comparison_metrics(many)) > 12 == len(plotted(comparison_metrics(many)))
+    assert {"auroc_judge_5", "coverage_judge_5"} <= set(plotted(comparison_metrics(many))), "coverage is not crowded out by controls"

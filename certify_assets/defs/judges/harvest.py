@@ -5,7 +5,7 @@ from typing import Any
 
 import dagster as dg
 
-from certify_assets.defs.judges.training import POOL, attempted, machine_tags, progress_lines
+from certify_assets.defs.judges.training import POOL, adapter_artifacts, attempted, machine_tags, progress_lines
 from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.errors import GateClosedError
@@ -48,13 +48,11 @@ def harvest_adapter(spec: JudgeSpec) -> dg.AssetsDefinition:
             return
         told = store.read_json(f"judges/{spec.name}/{context.partition_key}/contamination.json")
         figures = {"harvested": told["size"], "pool": told["pool"], "contamination": told["contamination"]}
+        tags = {"adapter_sha256": document["adapter_sha256"]}
+        with adapter_artifacts(store, context.partition_key, spec, document) as kept:
+            recorded = mlflow.record(context, store, metrics=figures, tags=tags, **kept)
         yield dg.MaterializeResult(
-            metadata={
-                **figures,
-                "sft_trajectories": document["sft_trajectories"],
-                "sha256": document["adapter_sha256"],
-                **mlflow.record(context, store, metrics=figures, tags={"adapter_sha256": document["adapter_sha256"]}),
-            },
+            metadata={**figures, "sft_trajectories": document["sft_trajectories"], "sha256": document["adapter_sha256"], **recorded},
             data_version=dg.DataVersion(document["adapter_sha256"]),
         )
 

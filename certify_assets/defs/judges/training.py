@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import dagster as dg
 
+from certify_assets.protocol import adapter_lineage as lineage
+from certify_assets.protocol.judge_specs import JudgeSpec
+from certify_assets.protocol.judging import stored_adapter
 from certify_assets.protocol.progress import ProgressLines
+from certify_assets.protocol.store import Store
 
-__all__ = ["POOL", "attempted", "machine_tags", "progress_lines"]
+__all__ = ["POOL", "adapter_artifacts", "attempted", "machine_tags", "progress_lines"]
 
 #: one op of it at a time on an instance whose dagster.yaml says so: two trainings on one device are slower than one after the other
 POOL = "gpu"
@@ -49,6 +53,16 @@ def attempted(context: dg.OpExecutionContext | dg.AssetExecutionContext) -> Iter
             raise
         context.log.warning(f"attempt {context.retry_number + 1} failed ({type(error).__name__}: {error}); another one follows.")
         raise dg.RetryRequested(max_retries=_RETRIES, seconds_to_wait=_DELAY_S * 2**context.retry_number) from error
+
+
+@contextmanager
+def adapter_artifacts(store: Store, corpus: str, spec: JudgeSpec, document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Give what the record of a language model's adapter holds beside its figures: its weights as safetensors, and its loss; nothing for others."""
+    if not spec.model:
+        yield {}
+        return
+    with stored_adapter(store, corpus, spec.name) as folder:
+        yield {"files": lineage.adapter_files(folder), "curves": lineage.adapter_curves({"training": {}, **document})}
 
 
 def progress_lines(context: dg.OpExecutionContext | dg.AssetExecutionContext) -> ProgressLines:

@@ -5,11 +5,12 @@ from typing import Any
 
 import dagster as dg
 
-from certify_assets.defs.judges.training import POOL, attempted, machine_tags, progress_lines
+from certify_assets.defs.judges.training import POOL, adapter_artifacts, attempted, machine_tags, progress_lines
 from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.protocol import training
 from certify_assets.protocol.judge_specs import JudgeSpec
+from certify_assets.protocol.store import Store
 from certify_assets.protocol.transfer import describe_sources
 from certify_assets.protocol.transfer_training import no_sources
 
@@ -58,7 +59,7 @@ def transfer_adapter(spec: JudgeSpec) -> dg.AssetsDefinition:
             document = training.train_judge(store, corpus, spec.name, report=progress_lines(context))
         yield dg.MaterializeResult(
             asset_key=[spec.name, "adapter"],
-            metadata=_metadata(context, mlflow, document, store),
+            metadata=_metadata(context, mlflow, document, store, spec),
             data_version=dg.DataVersion(document["adapter_sha256"]),
         )
         yield _checked(spec, passed=True, description=describe_sources(document["transfer"]))
@@ -76,16 +77,21 @@ def _checked(spec: JudgeSpec, *, passed: bool, description: str) -> dg.AssetChec
     )
 
 
-def _metadata(context: dg.AssetExecutionContext, mlflow: MlflowTracker, document: dict[str, Any], store: Any) -> dict[str, Any]:
+def _metadata(
+    context: dg.AssetExecutionContext, mlflow: MlflowTracker, document: dict[str, Any], store: Store, spec: JudgeSpec
+) -> dict[str, Any]:
     params: dict[str, Any] = {
         name: document[name] for name in ("success_weight", "sft_trajectories", "sft_tasks", "seed") if name in document
     }
     sources = {item["corpus"]: item["rows"] for item in document["transfer"]["sources"]}
     tags = {"adapter_sha256": document["adapter_sha256"], "training_sources": describe_sources(document["transfer"])}
+    kept_params = {**params, **{f"rows_{name}": rows for name, rows in sources.items()}}
+    with adapter_artifacts(store, context.partition_key, spec, document) as kept:
+        recorded = mlflow.record(context, store, params=kept_params, tags=tags, **kept)
     return {
         **params,
         "sha256": document["adapter_sha256"],
         "sources": dg.MetadataValue.json(document["transfer"]["sources"]),
         "left_out": dg.MetadataValue.json(document["transfer"]["left_out"]),
-        **mlflow.record(context, store, params={**params, **{f"rows_{name}": rows for name, rows in sources.items()}}, tags=tags),
+        **recorded,
     }

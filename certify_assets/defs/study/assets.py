@@ -6,7 +6,7 @@ import dagster as dg
 
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.protocol import certifiability
-from certify_assets.protocol.judge_specs import JUDGES
+from certify_assets.protocol.judge_specs import judges
 from certify_assets.reports import law_page
 
 __all__ = ["study_assets"]
@@ -16,7 +16,7 @@ _STUDY: dict[str, Any] = {"group_name": "study", "owners": ["team:evaluation"], 
 
 @dg.asset(
     # every partition of each: the model is over all corpora
-    deps=[dg.AssetKey([judge, "certificate"]) for judge in JUDGES],
+    deps=[dg.AssetKey([judge, "certificate"]) for judge in judges()],
     kinds={"json", "html"},
     description=(
         "Certified coverage against (1−π)(2A₀−1) over every corpus with certificates: the fit leave-one-corpus-out, the forms beside the "

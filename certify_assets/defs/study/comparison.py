@@ -79,7 +79,7 @@ def agent_disjoint(
     name="comparison",
     group_name="comparison",
     partitions_def=corpora_partitions,
-    deps=[dg.AssetKey([name, part]) for name in JUDGES for part in ("certificate", "audit")] + ["agent_disjoint", "leak_controls"],
+    deps=[dg.AssetKey([name, part]) for name in judges() for part in ("certificate", "audit")] + ["agent_disjoint", "leak_controls"],
     description=(
         "Every judge that scored the corpus beside the leak controls: AUROC and its interval, within tasks too, certified coverage, audit, cost; which is "
         "best at what, and what does not help. Judges that are not there are named, not waited for."
@@ -96,7 +96,7 @@ def comparison_of_judges(context: dg.AssetExecutionContext, data_root: DataRoot,
             "judges": dg.MetadataValue.md(comparison_page.comparison_markdown(document)),
             "findings": dg.MetadataValue.json([item["message"] for item in document["findings"]]),
             "missing": dg.MetadataValue.json(document["missing"]),
-            **metrics,
+            **comparison_page.plotted(metrics),
             "page": dg.MetadataValue.path(comparison_page.write_comparison_page(store, page, corpus)),
             **mlflow.record(context, store, metrics=metrics, documents={"comparison.html": page}),
         }
@@ -137,7 +137,7 @@ def beats_controls(context: dg.AssetCheckExecutionContext, data_root: DataRoot) 
     """Read the stored comparison."""
     document = data_root.store().read_json(comparison.comparison_key(context.partition_key))
     said = comparison.beaten_by_controls(document)
-    read = [row["judge"] for row in document["rows"] if row["family"] not in ("lexical", "control")]
+    read = comparison.readers(document)
     return dg.AssetCheckResult(
         passed=not said,
         severity=dg.AssetCheckSeverity.WARN,

@@ -63,7 +63,7 @@ async def _told(client: Client, url: str) -> Mapping[str, Any]:
         return await client.ask(url, None)
     except UnavailableError as error:
         if not error.status:
-            raise
+            raise UnavailableError(f"{error}; start the server, or correct the url.", 0) from None
     except CertifyError:
         # a server, or a key, may be good for verdicts and not for this; whether it is, the first verdict says
         pass

@@ -154,7 +154,7 @@ def test_a_server_that_does_not_say_what_it_is_can_judge() -> None:
 
 def test_a_server_that_is_not_there(unused_tcp_port: int) -> None:
     server = Server(f"http://127.0.0.1:{unused_tcp_port}/v1", "m", attempts=2, first_wait_seconds=0.01)
-    with pytest.raises(UnavailableError, match="did not answer: the connection failed"):
+    with pytest.raises(UnavailableError, match=r"did not answer: the connection failed.*; start the server, or correct the url"):
         EndpointJudge.connect(server, Asking(), chat_prompt("logprob"))
 
 

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from certify_assets.certificates import verify_certificate
 from certify_assets.errors import GateClosedError, IntegrityError, LeakError, StaleCertificateError
 from certify_assets.protocol import auditing, certification, corpus_steps, scoring, training
 from certify_assets.protocol.harvest.chain import harvest_violations
 from certify_assets.protocol.harvest.study import HarvestPlan, run_harvests
 from certify_assets.protocol.judge_specs import HARVEST_JUDGES
 from certify_assets.protocol.ledger import ledger_entries, ledger_violations
+from certify_assets.protocol.score_table import read_score_table
 from certify_assets.protocol.store import Store
 from certify_assets.reports.harvest_table import control_rows, harvest_markdown, loop_rows
 from certify_assets_tests.builders import register_runs, write_runs
@@ -64,6 +66,18 @@ def test_a_round_trains_on_source_and_harvest_and_is_certified_on_half_b(store: 
     assert certification.verify_stored(store, "c", FIRST) == []
     assert auditing.audit_judge(store, "c", FIRST).entry.kind == "first"
     assert harvest_violations(store, "c", FIRST) == []
+
+
+def test_the_stored_scores_verify_the_certificates_as_the_page_says(store: Store) -> None:
+    table = read_score_table(store.local_path(f"judges/{FIRST}/c/scores.parquet")).choose_split("cal")
+    for item in certification.load_certificates(store, "c", FIRST):
+        assert verify_certificate(item, table.scores, table.labelled(), table.tasks) is None
+    splits = store.read_table(f"judges/{FIRST}/c/scores.parquet")["split"]
+    assert (splits == "cal_half_a").sum() > 0 and set(splits) == {"rl", "cal", "cal_half_a", "test"}
+    whole = scoring.fresh_scores(store, "c", FIRST)[0]
+    assert (whole["split"] == "cal").sum() == splits.isin(["cal", "cal_half_a"]).sum(), (
+        "the gate of the next round takes its half of all of CAL"
+    )
 
 
 def test_contamination_is_kept_apart_from_everything_that_trains(store: Store) -> None:
