@@ -56,13 +56,18 @@ def current_adapter(store: Store, corpus: str, judge: str) -> dict[str, Any]:
             )
     if "transfer" in adapter:
         require_sources(store, corpus, judge, adapter["transfer"])
+    spec = judge_spec(judge, store.root)
+    start = spec.start
+    if "arms" in adapter and current_adapter(store, corpus, start)["adapter_sha256"] != adapter["start_sha256"]:
+        raise StaleCertificateError(
+            f"the arms of {judge} on {corpus} started from another {start} judge than the stored one; materialize {judge}/adapter again."
+        )
     harvest = adapter.get("harvest")
     if harvest is not None and current_adapter(store, corpus, harvest["start"])["adapter_sha256"] != harvest["start_adapter_sha256"]:
         raise StaleCertificateError(
             f"the harvest of {judge} on {corpus} was let through by another {harvest['start']} judge than the stored one; "
             f"materialize {judge}/adapter again."
         )
-    spec = judge_spec(judge, store.root)
     if spec.endpoint is not None:
         from certify_assets.protocol.endpoint_judging import require_same_settings
 

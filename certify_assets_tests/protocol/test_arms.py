@@ -57,7 +57,7 @@ def test_a_finished_arm_is_taken_up_and_another_configuration_is_another_arm(arm
 
 def test_another_start_makes_other_arms_and_the_chosen_one_is_stale(arms_store: Store) -> None:
     start_judge(arms_store, seed=1)
-    with pytest.raises(StaleCertificateError, match="was not chosen among the arms of now"):
+    with pytest.raises(StaleCertificateError, match="started from another sft judge"):
         arms_audit.plan_arms(arms_store, CORPUS, TINY)
 
 
