@@ -183,15 +183,17 @@ def _each_corpus(
     from multiprocessing import get_context
 
     # a process a corpus, whose memory goes back at its end
-    pool = ProcessPoolExecutor(
-        min(workers, len(works)), mp_context=get_context("spawn"), initializer=_one_thread, max_tasks_per_child=1
-    )
+    pool = ProcessPoolExecutor(min(workers, len(works)), mp_context=get_context("spawn"), initializer=_one_thread, max_tasks_per_child=1)
     try:
-        waiting = [pool.submit(_in_process, (work.store.root, work.corpus, work.profile.name, work.language, phase), dict(found)) for work in works]
+        waiting = [
+            pool.submit(_in_process, (work.store.root, work.corpus, work.profile.name, work.language, phase), dict(found)) for work in works
+        ]
         for future in as_completed(waiting):
             yield future.result()
     except BrokenProcessPool:
-        raise CertifyError("a worker process ended before it answered, perhaps for want of memory; call it again with --workers 1.") from None
+        raise CertifyError(
+            "a worker process ended before it answered, perhaps for want of memory; call it again with --workers 1."
+        ) from None
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 

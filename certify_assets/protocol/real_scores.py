@@ -173,8 +173,8 @@ def _cells(tables: _Tables) -> Iterator[dict[str, Any]]:
 def _certified(table: pd.DataFrame, pilot: pd.DataFrame, procedure: str, side: str, alpha: float) -> Certificate:
     from certify_assets.certificates import certify
 
-    given = {"pilot": columns(pilot)} if procedure == "betting" else {}
-    return certify(*columns(table), alpha=alpha, delta=DELTA, side=side, grid=GRID, procedure=procedure, **given)
+    others = columns(pilot) if procedure == "betting" else None
+    return certify(*columns(table), alpha=alpha, delta=DELTA, side=side, grid=GRID, procedure=procedure, pilot=others)
 
 
 def _naive(test: pd.DataFrame, alpha: float) -> dict[str, Any]:
@@ -182,7 +182,13 @@ def _naive(test: pd.DataFrame, alpha: float) -> dict[str, Any]:
     from certify_assets.certificates import resample_audit
 
     naive = _certified(test, test, "naive", "reject", alpha)
-    found: dict[str, Any] = {"alpha": alpha, "coverage": naive.coverage, "threshold": naive.threshold, "exceedance": None, "draws": NAIVE_DRAWS}
+    found: dict[str, Any] = {
+        "alpha": alpha,
+        "coverage": naive.coverage,
+        "threshold": naive.threshold,
+        "exceedance": None,
+        "draws": NAIVE_DRAWS,
+    }
     if naive.threshold is None:
         return found
     audit = resample_audit(*columns(test), threshold=naive.threshold, side="reject", alpha=alpha, delta=DELTA, draws=NAIVE_DRAWS)

@@ -149,7 +149,13 @@ def _prepare(work: Work) -> str:
 def _prepared(work: Work) -> list[str]:
     folder = f"corpora/{work.corpus}"
     tables = [f"{folder}/splits/{split}.parquet" for split in ("sft", "rl", "cal", "test")]
-    return [f"{folder}/trajectories.parquet", f"{folder}/splits/manifest.json", f"{folder}/profile.json", f"{folder}/controls.json", *tables]
+    return [
+        f"{folder}/trajectories.parquet",
+        f"{folder}/splits/manifest.json",
+        f"{folder}/profile.json",
+        f"{folder}/controls.json",
+        *tables,
+    ]
 
 
 def _chain(judge: str) -> Callable[[Work], str]:
@@ -229,7 +235,9 @@ def _harvests(learner: str) -> Callable[[Work], str]:
         plan = HarvestPlan()
         if learner == "sft":
             # a training is minutes: one loop, at the budget that halves of CAL can certify
-            plan = HarvestPlan(learner="sft", alphas=(0.2,), gates=("guarded_taskboot",), sides=("reject",), profiles=("certify",), rounds=1)
+            plan = HarvestPlan(
+                learner="sft", alphas=(0.2,), gates=("guarded_taskboot",), sides=("reject",), profiles=("certify",), rounds=1
+            )
         with learner_maker(work.store, work.corpus, learner) as make:
             run_harvests(work.store, work.corpus, plan, learner=make, say=lambda text: work.say(f"{work.corpus}: {text}"))
         return ""
@@ -284,7 +292,9 @@ def _comparison(work: Work) -> str:
 
 def _judged(work: Work) -> Mapping[str, Any]:
     """What stands on every judge: the hashes of what each scored, certified and audited; the audits' own hashes hold the time of a ledger line."""
-    files = [f"judges/{name}/{work.corpus}/{part}.json" for name in judges(work.store.root) for part in ("adapter", "scores", "certificates")]
+    files = [
+        f"judges/{name}/{work.corpus}/{part}.json" for name in judges(work.store.root) for part in ("adapter", "scores", "certificates")
+    ]
     agents = f"comparison/{work.corpus}/agent_disjoint_lexical.json"
     return {**_ground(work), **{key: value for key, value in _hashes(work, *files, agents).items() if value}}
 
@@ -313,13 +323,19 @@ def _simulation(work: Work) -> str:
 
 def _everywhere(work: Work) -> Mapping[str, Any]:
     corpora = registered_corpora(work.store)
-    files = [f"judges/{judge}/{corpus}/{part}.json" for judge in JUDGES for corpus in corpora for part in ("adapter", "scores", "certificates")]
+    files = [
+        f"judges/{judge}/{corpus}/{part}.json" for judge in JUDGES for corpus in corpora for part in ("adapter", "scores", "certificates")
+    ]
     splits = [f"corpora/{corpus}/splits/manifest.json" for corpus in corpora]
     return {"version": __version__, **{key: value for key, value in _hashes(work, *files, *splits).items() if value}}
 
 
 def _seed_inputs(work: Work) -> Mapping[str, Any]:
     return {**_ground(work), "seeds": work.profile.seeds}
+
+
+def _arm_inputs(work: Work) -> Mapping[str, Any]:
+    return {**_ground(work), **_hashes(work, f"judges/grpo/{work.corpus}/adapter.json")}
 
 
 def _only(pattern: str) -> Callable[[Work], list[str]]:
@@ -343,7 +359,7 @@ STAGES: tuple[Stage, ...] = (
     ),
     *(_judge_stage(name) for name in ("base", "sft", "grpo")),
     Stage(
-        "arms", 0, _arms, _only("judges/grpo/{corpus}/arms_audit.json"), lambda work: {**_ground(work), **_hashes(work, f"judges/grpo/{work.corpus}/adapter.json")},
+        "arms", 0, _arms, _only("judges/grpo/{corpus}/arms_audit.json"), _arm_inputs,
         "certify study CORPUS --profile full", ("grpo",), language=True,
     ),
     Stage(

@@ -31,9 +31,13 @@ def self_training_table(reader: Reader) -> StudyTable:
         for loop in document["loops"]:
             if loop["side"] == "reject" and loop["gate"] == "guarded_taskboot" and loop["profile"] == document["loops"][0]["profile"]:
                 rows += [(OURS, corpus, *row) for row in _rounds(loop, learner)]
-    rows += [(PAPER, target, judge, "taskboot", "0.1", DASH, share, DASH, harvest, labels) for target, judge, share, harvest, labels in paper_tables.SELF_TRAINING]
+    rows += [
+        (PAPER, target, judge, "taskboot", "0.1", DASH, share, DASH, harvest, labels)
+        for target, judge, share, harvest, labels in paper_tables.SELF_TRAINING
+    ]
     about = (
-        "Reject side, our gate, the first split profile; every loop is in the next table. Half A of CAL sets the threshold of the harvest, half B certifies the "
+        "Reject side, our gate, the first split profile; every loop is in the next table. Half A of CAL sets the threshold of the harvest, half B "
+        "certifies the "
         "judge of every round, TEST audits it. Labels of the pool are withheld and only say how many pseudo-labels are wrong."
     )
     return reader.table(Table("self_training", "Certificate-gated self-training", columns, tuple(rows)), about)
@@ -46,11 +50,24 @@ def _rounds(loop: Mapping[str, Any], learner: str) -> Iterator[tuple[str, ...]]:
         if "skipped" in row:
             yield (name, gate, f"{loop['alpha']:g}", "gate closed", DASH, DASH, _harvest(row["harvest"]), "+0")
             continue
-        labels = str(row["trained_on"]) if row["round"] == 0 and learner != "lexical_transfer" else "0 of the target" if row["round"] == 0 else "+0"
+        labels = (
+            str(row["trained_on"])
+            if row["round"] == 0 and learner != "lexical_transfer"
+            else "0 of the target"
+            if row["round"] == 0
+            else "+0"
+        )
         yield (name, gate, f"{loop['alpha']:g}", *_coverages(row, gate), _harvest(row.get("harvest")), labels)
     for control in loop["controls"]:
         if control["control"] == "labels_of_half_a":
-            yield ("labels of half A spent on training", gate, f"{loop['alpha']:g}", *_coverages(control, gate), DASH, f"+{control['labels']}")
+            yield (
+                "labels of half A spent on training",
+                gate,
+                f"{loop['alpha']:g}",
+                *_coverages(control, gate),
+                DASH,
+                f"+{control['labels']}",
+            )
 
 
 def _coverages(row: Mapping[str, Any], gate: str) -> tuple[str, ...]:
@@ -64,7 +81,23 @@ def _harvest(found: Mapping[str, Any] | None) -> str:
 
 def harvests_table(reader: Reader) -> StudyTable:
     """Every harvest that a gate let through: size, contamination, coverage before and after."""
-    columns = ("whose", "target", "start", "profile", "side", "α", "gate", "round", "harvest", "wrong", "audit", "half B before", "after", "TEST before", "after")
+    columns = (
+        "whose",
+        "target",
+        "start",
+        "profile",
+        "side",
+        "α",
+        "gate",
+        "round",
+        "harvest",
+        "wrong",
+        "audit",
+        "half B before",
+        "after",
+        "TEST before",
+        "after",
+    )
     rows: list[tuple[str, ...]] = []
     counts = dict.fromkeys(("harvests", "within_budget", "beyond_chance", "gates_closed"), 0)
     for corpus, learner, document in _documents(reader):
@@ -76,7 +109,8 @@ def harvests_table(reader: Reader) -> StudyTable:
         for target, start, harvest, wrong, share in paper_tables.HARVEST_ROWS
     ]
     about = (
-        f"Ours: {counts['harvests']} harvests, {counts['within_budget']} within their budget, {counts['beyond_chance']} above it beyond chance, {counts['gates_closed']} "
+        f"Ours: {counts['harvests']} harvests, {counts['within_budget']} within their budget, {counts['beyond_chance']} above it beyond chance, "
+        f"{counts['gates_closed']} "
         "gates closed. Harvests of one corpus share its runs and are no independent trials. The bound is on runs like those of CAL below the "
         "threshold, not on the finite pool. Coverage is that of the gate's procedure, of guarded TaskBoot where the gate bets."
     )
@@ -103,19 +137,27 @@ def closed_gates_table(reader: Reader) -> StudyTable:
         if row["note"]
     )
     about = "Where half A certifies nothing there is no harvest and no new judge."
-    return reader.table(Table("closed_gates", "Closed gates", ("target", "start", "profile", "side", "α", "gate", "round", "why"), rows), about)
+    return reader.table(
+        Table("closed_gates", "Closed gates", ("target", "start", "profile", "side", "α", "gate", "round", "why"), rows), about
+    )
 
 
 def controls_table(reader: Reader) -> StudyTable:
     """What the gate buys: the same training without a certificate."""
     columns = ("target", "start", "profile", "side", "α", "control", "taken", "wrong", "half B", "TEST own", "TEST deployed", "TEST error")
     rows = tuple(
-        (corpus, learner, *(row[name] for name in (*_WHERE, "control", "harvest")), *(row[name] or DASH for name in ("wrong", "half B", "TEST own", "TEST deployed", "TEST error")))
+        (
+            corpus,
+            learner,
+            *(row[name] for name in (*_WHERE, "control", "harvest")),
+            *(row[name] or DASH for name in ("wrong", "half B", "TEST own", "TEST deployed", "TEST error")),
+        )
         for corpus, learner, document in _documents(reader)
         for row in control_rows(document)
     )
     about = (
-        "verdict: every run that the judge calls so; confidence: those it is sure of by its own probability; lowest or highest: a share of the pool, or as many "
+        "verdict: every run that the judge calls so; confidence: those it is sure of by its own probability; lowest or highest: a share of the pool, or as "
+        "many "
         "as the certificate let through; labels_of_half_a: the labels spent on training instead of on a threshold."
     )
     return reader.table(Table("controls", "Controls without a certificate", columns, rows), about)
@@ -123,7 +165,21 @@ def controls_table(reader: Reader) -> StudyTable:
 
 def skew_table(reader: Reader) -> StudyTable:
     """How far each harvest is from its pool."""
-    columns = ("target", "start", "profile", "side", "α", "gate", "round", "agents", "tasks", "tasks in it", "effective tasks", "length distance", "length ratio")
+    columns = (
+        "target",
+        "start",
+        "profile",
+        "side",
+        "α",
+        "gate",
+        "round",
+        "agents",
+        "tasks",
+        "tasks in it",
+        "effective tasks",
+        "length distance",
+        "length ratio",
+    )
     rows = []
     for corpus, learner, document in _documents(reader):
         for loop in document["loops"]:
@@ -152,6 +208,23 @@ def ranking_table(reader: Reader) -> StudyTable:
                 shares = [" / ".join(number(item[name]) for item in found["rounds"]) for name in ("half_b", "test")]
                 rows.append((OURS, corpus, learner, *place, procedure, *shares, "yes" if found["agree"] else "no"))
     target, cal, test = paper_tables.RANKING
-    rows.append((PAPER, target, "transfer", "paper", "reject", "0.1", "taskboot", "taskboot", " / ".join(numbers(cal)), " / ".join(numbers(test)), "no"))
-    about = "Rounds 0, 1, 2: coverage on half B of CAL and coverage that TEST's own scores certify. The number of rounds is fixed beforehand; nothing here chooses."
+    rows.append(
+        (
+            PAPER,
+            target,
+            "transfer",
+            "paper",
+            "reject",
+            "0.1",
+            "taskboot",
+            "taskboot",
+            " / ".join(numbers(cal)),
+            " / ".join(numbers(test)),
+            "no",
+        )
+    )
+    about = (
+        "Rounds 0, 1, 2: coverage on half B of CAL and coverage that TEST's own scores certify. The number of rounds is fixed beforehand; nothing "
+        "here chooses."
+    )
     return reader.table(Table("ranking", "Could CAL have ranked the rounds?", columns, tuple(rows)), about)

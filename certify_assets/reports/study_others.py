@@ -66,11 +66,16 @@ def frontier_table(reader: Reader) -> StudyTable:
                 reader.note(f"{corpus}, {name}: {NOT_RUN}; dagster job launch -j endpoint_judges, or see docs/endpoints.md")
     if not endpoints:
         rows.append((OURS, "every corpus", "none", HOSTED, *[f"needs a {HOSTED} model"] * 3))
-        reader.note(f"judges behind an endpoint: {NOT_RUN}, none is named in judges.yaml of the data root; docs/endpoints.md says how to add one")
+        reader.note(
+            f"judges behind an endpoint: {NOT_RUN}, none is named in judges.yaml of the data root; docs/endpoints.md says how to add one"
+        )
     for name, elicitation, *found in paper_tables.FRONTIER:
         for corpus, (area, share) in zip(("Web-A", "Tool"), (found[:2], found[2:]), strict=True):
             rows.append((PAPER, corpus, name, elicitation, area, DASH, share))
-    about = "Reject coverage at α = .1 by TaskBoot. No order-preserving recalibration changes a certificate, so a judge that certifies nothing needs another order."
+    about = (
+        "Reject coverage at α = .1 by TaskBoot. No order-preserving recalibration changes a certificate, so a judge that certifies nothing needs "
+        "another order."
+    )
     return reader.table(Table("frontier", "Judges behind an endpoint", columns, tuple(rows)), about)
 
 
@@ -122,11 +127,16 @@ def law_forms_table(reader: Reader) -> StudyTable:
         reader.lacks("all", "law")
     rows = []
     for form in document["paper"]["forms"] if document else ():
-        mine = next((item for item in (document["law"] or {"forms": ()})["forms"] if item["form"] == form["form"]), {}) if document else {}
+        ours = document["law"]["forms"] if document and document["law"] else []
+        mine: dict[str, Any] = next((item for item in ours if item["form"] == form["form"]), {})
         keys = ("r2", "loocv_r2", "mae")
         printed = PAPER_FORMS.get(form["form"], (None, None, None))
-        rows.append((form["words"], *numbers([mine.get(key) for key in keys]), *numbers([form.get(key) for key in keys]), *numbers(printed)))
-    about = "In-sample R², leave-one-corpus-out R² and its mean absolute error. " + (document["reason"] if document and document["reason"] else "")
+        rows.append(
+            (form["words"], *numbers([mine.get(key) for key in keys]), *numbers([form.get(key) for key in keys]), *numbers(printed))
+        )
+    about = "In-sample R², leave-one-corpus-out R² and its mean absolute error. " + (
+        document["reason"] if document and document["reason"] else ""
+    )
     return reader.table(Table("law_forms", "Validation of the law", columns, tuple(rows)), about.strip())
 
 
@@ -145,20 +155,39 @@ def transfer_table(reader: Reader) -> StudyTable:
             shares = numbers((cell["coverage"], cell["test_coverage"], cell["test_error"]))
             rows.append((OURS, corpus, about, number(judge["auroc_test"]), *shares))
     rows += [(PAPER, target, f"without {out}", area, DASH, share, DASH) for target, out, area, share in paper_tables.TRANSFER]
-    about = "Reject side, α = .1, TaskBoot. transfer: trained on every other corpus; strict: on corpora of other domains alone. docs/transfer.md says what is kept apart."
+    about = (
+        "Reject side, α = .1, TaskBoot. transfer: trained on every other corpus; strict: on corpora of other domains alone. docs/transfer.md says "
+        "what is kept apart."
+    )
     return reader.table(Table("transfer", "Leave-one-corpus-out transfer", columns, tuple(rows)), about)
 
 
 def agents_table(reader: Reader) -> StudyTable:
     """Runs of agents that a judge has not seen."""
-    documents = [{"corpus": corpus, "agent_disjoint": [found]} for corpus, found in reader.of_corpora("comparison/{}/agent_disjoint_lexical.json", "agents")]
+    documents = [
+        {"corpus": corpus, "agent_disjoint": [found]}
+        for corpus, found in reader.of_corpora("comparison/{}/agent_disjoint_lexical.json", "agents")
+    ]
     made = agent_table(documents)
-    return reader.table(Table("agents", made.title, made.columns, made.rows), "Folds over agents: trained on the runs of the others, read on CAL. The paper has no such table.")
+    return reader.table(
+        Table("agents", made.title, made.columns, made.rows),
+        "Folds over agents: trained on the runs of the others, read on CAL. The paper has no such table.",
+    )
 
 
 def cost_table(reader: Reader) -> StudyTable:
     """Reviewer-hours saved, and what a decision costs."""
-    columns = ("whose", "corpus", "judge", "procedure", "coverage", "reviewer-hours saved", "CPU ms a run", "tokens a decision", "money a decision")
+    columns = (
+        "whose",
+        "corpus",
+        "judge",
+        "procedure",
+        "coverage",
+        "reviewer-hours saved",
+        "CPU ms a run",
+        "tokens a decision",
+        "money a decision",
+    )
     rows: list[tuple[str, ...]] = []
     for corpus, document in reader.of_corpora(_REAL, "real_scores"):
         comparison = reader.document(f"comparison/{corpus}/comparison.json")
@@ -168,10 +197,13 @@ def cost_table(reader: Reader) -> StudyTable:
                 cell = cell_of(judge, "reject", 0.1, procedure)
                 share = cell["test_coverage"] if cell else None
                 rows.append((OURS, corpus, judge["judge"], procedure, number(share), _hours(share), *_price(costs.get(judge["judge"]))))
-    rows += [(PAPER, corpus, "trained 4B", "taskboot", number(float(hours) / 100), hours, DASH, DASH, DASH) for corpus, hours in paper_tables.COSTS]
+    rows += [
+        (PAPER, corpus, "trained 4B", "taskboot", number(float(hours) / 100), hours, DASH, DASH, DASH)
+        for corpus, hours in paper_tables.COSTS
+    ]
     about = (
-        f"Reviewer-hours that a thousand runs save at {_MINUTES} minutes of review each: 1000 c t/60 for the share c of TEST that the judge rejects at α = .1. CPU time "
-        "is that of this machine; tokens and money are of endpoint judges alone."
+        f"Reviewer-hours that a thousand runs save at {_MINUTES} minutes of review each: 1000 c t/60 for the share c of TEST that the judge rejects at α = .1. "
+        "CPU time is that of this machine; tokens and money are of endpoint judges alone."
     )
     return reader.table(Table("cost", "Cost in reviewer-hours and per decision", columns, tuple(rows)), about)
 
@@ -197,7 +229,8 @@ def stages_table(reader: Reader) -> StudyTable:
     if document is None:
         reader.note(f"the study: {NOT_RUN}; certify study --profile quick")
     rows = tuple(
-        (item["corpus"], item["stage"], item["status"], item["reason"] or DASH, item["command"]) for item in (document["stages"] if document else ())
+        (item["corpus"], item["stage"], item["status"], item["reason"] or DASH, item["command"])
+        for item in (document["stages"] if document else ())
     )
     about = f"Profile {document['profile']}, the last run in this data root." if document else "No run yet."
     return reader.table(Table("stages", "What was run", ("corpus", "stage", "state", "why", "command"), rows), about)

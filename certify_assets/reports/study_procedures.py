@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from certify_assets.certificates import paper_tables
+from certify_assets.certificates import paper_numbers, paper_tables
 from certify_assets.reports.comparison_tables import Table
 from certify_assets.reports.study_reader import OURS, PAPER, Reader, StudyTable, number, numbers
 from certify_assets.reports.study_results import cell_of
@@ -26,13 +26,12 @@ def procedures_table(reader: Reader) -> StudyTable:
         for judge in document["judges"]:
             for split, key in (("TEST", "on_test"), ("CAL", "coverage")):
                 size = document[split.lower()]
-                shares = [cell_of(judge, "reject", 0.1, name) for name in (*_PAPERS, *_OURS)]
-                values = numbers([None if cell is None else cell[key] for cell in shares])
+                cells = [cell_of(judge, "reject", 0.1, name) for name in (*_PAPERS, *_OURS)]
+                values = numbers([None if cell is None else cell[key] for cell in cells])
                 rows.append((OURS, corpus, judge["judge"], split, count(size["tasks"]), number(size["icc"], 2), *values))
-    facts = {corpus: paper_tables.CLUSTERING[corpus][0] for corpus in paper_tables.CLUSTERING}
-    tasks = {"Tool": 84, "Term": 13, "Web-A": 68, "Web-M": 32, "Web-F": 32, "Code-O": 382, "Code-S": 7}
     for corpus, name, shares in paper_tables.REAL_ROWS:
-        rows.append((PAPER, corpus, name, "TEST", str(tasks[corpus]), number(facts[corpus], 2), *numbers(shares), *[DASH] * len(_OURS)))
+        place = (count(paper_numbers.CORPORA[corpus].tasks), number(paper_tables.CLUSTERING[corpus][0], 2))
+        rows.append((PAPER, corpus, name, "TEST", *place, *numbers(shares), *[DASH] * len(_OURS)))
     about = (
         "Certified reject coverage at α = .1. The paper's table runs the procedures on TEST's own scores, a threshold that nobody deploys; the rows of CAL are "
         "those that certificates come from. gaffke and betting promise the error by task."
@@ -62,7 +61,18 @@ def _exceedance(audit: Mapping[str, Any]) -> str:
 
 def seeds_table(reader: Reader) -> StudyTable:
     """How often each certificate was issued and valid over split seeds."""
-    columns = ("corpus", "side", "α", "procedure", "certified", "mean coverage", "sd", "valid on TEST", "above α beyond chance", "mean error")
+    columns = (
+        "corpus",
+        "side",
+        "α",
+        "procedure",
+        "certified",
+        "mean coverage",
+        "sd",
+        "valid on TEST",
+        "above α beyond chance",
+        "mean error",
+    )
     rows = []
     for corpus, document in reader.of_corpora("seeds/{}.json", "seeds"):
         for found in document["frequencies"]:
@@ -72,8 +82,8 @@ def seeds_table(reader: Reader) -> StudyTable:
             place = (corpus, found["side"], f"{found['alpha']:g}", found["procedure"])
             rows.append((*place, f"{found['certified']} of {found['seeds']}", *shares, valid, beyond, number(found["error"])))
     about = (
-        "The paper has one split seed. Here each seed splits, trains the lexical judge, certifies on CAL and reads TEST anew. Valid: the realised error on TEST is "
-        "at most α; TEST is finite, so a certificate whose true error is just below α is above it on about half of the TEST splits. Beyond chance: the "
+        "The paper has one split seed. Here each seed splits, trains the lexical judge, certifies on CAL and reads TEST anew. Valid: the realised error on TEST "
+        "is at most α; TEST is finite, so a certificate whose true error is just below α is above it on about half of the TEST splits. Beyond chance: the "
         "audit's task-level bound is above α. Seeds share runs, so the counts are not independent trials."
     )
     return reader.table(Table("seeds", "Validity over split seeds", columns, tuple(rows)), about)
@@ -93,5 +103,8 @@ def simulation_table(reader: Reader) -> StudyTable:
             place = (cell["design"], str(cell["tasks"]), f"{cell['rho']:g}", found["procedure"])
             rows.append((*place, number(found["violation"]), number(found["violation_upper"]), number(found["coverage"]), *numbers(papers)))
     trials = f"{document['trials']} trials a design (the paper: 300)" if document else "no trial"
-    about = f"Violation: share of all trials whose true error is above α = .1, with its upper 95 % bound; {trials}. In the designs called fooled a few tasks are wrong in every run."
+    about = (
+        f"Violation: share of all trials whose true error is above α = .1, with its upper 95 % bound; {trials}. In the designs called fooled a few "
+        "tasks are wrong in every run."
+    )
     return reader.table(Table("simulation", "Simulation where the truth is known", columns, tuple(rows)), about)

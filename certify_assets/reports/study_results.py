@@ -83,7 +83,9 @@ def main_table(reader: Reader) -> StudyTable:
             shares = [_deployed(judge, "reject", 0.1, procedure) for judge in found.values()]
             rows.append((OURS, corpus, procedure, *areas, *map(_share, shares), _gain(shares), f"{document['test']['tasks']} tasks"))
     for row in paper_tables.MAIN_ROWS:
-        rows.append((PAPER, row.corpus, "taskboot", DASH, *numbers(row.aurocs), DASH, *numbers(row.coverages), row.gain or DASH, row.regime))
+        rows.append(
+            (PAPER, row.corpus, "taskboot", DASH, *numbers(row.aurocs), DASH, *numbers(row.coverages), row.gain or DASH, row.regime)
+        )
     about = (
         "Share of TEST that the threshold certified on CAL decides (reject side, α = .1, δ = .05), and AUROC on TEST. The paper's judges are of 4 billion "
         "parameters; ours are the lexical judge and a compact model of 1.8 million, on other corpora: the columns are read within a row."
@@ -107,7 +109,10 @@ def _gain(shares: list[float | None]) -> str:
 
 def alpha_20_table(reader: Reader) -> StudyTable:
     """Reject coverage at α = .2 of every judge."""
-    rows = [*_side_rows(reader, "reject", (0.2,)), *((PAPER, corpus, judge, "–", number(share), "–", "–", "–") for corpus, judge, share in paper_tables.ALPHA_20)]
+    rows = [
+        *_side_rows(reader, "reject", (0.2,)),
+        *((PAPER, corpus, judge, "–", number(share), "–", "–", "–") for corpus, judge, share in paper_tables.ALPHA_20),
+    ]
     about = "On CAL: certified coverage. TEST: share that CAL's threshold decides there, its error and the audit's verdict. The paper prints TEST alone."
     return reader.table(Table("alpha_20", "Reject side at α = .2", _columns(), tuple(rows)), about)
 
@@ -139,7 +144,18 @@ def _side_rows(reader: Reader, side: str, alphas: tuple[float, ...]) -> Iterator
 
 def audit_table(reader: Reader) -> StudyTable:
     """Realised error on TEST of every threshold that CAL certified."""
-    columns = ("whose", "corpus", "judge", "procedure", "error at .1", "covered at .1", "audit at .1", "error at .2", "covered at .2", "audit at .2")
+    columns = (
+        "whose",
+        "corpus",
+        "judge",
+        "procedure",
+        "error at .1",
+        "covered at .1",
+        "audit at .1",
+        "error at .2",
+        "covered at .2",
+        "audit at .2",
+    )
     rows = []
     for corpus, document in reader.of_corpora(_REAL, "real_scores"):
         for judge in document["judges"]:

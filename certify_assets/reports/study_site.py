@@ -15,7 +15,7 @@ from certify_assets.reports.templating import environment
 if TYPE_CHECKING:
     from certify_assets.protocol.store import Store
 
-__all__ = ["PAGES", "SITE", "StudyPage", "study_facts", "study_markdown", "study_tables", "write_study_site"]
+__all__ = ["PAGES", "SITE", "StudyPage", "seeds_metrics", "study_facts", "study_markdown", "study_tables", "write_study_site"]
 
 SITE = "study/site"
 _SUFFIXES = {"csv": "csv", "markdown": "md", "latex": "tex"}
@@ -61,7 +61,7 @@ PAGES = (
         (study_others.law_points_table, study_others.law_forms_table),
     ),
     StudyPage(
-        "transfer.html", "Transfer and cost", "Transfer, unseen agents and cost", "Judges for a corpus that they were not trained on, and what a decision costs.",
+        "transfer.html", "Transfer and cost", "Transfer, unseen agents and cost", "Judges for a corpus that they were not trained on, and the price of a decision.",
         (study_others.transfer_table, study_others.agents_table, study_others.cost_table),
     ),
     StudyPage(
@@ -74,11 +74,20 @@ PAGES = (
 LIMITS = (
     ("An average over decided runs.", " On a single task the judge may be wrong more often, even always."),
     ("Asymptotic in tasks.", " The bootstrap is supported by simulation from about 20 tasks; more attempts at the same tasks add little."),
-    ("Tasks that fool the judge throughout.", " Resampling cannot show errors that were not seen; the guard asks for enough tasks to make that unlikely."),
+    (
+        "Tasks that fool the judge throughout.",
+        " Resampling cannot show errors that were not seen; the guard asks for enough tasks to make that unlikely.",
+    ),
     ("Runs like those of CAL.", " Another agent, prompt, judge or kind of task ends the promise until new labelled tasks confirm it."),
-    ("One judge, fixed beforehand.", " Picking the best of several certificates afterwards is a choice that no level here pays for; the tables show all."),
+    (
+        "One judge, fixed beforehand.",
+        " Picking the best of several certificates afterwards is a choice that no level here pays for; the tables show all.",
+    ),
     ("Outcomes are taken as true.", " A wrong label counts as the judge's error, or hides one."),
-    ("A harvest's bound is on wrong labels.", " It says nothing of how skewed the harvest is, and holds for the population below the threshold, not for a finite pool."),
+    (
+        "A harvest's bound is on wrong labels.",
+        " It says nothing of how skewed the harvest is, and holds for the population below the threshold, not for a finite pool.",
+    ),
     ("Split seeds share runs.", " Frequencies over seeds describe one corpus split again and again; they are no independent trials."),
 )
 
@@ -99,7 +108,13 @@ def write_study_site(store: Store) -> str:
     tables = study_tables(store)
     flat = [block for blocks in tables.values() for block in blocks]
     for page in PAGES:
-        view = {"title": page.title, "about": page.about, "blocks": [_block(block) for block in tables[page.href]], "facts": (), "limits": ()}
+        view = {
+            "title": page.title,
+            "about": page.about,
+            "blocks": [_block(block) for block in tables[page.href]],
+            "facts": (),
+            "limits": (),
+        }
         store.write_bytes(f"{SITE}/{page.href}", _render(page.href, view).encode("utf-8"))
     for block in flat:
         for kind, suffix in _SUFFIXES.items():
@@ -137,7 +152,21 @@ def study_facts(store: Store, tables: Mapping[str, Sequence[StudyTable]]) -> lis
     law = next(block for block in tables["law.html"] if block.table.name == "law_points")
     facts.append(f"Law: {law.about}")
     missing = sum(len(block.missing) for blocks in tables.values() for block in blocks)
-    return [*facts, f"{missing} entries below tables say what was not run, and which command runs it." if missing else "Every table is full."]
+    return [
+        *facts,
+        f"{missing} entries below tables say what was not run, and which command runs it." if missing else "Every table is full.",
+    ]
+
+
+def seeds_metrics(document: Mapping[str, Any]) -> dict[str, float]:
+    """Return the numbers of a seed study that Dagster and MLflow plot: of the deciding procedure, how often it certified and was true on TEST."""
+    metrics: dict[str, float] = {}
+    for found in document["frequencies"]:
+        if found["procedure"] == "guarded_taskboot":
+            place = f"{found['side']}_at_{found['alpha']:g}"
+            metrics |= {f"certified_{place}": float(found["certified"]), f"valid_{place}": float(found["valid"])}
+            metrics[f"coverage_{place}"] = float(found["coverage"])
+    return metrics
 
 
 def _seed_fact(corpus: str, document: Mapping[str, Any]) -> str:
@@ -147,8 +176,8 @@ def _seed_fact(corpus: str, document: Mapping[str, Any]) -> str:
     if not found["certified"]:
         return f"{corpus}: over {found['seeds']} split seeds guarded TaskBoot certified nothing at α = .2, reject side."
     return (
-        f"{corpus}: over {found['seeds']} split seeds guarded TaskBoot certified {found['certified']} times at α = .2 (reject side), {found['valid']} of these with a "
-        f"realised error of at most α on TEST, {found['beyond_chance']} above it beyond chance."
+        f"{corpus}: over {found['seeds']} split seeds guarded TaskBoot certified {found['certified']} times at α = .2 (reject side), {found['valid']} of these "
+        f"with a realised error of at most α on TEST, {found['beyond_chance']} above it beyond chance."
     )
 
 
