@@ -62,7 +62,7 @@ def run_full_study(
     *,
     profile: str = "quick",
     workers: int = 2,
-    stages: Sequence[Stage] = STAGES,
+    stages: Sequence[Stage] | None = None,
     say: _Say = lambda _: None,
 ) -> list[Outcome]:
     """Run every stage on every corpus, store what became of each, and return it.
@@ -75,7 +75,8 @@ def run_full_study(
     profile : {"quick", "full"}
     workers : int
         Processes; the documents do not depend on it.
-    stages : sequence of Stage
+    stages : sequence of Stage, optional
+        All by default.
     say : callable
         Told of every stage in this process; other processes write to stderr themselves.
 
@@ -88,12 +89,13 @@ def run_full_study(
         raise InputError(f"there is no profile {profile!r}; give one of {', '.join(PROFILES)}.")
     for name in corpora:
         load_config(store, name)
+    stages = STAGES if stages is None else stages
     names = sorted(set(corpora)) or registered_corpora(store)
     chosen, language = PROFILES[profile], tuple(sorted(set(corpora))) or EMBEDDED
     found: dict[tuple[str, str], Outcome] = {}
     works = [Work(store, name, chosen, language, say=say) for name in names]
     for phase in (0, 1):
-        for outcomes in _each_corpus(works, phase, found, [stage for stage in stages if stage.phase == phase], workers):
+        for outcomes in _each_corpus(works, found, [stage for stage in stages if stage.phase == phase], workers):
             found |= {(outcome.corpus, outcome.stage): outcome for outcome in outcomes}
     whole = Work(store, ALL, chosen, language, workers, say)
     for stage in (stage for stage in stages if stage.phase == 2):
@@ -172,10 +174,10 @@ def _key(work: Work, stage: Stage) -> str:
 
 
 def _each_corpus(
-    works: Sequence[Work], phase: int, found: Mapping[tuple[str, str], Outcome], stages: Sequence[Stage], workers: int
+    works: Sequence[Work], found: Mapping[tuple[str, str], Outcome], stages: Sequence[Stage], workers: int
 ) -> Iterator[list[Outcome]]:
-    """Run the stages of a phase on every corpus, each in a process of its own where there may be several."""
-    if workers == 1 or len(works) < 2 or stages != [stage for stage in STAGES if stage.phase == phase]:
+    """Run stages on every corpus, each corpus in a process of its own where there may be several."""
+    if workers == 1 or len(works) < 2 or not stages:
         yield from (_one_corpus(work, found, stages) for work in works)
         return
     from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -183,12 +185,12 @@ def _each_corpus(
     from multiprocessing import get_context
 
     # a process a corpus, whose memory goes back at its end
-    pool = ProcessPoolExecutor(min(workers, len(works)), mp_context=get_context("spawn"), initializer=_one_thread, max_tasks_per_child=1)
+    processes = min(workers, len(works))
+    pool = ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_one_thread, max_tasks_per_child=1)
+    names = tuple(stage.name for stage in stages)
     try:
-        waiting = [
-            pool.submit(_in_process, (work.store.root, work.corpus, work.profile.name, work.language, phase), dict(found)) for work in works
-        ]
-        for future in as_completed(waiting):
+        asked = [(work.store.root, work.corpus, work.profile.name, work.language) for work in works]
+        for future in as_completed([pool.submit(_in_process, one, names, dict(found)) for one in asked]):
             yield future.result()
     except BrokenProcessPool:
         raise CertifyError(
@@ -198,10 +200,12 @@ def _each_corpus(
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _in_process(asked: tuple[str, str, str, tuple[str, ...], int], found: Mapping[tuple[str, str], Outcome]) -> list[Outcome]:
-    root, corpus, profile, language, phase = asked
+def _in_process(
+    asked: tuple[str, str, str, tuple[str, ...]], names: Sequence[str], found: Mapping[tuple[str, str], Outcome]
+) -> list[Outcome]:
+    root, corpus, profile, language = asked
     work = Work(Store(root), corpus, PROFILES[profile], language, say=lambda text: print(text, file=sys.stderr, flush=True))
-    return _one_corpus(work, found, [stage for stage in STAGES if stage.phase == phase])
+    return _one_corpus(work, found, [stage for stage in STAGES if stage.name in names])
 
 
 def _one_corpus(work: Work, found: Mapping[tuple[str, str], Outcome], stages: Sequence[Stage]) -> list[Outcome]:

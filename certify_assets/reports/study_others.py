@@ -25,6 +25,8 @@ __all__ = [
 ]
 
 _REAL = "real_scores/{}.json"
+#: what the other tables call a corpus of the law's points
+_NAMES = {"ARB": "Web-A"}
 #: of human review a run, the paper's
 _MINUTES = 6
 
@@ -88,7 +90,7 @@ def law_points_table(reader: Reader) -> StudyTable:
         reader.lacks("all", "law")
     for item in document["points"] if document else ():
         rows.append((OURS, *_point(item), item["best_judge"] or "nobody"))
-    rows += [(PAPER, *_point(point.to_dict()), DASH) for point in PAPER_POINTS]
+    rows += [(PAPER, *_point(point.to_dict() | {"corpus": _NAMES.get(point.corpus, point.corpus)}), DASH) for point in PAPER_POINTS]
     for item in document["left_out"] if document else ():
         reader.note(f"{item['corpus']}: no point; {item['reason']}")
     if document:

@@ -82,7 +82,7 @@ def seeds_table(reader: Reader) -> StudyTable:
             place = (corpus, found["side"], f"{found['alpha']:g}", found["procedure"])
             rows.append((*place, f"{found['certified']} of {found['seeds']}", *shares, valid, beyond, number(found["error"])))
     about = (
-        "The paper has one split seed. Here each seed splits, trains the lexical judge, certifies on CAL and reads TEST anew. Valid: the realised error on TEST "
+        "The paper has one split seed. Here each seed splits, trains the lexical judge, certifies on CAL and reads TEST anew. Valid: the error on TEST "
         "is at most α; TEST is finite, so a certificate whose true error is just below α is above it on about half of the TEST splits. Beyond chance: the "
         "audit's task-level bound is above α. Seeds share runs, so the counts are not independent trials."
     )
@@ -100,7 +100,7 @@ def simulation_table(reader: Reader) -> StudyTable:
         for found in cell["procedures"]:
             printed = found["paper"] or {}
             papers = (printed.get("violation_conditional"), printed.get("coverage"))
-            place = (cell["design"], str(cell["tasks"]), f"{cell['rho']:g}", found["procedure"])
+            place = (cell["design"], str(cell["tasks"]), DASH if cell["rho"] is None else f"{cell['rho']:g}", found["procedure"])
             rows.append((*place, number(found["violation"]), number(found["violation_upper"]), number(found["coverage"]), *numbers(papers)))
     trials = f"{document['trials']} trials a design (the paper: 300)" if document else "no trial"
     about = (

@@ -61,7 +61,7 @@ PAGES = (
         (study_others.law_points_table, study_others.law_forms_table),
     ),
     StudyPage(
-        "transfer.html", "Transfer and cost", "Transfer, unseen agents and cost", "Judges for a corpus that they were not trained on, and the price of a decision.",
+        "transfer.html", "Transfer and cost", "Transfer, unseen agents and cost", "Judges on corpora that they were not trained on, and what a decision costs.",
         (study_others.transfer_table, study_others.agents_table, study_others.cost_table),
     ),
     StudyPage(
