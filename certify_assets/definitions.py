@@ -29,7 +29,7 @@ from certify_assets.defs.resources import resources
 from certify_assets.defs.study.assets import study_assets
 from certify_assets.defs.study.checks import study_checks
 from certify_assets.defs.study.comparison import comparison_assets, comparison_checks
-from certify_assets.defs.study.full import full_study_assets, study_job
+from certify_assets.defs.study.full import study_job
 from certify_assets.defs.study.simulation import simulation_assets, simulation_checks
 from certify_assets.protocol.judge_specs import judge_problems
 
@@ -49,7 +49,6 @@ def _definitions() -> dg.Definitions:
             *study_assets(),
             *simulation_assets(),
             *comparison_assets(),
-            *full_study_assets(),
         ],
         asset_checks=[
             *corpus_checks(),

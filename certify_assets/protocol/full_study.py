@@ -204,8 +204,18 @@ def _in_process(
     asked: tuple[str, str, str, tuple[str, ...]], names: Sequence[str], found: Mapping[tuple[str, str], Outcome]
 ) -> list[Outcome]:
     root, corpus, profile, language = asked
-    work = Work(Store(root), corpus, PROFILES[profile], language, say=lambda text: print(text, file=sys.stderr, flush=True))
+    work = Work(Store(root), corpus, PROFILES[profile], language, say=_say_while_watched)
     return _one_corpus(work, found, [stage for stage in STAGES if stage.name in names])
+
+
+def _say_while_watched(text: str) -> None:
+    """Say it on stderr; where the process that waits for the answer was killed, end at this place, so that its successor works alone."""
+    from multiprocessing import parent_process
+
+    parent = parent_process()
+    if parent is not None and not parent.is_alive():
+        raise KeyboardInterrupt
+    print(text, file=sys.stderr, flush=True)
 
 
 def _one_corpus(work: Work, found: Mapping[tuple[str, str], Outcome], stages: Sequence[Stage]) -> list[Outcome]:

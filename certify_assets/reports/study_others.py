@@ -95,7 +95,7 @@ def law_points_table(reader: Reader) -> StudyTable:
         reader.note(f"{item['corpus']}: no point; {item['reason']}")
     if document:
         figure = _figure(document)
-        about = f"Ours are read off CAL, A₀ being that of the lexical judge. {document['reason'] or _line(document)} The paper's line is 1.08 x − .05."
+        about = f"Ours are read off CAL, A₀ being that of the lexical judge. {_unfitted(document) or _line(document)} The paper's line is 1.08 x − .05."
     else:
         about = "The paper's points alone."
     return reader.table(Table("law_points", "Certified coverage against (1−π)(2A₀−1)", columns, tuple(rows)), about, figure)
@@ -104,6 +104,10 @@ def law_points_table(reader: Reader) -> StudyTable:
 def _point(item: Mapping[str, Any]) -> tuple[str, ...]:
     shares = numbers((item["success_rate"], item["auroc"], item["index"], item["coverage"]))
     return (item["corpus"], *shares, count(item["n_eff"]), count(item["tasks"]))
+
+
+def _unfitted(document: Mapping[str, Any]) -> str:
+    return f"No line is fitted to ours: {document['reason']}" if document["reason"] else ""
 
 
 def _line(document: Mapping[str, Any]) -> str:
@@ -136,9 +140,7 @@ def law_forms_table(reader: Reader) -> StudyTable:
         rows.append(
             (form["words"], *numbers([mine.get(key) for key in keys]), *numbers([form.get(key) for key in keys]), *numbers(printed))
         )
-    about = "In-sample R², leave-one-corpus-out R² and its mean absolute error. " + (
-        document["reason"] if document and document["reason"] else ""
-    )
+    about = "In-sample R², leave-one-corpus-out R² and its mean absolute error. " + (_unfitted(document) if document else "")
     return reader.table(Table("law_forms", "Validation of the law", columns, tuple(rows)), about.strip())
 
 

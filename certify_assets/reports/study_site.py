@@ -170,15 +170,15 @@ def seeds_metrics(document: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _seed_fact(corpus: str, document: Mapping[str, Any]) -> str:
-    found = next(
-        item for item in document["frequencies"] if (item["side"], item["alpha"], item["procedure"]) == ("reject", 0.2, "guarded_taskboot")
-    )
-    if not found["certified"]:
-        return f"{corpus}: over {found['seeds']} split seeds guarded TaskBoot certified nothing at α = .2, reject side."
-    return (
-        f"{corpus}: over {found['seeds']} split seeds guarded TaskBoot certified {found['certified']} times at α = .2 (reject side), {found['valid']} of these "
-        f"with a realised error of at most α on TEST, {found['beyond_chance']} above it beyond chance."
-    )
+    found = [item for item in document["frequencies"] if (item["side"], item["procedure"]) == ("reject", "guarded_taskboot")]
+    said = [f"{item['certified']} times at α = {item['alpha']:g}{_validity(item)}" for item in found]
+    return f"{corpus}: over {len(document['plan']['seeds'])} split seeds guarded TaskBoot certified (reject side) {'; '.join(said)}."
+
+
+def _validity(item: Mapping[str, Any]) -> str:
+    if not item["certified"]:
+        return ""
+    return f", {item['valid']} of these with an error of at most α on TEST, {item['beyond_chance']} above it beyond chance"
 
 
 def _block(block: StudyTable) -> dict[str, Any]:

@@ -165,6 +165,12 @@ def test_the_site_opens_from_disk_and_every_link_leads_somewhere(browser: Any, s
     page.screenshot(path=tmp_path / "page.png", full_page=True)
     assert_painted(tmp_path / "page.png")
     if width > 1000:
+        # what lies between the margins of A4 on its side, at 96 dots an inch
+        page.set_viewport_size({"width": 1024, "height": 900})
+        page.emulate_media(media="print")
+        for item in PAGES:
+            page.goto((site / item.href).as_uri())
+            assert page.context.new_cdp_session(page).send("Page.getLayoutMetrics")["cssContentSize"]["width"] <= 1024, item.href
         paper = page.pdf(prefer_css_page_size=True, print_background=True)
         assert paper.startswith(b"%PDF") and len(re.findall(rb"/Type /Page\n", paper)) >= 2
     context.close()
