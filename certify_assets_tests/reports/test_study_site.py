@@ -171,6 +171,7 @@ def test_the_site_opens_from_disk_and_every_link_leads_somewhere(browser: Any, s
         for item in PAGES:
             page.goto((site / item.href).as_uri())
             assert page.context.new_cdp_session(page).send("Page.getLayoutMetrics")["cssContentSize"]["width"] <= 1024, item.href
+        page.goto((site / "results.html").as_uri())
         paper = page.pdf(prefer_css_page_size=True, print_background=True)
         assert paper.startswith(b"%PDF") and len(re.findall(rb"/Type /Page\n", paper)) >= 2
     context.close()
