@@ -10,6 +10,7 @@ from certify_assets._version import __version__
 from certify_assets.errors import CertifyError
 from certify_assets.protocol.corpus_config import EMBEDDED, load_config, registered_corpora
 from certify_assets.protocol.judge_specs import JUDGES, judges
+from certify_assets.protocol.progress import ProgressLines, Report, silent
 from certify_assets.protocol.store import Store
 
 __all__ = ["ALL", "PROFILES", "STAGES", "Profile", "Stage", "Work"]
@@ -173,13 +174,18 @@ def _chain(judge: str) -> Callable[[Work], str]:
             except CertifyError as error:
                 return str(error)
         if not _stands(store, corpus, judge):
-            training.train_judge(store, corpus, judge)
-            scoring.score_corpus(store, corpus, judge)
+            training.train_judge(store, corpus, judge, report=_report(work, spec.model))
+            scoring.score_corpus(store, corpus, judge, report=_report(work, spec.model))
             certification.certify_judge(store, corpus, judge)
             auditing.audit_judge(store, corpus, judge)
         return ""
 
     return run
+
+
+def _report(work: Work, model: str) -> Report:
+    """Return what is told how far a language model has come; the other judges are done in seconds."""
+    return ProgressLines(lambda text: work.say(f"{work.corpus}: {text}")) if model else silent
 
 
 def _stands(store: Store, corpus: str, judge: str) -> bool:
@@ -272,7 +278,7 @@ def _agents(work: Work) -> str:
 def _arms(work: Work) -> str:
     from certify_assets.protocol.arms_audit import audit_arms
 
-    audit_arms(work.store, work.corpus, JUDGES["grpo"])
+    audit_arms(work.store, work.corpus, JUDGES["grpo"], report=_report(work, "compact"))
     return ""
 
 

@@ -142,6 +142,17 @@ def test_the_papers_rows_are_those_that_are_computed_with() -> None:
         assert float(hours) == pytest.approx(100 * (row.coverages[2] or 0.0), abs=0.01)
 
 
+@pytest.mark.slow
+def test_arms_are_those_of_their_audit(arms_store: Store) -> None:
+    document = arms_store.read_json("judges/grpo/small/arms_audit.json")
+    table = next(block.table for block in study_tables(arms_store)["results.html"] if block.table.name == "arms")
+    ours = [row for row in table.rows if row[0] == "ours"]
+    names = [candidate["name"] for cell in document["plan"]["cells"] for candidate in cell["candidates"]]
+    assert [row[4] for row in ours] == names and sum(row[-1] == "chosen on CAL" for row in ours) == len(document["plan"]["cells"])
+    first = document["results"][names[0]]["audits"][0]
+    assert float(ours[0][6].replace("–", "0")) == pytest.approx(first["coverage"] or 0.0, abs=6e-4)
+
+
 @pytest.mark.browser
 @pytest.mark.parametrize("width", [1280, 420])
 def test_the_site_opens_from_disk_and_every_link_leads_somewhere(browser: Any, store: Store, tmp_path: Path, width: int) -> None:
