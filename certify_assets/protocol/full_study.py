@@ -74,11 +74,9 @@ def run_full_study(
         All registered ones where none is named; language models run on those that are named, else on the embedded ones.
     profile : {"quick", "full"}
     workers : int
-        Processes; the documents do not depend on it.
+        Processes; the documents do not depend on it. They write their progress to stderr themselves.
     stages : sequence of Stage, optional
-        All by default.
     say : callable
-        Told of every stage in this process; other processes write to stderr themselves.
 
     Raises
     ------

@@ -95,7 +95,7 @@ def law_points_table(reader: Reader) -> StudyTable:
         reader.note(f"{item['corpus']}: no point; {item['reason']}")
     if document:
         figure = _figure(document)
-        about = f"Ours are read off CAL, A₀ being that of the lexical judge. {_unfitted(document) or _line(document)} The paper's line is 1.08 x − .05."
+        about = f"Ours are read off CAL, A₀ being that of {_base(document)}. {_unfitted(document) or _line(document)} The paper's line is 1.08 x − .05."
     else:
         about = "The paper's points alone."
     return reader.table(Table("law_points", "Certified coverage against (1−π)(2A₀−1)", columns, tuple(rows)), about, figure)
@@ -104,6 +104,10 @@ def law_points_table(reader: Reader) -> StudyTable:
 def _point(item: Mapping[str, Any]) -> tuple[str, ...]:
     shares = numbers((item["success_rate"], item["auroc"], item["index"], item["coverage"]))
     return (item["corpus"], *shares, count(item["n_eff"]), count(item["tasks"]))
+
+
+def _base(document: Mapping[str, Any]) -> str:
+    return ", ".join(dict.fromkeys(item["base_judge"] for item in document["points"])) or "nobody"
 
 
 def _unfitted(document: Mapping[str, Any]) -> str:
