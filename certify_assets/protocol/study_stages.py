@@ -191,18 +191,16 @@ def _report(work: Work, model: str) -> Report:
 def _stands(store: Store, corpus: str, judge: str) -> bool:
     from certify_assets.protocol import auditing, certification
     from certify_assets.protocol.scoring import calibration_scores
-    from certify_assets.protocol.transfer import stale_sources
 
     if not store.exists(f"judges/{judge}/{corpus}/audits.json"):
         return False
     try:
         calibration_scores(store, corpus, judge)
-        certification.load_certificates(store, corpus, judge)
         audited = {audit["certificate_sha256"] for audit in auditing.load_audits(store, corpus, judge)[0]}
         deciding = {item.sha256 for item in certification.load_certificates(store, corpus, judge) if item.procedure == "guarded_taskboot"}
     except CertifyError:
         return False
-    return audited == deciding and not stale_sources(store, corpus, judge)
+    return audited == deciding
 
 
 def _judge_stage(judge: str) -> Stage:
