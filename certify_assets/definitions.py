@@ -29,6 +29,7 @@ from certify_assets.defs.resources import resources
 from certify_assets.defs.study.assets import study_assets
 from certify_assets.defs.study.checks import study_checks
 from certify_assets.defs.study.comparison import comparison_assets, comparison_checks
+from certify_assets.defs.study.full import study_job
 from certify_assets.defs.study.simulation import simulation_assets, simulation_checks
 from certify_assets.protocol.judge_specs import judge_problems
 
@@ -68,6 +69,7 @@ def _definitions() -> dg.Definitions:
             lexical_harvest_job,
             language_harvest_job,
             *endpoint_jobs(),
+            study_job,
         ],
         schedules=[weekly_recertification],
         sensors=[new_runs_sensor],

@@ -34,6 +34,7 @@ _COMMANDS = {
     "resample": ("certify_assets.cli.check", "How often a threshold's error exceeds α when tasks are resampled."),
     "simulate": ("certify_assets.cli.simulate", "How often each procedure certifies wrongly where the truth is known."),
     "splits": ("certify_assets.cli.splits", "Tasks and trajectories of a corpus's four splits, and the hash of the manifest."),
+    "study": ("certify_assets.cli.study", "Every table of the paper with ours beside it, as a site."),
     "ui": ("certify_assets.cli.platform", "Start the Dagster UI, and MLflow beside it."),
     "verify": ("certify_assets.cli.check", "Recompute a certificate from its scores and compare every byte."),
 }

@@ -24,14 +24,16 @@ CORPUS_ASSETS = {
     "harvests",
     "leak_controls",
     "miniwob_runs",
+    "real_scores",
     "rl_split",
+    "seed_study",
     "sft_split",
     "source_runs",
     "split_manifest",
     "test_split",
     "trajectories",
 }
-STUDY_ASSETS = {"certifiability_model", "simulation_study", "main_table"}
+STUDY_ASSETS = {"certifiability_model", "simulation_study", "main_table", "study_report"}
 COMPARISON_ASSETS = {"agent_disjoint", "comparison"}
 MODEL_ASSETS = {"compact_model"}
 ARM_ASSETS = {"grpo/arm", "grpo/arms_audit"}
