@@ -100,15 +100,20 @@ def complain(sentence: str) -> None:
     sys.stderr.write(f"certify: {printable(' '.join(sentence.split()))}\n")
 
 
+#: width that names in the first column of a table may take, whatever the terminal
+_NAME = 24
+
+
 def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table on stdout; names from data are text, never markup."""
     from rich.table import Table
     from rich.text import Text
 
     table = Table(title=Text(printable(title)), title_justify="left", header_style="bold")
-    for column in columns:
-        # a name that is cut is a name that cannot be typed
-        table.add_column(Text(printable(column)), overflow="fold")
+    for place, column in enumerate(columns):
+        # a name that is cut is a name that cannot be typed: folded where it must be, and in the first column only beyond a fair width
+        longest = max((len(row[0]) for row in rows), default=0) if place == 0 else 0
+        table.add_column(Text(printable(column)), overflow="fold", min_width=min(longest, _NAME) or None)
     for row in rows:
         table.add_row(*[Text(printable(cell)) for cell in row])
     console().print(table)
