@@ -173,7 +173,7 @@ def test_a_run_stops_at_verdicts_and_resumes_with_the_same_bits(tmp_path: Path) 
 
 
 def test_a_model_without_a_trainable_adapter_is_refused(tmp_path: Path) -> None:
-    rows = random_rows(3)
+    rows = random_rows(6)
     with pytest.raises(InputError, match="no adapter"):
         make_trainer(tiny_judge(), *rows, arm=ARM, config=GrpoConfig(), folder=tmp_path)
     frozen = with_adapter(tiny_judge())
