@@ -60,7 +60,7 @@ def run(corpus: str, *, quiet: bool, judges: Sequence[str] = ()) -> int:
             sys.stderr.write(f"  going on after a kill: {len(finished)} assets were finished\n")
         selected = sorted(wanted - finished) if finished or judges else None
         run_id = str(uuid.uuid4())
-        progress = _Progress(len((job.get_subset(asset_selection=set(selected)) if selected else job).nodes), quiet=quiet)
+        progress = _Progress(_steps((job.get_subset(asset_selection=set(selected)) if selected else job).graph), quiet=quiet)
         instance.add_event_listener(run_id, progress.see)
         result = job.execute_in_process(
             # the instance keeps the log; the terminal gets progress, and the cause where a step fails
@@ -84,6 +84,11 @@ def _chains(definitions: dg.Definitions, judges: Sequence[str]) -> set[dg.AssetK
     graph = definitions.resolve_asset_graph()
     job = definitions.resolve_job_def(_LANGUAGE_JOB).asset_layer.executable_asset_keys
     return {key for key in job if graph.get(key).group_name in {*judges, "models", "comparison"}}
+
+
+def _steps(graph: dg.GraphDefinition) -> int:
+    """Number of steps of a graph: an asset of several ops has several."""
+    return sum(_steps(node.definition) if isinstance(node.definition, dg.GraphDefinition) else 1 for node in graph.nodes)
 
 
 def _report(result: dg.ExecuteInProcessResult) -> int:

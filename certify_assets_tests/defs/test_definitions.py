@@ -9,7 +9,7 @@ import dagster as dg
 import pytest
 
 from certify_assets.definitions import defs
-from certify_assets.defs.launch import _chains
+from certify_assets.defs.launch import _chains, _steps
 from certify_assets.defs.operations.schedules import weekly_recertification
 from certify_assets.defs.operations.sensors import new_runs_sensor
 from certify_assets.defs.partitions import CORPORA
@@ -185,4 +185,7 @@ def test_a_demo_with_language_models_takes_their_chains_and_the_comparison() -> 
     keys = {key.to_user_string() for key in _chains(defs, ("base", "sft"))}
     chains = {f"{judge}/{name}" for judge in ("base", "sft") for name in ("adapter", "audit", "certificate", "page", "scores", "monitor")}
     assert keys == chains | COMPARISON_ASSETS | MODEL_ASSETS
+    subset = defs.resolve_job_def("language_judges").get_subset(asset_selection=_chains(defs, ("base", "sft")))
+    ops = {"adapter.prepare", "adapter.train", "adapter.register", "scores.score", "scores.record"}
+    assert _steps(subset.graph) == len(subset.graph.nodes) + 2 * (len(ops) - 2), "the ops of adapter and scores are steps of their own"
     assert _chains(defs, ("grpo",)).isdisjoint({dg.AssetKey(["grpo", "arm"])}), "an arm has a partition of its own"
