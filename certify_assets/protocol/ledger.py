@@ -18,12 +18,14 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from certify_assets._version import __version__
 from certify_assets.errors import LedgerError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.protocol.store import Store
 
 __all__ = [
     "LedgerEntry",
+    "announce_study",
     "ledger_entries",
     "ledger_head",
     "ledger_violations",
@@ -142,6 +144,23 @@ def record_read(store: Store, corpus: str, *, judge: str, registration: str, con
             f"TEST of {corpus} was asked for under the registration {registration[:12]} that is not in the ledger; register first."
         )
     return entry
+
+
+def announce_study(store: Store, corpus: str, *, reader: str, plan: Mapping[str, Any], run_id: str) -> LedgerEntry:
+    """Register a study and record that it is about to read TEST: the same plan on the same runs by the same version is a replay.
+
+    Parameters
+    ----------
+    store, corpus
+    reader : str
+        Name of the study, in the place of a judge's.
+    plan : mapping
+        All that is fixed beforehand, under the name of its kind: a JSON object.
+    run_id : str
+    """
+    registration = register(store, corpus, plan, run_id=run_id)
+    ground = {"trajectories_sha256": store.sha256(f"corpora/{corpus}/trajectories.parquet"), "version": __version__}
+    return record_read(store, corpus, judge=reader, registration=registration, configuration=ground, run_id=run_id)
 
 
 def record_result(store: Store, read: LedgerEntry, result_sha256: str) -> str:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from certify_assets._version import __version__
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.protocol.auditing import load_audits
@@ -21,7 +20,7 @@ from certify_assets.protocol.corpus_steps import open_corpus
 from certify_assets.protocol.judge_specs import ALPHAS, DELTA, GRID, SIDES, judges
 from certify_assets.protocol.judged import labelled_rows
 from certify_assets.protocol.judging import columns
-from certify_assets.protocol.ledger import LedgerEntry, record_read, record_result, register
+from certify_assets.protocol.ledger import LedgerEntry, announce_study, record_result
 from certify_assets.protocol.scoring import calibration_scores
 from certify_assets.protocol.seed_study import REAL_PROCEDURES
 from certify_assets.protocol.store import Store
@@ -117,9 +116,7 @@ def _announced(store: Store, corpus: str, names: list[str], run_id: str) -> Ledg
         "procedures": list(REAL_PROCEDURES), "alphas": list(ALPHAS), "delta": DELTA, "grid": GRID, "sides": list(SIDES), "draws": NAIVE_DRAWS,
         "manifest_sha256": manifest.sha256, "scores": scores,
     }  # fmt: skip
-    registration = register(store, corpus, {"real_scores": plan}, run_id=run_id)
-    configuration = {"trajectories_sha256": store.sha256(f"corpora/{corpus}/trajectories.parquet"), "version": __version__}
-    return record_read(store, corpus, judge="real scores", registration=registration, configuration=configuration, run_id=run_id)
+    return announce_study(store, corpus, reader="real scores", plan={"real_scores": plan}, run_id=run_id)
 
 
 def _tables(store: Store, corpus: str, name: str) -> _Tables:

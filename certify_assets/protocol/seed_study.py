@@ -12,14 +12,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from certify_assets._version import __version__
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, parse_json, sha256_bytes
 from certify_assets.protocol.corpus_config import load_config
 from certify_assets.protocol.corpus_steps import plan_splits, read_corpus, require_leak_controls
 from certify_assets.protocol.judge_specs import ALPHAS, DELTA, GRID, SIDES
 from certify_assets.protocol.judging import columns, renderer
-from certify_assets.protocol.ledger import record_read, record_result, register
+from certify_assets.protocol.ledger import announce_study, record_result
 from certify_assets.protocol.store import Store
 
 if TYPE_CHECKING:
@@ -75,17 +74,15 @@ def run_seeds(
         **{name: list(value) if isinstance(value, tuple) else value for name, value in asdict(plan).items()},
         "alphas": list(ALPHAS), "delta": DELTA, "grid": GRID, "sides": list(SIDES), "judge": "lexical",
     }  # fmt: skip
-    ground = {"trajectories_sha256": store.sha256(f"corpora/{corpus}/trajectories.parquet"), "version": __version__}
-    registration = register(store, corpus, {"seeds": fixed}, run_id=run_id)
-    entry = record_read(store, corpus, judge="seed study", registration=registration, configuration=ground, run_id=run_id)
+    entry = announce_study(store, corpus, reader="seed study", plan={"seeds": fixed}, run_id=run_id)
     journal = f"seeds/{corpus}.partial.jsonl"
-    made = _finished(store, journal, sha256_bytes(canonical_json({**fixed, **ground})))
+    made = _finished(store, journal, entry.configuration)
     texts = _texts(frame)
     for number, seed in enumerate(plan.seeds, 1):
         if seed not in made:
             shares = replace(config, profile=plan.profile or config.profile, seed=seed)
             made[seed] = _one_seed(frame, texts, shares, plan)
-            line = {"plan": sha256_bytes(canonical_json({**fixed, **ground})), "seed": seed, "cells": made[seed]}
+            line = {"plan": entry.configuration, "seed": seed, "cells": made[seed]}
             store.append_line(journal, lambda _, line=line: json.dumps(line, allow_nan=False))  # type: ignore[misc]
         say(f"{corpus}: seed {seed}, {number} of {len(plan.seeds)}")
     cells = [{"seed": seed, **cell} for seed in plan.seeds for cell in made[seed]]

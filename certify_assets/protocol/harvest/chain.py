@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from certify_assets.certificates import Settings
-from certify_assets.corpora.rendering import render_frame
 from certify_assets.errors import GateClosedError, LeakError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.protocol.corpus_steps import open_split
 from certify_assets.protocol.harvest.gate import HarvestGate, open_gate
 from certify_assets.protocol.harvest.learners import language_learner, lexical_learner
-from certify_assets.protocol.harvest.measures import contamination, skew
+from certify_assets.protocol.harvest.measures import contamination, rendered_lengths, skew
 from certify_assets.protocol.harvest.withholding import HALVES_SEED, Pool, halves, refuse_held_out, training_set, withhold
 from certify_assets.protocol.judge_specs import DELTA, GRID, JudgeSpec
 from certify_assets.protocol.judging import renderer, save_adapter, workplace
@@ -128,7 +127,6 @@ def _harvested(pool: Pool, table: pd.DataFrame, spec: JudgeSpec) -> _Harvest:
         table[["trajectory_id", "score"]], on="trajectory_id", how="left", validate="one_to_one"
     )
     taken = gate.taken(scored["score"].to_numpy(np.float64))
-    lengths = np.array([len(item.text) for item in render_frame(pool.frame, renderer())], dtype=np.int64)
     reason = gate.reason if taken.any() or not gate.open else "the certified region holds no run of the pool."
     document = {
         **gate.to_dict(),
@@ -146,7 +144,7 @@ def _harvested(pool: Pool, table: pd.DataFrame, spec: JudgeSpec) -> _Harvest:
         "pseudo_label": 0,
         "size": int(taken.sum()),
         "pool": len(pool.frame),
-        "skew": skew(pool.frame, taken, lengths),
+        "skew": skew(pool.frame, taken, rendered_lengths(pool.frame)),
     }
     return _Harvest(gate, pool.frame[taken].reset_index(drop=True), document, contamination(gate, scored, pool))
 

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from certify_assets.certificates import Settings, audit_certificate, certify
 from certify_assets.corpora.auroc import auroc
 from certify_assets.protocol.harvest.gate import HarvestGate, open_gate
+from certify_assets.protocol.harvest.measures import rendered_lengths
 from certify_assets.protocol.harvest.withholding import Pool, Splits, halves, withhold
-from certify_assets.protocol.judging import columns, renderer
+from certify_assets.protocol.judging import columns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -109,9 +110,7 @@ class Parts:
     @cached_property
     def lengths(self) -> NDArray[np.int64]:
         """Characters of the pool's rendered runs."""
-        from certify_assets.corpora.rendering import render_frame
-
-        return np.array([len(item.text) for item in render_frame(self.pool.frame, renderer())], dtype=np.int64)
+        return rendered_lengths(self.pool.frame)
 
 
 def gate_of(loop: Loop, parts: Parts, judge: Judge) -> tuple[HarvestGate, pd.DataFrame]:

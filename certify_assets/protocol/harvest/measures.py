@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 from certify_assets.certificates import audit_certificate
 from certify_assets.protocol.harvest.gate import HarvestGate
 from certify_assets.protocol.harvest.withholding import Pool
+from certify_assets.protocol.judging import renderer, texts
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["contamination", "share_wrong", "skew"]
+__all__ = ["contamination", "rendered_lengths", "share_wrong", "skew"]
 
 
 def share_wrong(taken: NDArray[np.bool_], withheld: NDArray[np.int8], label: int) -> float | None:
@@ -38,6 +39,11 @@ def contamination(gate: HarvestGate, table: pd.DataFrame, pool: Pool) -> dict[st
         return found | {"contamination": None, "lower_bound": None, "verdict": None}
     audit = audit_certificate(gate.certificate, scores, pool.withheld, table["task_id"].to_numpy(object))
     return found | {"contamination": audit.realized_error, "lower_bound": audit.lower_bound, "verdict": audit.verdict}
+
+
+def rendered_lengths(frame: pd.DataFrame) -> NDArray[np.int64]:
+    """Characters of each run as a judge reads it."""
+    return np.array([len(text) for text in texts(frame, renderer())], dtype=np.int64)
 
 
 def skew(frame: pd.DataFrame, taken: NDArray[np.bool_], lengths: NDArray[np.int64]) -> dict[str, Any] | None:

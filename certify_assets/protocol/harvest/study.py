@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from certify_assets._version import __version__
 from certify_assets.certificates import Settings
 from certify_assets.corpora.splits import select
 from certify_assets.files import canonical_json, sha256_bytes
@@ -20,7 +19,7 @@ from certify_assets.protocol.harvest.rounds import harvest_rounds
 from certify_assets.protocol.harvest.withholding import HALVES_SEED, Splits
 from certify_assets.protocol.judge_specs import ALPHAS, DELTA, GRID
 from certify_assets.protocol.judging import workplace
-from certify_assets.protocol.ledger import LedgerEntry, record_read, record_result, register
+from certify_assets.protocol.ledger import LedgerEntry, announce_study, record_result
 from certify_assets.protocol.store import Store
 
 if TYPE_CHECKING:
@@ -55,6 +54,10 @@ class HarvestPlan:
     sides: tuple[str, ...] = ("reject", "release")
     profiles: tuple[str, ...] = ("certify", "paper")
     rounds: int = 2
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plan as JSON values."""
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
 
 
 def run_harvests(
@@ -109,7 +112,7 @@ def harvest_document(corpus: str, plan: HarvestPlan, loops: list[dict[str, Any]]
     budgets = [loop["alpha"] for loop in loops for row in loop["rounds"] if row.get("harvest", {}).get("size")]
     return {
         "corpus": corpus,
-        "plan": {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(plan).items()},
+        "plan": plan.to_dict(),
         "halves_seed": HALVES_SEED,
         "loops": loops,
         "harvests": len(taken),
@@ -134,18 +137,8 @@ def _loops(splits: Splits, make: LearnerMaker, plan: HarvestPlan, say: Callable[
 
 def _announced(store: Store, corpus: str, plan: HarvestPlan, manifest: SplitManifest, run_id: str) -> LedgerEntry:
     """Write into the ledger what will be read of TEST, before it is."""
-    fixed = {**asdict(plan), "manifest_sha256": manifest.sha256, "delta": DELTA, "grid": GRID, "halves_seed": HALVES_SEED}
-    fixed = {name: list(value) if isinstance(value, tuple) else value for name, value in fixed.items()}
-    registration = register(store, corpus, {"harvests": fixed}, run_id=run_id)
-    trajectories = store.sha256(f"corpora/{corpus}/trajectories.parquet")
-    return record_read(
-        store,
-        corpus,
-        judge=f"harvests of {plan.learner}",
-        registration=registration,
-        configuration={"manifest_sha256": manifest.sha256, "trajectories_sha256": trajectories, "version": __version__},
-        run_id=run_id,
-    )
+    fixed = {**plan.to_dict(), "manifest_sha256": manifest.sha256, "delta": DELTA, "grid": GRID, "halves_seed": HALVES_SEED}
+    return announce_study(store, corpus, reader=f"harvests of {plan.learner}", plan={"harvests": fixed}, run_id=run_id)
 
 
 @contextmanager
