@@ -137,7 +137,7 @@ def _show_forms(fitted: Law, *, paper: bool) -> None:
 
     rows = []
     for fit in fitted.forms:
-        words = fit.words.replace("s(K), tuned", f"s({fit.k:g}), tuned") if fit.k else fit.words
+        words = fit.words.replace("s(K), tuned", f"s({fit.k:g}) tuned") if fit.k else fit.words
         numbers = [_short(value) for value in (fit.slope, fit.intercept, fit.r2, fit.loocv_r2, fit.mae)]
         printed = " ".join(_short(value) for value in PAPER_FORMS.get(fit.form, ()))
         rows.append([words, *numbers, *([printed or "–"] if paper else [])])

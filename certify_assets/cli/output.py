@@ -113,7 +113,7 @@ def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
     for place, column in enumerate(columns):
         # a name that is cut is a name that cannot be typed: folded where it must be, and in the first column only beyond a fair width
         longest = max((len(row[0]) for row in rows), default=0) if place == 0 else 0
-        table.add_column(Text(printable(column)), overflow="fold", min_width=min(longest, _NAME) or None)
+        table.add_column(Text(printable(column)), overflow="fold", no_wrap=0 < longest <= _NAME, min_width=min(longest, _NAME) or None)
     for row in rows:
         table.add_row(*[Text(printable(cell)) for cell in row])
     console().print(table)
