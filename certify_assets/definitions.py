@@ -29,8 +29,9 @@ from certify_assets.defs.resources import resources
 from certify_assets.defs.study.assets import study_assets
 from certify_assets.defs.study.checks import study_checks
 from certify_assets.defs.study.comparison import comparison_assets, comparison_checks
-from certify_assets.defs.study.full import study_job
+from certify_assets.defs.study.full import study_tables_job
 from certify_assets.defs.study.simulation import simulation_assets, simulation_checks
+from certify_assets.defs.study.whole import study_job
 from certify_assets.protocol.judge_specs import judge_problems
 
 
@@ -70,6 +71,7 @@ def _definitions() -> dg.Definitions:
             language_harvest_job,
             *endpoint_jobs(),
             study_job,
+            study_tables_job,
         ],
         schedules=[weekly_recertification],
         sensors=[new_runs_sensor],

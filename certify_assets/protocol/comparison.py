@@ -106,11 +106,17 @@ def readers(document: Mapping[str, Any]) -> list[str]:
 
 def other_rows(document: Mapping[str, Any]) -> list[str]:
     """Return a sentence for every judge that scored other rows of CAL than all of them."""
-    return [
-        f"{row['judge']} left {row['counts']['cal']['unscored']} of {row['counts']['cal']['rows']} labelled CAL rows unscored."
-        for row in document["rows"]
-        if row["counts"]["cal"]["unscored"]
-    ]
+    return [_other(row) for row in document["rows"] if row["counts"]["cal"]["unscored"]]
+
+
+def _other(row: Mapping[str, Any]) -> str:
+    counts = row["counts"]["cal"]
+    if row["family"] == "harvest":
+        used = counts["rows"] - counts["unscored"]
+        return (
+            f"{row['judge']} is compared on {used} of {counts['rows']} labelled CAL rows, those of half B: half A let its harvest through."
+        )
+    return f"{row['judge']} left {counts['unscored']} of {counts['rows']} labelled CAL rows unscored."
 
 
 def _row(item: Judged) -> dict[str, Any]:

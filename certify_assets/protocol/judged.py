@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from certify_assets.protocol.certification import load_certificates
 from certify_assets.protocol.corpus_steps import open_split
 from certify_assets.protocol.judge_specs import PROCEDURES, JudgeSpec, judge_before, judges
 from certify_assets.protocol.judging import columns
-from certify_assets.protocol.scoring import calibration_scores
+from certify_assets.protocol.scoring import calibrating, calibration_scores
 from certify_assets.protocol.store import Store
 from certify_assets.protocol.timings import read_timings
 
@@ -138,6 +138,7 @@ def _judged(store: Store, corpus: str, spec: JudgeSpec, frames: Mapping[str, pd.
     _, _, adapter = calibration_scores(store, corpus, spec.name)
     table = store.read_table(f"{folder}/scores.parquet").set_index("trajectory_id")["score"]
     rows = {split: _rows(frame, table.reindex(frame["trajectory_id"]).to_numpy(np.float64)) for split, frame in frames.items()}
+    rows["cal"] = _certifying(frames["cal"], rows["cal"], spec.name)
     certificates: tuple[Certificate, ...] = ()
     audits: dict[str, dict[str, Any]] = {}
     try:
@@ -168,6 +169,12 @@ def _judged(store: Store, corpus: str, spec: JudgeSpec, frames: Mapping[str, pd.
         start=judge_before(spec),
         model=spec.model,
     )
+
+
+def _certifying(cal: pd.DataFrame, rows: Rows, judge: str) -> Rows:
+    """Leave out the scores of rows that let the judge's own harvest through: the judge learned from what they chose."""
+    own = set(calibrating(cal, judge)["trajectory_id"])
+    return replace(rows, scores=np.where([name in own for name in rows.trajectories], rows.scores, np.nan))
 
 
 def _rows(frame: pd.DataFrame, scores: NDArray[np.float64]) -> Rows:

@@ -119,6 +119,7 @@ def _view(source: PageSource) -> dict[str, Any]:
         "facts": corpus_facts(source),
         "gate": arithmetic(source),
         "lamps": gate_lamps(source),
+        "evidence": source.evidence,
         "controls": control_rows(source),
         "panels": build_panels(source),
         "procedures": procedure_table(source),

@@ -65,12 +65,15 @@ def _side_panels(source: PageSource, certificate: Certificate, name: str) -> lis
     curve = curve_of(certificate, source.cal)
     focus = _focus(certificate, curve)
     first = certificate is source.headline
-    panels = [_risk_panel(certificate, curve, name, layout="lead" if first else "half"), _tail_panel(certificate, curve, name)]
+    panels = [
+        _risk_panel(certificate, curve, name, where=source.evidence, layout="lead" if first else "half"),
+        _tail_panel(certificate, curve, name),
+    ]
     if first:
         panels.append(_score_panel(source))
     if focus is None:
         return panels
-    spread = _histogram_panel(certificate, source.cal, focus, split="CAL", name=f"{name}cal")
+    spread = _histogram_panel(certificate, source.cal, focus, split=source.evidence, name=f"{name}cal")
     if source.test is None or not np.isfinite(source.test.scores).any():
         return [*panels, replace(spread, layout="lead")]
     return [*panels, spread, _histogram_panel(certificate, source.test, focus, split="TEST", name=f"{name}test")]
@@ -87,7 +90,7 @@ def _focus(certificate: Certificate, curve: ThresholdCurve) -> _Focus | None:
     return _Focus(float(curve.thresholds[nearest]), "the threshold that came nearest to a certificate")
 
 
-def _risk_panel(certificate: Certificate, curve: ThresholdCurve, name: str, *, layout: str) -> Panel:
+def _risk_panel(certificate: Certificate, curve: ThresholdCurve, name: str, *, where: str, layout: str) -> Panel:
     point = None
     if certificate.certified and certificate.selective_error is not None:
         point = (certificate.coverage, certificate.selective_error)
@@ -100,7 +103,7 @@ def _risk_panel(certificate: Certificate, curve: ThresholdCurve, name: str, *, l
         f"{name}risk",
         f"Error against share decided, {certificate.side} side",
         risk_coverage(curve, alpha=certificate.alpha, point=point, name=f"{name}risk", large=layout == "lead"),
-        "Left to right, the judge decides more runs. The solid line is how often it was wrong on CAL; the dashed line is what the error could be once "
+        f"Left to right, the judge decides more runs. The solid line is how often it was wrong on {where}; the dashed line is what the error could be once "
         "runs of one task are resampled together; the dotted line pretends that all runs are independent, and is there for comparison only. "
         + told,
         layout,
@@ -173,7 +176,7 @@ def _histogram_panel(certificate: Certificate, table: ScoreTable, focus: _Focus,
     observed = _observed(table, focus.threshold, certificate.side)
     above = float(np.mean(errors > certificate.alpha))
     markup = error_histogram(errors, alpha=certificate.alpha, side=certificate.side, observed=observed, where=split, name=name)
-    heading = f"{split} resampled by task, {certificate.side} side"
+    heading = f"{split[0].upper()}{split[1:]} resampled by task, {certificate.side} side"
     caption = (
         f"Error at {focus.words} in {count(errors.size)} resamples of {split}'s tasks; {percent(above, 2)} lie above {percent(certificate.alpha)} "
         f"(with ever more resamples: a share of {small(limit.exceedance)}). {_weight(certificate, split)}"
@@ -184,7 +187,7 @@ def _histogram_panel(certificate: Certificate, table: ScoreTable, focus: _Focus,
 def _weight(certificate: Certificate, split: str) -> str:
     if not certificate.certified:
         return "It is not certified, so nothing is decided by it."
-    if split == "CAL":
+    if split != "TEST":
         return "The threshold was chosen on these very tasks, so this passes by construction: it shows the spread and is no independent evidence."
     return "These tasks had no part in choosing the threshold: this is the independent check."
 

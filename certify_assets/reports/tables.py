@@ -212,7 +212,7 @@ def _extra_facts(profile: Mapping[str, Any]) -> list[Fact]:
 
 
 def control_rows(source: PageSource) -> list[ControlRow]:
-    """Return the judge's AUROC on CAL and that of every control, for the bars."""
+    """Return the judge's AUROC on what certifies it and that of every control, for the bars."""
     from certify_assets.corpora.auroc import auroc
 
     own = float(source.controls.get("judge_auroc") or auroc(source.cal.scores, source.cal.outcomes))

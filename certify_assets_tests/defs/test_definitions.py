@@ -33,7 +33,7 @@ CORPUS_ASSETS = {
     "test_split",
     "trajectories",
 }
-STUDY_ASSETS = {"certifiability_model", "simulation_study", "main_table", "study_report"}
+STUDY_ASSETS = {"certifiability_model", "simulation_study", "main_table", "study_report", "study_run"}
 COMPARISON_ASSETS = {"agent_disjoint", "comparison"}
 MODEL_ASSETS = {"compact_model"}
 ARM_ASSETS = {"grpo/arm", "grpo/arms_audit"}
@@ -86,7 +86,12 @@ def test_the_checks_are_these_and_those_that_must_block_do() -> None:
         | {"grpo/arms_audit:arms_registered"}
     )
     assert set(checks) - blocking == (
-        {"trajectories:duplicates", "cal_split:n_min_tasks", "certifiability_model:certifiability_model_honest"}
+        {
+            "trajectories:duplicates",
+            "cal_split:n_min_tasks",
+            "certifiability_model:certifiability_model_honest",
+            "study_run:study_run_passed",
+        }
         | {"harvests:harvests_within_budget"}
         | {f"simulation_study:{name}" for name in ("validity_within_delta", "matches_the_paper")}
         | {f"comparison:{name}" for name in ("beats_controls", "same_rows")}

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import dagster as dg
+import pytest
 
 from certify_assets.definitions import defs
 from certify_assets.defs.partitions import CORPORA
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.defs.study.full import full_study_assets
-from certify_assets.protocol import auditing
+from certify_assets.defs.study.whole import materializations, study_run_passed
+from certify_assets.protocol import auditing, full_study
+from certify_assets.protocol.full_study import Outcome
 from certify_assets.protocol.store import Store
+from certify_assets.protocol.study_stages import STAGES
+from certify_assets_tests.protocol.test_full_study import SHORT, registered
 
 
 def test_a_corpus_is_studied_and_the_report_says_what_was_not_run(corpora: Store) -> None:
@@ -33,6 +40,52 @@ def test_a_corpus_is_studied_and_the_report_says_what_was_not_run(corpora: Store
     assert event.metadata["not_run"].value > 10 and str(event.metadata["page"].value).endswith("study/site/index.html")
 
 
-def test_the_job_holds_what_is_over_all_corpora() -> None:
-    keys = {key.to_user_string() for key in defs.resolve_job_def("study").asset_layer.executable_asset_keys}
-    assert keys == {"main_table", "certifiability_model", "simulation_study", "study_report"}
+def test_the_job_of_all_of_it_runs_the_stages_and_observes_what_they_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = registered(tmp_path)
+    monkeypatch.setattr(full_study, "STAGES", SHORT)
+    monkeypatch.setenv("CERTIFY_ROOT", store.root)
+    config = {
+        "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
+        "ops": {"study_run": {"config": {"workers": 1, "corpora": ["c", "d"]}}},
+        "resources": {"mlflow": {"config": {"enabled": False}}},
+    }
+    with dg.DagsterInstance.ephemeral() as instance:
+        results = [defs.resolve_job_def("study").execute_in_process(run_config=config, instance=instance) for _ in range(2)]
+        partitions = instance.get_materialized_partitions(dg.AssetKey(["lexical", "certificate"]))
+        assert partitions == {"c", "d"} == set(instance.get_dynamic_partitions(CORPORA))
+    first, second = ({event.asset_key.to_user_string() for event in result.get_asset_materialization_events()} for result in results)
+    assert first >= {"study_run", "study_report", "trajectories", "lexical/audit", "comparison", "certifiability_model"}
+    assert second == {"study_run", "study_report"}, "what stands is kept, and is nothing new"
+    made = next(event for event in results[0].asset_materializations_for_node("study_run") if event.asset_key == dg.AssetKey("study_run"))
+    assert made.metadata["stages_done"].value > made.metadata["stages_skipped"].value > 0
+    assert "| lexical | 2 |" in str(made.metadata["stages"].value) and store.exists("study/site/index.html")
+
+
+def test_a_stage_that_failed_fails_the_check_and_not_the_others(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    document = {"corpus": "c", "stage": "splits", "status": "failed", "reason": "it broke.", "command": "certify study c"}
+    store.write_json(full_study.RUN_KEY, {"stages": [document]})
+    result = study_run_passed(DataRoot(root=store.root))
+    assert isinstance(result, dg.AssetCheckResult) and not result.passed and result.description == "c, splits: it broke."
+
+
+def test_every_stage_has_the_assets_that_hold_what_it_makes() -> None:
+    known = {key.to_user_string() for key in defs.resolve_asset_graph().get_all_asset_keys()}
+    without = []
+    for stage in STAGES:
+        made = materializations(Outcome("c", stage.name, "done", "", ""))
+        assert {item.asset_key.to_user_string() for item in made} <= known
+        assert materializations(Outcome("c", stage.name, "kept", "", "")) == []
+        without += [] if made else [stage.name]
+    assert without == ["arms", "harvests_sft", "harvests_transfer"]
+
+
+def test_the_jobs_hold_what_they_say() -> None:
+    held = {
+        name: {key.to_user_string() for key in defs.resolve_job_def(name).asset_layer.executable_asset_keys}
+        for name in ("study", "study_tables")
+    }
+    assert held == {
+        "study": {"study_run", "study_report"},
+        "study_tables": {"main_table", "certifiability_model", "simulation_study", "study_report"},
+    }

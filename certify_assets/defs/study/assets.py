@@ -6,6 +6,7 @@ import dagster as dg
 
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.defs.study.full import full_study_assets
+from certify_assets.defs.study.whole import study_run
 from certify_assets.protocol import certifiability
 from certify_assets.protocol.judge_specs import judges
 from certify_assets.reports import law_page
@@ -45,4 +46,4 @@ def certifiability_model(context: dg.AssetExecutionContext, data_root: DataRoot,
 
 def study_assets() -> list[dg.AssetsDefinition]:
     """Return every asset of this domain."""
-    return [certifiability_model, *full_study_assets()]
+    return [certifiability_model, *full_study_assets(), study_run]

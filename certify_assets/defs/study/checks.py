@@ -3,6 +3,7 @@
 import dagster as dg
 
 from certify_assets.defs.resources import DataRoot
+from certify_assets.defs.study.whole import study_run_passed
 from certify_assets.protocol.certifiability import doubts
 
 __all__ = ["study_checks"]
@@ -25,4 +26,4 @@ def certifiability_model_honest(data_root: DataRoot) -> dg.AssetCheckResult:
 
 def study_checks() -> list[dg.AssetChecksDefinition]:
     """Return every check of this domain."""
-    return [certifiability_model_honest]
+    return [certifiability_model_honest, study_run_passed]

@@ -8,7 +8,7 @@ from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.protocol.judge_specs import JUDGES
 
-__all__ = ["full_study_assets", "study_job"]
+__all__ = ["full_study_assets", "study_tables_job"]
 
 
 class SeedConfig(dg.Config):
@@ -80,6 +80,7 @@ def real_scores(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: 
 @dg.asset(
     # every partition of what has one: the report is over all corpora
     deps=[
+        "study_run",
         "seed_study",
         "real_scores",
         "harvests",
@@ -113,9 +114,9 @@ def study_report(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow:
     )
 
 
-study_job = dg.define_asset_job(
-    "study",
+study_tables_job = dg.define_asset_job(
+    "study_tables",
     selection=dg.AssetSelection.assets("main_table", "certifiability_model", "simulation_study", "study_report"),
-    description="The tables over all corpora, and the site: run seed_study, real_scores, harvests and comparison of every corpus before, or `certify study`.",
+    description="The tables over all corpora, and the site: the job study runs what stands before them as well.",
     executor_def=dg.in_process_executor,
 )

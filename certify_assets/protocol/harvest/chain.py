@@ -69,7 +69,8 @@ def train_harvest_judge(store: Store, corpus: str, spec: JudgeSpec, *, report: R
     labelled = sft[sft["outcome"].notna()].reset_index(drop=True)
     training = training_set(labelled, harvest.rows, label=document["pseudo_label"], manifest=manifest)
     with workplace(store, f"judges/{spec.name}/{corpus}/training") as place:
-        judge = _learner(labelled, manifest, spec, place, report).train(training, "adapter")
+        learner = _learner(labelled, manifest, spec, place, report)
+        judge = learner.train(training, "adapter")
         save_adapter(store, f"{folder}/adapter", judge)  # type: ignore[arg-type]
     adapter = {
         "judge": spec.name,
@@ -86,7 +87,9 @@ def train_harvest_judge(store: Store, corpus: str, spec: JudgeSpec, *, report: R
         "seed": spec.seed,
         "harvest": {"sha256": harvest_sha256, "size": len(taken), "gate_sha256": sha256_bytes(canonical_json(document)), **grounds},
     }
-    if not spec.model:
+    if spec.model:
+        adapter["training"] = learner.trainings["adapter"]
+    else:
         adapter["success_weight"] = 1.0
     store.write_json(f"{folder}/adapter.json", adapter)
     return adapter

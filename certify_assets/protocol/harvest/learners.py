@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -74,14 +74,16 @@ def language_learner(
     from certify_assets.protocol.language_training import fine_tuned
 
     using = renderer()
+    told: dict[str, dict[str, Any]] = {}
 
     def train(rows: pd.DataFrame, place: str) -> Judge:
         _refuse(rows, manifest)
         base, encoder = load_base(model, revision)
         judge = CausalJudge(place, base, encoder, shards=folder / "shards")
-        return fine_tuned(judge, rows, folder / place, model=model, seed=seed, report=report)[0]
+        trained, told[place] = fine_tuned(judge, rows, folder / place, model=model, seed=seed, report=report)
+        return trained
 
-    return Learner("sft", _labelled(source), train, _remembering(score_table, using), transfer=transfer, dear=True)
+    return Learner("sft", _labelled(source), train, _remembering(score_table, using), transfer=transfer, dear=True, trainings=told)
 
 
 def _remembering(score: Callable[..., pd.DataFrame], using: Renderer) -> Callable[[Judge, pd.DataFrame], pd.DataFrame]:

@@ -44,6 +44,8 @@ class Learner:
         Whether the source holds no row of the target: its SFT split is then part of the pool, labels withheld.
     dear : bool
         Whether a training takes minutes: of the controls then only those are trained that stand for the labels of half A.
+    trainings : dict of str to dict
+        What a training told of itself (settings, steps, loss), by its name; empty where it tells nothing.
     """
 
     name: str
@@ -52,6 +54,7 @@ class Learner:
     score: Callable[[Judge, pd.DataFrame], pd.DataFrame]
     transfer: bool = False
     dear: bool = False
+    trainings: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ from certify_assets.errors import StaleCertificateError
 from certify_assets.protocol import auditing
 from certify_assets.protocol.certifiability import gather_points
 from certify_assets.protocol.certification import load_certificates
-from certify_assets.protocol.comparison import compare
+from certify_assets.protocol.comparison import compare, other_rows
 from certify_assets.protocol.overview import overview
 from certify_assets.protocol.store import Store
 from certify_assets.reports.comparison_tables import certified_table, ranking_table
@@ -43,6 +43,8 @@ def test_page_index_overview_and_comparison_say_half_b_and_pseudo_labels(store: 
     for words in ("half B of CAL", f"{size} runs of RL were taken as failures", f"and {size} runs of RL with pseudo-labels"):
         assert words in page and words not in home
     assert "tasks in CAL;" not in page and "effective runs in CAL" not in page
+    for words in ("was wrong on half B of CAL", "Half B of CAL resampled by task", "gates, from half B of CAL"):
+        assert words in page and words not in home
     write_index(store)
     assert store.read_bytes("index.html").decode().count("Certified on half B of CAL alone.") == 1
     shown = {judge["judge"]: judge for judge in overview(store, "c")["judges"]}
@@ -53,6 +55,10 @@ def test_page_index_overview_and_comparison_say_half_b_and_pseudo_labels(store: 
     document = compare(store, "c")
     messages = [item["message"] for item in document["findings"] if item["code"] in ("half_of_cal", "trained_on_rl")]
     assert len(messages) == 2 and all(FIRST in message for message in messages) and "32 tasks" in messages[0]
+    counted = {row["judge"]: row["counts"]["cal"] for row in document["rows"]}
+    assert counted[FIRST]["unscored"] > 0 == counted["lexical"]["unscored"]
+    (other,) = other_rows(document)
+    assert f"{FIRST} is compared on {counted[FIRST]['rows'] - counted[FIRST]['unscored']} of" in other and "half B" in other
     rows = {row[1]: row for row in certified_table([document]).rows}
     assert (rows["lexical"][-1], rows[FIRST][-1]) == ("64", "32 (half B)")
     assert {row[1] for row in ranking_table([document]).rows if "(trained on)" in row[6]} == {FIRST}

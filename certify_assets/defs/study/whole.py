@@ -1,0 +1,110 @@
+"""The whole study as one asset: every stage on every corpus, as `certify study` runs it, with what it made observed on the assets that hold it."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+from pydantic import Field
+
+from certify_assets.defs.partitions import CORPORA
+from certify_assets.defs.resources import DataRoot, MlflowTracker
+from certify_assets.protocol.judge_specs import JUDGES
+
+if TYPE_CHECKING:
+    from certify_assets.protocol.full_study import Outcome
+
+__all__ = ["study_job", "study_run", "study_run_passed"]
+
+_CORPUS = ("trajectories", "split_manifest", "sft_split", "rl_split", "cal_split", "test_split", "corpus_profile", "leak_controls")
+_CHAIN = ("adapter", "scores", "certificate", "audit")
+_OF_CORPUS = {"splits": _CORPUS, "seeds": ("seed_study",), "harvests": ("harvests",), "agents": ("agent_disjoint",)}
+_SAME = ("real_scores", "comparison")
+_OVER_ALL = {"main_table": "main_table", "law": "certifiability_model", "simulation": "simulation_study"}
+
+
+class StudyConfig(dg.Config):
+    """What is run.
+
+    Parameters
+    ----------
+    profile : str
+        quick, or full with the language models.
+    corpora : list of str
+        All registered ones where none is named.
+    workers : int
+        Processes, a corpus each.
+    """
+
+    profile: str = "quick"
+    corpora: list[str] = Field(default_factory=list)
+    workers: int = 2
+
+
+@dg.asset(
+    kinds={"json"},
+    group_name="study",
+    owners=["team:evaluation"],
+    code_version="1",
+    description=(
+        "Every stage of the study on every corpus: splits, judges, split seeds, harvests, transfer, real scores, comparison, law, simulation. What stands is "
+        "kept, so that a killed run goes on. A materialization of it is one of every asset that a stage made anew."
+    ),
+)
+def study_run(
+    context: dg.AssetExecutionContext, config: StudyConfig, data_root: DataRoot, mlflow: MlflowTracker
+) -> dg.MaterializeResult[Any]:
+    """Run the study and report each stage."""
+    from certify_assets.protocol.full_study import run_full_study
+
+    store = data_root.store()
+    outcomes = run_full_study(store, config.corpora, profile=config.profile, workers=config.workers, say=context.log.info)
+    context.instance.add_dynamic_partitions(CORPORA, sorted({item.corpus for item in outcomes} - {"all"}))
+    for outcome in outcomes:
+        for made in materializations(outcome):
+            context.log_event(made)
+    counts = {f"stages_{name}": number for name, number in sorted(Counter(item.status for item in outcomes).items())}
+    recorded = mlflow.record(context, store, params=config.model_dump(), metrics=counts)
+    return dg.MaterializeResult(metadata={"stages": dg.MetadataValue.md(stage_table(outcomes)), **counts, **recorded})
+
+
+@dg.asset_check(asset="study_run", description="No stage of the last study failed; what was skipped has its reason in the report.")
+def study_run_passed(data_root: DataRoot) -> dg.AssetCheckResult:
+    """Read the stored outcomes."""
+    from certify_assets.protocol.full_study import load_outcomes
+
+    failed = [f"{item.corpus}, {item.stage}: {item.reason}" for item in load_outcomes(data_root.store()) if item.status == "failed"]
+    return dg.AssetCheckResult(passed=not failed, severity=dg.AssetCheckSeverity.ERROR, description=" ".join(failed) or "no stage failed.")
+
+
+def materializations(outcome: "Outcome") -> list[dg.AssetMaterialization]:
+    """Return what a stage that was run made anew, asset by asset; nothing for one that was kept, skipped or failed."""
+    if outcome.status != "done":
+        return []
+    keys = [[outcome.stage, name] for name in _CHAIN] if outcome.stage in JUDGES else [[name] for name in _assets(outcome.stage)]
+    partition = None if outcome.stage in _OVER_ALL else outcome.corpus
+    return [dg.AssetMaterialization(key, partition=partition, metadata={"made_by": "study_run", "stage": outcome.stage}) for key in keys]
+
+
+def _assets(stage: str) -> Sequence[str]:
+    if stage in _OVER_ALL:
+        return (_OVER_ALL[stage],)
+    return _OF_CORPUS.get(stage, (stage,) if stage in _SAME else ())
+
+
+def stage_table(outcomes: "Sequence[Outcome]") -> str:
+    """Return the stages as a Markdown table: stage, how many corpora are at which state."""
+    states = ("done", "kept", "skipped", "failed")
+    counts = Counter((item.stage, item.status) for item in outcomes)
+    lines = ["| stage | " + " | ".join(states) + " |", "|---|" + "---|" * len(states)]
+    for stage in dict.fromkeys(item.stage for item in outcomes):
+        lines.append(f"| {stage} | " + " | ".join(str(counts[stage, state] or "") for state in states) + " |")
+    return "\n".join(lines)
+
+
+study_job = dg.define_asset_job(
+    "study",
+    selection=dg.AssetSelection.assets("study_run", "study_report") | dg.AssetSelection.checks_for_assets("study_run"),
+    description="The whole study and its site, as `certify study` makes them: minutes with quick, hours with full. Goes on where a killed one stopped.",
+    executor_def=dg.in_process_executor,
+)
