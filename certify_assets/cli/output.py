@@ -105,10 +105,13 @@ _NAME = 24
 
 
 def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table on stdout; names from data are text, never markup."""
+    """Print a table on stdout, row by row where the terminal is too narrow for its words; names from data are text, never markup."""
     from rich.table import Table
     from rich.text import Text
 
+    if len(columns) > 2 and _narrowest(columns, rows) > console().width:
+        _show_rows(title, columns, rows)
+        return
     table = Table(title=Text(printable(title)), title_justify="left", header_style="bold")
     for place, column in enumerate(columns):
         # a name that is cut is a name that cannot be typed: folded where it must be, and in the first column only beyond a fair width
@@ -117,6 +120,27 @@ def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
     for row in rows:
         table.add_row(*[Text(printable(cell)) for cell in row])
     console().print(table)
+
+
+def _narrowest(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
+    """Return the width below which a table has to break words."""
+    words = [max(len(word) for cell in column for word in (*cell.split(), "")) for column in zip(columns, *rows, strict=True)]
+    return sum(min(width, _NAME) for width in words) + 3 * len(columns) + 1
+
+
+def _show_rows(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    import textwrap
+
+    from rich.text import Text
+
+    out = console()
+    glue = "\N{NO-BREAK SPACE}"
+    out.print(Text(printable(title), style="italic"))
+    for row in rows:
+        out.print(Text(printable(f"{columns[0]} {row[0]}"), style="bold"))
+        told = "; ".join(f"{column} {cell}".replace(" ", glue) for column, cell in zip(columns[1:], row[1:], strict=True))
+        lines = textwrap.wrap(printable(told), out.width, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)
+        out.print(Text("\n".join(lines).replace(glue, " ")))
 
 
 def percent(share: float) -> str:

@@ -107,7 +107,7 @@ class Store:
             If nothing is: the sentence says that the step before has to run.
         """
         if not self.exists(key):
-            raise InputError(f"{self.locate(key)} does not exist; materialize the asset that writes it first.")
+            raise InputError(f"{self.locate(key)} does not exist; {_remedy(key)} first.")
         if self.is_local:
             return self.local_path(key).read_bytes()
         filesystem, path = self._remote(key)
@@ -184,7 +184,7 @@ class Store:
         try:
             return parse_json(self.read_bytes(key).decode("utf-8"))
         except ValueError as error:
-            raise InputError(f"{self.locate(key)} is not a JSON document ({error}); materialize the asset that writes it again.") from None
+            raise InputError(f"{self.locate(key)} is not a JSON document ({error}); {_remedy(key)} again.") from None
 
     def write_json(self, key: str, value: Any) -> str:
         """Store a JSON document, indented for readers; return its SHA-256."""
@@ -261,6 +261,16 @@ class Store:
         except ValueError as error:
             raise InputError(f"the data root {self.root} cannot be opened ({error}); give a folder or a URL that fsspec knows.") from None
         return filesystem, path
+
+
+def _remedy(key: str) -> str:
+    """Say what writes a key: to whoever works with assets, and to whoever works with commands."""
+    parts = key.split("/")
+    if len(parts) > 2 and parts[0] in ("corpora", "judges"):
+        corpus = parts[1] if parts[0] == "corpora" else parts[2]
+        what = "" if parts[0] == "corpora" else f" of {parts[1]}"
+        return f"materialize the asset{what} that writes it, or run `certify study {corpus}`,"
+    return "materialize the asset, or run the command, that writes it"
 
 
 def _whole_lines(data: bytes) -> bytes:

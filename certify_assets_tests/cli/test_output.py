@@ -90,3 +90,17 @@ def test_a_reader_that_has_gone_is_no_error_to_speak_of(tmp_path: Path) -> None:
         done = subprocess.run([*command, *more], stdout=writing, stderr=subprocess.PIPE, check=False)
         assert (done.returncode, done.stderr) == (141, b"")
     os.close(writing)
+
+
+def test_a_table_that_would_break_words_is_printed_row_by_row(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    columns = ["judge", *(f"measurement {number}" for number in range(9))]
+    rows = [["lexical_weighted", *["0.12345678"] * 9], ["base", *["–"] * 9]]
+    monkeypatch.setenv("COLUMNS", "80")
+    show_table("Figures", columns, rows)
+    narrow = capsys.readouterr().out
+    assert "judge lexical_weighted\n" in narrow and "┃" not in narrow and max(map(len, narrow.splitlines())) <= 80
+    assert narrow.count("0.12345678") == 9 and "measurement 8 0.12345678" in narrow
+    monkeypatch.setenv("COLUMNS", "200")
+    show_table("Figures", columns, rows)
+    wide = capsys.readouterr().out
+    assert "┃" in wide and wide.count("0.12345678") == 9
