@@ -6,10 +6,11 @@ import dagster as dg
 import pytest
 
 from certify_assets.definitions import defs
-from certify_assets.defs.judges.arms import arm_assets, arm_checks, arm_partitions
+from certify_assets.defs.judges.arms import arm_assets, arm_checks, arm_events, arm_partitions
 from certify_assets.defs.partitions import CORPORA
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.judges.lm.rewards import ARMS, CONTROLS
+from certify_assets.protocol.judge_specs import JUDGES
 from certify_assets.protocol.store import Store
 from certify_assets_tests.arms_builders import CORPUS, TINY
 
@@ -63,3 +64,17 @@ def test_the_audit_is_materialized_and_its_checks_tell_a_forged_one(arms_store: 
         found = {item.check_name: item for item in done.get_asset_check_evaluations()}
         assert found["arms_registered"].passed and "7 first; 7 replay" in str(found["arms_registered"].description)
         assert not found["beats_controls"].passed and found["beats_controls"].severity == dg.AssetCheckSeverity.WARN
+
+
+def test_arms_that_a_choice_stands_on_are_shown_once_under_their_version() -> None:
+    spec = JUDGES["grpo"]
+    document = {"corpus": CORPUS, "arms": {"reject_3": "a" * 64, "reject_5": "b" * 64}}
+    with dg.DagsterInstance.ephemeral() as instance:
+        first = arm_events(instance, spec, document)
+        assert {(made.asset_key, made.partition) for made in first} == {(ARM, f"reject_3|{CORPUS}"), (ARM, f"reject_5|{CORPUS}")}
+        for made in first:
+            instance.report_runless_asset_event(made)
+        assert arm_events(instance, spec, document) == []
+        (again,) = arm_events(instance, spec, {**document, "arms": {**document["arms"], "reject_5": "c" * 64}})
+        assert again.partition == f"reject_5|{CORPUS}"
+    assert arm_events(dg.DagsterInstance.ephemeral(), JUDGES["sft"], {"corpus": CORPUS}) == []

@@ -1,6 +1,6 @@
 """Arms of GRPO: one asset a judge, partitioned by arm and corpus, and the audit that puts the choice among them on TEST."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import dagster as dg
@@ -14,9 +14,10 @@ from certify_assets.protocol.arms import train_arm
 from certify_assets.protocol.judge_specs import JUDGES, JudgeSpec
 from certify_assets.reports import arms as arms_report
 
-__all__ = ["arm_assets", "arm_checks", "arm_deps", "arm_partitions", "arms_job", "audit_deps"]
+__all__ = ["arm_assets", "arm_checks", "arm_deps", "arm_events", "arm_partitions", "arms_job", "audit_deps"]
 
 OWNERS = ["team:evaluation"]
+_VERSION = "dagster/data_version"
 
 # keys join in the alphabetical order of the dimensions: "reject_3|miniwob_weak"
 arm_partitions = dg.MultiPartitionsDefinition(
@@ -39,6 +40,20 @@ def arm_checks(specs: Sequence[JudgeSpec] = REINFORCED) -> list[dg.AssetChecksDe
 def arm_deps(spec: JudgeSpec) -> list[dg.AssetDep]:
     """Return what the adapter of a judge with arms depends on beside its splits: all arms of the corpus."""
     return [dg.AssetDep(dg.AssetKey([spec.name, "arm"]), partition_mapping=_BY_CORPUS)] if spec.family == "grpo" else []
+
+
+def arm_events(instance: dg.DagsterInstance, spec: JudgeSpec, document: Mapping[str, Any]) -> list[dg.AssetMaterialization]:
+    """Return the arms on which a choice stands and which no partition shows yet: the adapter of such a judge trains what is missing."""
+    key, found = dg.AssetKey([spec.name, "arm"]), []
+    for arm, version in document.get("arms", {}).items():
+        partition = dg.MultiPartitionKey({"arm": arm, "corpus": document["corpus"]})
+        filters = dg.AssetRecordsFilter(asset_key=key, asset_partitions=[partition])
+        records = instance.fetch_materializations(filters, limit=1).records
+        shown = records[0].asset_materialization if records else None
+        if shown is None or (shown.tags or {}).get(_VERSION) != version:
+            metadata = {"made_by": f"{spec.name}/adapter"}
+            found.append(dg.AssetMaterialization(key, partition=partition, metadata=metadata, tags={_VERSION: version}))
+    return found
 
 
 def audit_deps(spec: JudgeSpec) -> list[dg.AssetKey]:

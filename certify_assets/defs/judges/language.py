@@ -5,6 +5,7 @@ from typing import Any
 
 import dagster as dg
 
+from certify_assets.defs.judges.arms import arm_events
 from certify_assets.defs.judges.training import POOL, attempted, machine_tags, progress_lines
 from certify_assets.defs.metadata import score_metadata
 from certify_assets.defs.resources import DataRoot, MlflowTracker
@@ -116,6 +117,8 @@ def _register(spec: JudgeSpec) -> dg.OpDefinition:
             name: params[name] for name in ("candidates", "chosen", "sft_trajectories", "sft_tasks", "seed") if name in params
         }
         about: dict[str, Any] = {**shown, **selection, "sha256": document["adapter_sha256"], "base_revision": tags["certify.base_revision"]}
+        for made in arm_events(context.instance, spec, document):
+            context.log_event(made)
         version = dg.DataVersion(document["adapter_sha256"])
         return dg.MaterializeResult(metadata={**about, **recorded}, data_version=version, value=None)
 
