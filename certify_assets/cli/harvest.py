@@ -53,12 +53,13 @@ def harvest(
     """
     from certify_assets.cli.launching import open_corpus_store
     from certify_assets.protocol.harvest.study import HarvestPlan, learner_maker, run_harvests
+    from certify_assets.protocol.progress import ProgressLines
     from certify_assets.reports.harvest_table import control_rows, loop_rows
 
     given = {"alphas": alphas, "gates": gates, "sides": sides, "profiles": profiles}
     plan = HarvestPlan(learner=learner, rounds=rounds, **{name: value for name, value in given.items() if value})  # type: ignore[arg-type]
     store = open_corpus_store(root, corpus)
-    with learner_maker(store, corpus, learner) as make:
+    with learner_maker(store, corpus, learner, report=ProgressLines(say)) as make:
         document = run_harvests(store, corpus, plan, learner=make, say=say)
     if as_json:
         emit_json(document)

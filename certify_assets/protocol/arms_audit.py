@@ -60,7 +60,7 @@ def audit_arms(store: Store, corpus: str, spec: JudgeSpec, *, run_id: str = "cli
     registration = register(store, corpus, plan, run_id=run_id)
     tables, reads = {}, {}
     for each in _entries(spec):
-        tables[each.name], hashes = scored_candidate(store, corpus, spec, each, "test")
+        tables[each.name], hashes = scored_candidate(store, corpus, spec, each, "test", report=report)
         configuration = {**hashes, "certificates": [item.sha256 for item in certificates[each.name]]}
         judge = f"{spec.name}/{each.name}"
         reads[each.name] = record_read(store, corpus, judge=judge, registration=registration, configuration=configuration, run_id=run_id)
@@ -96,7 +96,7 @@ def plan_arms(
         train_arm(store, corpus, spec, arm, report=report)
     tables, hashes = {}, {}
     for each in _entries(spec):
-        tables[each.name], hashes[each.name] = scored_candidate(store, corpus, spec, each, "cal")
+        tables[each.name], hashes[each.name] = scored_candidate(store, corpus, spec, each, "cal", report=report)
     deployed = adapter["chosen"]
     if hashes[deployed]["adapter_sha256"] != adapter["adapter_sha256"]:
         raise StaleCertificateError(stale)

@@ -242,7 +242,7 @@ def _harvests(learner: str) -> Callable[[Work], str]:
             plan = HarvestPlan(
                 learner="sft", alphas=(0.2,), gates=("guarded_taskboot",), sides=("reject",), profiles=("certify",), rounds=1
             )
-        with learner_maker(work.store, work.corpus, learner) as make:
+        with learner_maker(work.store, work.corpus, learner, report=_report(work, learner if learner == "sft" else "")) as make:
             run_harvests(work.store, work.corpus, plan, learner=make, say=lambda text: work.say(f"{work.corpus}: {text}"))
         return ""
 

@@ -20,6 +20,7 @@ from certify_assets.protocol.harvest.withholding import HALVES_SEED, Splits
 from certify_assets.protocol.judge_specs import ALPHAS, DELTA, GRID
 from certify_assets.protocol.judging import workplace
 from certify_assets.protocol.ledger import LedgerEntry, announce_study, record_result
+from certify_assets.protocol.progress import Report, silent
 from certify_assets.protocol.store import Store
 
 if TYPE_CHECKING:
@@ -142,16 +143,18 @@ def _announced(store: Store, corpus: str, plan: HarvestPlan, manifest: SplitMani
 
 
 @contextmanager
-def learner_maker(store: Store, corpus: str, learner: str) -> Iterator[LearnerMaker]:
+def learner_maker(store: Store, corpus: str, learner: str, *, report: Report = silent) -> Iterator[LearnerMaker]:
     """Give the maker of a learner, with a place for its checkpoints where a training is dear.
 
     Parameters
     ----------
     learner : {"lexical", "sft"}
+    report : callable
+        Told how far a training has come that takes minutes.
     """
     if learner == "lexical":
         yield lambda splits: lexical_learner(splits.sft, splits.manifest)
         return
     with workplace(store, f"harvests/{corpus}/{learner}") as place:
         # checkpoints are of one split: another manifest is another folder
-        yield lambda splits: language_learner(splits.sft, splits.manifest, place / splits.manifest.sha256[:12])
+        yield lambda splits: language_learner(splits.sft, splits.manifest, place / splits.manifest.sha256[:12], report=report)
