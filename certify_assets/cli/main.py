@@ -24,6 +24,7 @@ _COMMANDS = {
     "corpus": ("certify_assets.cli.corpus", "Import, list, generate and remove corpora of agent runs."),
     "decide": ("certify_assets.cli.decide", "Decide new trajectories: reject, release, or a person."),
     "demo": ("certify_assets.cli.platform", "Certificates for the embedded corpora, from runs to pages."),
+    "deploy": ("certify_assets.cli.deploy", "Let a certified judge decide a corpus's new runs, or show which does."),
     "harvest": ("certify_assets.cli.harvest", "Self-train on what the certificate lets through, with its controls."),
     "judge": ("certify_assets.cli.judge", "Train judges, and score runs with them."),
     "law": ("certify_assets.cli.law", "Fit the certifiability law: coverage from success rate and base AUROC."),
