@@ -26,6 +26,7 @@ _COMMANDS = {
     "demo": ("certify_assets.cli.platform", "Certificates for the embedded corpora, from runs to pages."),
     "deploy": ("certify_assets.cli.deploy", "Let a certified judge decide a corpus's new runs, or show which does."),
     "harvest": ("certify_assets.cli.harvest", "Self-train on what the certificate lets through, with its controls."),
+    "incoming": ("certify_assets.cli.incoming", "Decide new runs of a corpus by the deployed judge."),
     "judge": ("certify_assets.cli.judge", "Train judges, and score runs with them."),
     "law": ("certify_assets.cli.law", "Fit the certifiability law: coverage from success rate and base AUROC."),
     "monitor": ("certify_assets.cli.monitor", "Raise an alarm when newly labelled tasks show an error above α."),

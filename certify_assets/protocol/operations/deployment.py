@@ -6,19 +6,26 @@ certificates that decide are kept beside, under their hashes, so that a decision
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from certify_assets.errors import CertifyError, ForgedCertificateError, GateClosedError, InputError, IntegrityError, StaleCertificateError
-from certify_assets.files import canonical_json, parse_json
 from certify_assets.protocol.certification import certificate_of, load_certificates
 from certify_assets.protocol.judge_specs import GRID, PROCEDURES, SIDES, judge_spec
 from certify_assets.protocol.judging import columns
 from certify_assets.protocol.monitoring import monitored_certificates
-from certify_assets.protocol.operations.layout import deployment_key, deployments_key
+from certify_assets.protocol.operations.deployment_record import (
+    SCHEMA,
+    Deployment,
+    append_deployment,
+    load_deployment,
+    own_key,
+    plan_before,
+    read_deployments,
+)
+from certify_assets.protocol.operations.layout import deployment_key
 from certify_assets.protocol.operations.registry import register_deployment
 from certify_assets.protocol.operations.sampling import SamplingPlan
 from certify_assets.protocol.operations.standing import Refusal, alarm_fault, audit_fault
@@ -32,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = [
     "SCHEMA",
     "Deployment",
+    "Standing",
     "certificate_key",
     "deploy",
     "deployed_certificates",
@@ -40,103 +48,19 @@ __all__ = [
     "read_certificates",
     "read_deployments",
     "redeploy",
+    "standing",
     "why_refused",
 ]
 
-SCHEMA: Final = "certify_assets/deployment/1"
 _CHAIN = ("adapter_sha256", "renderer_sha256", "manifest_sha256")
 
 
-@dataclass(frozen=True)
-class Deployment:
-    """Which judge decides the new runs of a corpus.
+class Standing(NamedTuple):
+    """What is deployed now: the deployment, the certificates that decide, and why nothing is decided, where that is so."""
 
-    Parameters
-    ----------
-    corpus, judge : str
-    alpha : mapping of str to float
-        Budget of each side that is decided.
-    certificates_key : str
-        Where the certificates are stored.
-    certificates : tuple of str
-        SHA-256 of those that decide, at most one a side.
-    fingerprint : mapping of str to str
-        What they stand on: hashes of adapter, renderer, prompt, split manifest, scores and trajectories, and the grid.
-    sampling : SamplingPlan
-    number : int
-        From 1; the line of the journal.
-    time : str
-        UTC, ISO 8601.
-    findings : tuple of dict
-        code and message of what the user should know.
-    mlflow : mapping or None
-        Model, version, alias and run, or why MLflow has no record; None before it was asked.
-    """
-
-    corpus: str
-    judge: str
-    alpha: Mapping[str, float]
-    certificates_key: str
-    certificates: tuple[str, ...]
-    fingerprint: Mapping[str, str]
-    sampling: SamplingPlan
-    number: int
-    time: str
-    findings: tuple[Mapping[str, str], ...] = ()
-    mlflow: Mapping[str, str] | None = None
-
-    @property
-    def own(self) -> bool:
-        """Whether the certificates are the judge's own, not those of a recertification."""
-        return self.certificates_key == _own_key(self.corpus, self.judge)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the deployment as a JSON object."""
-        return {"schema": SCHEMA, **asdict(self), "certificates": list(self.certificates), "findings": list(self.findings)}
-
-    @classmethod
-    def from_dict(cls, document: Any, where: str) -> Deployment:
-        """Read a deployment.
-
-        Raises
-        ------
-        IntegrityError
-            If it is none; the sentence names the file.
-        """
-        try:
-            values = dict(document)
-            if values.pop("schema") != SCHEMA:
-                raise ValueError(f"it is not {SCHEMA}")
-            plan = SamplingPlan(**values.pop("sampling"))
-            lists = {name: tuple(values.pop(name, ())) for name in ("certificates", "findings")}
-            return cls(**values, **lists, sampling=plan)
-        except (TypeError, ValueError, KeyError, InputError) as error:
-            raise IntegrityError(f"{where} is not a deployment ({error}); deploy the judge again.") from None
-
-
-def load_deployment(store: Store, corpus: str) -> Deployment | None:
-    """Return the deployment of now; None where nothing was deployed.
-
-    Raises
-    ------
-    IntegrityError
-        If it is not what the journal of deployments says.
-    """
-    key = deployment_key(corpus)
-    if not store.exists(key):
-        return None
-    found = Deployment.from_dict(store.read_json(key), store.locate(key))
-    journal = read_deployments(store, corpus)
-    # what MLflow said came after the line was written
-    if journal and replace(found, mlflow=None) not in journal:
-        raise IntegrityError(f"{store.locate(key)} is not line {found.number} of the journal of deployments: it was altered; deploy again.")
-    return found
-
-
-def read_deployments(store: Store, corpus: str) -> list[Deployment]:
-    """Return every deployment of a corpus, the oldest first."""
-    key = deployments_key(corpus)
-    return _parsed(store.read_bytes(key), store.locate(key)) if store.exists(key) else []
+    deployment: Deployment | None
+    certificates: tuple[Certificate, ...]
+    refusal: Refusal | None
 
 
 def deployed_certificates(store: Store, corpus: str) -> list[Certificate]:
@@ -159,17 +83,24 @@ def deployed_certificates(store: Store, corpus: str) -> list[Certificate]:
 
 def why_refused(store: Store, corpus: str) -> Refusal | None:
     """Return why nothing may be decided for a corpus now; None where something may."""
+    return standing(store, corpus).refusal
+
+
+def standing(store: Store, corpus: str) -> Standing:
+    """Return what is deployed on a corpus and whether it decides; what is wrong with it is the refusal, never an exception."""
+    deployment = None
     try:
         deployment = load_deployment(store, corpus)
         if deployment is None:
             text = f"no judge is deployed on {corpus}; deploy one with `certify deploy {corpus} JUDGE`."
-            return Refusal("not_deployed", text)
-        certificates = _certificates_of(store, deployment)
+            return Standing(None, (), Refusal("not_deployed", text))
+        certificates = tuple(_certificates_of(store, deployment))
     except CertifyError as error:
-        return Refusal("stale_certificate", str(error))
+        return Standing(deployment, (), Refusal("stale_certificate", str(error)))
     if not any(item.certified for item in certificates):
-        return Refusal("no_certificate", f"the deployment of {deployment.judge} on {corpus} names no certificate that certifies anything.")
-    return _fault(store, deployment, certificates)
+        text = f"the deployment of {deployment.judge} on {corpus} names no certificate that certifies anything; deploy again."
+        return Standing(deployment, certificates, Refusal("no_certificate", text))
+    return Standing(deployment, certificates, _fault(store, deployment, certificates))
 
 
 def deploy(
@@ -204,7 +135,7 @@ def deploy(
         As `deployed_certificates`.
     """
     judge_spec(judge, store.root)
-    key = certificates_key or _own_key(corpus, judge)
+    key = certificates_key or own_key(corpus, judge)
     chosen = _choose(read_certificates(store, corpus, judge, key), alpha, f"{judge} on {corpus}")
     made = Deployment(
         corpus=corpus,
@@ -222,7 +153,7 @@ def deploy(
         raise GateClosedError(f"{judge} is not deployed on {corpus}: {fault.sentence}")
     for item in chosen:
         store.write_bytes(certificate_key(corpus, item.sha256), item.to_json())
-    made = _appended(store, made)
+    made = append_deployment(store, made)
     store.write_json(deployment_key(corpus), made.to_dict())
     if track:
         made = replace(made, mlflow=register_deployment(store, made.to_dict(), chosen))
@@ -260,18 +191,12 @@ def certificate_key(corpus: str, sha256: str) -> str:
     return f"operations/{corpus}/certificates/{sha256}.json"
 
 
-def plan_before(store: Store, corpus: str) -> SamplingPlan:
-    """Return the sampling of the deployment before; at first .05 and .05, under a seed that nobody knows yet."""
-    journal = read_deployments(store, corpus)
-    return journal[-1].sampling if journal else SamplingPlan(seed=secrets.randbelow(2**31))
-
-
 def read_certificates(store: Store, corpus: str, judge: str, key: str) -> list[Certificate]:
     """Return certificates, recomputed, after checking that they stand on what is stored now.
 
     Those of a recertification lie beside the labelled score table that they were issued on, ``scores.parquet``.
     """
-    if key == _own_key(corpus, judge):
+    if key == own_key(corpus, judge):
         return load_certificates(store, corpus, judge)
     from certify_assets.certificates import Certificate, verify_certificate
 
@@ -286,10 +211,6 @@ def read_certificates(store: Store, corpus: str, judge: str, key: str) -> list[C
         if (difference := verify_certificate(item, *columns(table))) is not None:
             raise ForgedCertificateError(f"a certificate in {key} does not recompute: {difference}")
     return found
-
-
-def _own_key(corpus: str, judge: str) -> str:
-    return f"judges/{judge}/{corpus}/certificates.json"
 
 
 def _certificates_of(store: Store, deployment: Deployment) -> list[Certificate]:
@@ -349,7 +270,7 @@ def _fault(store: Store, deployment: Deployment, certificates: Sequence[Certific
 
 def _findings(store: Store, corpus: str, judge: str, chosen: Sequence[Certificate]) -> list[dict[str, str]]:
     found = []
-    rivals = [name for name in store.names("judges") if store.exists(_own_key(corpus, name))]
+    rivals = [name for name in store.names("judges") if store.exists(own_key(corpus, name))]
     if len(rivals) > min(item.candidates for item in chosen):
         text = (
             f"{len(rivals)} judges have certificates on CAL of {corpus}, and those of {judge} pay for {chosen[0].candidates}: if it was taken because "
@@ -361,26 +282,3 @@ def _findings(store: Store, corpus: str, judge: str, chosen: Sequence[Certificat
         text = f"Each side holds with its own δ; that both hold, with confidence 1−{total:g}."
         found.append({"code": "two_sides", "message": text})
     return found
-
-
-def _appended(store: Store, deployment: Deployment) -> Deployment:
-    """Write the line of a deployment under its number."""
-    made = deployment
-
-    def line(old: bytes) -> str:
-        nonlocal made
-        made = replace(deployment, number=len(old.splitlines()) + 1)
-        return canonical_json(made.to_dict()).decode("utf-8").rstrip("\n")
-
-    store.append_line(deployments_key(deployment.corpus), line)
-    return made
-
-
-def _parsed(data: bytes, where: str) -> list[Deployment]:
-    # a last line without its end is the trace of a kill: nothing was deployed by it
-    lines = data[: data.rfind(b"\n") + 1].splitlines()
-    try:
-        documents = [parse_json(line.decode("utf-8")) for line in lines]
-    except ValueError as error:
-        raise IntegrityError(f"{where} holds a line that is not JSON ({error}); restore it from a backup.") from None
-    return [Deployment.from_dict(document, where) for document in documents]
