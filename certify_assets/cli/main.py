@@ -29,6 +29,7 @@ _COMMANDS = {
     "incoming": ("certify_assets.cli.incoming", "Decide new runs of a corpus by the deployed judge."),
     "judge": ("certify_assets.cli.judge", "Train judges, and score runs with them."),
     "law": ("certify_assets.cli.law", "Fit the certifiability law: coverage from success rate and base AUROC."),
+    "lineage": ("certify_assets.cli.lineage", "Where a decision comes from: certificate, scores, adapter, splits, source files."),
     "monitor": ("certify_assets.cli.monitor", "Raise an alarm when newly labelled tasks show an error above α."),
     "plan": ("certify_assets.cli.plan", "How many more tasks until a certificate, what it would cover, and the three gates."),
     "protocol": ("certify_assets.cli.protocol", "What was fixed before TEST was read, and who read it."),
