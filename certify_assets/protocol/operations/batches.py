@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -19,10 +18,10 @@ from typing import IO, TYPE_CHECKING, Any, Final
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.protocol.corpus_config import load_config
-from certify_assets.protocol.landed import Look, WaitingError
 from certify_assets.protocol.operations.deployment import load_deployment
 from certify_assets.protocol.operations.fetching import local_copies, shown_url
 from certify_assets.protocol.operations.identities import Identities, Run
+from certify_assets.protocol.operations.inbox import inbox_key, is_empty, settled
 from certify_assets.protocol.operations.layout import batch_key
 from certify_assets.protocol.operations.sampling import draw_tasks
 from certify_assets.protocol.score_files import read_rows
@@ -33,10 +32,9 @@ if TYPE_CHECKING:
     from certify_assets.corpora.sources import ImportFacts
     from certify_assets.corpora.sources.gathering import Gathered
 
-__all__ = ["SCHEMA", "Received", "corpus_lock", "inbox_key", "ready_batches", "receive"]
+__all__ = ["SCHEMA", "Received", "corpus_lock", "ready_batches", "receive"]
 
 SCHEMA: Final = "certify_assets/incoming/1"
-_PATIENCE = 8.0
 _TABLES = (".csv", ".parquet", ".jsonl")
 
 
@@ -72,11 +70,6 @@ class Received:
     sentences: tuple[str, ...] = ()
 
 
-def inbox_key(corpus: str) -> str:
-    """Return where new runs of a corpus are put."""
-    return f"inbox/{corpus}"
-
-
 def receive(
     store: Store, corpus: str, paths: Sequence[str] = (), *, format: str = "", options: Mapping[str, Any] | None = None
 ) -> Received:
@@ -104,9 +97,9 @@ def receive(
     named = format or ("auto" if config.format == "embedded" else config.format)
     chosen = {**chosen, **(options or {}), "keep_unlabelled": True}
     places = list(paths) or [store.locate(inbox_key(corpus)).removeprefix("file://")]
-    if not paths and _is_empty(store, corpus):
+    if not paths and is_empty(store, corpus):
         return Received(corpus, None, sentences=(f"{places[0]} holds no file: put new runs there, or name them.",))
-    with corpus_lock(store, corpus, "receive"), _settled(store, corpus, watched=not paths), local_copies(places) as roots:
+    with corpus_lock(store, corpus, "receive"), settled(store, corpus, watched=not paths), local_copies(places) as roots:
         try:
             with _gathered(roots, named, corpus, chosen) as (runs, facts):
                 return _stored(store, corpus, list(_identified(runs)), facts, [shown_url(place) for place in places])
@@ -131,39 +124,6 @@ def corpus_lock(store: Store, corpus: str, what: str) -> Iterator[None]:
     with path.open("a") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
         yield
-
-
-def _is_empty(store: Store, corpus: str) -> bool:
-    if not store.is_local:
-        return not store.names(inbox_key(corpus))
-    folder = store.local_path(inbox_key(corpus))
-    return not any(path.is_file() for path in folder.rglob("*"))
-
-
-@contextmanager
-def _settled(store: Store, corpus: str, *, watched: bool) -> Iterator[None]:
-    """Wait until the files of the inbox are complete, and refuse what changed while it was read."""
-    if not watched or not store.is_local:
-        yield
-        return
-    look = Look(store, f"operations/{corpus}/landed_inbox.json")
-    folder = [store.local_path(inbox_key(corpus))]
-    before = _patient(look, folder)
-    yield
-    if look.at(folder) != before:
-        raise WaitingError(f"the files in {folder[0]} changed while they were read; call it again.")
-
-
-def _patient(look: Look, folder: Sequence[Path]) -> Any:
-    """Look again for a while: a copy that ended a second ago is complete in a few more."""
-    end = time.monotonic() + _PATIENCE
-    while True:
-        try:
-            return look.at(folder)
-        except WaitingError as error:
-            if time.monotonic() > end or "may still be written" not in str(error):
-                raise WaitingError(f"{folder[0]} waits: {str(error).rstrip('.')}; call it again.") from None
-        time.sleep(0.5)
 
 
 @contextmanager
