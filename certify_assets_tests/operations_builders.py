@@ -8,11 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from certify_assets.protocol import auditing, certification, corpus_steps, scoring, training
+from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.protocol import auditing, certification, corpus_steps, monitoring, scoring, training
+from certify_assets.protocol.ledger import ledger_entries, record_result
 from certify_assets.protocol.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
 
-__all__ = ["certified_corpus", "deliver"]
+__all__ = ["certified_corpus", "deliver", "fail_audit", "raise_alarm"]
 
 
 def certified_corpus(root: Path) -> Store:
@@ -49,3 +51,22 @@ def deliver(path: Path, *, tasks: int = 30, attempts: int = 4, seed: int = 1, ch
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     os.utime(path, (1, 1))
     return path
+
+
+def fail_audit(store: Store) -> None:
+    """Let the audit of `c` say ERROR, by the book: as a read of TEST that gave this."""
+    key = "judges/lexical/c/audits.json"
+    document = store.read_json(key)
+    for audit in document["audits"]:
+        audit |= {"verdict": "ERROR", "reason": "the error is above the budget beyond chance."}
+    result = sha256_bytes(canonical_json({"audits": document["audits"], "test_scores_sha256": document["test_scores_sha256"]}))
+    read = next(entry for entry in ledger_entries(store, "c") if entry.kind == "first")
+    store.write_json(key, document | {"ledger_head": record_result(store, read, result)})
+
+
+def raise_alarm(store: Store) -> None:
+    """Put labels that are all wrong to the monitor of `c`."""
+    threshold = monitoring.monitored_certificates(certification.load_certificates(store, "c", "lexical"))[0].threshold
+    rows = [f"fresh-{row // 4},{threshold!r},1,True" for row in range(240)]
+    store.write_bytes("monitoring/c/lexical/1.csv", "\n".join(["task_id,score,outcome,audit_sample", *rows, ""]).encode("utf-8"))
+    assert monitoring.monitor_judge(store, "c", "lexical")["status"] == "alarm"

@@ -30,7 +30,7 @@ from certify_assets.protocol.store import Store
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["SCHEMA", "batch_document", "decide_ready", "is_decided"]
+__all__ = ["SCHEMA", "batch_document", "decide_ready", "is_decided", "summarize"]
 
 SCHEMA: Final = "certify_assets/batch/1"
 #: runs that are scored before their scores are written down
@@ -74,6 +74,18 @@ def batch_document(store: Store, corpus: str, batch: str) -> dict[str, Any]:
     """Return what is written down of a decided batch."""
     document: dict[str, Any] = store.read_json(batch_key(corpus, batch, "batch.json"))
     return document
+
+
+def summarize(documents: Sequence[Mapping[str, Any]]) -> tuple[dict[str, int], str]:
+    """Return counts over batches, and what happened in a sentence."""
+    counts = {name: sum(item["decisions"].get(name, 0) for item in documents) for name in ("reject", "release", "human")}
+    refused = [item["refusal"] for item in documents if item["refusal"] is not None]
+    if refused:
+        return counts, f"everything of {len(refused)} batches goes to people, {refused[0]['code']}: {refused[0]['sentence']}"
+    if not documents:
+        return counts, "no batch waits."
+    findings = dict.fromkeys(finding["message"] for item in documents for finding in item["findings"])
+    return counts, " ".join([f"{len(documents)} batches of {sum(item['rows'] for item in documents)} runs are decided.", *findings])
 
 
 def _decided(store: Store, corpus: str, batch: str, report: Report) -> dict[str, Any]:

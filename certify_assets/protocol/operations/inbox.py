@@ -16,6 +16,8 @@ from certify_assets.protocol.store import Store
 __all__ = ["inbox_key", "is_empty", "scan_inbox", "settled"]
 
 _PATIENCE = 8.0
+# what another look may find settled; a broken file stays broken
+_PASSING = ("may still be written", "since the last look", "the next look goes on", "changed while it was read")
 
 
 def inbox_key(corpus: str) -> str:
@@ -88,6 +90,6 @@ def _patient(look: Look, folder: Sequence[Path]) -> Landed:
         try:
             return look.at(folder)
         except WaitingError as error:
-            if time.monotonic() > end or "may still be written" not in str(error):
+            if time.monotonic() > end or not any(words in str(error) for words in _PASSING):
                 raise WaitingError(f"{folder[0]} waits: {str(error).rstrip('.')}; call it again.") from None
         time.sleep(0.5)
