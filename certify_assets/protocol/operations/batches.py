@@ -154,7 +154,7 @@ def _identified(runs: Gathered) -> Iterator[Run]:
 
 def _stored(store: Store, corpus: str, runs: Sequence[Run], facts: ImportFacts, paths: Sequence[str]) -> Received:
     """Write the runs that no batch holds as a batch, and say what became of the others."""
-    sorted_out = Identities.stored(store, corpus, ready_batches(store, corpus)).sort_out(runs)
+    sorted_out = Identities.stored(store, corpus, ready_batches(store, corpus), runs).sort_out(runs)
     delivery = _delivery(runs)
     batch = _named(store, corpus, delivery)
     received = Received(

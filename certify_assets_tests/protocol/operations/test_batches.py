@@ -184,3 +184,14 @@ def test_two_that_receive_at_once_make_one_batch(store: Store, tmp_path: Path) -
         thread.join(60)
     assert time.monotonic() - started < 60 and len({item.batch for item in found}) == 1
     assert sorted(item.new for item in found) == [0, 0, 0, 80] and len(ready_batches(store, "c")) == 1
+
+
+def test_a_remote_data_root_has_an_inbox_too(tmp_path: Path) -> None:
+    store = Store("memory://operated")
+    register_runs(store, "c", write_runs(tmp_path / "runs.jsonl", tasks=3, attempts=2))
+    assert "holds no file" in receive(store, "c").sentences[0]
+    store.write_bytes("inbox/c/a.jsonl", deliver(tmp_path / "a.jsonl", tasks=2).read_bytes())
+    received = receive(store, "c")
+    assert received.new == 8 and received.batch is not None and len(batch_runs(store, "c", received.batch)) == 8
+    assert store.read_json(batch_key("c", received.batch, "import.json"))["paths"] == ["memory://operated/inbox/c"]
+    assert receive(store, "c").known == 8

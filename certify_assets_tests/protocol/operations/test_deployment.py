@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -209,6 +210,8 @@ def test_mlflow_gets_a_version_with_alias_certificates_and_hashes(operated: Stor
     assert version.tags["adapter_sha256"] == second.fingerprint["adapter_sha256"]
     names = {item.path for item in client.list_artifacts(version.run_id)}
     assert names == {"adapter", "certificates", "deployment.json"}
+    (recorded,) = operated.local_path("mlflow/artifacts").glob(f"{version.run_id}/artifacts/deployment.json")
+    assert set(json.loads(recorded.read_bytes())["sampling"]) == {"audit_rate", "spot_rate"}, "the seed stays in the data root"
     kept = operated.local_path("mlflow/artifacts").glob(f"{version.run_id}/artifacts/certificates/reject.json")
     assert [sha256_bytes(path.read_bytes()) for path in kept] == [second.certificates[0]]
 
