@@ -46,7 +46,7 @@ def _deployment() -> dg.AssetSpec:
 
 
 @dg.asset(
-    deps=[inbox.key, dg.AssetKey("deployment")],
+    deps=[dg.AssetKey("inbox"), dg.AssetKey("deployment")],
     kinds={"parquet"},
     description=(
         "New runs as a batch: imported without their outcomes, told apart from those that came before, and their tasks drawn before anything is scored. "
@@ -72,7 +72,7 @@ def incoming_runs(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow
 
 
 @dg.asset(
-    deps=[incoming_runs.key, dg.AssetKey("deployment"), dg.AssetKey("split_manifest")],
+    deps=[dg.AssetKey("incoming_runs"), dg.AssetKey("deployment"), dg.AssetKey("split_manifest")],
     kinds={"parquet"},
     description=(
         "Reject, release or a person for every new run, with reason, score, thresholds and certificate. Where judge, certificate, audit or monitor do not "
