@@ -4,6 +4,8 @@ import json
 import os
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import pytest
 
 from certify_assets.errors import InputError
 from certify_assets.protocol.corpus_config import load_config, save_config
-from certify_assets.protocol.operations import fetching
+from certify_assets.protocol.operations import batches, fetching
 from certify_assets.protocol.operations.batches import ready_batches, receive
 from certify_assets.protocol.operations.fetching import local_copies, shown_url
 from certify_assets.protocol.operations.inbox import scan_inbox
@@ -135,6 +137,23 @@ def test_a_file_that_is_being_written_waits(store: Store, monkeypatch: pytest.Mo
         receive(store, "c")
     part.unlink()
     assert receive(store, "c").new == 8
+
+
+def test_files_that_change_while_they_are_read_make_no_batch(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = deliver(inbox(store), tasks=2)
+    read = batches._gathered
+
+    @contextmanager
+    def while_it_grows(*arguments: Any) -> Iterator[Any]:
+        with read(*arguments) as found:
+            deliver(path, tasks=3)
+            yield found
+
+    monkeypatch.setattr(batches, "_gathered", while_it_grows)
+    with pytest.raises(InputError, match="changed while they were read"):
+        receive(store, "c")
+    monkeypatch.undo()
+    assert ready_batches(store, "c") == [] and receive(store, "c").new == 12
 
 
 def test_the_inboxes_of_registered_corpora_alone_are_looked_into(store: Store) -> None:
