@@ -15,6 +15,8 @@ from certify_assets.defs.judges.checks import judge_checks
 from certify_assets.defs.judges.compact import compact_assets, compact_checks
 from certify_assets.defs.judges.harvest import harvest_assets, harvest_checks
 from certify_assets.defs.judges.monitor import monitor_assets, monitor_checks
+from certify_assets.defs.operations.assets import operation_assets
+from certify_assets.defs.operations.checks import operation_checks
 from certify_assets.defs.operations.jobs import (
     certify_corpus_job,
     endpoint_jobs,
@@ -24,7 +26,7 @@ from certify_assets.defs.operations.jobs import (
     transfer_judges_job,
 )
 from certify_assets.defs.operations.schedules import weekly_recertification
-from certify_assets.defs.operations.sensors import new_runs_sensor
+from certify_assets.defs.operations.sensors import new_inbox_sensor, new_runs_sensor
 from certify_assets.defs.resources import resources
 from certify_assets.defs.study.assets import study_assets
 from certify_assets.defs.study.checks import study_checks
@@ -50,6 +52,7 @@ def _definitions() -> dg.Definitions:
             *study_assets(),
             *simulation_assets(),
             *comparison_assets(),
+            *operation_assets(),
         ],
         asset_checks=[
             *corpus_checks(),
@@ -61,6 +64,7 @@ def _definitions() -> dg.Definitions:
             *study_checks(),
             *simulation_checks(),
             *comparison_checks(),
+            *operation_checks(),
         ],
         jobs=[
             certify_corpus_job,
@@ -74,7 +78,7 @@ def _definitions() -> dg.Definitions:
             study_tables_job,
         ],
         schedules=[weekly_recertification],
-        sensors=[new_runs_sensor],
+        sensors=[new_runs_sensor, new_inbox_sensor],
         resources=resources(),
         # the steps are small: a process of its own for each would cost more than the step
         executor=dg.in_process_executor,

@@ -125,3 +125,21 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
     done = subprocess.run(command, env=environment, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return Demo(root, json.loads(done.stdout), done.stderr)
+
+
+@pytest.fixture(scope="session")
+def _operated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from certify_assets_tests.operations_builders import certified_corpus
+
+    root = tmp_path_factory.mktemp("operations") / "root"
+    certified_corpus(root)
+    return root
+
+
+@pytest.fixture
+def operated(_operated: Path, tmp_path: Path) -> Store:
+    """A data root whose corpus `c` has a lexical judge that may be deployed, for one test alone."""
+    from certify_assets.protocol.store import Store
+
+    shutil.copytree(_operated, tmp_path / "root")
+    return Store(str(tmp_path / "root"))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from certify_assets.protocol.corpus_steps import ImportSummary
     from certify_assets.protocol.store import Store
 
-__all__ = ["corpus"]
+__all__ = ["corpus", "parse_options"]
 
 _MOST_SHOWN = 20
 
@@ -88,8 +88,8 @@ def import_(
         name,
         format=format_name,
         paths=tuple(str(path.absolute()) for path in paths),
-        options=_parse(options),
-        leak_thresholds=_parse(leak_thresholds, "--leak-threshold", "length=.8"),
+        options=parse_options(options),
+        leak_thresholds=parse_options(leak_thresholds, "--leak-threshold", "length=.8"),
         **split,
     )
     if store.exists(f"corpora/{name}/corpus.json"):
@@ -301,7 +301,8 @@ def _bar(*, quiet: bool) -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
-def _parse(options: tuple[str, ...], flag: str = "--option", example: str = "merge_same_instruction=true") -> dict[str, Any]:
+def parse_options(options: tuple[str, ...], flag: str = "--option", example: str = "merge_same_instruction=true") -> dict[str, Any]:
+    """Read options of the form KEY=VALUE; values that are JSON are taken as what they are."""
     parsed: dict[str, Any] = {}
     for option in options:
         key, found, value = option.partition("=")

@@ -40,7 +40,7 @@ OPTIMISERS = ("exact", "trl")
 #: family of the judges that users add
 ENDPOINT = "endpoint"
 # groups of other assets, which jobs select by, and the leak controls of a comparison
-_TAKEN = ("corpora", "embedded", "monitoring", "study", "comparison", "models", "length_only", "step_count", "agent_only")
+_TAKEN = ("corpora", "embedded", "monitoring", "study", "comparison", "models", "length_only", "step_count", "agent_only", "operation")
 
 
 @dataclass(frozen=True)

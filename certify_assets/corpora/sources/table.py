@@ -1,7 +1,7 @@
 """Any table of runs: CSV, JSON lines or Parquet with a task, an outcome, and the run as text or as steps.
 
-Columns task_id, outcome and one of text and steps; optional trajectory_id, agent, attempt and instruction. Other names are mapped by the
-option `columns`, for example {"task_id": "problem"}. Columns that are not named are never read.
+Columns task_id, outcome (not needed where unlabelled runs are kept) and one of text and steps; optional trajectory_id, agent, attempt
+and instruction. Other names are mapped by the option `columns`, for example {"task_id": "problem"}. Columns that are not named are never read.
 """
 
 from __future__ import annotations
@@ -75,6 +75,7 @@ def _no_table(file: SourceFile) -> str:
 
 def _read(files: Files, reading: Reading) -> Iterator[Draft]:
     columns = _columns(reading.options.get("columns") or {})
+    needed = ("task_id",) if reading.options.get("keep_unlabelled") else ("task_id", "outcome")
     for file in files:
         try:
             names = _column_names(file)
@@ -84,7 +85,7 @@ def _read(files: Files, reading: Reading) -> Iterator[Draft]:
         if names is None:
             reading.tally.drop("file_unreadable", _no_table(file))
             continue
-        _check_columns(file, names, columns)
+        _check_columns(file, names, columns, needed)
         sha256 = reading.sha256(file)
         for row, values in _rows(file, names & set(columns.values())):
             draft = _unreadable(values) if isinstance(values, str) else _draft(values, columns, (file.name, sha256, row), reading)
@@ -106,9 +107,9 @@ def _columns(mapping: Any) -> dict[str, str]:
     return {name: str(mapping.get(name, name)) for name in _FIELDS}
 
 
-def _check_columns(file: SourceFile, names: set[str], columns: Mapping[str, str]) -> None:
+def _check_columns(file: SourceFile, names: set[str], columns: Mapping[str, str], needed: tuple[str, ...] = ("task_id", "outcome")) -> None:
     found = f"(its columns are {', '.join(sorted(names)) or 'none'})"
-    for name in ("task_id", "outcome"):
+    for name in needed:
         if columns[name] not in names:
             raise InputError(f"{file.name} has no column {columns[name]!r} {found}; {_remedy(name)}.")
     if columns["text"] not in names and columns["steps"] not in names:

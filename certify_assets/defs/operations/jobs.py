@@ -7,10 +7,12 @@ from typing import Any
 import dagster as dg
 
 from certify_assets.defs.judges.assets import FAMILY
+from certify_assets.defs.operations.assets import GROUP as OPERATION
 from certify_assets.protocol.judge_specs import ENDPOINT, HARVEST_JUDGES, JUDGES, LANGUAGE_JUDGES, TRANSFER_JUDGES, judges
 
 __all__ = [
     "certify_corpus_job",
+    "decide_runs_job",
     "endpoint_jobs",
     "language_harvest_job",
     "language_judges_job",
@@ -26,7 +28,7 @@ certify_corpus_job = dg.define_asset_job(
     "certify_corpus",
     selection=dg.AssetSelection.all()
     - dg.AssetSelection.assets("miniwob_runs")
-    - dg.AssetSelection.groups("study")
+    - dg.AssetSelection.groups("study", OPERATION)
     - dg.AssetSelection.groups(*LANGUAGE_JUDGES, *TRANSFER_JUDGES, *HARVEST_JUDGES, "models")
     - _ENDPOINTS,
     description="Import, split, check, train, score, certify, audit and draw one corpus with the judges that need seconds.",
@@ -60,6 +62,14 @@ language_harvest_job = dg.define_asset_job(
     "language_harvest",
     selection=dg.AssetSelection.groups(*(name for name in HARVEST_JUDGES if JUDGES[name].model)),
     description="Self-train the language-model judge on what its certificate lets through, round by round: minutes a round on two cores.",
+    executor_def=dg.in_process_executor,
+)
+
+
+decide_runs_job = dg.define_asset_job(
+    "decide_runs",
+    selection=dg.AssetSelection.assets("incoming_runs", "decisions"),
+    description="Import what lies in the inbox of one corpus, and decide it by the deployed judge.",
     executor_def=dg.in_process_executor,
 )
 

@@ -1,19 +1,20 @@
-"""The sensors that notice new runs: in the incoming folder, and where declared corpora lie."""
+"""The sensors that notice new runs: in the incoming folder, where declared corpora lie, and in the inboxes of deployed judges."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import dagster as dg
 
-from certify_assets.defs.operations.jobs import certify_corpus_job
+from certify_assets.defs.operations.jobs import certify_corpus_job, decide_runs_job
 from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot
 from certify_assets.errors import InputError
 from certify_assets.protocol.corpus_config import CorpusConfig
 from certify_assets.protocol.incoming import Arrival, adopt, declare, record_version, scan_declared, scan_incoming
+from certify_assets.protocol.operations.inbox import scan_inbox
 from certify_assets.protocol.store import Store
 
-__all__ = ["declared_corpora_sensor", "new_runs_sensor"]
+__all__ = ["declared_corpora_sensor", "new_inbox_sensor", "new_runs_sensor"]
 
 
 @dg.sensor(
@@ -52,6 +53,33 @@ def declared_corpora_sensor(name: str, configs: Sequence[CorpusConfig], *, runni
         return _ask(context, store, arrivals, waiting, lambda corpus: declare(store, declared[corpus]))
 
     return look
+
+
+@dg.sensor(
+    name="new_inbox",
+    job=decide_runs_job,
+    minimum_interval_seconds=60,
+    default_status=dg.DefaultSensorStatus.STOPPED,
+    description="Looks into inbox/<corpus>/ of the data root; files that are complete and new are imported as a batch and decided.",
+)
+def new_inbox_sensor(context: dg.SensorEvaluationContext, data_root: DataRoot) -> dg.SensorResult | dg.SkipReason:
+    """Ask for one run a corpus whose inbox holds something else than at the last look."""
+    store = data_root.store()
+    if not store.is_local:
+        return dg.SkipReason(f"the data root {store.root} is remote; call `certify incoming` there, which reads its inbox")
+    seen: dict[str, str] = json.loads(context.cursor or "{}")
+    arrivals, waiting = scan_inbox(store)
+    new = [arrival for arrival in arrivals if seen.get(arrival.corpus) != arrival.version]
+    for corpus, reason in waiting.items():
+        context.log.info(f"{_name(corpus)} waits: {reason}")
+    if not new:
+        return dg.SkipReason("nothing new in an inbox" + "".join(f"; {_name(corpus)}: {reason}" for corpus, reason in waiting.items()))
+    return dg.SensorResult(
+        # runs that a batch holds are known, so content that comes back needs no run of its own
+        run_requests=[dg.RunRequest(run_key=f"inbox:{item.corpus}:{item.version}", partition_key=item.corpus) for item in new],
+        dynamic_partitions_requests=[corpora_partitions.build_add_request([item.corpus for item in new])],
+        cursor=json.dumps(seen | {item.corpus: item.version for item in new}, sort_keys=True),
+    )
 
 
 def _ask(

@@ -1,0 +1,141 @@
+"""``certify incoming``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from certify_assets.cli.corpus import parse_options
+from certify_assets.cli.options import PATH, root_option
+from certify_assets.cli.output import NOTHING, console, emit_json, json_option, percent, refuse_overwrite, say, show_table
+from certify_assets.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from certify_assets.protocol.operations.batches import Received
+    from certify_assets.protocol.store import Store
+
+__all__ = ["incoming"]
+
+
+@click.command()
+@click.argument("corpus")
+@click.argument("paths", metavar="[PATH]…", nargs=-1)
+@click.option(
+    "--format",
+    "format_name",
+    default="",
+    metavar="NAME",
+    help="Source format, or auto to take the one that fits. [default: format and options of the corpus, auto where it comes with the package]",
+)
+@click.option("--option", "options", multiple=True, metavar="KEY=VALUE", help="Option of the source format; repeat for more.")
+@click.option("--decisions", type=PATH, default=None, help="Write every row of this call's batches here (CSV, Parquet or JSON Lines).")
+@click.option("--queue", type=PATH, default=None, help="Write the rows that people are asked about here, in the order of their need.")
+@root_option
+@json_option
+@click.pass_context
+def incoming(
+    ctx: click.Context,
+    /,
+    corpus: str,
+    paths: tuple[str, ...],
+    format_name: str,
+    options: tuple[str, ...],
+    decisions: Path | None,
+    queue: Path | None,
+    root: str | None,
+    as_json: bool,
+) -> None:
+    """Decide new runs of a corpus by the deployed judge: reject, release, or a person.
+
+    Without PATH the files in inbox/CORPUS/ of the data root are read. PATH is a file, folder or archive of runs, or an fsspec URL, whose files are copied
+    within limits; a table of scores is refused, `certify decide` takes it. Outcomes are not needed and never read. Runs that a batch holds already are
+    counted and left; the same files twice are one batch; a call that was killed is gone on with.
+
+    Tasks that people will read whatever the judge says are drawn before anything is scored. Where the deployment does not stand (see `certify deploy
+    CORPUS`), every run goes to people with the reason, and the exit code is 3.
+    """
+    from certify_assets.cli.launching import open_corpus_store
+    from certify_assets.protocol.operations.batches import receive
+    from certify_assets.protocol.operations.deciding import decide_ready
+    from certify_assets.protocol.progress import ProgressLines
+
+    refuse_overwrite({"--decisions": decisions, "--queue": queue}, {f"PATH {number}": Path(path) for number, path in enumerate(paths, 1)})
+    store = open_corpus_store(root, corpus)
+    received = receive(store, corpus, [_absolute(path) for path in paths], format=format_name, options=parse_options(options))
+    documents = decide_ready(store, corpus, report=ProgressLines(say))
+    documents += _decided_before(store, corpus, received, documents)
+    _write(store, corpus, documents, decisions, queue)
+    if as_json:
+        emit_json({"corpus": corpus, **_received(received), "batches": documents})
+    else:
+        _show(received, documents)
+    ctx.exit(NOTHING if any(not document["decided"] for document in documents) else 0)
+
+
+def _absolute(path: str) -> str:
+    return path if "://" in path else str(Path(path).absolute())
+
+
+def _decided_before(store: Store, corpus: str, received: Received, documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the batch that these very files made earlier."""
+    from certify_assets.protocol.operations.deciding import batch_document
+
+    if received.batch is None or received.batch in {document["batch"] for document in documents}:
+        return []
+    return [batch_document(store, corpus, received.batch)]
+
+
+def _received(received: Received) -> dict[str, Any]:
+    names = ("batch", "runs", "new", "changed", "known", "files")
+    return {
+        **{name: getattr(received, name) for name in names},
+        "dropped": dict(received.dropped or {}),
+        "sentences": list(received.sentences),
+    }
+
+
+def _write(store: Store, corpus: str, documents: list[dict[str, Any]], decisions: Path | None, queue: Path | None) -> None:
+    import pandas as pd
+
+    from certify_assets.protocol.decisions import check_table_file, write_table_file
+    from certify_assets.protocol.operations.layout import decisions_of
+
+    if decisions is None and queue is None:
+        return
+    if not documents:
+        raise InputError("nothing was decided by this call, so there is nothing to write; leave --decisions and --queue out.")
+    frame = pd.concat([decisions_of(store, corpus, document["batch"]) for document in documents], ignore_index=True)
+    outputs = [(path, table) for path, table in ((decisions, frame), (queue, _queue(frame))) if path is not None]
+    for path, table in outputs:
+        check_table_file(path, table)
+    for path, table in outputs:
+        write_table_file(path, table)
+
+
+def _queue(frame: pd.DataFrame) -> pd.DataFrame:
+    from certify_assets.protocol.operations.layout import ASKED
+
+    rows = frame[frame["asked"] != ""]
+    return rows.iloc[sorted(range(len(rows)), key=lambda row: ASKED.index(rows["asked"].iloc[row]))]
+
+
+def _show(received: Received, documents: list[dict[str, Any]]) -> None:
+    dropped = ", ".join(f"{reason}: {number}" for reason, number in (received.dropped or {}).items()) or "nothing"
+    say(f"{received.runs} runs read; {received.new} new, {received.changed} changed, {received.known} decided before; left out: {dropped}.")
+    for sentence in received.sentences:
+        say(sentence)
+    for document in documents:
+        rows = [[name, str(number), percent(number / max(1, document["rows"]))] for name, number in document["decisions"].items()]
+        show_table(f"Batch {document['batch']}: {document['rows']} runs", ["decision", "runs", "share"], rows)
+        for name, number in document["reasons"].items():
+            console().print(f"  {name}: {number}", markup=False)
+        asked = ", ".join(f"{name} {number}" for name, number in document["asked"].items() if name)
+        console().print(f"People are asked about: {asked or 'nothing'}", markup=False)
+        for finding in document["findings"]:
+            console().print(f"  {finding['code']}: {finding['message']}", markup=False)
+        if document["refusal"] is not None:
+            console().print(f"{document['refusal']['code']}: {document['refusal']['sentence']}", markup=False)

@@ -1,0 +1,74 @@
+"""A certified corpus and deliveries of new runs for the tests of operation."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.protocol import auditing, certification, corpus_steps, monitoring, scoring, training
+from certify_assets.protocol.ledger import ledger_entries, record_result
+from certify_assets.protocol.store import Store
+from certify_assets_tests.builders import register_runs, write_runs
+
+__all__ = ["certified_corpus", "deliver", "fail_audit", "raise_alarm"]
+
+
+def certified_corpus(root: Path) -> Store:
+    """Make a data root whose corpus `c` has a lexical judge with certificates on CAL and an audit on TEST."""
+    store = Store(str(root))
+    root.mkdir(parents=True, exist_ok=True)
+    register_runs(store, "c", write_runs(root.parent / "runs.jsonl", tasks=100, attempts=4), rl=False)
+    corpus_steps.import_trajectories(store, "c")
+    corpus_steps.make_splits(store, "c")
+    for split in ("sft", "rl", "cal", "test"):
+        corpus_steps.write_split(store, "c", split)
+    corpus_steps.leak_controls(store, "c")
+    training.train_judge(store, "c", "lexical")
+    scoring.score_corpus(store, "c", "lexical")
+    certification.certify_judge(store, "c", "lexical")
+    auditing.audit_judge(store, "c", "lexical")
+    return store
+
+
+def deliver(
+    path: Path, *, tasks: int = 30, attempts: int = 4, seed: int = 1, change: Callable[[dict[str, Any]], Any] | None = None
+) -> Path:
+    """Write new runs of tasks that the corpus does not have, without outcomes, as if they had lain there for a while.
+
+    `change` gets every record and may alter it; where it returns False the record is left out.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    records = [json.loads(line) for line in write_runs(path, tasks=tasks, attempts=attempts, seed=seed).read_text("utf-8").splitlines()]
+    lines = []
+    for record in records:
+        record["task_id"] = f"new-{seed}-{record['task_id']}"
+        record["trajectory_id"] = f"new-{seed}-{record['trajectory_id']}"
+        del record["outcome"]
+        if change is None or change(record) is not False:
+            lines.append(json.dumps(record))
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    os.utime(path, (1, 1))
+    return path
+
+
+def fail_audit(store: Store) -> None:
+    """Let the audit of `c` say ERROR, by the book: as a read of TEST that gave this."""
+    key = "judges/lexical/c/audits.json"
+    document = store.read_json(key)
+    for audit in document["audits"]:
+        audit |= {"verdict": "ERROR", "reason": "the error is above the budget beyond chance."}
+    result = sha256_bytes(canonical_json({"audits": document["audits"], "test_scores_sha256": document["test_scores_sha256"]}))
+    read = next(entry for entry in ledger_entries(store, "c") if entry.kind == "first")
+    store.write_json(key, document | {"ledger_head": record_result(store, read, result)})
+
+
+def raise_alarm(store: Store) -> None:
+    """Put labels that are all wrong to the monitor of `c`."""
+    threshold = monitoring.monitored_certificates(certification.load_certificates(store, "c", "lexical"))[0].threshold
+    rows = [f"fresh-{row // 4},{threshold!r},1,True" for row in range(240)]
+    store.write_bytes("monitoring/c/lexical/1.csv", "\n".join(["task_id,score,outcome,audit_sample", *rows, ""]).encode("utf-8"))
+    assert monitoring.monitor_judge(store, "c", "lexical")["status"] == "alarm"
