@@ -33,6 +33,8 @@ class Shown:
     Parameters
     ----------
     run : Trajectory
+    key : str
+        Stands for the run in forms: ids may hold what a form alters, and the name of the agent.
     task_labels : int
         Labels that its task still lacks.
     number : int
@@ -42,6 +44,7 @@ class Shown:
     """
 
     run: Trajectory
+    key: str
     task_labels: int
     number: int
     left: int
@@ -66,6 +69,7 @@ class _View:
     statements: Counter[tuple[str, str]]
     queue: Queue
     rows: dict[str, int]
+    ids: dict[str, str]
 
 
 def reviewer_name(given: str, known: Iterable[str]) -> str:
@@ -135,14 +139,14 @@ class ReviewSession:
             self._shown[name] = (reviewer, time.monotonic())
             row = view.queue.frame.iloc[view.rows[name]]
             run = self._lookup.find(row["batch"], name)
-            return Shown(run, int(row["task_labels"]), view.statements[name, reviewer], len(mine), len(skipped))
+            return Shown(run, _key(name), int(row["task_labels"]), view.statements[name, reviewer], len(mine), len(skipped))
 
     def skipped(self, reviewer: str) -> int:
         """Return how many runs a reviewer skipped in this session."""
         return len(self._skipped.get(reviewer, ()))
 
-    def say(self, reviewer: str, trajectory_id: str, outcome: int, number: int, comment: str = "") -> Label:
-        """Write what a reviewer says of a run, and return the line of the journal that holds it.
+    def say(self, reviewer: str, key: str, outcome: int, number: int, comment: str = "") -> Label:
+        """Write what a reviewer says of a run, named by `Shown.key`, and return the line of the journal that holds it.
 
         Raises
         ------
@@ -151,8 +155,9 @@ class ReviewSession:
         """
         with self._lock:
             view = self._now()
-            if not (view.asked.frame["trajectory_id"] == trajectory_id).any():
-                raise InputError(f"nobody is asked about the run {trajectory_id[:200]!r}; go back to the queue.")
+            trajectory_id = view.ids.get(key, "")
+            if not trajectory_id:
+                raise InputError("nobody is asked about this run; go back to the queue.")
             label = Label(trajectory_id, outcome, reviewer, "page", _token(trajectory_id, reviewer, number), comment.strip()[:MAX_COMMENT])
             self._require_current(view, label, number)
             written = append_label(self.store, self.corpus, label)
@@ -181,12 +186,12 @@ class ReviewSession:
             self._again[reviewer] = told.trajectory_id
             return written
 
-    def skip(self, reviewer: str, trajectory_id: str) -> None:
-        """Leave a run for the others; it is not shown to the reviewer until they ask for it."""
+    def skip(self, reviewer: str, key: str) -> None:
+        """Leave a run, named by `Shown.key`, for the others; it is not shown to the reviewer until they ask for it."""
         with self._lock:
-            if trajectory_id in self._now().rows:
+            if trajectory_id := self._now().ids.get(key):
                 self._skipped.setdefault(reviewer, {})[trajectory_id] = None
-            self._forget(reviewer, trajectory_id)
+                self._forget(reviewer, trajectory_id)
 
     def show_skipped(self, reviewer: str) -> None:
         """Put what a reviewer skipped back into their queue."""
@@ -245,7 +250,8 @@ class ReviewSession:
         labels = read_labels(self.store, self.corpus)
         queue = build_queue(asked, resolve_labels(labels), **self._costs)
         statements = Counter((label.trajectory_id, label.reviewer) for label in labels)
-        return _View(stamps, asked, labels, statements, queue, {name: row for row, name in enumerate(queue.frame["trajectory_id"])})
+        rows = {name: row for row, name in enumerate(queue.frame["trajectory_id"])}
+        return _View(stamps, asked, labels, statements, queue, rows, {_key(name): name for name in asked.frame["trajectory_id"]})
 
     def _stamps(self) -> tuple[Any, ...]:
         names = batch_names(self.store, self.corpus)
@@ -253,7 +259,10 @@ class ReviewSession:
         return decided, stamp(self.store, labels_key(self.corpus))
 
 
+def _key(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
 def _token(trajectory_id: str, reviewer: str, number: int) -> str:
-    # made from what is said of whom, not drawn: a form that a killed server left unanswered can be sent again to the next one
-    digest = hashlib.sha256("\0".join((trajectory_id, reviewer)).encode()).hexdigest()
-    return f"page:{digest[:32]}:{number}"
+    # made from who says something of what, not drawn: a form that a killed server left unanswered can be sent again to the next one
+    return f"page:{_key(f'{_key(trajectory_id)}:{reviewer}')}:{number}"
