@@ -55,7 +55,11 @@ def write_batch(store: Store, rows: Sequence[dict[str, Any]], runs: Sequence[Tra
 
 def session_batch(store: Store, *, audits: int = 2, undecided: int = 4) -> list[str]:
     """Write a batch with audit tasks of two attempts, a spot check, undecided runs and three that nobody is asked about; return who is asked."""
-    rows = [decided(f"audit-{task}/{attempt}", asked="audit_sample", score=-2.0, attempt=attempt) for task in range(audits) for attempt in (0, 1)]
+    rows = [
+        decided(f"audit-{task}/{attempt}", asked="audit_sample", score=-2.0, attempt=attempt)
+        for task in range(audits)
+        for attempt in (0, 1)
+    ]
     rows += [decided("spot-0/0", asked="spot_check", score=2.0)]
     rows += [decided(f"open-{number}/0", asked="undecided", score=0.1 * (number % 10)) for number in range(undecided)]
     asked = [row["trajectory_id"] for row in rows]
