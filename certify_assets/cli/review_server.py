@@ -170,8 +170,6 @@ class _Handler(BaseHTTPRequestHandler):
     """One request. HTTP/1.0: a connection a request, so that none stays open for nothing."""
 
     server: ReviewServer
-    server_version = "certify"
-    sys_version = ""
     _unread = 0
 
     def setup(self) -> None:
@@ -185,11 +183,17 @@ class _Handler(BaseHTTPRequestHandler):
         posts = {"/name": self._name, "/label": self._label, "/skip": self._skip, "/undo": self._undo, "/again": self._again}
         self._answer(posts)
 
+    def version_string(self) -> str:
+        """Say what answers, and no version of it."""
+        return "certify"
+
     def log_message(self, format: str, *args: Any) -> None:
         """Log nothing: the first request of every reviewer has the token in its address."""
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """Refuse what is no HTTP, or a method that there is not, without repeating it."""
+        # a request without a version would get a page without a head, and so without the policy
+        self.request_version = self.protocol_version
         self._message(HTTPStatus(code), "Not understood", "This is no request that the review page answers.", onward=False)
 
     def _answer(self, routes: Mapping[str, Callable[[], None]]) -> None:
