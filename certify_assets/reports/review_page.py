@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "KIND_WORDS",
     "Reviewer",
+    "budget_markdown",
     "duration",
     "queue_key",
     "render_message",
@@ -161,6 +162,19 @@ def render_queue(queue: Queue, corpus: str, *, limit: int = 200, served: bool = 
         saved_minutes=duration(budget.saved_minutes),
         served=served,
     )
+
+
+def budget_markdown(budget: Budget) -> str:
+    """Return the budget as a short table for an asset's page."""
+    lines = ["| asked for | labels | runs | tasks | time |", "|---|---|---|---|---|"]
+    lines += [
+        f"| {KIND_WORDS[kind.kind][0]} | {kind.labels} | {kind.runs} | {kind.tasks} | {duration(kind.labels * budget.minutes_per_run)} |"
+        for kind in budget.kinds
+    ]
+    told = (
+        f"{count(budget.saved)} of {counted(budget.decided, 'run')} were decided without a person: {duration(budget.saved_minutes)} saved"
+    )
+    return "\n".join([*lines, "", f"{told}, at {compact(budget.minutes_per_run)} min a run, which is assumed."])
 
 
 def write_queue_page(store: Any, corpus: str, queue: Queue) -> str:

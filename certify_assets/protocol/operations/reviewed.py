@@ -48,6 +48,10 @@ class Reviewed:
         """Share of the runs labelled by two or more on which they differ; None where there are none."""
         return float(self.frame["disputed"].sum()) / self.doubly if self.doubly else None
 
+    def sentence(self) -> str:
+        """Say how many of the runs that two people labelled they differ on."""
+        return f"reviewers differ on {int(self.frame['disputed'].sum())} of {self.doubly} runs that two of them or more labelled."
+
     def figures(self) -> dict[str, Any]:
         """Return the counts and rates as a document."""
         share = self.disagreement
