@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -192,7 +193,7 @@ def _serve(store: Store, corpus: str, host: str, port: int, as_json: bool, costs
         emit_json({"corpus": corpus, "url": server.url, "port": server.server_port, "waiting": waiting})
     else:
         console().print(f"{waiting} runs wait. Open this link, which lets whoever has it label:\n  {server.url}", markup=False)
-    click.get_text_stream("stdout").flush()
+    sys.stdout.flush()
     try:
         server.serve_forever(poll_interval=0.2)
     except KeyboardInterrupt:

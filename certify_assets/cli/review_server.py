@@ -173,8 +173,8 @@ class _Handler(BaseHTTPRequestHandler):
     _unread = 0
 
     def setup(self) -> None:
-        self.timeout = self.server.limits.seconds
         super().setup()
+        self.connection.settimeout(self.server.limits.seconds)
 
     def do_GET(self) -> None:
         self._answer({"/": self._home, "/name": self._ask_name, "/queue": self._queue})
@@ -232,8 +232,9 @@ class _Handler(BaseHTTPRequestHandler):
             return
         skipped = session.skipped(reviewer)
         told = "Nobody else is asked about what you labelled; new runs appear here when they are decided."
-        about = {"corpus": session.corpus, "reviewer": who, "said": said, "skipped": skipped}
-        self._send(HTTPStatus.OK, render_message("Nothing is left for you", f"You skipped {skipped}. {told}" if skipped else told, **about))
+        sentence = f"You skipped {skipped}. {told}" if skipped else told
+        page = render_message("Nothing is left for you", sentence, corpus=session.corpus, reviewer=who, said=said, skipped=skipped)
+        self._send(HTTPStatus.OK, page)
 
     def _enter(self, token: str) -> None:
         if not hmac.compare_digest(token.encode(), self.server.token.encode()):

@@ -80,28 +80,29 @@ def sessions(store: Store, delays: Sequence[float], tear: random.Random) -> tupl
     return confirmed, torn
 
 
-def check(store: Store, kills: int, seed: int, capsys: pytest.CaptureFixture[str]) -> None:
+def survived(store: Store, kills: int, seed: int, capsys: pytest.CaptureFixture[str]) -> tuple[int, int]:
+    """Return how many confirmed labels are in the journal after so many kills, and how many are not."""
     session_batch(store, audits=5, undecided=30 * kills)
     draw = random.Random(seed)
     confirmed, torn = sessions(store, [draw.uniform(0.1, 0.5) for _ in range(kills)], draw)
     labels = read_labels(store, "c")
     written = {(label.reviewer, hashlib.sha256(label.trajectory_id.encode()).hexdigest()[:32], label.outcome) for label in labels}
     told = [(name, *one) for name, ones in confirmed.items() for one in ones]
-    lost = [one for one in told if one not in written]
+    lost = sum(one not in written for one in told)
     with capsys.disabled():
-        print(
-            f"\nreview server killed {kills} times: {len(told) - len(lost)} confirmed labels survived, {len(lost)} lost; {torn} torn lines"
-        )
-    assert lost == [] and len(told) >= kills
+        print(f"\nreview server killed {kills} times: {len(told) - lost} confirmed labels survived, {lost} lost; {torn} torn lines left")
     assert len(written) == len(labels), "a form sent again to the next server is one line"
     assert [label.number for label in labels] == list(range(1, len(labels) + 1))
     assert load_queue(store, "c").frame.empty, "the last server took the queue to its end"
+    return len(told) - lost, lost
 
 
 def test_a_killed_server_loses_nothing_that_it_confirmed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    check(Store(str(tmp_path)), 2, 7, capsys)
+    kept, lost = survived(Store(str(tmp_path)), 2, 7, capsys)
+    assert lost == 0 and kept >= 50
 
 
 @pytest.mark.slow
 def test_twenty_kills_lose_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    check(Store(str(tmp_path)), 20, 11, capsys)
+    kept, lost = survived(Store(str(tmp_path)), 20, 11, capsys)
+    assert lost == 0 and kept >= 500

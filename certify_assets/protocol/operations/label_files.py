@@ -255,8 +255,8 @@ def _require_decided(store: Store, corpus: str, path: Path, statements: Sequence
     if wrong is None:
         return
     where = f"{path}, {_where(statements, wrong)}, column trajectory_id: {wrong.trajectory_id[:120]!r}"
-    if batch := _undecided_batch(store, corpus, wrong.trajectory_id):
-        raise InputError(f"{where} is a run of batch {batch}, which nobody decided; decide the batch first. Nothing was imported.")
+    if elsewhere := _undecided_batch(store, corpus, wrong.trajectory_id):
+        raise InputError(f"{where} is a run of batch {elsewhere}, which nobody decided; decide the batch first. Nothing was imported.")
     raise InputError(f"{where} is no run that was decided for {corpus}; check the id and the corpus. Nothing was imported.")
 
 

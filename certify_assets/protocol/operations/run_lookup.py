@@ -85,7 +85,7 @@ def _places(path: Path) -> dict[str, tuple[int, int]]:
             groups = file.num_row_groups
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{path} is not a readable Parquet file ({type(error).__name__}); import the batch again.") from None
-    found = {}
+    found: dict[str, tuple[int, int]] = {}
     for group in range(groups):
         names = _read(path, group, ("trajectory_id",)).column("trajectory_id").to_pylist()
         found |= {name: (group, row) for row, name in enumerate(names)}
