@@ -231,7 +231,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(HTTPStatus.OK, render_review(shown, said, session.queue().budget, session.corpus, who))
             return
         skipped = session.skipped(reviewer)
-        told = "Nobody else is asked about what you labelled; new runs appear here when they are decided."
+        told = "New runs appear here when they are decided."
         sentence = f"You skipped {skipped}. {told}" if skipped else told
         page = render_message("Nothing is left for you", sentence, corpus=session.corpus, reviewer=who, said=said, skipped=skipped)
         self._send(HTTPStatus.OK, page)
