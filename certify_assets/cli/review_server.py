@@ -207,7 +207,7 @@ class _Handler(BaseHTTPRequestHandler):
         except _RefusedError as refused:
             self._message(refused.status, "Refused", str(refused), onward=refused.status is not HTTPStatus.FORBIDDEN)
         except InputError as error:
-            self._message(HTTPStatus.CONFLICT, "Not written", str(error))
+            self._message(HTTPStatus.CONFLICT, "Not done", str(error))
         except (BrokenPipeError, ConnectionResetError, TimeoutError):
             raise
         except OSError as error:
@@ -233,6 +233,8 @@ class _Handler(BaseHTTPRequestHandler):
         skipped = session.skipped(reviewer)
         told = "New runs appear here when they are decided."
         sentence = f"You skipped {skipped}. {told}" if skipped else told
+        if broken := session.unreadable():
+            sentence += f" {len(broken)} runs of the queue cannot be shown: {broken[0]}"
         page = render_message("Nothing is left for you", sentence, corpus=session.corpus, reviewer=who, said=said, skipped=skipped)
         self._send(HTTPStatus.OK, page)
 

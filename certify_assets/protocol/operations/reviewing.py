@@ -24,6 +24,8 @@ __all__ = ["MAX_COMMENT", "ReviewSession", "Said", "Shown", "reviewer_name"]
 MAX_COMMENT = 2000
 _MAX_NAME = 80
 _LEASE_SECONDS = 600.0
+#: runs of one batch that could not be read before the others are no longer tried
+_PATIENCE = 5
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,7 @@ class ReviewSession:
         self._skipped: dict[str, dict[str, None]] = {}
         self._again: dict[str, str] = {}
         self._shown: dict[str, tuple[str, float]] = {}
+        self._unreadable: dict[str, str] = {}
 
     def queue(self) -> Queue:
         """Return the queue as it is now."""
@@ -131,15 +134,23 @@ class ReviewSession:
         """
         with self._lock:
             view = self._now()
-            mine = [name for name in view.queue.frame["trajectory_id"] if reviewer not in view.queue.reviewers.get(name, ())]
-            skipped = [name for name in mine if name in self._skipped.get(reviewer, ())]
-            name = self._choose(reviewer, mine)
-            if name is None:
-                return None
-            self._shown[name] = (reviewer, time.monotonic())
-            row = view.queue.frame.iloc[view.rows[name]]
-            run = self._lookup.find(row["batch"], name)
-            return Shown(run, _key(name), int(row["task_labels"]), view.statements[name, reviewer], len(mine), len(skipped))
+            waiting = [name for name in view.queue.frame["trajectory_id"] if reviewer not in view.queue.reviewers.get(name, ())]
+            while (name := self._choose(reviewer, mine := [name for name in waiting if name not in self._unreadable])) is not None:
+                row = view.queue.frame.iloc[view.rows[name]]
+                try:
+                    run = self._lookup.find(row["batch"], name)
+                except InputError as error:
+                    # one run that cannot be shown must not stand in the way of the others
+                    self._set_aside(view, name, row["batch"], str(error))
+                    continue
+                self._shown[name] = (reviewer, time.monotonic())
+                skipped = sum(name in self._skipped.get(reviewer, ()) for name in mine)
+                return Shown(run, _key(name), int(row["task_labels"]), view.statements[name, reviewer], len(mine), skipped)
+            return None
+
+    def unreadable(self) -> tuple[str, ...]:
+        """Return why runs of the queue could not be shown, a sentence each."""
+        return tuple(self._unreadable.values())
 
     def skipped(self, reviewer: str) -> int:
         """Return how many runs a reviewer skipped in this session."""
@@ -210,6 +221,12 @@ class ReviewSession:
                 rows = view.asked.frame[view.asked.frame["trajectory_id"] == label.trajectory_id]
                 return Said(label, {str(name): value for name, value in rows.iloc[0].items()} if len(rows) else {})
         return None
+
+    def _set_aside(self, view: _View, name: str, batch: str, why: str) -> None:
+        """Note that a run cannot be shown; with it the rest of its batch, where it is not the first."""
+        names = view.queue.frame.loc[view.queue.frame["batch"] == batch, "trajectory_id"]
+        before = sum(other in self._unreadable for other in names)
+        self._unreadable |= dict.fromkeys(names if before >= _PATIENCE else [name], why)
 
     def _choose(self, reviewer: str, mine: Sequence[str]) -> str | None:
         again = self._again.get(reviewer)

@@ -9,6 +9,7 @@ from certify_assets.corpora.schema import Step, Trajectory
 from certify_assets.errors import InputError
 from certify_assets.protocol.operations import run_lookup
 from certify_assets.protocol.operations.journal import Label, append_label, read_labels, resolve_labels
+from certify_assets.protocol.operations.layout import batch_key
 from certify_assets.protocol.operations.queue import load_queue
 from certify_assets.protocol.operations.reviewed import review_labels, reviewed_key, write_reviewed
 from certify_assets.protocol.operations.reviewing import ReviewSession, Shown, reviewer_name
@@ -118,6 +119,30 @@ def test_a_skipped_run_is_left_for_others_until_it_is_asked_for(session: ReviewS
     assert session.skipped("ann") == 9 and shown(session, "bob").run.trajectory_id == first.run.trajectory_id
     session.show_skipped("ann")
     assert session.skipped("ann") == 0 and shown(session, "ann").left == 9
+
+
+def test_a_run_that_cannot_be_read_stands_in_nobodys_way(store: Store) -> None:
+    runs = [Trajectory("c", "t", "t/1", "a", 0, "Do it", (), None)]
+    write_batch(store, [decided("t/0", asked="audit_sample"), decided("t/1", asked="audit_sample")], runs, batch="0000")
+    session = ReviewSession(store, "c")
+    seen = []
+    while (now := session.shown("ann")) is not None:
+        seen.append(now.run.trajectory_id)
+        session.say("ann", now.key, 1, now.number)
+    assert "t/1" in seen and len(seen) == 10 and len(session.unreadable()) == 1
+    assert "has no run 't/0', which its decisions name" in session.unreadable()[0]
+
+
+def test_a_batch_that_is_gone_is_given_up_after_a_few_tries(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_batch(store, [decided(f"g/{number}", asked="audit_sample") for number in range(500)], batch="0002")
+    store.delete(batch_key("c", "0002", "runs.parquet"))
+    session, tried = ReviewSession(store, "c"), []
+    original = RunLookup.find
+    monkeypatch.setattr(RunLookup, "find", lambda self, batch, name: tried.append(name) or original(self, batch, name))
+    for _ in range(9):
+        now = shown(session, "ann")
+        session.say("ann", now.key, 1, now.number)
+    assert session.shown("ann") is None and len(tried) == 9 + 6 and len(session.unreadable()) == 500
 
 
 def test_what_others_write_and_decide_is_seen_at_once(session: ReviewSession, store: Store) -> None:
