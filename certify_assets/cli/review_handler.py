@@ -49,13 +49,16 @@ class ReviewHandler(BaseHTTPRequestHandler):
     _unread = 0
 
     def setup(self) -> None:
+        """Let no single read or write wait for ever."""
         super().setup()
         self.connection.settimeout(self.server.limits.seconds)
 
     def do_GET(self) -> None:
+        """Show a page."""
         self._answer({"/": self._home, "/name": self._ask_name, "/queue": self._queue})
 
     def do_POST(self) -> None:
+        """Take a form and lead on to the next page."""
         posts = {"/name": self._name, "/label": self._label, "/skip": self._skip, "/undo": self._undo, "/again": self._again}
         self._answer(posts)
 
