@@ -25,6 +25,7 @@ from certify_assets.defs.operations.jobs import (
     lexical_harvest_job,
     transfer_judges_job,
 )
+from certify_assets.defs.operations.review import review_assets, review_checks
 from certify_assets.defs.operations.schedules import weekly_recertification
 from certify_assets.defs.operations.sensors import new_inbox_sensor, new_runs_sensor
 from certify_assets.defs.resources import resources
@@ -53,6 +54,7 @@ def _definitions() -> dg.Definitions:
             *simulation_assets(),
             *comparison_assets(),
             *operation_assets(),
+            *review_assets(),
         ],
         asset_checks=[
             *corpus_checks(),
@@ -65,6 +67,7 @@ def _definitions() -> dg.Definitions:
             *simulation_checks(),
             *comparison_checks(),
             *operation_checks(),
+            *review_checks(),
         ],
         jobs=[
             certify_corpus_job,

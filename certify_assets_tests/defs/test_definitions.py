@@ -37,7 +37,7 @@ STUDY_ASSETS = {"certifiability_model", "simulation_study", "main_table", "study
 COMPARISON_ASSETS = {"agent_disjoint", "comparison"}
 MODEL_ASSETS = {"compact_model"}
 ARM_ASSETS = {"grpo/arm", "grpo/arms_audit"}
-OPERATION_ASSETS = {"inbox", "deployment", "incoming_runs", "decisions"}
+OPERATION_ASSETS = {"inbox", "deployment", "incoming_runs", "decisions", "review_queue", "reviewed_labels"}
 CHAIN = ("adapter", "audit", "certificate", "monitor", "page", "scores")
 
 
@@ -101,7 +101,7 @@ def test_the_checks_are_these_and_those_that_must_block_do() -> None:
         | {f"{judge}/{name}" for judge in JUDGES for name in ("certificate:certified", "monitor:no_alarm")}
         | {f"{judge}/adapter:has_sources" for judge in TRANSFER_JUDGES}
         | {"grpo/arms_audit:beats_controls"}
-        | {"decisions:deployment_stands"}
+        | {"decisions:deployment_stands", "reviewed_labels:reviewers_agree", "reviewed_labels:labels_of_known_runs"}
     )
 
 

@@ -68,7 +68,7 @@ language_harvest_job = dg.define_asset_job(
 
 decide_runs_job = dg.define_asset_job(
     "decide_runs",
-    selection=dg.AssetSelection.assets("incoming_runs", "decisions"),
+    selection=dg.AssetSelection.assets("incoming_runs", "decisions", "review_queue"),
     description="Import what lies in the inbox of one corpus, and decide it by the deployed judge.",
     executor_def=dg.in_process_executor,
 )
