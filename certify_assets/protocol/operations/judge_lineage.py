@@ -126,7 +126,8 @@ def source_link(store: Store, roots: Sequence[str], name: str, expected: str) ->
             path = parent / name
             if path.is_file() and path.is_relative_to(parent):
                 return compared("source", name, expected, sha256_file(path))
-    return Link("source", name, "missing", expected, "", "it is not where it was read; its hash is on record.", must=False)
+    where = "it is not where it was read" if roots else "its runs came with the package"
+    return Link("source", name, "missing", expected, "", f"{where}; its hash is on record.", must=False)
 
 
 def _recertified(store: Store, corpus: str, number: int) -> Link:
