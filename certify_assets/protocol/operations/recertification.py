@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from certify_assets.errors import ForgedCertificateError, InputError, IntegrityError, StaleCertificateError
+from certify_assets.errors import ForgedCertificateError, GateClosedError, InputError, IntegrityError, StaleCertificateError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.protocol.judge_specs import ALPHAS, DELTA, GRID, PROCEDURES, SIDES
 from certify_assets.protocol.judging import columns
@@ -39,6 +39,7 @@ __all__ = [
     "load_recertification",
     "load_recertified",
     "plan_recertification",
+    "promote",
     "recertifications",
     "recertify",
 ]
@@ -205,13 +206,43 @@ def recertify(
     known = next((item for item in spending.claims if item.inputs_sha256 == plan.inputs_sha256), None)
     if known is not None and store.exists(recertification_key(corpus, known.number, _DOCUMENT)):
         return load_recertification(store, corpus, known.number), f"these labels are recertification {known.number} already; nothing was spent."
-    least = least_new_tasks or (spending.schedule or Schedule()).least_new_tasks
+    least = (spending.schedule or Schedule()).least_new_tasks if least_new_tasks is None else least_new_tasks
     if known is None and len(plan.new_tasks) < least:
         return None, f"{len(plan.new_tasks)} tasks are new and complete, {least} are needed; nothing was spent."
     claimed = claim(store, corpus, plan.inputs_sha256)
     document = _make(store, corpus, plan, claimed)
     certified = [item for item in document["sides"] if item["certified"]]
     return document, f"recertification {claimed.number}: {len(certified)} of {len(document['sides'])} sides and budgets are certified."
+
+
+def promote(store: Store, corpus: str, document: Mapping[str, Any]) -> Any:
+    """Deploy the certificates of a recertification, at the budgets that decide now.
+
+    Returns
+    -------
+    Deployment
+
+    Raises
+    ------
+    GateClosedError
+        If none of those sides is certified at its budget, the audit sample alone speaks against one, or the deployment's own checks do.
+    """
+    from certify_assets.protocol.operations.deployment import deploy, load_deployment
+
+    judge, number = str(document["judge"]), int(document["number"])
+    now = load_deployment(store, corpus)
+    budgets = dict(now.alpha) if now is not None and now.judge == judge else None
+    sides = [item for item in document["sides"] if item["certified"] and (budgets is None or budgets.get(item["side"]) == item["alpha"])]
+    if not sides:
+        at = "" if budgets is None else " at the budgets that decide now"
+        raise GateClosedError(f"recertification {number} of {corpus} certifies nothing{at}; the deployment stays as it is.")
+    if against := next((item for item in sides if (item["audit_sample"] or {}).get("verdict") == "ERROR"), None):
+        raise GateClosedError(
+            f"recertification {number} of {corpus} is not deployed: on the audit sample alone its {against['side']} side at {against['alpha']:g} "
+            f"fails ({against['audit_sample']['reason']}) The runs are no longer those of CAL."
+        )
+    alpha = None if budgets is None else {item["side"]: item["alpha"] for item in sides}
+    return deploy(store, corpus, judge, alpha=alpha, certificates_key=str(document["certificates_key"]))
 
 
 def _make(store: Store, corpus: str, plan: Plan, claimed: Claim) -> dict[str, Any]:

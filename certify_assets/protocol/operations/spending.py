@@ -21,6 +21,8 @@ from certify_assets.protocol.store import Store
 __all__ = ["SCHEDULES", "Claim", "Schedule", "Spending", "claim", "declare", "read_spending", "spending_key"]
 
 SCHEDULES = ("inverse_square", "geometric", "equal")
+# no table of this world certifies at less
+_LEAST = 1e-12
 
 
 @dataclass(frozen=True)
@@ -139,10 +141,11 @@ class Spending:
     def joint(self, delta: float) -> str:
         """Say with what confidence all certificates hold together, the first having spent `delta`."""
         now, ever = (max(0.0, 1 - delta - part) for part in (self.spent, self.promised))
+        made = len(self.claims)
+        since = f"{made} recertification{'' if made == 1 else 's'} since (Σδ = {self.spent:.4g})"
         return (
-            f"For one side and one budget, the first certificate (δ = {delta:g}) and the {len(self.claims)} recertifications since (together "
-            f"{self.spent:.4g}) hold at once with confidence {100 * now:.4g} %, and with {100 * ever:.4g} % whatever follows under the declared "
-            f"schedule; for both sides at once with {100 * max(0.0, 2 * now - 1):.4g} % and {100 * max(0.0, 2 * ever - 1):.4g} %."
+            f"For one side and one budget, the first certificate (δ = {delta:g}) and {since} hold at once with confidence {100 * now:.4g} %, and with "
+            f"{100 * ever:.4g} % whatever follows under the declared schedule; for both sides at once with {100 * max(0.0, 2 * now - 1):.4g} % and {100 * max(0.0, 2 * ever - 1):.4g} %."
         )
 
 
@@ -187,7 +190,7 @@ def declare(store: Store, corpus: str, schedule: Schedule, *, reason: str = "") 
                 f"{corpus} has declared another schedule ({before.schedule.words()}); keep to it, or say in a sentence why it changes: what was spent "
                 "stays spent, and the joint promise gets weaker by the whole of the new one."
             )
-        return {"kind": "schedule", **asdict(schedule), "reason": reason.strip()}
+        return {"entry": "schedule", **asdict(schedule), "reason": reason.strip()}
 
     _append(store, corpus, line)
     return read_spending(store, corpus)
@@ -214,7 +217,7 @@ def claim(store: Store, corpus: str, inputs_sha256: str) -> Claim:
         if not share > 0.0:
             raise InputError(f"the schedule of {corpus} has nothing left ({before.schedule.words()}); declare another, with the reason.")
         made.append(Claim(len(before.claims) + 1, share, inputs_sha256, _now()))
-        return {"kind": "claim", **asdict(made[-1])}
+        return {"entry": "claim", **asdict(made[-1])}
 
     _append(store, corpus, line)
     return made[-1]
@@ -248,7 +251,7 @@ def _parse(data: bytes, location: str) -> Spending:
         try:
             entry = parse_json(line.decode("utf-8"))
             follows = entry.pop("previous") == head
-            kind = entry.pop("kind")
+            kind = entry.pop("entry")
             if kind == "schedule":
                 why = entry.pop("reason")
                 reasons += [why] if schedule is not None else []
@@ -265,7 +268,7 @@ def _parse(data: bytes, location: str) -> Spending:
 
 
 def _down(share: float) -> float:
-    if share <= 0:
+    if share < _LEAST:
         return 0.0
     digits = 3 - math.floor(math.log10(share))
     return math.floor(share * 10**digits) / 10**digits

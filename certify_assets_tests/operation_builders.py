@@ -1,0 +1,109 @@
+"""A corpus in operation, made by hand: a deployment, batches of decisions, and what people said of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
+
+import numpy as np
+import pandas as pd
+
+from certify_assets.protocol.certification import load_certificates
+from certify_assets.protocol.monitoring import monitored_certificates
+from certify_assets.protocol.operations.journal import Label, append_labels
+from certify_assets.protocol.operations.layout import DECISION_COLUMNS, batch_key, deployment_key, deployments_key
+from certify_assets.protocol.operations.sampling import SamplingPlan, draw_tasks
+from certify_assets.protocol.scoring import calibration_scores
+from certify_assets.protocol.store import Store
+
+__all__ = ["JUDGE", "deploy_by_hand", "drawn_tasks", "label_rows", "write_batch"]
+
+JUDGE = "lexical"
+
+
+def deploy_by_hand(
+    store: Store, corpus: str, plan: SamplingPlan, *, key: str = "", certificates: Iterable[str] | None = None, number: int = 1
+) -> dict[str, object]:
+    """Deploy the lexical judge with the certificates that decide, past every check."""
+    chosen = monitored_certificates(load_certificates(store, corpus, JUDGE))
+    _, hashes, _ = calibration_scores(store, corpus, JUDGE)
+    document: dict[str, object] = {
+        "schema": "certify_assets/deployment/1",
+        "corpus": corpus,
+        "judge": JUDGE,
+        "alpha": {item.side: item.alpha for item in chosen},
+        "certificates_key": key or f"judges/{JUDGE}/{corpus}/certificates.json",
+        "certificates": [item.sha256 for item in chosen] if certificates is None else list(certificates),
+        "fingerprint": hashes,
+        "sampling": asdict(plan),
+        "number": number,
+        "time": "2026-01-05T06:00:00.000+00:00",
+        "findings": [],
+        "mlflow": None,
+    }
+    store.write_json(deployment_key(corpus), document)
+    store.append_line(deployments_key(corpus), lambda _: json.dumps(document))
+    return document
+
+
+def write_batch(
+    store: Store,
+    corpus: str,
+    batch: str,
+    plan: SamplingPlan,
+    *,
+    tasks: Iterable[str],
+    attempts: int = 4,
+    first: int = 0,
+    error: float = 0.02,
+    seed: int = 0,
+    closed: bool = False,
+) -> pd.DataFrame:
+    """Write decisions of new runs and return them with the truth as a column ``truth``: of two runs one is decided, wrong with a probability of `error`."""
+    rng = np.random.default_rng(seed)
+    certificates = monitored_certificates(load_certificates(store, corpus, JUDGE))
+    limits = {item.side: item.threshold for item in certificates}
+    reject, release = limits.get("reject"), limits.get("release")
+    assert reject is not None
+    names = [task for task in tasks for _ in range(attempts)]
+    inside = np.arange(len(names)) % 2 == 0
+    score = np.where(inside, reject - rng.random(len(names)), reject + 0.05 + 0.01 * rng.random(len(names)))
+    frame = pd.DataFrame({"task_id": names, "score": score})
+    frame["trajectory_id"] = [f"{task}/{first + place % attempts}" for place, task in enumerate(names)]
+    frame["truth"] = np.where(inside, rng.random(len(names)) < error, rng.random(len(names)) < 0.6).astype(int)
+    _, hashes, _ = calibration_scores(store, corpus, JUDGE)
+    frame = frame.assign(corpus=corpus, batch=batch, agent="agent-0", attempt=0, judge=JUDGE, adapter_sha256=hashes["adapter_sha256"])
+    frame["decision"] = np.where(inside & (not closed), "reject", "human")
+    frame["reason"] = np.where(inside, "alarm" if closed else "below_threshold", "alarm" if closed else "middle")
+    drawn = draw_tasks(plan, corpus, names)
+    frame["asked"] = np.where(frame["decision"] == "human", "undecided", np.where(drawn == "spot", "spot_check", ""))
+    frame.loc[drawn == "audit", "asked"] = "audit_sample"
+    frame = frame.assign(reject_threshold=reject, release_threshold=np.nan if release is None else release)
+    frame = frame.assign(certificate_sha256=";".join(item.sha256 for item in certificates), source_file="runs.jsonl", source_sha256="0" * 64)
+    store.write_table(batch_key(corpus, batch, "decisions.parquet"), frame[list(DECISION_COLUMNS)])
+    return frame
+
+
+def drawn_tasks(plan: SamplingPlan, corpus: str, kind: str, number: int, *, prefix: str = "new") -> list[str]:
+    """Return the first tasks of a kind of the draw among those named after a prefix."""
+    names = [f"{prefix}-{place:05d}" for place in range(200 * number)]
+    return [name for name, drawn in zip(names, draw_tasks(plan, corpus, names), strict=True) if drawn == kind][:number]
+
+
+def label_rows(
+    store: Store, corpus: str, frame: pd.DataFrame, *, reviewer: str = "ann", flip: Callable[[str], bool] = lambda _: False
+) -> None:
+    """Write what a reviewer says of every row that somebody is asked about: the truth, or its contrary."""
+    asked = frame[frame["asked"] != ""]
+    said = [
+        Label(
+            trajectory_id=str(row.trajectory_id),
+            outcome=int(row.truth) ^ int(flip(str(row.trajectory_id))),
+            reviewer=reviewer,
+            via="file",
+            token=f"{reviewer}:{row.trajectory_id}",
+        )
+        for row in asked.itertuples()
+    ]
+    append_labels(store, corpus, said)
