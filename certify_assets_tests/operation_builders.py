@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
 
 import numpy as np
 import pandas as pd
 
+from certify_assets.certificates import Certificate
+from certify_assets.files import canonical_json
 from certify_assets.protocol.certification import load_certificates
+from certify_assets.protocol.corpus_steps import open_corpus
+from certify_assets.protocol.judge_specs import GRID
 from certify_assets.protocol.monitoring import monitored_certificates
 from certify_assets.protocol.operations.journal import Label, append_labels
 from certify_assets.protocol.operations.layout import DECISION_COLUMNS, batch_key, deployment_key, deployments_key
@@ -17,16 +20,19 @@ from certify_assets.protocol.operations.sampling import SamplingPlan, draw_tasks
 from certify_assets.protocol.scoring import calibration_scores
 from certify_assets.protocol.store import Store
 
-__all__ = ["JUDGE", "deploy_by_hand", "drawn_tasks", "label_rows", "write_batch"]
+__all__ = ["JUDGE", "deploy_by_hand", "drawn_tasks", "label_rows", "write_batch", "write_decisions"]
 
 JUDGE = "lexical"
 
 
 def deploy_by_hand(
-    store: Store, corpus: str, plan: SamplingPlan, *, key: str = "", certificates: Iterable[str] | None = None, number: int = 1
+    store: Store, corpus: str, plan: SamplingPlan, *, key: str = "", number: int = 1, time: str = "2026-01-05T06:00:00.000+00:00"
 ) -> dict[str, object]:
     """Deploy the lexical judge with the certificates that decide, past every check."""
-    chosen = monitored_certificates(load_certificates(store, corpus, JUDGE))
+    stored = load_certificates(store, corpus, JUDGE)
+    if key:
+        stored = [Certificate.from_dict(item) for item in store.read_json(key)["certificates"]]
+    chosen = monitored_certificates(stored)
     _, hashes, _ = calibration_scores(store, corpus, JUDGE)
     document: dict[str, object] = {
         "schema": "certify_assets/deployment/1",
@@ -34,16 +40,16 @@ def deploy_by_hand(
         "judge": JUDGE,
         "alpha": {item.side: item.alpha for item in chosen},
         "certificates_key": key or f"judges/{JUDGE}/{corpus}/certificates.json",
-        "certificates": [item.sha256 for item in chosen] if certificates is None else list(certificates),
-        "fingerprint": hashes,
+        "certificates": [item.sha256 for item in chosen],
+        "fingerprint": {**hashes, "prompt_sha256": "", "grid": str(GRID)},
         "sampling": asdict(plan),
         "number": number,
-        "time": "2026-01-05T06:00:00.000+00:00",
+        "time": time,
         "findings": [],
         "mlflow": None,
     }
     store.write_json(deployment_key(corpus), document)
-    store.append_line(deployments_key(corpus), lambda _: json.dumps(document))
+    store.append_line(deployments_key(corpus), lambda _: canonical_json(document).decode("utf-8").rstrip("\n"))
     return document
 
 
@@ -59,6 +65,7 @@ def write_batch(
     error: float = 0.02,
     seed: int = 0,
     closed: bool = False,
+    deployment: int = 1,
 ) -> pd.DataFrame:
     """Write decisions of new runs and return them with the truth as a column ``truth``: of two runs one is decided, wrong with a probability of `error`."""
     rng = np.random.default_rng(seed)
@@ -76,13 +83,28 @@ def write_batch(
     frame = frame.assign(corpus=corpus, batch=batch, agent="agent-0", attempt=0, judge=JUDGE, adapter_sha256=hashes["adapter_sha256"])
     frame["decision"] = np.where(inside & (not closed), "reject", "human")
     frame["reason"] = np.where(inside, "alarm" if closed else "below_threshold", "alarm" if closed else "middle")
+    if not closed:
+        frame.loc[frame["task_id"].isin(set(open_corpus(store, corpus)[1].assignment)), ["decision", "reason"]] = ["human", "seen_task"]
     drawn = draw_tasks(plan, corpus, names)
     frame["asked"] = np.where(frame["decision"] == "human", "undecided", np.where(drawn == "spot", "spot_check", ""))
-    frame.loc[drawn == "audit", "asked"] = "audit_sample"
+    frame.loc[(drawn == "audit") & (frame["reason"] != "seen_task"), "asked"] = "audit_sample"
     frame = frame.assign(reject_threshold=reject, release_threshold=np.nan if release is None else release)
     frame = frame.assign(certificate_sha256=";".join(item.sha256 for item in certificates), source_file="runs.jsonl", source_sha256="0" * 64)
-    store.write_table(batch_key(corpus, batch, "decisions.parquet"), frame[list(DECISION_COLUMNS)])
+    write_decisions(store, corpus, batch, frame, plan=plan, deployment=deployment)
     return frame
+
+
+def write_decisions(
+    store: Store, corpus: str, batch: str, frame: pd.DataFrame, *, plan: SamplingPlan | None = None, deployment: int | None = 1
+) -> None:
+    """Write a table of decisions as the one of a batch, with all that vouches for it; the draw only where a plan is given."""
+    if plan is not None:
+        places = dict(zip(frame["task_id"], draw_tasks(plan, corpus, frame["task_id"]).tolist(), strict=True))
+        draw = {"deployment": deployment, "plan": asdict(plan), "drawn": {task: place for task, place in places.items() if place}}
+        store.write_json(batch_key(corpus, batch, "draw.json"), draw)
+    sha256 = store.write_table(batch_key(corpus, batch, "decisions.parquet"), frame[list(DECISION_COLUMNS)])
+    about = {"decisions_sha256": sha256, "draw_sha256": store.sha256(batch_key(corpus, batch, "draw.json"))}
+    store.write_json(batch_key(corpus, batch, "batch.json"), about)
 
 
 def drawn_tasks(plan: SamplingPlan, corpus: str, kind: str, number: int, *, prefix: str = "new") -> list[str]:

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from certify_assets.errors import InputError, IntegrityError
-from certify_assets.files import parse_json
 from certify_assets.protocol.corpus_steps import open_corpus
+from certify_assets.protocol.operations.deployment_record import read_deployments
 from certify_assets.protocol.operations.journal import Label, read_labels, resolve_labels
-from certify_assets.protocol.operations.layout import batch_key, deployment_key, deployments_key, load_decisions
+from certify_assets.protocol.operations.layout import batch_key, batch_names, decisions_of, load_decisions
 from certify_assets.protocol.operations.sampling import SamplingPlan, draw_tasks
+from certify_assets.protocol.operations.standing import REFUSALS
 from certify_assets.protocol.store import Store
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ __all__ = [
     "CountedTasks",
     "completed_at",
     "count_audit_tasks",
-    "deployed_plans",
     "drawn_decisions",
     "with_labels",
 ]
@@ -45,10 +45,12 @@ REASONS = {
     "open": "not every attempt is labelled",
     "tied": "reviewers of an attempt disagree and neither side has a majority",
     "in_splits": "the task is in the splits of the corpus",
-    "other_adapter": "an attempt was scored by another adapter than the present one, or not at all",
-    "drawn_otherwise": "another batch drew the task under another plan, so its attempts there are not all labelled",
+    "changed_run": "a run came twice under one name with different content, so it is not known which of them was labelled",
+    "drawn_otherwise": "another batch did not draw the task, so its attempts there are not all labelled",
+    "other_adapter": "an attempt was scored by another adapter than the present one",
 }
 _AUTOMATIC = ("reject", "release")
+_MIXED = "; the provenance of its labels is mixed, so restore the batch as it was written, or take it out."
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,8 +60,8 @@ class CountedTasks:
     Parameters
     ----------
     rows : pandas.DataFrame
-        trajectory_id, task_id, agent, batch, score, outcome: every row of every task that counts, tasks in the order in which they were complete,
-        rows within one as they were decided.
+        trajectory_id, task_id, agent, batch, score, outcome, refused: every row of every task that counts, tasks in the order in which they were
+        complete, rows within one as they were decided. Those of a batch that was refused (`refused`) were never scored.
     drawn : int
         Tasks that were drawn.
     left_out : mapping of str to int
@@ -89,58 +91,62 @@ class CountedTasks:
         return waiting / able if able else 0.0
 
 
-def deployed_plans(store: Store, corpus: str) -> list[SamplingPlan]:
-    """Return the sampling plans that were ever deployed, the newest first."""
-    lines = store.read_bytes(deployments_key(corpus)).splitlines() if store.exists(deployments_key(corpus)) else []
-    documents = [parse_json(line.decode("utf-8")) for line in lines]
-    if store.exists(deployment_key(corpus)):
-        documents.append(store.read_json(deployment_key(corpus)))
-    return list(dict.fromkeys(SamplingPlan(**document["sampling"]) for document in reversed(documents)))
-
-
 def drawn_decisions(store: Store, corpus: str) -> pd.DataFrame:
     """Return the decisions of all batches with a column ``drawn`` ("audit", "spot" or ""), recomputed from the plans that were deployed.
-
-    Batches from before the first deployment, in which nothing was decided and nobody drawn, are left out.
 
     Raises
     ------
     InputError
-        If a run was decided in two batches, or what a row says of itself is not what any deployed plan draws: such a row may have been asked for
-        because of its score or of its outcome.
+        If a batch was drawn under a plan that was never deployed, or a row says that it is asked about for another reason than the draw gives: it may
+        have been picked because of its score or of its outcome.
     """
-    frame = load_decisions(store, corpus)
-    frame = frame[frame["reason"] != "not_deployed"].reset_index(drop=True)
-    if (twice := frame["trajectory_id"].duplicated()).any():
-        name = frame.loc[twice, "trajectory_id"].iloc[0]
-        raise InputError(f"{corpus}: the run {name!r} was decided in two batches; take it out of the later one.")
-    plans = deployed_plans(store, corpus)
-    parts = [_drawn(store, corpus, str(batch), part, plans) for batch, part in frame.groupby("batch", sort=False)]
-    column = np.concatenate(parts) if parts else np.empty(0, dtype="<U5")
-    return frame.assign(drawn=column)
+    import pandas as pd
+
+    parts = [_drawn(store, corpus, name) for name in batch_names(store, corpus)]
+    return pd.concat(parts, ignore_index=True) if parts else load_decisions(store, corpus).assign(drawn="")
 
 
-def _drawn(store: Store, corpus: str, batch: str, rows: pd.DataFrame, plans: Sequence[SamplingPlan]) -> np.ndarray[Any, Any]:
-    """Return what the batch's plan draws of its rows: the newest deployed one that agrees with every row."""
-    first: str | None = None
-    for plan in plans:
+def _drawn(store: Store, corpus: str, batch: str) -> pd.DataFrame:
+    rows, draw = decisions_of(store, corpus, batch), store.read_json(batch_key(corpus, batch, "draw.json"))
+    where = store.locate(batch_key(corpus, batch, "decisions.parquet"))
+    about = store.read_json(batch_key(corpus, batch, "batch.json"))
+    for name, file in (("decisions_sha256", "decisions.parquet"), ("draw_sha256", "draw.json")):
+        if store.sha256(batch_key(corpus, batch, file)) != about[name]:
+            raise InputError(f"{where}: {file} is not what was written when the batch was decided{_MIXED}")
+    if draw["deployment"] is None:
+        drawn = np.full(len(rows), "", dtype="<U5")
+    else:
+        known = {item.number: item.sampling for item in read_deployments(store, corpus)}
+        plan = SamplingPlan(**draw["plan"])
+        if known.get(draw["deployment"]) != plan:
+            raise InputError(f"{where}: its tasks were drawn under a plan that was never deployed{_MIXED}")
         drawn = draw_tasks(plan, corpus, rows["task_id"])
-        wrong = np.flatnonzero(_asked(drawn, rows["decision"].to_numpy(object)) != rows["asked"].to_numpy(object))
-        if not wrong.size:
-            return drawn
+    said = rows["asked"].to_numpy(object)
+    wrong = np.flatnonzero(_asked(drawn, rows, _aside(store, corpus, batch, rows)) != said)
+    if wrong.size:
         row = rows.iloc[int(wrong[0])]
-        first = first or f"row {int(wrong[0]) + 1}, run {row['trajectory_id']!r} is asked for as {row['asked'] or 'nothing'!r}"
-    why = first or "no plan of a draw was ever deployed"
-    raise InputError(
-        f"{store.locate(batch_key(corpus, batch, 'decisions.parquet'))}, column 'asked': {why}, which is not what the deployed plan draws; "
-        "the provenance of its labels is mixed, so restore the file as it was written, or take the batch out."
-    )
+        shown = f"row {int(wrong[0]) + 1}, run {row['trajectory_id']!r} is asked about as {row['asked'] or 'nothing'!r}"
+        raise InputError(f"{where}, column 'asked': {shown}, which is not what the plan draws{_MIXED}")
+    return rows.assign(drawn=drawn)
 
 
-def _asked(drawn: np.ndarray[Any, Any], decisions: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _aside(store: Store, corpus: str, batch: str, rows: pd.DataFrame) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Return which rows no draw is made of: runs that came before with other content, and tasks of the splits."""
+    key = batch_key(corpus, batch, "identities.parquet")
+    changed: set[str] = set()
+    if store.exists(key):
+        identities = store.read_table(key)
+        changed = set(identities.loc[identities["changed"].astype(bool), "trajectory_id"])
+    seen = (rows["reason"] == "seen_task") & rows["task_id"].isin(set(open_corpus(store, corpus)[1].assignment))
+    aside: np.ndarray[Any, np.dtype[np.bool_]] = (seen | rows["trajectory_id"].isin(changed)).to_numpy(bool)
+    return aside
+
+
+def _asked(drawn: np.ndarray[Any, Any], rows: pd.DataFrame, aside: np.ndarray[Any, np.dtype[np.bool_]]) -> np.ndarray[Any, Any]:
+    decisions = rows["decision"].to_numpy(object)
     asked = np.where(decisions == "human", "undecided", "").astype(object)
     asked[(drawn == "spot") & np.isin(decisions, _AUTOMATIC)] = "spot_check"
-    asked[drawn == "audit"] = "audit_sample"
+    asked[(drawn == "audit") & ~aside] = "audit_sample"
     return asked
 
 
@@ -210,6 +216,7 @@ def count_audit_tasks(
     frame = drawn_decisions(store, corpus)
     labels = read_labels(store, corpus)
     before = before or {}
+    frame["twice"] = frame["trajectory_id"].duplicated(keep=False)
     audit = with_labels(frame[frame["task_id"].isin(set(frame.loc[frame["drawn"] == "audit", "task_id"]))], labels)
     audit, came_again = _as_counted(audit, before, corpus)
     reasons = _reasons(audit, set(open_corpus(store, corpus)[1].assignment), adapter_sha256)
@@ -220,8 +227,9 @@ def count_audit_tasks(
     waiting = audit[audit["task_id"].map(reasons).isin(["open", "tied"])]
     counts = {name: sum(reason == name for reason in reasons.values()) for name in REASONS}
     names = ["trajectory_id", "task_id", "agent", "batch", "score"]
+    rows = rows.assign(refused=rows["reason"].isin(REFUSALS))
     return CountedTasks(
-        rows=rows[[*names, "outcome"]].astype({"outcome": "int8"}).reset_index(drop=True),
+        rows=rows[[*names, "outcome", "refused"]].astype({"outcome": "int8"}).reset_index(drop=True),
         drawn=len(reasons),
         left_out={name: number for name, number in counts.items() if number},
         unresolved=waiting[names].reset_index(drop=True),
@@ -247,8 +255,9 @@ def _reasons(audit: pd.DataFrame, in_splits: set[str], adapter_sha256: str) -> d
         missing, tied = part["outcome"].isna(), part["tied"].astype(bool)
         tests = {
             "in_splits": task in in_splits,
+            "changed_run": bool((part["twice"] | ((part["drawn"] == "audit") & (part["asked"] != "audit_sample"))).any()),
             "drawn_otherwise": bool((part["drawn"] != "audit").any()),
-            "other_adapter": bool((part["adapter_sha256"] != adapter_sha256).any()),
+            "other_adapter": bool(((part["adapter_sha256"] != adapter_sha256) & ~part["reason"].isin(REFUSALS)).any()),
             "open": bool((missing & ~tied).any()),
             "tied": bool(tied.any()),
         }

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from certify_assets.errors import StaleCertificateError
-from certify_assets.protocol.certification import load_certificates
 from certify_assets.protocol.operations.layout import deployment_key
 from certify_assets.protocol.store import Store
 
@@ -43,19 +41,16 @@ def in_use(store: Store, corpus: str, judge: str) -> list[Certificate] | None:
 
     Raises
     ------
-    StaleCertificateError
-        If the deployment names certificates that are no longer stored, or they are of something else than what is stored now.
+    StaleCertificateError, ForgedCertificateError, IntegrityError
+        As `deployment.deployed_certificates` and `recertification.load_recertified`.
     """
+    from certify_assets.protocol.operations.deployment import deployed_certificates
     from certify_assets.protocol.operations.recertification import load_recertified
 
     document = deployed_document(store, corpus)
     if document is None or document["judge"] != judge:
         return None
-    number = deployed_number(store, corpus, judge)
-    stored = load_recertified(store, corpus, number) if number else load_certificates(store, corpus, judge)
-    known = {item.sha256: item for item in stored}
-    if lost := [name for name in document["certificates"] if name not in known]:
-        raise StaleCertificateError(
-            f"the deployment of {judge} on {corpus} names the certificate {str(lost[0])[:12]}, which is no longer stored; deploy the judge again."
-        )
-    return [known[name] for name in document["certificates"]]
+    if number := deployed_number(store, corpus, judge):
+        # also against its own document and the journal of what was spent
+        load_recertified(store, corpus, number)
+    return deployed_certificates(store, corpus)

@@ -23,6 +23,7 @@ from certify_assets.protocol.operations.audit_sample import completed_at, drawn_
 from certify_assets.protocol.operations.in_use import complete_before, deployed_document
 from certify_assets.protocol.operations.journal import read_labels
 from certify_assets.protocol.operations.layout import batch_key, batch_names, labels_key
+from certify_assets.protocol.operations.standing import REFUSALS
 from certify_assets.protocol.store import Store
 
 if TYPE_CHECKING:
@@ -99,6 +100,7 @@ def operation_stream(store: Store, corpus: str, certificate: Certificate, *, aft
     """
     every = drawn_decisions(store, corpus)
     narrow = _narrow_batches(every, certificate)
+    every["twice"] = every["trajectory_id"].duplicated(keep=False)
     first = every.groupby("task_id", sort=False)["batch"].transform("first")
     labels = read_labels(store, corpus)
     frame = with_labels(every[(every["drawn"] != "") & (every["batch"] == first)], labels)
@@ -112,6 +114,8 @@ def operation_stream(store: Store, corpus: str, certificate: Certificate, *, aft
         wanted = part if drawn == "audit" else part[part["asked"] == "spot_check"]
         tests = {
             "in_splits": task in assignment,
+            "changed_run": bool(part["twice"].any()),
+            "not_scored": bool(part["reason"].isin(REFUSALS).any()),
             "other_adapter": bool((part["adapter_sha256"] != adapter).any()),
             "other_threshold": drawn == "spot" and part["batch"].iloc[0] in narrow,
             "nothing_decided": wanted.empty,

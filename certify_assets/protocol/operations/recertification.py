@@ -21,11 +21,11 @@ from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.protocol.judge_specs import ALPHAS, DELTA, GRID, PROCEDURES, SIDES
 from certify_assets.protocol.judging import columns
 from certify_assets.protocol.operations.audit_sample import OPEN_SHARE, REASONS, CountedTasks, count_audit_tasks
-from certify_assets.protocol.operations.layout import recertification_key
+from certify_assets.protocol.operations.layout import batch_runs, recertification_key
 from certify_assets.protocol.operations.monitor_stream import stream_source
 from certify_assets.protocol.operations.spending import Claim, Schedule, Spending, claim, declare, read_spending
 from certify_assets.protocol.parity_gate import parity_provenance
-from certify_assets.protocol.scoring import calibration_scores
+from certify_assets.protocol.scoring import calibration_scores, score_runs
 from certify_assets.protocol.store import Store
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def plan_recertification(store: Store, corpus: str, judge: str) -> Plan:
     hashes = {**hashes, **parity_provenance(store, corpus, judge)}
     before = _counted_before(store, corpus, judge, hashes["adapter_sha256"])
     counted = count_audit_tasks(store, corpus, adapter_sha256=hashes["adapter_sha256"], before=before)
-    table = _table(cal, counted.rows)
+    table = _table(cal, _scored(store, corpus, judge, counted.rows))
     about = {
         "judge": judge,
         "rows": [[str(row.trajectory_id), str(row.task_id), _number(row.score), int(row.outcome)] for row in table.itertuples()],
@@ -373,6 +373,16 @@ def _table(cal: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
         name = table.loc[table["trajectory_id"].duplicated(), "trajectory_id"].iloc[0]
         raise InputError(f"the run {name!r} is in CAL and in the audit sample; a run counts once, so take it out of its batch.")
     return table.astype({"outcome": "int8", "score": "float64"}).sort_values(["task_id", "trajectory_id"], kind="stable", ignore_index=True)
+
+
+def _scored(store: Store, corpus: str, judge: str, rows: pd.DataFrame) -> pd.DataFrame:
+    """Score the rows of refused batches now: the draw was made before, and whoever recertifies after an alarm needs them."""
+    rows = rows.copy()
+    for batch in rows.loc[rows["refused"], "batch"].drop_duplicates():
+        wanted = rows["refused"] & (rows["batch"] == batch)
+        runs = batch_runs(store, corpus, str(batch)).set_index("trajectory_id", drop=False).loc[rows.loc[wanted, "trajectory_id"]]
+        rows.loc[wanted, "score"] = score_runs(store, corpus, judge, runs.reset_index(drop=True))["score"].to_numpy(np.float64)
+    return rows
 
 
 def _number(score: Any) -> float | None:

@@ -17,7 +17,7 @@ from certify_assets.protocol.operations.sampling import SamplingPlan
 from certify_assets.protocol.operations.training_labels import training_key, write_training_labels
 from certify_assets.protocol.scoring import calibration_scores
 from certify_assets.protocol.store import Store
-from certify_assets_tests.operation_builders import JUDGE, deploy_by_hand, drawn_tasks, label_rows, write_batch
+from certify_assets_tests.operation_builders import JUDGE, deploy_by_hand, drawn_tasks, label_rows, write_batch, write_decisions
 
 PLAN = SamplingPlan(0.2, 0.2, 7)
 AUDIT = drawn_tasks(PLAN, "one", "audit", 8)
@@ -75,7 +75,7 @@ def test_tasks_of_the_splits_and_of_another_adapter_are_left_out_and_counted(sto
     label_rows(store, "one", rows)
     table = store.read_table(BATCH)
     table.loc[table["task_id"] == AUDIT[1], "adapter_sha256"] = "f" * 64
-    store.write_table(BATCH, table)
+    write_decisions(store, "one", "0001-a", table)
     found = count_audit_tasks(store, "one", adapter_sha256=adapter(store))
     assert found.left_out == {"in_splits": 1, "other_adapter": 1} and not {seen, AUDIT[1]} & set(found.tasks)
 
@@ -102,7 +102,7 @@ def test_every_attempt_over_all_batches_must_be_labelled_and_later_ones_stay_out
         count_audit_tasks(store, "one", adapter_sha256=adapter(store), before={"gone": frozenset({"gone/0"})})
 
 
-@pytest.mark.parametrize("attack", ["smuggled", "hidden", "spot", "seed", "twice"])
+@pytest.mark.parametrize("attack", ["smuggled", "hidden", "aside", "spot", "seed", "score"])
 def test_rows_that_are_not_as_they_were_drawn_are_refused(store: Store, rows: pd.DataFrame, attack: str) -> None:
     label_rows(store, "one", rows)
     table = store.read_table(BATCH)
@@ -110,23 +110,37 @@ def test_rows_that_are_not_as_they_were_drawn_are_refused(store: Store, rows: pd
         table.loc[table["task_id"] == OTHERS[0], "asked"] = "audit_sample"
     elif attack == "hidden":
         table.loc[table["task_id"] == AUDIT[0], "asked"] = "undecided"
+    elif attack == "aside":
+        # as if the task were in the splits
+        table.loc[table["task_id"] == AUDIT[0], ["decision", "reason", "asked"]] = ["human", "seen_task", "undecided"]
     elif attack == "spot":
         table.loc[(table["task_id"] == OTHERS[0]) & (table["decision"] == "reject"), "asked"] = "spot_check"
     elif attack == "seed":
-        # as if drawn under a seed that was never deployed
-        write_batch(store, "one", "0001-a", SamplingPlan(0.2, 0.2, 8), tasks=[*AUDIT, *SPOT, *OTHERS])
-        table = store.read_table(BATCH)
-    else:
-        store.write_table(batch_key("one", "0002-b", "decisions.parquet"), table.assign(batch="0002-b"))
-    store.write_table(BATCH, table)
-    with pytest.raises(InputError, match="two batches" if attack == "twice" else "provenance of its labels is mixed"):
+        # drawn under a seed that was never deployed
+        table = write_batch(store, "one", "0001-a", SamplingPlan(0.2, 0.2, 8), tasks=[*AUDIT, *SPOT, *OTHERS])
+    if attack == "score":
+        table.loc[0, "score"] -= 1.0
+        store.write_table(BATCH, table)
+    elif attack != "seed":
+        write_decisions(store, "one", "0001-a", table)
+    with pytest.raises(InputError, match="provenance of its labels is mixed"):
         count_audit_tasks(store, "one", adapter_sha256=adapter(store))
+
+
+def test_a_run_that_came_again_with_other_content_leaves_its_task_out(store: Store, rows: pd.DataFrame) -> None:
+    label_rows(store, "one", rows)
+    again = rows[rows["trajectory_id"] == f"{AUDIT[0]}/0"].assign(batch="0002-b", decision="human", reason="changed_run", asked="undecided")
+    identities = pd.DataFrame({"trajectory_id": again["trajectory_id"], "changed": True})
+    store.write_table(batch_key("one", "0002-b", "identities.parquet"), identities)
+    write_decisions(store, "one", "0002-b", again, plan=PLAN)
+    found = count_audit_tasks(store, "one", adapter_sha256=adapter(store))
+    assert found.left_out == {"changed_run": 1} and AUDIT[0] not in found.tasks
 
 
 def test_a_plan_that_was_deployed_before_still_explains_its_batch(store: Store, rows: pd.DataFrame) -> None:
     wider = SamplingPlan(0.5, 0.1, 7)
     deploy_by_hand(store, "one", wider, number=2)
-    later = write_batch(store, "one", "0002-b", wider, tasks=[AUDIT[0], OTHERS[0], SPOT[0]], first=4, seed=2)
+    later = write_batch(store, "one", "0002-b", wider, tasks=[AUDIT[0], OTHERS[0], SPOT[0]], first=4, seed=2, deployment=2)
     label_rows(store, "one", rows)
     label_rows(store, "one", later)
     found = count_audit_tasks(store, "one", adapter_sha256=adapter(store))
@@ -177,8 +191,13 @@ def test_labels_of_undecided_runs_train_and_do_nothing_else(store: Store, rows: 
         monitor_judge(store, "one", JUDGE)
 
 
-def test_batches_from_before_the_first_deployment_are_no_part_of_it(store: Store, rows: pd.DataFrame) -> None:
-    table = store.read_table(BATCH).assign(batch="0000-z", reason="not_deployed", decision="human", asked="undecided", adapter_sha256="")
-    table["trajectory_id"] = "early/" + table["trajectory_id"]
-    store.write_table(batch_key("one", "0000-z", "decisions.parquet"), table)
-    assert set(drawn_decisions(store, "one")["batch"]) == {"0001-a"}
+def test_nothing_is_drawn_in_batches_from_before_the_first_deployment_and_their_tasks_do_not_count(store: Store, rows: pd.DataFrame) -> None:
+    early = rows[rows["task_id"] == AUDIT[0]].assign(batch="0000-z", reason="not_deployed", decision="human", asked="undecided")
+    early["trajectory_id"] = "early/" + early["trajectory_id"]
+    write_decisions(store, "one", "0000-z", early, plan=PLAN, deployment=None)
+    label_rows(store, "one", rows)
+    label_rows(store, "one", early)
+    frame = drawn_decisions(store, "one")
+    assert set(frame.loc[frame["batch"] == "0000-z", "drawn"]) == {""}
+    found = count_audit_tasks(store, "one", adapter_sha256=adapter(store))
+    assert found.left_out == {"drawn_otherwise": 1} and AUDIT[0] not in found.tasks

@@ -19,7 +19,7 @@ from certify_assets.protocol.operations.recertification import load_recertified,
 from certify_assets.protocol.operations.sampling import SamplingPlan
 from certify_assets.protocol.store import Store
 from certify_assets.reports.monitor_page import monitor_markdown, monitor_metrics, write_monitor_page
-from certify_assets_tests.operation_builders import JUDGE, deploy_by_hand, drawn_tasks, label_rows, write_batch
+from certify_assets_tests.operation_builders import JUDGE, deploy_by_hand, drawn_tasks, label_rows, write_batch, write_decisions
 
 PLAN = SamplingPlan(0.2, 0.2, 7)
 AUDIT = drawn_tasks(PLAN, "one", "audit", 40)
@@ -56,7 +56,7 @@ def test_spot_tasks_of_a_batch_under_narrower_thresholds_stay_out_all_of_them(st
     # one run inside the region of now went to a person then
     place = table.index[(table["decision"] == "reject") & table["task_id"].isin(SPOT)][0]
     table.loc[place, ["decision", "reason", "asked"]] = ["human", "middle", "undecided"]
-    store.write_table(batch_key("one", "0001-a", "decisions.parquet"), table)
+    write_decisions(store, "one", "0001-a", table)
     label_rows(store, "one", rows)
     stream = operation_stream(store, "one", certificate)
     assert (stream.audit_tasks, stream.spot_tasks) == (3, 0) and stream.left_out == {"other_threshold": 3}
@@ -113,7 +113,7 @@ def test_a_recertified_threshold_is_monitored_on_what_came_after_it(store: Store
     document, _ = recertify(store, "one", JUDGE)
     assert document is not None
     chosen = monitored_certificates(load_recertified(store, "one", 1))
-    deploy_by_hand(store, "one", PLAN, key=document["certificates_key"], certificates=[item.sha256 for item in chosen], number=2)
+    deploy_by_hand(store, "one", PLAN, key=document["certificates_key"], number=2)
     seen = monitor_judge(store, "one", JUDGE)
     assert seen["certificates"] == [item.sha256 for item in chosen] and seen["monitors"] == []
     about = seen["operation"]["streams"][chosen[0].sha256]

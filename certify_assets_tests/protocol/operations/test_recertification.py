@@ -18,7 +18,7 @@ from certify_assets.protocol.operations.recertification import load_recertified,
 from certify_assets.protocol.operations.sampling import SamplingPlan
 from certify_assets.protocol.operations.spending import Schedule, read_spending
 from certify_assets.protocol.store import Store
-from certify_assets_tests.operation_builders import JUDGE, deploy_by_hand, drawn_tasks, label_rows, write_batch
+from certify_assets_tests.operation_builders import JUDGE, deploy_by_hand, drawn_tasks, label_rows, write_batch, write_decisions
 
 PLAN = SamplingPlan(0.2, 0.2, 7)
 AUDIT = drawn_tasks(PLAN, "one", "audit", 60)
@@ -174,7 +174,7 @@ def test_a_run_that_is_in_cal_too_is_refused(store: Store) -> None:
     cal = scoring.calibration_scores(store, "one", JUDGE)[0]
     table = store.read_table(batch_key("one", "0001-a", "decisions.parquet"))
     table.loc[0, "trajectory_id"] = cal["trajectory_id"].iloc[0]
-    store.write_table(batch_key("one", "0001-a", "decisions.parquet"), table)
+    write_decisions(store, "one", "0001-a", table)
     append_label(store, "one", Label(str(table.loc[0, "trajectory_id"]), 0, "ann", "page", "x"))
     with pytest.raises(CertifyError, match="in CAL and in the audit sample"):
         plan_recertification(store, "one", JUDGE)
