@@ -23,8 +23,10 @@ from certify_assets.defs.operations.jobs import (
     language_harvest_job,
     language_judges_job,
     lexical_harvest_job,
+    recertify_judges_job,
     transfer_judges_job,
 )
+from certify_assets.defs.operations.recertify import recertify_assets, recertify_checks, recertify_job, reviewed_labels_sensor
 from certify_assets.defs.operations.schedules import weekly_recertification
 from certify_assets.defs.operations.sensors import new_inbox_sensor, new_runs_sensor
 from certify_assets.defs.resources import resources
@@ -53,6 +55,7 @@ def _definitions() -> dg.Definitions:
             *simulation_assets(),
             *comparison_assets(),
             *operation_assets(),
+            *recertify_assets(),
         ],
         asset_checks=[
             *corpus_checks(),
@@ -65,6 +68,7 @@ def _definitions() -> dg.Definitions:
             *simulation_checks(),
             *comparison_checks(),
             *operation_checks(),
+            *recertify_checks(),
         ],
         jobs=[
             certify_corpus_job,
@@ -74,11 +78,13 @@ def _definitions() -> dg.Definitions:
             lexical_harvest_job,
             language_harvest_job,
             *endpoint_jobs(),
+            recertify_job,
+            recertify_judges_job(),
             study_job,
             study_tables_job,
         ],
         schedules=[weekly_recertification],
-        sensors=[new_runs_sensor, new_inbox_sensor],
+        sensors=[new_runs_sensor, new_inbox_sensor, reviewed_labels_sensor],
         resources=resources(),
         # the steps are small: a process of its own for each would cost more than the step
         executor=dg.in_process_executor,
