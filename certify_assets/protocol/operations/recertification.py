@@ -10,7 +10,7 @@ the audit sample alone does, so each new threshold is also audited on the audit 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -251,7 +251,7 @@ def _make(store: Store, corpus: str, plan: Plan, claimed: Claim) -> dict[str, An
     certificates = _certify(corpus, plan, claimed, spending, source)
     key = recertification_key(corpus, claimed.number, _CERTIFICATES)
     store.write_json(key, {"certificates": [item.to_dict() for item in certificates]})
-    counted = plan.counted
+    counted, sides = plan.counted, [_side(item, plan) for item in certificates]
     document = {
         "schema": RECERTIFICATION_SCHEMA,
         "corpus": corpus,
@@ -268,14 +268,14 @@ def _make(store: Store, corpus: str, plan: Plan, claimed: Claim) -> dict[str, An
         "scores_sha256": scores_sha256,
         "certificates_key": key,
         "certificates": [item.sha256 for item in certificates],
-        "sides": [_side(item, plan) for item in certificates],
+        "sides": sides,
         "tasks": {"cal": len(set(plan.table.loc[plan.table["provenance"] == "cal", "task_id"])), "audit_sample": len(counted.tasks)},
         "drawn": counted.drawn,
         "new_tasks": list(plan.new_tasks),
         "left_out": dict(counted.left_out),
         "open_share": counted.open_share,
         "came_again": counted.came_again,
-        "findings": _findings(counted),
+        "findings": _findings(counted, sides),
         "labels": {"lines": source["labels"], "sha256": source["labels_sha256"]},
         "batches": source["batches"],
     }
@@ -335,12 +335,14 @@ def _side(certificate: Certificate, plan: Plan) -> dict[str, Any]:
     return found
 
 
-def _findings(counted: CountedTasks) -> list[dict[str, str]]:
+def _findings(counted: CountedTasks, sides: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
     found = []
-    if counted.open_share > OPEN_SHARE:
+    above = [f"{side['side']} at {side['alpha']:g}: {side['worst_error']:.3f}" for side in sides if (side["worst_error"] or 0) > side["alpha"]]
+    if counted.open_share > OPEN_SHARE or above:
+        worst = f" Were every open run wrong that is decided, the error would exceed the budget ({'; '.join(above)})." if above else ""
         text = (
-            f"{100 * counted.open_share:.0f} % of the drawn tasks that could count are open or tied. The certificates hold for tasks that got complete; "
-            "label the rest, or be sure that whether a task gets complete does not depend on its outcomes."
+            f"{100 * counted.open_share:.0f} % of the drawn tasks that could count are open or tied.{worst} The certificates hold for tasks that got "
+            "complete; label the rest, or be sure that whether a task gets complete does not depend on its outcomes."
         )
         found.append({"code": "open_tasks", "message": text})
     found += [
