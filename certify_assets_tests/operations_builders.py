@@ -34,7 +34,9 @@ def certified_corpus(root: Path) -> Store:
     return store
 
 
-def deliver(path: Path, *, tasks: int = 30, attempts: int = 4, seed: int = 1, change: Callable[[dict[str, Any]], Any] | None = None) -> Path:
+def deliver(
+    path: Path, *, tasks: int = 30, attempts: int = 4, seed: int = 1, change: Callable[[dict[str, Any]], Any] | None = None
+) -> Path:
     """Write new runs of tasks that the corpus does not have, without outcomes, as if they had lain there for a while.
 
     `change` gets every record and may alter it; where it returns False the record is left out.

@@ -53,7 +53,7 @@ def lineage(ctx: click.Context, /, name: str, corpus: str | None, root: str | No
         )
     else:
         for tree in trees:
-            console().print(_tree(tree))
+            console().print(_tree(tree), soft_wrap=False)
         console().print("Every link holds." if not broken else f"{len(broken)} links do not hold.", markup=False)
     ctx.exit(NOTHING if broken else 0)
 
@@ -77,14 +77,14 @@ def _tree(link: Link) -> Tree:
 def _label(link: Link) -> object:
     from rich.text import Text
 
-    # `lineage --json` has the hashes whole
-    hashes = (
-        f" {link.expected[:12]}"
-        if link.status == "holds"
-        else f" {link.expected[:12]} ≠ {link.found[:12]}"
-        if link.status == "differs"
-        else ""
-    )
     label = Text(printable(f"{link.kind} {link.name}"))
-    label.append(f"  {link.status}{hashes}" if link.status != "told" else "", style=_STYLES[link.status])
+    if link.status != "told":
+        label.append(f"  {link.status}{_hashes(link)}", style=_STYLES[link.status])
     return label.append(printable(f"  {link.detail}") if link.detail else "", style="dim")
+
+
+def _hashes(link: Link) -> str:
+    """Return the beginnings of the hashes, which --json has whole; of a decision what it is and what it should be."""
+    if link.status == "differs":
+        return f" {link.expected[:16]} ≠ {link.found[:16]}"
+    return f" {link.expected[:12]}" if link.status == "holds" and link.kind != "decision" else ""

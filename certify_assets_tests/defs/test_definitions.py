@@ -37,12 +37,13 @@ STUDY_ASSETS = {"certifiability_model", "simulation_study", "main_table", "study
 COMPARISON_ASSETS = {"agent_disjoint", "comparison"}
 MODEL_ASSETS = {"compact_model"}
 ARM_ASSETS = {"grpo/arm", "grpo/arms_audit"}
+OPERATION_ASSETS = {"inbox", "deployment", "incoming_runs", "decisions"}
 CHAIN = ("adapter", "audit", "certificate", "monitor", "page", "scores")
 
 
 def test_the_assets_are_these() -> None:
     keys = {key.to_user_string() for key in defs.resolve_asset_graph().get_all_asset_keys()}
-    made = CORPUS_ASSETS | STUDY_ASSETS | MODEL_ASSETS | COMPARISON_ASSETS | ARM_ASSETS
+    made = CORPUS_ASSETS | STUDY_ASSETS | MODEL_ASSETS | COMPARISON_ASSETS | ARM_ASSETS | OPERATION_ASSETS
     assert keys == made | {f"{judge}/{name}" for judge in JUDGES for name in CHAIN}
 
 
@@ -70,6 +71,7 @@ def test_the_lineage_reads_like_the_paper() -> None:
     assert parents("sft", "adapter") == {"compact_model", "base/adapter", "sft_split", "split_manifest"}
     assert parents("grpo", "adapter") >= {"compact_model", "sft/adapter", "rl_split", "cal_split"}
     assert parents("base", "scores") == {"base/adapter", "split_manifest", "rl_split", "cal_split", "test_split"}
+    assert parents("decisions") == {"incoming_runs", "deployment", "split_manifest"} and "lexical/audit" in parents("deployment")
     assert parents("lexical", "monitor") == {"lexical/certificate", "audit_sample", "split_manifest"}
 
 
@@ -84,6 +86,7 @@ def test_the_checks_are_these_and_those_that_must_block_do() -> None:
         | {f"{judge}/{name}" for judge in JUDGES for name in ("certificate:reproducible", "audit:audit_verdict", "audit:test_ledger")}
         | {f"{judge}/adapter:pseudo_labels_stay_out" for judge in HARVEST_JUDGES}
         | {"grpo/arms_audit:arms_registered"}
+        | {"decisions:decided_by_deployed", "decisions:drawn_as_planned"}
     )
     assert set(checks) - blocking == (
         {
@@ -98,6 +101,7 @@ def test_the_checks_are_these_and_those_that_must_block_do() -> None:
         | {f"{judge}/{name}" for judge in JUDGES for name in ("certificate:certified", "monitor:no_alarm")}
         | {f"{judge}/adapter:has_sources" for judge in TRANSFER_JUDGES}
         | {"grpo/arms_audit:beats_controls"}
+        | {"decisions:deployment_stands"}
     )
 
 
@@ -133,7 +137,7 @@ def test_jobs_schedules_and_sensors_are_these() -> None:
     repository = defs.get_repository_def()
     assert {job.name for job in repository.get_all_jobs()} >= {"certify_corpus"}
     assert [schedule.name for schedule in repository.schedule_defs] == ["weekly_recertification"]
-    assert [sensor.name for sensor in repository.sensor_defs] == ["new_runs"]
+    assert [sensor.name for sensor in repository.sensor_defs] == ["new_inbox", "new_runs"]
 
 
 def test_the_weekly_schedule_asks_for_every_corpus_once() -> None:

@@ -5,8 +5,9 @@ Layout below the data root (``<batch>`` names what arrived together)::
     inbox/<corpus>/…                                     new runs, put there by whoever runs the agents; any published format, outcomes not needed
     operations/<corpus>/deployment.json                  which judge decides now, under which certificates, and how many tasks are drawn
     operations/<corpus>/deployments.jsonl                every deployment that was
-    operations/<corpus>/batches/<batch>/runs.parquet     trajectories as imported, import.json beside them
-    operations/<corpus>/batches/<batch>/decisions.parquet, batch.json
+    operations/<corpus>/certificates/<sha256>.json       every certificate that was deployed, under its hash
+    operations/<corpus>/batches/<batch>/runs.parquet     trajectories as imported, without outcomes; identities.parquet, draw.json, import.json
+    operations/<corpus>/batches/<batch>/decisions.parquet, scores.parquet, batch.json
     operations/<corpus>/labels.jsonl                     journal of what people said, never rewritten
     operations/<corpus>/recertifications/<number>/…      certificates on CAL and the audit sample
 """

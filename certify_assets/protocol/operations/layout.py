@@ -41,7 +41,9 @@ DECISION_COLUMNS: Final = (
     "judge",
     "score",
     "decision",  # reject, release or human
-    "reason",  # of certificates.decision.decide, or why nothing was decided: stale_certificate, failed_audit, alarm, not_deployed, no_certificate
+    # of certificates.decision.decide; seen_task or changed_run, of which the promise does not speak; or why nothing was decided: not_deployed,
+    # stale_certificate, no_certificate, failed_audit, alarm
+    "reason",
     "asked",  # one of ASKED
     "reject_threshold",
     "release_threshold",

@@ -64,7 +64,9 @@ class Link:
 
 
 def compared(kind: str, name: str, expected: str, found: str, *, detail: str = "", links: Sequence[Link] = ()) -> Link:
-    """Return the link of something whose hash is known now; an empty one says that it is not there."""
+    """Return the link of something whose hash is known now; an empty one says that it is not there, where nothing names it that it is told."""
+    if not expected:
+        return Link(kind, name, "told", found=found, detail=detail, must=False, links=tuple(links))
     status = "missing" if not found else "holds" if found == expected else "differs"
     return Link(kind, name, status, expected, found, detail, links=tuple(links))
 

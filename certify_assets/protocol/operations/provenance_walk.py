@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -120,7 +121,7 @@ def _decision_link(store: Store, found: Found) -> Link:
     certificates = [certificate_link(store, found.corpus, sha256) for sha256 in str(row["certificate_sha256"]).split(";") if sha256]
     expected, given = _decided_again(store, found), f"{row['decision']} {row['reason']}"
     links = (*certificates, batch_link(store, found.corpus, found.name, sources=[str(row["source_file"])]))
-    score = "no score" if row["score"] != row["score"] else f"score {row['score']:.6g}"
+    score = "no score" if row["score"] is None else f"score {row['score']:.6g}"
     detail = (
         f"{row['decision']} ({row['reason']}), {score} of {row['judge'] or 'no judge'}, task {row['task_id']}, agent {row['agent']}"
         + (f", asked as {row['asked']}" if row["asked"] else "")
@@ -141,7 +142,7 @@ def _decided_again(store: Store, found: Found) -> str | None:
     scores = _read_rows(store, batch_key(found.corpus, found.name, "scores.parquet"), str(row["trajectory_id"]))
     if not scores:
         return "no stored score"
-    again = decide(kept, [scores[0]["score"]])
+    again = decide(kept, [math.nan if scores[0]["score"] is None else scores[0]["score"]])
     return f"{again.decisions[0]} {again.reasons[0]}"
 
 

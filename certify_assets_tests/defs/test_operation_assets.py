@@ -1,0 +1,106 @@
+"""The assets of operation as Dagster runs them: decided, refused with the reason, checked, and asked for by the sensor."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from certify_assets.definitions import defs
+from certify_assets.defs.operations.assets import operation_assets
+from certify_assets.defs.operations.checks import operation_checks
+from certify_assets.defs.operations.sensors import new_inbox_sensor
+from certify_assets.defs.partitions import CORPORA
+from certify_assets.defs.resources import DataRoot, MlflowTracker
+from certify_assets.protocol.operations.deployment import deploy
+from certify_assets.protocol.operations.layout import DECISION_COLUMNS
+from certify_assets.protocol.store import Store
+from certify_assets_tests.operations_builders import deliver, raise_alarm
+
+KEYS = [dg.AssetKey("incoming_runs"), dg.AssetKey("decisions")]
+
+
+def materialize(store: Store) -> tuple[dict[str, Any], dict[str, tuple[bool, str]]]:
+    with dg.DagsterInstance.ephemeral() as instance:
+        instance.add_dynamic_partitions(CORPORA, ["c"])
+        result = dg.materialize(
+            [*operation_assets(), *operation_checks()],
+            selection=dg.AssetSelection.assets(*KEYS),
+            instance=instance,
+            partition_key="c",
+            run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+            resources={"data_root": DataRoot(root=store.root), "mlflow": MlflowTracker(enabled=False)},
+        )
+    (made,) = result.asset_materializations_for_node("decisions")
+    checks = {item.check_name: (item.passed, item.severity.value) for item in result.get_asset_check_evaluations()}
+    return dict(made.metadata), checks
+
+
+def test_decisions_say_what_they_were_made_from(operated: Store) -> None:
+    deploy(operated, "c", "lexical", track=False)
+    deliver(operated.local_path("inbox/c") / "a.jsonl", tasks=30)
+    metadata, checks = materialize(operated)
+    assert metadata["dagster/row_count"].value == 120 and metadata["said"].value == "1 batches of 120 runs are decided."
+    columns = [column.name for column in metadata["dagster/column_schema"].value.columns]
+    lineage = metadata["dagster/column_lineage"].value.deps_by_column
+    assert tuple(columns) == DECISION_COLUMNS and set(lineage) <= set(columns)
+    assert {dep.asset_key.to_user_string() for dep in lineage["decision"]} == {"incoming_runs", "lexical/adapter", "lexical/certificate"}
+    assert metadata["human"].value + metadata["reject"].value == 120
+    assert {name: passed for name, (passed, _) in checks.items()} == {
+        "deployment_stands": True,
+        "decided_by_deployed": True,
+        "drawn_as_planned": True,
+    }
+    again, _ = materialize(operated)
+    assert again["said"].value == "no batch waits." and again["dagster/row_count"].value == 120
+
+
+def test_a_refused_batch_materializes_and_says_why(operated: Store) -> None:
+    deploy(operated, "c", "lexical", track=False)
+    raise_alarm(operated)
+    deliver(operated.local_path("inbox/c") / "a.jsonl", tasks=5)
+    metadata, checks = materialize(operated)
+    assert metadata["human"].value == 20 and "alarm: the monitor raised an alarm" in metadata["said"].value
+    assert checks["deployment_stands"] == (False, "ERROR") and checks["decided_by_deployed"] == (False, "WARN")
+
+
+def test_without_a_deployment_the_check_warns(operated: Store) -> None:
+    _, checks = materialize(operated)
+    assert checks["deployment_stands"] == (False, "WARN") and checks["drawn_as_planned"] == (False, "WARN")
+
+
+def test_the_job_decides_and_the_whole_line_does_not() -> None:
+    jobs = {name: defs.resolve_job_def(name).asset_layer.executable_asset_keys for name in ("decide_runs", "certify_corpus")}
+    assert set(KEYS) <= jobs["decide_runs"] and not set(KEYS) & jobs["certify_corpus"]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "corpora/c").mkdir(parents=True)
+    (tmp_path / "corpora/c/corpus.json").write_text('{"name": "c"}', encoding="utf-8")
+    return tmp_path
+
+
+def _tick(root: Path, cursor: str | None = None) -> dg.SensorResult | dg.SkipReason:
+    with dg.DagsterInstance.ephemeral() as instance, dg.build_sensor_context(instance=instance, cursor=cursor) as context:
+        result = new_inbox_sensor(context, data_root=DataRoot(root=str(root)))
+    assert isinstance(result, dg.SensorResult | dg.SkipReason)
+    return result
+
+
+def test_the_sensor_asks_once_for_what_lies_in_an_inbox(root: Path) -> None:
+    assert "nothing new in an inbox" in str(_tick(root).skip_message)  # type: ignore[union-attr]
+    path = deliver(root / "inbox/c/a.jsonl", tasks=2)
+    deliver(root / "inbox/stranger/a.jsonl", tasks=2)
+    first = _tick(root)
+    assert isinstance(first, dg.SensorResult) and [request.partition_key for request in first.run_requests or ()] == ["c"]
+    skipped = _tick(root, first.cursor)
+    assert isinstance(skipped, dg.SkipReason) and "stranger: no corpus has this name" in str(skipped.skip_message)
+    killed = _tick(root)
+    assert isinstance(killed, dg.SensorResult) and killed.run_requests and first.run_requests
+    assert killed.run_requests[0].run_key == first.run_requests[0].run_key, "a tick that was lost asks under the same key"
+    path.with_name("b.jsonl").write_text("{}", encoding="utf-8")
+    waiting = _tick(root, first.cursor)
+    assert isinstance(waiting, dg.SkipReason) and "b.jsonl may still be written" in str(waiting.skip_message)
