@@ -36,6 +36,7 @@ _COMMANDS = {
     "recertify": ("certify_assets.cli.recertify", "Certify anew on CAL and the tasks that people labelled since."),
     "report": ("certify_assets.cli.report", "Draw a certificate as a page that opens from disk."),
     "resample": ("certify_assets.cli.check", "How often a threshold's error exceeds α when tasks are resampled."),
+    "review": ("certify_assets.cli.review", "Show, export or serve the runs that people are asked about; read their labels."),
     "simulate": ("certify_assets.cli.simulate", "How often each procedure certifies wrongly where the truth is known."),
     "splits": ("certify_assets.cli.splits", "Tasks and trajectories of a corpus's four splits, and the hash of the manifest."),
     "study": ("certify_assets.cli.study", "Every table of the paper with ours beside it, as a site."),

@@ -208,7 +208,7 @@ def _json_record(path: Path, number: int, line: str) -> dict[str, Any]:
     except ValueError as error:
         raise InputError(f"{path}, line {number} is not JSON ({_first_line(error)}); write one JSON object a line.") from None
     if not isinstance(record, dict):
-        raise InputError(f"{path}, line {number} is not a JSON object; write one object with task_id, score and outcome a line.")
+        raise InputError(f"{path}, line {number} is not a JSON object; write one object a line, with the columns as its keys.")
     return record
 
 

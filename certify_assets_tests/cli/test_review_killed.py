@@ -1,0 +1,108 @@
+"""The review server killed while people label: what was confirmed is in the journal, and the next server goes on."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from certify_assets.protocol.operations.journal import read_labels
+from certify_assets.protocol.operations.queue import load_queue
+from certify_assets.protocol.store import Store
+from certify_assets_tests.cli.review_client import Client, Page, serve
+from certify_assets_tests.review_builders import session_batch
+
+
+class Person(threading.Thread):
+    """Labels until the server is gone; keeps what was confirmed, and the form that had no answer."""
+
+    def __init__(self, name: str, client: Client, sent: tuple[Page, int] | None) -> None:
+        super().__init__()
+        self.client, self.person, self.open = client, name, sent
+        self.confirmed: list[tuple[str, int]] = []
+
+    def run(self) -> None:
+        try:
+            page = self.client.enter(self.person)
+            if self.open is not None:
+                # the form that the killed server left unanswered, with the field of the new one
+                old, outcome = self.open
+                self._send(old, outcome, page.field("csrf"))
+                page = self.client.ask("GET", "/")
+            while "Nothing is left" not in page.text:
+                self._send(page, int(page.field("run"), 16) % 2, page.field("csrf"))
+                page = self.client.ask("GET", "/")
+        except (OSError, http.client.HTTPException):
+            return
+
+    def _send(self, page: Page, outcome: int, csrf: str) -> None:
+        self.open = (page, outcome)
+        answer = self.client.label(page, outcome, csrf=csrf)
+        assert answer.status == 303, answer.text
+        self.confirmed.append((page.field("run"), outcome))
+        self.open = None
+
+
+def sessions(store: Store, delays: Sequence[float], tear: random.Random) -> tuple[dict[str, list[tuple[str, int]]], int]:
+    """Let two people label, kill the server so long after they begin, tear a line, start the next; return what was confirmed and the tears."""
+    confirmed: dict[str, list[tuple[str, int]]] = {"ann": [], "bob": []}
+    unanswered: dict[str, tuple[Page, int] | None] = {"ann": None, "bob": None}
+    torn = 0
+    for delay in [*delays, None]:
+        server = serve(store)
+        people = [Person(name, Client(server.url), unanswered[name]) for name in confirmed]
+        for person in people:
+            person.start()
+        if delay is None:
+            for person in people:
+                person.join()
+        else:
+            time.sleep(delay)
+        os.kill(server.process.pid, signal.SIGKILL)
+        server.process.communicate()
+        if delay is not None and tear.random() < 0.5:
+            # a kill inside the one write of a line is rarer than any test can wait for: this is the trace that it leaves
+            torn += 1
+            with store.local_path("operations/c/labels.jsonl").open("ab") as journal:
+                journal.write(b'{"trajectory_id": "audit-0/0", "outc')
+        for person in people:
+            person.join()
+            confirmed[person.person] += person.confirmed
+            unanswered[person.person] = person.open
+    return confirmed, torn
+
+
+def survived(store: Store, kills: int, seed: int, capsys: pytest.CaptureFixture[str]) -> tuple[int, int]:
+    """Return how many confirmed labels are in the journal after so many kills, and how many are not."""
+    session_batch(store, audits=5, undecided=30 * kills)
+    draw = random.Random(seed)
+    confirmed, torn = sessions(store, [draw.uniform(0.1, 0.5) for _ in range(kills)], draw)
+    labels = read_labels(store, "c")
+    written = {(label.reviewer, hashlib.sha256(label.trajectory_id.encode()).hexdigest()[:32], label.outcome) for label in labels}
+    told = [(name, *one) for name, ones in confirmed.items() for one in ones]
+    lost = sum(one not in written for one in told)
+    with capsys.disabled():
+        print(f"\nreview server killed {kills} times: {len(told) - lost} confirmed labels survived, {lost} lost; {torn} torn lines left")
+    assert len(written) == len(labels), "a form sent again to the next server is one line"
+    assert [label.number for label in labels] == list(range(1, len(labels) + 1))
+    assert load_queue(store, "c").frame.empty, "the last server took the queue to its end"
+    return len(told) - lost, lost
+
+
+def test_a_killed_server_loses_nothing_that_it_confirmed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kept, lost = survived(Store(str(tmp_path)), 2, 7, capsys)
+    assert lost == 0 and kept >= 50
+
+
+@pytest.mark.slow
+def test_twenty_kills_lose_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kept, lost = survived(Store(str(tmp_path)), 20, 11, capsys)
+    assert lost == 0 and kept >= 500
