@@ -27,6 +27,7 @@ from certify_assets.defs.operations.jobs import (
     transfer_judges_job,
 )
 from certify_assets.defs.operations.recertify import recertify_assets, recertify_checks, recertify_job, reviewed_labels_sensor
+from certify_assets.defs.operations.review import review_assets, review_checks
 from certify_assets.defs.operations.schedules import weekly_recertification
 from certify_assets.defs.operations.sensors import new_inbox_sensor, new_runs_sensor
 from certify_assets.defs.resources import resources
@@ -55,6 +56,7 @@ def _definitions() -> dg.Definitions:
             *simulation_assets(),
             *comparison_assets(),
             *operation_assets(),
+            *review_assets(),
             *recertify_assets(),
         ],
         asset_checks=[
@@ -68,6 +70,7 @@ def _definitions() -> dg.Definitions:
             *simulation_checks(),
             *comparison_checks(),
             *operation_checks(),
+            *review_checks(),
             *recertify_checks(),
         ],
         jobs=[

@@ -76,8 +76,8 @@ language_harvest_job = dg.define_asset_job(
 
 decide_runs_job = dg.define_asset_job(
     "decide_runs",
-    selection=dg.AssetSelection.assets("incoming_runs", "decisions"),
-    description="Import what lies in the inbox of one corpus, and decide it by the deployed judge.",
+    selection=dg.AssetSelection.assets("incoming_runs", "decisions", "review_queue"),
+    description="Import what lies in the inbox of one corpus, decide it by the deployed judge, and print the queue of people.",
     executor_def=dg.in_process_executor,
 )
 

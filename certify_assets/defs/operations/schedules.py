@@ -17,7 +17,7 @@ __all__ = ["TIMEZONE", "weekly_recertification", "weekly_timezone"]
 TIMEZONE = "CERTIFY_TIMEZONE"
 # what is made for a corpus before any judge
 _GROUPS = ("corpora", "embedded")
-_OPERATION = ("reviewed_labels", "operation_monitor", "recertification", "operation_history")
+_OPERATION = ("review_queue", "reviewed_labels", "operation_monitor", "recertification", "operation_history")
 
 
 def weekly_timezone() -> str:
@@ -25,7 +25,7 @@ def weekly_timezone() -> str:
     name = os.environ.get(TIMEZONE) or "UTC"
     try:
         ZoneInfo(name)
-    except (ValueError, OSError):
+    except (KeyError, ValueError, OSError):
         dg.get_dagster_logger("certify_assets").warning(f"{TIMEZONE} is {name!a}, which is no time zone; the weekly schedule runs by UTC.")
         return "UTC"
     return name
