@@ -89,7 +89,9 @@ def write_batch(
     frame["asked"] = np.where(frame["decision"] == "human", "undecided", np.where(drawn == "spot", "spot_check", ""))
     frame.loc[(drawn == "audit") & (frame["reason"] != "seen_task"), "asked"] = "audit_sample"
     frame = frame.assign(reject_threshold=reject, release_threshold=np.nan if release is None else release)
-    frame = frame.assign(certificate_sha256=";".join(item.sha256 for item in certificates), source_file="runs.jsonl", source_sha256="0" * 64)
+    frame = frame.assign(
+        certificate_sha256=";".join(item.sha256 for item in certificates), source_file="runs.jsonl", source_sha256="0" * 64
+    )
     write_decisions(store, corpus, batch, frame, plan=plan, deployment=deployment)
     return frame
 

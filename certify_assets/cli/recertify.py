@@ -77,10 +77,10 @@ def recertify(
 def _recertify(
     store: Store, corpus: str, judge: str, schedule: Schedule | None, reason: str, at_least: int | None, *, deploys: bool, as_json: bool
 ) -> int:
-    from certify_assets.protocol.operations import recertification
+    from certify_assets.protocol.operations import recertification, recertified
 
     document, said = recertification.recertify(store, corpus, judge, schedule=schedule, reason=reason, least_new_tasks=at_least)
-    deployed = recertification.promote(store, corpus, document).number if deploys and document is not None else None
+    deployed = recertified.promote(store, corpus, document).number if deploys and document is not None else None
     if as_json:
         emit_json({"said": said, "deployment": deployed, **(document or {"number": None, "corpus": corpus, "judge": judge})})
     else:

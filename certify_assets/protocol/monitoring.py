@@ -108,7 +108,7 @@ def monitor_judge(store: Store, corpus: str, judge: str) -> dict[str, Any]:
         "certificates": [item.sha256 for item in certificates],
         "files": files,
         "monitors": entries,
-        "findings": _findings(store, corpus, judge, certificates, sample, len(entries)),
+        "findings": [*_several(entries), *_findings(store, corpus, judge, certificates, sample)],
         "operation": feed_source(store, corpus, judge, {name: stream for name, stream in streams.items() if stream is not None}),
     }
     if not grown_at_its_end(store, _key(corpus, judge), streams):
@@ -132,7 +132,9 @@ def load_monitor(store: Store, corpus: str, judge: str) -> dict[str, Any]:
     files = {name: store.sha256(f"{folder}/{name}") for name in store.names(folder)}
     source = feed_source(store, corpus, judge, {})
     read = document.get("operation")
-    fed = (read is None) == (source is None) and (source is None or all(read[name] == source[name] for name in ("labels_sha256", "batches")))
+    fed = (read is None) == (source is None) and (
+        source is None or all(read[name] == source[name] for name in ("labels_sha256", "batches"))
+    )
     if not fed or document["certificates"] != now or {file["name"]: file["sha256"] for file in document["files"]} != files:
         raise StaleCertificateError(
             f"the monitor of {judge} on {corpus} is of other certificates or labels than those stored now; materialize {judge}/monitor again."
@@ -264,7 +266,10 @@ def _describe(entries: Sequence[dict[str, Any]], certificates: Sequence[Certific
     if not certificates:
         return {"status": "nothing", "reason": "nothing is certified, so there is nothing to monitor."}
     if not entries:
-        return {"status": "nothing", "reason": f"no labelled audit sample lies in {folder} or came from operation, so nothing was monitored."}
+        return {
+            "status": "nothing",
+            "reason": f"no labelled audit sample lies in {folder} or came from operation, so nothing was monitored.",
+        }
     return describe_monitors(entries)
 
 
@@ -280,17 +285,19 @@ def _stands(entry: dict[str, Any]) -> str:
 
 
 def _findings(
-    store: Store, corpus: str, judge: str, certificates: Sequence[Certificate], sample: AuditSample | None, monitors: int
+    store: Store, corpus: str, judge: str, certificates: Sequence[Certificate], sample: AuditSample | None
 ) -> list[dict[str, str]]:
     found = []
     if sample is not None and not sample.stated:
         found.append(dict(NOT_STATED))
-    if monitors > 1:
-        text = "Each certificate's monitor raises a false alarm with probability at most its own delta; together at most their sum."
-        found.append({"code": "several_monitors", "message": text})
     if _rewritten(store, corpus, judge, certificates, sample):
         found.append(dict(_REWRITTEN))
     return found
+
+
+def _several(entries: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
+    text = "Each certificate's monitor raises a false alarm with probability at most its own delta; together at most their sum."
+    return [{"code": "several_monitors", "message": text}] if len(entries) > 1 else []
 
 
 def _told(findings: Sequence[dict[str, str]]) -> bool:

@@ -30,7 +30,9 @@ def coverage_history(steps: Sequence[Mapping[str, Any]]) -> str:
             line.append(f"{x:.1f} {y:.1f}")
             parts.append(_mark(name, x, y, filled=bool(step["deployed"])))
             said.append(f"{_short(step)} {name} {percent(side['coverage'])}")
-        parts.insert(0, f'<path d="M{" L".join(line)}" fill="none" stroke="{svg.side_colour(name)}" stroke-width="1.4"/>' if len(line) > 1 else "")
+        parts.insert(
+            0, f'<path d="M{" L".join(line)}" fill="none" stroke="{svg.side_colour(name)}" stroke-width="1.4"/>' if len(line) > 1 else ""
+        )
     return svg.inline_svg("".join(parts), _BOX, f"Certified coverage: {'; '.join(said) or 'none'}.", classes="plot")
 
 
@@ -68,7 +70,9 @@ def spending_history(claims: Sequence[Mapping[str, Any]], *, first: float, promi
     for place, total in enumerate(totals):
         x, y = _x(place, len(totals)), _y(total / top)
         before = _y((totals[place - 1] if place else 0.0) / top)
-        parts.append(f'<rect x="{x - width / 2:.1f}" y="{before:.1f}" width="{width:.1f}" height="{_TOP + _TALL - before:.1f}" fill="{svg.GRID}"/>')
+        parts.append(
+            f'<rect x="{x - width / 2:.1f}" y="{before:.1f}" width="{width:.1f}" height="{_TOP + _TALL - before:.1f}" fill="{svg.GRID}"/>'
+        )
         parts.append(f'<rect x="{x - width / 2:.1f}" y="{y:.1f}" width="{width:.1f}" height="{before - y:.1f}" fill="{svg.JUDGE}"/>')
     y = _y((first + promised) / top)
     parts.append(f'<path d="M{_LEFT} {y:.1f}h{_SPAN}" stroke="{svg.ALPHA_INK}" stroke-width="1.6" stroke-dasharray="6 3"/>')
@@ -84,7 +88,9 @@ def _frame(steps: Sequence[Mapping[str, Any]], top: float) -> list[str]:
     for share in (0.0, 0.25, 0.5, 0.75, 1.0):
         y = _y(share)
         parts.append(f'<path d="M{_LEFT} {y:.1f}h{_SPAN}" stroke="{svg.GRID}"/>')
-        parts.append(f'<text x="{_LEFT - 8}" y="{y + 4:.1f}" font-size="11" text-anchor="end" fill="{svg.MUTED}">{escape(percent(share * top))}</text>')
+        parts.append(
+            f'<text x="{_LEFT - 8}" y="{y + 4:.1f}" font-size="11" text-anchor="end" fill="{svg.MUTED}">{escape(percent(share * top))}</text>'
+        )
     # of many columns every so many has its name
     every = -(-len(steps) // _MOST_WORDS) or 1
     for place, step in enumerate(steps):

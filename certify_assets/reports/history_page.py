@@ -88,12 +88,7 @@ def history_markdown(document: Mapping[str, Any]) -> str:
     """Write the verdict block of the asset: fewer than 1,000 characters of Markdown, without any text of the data."""
     _, heading, _ = _verdict(document)
     lines = [f"**{heading}**", "", "|set|side|α|certified|error|tasks|", "|-|-|-|-|-|-|"]
-    cells = [
-        [f"R{step['number']}" if step["number"] else "first", side["side"], f"{side['alpha']:g}", percent(side["coverage"]), percent(side["error"])]
-        + [count(side["tasks"])]
-        for step in document["steps"]
-        for side in step["sides"]
-    ]
+    cells = [_short(step, side) for step in document["steps"] for side in step["sides"]]
     lines += ["|" + "|".join(row) + "|" for row in cells[-_SHOWN:]]
     block = "\n".join(lines) + "\n"
     if len(block) >= _INLINE:
@@ -103,12 +98,21 @@ def history_markdown(document: Mapping[str, Any]) -> str:
 
 def history_metrics(document: Mapping[str, Any]) -> dict[str, float]:
     """Return the figures of the last set as numbers with a name."""
-    metrics = {"delta_spent": float(document["spent"]), "delta_promised": float(document["promised"]), "alarms": float(len(document["alarms"]))}
+    metrics = {
+        "delta_spent": float(document["spent"]),
+        "delta_promised": float(document["promised"]),
+        "alarms": float(len(document["alarms"])),
+    }
     for side in document["steps"][-1]["sides"] if document["steps"] else []:
         metrics[f"coverage_{side['side']}"] = float(side["coverage"])
         if side["error"] is not None:
             metrics[f"error_{side['side']}"] = float(side["error"])
     return metrics
+
+
+def _short(step: Mapping[str, Any], side: Mapping[str, Any]) -> list[str]:
+    shares = [percent(side["coverage"]), percent(side["error"])]
+    return [f"R{step['number']}" if step["number"] else "first", side["side"], f"{side['alpha']:g}", *shares, count(side["tasks"])]
 
 
 def _verdict(document: Mapping[str, Any]) -> tuple[str, str, str]:

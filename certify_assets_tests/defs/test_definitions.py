@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import os
-from datetime import UTC, datetime
 from pathlib import Path
 
 import dagster as dg
@@ -11,7 +10,6 @@ import pytest
 from certify_assets.definitions import defs
 from certify_assets.defs.launch import _chains, _steps
 from certify_assets.defs.operations.sensors import new_runs_sensor
-from certify_assets.defs.partitions import CORPORA
 from certify_assets.defs.resources import DataRoot
 from certify_assets.protocol.judge_specs import HARVEST_JUDGES, JUDGES, TRANSFER_JUDGES
 

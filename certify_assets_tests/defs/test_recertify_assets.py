@@ -78,7 +78,9 @@ def test_the_job_monitors_recertifies_deploys_and_draws(store: Store) -> None:
         assert found["no_alarm"] == "PASS" and found["delta_left"] == "PASS" and found["not_expired"] == "PASS"
         assert found["audit_sample_complete"] == "PASS"
         metadata = made(result)
-        assert "recertification 1" in metadata["recertification"]["said"].value and "Deployment 2" in metadata["recertification"]["said"].value
+        assert (
+            "recertification 1" in metadata["recertification"]["said"].value and "Deployment 2" in metadata["recertification"]["said"].value
+        )
         for name in ("operation_monitor", "operation_history"):
             assert len(metadata[name]["verdict"].value) < 1000 and Path(metadata[name]["page"].value).is_file()
             assert sum(isinstance(value, dg.FloatMetadataValue) for value in metadata[name].values()) <= 12

@@ -43,7 +43,9 @@ def test_it_tells_what_was_certified_how_often_it_was_wrong_and_what_was_spent(s
     assert side["error"] == pytest.approx(decided["truth"].mean()) and side["interval"][0] <= side["error"] <= side["interval"][1]
     for number in (1, 2, 3):
         recertify(store, "one", JUDGE)
-        label_rows(store, "one", write_batch(store, "one", f"000{number + 1}-b", PLAN, tasks=AUDIT[40 + 20 * (number - 1) : 20 * number + 40]))
+        label_rows(
+            store, "one", write_batch(store, "one", f"000{number + 1}-b", PLAN, tasks=AUDIT[40 + 20 * (number - 1) : 20 * number + 40])
+        )
     deploy_by_hand(store, "one", PLAN, key="operations/one/recertifications/2/certificates.json", number=2)
     deploy_by_hand(store, "one", PLAN, number=3)
     document = write_history(store, "one")

@@ -148,7 +148,7 @@ _CHECKS: dict[tuple[str, str], tuple[Callable[[Store, str], Verdict], str]] = {
     ),
     ("recertification", "audit_sample_complete"): (
         recertifying.audit_sample_complete,
-        "PASS; WARN where more than a twentieth of the drawn tasks that could count are open or tied; ERROR where more than a half are, or provenance is mixed.",
+        "PASS; WARN where more than a twentieth of the drawn tasks that could count are open or tied; ERROR from a half, or of mixed provenance.",
     ),
     ("recertification", "not_expired"): (
         recertifying.not_expired,

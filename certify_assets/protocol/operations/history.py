@@ -14,9 +14,9 @@ import numpy as np
 from certify_assets.protocol.judge_specs import DELTA, PROCEDURES, SIDES
 from certify_assets.protocol.operations.alarms import read_alarms
 from certify_assets.protocol.operations.audit_sample import completed_at, drawn_decisions, with_labels
-from certify_assets.protocol.operations.deployment_record import Deployment, own_key, read_deployments
+from certify_assets.protocol.operations.deployment_record import Deployment, read_deployments
 from certify_assets.protocol.operations.journal import Label, read_labels
-from certify_assets.protocol.operations.recertification import recertifications
+from certify_assets.protocol.operations.recertified import recertifications
 from certify_assets.protocol.operations.spending import read_spending
 from certify_assets.protocol.store import Store
 
@@ -69,7 +69,8 @@ def operation_history(store: Store, corpus: str) -> dict[str, Any]:
         "corpus": corpus,
         "steps": steps,
         "alarms": [
-            {"judge": item.judge, "side": item.side, "alpha": item.alpha, "at": item.at, "time": item.time, "source": item.source} for item in alarms
+            {"judge": item.judge, "side": item.side, "alpha": item.alpha, "at": item.at, "time": item.time, "source": item.source}
+            for item in alarms
         ],
         "first_delta": DELTA,
         "claims": [{"number": item.number, "delta": item.delta, "time": item.time} for item in spending.claims],
@@ -86,7 +87,9 @@ def _steps(store: Store, corpus: str) -> list[dict[str, Any]]:
     steps: dict[tuple[str, tuple[str, ...]], dict[str, Any]] = {}
     waiting = dict(made)
     for deployment in read_deployments(store, corpus):
-        before = [key for key in waiting if key != deployment.certificates_key and _earlier(waiting[key], made.get(deployment.certificates_key))]
+        before = [
+            key for key in waiting if key != deployment.certificates_key and _earlier(waiting[key], made.get(deployment.certificates_key))
+        ]
         for key in before:
             _add(steps, _undeployed(store, waiting.pop(key)))
         waiting.pop(deployment.certificates_key, None)

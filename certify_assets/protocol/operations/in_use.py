@@ -30,7 +30,7 @@ def deployed_number(store: Store, corpus: str, judge: str) -> int:
 
 def complete_before(store: Store, corpus: str, judge: str) -> int:
     """Return the line of the journal of labels up to which tasks may be in the certificates in use."""
-    from certify_assets.protocol.operations.recertification import load_recertification
+    from certify_assets.protocol.operations.recertified import load_recertification
 
     number = deployed_number(store, corpus, judge)
     return 0 if number == 0 else int(load_recertification(store, corpus, number)["labels"]["lines"])
@@ -45,7 +45,7 @@ def in_use(store: Store, corpus: str, judge: str) -> list[Certificate] | None:
         As `deployment.deployed_certificates` and `recertification.load_recertified`.
     """
     from certify_assets.protocol.operations.deployment import deployed_certificates
-    from certify_assets.protocol.operations.recertification import load_recertified
+    from certify_assets.protocol.operations.recertified import load_recertified
 
     document = deployed_document(store, corpus)
     if document is None or document["judge"] != judge:

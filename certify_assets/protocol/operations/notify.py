@@ -111,7 +111,9 @@ def _deliver(store: Store, corpus: str, events: Sequence[Event]) -> list[str]:
             if event.kind not in target.events or (event.id, target.name) in told:
                 continue
             why = _tell(target, event)
-            _record(store, corpus, Delivery(event.id, event.kind, target.name, not why, why, datetime.now(UTC).isoformat(timespec="seconds")))
+            _record(
+                store, corpus, Delivery(event.id, event.kind, target.name, not why, why, datetime.now(UTC).isoformat(timespec="seconds"))
+            )
             told.add((event.id, target.name))
             failed += [f"{target.name} was not told of {event.kind} ({why}); it is tried again."] if why else []
     return failed
@@ -163,9 +165,13 @@ def _post(target: Target, body: bytes) -> str:
         if not secret:
             return "no secret in the environment"
         headers[SIGNATURE] = "sha256=" + hmac.new(secret.encode("utf-8"), body, hashlib.sha256).hexdigest()
-    request = urllib.request.Request(target.webhook, data=body, headers=headers, method="POST")  # noqa: S310 - the document admits https, and http here
+    request = urllib.request.Request(target.webhook, data=body, headers=headers, method="POST")
     # no proxy of the environment: it would see what http is kept to this machine for
-    opener = urllib.request.build_opener(_Stay, urllib.request.ProxyHandler({})) if target.webhook.startswith("http:") else urllib.request.build_opener(_Stay)
+    opener = (
+        urllib.request.build_opener(_Stay, urllib.request.ProxyHandler({}))
+        if target.webhook.startswith("http:")
+        else urllib.request.build_opener(_Stay)
+    )
     try:
         with opener.open(request, timeout=target.timeout) as answer:
             return "" if 200 <= answer.status < 300 else f"status {answer.status}"

@@ -150,7 +150,9 @@ def _target(where: str, entry: Any) -> Target:
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
     except TypeError:
-        raise InputError(f"{where}: a target has a key that is not known, or a value of another kind; docs/recertification.md shows one.") from None
+        raise InputError(
+            f"{where}: a target has a key that is not known, or a value of another kind; docs/recertification.md shows one."
+        ) from None
 
 
 def _require_safe(name: str, url: str) -> None:

@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from certify_assets.errors import ForgedCertificateError, GateClosedError, InputError, IntegrityError, StaleCertificateError
+from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.protocol.judge_specs import ALPHAS, DELTA, GRID, PROCEDURES, SIDES
 from certify_assets.protocol.judging import columns
 from certify_assets.protocol.operations.audit_sample import OPEN_SHARE, REASONS, CountedTasks, count_audit_tasks
 from certify_assets.protocol.operations.layout import batch_runs, recertification_key
 from certify_assets.protocol.operations.monitor_stream import stream_source
+from certify_assets.protocol.operations.recertified import CERTIFICATES, DOCUMENT, SCORES, load_recertification, recertifications
 from certify_assets.protocol.operations.spending import Claim, Schedule, Spending, claim, declare, read_spending
 from certify_assets.protocol.parity_gate import parity_provenance
 from certify_assets.protocol.scoring import calibration_scores, score_runs
@@ -36,17 +37,12 @@ if TYPE_CHECKING:
 __all__ = [
     "RECERTIFICATION_SCHEMA",
     "Plan",
-    "load_recertification",
-    "load_recertified",
     "plan_recertification",
-    "promote",
-    "recertifications",
     "recertify",
 ]
 
 RECERTIFICATION_SCHEMA = "certify_assets/recertification/1"
 _COLUMNS = ["task_id", "trajectory_id", "agent", "score", "outcome", "split", "provenance", "batch"]
-_DOCUMENT, _SCORES, _CERTIFICATES = "recertification.json", "scores.parquet", "certificates.json"
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,62 +72,6 @@ class Plan:
     candidates: int
     selection: str
     inputs_sha256: str
-
-
-def recertifications(store: Store, corpus: str) -> list[dict[str, Any]]:
-    """Return the documents of all finished recertifications, the oldest first."""
-    numbers = sorted(int(name) for name in store.names(f"operations/{corpus}/recertifications") if name.isdecimal())
-    done = [number for number in numbers if store.exists(recertification_key(corpus, number, _DOCUMENT))]
-    return [load_recertification(store, corpus, number) for number in done]
-
-
-def load_recertification(store: Store, corpus: str, number: int) -> dict[str, Any]:
-    """Return the document of a recertification.
-
-    Raises
-    ------
-    IntegrityError
-        If the rows beside it are not those that it was made of.
-    """
-    document: dict[str, Any] = store.read_json(recertification_key(corpus, number, _DOCUMENT))
-    if document.get("number") != number or store.sha256(recertification_key(corpus, number, _SCORES)) != document["scores_sha256"]:
-        raise IntegrityError(f"the rows of recertification {number} of {corpus} are not those that it was made of; restore its folder.")
-    return document
-
-
-def load_recertified(store: Store, corpus: str, number: int) -> list[Certificate]:
-    """Return the certificates of a recertification, recomputed from its rows, after checking that they stand on what is stored now.
-
-    Raises
-    ------
-    StaleCertificateError
-        If adapter, renderer, manifest, scores or trajectories of the judge have changed since.
-    ForgedCertificateError
-        If a certificate does not recompute, or is not one that the document names.
-    IntegrityError
-        If the rows were changed, or the journal of what was spent does not hold the recertification.
-    """
-    from certify_assets.certificates import Certificate, verify_certificate
-
-    document = load_recertification(store, corpus, number)
-    claims = {item.number: item for item in read_spending(store, corpus).claims}
-    if number not in claims or claims[number].inputs_sha256 != document["inputs_sha256"] or claims[number].delta != document["delta"]:
-        raise IntegrityError(f"recertification {number} of {corpus} is not the one that the journal of δ claims; restore both from a backup.")
-    table = store.read_table(recertification_key(corpus, number, _SCORES))
-    _, hashes, _ = calibration_scores(store, corpus, document["judge"])
-    stored = store.read_json(recertification_key(corpus, number, _CERTIFICATES))["certificates"]
-    certificates = [Certificate.from_dict(item) for item in stored]
-    if [item.sha256 for item in certificates] != document["certificates"]:
-        raise ForgedCertificateError(f"the certificates of recertification {number} of {corpus} are not those that its document names.")
-    for certificate in certificates:
-        stale = next((name for name, value in hashes.items() if certificate.provenance.get(name) != value), None)
-        if stale is not None:
-            raise StaleCertificateError(
-                f"recertification {number} of {corpus} belongs to another {stale.removesuffix('_sha256')} than the stored one; recertify."
-            )
-        if difference := verify_certificate(certificate, *columns(table)):
-            raise ForgedCertificateError(f"a certificate of recertification {number} of {corpus} does not recompute: {difference}")
-    return certificates
 
 
 def plan_recertification(store: Store, corpus: str, judge: str) -> Plan:
@@ -204,8 +144,10 @@ def recertify(
         spending = declare(store, corpus, schedule or Schedule(), reason=reason)
     plan = plan_recertification(store, corpus, judge)
     known = next((item for item in spending.claims if item.inputs_sha256 == plan.inputs_sha256), None)
-    if known is not None and store.exists(recertification_key(corpus, known.number, _DOCUMENT)):
-        return load_recertification(store, corpus, known.number), f"these labels are recertification {known.number} already; nothing was spent."
+    if known is not None and store.exists(recertification_key(corpus, known.number, DOCUMENT)):
+        return load_recertification(
+            store, corpus, known.number
+        ), f"these labels are recertification {known.number} already; nothing was spent."
     least = (spending.schedule or Schedule()).least_new_tasks if least_new_tasks is None else least_new_tasks
     if known is None and len(plan.new_tasks) < least:
         return None, f"{len(plan.new_tasks)} tasks are new and complete, {least} are needed; nothing was spent."
@@ -215,41 +157,11 @@ def recertify(
     return document, f"recertification {claimed.number}: {len(certified)} of {len(document['sides'])} sides and budgets are certified."
 
 
-def promote(store: Store, corpus: str, document: Mapping[str, Any]) -> Any:
-    """Deploy the certificates of a recertification, at the budgets that decide now.
-
-    Returns
-    -------
-    Deployment
-
-    Raises
-    ------
-    GateClosedError
-        If none of those sides is certified at its budget, the audit sample alone speaks against one, or the deployment's own checks do.
-    """
-    from certify_assets.protocol.operations.deployment import deploy, load_deployment
-
-    judge, number = str(document["judge"]), int(document["number"])
-    now = load_deployment(store, corpus)
-    budgets = dict(now.alpha) if now is not None and now.judge == judge else None
-    sides = [item for item in document["sides"] if item["certified"] and (budgets is None or budgets.get(item["side"]) == item["alpha"])]
-    if not sides:
-        at = "" if budgets is None else " at the budgets that decide now"
-        raise GateClosedError(f"recertification {number} of {corpus} certifies nothing{at}; the deployment stays as it is.")
-    if against := next((item for item in sides if (item["audit_sample"] or {}).get("verdict") == "ERROR"), None):
-        raise GateClosedError(
-            f"recertification {number} of {corpus} is not deployed: on the audit sample alone its {against['side']} side at {against['alpha']:g} "
-            f"fails ({against['audit_sample']['reason']}) The runs are no longer those of CAL."
-        )
-    alpha = None if budgets is None else {item["side"]: item["alpha"] for item in sides}
-    return deploy(store, corpus, judge, alpha=alpha, certificates_key=str(document["certificates_key"]))
-
-
 def _make(store: Store, corpus: str, plan: Plan, claimed: Claim) -> dict[str, Any]:
     spending, source = read_spending(store, corpus), stream_source(store, corpus)
-    scores_sha256 = store.write_table(recertification_key(corpus, claimed.number, _SCORES), plan.table)
+    scores_sha256 = store.write_table(recertification_key(corpus, claimed.number, SCORES), plan.table)
     certificates = _certify(corpus, plan, claimed, spending, source)
-    key = recertification_key(corpus, claimed.number, _CERTIFICATES)
+    key = recertification_key(corpus, claimed.number, CERTIFICATES)
     store.write_json(key, {"certificates": [item.to_dict() for item in certificates]})
     counted, sides = plan.counted, [_side(item, plan) for item in certificates]
     document = {
@@ -280,7 +192,7 @@ def _make(store: Store, corpus: str, plan: Plan, claimed: Claim) -> dict[str, An
         "batches": source["batches"],
     }
     # the last to be written: what a kill left without it is made again under the same number
-    store.write_json(recertification_key(corpus, claimed.number, _DOCUMENT), document)
+    store.write_json(recertification_key(corpus, claimed.number, DOCUMENT), document)
     return document
 
 
@@ -337,7 +249,9 @@ def _side(certificate: Certificate, plan: Plan) -> dict[str, Any]:
 
 def _findings(counted: CountedTasks, sides: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
     found = []
-    above = [f"{side['side']} at {side['alpha']:g}: {side['worst_error']:.3f}" for side in sides if (side["worst_error"] or 0) > side["alpha"]]
+    above = [
+        f"{side['side']} at {side['alpha']:g}: {side['worst_error']:.3f}" for side in sides if (side["worst_error"] or 0) > side["alpha"]
+    ]
     if counted.open_share > OPEN_SHARE or above:
         worst = f" Were every open run wrong that is decided, the error would exceed the budget ({'; '.join(above)})." if above else ""
         text = (
@@ -359,7 +273,7 @@ def _counted_before(store: Store, corpus: str, judge: str, adapter_sha256: str) 
     earlier = [item for item in recertifications(store, corpus) if item["judge"] == judge]
     for document in reversed(earlier):
         if document["adapter_sha256"] == adapter_sha256:
-            table = store.read_table(recertification_key(corpus, document["number"], _SCORES))
+            table = store.read_table(recertification_key(corpus, document["number"], SCORES))
             rows = table[table["provenance"] == "audit_sample"]
             return {str(task): frozenset(map(str, names)) for task, names in rows.groupby("task_id")["trajectory_id"]}
     return {}

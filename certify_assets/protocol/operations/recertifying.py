@@ -15,7 +15,8 @@ from certify_assets.protocol.operations.deployment_record import load_deployment
 from certify_assets.protocol.operations.events import certificate_age
 from certify_assets.protocol.operations.in_use import deployed_document
 from certify_assets.protocol.operations.notify_config import read_notifications
-from certify_assets.protocol.operations.recertification import plan_recertification, promote, recertify
+from certify_assets.protocol.operations.recertification import plan_recertification, recertify
+from certify_assets.protocol.operations.recertified import promote
 from certify_assets.protocol.operations.spending import read_spending
 from certify_assets.protocol.scoring import fresh_scores
 from certify_assets.protocol.store import Store
@@ -72,7 +73,13 @@ def recertification_metrics(document: Mapping[str, Any]) -> dict[str, float]:
     """Return coverage of every side and budget, tasks, open share and δ as numbers with a name: at most twelve."""
     metrics = {f"{side['side']}_coverage_at_{side['alpha']:g}": float(side["coverage"]) for side in document["sides"]}
     audit = float(document["tasks"]["audit_sample"])
-    return {**metrics, "audit_tasks": audit, "open_share": float(document["open_share"]), "delta": document["delta"], "spent": document["spent"]}
+    return {
+        **metrics,
+        "audit_tasks": audit,
+        "open_share": float(document["open_share"]),
+        "delta": document["delta"],
+        "spent": document["spent"],
+    }
 
 
 def no_alarm(store: Store, corpus: str) -> Verdict:

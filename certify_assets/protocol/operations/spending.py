@@ -143,9 +143,10 @@ class Spending:
         now, ever = (max(0.0, 1 - delta - part) for part in (self.spent, self.promised))
         made = len(self.claims)
         since = f"{made} recertification{'' if made == 1 else 's'} since (Σδ = {self.spent:.4g})"
+        both = [f"{100 * max(0.0, 2 * level - 1):.4g} %" for level in (now, ever)]
         return (
             f"For one side and one budget, the first certificate (δ = {delta:g}) and {since} hold at once with confidence {100 * now:.4g} %, and with "
-            f"{100 * ever:.4g} % whatever follows under the declared schedule; for both sides at once with {100 * max(0.0, 2 * now - 1):.4g} % and {100 * max(0.0, 2 * ever - 1):.4g} %."
+            f"{100 * ever:.4g} % whatever follows under the declared schedule; for both sides at once with {both[0]} and {both[1]}."
         )
 
 
@@ -262,7 +263,9 @@ def _parse(data: bytes, location: str) -> Spending:
             raise IntegrityError(f"{location}, line {place} is no entry of this journal; restore the file from a backup.") from None
         numbered = not claims or claims[-1].number == len(claims)
         if not follows or not numbered:
-            raise IntegrityError(f"{location}, line {place} does not follow the line before it: the journal was altered; restore it from a backup.")
+            raise IntegrityError(
+                f"{location}, line {place} does not follow the line before it: the journal was altered; restore it from a backup."
+            )
         head = sha256_bytes(line)
     return Spending(schedule, since, tuple(claims), tuple(reasons), head)
 

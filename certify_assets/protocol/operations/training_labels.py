@@ -81,6 +81,4 @@ def write_training_labels(store: Store, corpus: str) -> TrainingLabels:
         kept = kept[~out]
     table = kept.assign(provenance="undecided")[_COLUMNS].astype({"outcome": "int8"}).reset_index(drop=True)
     sha256 = store.write_table(training_key(corpus), table)
-    return TrainingLabels(
-        training_key(corpus), sha256, len(table), int(table["task_id"].nunique()), int(table["outcome"].sum()), left_out
-    )
+    return TrainingLabels(training_key(corpus), sha256, len(table), int(table["task_id"].nunique()), int(table["outcome"].sum()), left_out)

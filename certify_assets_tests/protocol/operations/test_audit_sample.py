@@ -87,7 +87,9 @@ def drawn_names(store: Store) -> list[str]:
     return [name for name, drawn in zip(names, draw_tasks(PLAN, "one", names), strict=True) if drawn == "audit"]
 
 
-def test_every_attempt_over_all_batches_must_be_labelled_and_later_ones_stay_out_of_what_was_counted(store: Store, rows: pd.DataFrame) -> None:
+def test_every_attempt_over_all_batches_must_be_labelled_and_later_ones_stay_out_of_what_was_counted(
+    store: Store, rows: pd.DataFrame
+) -> None:
     label_rows(store, "one", rows)
     again = write_batch(store, "one", "0002-b", PLAN, tasks=AUDIT[:2], first=4, seed=1)
     found = count_audit_tasks(store, "one", adapter_sha256=adapter(store))
@@ -146,7 +148,7 @@ def test_a_plan_that_was_deployed_before_still_explains_its_batch(store: Store, 
     found = count_audit_tasks(store, "one", adapter_sha256=adapter(store))
     # what one plan draws for the audit and the other does not has attempts that nobody was asked about
     assert set(found.tasks) >= set(AUDIT) and found.left_out.get("drawn_otherwise", 0) == len(
-        {task for task in later.loc[later["asked"] == "audit_sample", "task_id"]} - {AUDIT[0]}
+        set(later.loc[later["asked"] == "audit_sample", "task_id"]) - {AUDIT[0]}
     )
 
 
@@ -191,7 +193,9 @@ def test_labels_of_undecided_runs_train_and_do_nothing_else(store: Store, rows: 
         monitor_judge(store, "one", JUDGE)
 
 
-def test_nothing_is_drawn_in_batches_from_before_the_first_deployment_and_their_tasks_do_not_count(store: Store, rows: pd.DataFrame) -> None:
+def test_nothing_is_drawn_in_batches_from_before_the_first_deployment_and_their_tasks_do_not_count(
+    store: Store, rows: pd.DataFrame
+) -> None:
     early = rows[rows["task_id"] == AUDIT[0]].assign(batch="0000-z", reason="not_deployed", decision="human", asked="undecided")
     early["trajectory_id"] = "early/" + early["trajectory_id"]
     write_decisions(store, "one", "0000-z", early, plan=PLAN, deployment=None)

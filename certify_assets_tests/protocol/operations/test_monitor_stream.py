@@ -15,7 +15,8 @@ from certify_assets.protocol.operations.alarms import read_alarms
 from certify_assets.protocol.operations.journal import Label, append_label
 from certify_assets.protocol.operations.layout import batch_key
 from certify_assets.protocol.operations.monitor_stream import operation_stream
-from certify_assets.protocol.operations.recertification import load_recertified, recertify
+from certify_assets.protocol.operations.recertification import recertify
+from certify_assets.protocol.operations.recertified import load_recertified
 from certify_assets.protocol.operations.sampling import SamplingPlan
 from certify_assets.protocol.store import Store
 from certify_assets.reports.monitor_page import monitor_markdown, monitor_metrics, write_monitor_page
@@ -96,7 +97,9 @@ def test_files_and_operation_are_two_streams(store: Store, certificate: Certific
     folder = Path(store.root) / "monitoring/one" / JUDGE
     folder.mkdir(parents=True)
     scores = certificate.threshold
-    frame = pd.DataFrame({"task_id": [f"f{place // 4}" for place in range(240)], "score": scores, "outcome": 0, "provenance": "audit_sample"})
+    frame = pd.DataFrame(
+        {"task_id": [f"f{place // 4}" for place in range(240)], "score": scores, "outcome": 0, "provenance": "audit_sample"}
+    )
     frame.to_csv(folder / "1.csv", index=False)
     document = monitor_judge(store, "one", JUDGE)
     assert [entry["source"] for entry in document["monitors"]] == ["files", "operation"] and document["status"] == "quiet"

@@ -14,7 +14,8 @@ from certify_assets.protocol import certification, scoring
 from certify_assets.protocol.operations.audit_sample import count_audit_tasks
 from certify_assets.protocol.operations.journal import Label, append_label
 from certify_assets.protocol.operations.layout import batch_key, recertification_key
-from certify_assets.protocol.operations.recertification import load_recertified, plan_recertification, recertifications, recertify
+from certify_assets.protocol.operations.recertification import plan_recertification, recertify
+from certify_assets.protocol.operations.recertified import load_recertified, recertifications
 from certify_assets.protocol.operations.sampling import SamplingPlan
 from certify_assets.protocol.operations.spending import Schedule, read_spending
 from certify_assets.protocol.store import Store

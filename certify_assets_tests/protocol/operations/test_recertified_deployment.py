@@ -16,7 +16,8 @@ from certify_assets.protocol import monitoring
 from certify_assets.protocol.operations import batches, deciding, deployment
 from certify_assets.protocol.operations.journal import Label, append_labels
 from certify_assets.protocol.operations.layout import decisions_of, load_decisions
-from certify_assets.protocol.operations.recertification import load_recertification, plan_recertification, promote, recertify
+from certify_assets.protocol.operations.recertification import plan_recertification, recertify
+from certify_assets.protocol.operations.recertified import load_recertification, promote
 from certify_assets.protocol.operations.recertifying import audit_sample_complete, delta_left, no_alarm, not_expired, recertify_deployed
 from certify_assets.protocol.operations.sampling import SamplingPlan
 from certify_assets.protocol.store import Store
