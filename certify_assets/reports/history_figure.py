@@ -18,7 +18,7 @@ _MOST_WORDS = 14
 
 def coverage_history(steps: Sequence[Mapping[str, Any]]) -> str:
     """Draw certified coverage a side: filled where it decided, open where it was never deployed, nothing where nothing was certified."""
-    top = max([0.1, *(side["coverage"] for step in steps for side in step["sides"])])
+    top = _rounded(max([0.1, *(side["coverage"] for step in steps for side in step["sides"])]))
     parts, said = _frame(steps, top), []
     for name in ("reject", "release"):
         line = []
@@ -39,7 +39,7 @@ def coverage_history(steps: Sequence[Mapping[str, Any]]) -> str:
 def error_history(steps: Sequence[Mapping[str, Any]]) -> str:
     """Draw the realised error of what each set decided, with its interval, against the budget; a cross where it raised an alarm."""
     shown = [side for step in steps for side in step["sides"] if side["tasks"]]
-    top = min(1.0, max([0.1, *(2.2 * side["alpha"] for side in shown), *(1.2 * (side["error"] or 0.0) for side in shown)]))
+    top = _rounded(max([0.1, *(2.2 * side["alpha"] for side in shown), *(1.2 * (side["error"] or 0.0) for side in shown)]))
     parts, said = _frame(steps, top), []
     for place, step in enumerate(steps):
         for name, shift in (("reject", -9), ("release", 9)):
@@ -60,7 +60,7 @@ def error_history(steps: Sequence[Mapping[str, Any]]) -> str:
 
 def spending_history(claims: Sequence[Mapping[str, Any]], *, first: float, promised: float) -> str:
     """Draw δ of the first certificate and of every recertification, added up, under the most that was declared."""
-    top = 1.15 * (first + promised)
+    top = _rounded(1.05 * (first + promised))
     totals = [first]
     for item in claims:
         totals.append(totals[-1] + item["delta"])
@@ -78,6 +78,11 @@ def spending_history(claims: Sequence[Mapping[str, Any]], *, first: float, promi
     parts.append(f'<path d="M{_LEFT} {y:.1f}h{_SPAN}" stroke="{svg.ALPHA_INK}" stroke-width="1.6" stroke-dasharray="6 3"/>')
     label = f"δ spent: {totals[-1]:.4g} of {first + promised:.4g} declared, by {len(claims)} recertifications and the first certificate."
     return svg.inline_svg("".join(parts), _BOX, label, classes="plot")
+
+
+def _rounded(top: float) -> float:
+    """Return the end of an axis whose quarters are round numbers."""
+    return next((4 * step for step in (0.01, 0.02, 0.025, 0.03, 0.04, 0.05, 0.1, 0.15, 0.2, 0.25) if 4 * step >= top), 1.0)
 
 
 _BOX = f"0 0 {_WIDTH} {_HEIGHT}"

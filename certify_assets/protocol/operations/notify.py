@@ -140,8 +140,8 @@ def _tell(target: Target, event: Event) -> str:
 
 def _run(target: Target, body: bytes) -> str:
     # a session of its own, so that what it started ends with it
-    silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    with subprocess.Popen(list(target.command), stdin=subprocess.PIPE, start_new_session=True, **silent) as process:
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen(list(target.command), stdin=subprocess.PIPE, stdout=quiet, stderr=quiet, start_new_session=True) as process:
         try:
             process.communicate(body, timeout=target.timeout)
         except subprocess.TimeoutExpired:

@@ -273,8 +273,8 @@ def _parse(data: bytes, location: str) -> Spending:
 def _down(share: float) -> float:
     if share < _LEAST:
         return 0.0
-    digits = 3 - math.floor(math.log10(share))
-    return math.floor(share * 10**digits) / 10**digits
+    scale = 10.0 ** (3 - math.floor(math.log10(share)))
+    return math.floor(share * scale) / scale
 
 
 def _now() -> str:
