@@ -10,10 +10,10 @@ import pandas as pd
 
 from certify_assets.certificates import Certificate
 from certify_assets.files import canonical_json
-from certify_assets.protocol.certification import load_certificates
 from certify_assets.protocol.corpus_steps import open_corpus
 from certify_assets.protocol.judge_specs import GRID
 from certify_assets.protocol.monitoring import monitored_certificates
+from certify_assets.protocol.operations.deployment_record import own_key
 from certify_assets.protocol.operations.journal import Label, append_labels
 from certify_assets.protocol.operations.layout import DECISION_COLUMNS, batch_key, deployment_key, deployments_key
 from certify_assets.protocol.operations.sampling import SamplingPlan, draw_tasks
@@ -29,17 +29,14 @@ def deploy_by_hand(
     store: Store, corpus: str, plan: SamplingPlan, *, key: str = "", number: int = 1, time: str = "2026-01-05T06:00:00.000+00:00"
 ) -> dict[str, object]:
     """Deploy the lexical judge with the certificates that decide, past every check."""
-    stored = load_certificates(store, corpus, JUDGE)
-    if key:
-        stored = [Certificate.from_dict(item) for item in store.read_json(key)["certificates"]]
-    chosen = monitored_certificates(stored)
+    chosen = _deciding(store, key or own_key(corpus, JUDGE))
     _, hashes, _ = calibration_scores(store, corpus, JUDGE)
     document: dict[str, object] = {
         "schema": "certify_assets/deployment/1",
         "corpus": corpus,
         "judge": JUDGE,
         "alpha": {item.side: item.alpha for item in chosen},
-        "certificates_key": key or f"judges/{JUDGE}/{corpus}/certificates.json",
+        "certificates_key": key or own_key(corpus, JUDGE),
         "certificates": [item.sha256 for item in chosen],
         "fingerprint": {**hashes, "prompt_sha256": "", "grid": str(GRID)},
         "sampling": asdict(plan),
@@ -51,6 +48,11 @@ def deploy_by_hand(
     store.write_json(deployment_key(corpus), document)
     store.append_line(deployments_key(corpus), lambda _: canonical_json(document).decode("utf-8").rstrip("\n"))
     return document
+
+
+def _deciding(store: Store, key: str) -> list[Certificate]:
+    """Return the certificates that decide, as they are stored: recomputing them is what the tests are of."""
+    return monitored_certificates([Certificate.from_dict(item) for item in store.read_json(key)["certificates"]])
 
 
 def write_batch(
@@ -69,7 +71,7 @@ def write_batch(
 ) -> pd.DataFrame:
     """Write decisions of new runs and return them with the truth as a column ``truth``: of two runs one is decided, wrong with a probability of `error`."""
     rng = np.random.default_rng(seed)
-    certificates = monitored_certificates(load_certificates(store, corpus, JUDGE))
+    certificates = _deciding(store, own_key(corpus, JUDGE))
     limits = {item.side: item.threshold for item in certificates}
     reject, release = limits.get("reject"), limits.get("release")
     assert reject is not None
@@ -79,8 +81,8 @@ def write_batch(
     frame = pd.DataFrame({"task_id": names, "score": score})
     frame["trajectory_id"] = [f"{task}/{first + place % attempts}" for place, task in enumerate(names)]
     frame["truth"] = np.where(inside, rng.random(len(names)) < error, rng.random(len(names)) < 0.6).astype(int)
-    _, hashes, _ = calibration_scores(store, corpus, JUDGE)
-    frame = frame.assign(corpus=corpus, batch=batch, agent="agent-0", attempt=0, judge=JUDGE, adapter_sha256=hashes["adapter_sha256"])
+    adapter = certificates[0].provenance["adapter_sha256"]
+    frame = frame.assign(corpus=corpus, batch=batch, agent="agent-0", attempt=0, judge=JUDGE, adapter_sha256=adapter)
     frame["decision"] = np.where(inside & (not closed), "reject", "human")
     frame["reason"] = np.where(inside, "alarm" if closed else "below_threshold", "alarm" if closed else "middle")
     if not closed:

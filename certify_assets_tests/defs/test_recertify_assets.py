@@ -17,7 +17,7 @@ from certify_assets.defs.operations.review import review_assets, review_checks
 from certify_assets.defs.operations.schedules import TIMEZONE, weekly_recertification, weekly_timezone
 from certify_assets.defs.partitions import CORPORA
 from certify_assets.defs.resources import DataRoot, MlflowTracker
-from certify_assets.protocol import auditing, certification, monitoring, scoring, training
+from certify_assets.protocol import certification, scoring, training
 from certify_assets.protocol.operations import deployment
 from certify_assets.protocol.operations.events import certificate_age
 from certify_assets.protocol.operations.journal import Label, append_label, append_labels
@@ -89,6 +89,7 @@ def test_the_job_monitors_recertifies_deploys_and_draws(store: Store) -> None:
     assert len(deployment.read_deployments(store, "c")) == 2
 
 
+@pytest.mark.slow
 def test_an_alarm_is_an_error_and_the_work_goes_on(store: Store) -> None:
     rows = write_batch(store, "c", "0002-b", PLAN, tasks=drawn_tasks(PLAN, "c", "spot", 60), error=0.9)
     label_rows(store, "c", rows)
@@ -201,9 +202,3 @@ def test_the_time_zone_is_that_of_the_variable_or_utc(monkeypatch: pytest.Monkey
     for named, used in (("Europe/Berlin", "Europe/Berlin"), ("", "UTC"), ("Mars/Olympus", "UTC"), ("../../etc/passwd", "UTC")):
         monkeypatch.setenv(TIMEZONE, named)
         assert weekly_timezone() == used
-
-
-def test_the_monitor_of_the_deployed_judge_is_the_same_document_by_either_asset(store: Store) -> None:
-    document = monitoring.monitor_judge(store, "c", "lexical")
-    assert document["operation"]["labels"] == len(store.read_bytes("operations/c/labels.jsonl").splitlines())
-    assert auditing.load_audits(store, "c", "lexical")[0]

@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 
 from certify_assets.certificates import Certificate
-from certify_assets.protocol.certification import load_certificates
 from certify_assets.protocol.monitoring import load_monitor, monitor_judge, monitored_certificates
 from certify_assets.protocol.operations.alarms import read_alarms
+from certify_assets.protocol.operations.deployment_record import own_key
 from certify_assets.protocol.operations.journal import Label, append_label
 from certify_assets.protocol.operations.layout import batch_key
 from certify_assets.protocol.operations.monitor_stream import operation_stream
@@ -35,7 +35,8 @@ def store(corpora: Store) -> Store:
 
 @pytest.fixture
 def certificate(store: Store) -> Certificate:
-    return monitored_certificates(load_certificates(store, "one", JUDGE))[0]
+    stored = store.read_json(own_key("one", JUDGE))["certificates"]
+    return monitored_certificates([Certificate.from_dict(item) for item in stored])[0]
 
 
 def test_audit_tasks_come_whole_and_spot_tasks_with_the_scores_of_what_nobody_read(store: Store, certificate: Certificate) -> None:

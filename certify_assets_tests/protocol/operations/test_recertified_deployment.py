@@ -79,6 +79,7 @@ def test_a_recertification_is_deployed_and_decides(store: Store) -> None:
     assert no_alarm(store, "c").status in {"PASS", "WARN"} and not_expired(store, "c").status == "PASS"
 
 
+@pytest.mark.slow
 def test_the_asset_deploys_once_and_says_what_it_did(store: Store) -> None:
     bring(store, seed=1)
     document, said = recertify_deployed(store, "c", deploy=True)
@@ -87,6 +88,7 @@ def test_the_asset_deploys_once_and_says_what_it_did(store: Store) -> None:
     assert again == document and "nothing was spent" in said and len(deployment.read_deployments(store, "c")) == 2
 
 
+@pytest.mark.slow
 def test_after_an_alarm_the_drawn_tasks_of_refused_batches_are_scored_for_the_recertification(store: Store) -> None:
     bring(store, seed=1, wrong=True)
     assert monitoring.monitor_judge(store, "c", "lexical")["status"] == "alarm" and no_alarm(store, "c").status == "ERROR"
