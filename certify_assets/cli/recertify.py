@@ -78,6 +78,7 @@ def _recertify(
     store: Store, corpus: str, judge: str, schedule: Schedule | None, reason: str, at_least: int | None, *, deploys: bool, as_json: bool
 ) -> int:
     from certify_assets.protocol.operations import recertification, recertified
+    from certify_assets.protocol.operations.events import notify
 
     document, said = recertification.recertify(store, corpus, judge, schedule=schedule, reason=reason, least_new_tasks=at_least)
     deployed = recertified.promote(store, corpus, document).number if deploys and document is not None else None
@@ -89,6 +90,8 @@ def _recertify(
             _show(document)
         if deployed is not None:
             say(f"deployment {deployed} decides now.")
+    for sentence in notify(store, corpus):
+        say(sentence)
     return 0 if document is not None and any(item["certified"] for item in document["sides"]) else NOTHING
 
 

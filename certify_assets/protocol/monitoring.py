@@ -101,7 +101,7 @@ def monitor_judge(store: Store, corpus: str, judge: str) -> dict[str, Any]:
     fed = [(item, stream) for item in certificates if (stream := streams[item.sha256]) is not None and len(stream.tasks)]
     entries += [{**monitor_entry(item, stream.scores, stream.outcomes, stream.tasks), "source": "operation"} for item, stream in fed]
     files = [] if sample is None else list(sample.files)
-    document = {
+    document: dict[str, Any] = {
         "corpus": corpus,
         "judge": judge,
         **_describe(entries, certificates, f"monitoring/{corpus}/{judge}"),

@@ -18,12 +18,8 @@ from certify_assets.reports import history_page, monitor_page
 __all__ = ["recertify_assets", "recertify_checks", "recertify_job", "reviewed_labels_sensor"]
 
 LABELS = dg.AssetKey("reviewed_labels")
-_COMMON: dict[str, Any] = {
-    "group_name": "operation",
-    "partitions_def": corpora_partitions,
-    "owners": ["team:evaluation"],
-    "code_version": "1",
-}
+GROUP = "operation"
+OWNERS = ["team:evaluation"]
 # a page label is a line of the journal: not a run for every one of them
 _PATIENCE = 300
 
@@ -52,7 +48,10 @@ def recertify_assets() -> list[dg.AssetsDefinition]:
         "The deployed judge's thresholds against labelled tasks of the draw: an alarm that is false with probability at most delta over all time, an "
         "interval for the error, a page. An alarm is written down with its time, and those who are to be told are."
     ),
-    **_COMMON,
+    partitions_def=corpora_partitions,
+    group_name=GROUP,
+    owners=OWNERS,
+    code_version="1",
 )
 def operation_monitor(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[Any]:
     """Monitor the judge that is deployed, whichever it is."""
@@ -82,7 +81,10 @@ def operation_monitor(context: dg.AssetExecutionContext, data_root: DataRoot, ml
         "Certificates of the deployed judge on CAL and the audit sample together, at a delta of their own by the declared schedule: once for each set of "
         "labels, when enough tasks are new. From the rows beside them anybody recomputes them."
     ),
-    **_COMMON,
+    partitions_def=corpora_partitions,
+    group_name=GROUP,
+    owners=OWNERS,
+    code_version="1",
 )
 def recertification(
     context: dg.AssetExecutionContext, config: RecertifyConfig, data_root: DataRoot, mlflow: MlflowTracker
@@ -117,7 +119,10 @@ def recertification(
     deps=[recertification, operation_monitor],
     kinds={"html", "json"},
     description="Certified coverage, realised error with its interval, alarms and confidence spent, over deployments and recertifications, as a page.",
-    **_COMMON,
+    partitions_def=corpora_partitions,
+    group_name=GROUP,
+    owners=OWNERS,
+    code_version="1",
 )
 def operation_history(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[Any]:
     """Gather and draw what became of the certificates."""
@@ -180,7 +185,7 @@ def _check(asset: str, name: str) -> dg.AssetChecksDefinition:
 recertify_job = dg.define_asset_job(
     "recertify",
     # the labels and the queue too: what is decided has a job of its own
-    selection=dg.AssetSelection.groups("operation") - dg.AssetSelection.assets("incoming_runs", "decisions"),
+    selection=dg.AssetSelection.groups(GROUP) - dg.AssetSelection.assets("incoming_runs", "decisions"),
     description="Put what people said of one corpus to the monitor of its deployed judge, recertify where enough is new, and draw the history.",
     executor_def=dg.in_process_executor,
 )

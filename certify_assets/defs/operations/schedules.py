@@ -56,7 +56,7 @@ def _selection(context: dg.ScheduleEvaluationContext, store: Store, corpus: str)
     parts, left_alone = to_recertify(store, corpus)
     for judge, reason in left_alone.items():
         context.log.info(f"{corpus}, {judge} is left alone: {reason}")
-    job = context.repository_def.get_job(WEEKLY).asset_layer  # type: ignore[union-attr]
+    job = context.repository_def.get_job(WEEKLY).asset_layer
     groups = {*_GROUPS, "comparison"}
     wanted = {dg.AssetKey([judge, part]) for judge, names in parts.items() for part in names} | {dg.AssetKey(name) for name in _OPERATION}
     return sorted(key for key in job.executable_asset_keys if key in wanted or job.asset_graph.get(key).group_name in groups)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from certify_assets.errors import InputError, IntegrityError
-from certify_assets.protocol.corpus_steps import open_corpus
+from certify_assets.protocol.corpus_steps import read_small
 from certify_assets.protocol.operations.deployment_record import read_deployments
 from certify_assets.protocol.operations.journal import Label, read_labels, resolve_labels
 from certify_assets.protocol.operations.layout import batch_key, batch_names, decisions_of, load_decisions
@@ -36,6 +36,7 @@ __all__ = [
     "completed_at",
     "count_audit_tasks",
     "drawn_decisions",
+    "split_tasks",
     "with_labels",
 ]
 
@@ -103,11 +104,28 @@ def drawn_decisions(store: Store, corpus: str) -> pd.DataFrame:
     """
     import pandas as pd
 
-    parts = [_drawn(store, corpus, name) for name in batch_names(store, corpus)]
+    seen = frozenset(split_tasks(store, corpus))
+    parts = [_drawn(store, corpus, name, seen) for name in batch_names(store, corpus)]
     return pd.concat(parts, ignore_index=True) if parts else load_decisions(store, corpus).assign(drawn="")
 
 
-def _drawn(store: Store, corpus: str, batch: str) -> pd.DataFrame:
+def split_tasks(store: Store, corpus: str) -> Mapping[str, str]:
+    """Return the split of every task of the corpus, after checking the manifest against its runs.
+
+    Raises
+    ------
+    ManifestError
+        If the manifest was altered, or is not of these runs.
+    """
+    from certify_assets.corpora.splits import SplitManifest, verify_manifest
+
+    manifest = SplitManifest.from_dict(store.read_json(f"corpora/{corpus}/splits/manifest.json"))
+    # without the steps: operation asks for this often
+    verify_manifest(manifest, read_small(store, corpus))
+    return manifest.assignment
+
+
+def _drawn(store: Store, corpus: str, batch: str, in_splits: frozenset[str]) -> pd.DataFrame:
     rows, draw = decisions_of(store, corpus, batch), store.read_json(batch_key(corpus, batch, "draw.json"))
     where = store.locate(batch_key(corpus, batch, "decisions.parquet"))
     about = store.read_json(batch_key(corpus, batch, "batch.json"))
@@ -123,7 +141,7 @@ def _drawn(store: Store, corpus: str, batch: str) -> pd.DataFrame:
             raise InputError(f"{where}: its tasks were drawn under a plan that was never deployed{_MIXED}")
         drawn = draw_tasks(plan, corpus, rows["task_id"])
     said = rows["asked"].to_numpy(object)
-    wrong = np.flatnonzero(_asked(drawn, rows, _aside(store, corpus, batch, rows)) != said)
+    wrong = np.flatnonzero(_asked(drawn, rows, _aside(store, corpus, batch, rows, in_splits)) != said)
     if wrong.size:
         row = rows.iloc[int(wrong[0])]
         shown = f"row {int(wrong[0]) + 1}, run {row['trajectory_id']!r} is asked about as {row['asked'] or 'nothing'!r}"
@@ -131,14 +149,14 @@ def _drawn(store: Store, corpus: str, batch: str) -> pd.DataFrame:
     return rows.assign(drawn=drawn)
 
 
-def _aside(store: Store, corpus: str, batch: str, rows: pd.DataFrame) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def _aside(store: Store, corpus: str, batch: str, rows: pd.DataFrame, in_splits: frozenset[str]) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """Return which rows no draw is made of: runs that came before with other content, and tasks of the splits."""
     key = batch_key(corpus, batch, "identities.parquet")
     changed: set[str] = set()
     if store.exists(key):
         identities = store.read_table(key)
         changed = set(identities.loc[identities["changed"].astype(bool), "trajectory_id"])
-    seen = (rows["reason"] == "seen_task") & rows["task_id"].isin(set(open_corpus(store, corpus)[1].assignment))
+    seen = (rows["reason"] == "seen_task") & rows["task_id"].isin(in_splits)
     aside: np.ndarray[Any, np.dtype[np.bool_]] = (seen | rows["trajectory_id"].isin(changed)).to_numpy(bool)
     return aside
 
@@ -220,7 +238,7 @@ def count_audit_tasks(
     frame["twice"] = frame["trajectory_id"].duplicated(keep=False)
     audit = with_labels(frame[frame["task_id"].isin(set(frame.loc[frame["drawn"] == "audit", "task_id"]))], labels)
     audit, came_again = _as_counted(audit, before, corpus)
-    reasons = _reasons(audit, set(open_corpus(store, corpus)[1].assignment), adapter_sha256)
+    reasons = _reasons(audit, set(split_tasks(store, corpus)), adapter_sha256)
     runs = {str(task): [str(name) for name in part] for task, part in audit.groupby("task_id", sort=False)["trajectory_id"]}
     order = completed_at(labels, {task: names for task, names in runs.items() if not reasons[task]})
     places = audit["task_id"].map(order)

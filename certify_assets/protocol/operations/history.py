@@ -124,7 +124,7 @@ def _deployed(store: Store, deployment: Deployment, recertified: Mapping[str, An
 
 def _undeployed(store: Store, document: Mapping[str, Any]) -> dict[str, Any]:
     """A recertification that decides nothing: of each side the strictest budget that certifies."""
-    found = {}
+    found: dict[str, dict[str, Any]] = {}
     for sha256, item in _documents(store, document["certificates_key"]).items():
         if item["certified"] and item["procedure"] == PROCEDURES[0]:
             found.setdefault(item["side"], _side(item, sha256))

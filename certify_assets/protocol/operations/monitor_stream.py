@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.protocol.corpus_steps import open_corpus
-from certify_assets.protocol.operations.audit_sample import completed_at, drawn_decisions, with_labels
+from certify_assets.protocol.operations.audit_sample import completed_at, drawn_decisions, split_tasks, with_labels
 from certify_assets.protocol.operations.in_use import complete_before, deployed_document
 from certify_assets.protocol.operations.journal import read_labels
 from certify_assets.protocol.operations.layout import batch_key, batch_names, labels_key
@@ -104,7 +103,7 @@ def operation_stream(store: Store, corpus: str, certificate: Certificate, *, aft
     first = every.groupby("task_id", sort=False)["batch"].transform("first")
     labels = read_labels(store, corpus)
     frame = with_labels(every[(every["drawn"] != "") & (every["batch"] == first)], labels)
-    assignment = open_corpus(store, corpus)[1].assignment
+    assignment = split_tasks(store, corpus)
     adapter = certificate.provenance.get("adapter_sha256", "")
     needed: dict[str, list[str]] = {}
     kinds: dict[str, str] = {}

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from certify_assets.protocol.corpus_steps import open_corpus
-from certify_assets.protocol.operations.audit_sample import drawn_decisions, with_labels
+from certify_assets.protocol.operations.audit_sample import drawn_decisions, split_tasks, with_labels
 from certify_assets.protocol.operations.journal import read_labels
 from certify_assets.protocol.store import Store
 
@@ -64,7 +63,7 @@ def write_training_labels(store: Store, corpus: str) -> TrainingLabels:
     """
     frame = with_labels(drawn_decisions(store, corpus), read_labels(store, corpus))
     frame = frame[frame["outcome"].notna() | frame["tied"].astype(bool)]
-    assignment = open_corpus(store, corpus)[1].assignment
+    assignment = split_tasks(store, corpus)
     # a task of the SFT split trains already
     held = frame["task_id"].map(lambda task: assignment.get(task, "sft") != "sft").astype(bool)
     tests = {

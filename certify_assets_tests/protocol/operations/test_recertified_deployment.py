@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -17,9 +20,10 @@ from certify_assets.protocol.operations import batches, deciding, deployment
 from certify_assets.protocol.operations.journal import Label, append_labels
 from certify_assets.protocol.operations.layout import decisions_of, load_decisions
 from certify_assets.protocol.operations.recertification import plan_recertification, recertify
-from certify_assets.protocol.operations.recertified import load_recertification, promote
+from certify_assets.protocol.operations.recertified import load_recertification, load_recertified, promote
 from certify_assets.protocol.operations.recertifying import audit_sample_complete, delta_left, no_alarm, not_expired, recertify_deployed
 from certify_assets.protocol.operations.sampling import SamplingPlan
+from certify_assets.protocol.operations.spending import read_spending
 from certify_assets.protocol.store import Store
 from certify_assets_tests.builders import write_runs
 from certify_assets_tests.operations_builders import certified_corpus, deliver
@@ -104,6 +108,27 @@ def test_after_an_alarm_the_drawn_tasks_of_refused_batches_are_scored_for_the_re
     with pytest.raises(GateClosedError):
         promote(store, "c", document)
     assert deployment.why_refused(store, "c") is not None and len(deployment.read_deployments(store, "c")) == 1
+
+
+@pytest.mark.slow
+def test_a_kill_at_any_moment_of_the_command_leaves_one_claim_and_the_next_call_the_same_recertification(store: Store) -> None:
+    bring(store, seed=1)
+    rng = np.random.default_rng(0)
+    call = [sys.executable, "-m", "certify_assets.cli", "recertify", "c", "--root", store.root, "--json"]
+    killed = 0
+    for _ in range(8):
+        with subprocess.Popen(call, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+            try:
+                process.wait(timeout=float(rng.uniform(0.5, 4.0)))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                killed += 1
+        # whatever was on the way: journals can be read, and nothing is spent twice
+        assert len(read_spending(store, "c").claims) <= 1
+    done = subprocess.run(call, capture_output=True, text=True, check=False)
+    assert killed and done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["number"] == 1 and len(read_spending(store, "c").claims) == 1
+    assert len(load_recertified(store, "c", 1)) == 4 and not list(Path(store.root).rglob("*.part"))
 
 
 def test_what_the_audit_sample_alone_speaks_against_is_not_deployed(store: Store) -> None:
