@@ -130,16 +130,16 @@ def load_monitor(store: Store, corpus: str, judge: str) -> dict[str, Any]:
     now = [item.sha256 for item in _in_use(store, corpus, judge)]
     folder = f"monitoring/{corpus}/{judge}"
     files = {name: store.sha256(f"{folder}/{name}") for name in store.names(folder)}
-    source = feed_source(store, corpus, judge, {})
-    read = document.get("operation")
-    fed = (read is None) == (source is None) and (
-        source is None or all(read[name] == source[name] for name in ("labels_sha256", "batches"))
-    )
+    fed = _stands_on(document.get("operation")) == _stands_on(feed_source(store, corpus, judge, {}))
     if not fed or document["certificates"] != now or {file["name"]: file["sha256"] for file in document["files"]} != files:
         raise StaleCertificateError(
             f"the monitor of {judge} on {corpus} is of other certificates or labels than those stored now; materialize {judge}/monitor again."
         )
     return document
+
+
+def _stands_on(operation: dict[str, Any] | None) -> tuple[Any, Any] | None:
+    return None if operation is None else (operation["labels_sha256"], operation["batches"])
 
 
 def _in_use(store: Store, corpus: str, judge: str) -> list[Certificate]:
