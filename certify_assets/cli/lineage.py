@@ -10,6 +10,7 @@ from certify_assets.cli.options import root_option
 from certify_assets.cli.output import NOTHING, console, emit_json, json_option, printable
 
 if TYPE_CHECKING:
+    from rich.text import Text
     from rich.tree import Tree
 
     from certify_assets.protocol.operations.links import Link
@@ -74,7 +75,7 @@ def _tree(link: Link) -> Tree:
     return made
 
 
-def _label(link: Link) -> object:
+def _label(link: Link) -> Text:
     from rich.text import Text
 
     label = Text(printable(f"{link.kind} {link.name}"))

@@ -16,6 +16,8 @@ Layout (``<corpus>`` and ``<judge>`` are names of letters, digits, '_', '-' and 
     judges.yaml                           judges that users add
     monitoring/<corpus>/<judge>/…         labelled audit samples that users put there, read in the order of names
     ledger/<corpus>.jsonl                 every read of a TEST split
+    inbox/<corpus>/…                      new runs to decide
+    operations/<corpus>/…                 deployments, batches, labels: see `protocol.operations`
 """
 
 from __future__ import annotations

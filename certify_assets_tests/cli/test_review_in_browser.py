@@ -49,6 +49,7 @@ def fits(page: Any, width: int) -> bool:
 
 def enter(page: Any, server: Served, name: str) -> None:
     page.goto(server.url)
+    page.locator("#reviewer:focus").wait_for()
     page.keyboard.type(name)
     page.keyboard.press("Enter")
     page.get_by_role("heading", level=1, name="Did this run").wait_for()
@@ -98,31 +99,34 @@ def test_labelling_by_keyboard_alone_and_without_scripts(browser: Any, server: S
     page.locator(f"input[name=run]:not([value='{first}'])").first.wait_for(state="attached")
     assert [label.outcome for label in read_labels(store, "c")] == [0, 1, None, 1, 0]
     assert {label.reviewer for label in read_labels(store, "c")} == {"Ann"}
-
-
-def test_a_comment_is_written_by_keyboard_and_enter_in_it_sends_nothing(browser: Any, server: Served, store: Store) -> None:
-    page = browser.new_context(java_script_enabled=False).new_page()
-    enter(page, server, "Ann")
+    # a comment: Enter in it is a new line and sends nothing
     for key in ("Tab", "Tab", "Tab", "Tab", "Enter", "Tab"):
         page.keyboard.press(key)
     page.keyboard.type("two\nlines <b>")
-    assert read_labels(store, "c") == []
+    assert len(read_labels(store, "c")) == 5
     press(page, "x")
-    page.get_by_text("Line 1 of the journal").wait_for()
-    assert read_labels(store, "c")[0].comment.split() == ["two", "lines", "<b>"]
+    page.get_by_text("Line 6 of the journal").wait_for()
+    assert read_labels(store, "c")[-1].comment.split() == ["two", "lines", "<b>"]
 
 
-@pytest.mark.parametrize("width", [1280, 420])
-def test_the_pages_fit_wide_screen_phone_and_paper(browser: Any, server: Served, tmp_path: Path, width: int) -> None:
-    page = browser.new_context(java_script_enabled=False, viewport={"width": width, "height": 900}).new_page()
+def test_the_pages_fit_wide_screen_phone_and_paper(browser: Any, server: Served, tmp_path: Path) -> None:
+    for line, width in enumerate((1280, 420), 1):
+        pictures = look(browser, server, tmp_path, width, line)
+        assert len(pictures) == 3
+        assert_painted(pictures[0])
+
+
+def look(browser: Any, server: Served, tmp_path: Path, width: int, line: int) -> list[Path]:
+    """Go through the pages at a width, then on paper; return pictures of them."""
+    page, pictures = browser.new_context(java_script_enabled=False, viewport={"width": width, "height": 900}).new_page(), []
     enter(page, server, "Ann")
     press(page, "s")
-    page.get_by_text("Line 1 of the journal").wait_for()
+    page.get_by_text(f"Line {line} of the journal").wait_for()
     for path, heading in (("", "Did this run do what the instruction asks?"), ("queue", "c"), ("name", "Who is reviewing?")):
         page.goto(server.url.partition("?")[0] + path)
         assert page.get_by_role("heading", level=1).inner_text() == heading and fits(page, width)
-        page.screenshot(path=tmp_path / f"review-{path or 'run'}-{width}.png")
-    assert_painted(tmp_path / f"review-run-{width}.png")
+        pictures.append(tmp_path / f"review-{path or 'run'}-{width}.png")
+        page.screenshot(path=pictures[-1])
     page.goto(server.url.partition("?")[0])
     assert page.get_by_role("button", name="Success").bounding_box()["y"] < 900, "the buttons are in sight whatever the run's length"
     page.emulate_media(media="print")
@@ -130,6 +134,7 @@ def test_the_pages_fit_wide_screen_phone_and_paper(browser: Any, server: Served,
         not page.get_by_role("button", name="Success").is_visible()
         and page.get_by_role("heading", name="Instruction", exact=True).is_visible()
     )
+    return pictures
 
 
 def test_hostile_text_is_shown_and_never_obeyed(browser: Any, store: Store, tmp_path: Path) -> None:

@@ -1,1 +1,1 @@
-"""Jobs, the weekly recertification and the sensor that notices new runs."""
+"""Operation: assets and checks of new runs and their decisions, jobs, the weekly recertification, and the sensors that notice new runs."""

@@ -46,7 +46,7 @@ def _deployment() -> dg.AssetSpec:
 
 
 @dg.asset(
-    deps=[inbox, "deployment"],
+    deps=[dg.AssetKey("inbox"), dg.AssetKey("deployment")],
     kinds={"parquet"},
     description=(
         "New runs as a batch: imported without their outcomes, told apart from those that came before, and their tasks drawn before anything is scored. "
@@ -72,7 +72,7 @@ def incoming_runs(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow
 
 
 @dg.asset(
-    deps=[incoming_runs, "deployment", "split_manifest"],
+    deps=[dg.AssetKey("incoming_runs"), dg.AssetKey("deployment"), dg.AssetKey("split_manifest")],
     kinds={"parquet"},
     description=(
         "Reject, release or a person for every new run, with reason, score, thresholds and certificate. Where judge, certificate, audit or monitor do not "
@@ -87,16 +87,27 @@ def decisions(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: Ml
     counts, said = deciding.summarize(documents)
     return dg.MaterializeResult(
         metadata={
-            **table_metadata(layout.load_decisions(store, corpus)),
+            **_table(store, corpus),
             **column_lineage(_sources(store, corpus)),
             **counts,
             "said": said,
             "batches": dg.MetadataValue.json(documents),
-            **mlflow.record(
-                context, store, metrics=counts, params={"said": said, "batches": ", ".join(item["batch"] for item in documents)}
-            ),
+            **mlflow.record(context, store, metrics=counts, params={"said": said}, tags=_tags(documents)),
         }
     )
+
+
+def _table(store: Any, corpus: str) -> dict[str, Any]:
+    """Return rows of all batches, and the columns of the last."""
+    names = layout.batch_names(store, corpus)
+    last = layout.decisions_of(store, corpus, names[-1]) if names else layout.load_decisions(store, corpus)
+    return table_metadata(last, rows=sum(deciding.batch_document(store, corpus, name)["rows"] for name in names))
+
+
+def _tags(documents: list[dict[str, Any]]) -> dict[str, str]:
+    """Return by what the record is found from a certificate or a batch."""
+    hashes = dict.fromkeys(sha256 for item in documents for sha256 in item["certificates"])
+    return {"certify.batches": ";".join(item["batch"] for item in documents)[:5000], "certificate_sha256": ";".join(hashes)}
 
 
 def _sources(store: Any, corpus: str) -> dict[str, list[tuple[dg.AssetKey, str]]]:

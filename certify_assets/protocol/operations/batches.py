@@ -99,9 +99,10 @@ def receive(
     places = list(paths) or [store.locate(inbox_key(corpus)).removeprefix("file://")]
     if not paths and is_empty(store, corpus):
         return Received(corpus, None, sentences=(f"{places[0]} holds no file: put new runs there, or name them.",))
-    with corpus_lock(store, corpus, "receive"), settled(store, corpus, watched=not paths), local_copies(places) as roots:
+    with corpus_lock(store, corpus, "receive"), settled(store, corpus, watched=not paths) as unchanged, local_copies(places) as roots:
         try:
             with _gathered(roots, named, corpus, chosen) as (runs, facts):
+                unchanged()
                 return _stored(store, corpus, list(_identified(runs)), facts, [shown_url(place) for place in places])
         except InputError as error:
             _refuse_score_tables(roots)
@@ -154,7 +155,7 @@ def _identified(runs: Gathered) -> Iterator[Run]:
 
 def _stored(store: Store, corpus: str, runs: Sequence[Run], facts: ImportFacts, paths: Sequence[str]) -> Received:
     """Write the runs that no batch holds as a batch, and say what became of the others."""
-    sorted_out = Identities.stored(store, corpus, ready_batches(store, corpus)).sort_out(runs)
+    sorted_out = Identities.stored(store, corpus, ready_batches(store, corpus), runs).sort_out(runs)
     delivery = _delivery(runs)
     batch = _named(store, corpus, delivery)
     received = Received(

@@ -16,6 +16,7 @@ from certify_assets.protocol.certification import certificate_of, load_certifica
 from certify_assets.protocol.judge_specs import GRID, PROCEDURES, SIDES, judge_spec
 from certify_assets.protocol.judging import columns
 from certify_assets.protocol.monitoring import monitored_certificates
+from certify_assets.protocol.operations.adapter_files import adapter_files_sha256
 from certify_assets.protocol.operations.deployment_record import (
     SCHEMA,
     Deployment,
@@ -234,6 +235,10 @@ def _certificates_of(store: Store, deployment: Deployment) -> list[Certificate]:
 
 def _fingerprint(store: Store, corpus: str, judge: str) -> dict[str, str]:
     _, hashes, adapter = calibration_scores(store, corpus, judge)
+    if adapter_files_sha256(store, f"judges/{judge}/{corpus}/adapter", adapter) != adapter["adapter_sha256"]:
+        raise StaleCertificateError(
+            f"the files of the adapter of {judge} on {corpus} are not those of its document; restore them, or materialize {judge}/adapter again."
+        )
     return {**hashes, "prompt_sha256": _prompt(store, corpus, judge, adapter), "grid": str(GRID)}
 
 

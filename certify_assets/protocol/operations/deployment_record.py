@@ -79,8 +79,8 @@ class Deployment:
             if values.pop("schema") != SCHEMA:
                 raise ValueError(f"it is not {SCHEMA}")
             plan = SamplingPlan(**values.pop("sampling"))
-            lists = {name: tuple(values.pop(name, ())) for name in ("certificates", "findings")}
-            return cls(**values, **lists, sampling=plan)
+            certificates, findings = (tuple(values.pop(name, ())) for name in ("certificates", "findings"))
+            return cls(**values, certificates=certificates, findings=findings, sampling=plan)
         except (TypeError, ValueError, KeyError, InputError) as error:
             raise IntegrityError(f"{where} is not a deployment ({error}); deploy the judge again.") from None
 

@@ -86,12 +86,15 @@ class Identities:
     contents: Counter[tuple[str, str, str]]
 
     @classmethod
-    def stored(cls, store: Store, corpus: str, batches: Iterable[str]) -> Identities:
-        """Read who was in batches."""
+    def stored(cls, store: Store, corpus: str, batches: Iterable[str], runs: Sequence[Run]) -> Identities:
+        """Read who was in batches, of all that was there what has to do with the runs of a delivery."""
         ids: dict[str, set[str]] = {}
         contents: Counter[tuple[str, str, str]] = Counter()
+        names = {run.trajectory.trajectory_id for run in runs if not run.numbered}
+        tasks = {run.trajectory.task_id for run in runs if run.numbered}
         for batch in batches:
             table = store.read_table(batch_key(corpus, batch, "identities.parquet"))
+            table = table[table["trajectory_id"].isin(names) | table["task_id"].isin(tasks)]
             for name, task, agent, source, content in zip(*(table[column] for column in _COLUMNS[:5]), strict=True):
                 ids.setdefault(name, set()).update((source, content) if source else (content,))
                 contents[task, agent, content] += 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -33,22 +33,29 @@ def is_empty(store: Store, corpus: str) -> bool:
 
 
 @contextmanager
-def settled(store: Store, corpus: str, *, watched: bool) -> Iterator[None]:
-    """Wait until the files of an inbox are complete, and refuse what changed while it was read.
+def settled(store: Store, corpus: str, *, watched: bool) -> Iterator[Callable[[], None]]:
+    """Wait until the files of an inbox are complete; give what refuses, once they are read, those that changed meanwhile.
 
     Raises
     ------
     WaitingError
-        If a file is still being written, is broken, or changed while the block was running.
+        If a file is still being written, is broken, or changed.
     """
     if not watched or not store.is_local:
-        yield
+        yield lambda: None
         return
     look, folder = _look(store, corpus), [store.local_path(inbox_key(corpus))]
     before = _patient(look, folder)
-    yield
-    if look.at(folder) != before:
-        raise WaitingError(f"the files in {folder[0]} changed while they were read; call it again.")
+
+    def unchanged() -> None:
+        try:
+            same = look.at(folder) == before
+        except WaitingError:
+            same = False
+        if not same:
+            raise WaitingError(f"the files in {folder[0]} changed while they were read; call it again.")
+
+    yield unchanged
 
 
 def scan_inbox(store: Store, *, settle_seconds: float = 5.0) -> tuple[list[Arrival], dict[str, str]]:

@@ -12,6 +12,7 @@ from certify_assets.files import canonical_json, sha256_bytes, sha256_file
 from certify_assets.protocol.corpus_config import load_config
 from certify_assets.protocol.judge_specs import judge_before, judge_spec
 from certify_assets.protocol.judging import renderer
+from certify_assets.protocol.operations.adapter_files import adapter_files_sha256
 from certify_assets.protocol.operations.deployment_record import read_deployments
 from certify_assets.protocol.operations.layout import recertification_key
 from certify_assets.protocol.operations.links import Link, compared, file_link, told
@@ -57,25 +58,12 @@ def adapter_link(store: Store, corpus: str, judge: str, expected: str) -> Link:
         return compared("adapter", folder, expected, "")
     try:
         document = store.read_json(f"{folder}/adapter.json")
-        found = _adapter_sha256(store, f"{folder}/adapter", document)
+        found = adapter_files_sha256(store, f"{folder}/adapter", document)
         links = list(_started_from(store, corpus, judge, document))
     except (CertifyError, KeyError, TypeError, AttributeError) as error:
         return Link("adapter", folder, "differs", expected, "", f"it cannot be read: {error}")
     rows = f"SFT: {document.get('sft_trajectories', 0)} runs of {document.get('sft_tasks', 0)} tasks, seed {document.get('seed')}"
     return compared("adapter", folder, expected, found, detail=rows, links=links)
-
-
-def _adapter_sha256(store: Store, folder: str, document: Mapping[str, Any]) -> str:
-    """Work the hash of an adapter out from its files, as its judge does; a registration of a server has its own document alone."""
-    files = {name: store.sha256(f"{folder}/{name}") for name in store.names(folder)}
-    if not files:
-        return str(document["adapter_sha256"]) if "settings_sha256" in document else ""
-    judge = store.read_json(f"{folder}/judge.json")
-    if "lora_sha256" not in judge:
-        return sha256_bytes(canonical_json({name: files[name] for name in ("judge.json", "weights.safetensors")}))
-    weights = {name: files.get(name, "") for name in ("adapter_model.safetensors", "adapter_config.json")}
-    lora = sha256_bytes(canonical_json(weights)) if judge["lora_sha256"] else ""
-    return files["judge.json"] if judge["lora_sha256"] == lora else sha256_bytes(canonical_json({**judge, "lora_sha256": lora}))
 
 
 def _started_from(store: Store, corpus: str, judge: str, document: Mapping[str, Any]) -> list[Link]:
@@ -138,7 +126,8 @@ def source_link(store: Store, roots: Sequence[str], name: str, expected: str) ->
             path = parent / name
             if path.is_file() and path.is_relative_to(parent):
                 return compared("source", name, expected, sha256_file(path))
-    return Link("source", name, "missing", expected, "", "it is not where it was read; its hash is on record.", must=False)
+    where = "it is not where it was read" if roots else "its runs came with the package"
+    return Link("source", name, "missing", expected, "", f"{where}; its hash is on record.", must=False)
 
 
 def _recertified(store: Store, corpus: str, number: int) -> Link:

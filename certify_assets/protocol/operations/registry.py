@@ -55,7 +55,7 @@ def _registered(tracker: Tracker, store: Store, document: Mapping[str, Any], cer
                 params={f"alpha_{item.side}": item.alpha for item in certificates},
                 metrics={f"coverage_{item.side}": item.coverage for item in certificates},
                 documents={
-                    "deployment.json": canonical_json(dict(document)).decode("utf-8"),
+                    "deployment.json": canonical_json(_without_seed(document)).decode("utf-8"),
                     **{f"certificates/{item.side}.json": item.to_json().decode("utf-8") for item in certificates},
                 },
                 files={path: "adapter" for path in sorted(folder.iterdir()) if path.suffix in _FILES},
@@ -63,6 +63,11 @@ def _registered(tracker: Tracker, store: Store, document: Mapping[str, Any], cer
         )
     version = _version(tracker.uri, model_name(corpus), url.rsplit("/", 1)[-1], tags)
     return {"model": model_name(corpus), "version": version, "alias": ALIAS, "run": url}
+
+
+def _without_seed(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave the seed of the draw out: more people read a tracking server than may know which tasks nobody reads."""
+    return {**document, "sampling": {name: value for name, value in document["sampling"].items() if name != "seed"}}
 
 
 def _version(uri: str, name: str, run: str, tags: Mapping[str, str]) -> str:

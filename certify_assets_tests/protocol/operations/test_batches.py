@@ -4,6 +4,8 @@ import json
 import os
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import pytest
 
 from certify_assets.errors import InputError
 from certify_assets.protocol.corpus_config import load_config, save_config
-from certify_assets.protocol.operations import fetching
+from certify_assets.protocol.operations import batches, fetching
 from certify_assets.protocol.operations.batches import ready_batches, receive
 from certify_assets.protocol.operations.fetching import local_copies, shown_url
 from certify_assets.protocol.operations.inbox import scan_inbox
@@ -137,6 +139,23 @@ def test_a_file_that_is_being_written_waits(store: Store, monkeypatch: pytest.Mo
     assert receive(store, "c").new == 8
 
 
+def test_files_that_change_while_they_are_read_make_no_batch(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = deliver(inbox(store), tasks=2)
+    read = batches._gathered
+
+    @contextmanager
+    def while_it_grows(*arguments: Any) -> Iterator[Any]:
+        with read(*arguments) as found:
+            deliver(path, tasks=3)
+            yield found
+
+    monkeypatch.setattr(batches, "_gathered", while_it_grows)
+    with pytest.raises(InputError, match="changed while they were read"):
+        receive(store, "c")
+    monkeypatch.undo()
+    assert ready_batches(store, "c") == [] and receive(store, "c").new == 12
+
+
 def test_the_inboxes_of_registered_corpora_alone_are_looked_into(store: Store) -> None:
     deliver(inbox(store), tasks=2)
     deliver(store.local_path("inbox") / "stranger" / "a.jsonl", tasks=2)
@@ -184,3 +203,14 @@ def test_two_that_receive_at_once_make_one_batch(store: Store, tmp_path: Path) -
         thread.join(60)
     assert time.monotonic() - started < 60 and len({item.batch for item in found}) == 1
     assert sorted(item.new for item in found) == [0, 0, 0, 80] and len(ready_batches(store, "c")) == 1
+
+
+def test_a_remote_data_root_has_an_inbox_too(tmp_path: Path) -> None:
+    store = Store("memory://operated")
+    register_runs(store, "c", write_runs(tmp_path / "runs.jsonl", tasks=3, attempts=2))
+    assert "holds no file" in receive(store, "c").sentences[0]
+    store.write_bytes("inbox/c/a.jsonl", deliver(tmp_path / "a.jsonl", tasks=2).read_bytes())
+    received = receive(store, "c")
+    assert received.new == 8 and received.batch is not None and len(batch_runs(store, "c", received.batch)) == 8
+    assert store.read_json(batch_key("c", received.batch, "import.json"))["paths"] == ["memory://operated/inbox/c"]
+    assert receive(store, "c").known == 8

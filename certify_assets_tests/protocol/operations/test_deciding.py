@@ -146,7 +146,6 @@ def make_stale(store: Store) -> None:
 
 
 def spoil_weights(store: Store) -> None:
-    """What only loading the judge shows: the files of the adapter are not those of its document."""
     path = store.local_path("judges/lexical/c/adapter/weights.safetensors")
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
@@ -169,7 +168,7 @@ def empty(store: Store) -> None:
     [
         (undeploy, "not_deployed", "WARN"),
         (make_stale, "stale_certificate", "ERROR"),
-        (spoil_weights, "stale_certificate", "PASS"),
+        (spoil_weights, "stale_certificate", "ERROR"),
         (empty, "no_certificate", "ERROR"),
         (fail_audit, "failed_audit", "ERROR"),
         (raise_alarm, "alarm", "ERROR"),
@@ -238,6 +237,7 @@ def test_what_was_killed_is_gone_on_with(deployed: Store, tmp_path: Path, last: 
     )
 
 
+@pytest.mark.slow
 def test_two_that_decide_at_once_decide_once(deployed: Store, tmp_path: Path) -> None:
     receive(deployed, "c", [str(deliver(tmp_path / "a.jsonl", tasks=40))])
     command = [sys.executable, "-c", DECIDE, deployed.root]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,6 +13,7 @@ from certify_assets.errors import ForgedCertificateError, GateClosedError, Input
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.protocol import certification, corpus_steps
 from certify_assets.protocol.judge_specs import ALPHAS
+from certify_assets.protocol.ledger import record_read
 from certify_assets.protocol.operations.deployment import (
     certificate_key,
     deploy,
@@ -123,8 +125,9 @@ def altered_audit(store: Store) -> None:
     store.write_json(key, document)
 
 
-def other_certificates(store: Store) -> None:
-    reissue(store)
+def changed_read(store: Store) -> None:
+    registration = certification.load_certificates(store, "c", "lexical")[0].provenance["registration"]
+    record_read(store, "c", judge="lexical", registration=registration, configuration={"scores": "others"}, run_id="r")
 
 
 FAULTS: list[tuple[Callable[[Store], None], str, type[Exception], str]] = [
@@ -136,6 +139,7 @@ FAULTS: list[tuple[Callable[[Store], None], str, type[Exception], str]] = [
     (forge, "stale_certificate", ForgedCertificateError, "coverage is 0.9"),
     (no_audit, "failed_audit", GateClosedError, "never read on TEST"),
     (altered_audit, "failed_audit", GateClosedError, "cannot be read"),
+    (changed_read, "failed_audit", GateClosedError, "against its registration"),
     (fail_audit, "failed_audit", GateClosedError, "failed, reject at 0.1"),
     (raise_alarm, "alarm", GateClosedError, "raised an alarm for the reject side"),
 ]
@@ -209,6 +213,8 @@ def test_mlflow_gets_a_version_with_alias_certificates_and_hashes(operated: Stor
     assert version.tags["adapter_sha256"] == second.fingerprint["adapter_sha256"]
     names = {item.path for item in client.list_artifacts(version.run_id)}
     assert names == {"adapter", "certificates", "deployment.json"}
+    (recorded,) = operated.local_path("mlflow/artifacts").glob(f"{version.run_id}/artifacts/deployment.json")
+    assert set(json.loads(recorded.read_bytes())["sampling"]) == {"audit_rate", "spot_rate"}, "the seed stays in the data root"
     kept = operated.local_path("mlflow/artifacts").glob(f"{version.run_id}/artifacts/certificates/reject.json")
     assert [sha256_bytes(path.read_bytes()) for path in kept] == [second.certificates[0]]
 
