@@ -23,8 +23,8 @@ from certify_assets.protocol.operations.events import certificate_age
 from certify_assets.protocol.operations.journal import Label, append_label, append_labels
 from certify_assets.protocol.operations.sampling import SamplingPlan
 from certify_assets.protocol.store import Store
-from certify_assets_tests.operation_builders import drawn_tasks, label_rows, write_batch
 from certify_assets_tests.operations_builders import certified_corpus
+from certify_assets_tests.recertification_builders import drawn_tasks, label_rows, write_batch
 
 PLAN = SamplingPlan(0.2, 0.2, 7)
 AUDIT = drawn_tasks(PLAN, "c", "audit", 40)

@@ -20,7 +20,7 @@ from certify_assets.protocol.operations.recertified import load_recertified
 from certify_assets.protocol.operations.sampling import SamplingPlan
 from certify_assets.protocol.store import Store
 from certify_assets.reports.monitor_page import monitor_markdown, monitor_metrics, write_monitor_page
-from certify_assets_tests.operation_builders import JUDGE, deploy_by_hand, drawn_tasks, label_rows, write_batch, write_decisions
+from certify_assets_tests.recertification_builders import JUDGE, deploy_by_hand, drawn_tasks, label_rows, write_batch, write_decisions
 
 PLAN = SamplingPlan(0.2, 0.2, 7)
 AUDIT = drawn_tasks(PLAN, "one", "audit", 40)

@@ -196,7 +196,7 @@ def test_an_old_deployment_expires_once_and_a_clock_that_is_set_back_does_not_ma
     from certify_assets.protocol.operations.events import certificate_age, gather_events, notify
     from certify_assets.protocol.operations.journal import Label, append_label
     from certify_assets.protocol.operations.sampling import SamplingPlan
-    from certify_assets_tests.operation_builders import deploy_by_hand
+    from certify_assets_tests.recertification_builders import deploy_by_hand
 
     made = datetime.now(UTC) - timedelta(days=100)
     deploy_by_hand(corpora, "one", SamplingPlan(0.2, 0.2, 7), time=made.isoformat())
