@@ -38,20 +38,20 @@ def gather_events(store: Store, corpus: str, *, now: datetime | None = None) -> 
         )
         for alarm in read_alarms(store, corpus)
     ]
-    now_deployed = standing(store, corpus)
-    deployment, refusal = now_deployed.deployment, now_deployed.refusal
+    deployment, _, refusal = standing(store, corpus)
+    judge, subject = ("", "deployment") if deployment is None else (deployment.judge, f"deployment {deployment.number}")
+    # where nothing was ever deployed, nothing is closed; where the deployment cannot be read, it is
+    if refusal is not None and refusal.code != "not_deployed":
+        kind = "failed_audit" if refusal.code == "failed_audit" else "closed_gate"
+        message = f"{corpus}: {judge or 'the judge'} decides nothing, every run goes to people ({refusal.code}): {refusal.sentence}"
+        found.append(Event(kind, corpus, judge, f"{subject}: {refusal.code}", message))
     if deployment is None:
         return found
-    subject = f"deployment {deployment.number}"
-    if refusal is not None:
-        kind = "failed_audit" if refusal.code == "failed_audit" else "closed_gate"
-        message = f"{corpus}: {deployment.judge} decides nothing, every run goes to people ({refusal.code}): {refusal.sentence}"
-        found.append(Event(kind, corpus, deployment.judge, f"{subject}: {refusal.code}", message))
     days = _days(store)
     age = certificate_age(store, deployment, now=now)
     if age > timedelta(days=days):
-        text = f"{corpus}: {deployment.judge} decides under certificates of {age.days} days ago, more than {days:g}; recertify."
-        found.append(Event("expiry", corpus, deployment.judge, subject, text))
+        text = f"{corpus}: {judge} decides under certificates of {age.days} days ago, more than {days:g}; recertify."
+        found.append(Event("expiry", corpus, judge, subject, text))
     return found
 
 

@@ -21,6 +21,7 @@ from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.protocol.judge_specs import ALPHAS, DELTA, GRID, PROCEDURES, SIDES
 from certify_assets.protocol.judging import columns
 from certify_assets.protocol.operations.audit_sample import OPEN_SHARE, REASONS, CountedTasks, count_audit_tasks
+from certify_assets.protocol.operations.batches import corpus_lock
 from certify_assets.protocol.operations.layout import batch_runs, recertification_key
 from certify_assets.protocol.operations.monitor_stream import stream_source
 from certify_assets.protocol.operations.recertified import CERTIFICATES, DOCUMENT, SCORES, load_recertification, recertifications
@@ -139,10 +140,17 @@ def recertify(
     InputError, IntegrityError, StaleCertificateError
         As `plan_recertification` and `claim` do.
     """
-    spending = read_spending(store, corpus)
-    if schedule is not None or spending.schedule is None:
-        spending = declare(store, corpus, schedule or Schedule(), reason=reason)
-    plan = plan_recertification(store, corpus, judge)
+    # one at a time: the files of one number are of one reading of the labels
+    with corpus_lock(store, corpus, "recertify"):
+        spending = read_spending(store, corpus)
+        if schedule is not None or spending.schedule is None:
+            spending = declare(store, corpus, schedule or Schedule(), reason=reason)
+        return _recertified(store, corpus, plan_recertification(store, corpus, judge), spending, least_new_tasks)
+
+
+def _recertified(
+    store: Store, corpus: str, plan: Plan, spending: Spending, least_new_tasks: int | None
+) -> tuple[dict[str, Any] | None, str]:
     known = next((item for item in spending.claims if item.inputs_sha256 == plan.inputs_sha256), None)
     if known is not None and store.exists(recertification_key(corpus, known.number, DOCUMENT)):
         return load_recertification(

@@ -210,3 +210,9 @@ def test_an_old_deployment_expires_once_and_a_clock_that_is_set_back_does_not_ma
     assert deployment is not None and certificate_age(corpora, deployment, now=made).days == 100
     # its certificates were never read on TEST
     assert {event.kind for event in gather_events(corpora, "one")} == {"expiry", "failed_audit"}
+    key = "operations/one/deployment.json"
+    corpora.write_json(key, {**corpora.read_json(key), "judge": "another"})
+    assert "closed_gate" in {event.kind for event in gather_events(corpora, "one")}, (
+        "a deployment that was altered is one that decides nothing"
+    )
+    assert gather_events(corpora, "two") == []

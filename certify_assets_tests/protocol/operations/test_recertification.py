@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,13 @@ def test_a_kill_at_any_place_ends_in_the_same_recertification(store: Store, left
     again, _ = recertify(store, "one", JUDGE)
     assert again == document and before == {name: store.sha256(key(1, name)) for name in NAMES}
     assert len(read_spending(store, "one").claims) == 1
+
+
+def test_two_at_once_are_one_recertification(store: Store) -> None:
+    with ThreadPoolExecutor(3) as pool:
+        made = [done.result()[0] for done in [pool.submit(recertify, store, "one", JUDGE) for _ in range(3)]]
+    assert made[0] is not None and made[0] == made[1] == made[2] and len(read_spending(store, "one").claims) == 1
+    assert len(load_recertified(store, "one", 1)) == 4
 
 
 def test_what_was_begun_and_never_finished_stays_spent(store: Store) -> None:
