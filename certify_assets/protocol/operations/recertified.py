@@ -82,7 +82,7 @@ def load_recertified(store: Store, corpus: str, number: int) -> list[Certificate
 
 
 def promote(store: Store, corpus: str, document: Mapping[str, Any]) -> Deployment:
-    """Deploy the certificates of a recertification, at the budgets that decide now.
+    """Deploy the certificates of a recertification, at the budgets that decide now; where they are deployed already, nothing happens.
 
     Returns
     -------
@@ -97,6 +97,8 @@ def promote(store: Store, corpus: str, document: Mapping[str, Any]) -> Deploymen
 
     judge, number = str(document["judge"]), int(document["number"])
     now = load_deployment(store, corpus)
+    if now is not None and (now.judge, now.certificates_key) == (judge, document["certificates_key"]):
+        return now
     budgets = dict(now.alpha) if now is not None and now.judge == judge else None
     sides = [item for item in document["sides"] if item["certified"] and (budgets is None or budgets.get(item["side"]) == item["alpha"])]
     if not sides:

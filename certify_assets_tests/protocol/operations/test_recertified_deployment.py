@@ -74,6 +74,7 @@ def test_a_recertification_is_deployed_and_decides(store: Store) -> None:
     assert document["number"] == 1 and document["deployment"] == 2 and now is not None and now.number == 2
     assert now.certificates_key == document["certificates_key"] and set(now.certificates) <= set(document["certificates"])
     assert deployment.why_refused(store, "c") is None
+    assert promote(store, "c", document) == now and len(deployment.read_deployments(store, "c")) == 2
     batch = bring(store, seed=2)
     rows = decisions_of(store, "c", batch)
     assert set(rows["certificate_sha256"]) == {";".join(now.certificates)} and (rows["decision"] != "human").any()
