@@ -23,8 +23,10 @@ from certify_assets.defs.operations.jobs import (
     language_harvest_job,
     language_judges_job,
     lexical_harvest_job,
+    recertify_judges_job,
     transfer_judges_job,
 )
+from certify_assets.defs.operations.recertify import recertify_assets, recertify_checks, recertify_job, reviewed_labels_sensor
 from certify_assets.defs.operations.review import review_assets, review_checks
 from certify_assets.defs.operations.schedules import weekly_recertification
 from certify_assets.defs.operations.sensors import new_inbox_sensor, new_runs_sensor
@@ -55,6 +57,7 @@ def _definitions() -> dg.Definitions:
             *comparison_assets(),
             *operation_assets(),
             *review_assets(),
+            *recertify_assets(),
         ],
         asset_checks=[
             *corpus_checks(),
@@ -68,6 +71,7 @@ def _definitions() -> dg.Definitions:
             *comparison_checks(),
             *operation_checks(),
             *review_checks(),
+            *recertify_checks(),
         ],
         jobs=[
             certify_corpus_job,
@@ -77,11 +81,13 @@ def _definitions() -> dg.Definitions:
             lexical_harvest_job,
             language_harvest_job,
             *endpoint_jobs(),
+            recertify_job,
+            recertify_judges_job(),
             study_job,
             study_tables_job,
         ],
         schedules=[weekly_recertification],
-        sensors=[new_runs_sensor, new_inbox_sensor],
+        sensors=[new_runs_sensor, new_inbox_sensor, reviewed_labels_sensor],
         resources=resources(),
         # the steps are small: a process of its own for each would cost more than the step
         executor=dg.in_process_executor,

@@ -33,6 +33,7 @@ _COMMANDS = {
     "monitor": ("certify_assets.cli.monitor", "Raise an alarm when newly labelled tasks show an error above α."),
     "plan": ("certify_assets.cli.plan", "How many more tasks until a certificate, what it would cover, and the three gates."),
     "protocol": ("certify_assets.cli.protocol", "What was fixed before TEST was read, and who read it."),
+    "recertify": ("certify_assets.cli.recertify", "Certify anew on CAL and the tasks that people labelled since."),
     "report": ("certify_assets.cli.report", "Draw a certificate as a page that opens from disk."),
     "resample": ("certify_assets.cli.check", "How often a threshold's error exceeds α when tasks are resampled."),
     "review": ("certify_assets.cli.review", "Show, export or serve the runs that people are asked about; read their labels."),

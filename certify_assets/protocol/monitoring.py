@@ -1,7 +1,8 @@
 """The monitor of a judge: labelled audit samples that lie in the data root, put to the certificates that decide.
 
 ``monitoring/<corpus>/<judge>/`` holds score tables with outcomes (CSV, Parquet or JSON Lines). Files are read in the order of their names and
-rows as they stand, so that a file added later must have a later name; what was read before is recorded with its hash.
+rows as they stand, so that a file added later must have a later name; what was read before is recorded with its hash. The judge that is deployed is
+monitored on what operation brings as well: labelled tasks of the draw, a stream and an e-process of their own.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from certify_assets.files import sha256_bytes
 from certify_assets.protocol.certification import load_certificates
 from certify_assets.protocol.corpus_steps import open_corpus
 from certify_assets.protocol.judge_specs import ALPHAS, PROCEDURES, SIDES
+from certify_assets.protocol.operations.alarms import record_alarms
+from certify_assets.protocol.operations.in_use import in_use
+from certify_assets.protocol.operations.monitor_stream import feed, feed_source, grown_at_its_end
 from certify_assets.protocol.provenance import NOT_STATED, require_audit_sample
 from certify_assets.protocol.score_table import ScoreTable, read_score_table
 from certify_assets.protocol.store import Store
@@ -40,6 +44,13 @@ __all__ = [
 #: how a monitor stands, from the worst
 STATUSES = ("alarm", "too_few", "nothing", "quiet")
 _ENDINGS = (".csv", ".parquet", ".pq", ".jsonl", ".ndjson")
+_REWRITTEN = {
+    "code": "stream_rewritten",
+    "message": (
+        "Labels that an earlier reading for these certificates held were changed, removed, or preceded by a file of an earlier name; the alarm's "
+        "probability holds for a stream that only grows at its end."
+    ),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,21 +92,29 @@ def monitor_judge(store: Store, corpus: str, judge: str) -> dict[str, Any]:
     StaleCertificateError, ForgedCertificateError
         If the stored certificates are not those of what is stored now.
     """
-    certificates = monitored_certificates(load_certificates(store, corpus, judge))
+    certificates = _in_use(store, corpus, judge)
     sample = read_audit_sample(store, corpus, judge)
     columns = None if sample is None else (sample.scores, sample.outcomes, sample.tasks)
-    entries = [] if columns is None else [monitor_entry(item, *columns) for item in certificates]
+    entries = [] if columns is None else [{**monitor_entry(item, *columns), "source": "files"} for item in certificates]
+    # a stream of its own: files that come later would otherwise have to stand before or between its tasks
+    streams = {item.sha256: feed(store, corpus, judge, item) for item in certificates}
+    fed = [(item, stream) for item in certificates if (stream := streams[item.sha256]) is not None and len(stream.tasks)]
+    entries += [{**monitor_entry(item, stream.scores, stream.outcomes, stream.tasks), "source": "operation"} for item, stream in fed]
     files = [] if sample is None else list(sample.files)
-    document = {
+    document: dict[str, Any] = {
         "corpus": corpus,
         "judge": judge,
         **_describe(entries, certificates, f"monitoring/{corpus}/{judge}"),
         "certificates": [item.sha256 for item in certificates],
         "files": files,
         "monitors": entries,
-        "findings": _findings(store, corpus, judge, certificates, sample),
+        "findings": [*_several(entries), *_findings(store, corpus, judge, certificates, sample)],
+        "operation": feed_source(store, corpus, judge, {name: stream for name, stream in streams.items() if stream is not None}),
     }
+    if not grown_at_its_end(store, _key(corpus, judge), streams):
+        document["findings"] += [] if _told(document["findings"]) else [dict(_REWRITTEN)]
     store.write_json(_key(corpus, judge), document)
+    record_alarms(store, corpus, judge, entries)
     return document
 
 
@@ -108,14 +127,27 @@ def load_monitor(store: Store, corpus: str, judge: str) -> dict[str, Any]:
         If it is of other certificates or other files than those stored now.
     """
     document: dict[str, Any] = store.read_json(_key(corpus, judge))
-    now = [item.sha256 for item in monitored_certificates(load_certificates(store, corpus, judge))]
+    now = [item.sha256 for item in _in_use(store, corpus, judge)]
     folder = f"monitoring/{corpus}/{judge}"
     files = {name: store.sha256(f"{folder}/{name}") for name in store.names(folder)}
-    if document["certificates"] != now or {file["name"]: file["sha256"] for file in document["files"]} != files:
+    fed = _stands_on(document.get("operation")) == _stands_on(feed_source(store, corpus, judge, {}))
+    if not fed or document["certificates"] != now or {file["name"]: file["sha256"] for file in document["files"]} != files:
         raise StaleCertificateError(
             f"the monitor of {judge} on {corpus} is of other certificates or labels than those stored now; materialize {judge}/monitor again."
         )
     return document
+
+
+def _stands_on(operation: dict[str, Any] | None) -> tuple[Any, Any] | None:
+    return None if operation is None else (operation["labels_sha256"], operation["batches"])
+
+
+def _in_use(store: Store, corpus: str, judge: str) -> list[Certificate]:
+    """Return the certificates that are monitored: those of the deployment, else the judge's own that would decide."""
+    deployed = in_use(store, corpus, judge)
+    if deployed is not None:
+        return [item for item in deployed if item.certified]
+    return monitored_certificates(load_certificates(store, corpus, judge))
 
 
 def monitor_entry(
@@ -234,7 +266,10 @@ def _describe(entries: Sequence[dict[str, Any]], certificates: Sequence[Certific
     if not certificates:
         return {"status": "nothing", "reason": "nothing is certified, so there is nothing to monitor."}
     if not entries:
-        return {"status": "nothing", "reason": f"no labelled audit sample lies in {folder}, so nothing was monitored."}
+        return {
+            "status": "nothing",
+            "reason": f"no labelled audit sample lies in {folder} or came from operation, so nothing was monitored.",
+        }
     return describe_monitors(entries)
 
 
@@ -255,16 +290,18 @@ def _findings(
     found = []
     if sample is not None and not sample.stated:
         found.append(dict(NOT_STATED))
-    if sample is not None and len(certificates) > 1:
-        text = "Each certificate's monitor raises a false alarm with probability at most its own delta; together at most their sum."
-        found.append({"code": "several_monitors", "message": text})
     if _rewritten(store, corpus, judge, certificates, sample):
-        text = (
-            "Labels that an earlier reading for these certificates held were changed, removed, or preceded by a file of an earlier name; the alarm's "
-            "probability holds for a stream that only grows at its end."
-        )
-        found.append({"code": "stream_rewritten", "message": text})
+        found.append(dict(_REWRITTEN))
     return found
+
+
+def _several(entries: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
+    text = "Each certificate's monitor raises a false alarm with probability at most its own delta; together at most their sum."
+    return [{"code": "several_monitors", "message": text}] if len(entries) > 1 else []
+
+
+def _told(findings: Sequence[dict[str, str]]) -> bool:
+    return any(finding["code"] == "stream_rewritten" for finding in findings)
 
 
 def _rewritten(store: Store, corpus: str, judge: str, certificates: Sequence[Certificate], sample: AuditSample | None) -> bool:
@@ -275,5 +312,4 @@ def _rewritten(store: Store, corpus: str, judge: str, certificates: Sequence[Cer
     if before["certificates"] != [item.sha256 for item in certificates]:
         return False
     files = [] if sample is None else list(sample.files)
-    told = any(finding["code"] == "stream_rewritten" for finding in before["findings"])
-    return told or before["files"] != files[: len(before["files"])]
+    return _told(before["findings"]) or before["files"] != files[: len(before["files"])]

@@ -49,7 +49,7 @@ def render_monitor_page(document: Mapping[str, Any], *, title: str) -> str:
             state=state,
             heading=heading,
             reason=document["reason"],
-            files=[{**file, "rows": count(file["rows"]), "tasks": count(file["tasks"])} for file in document["files"]],
+            files=[{**file, "rows": count(file["rows"]), "tasks": count(file["tasks"])} for file in _sources(document)],
             monitors=[_monitor(entry, f"m{place}") for place, entry in enumerate(document["monitors"])],
             findings=_told_once(document),
         )
@@ -86,9 +86,12 @@ def monitor_metrics(document: Mapping[str, Any]) -> dict[str, float]:
     """Return e-value, realised error and interval of every monitor as numbers with a name."""
     metrics: dict[str, float] = {}
     for entry in document["monitors"]:
-        result, where = entry["result"], f"{entry['side']}_at_{entry['alpha']:g}"
+        fed = entry.get("source") == "operation"
+        result, where = entry["result"], f"{entry['side']}_at_{entry['alpha']:g}{'_operation' if fed else ''}"
         low, high = result["interval"]
-        metrics |= {f"e_value_{where}": result["e_value"], f"error_low_{where}": low, f"error_high_{where}": high}
+        metrics[f"e_value_{where}"] = result["e_value"]
+        # two sides on two streams: Dagster plots twelve numbers
+        metrics |= {} if fed and len(document["files"]) else {f"error_low_{where}": low, f"error_high_{where}": high}
         if result["realized_error"] is not None:
             metrics[f"error_{where}"] = result["realized_error"]
     return {name: float(value) for name, value in metrics.items()}
@@ -96,14 +99,26 @@ def monitor_metrics(document: Mapping[str, Any]) -> dict[str, float]:
 
 def _monitor(entry: Mapping[str, Any], name: str) -> dict[str, Any]:
     result, alpha = entry["result"], entry["alpha"]
+    whose = ", labels of operation" if entry.get("source") == "operation" else ""
     return {
-        "heading": f"{done(entry['side']).capitalize()} runs, budget {percent(alpha)}",
+        "heading": f"{done(entry['side']).capitalize()} runs, budget {percent(alpha)}{whose}",
         "alarm": result["alarm"],
         "promise": entry["promise"],
         "facts": _facts(entry),
         "panels": [*_detectors(entry, name), _interval(entry, name)],
         "sha256": entry["certificate_sha256"],
     }
+
+
+def _sources(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the files that were read, and the journal of labels where the judge is deployed."""
+    operation = document.get("operation")
+    if not operation:
+        return list(document["files"])
+    streams = list(operation["streams"].values())
+    rows = max((item["rows"] for item in streams), default=0)
+    tasks = max((item["audit_tasks"] + item["spot_tasks"] for item in streams), default=0)
+    return [*document["files"], {"name": "labels.jsonl", "sha256": operation["labels_sha256"], "rows": rows, "tasks": tasks}]
 
 
 def _facts(entry: Mapping[str, Any]) -> list[tuple[str, str]]:

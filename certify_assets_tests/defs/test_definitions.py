@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import os
-from datetime import UTC, datetime
 from pathlib import Path
 
 import dagster as dg
@@ -10,9 +9,7 @@ import pytest
 
 from certify_assets.definitions import defs
 from certify_assets.defs.launch import _chains, _steps
-from certify_assets.defs.operations.schedules import weekly_recertification
 from certify_assets.defs.operations.sensors import new_runs_sensor
-from certify_assets.defs.partitions import CORPORA
 from certify_assets.defs.resources import DataRoot
 from certify_assets.protocol.judge_specs import HARVEST_JUDGES, JUDGES, TRANSFER_JUDGES
 
@@ -37,7 +34,8 @@ STUDY_ASSETS = {"certifiability_model", "simulation_study", "main_table", "study
 COMPARISON_ASSETS = {"agent_disjoint", "comparison"}
 MODEL_ASSETS = {"compact_model"}
 ARM_ASSETS = {"grpo/arm", "grpo/arms_audit"}
-OPERATION_ASSETS = {"inbox", "deployment", "incoming_runs", "decisions", "review_queue", "reviewed_labels"}
+OPERATION_ASSETS = {"inbox", "deployment", "incoming_runs", "decisions"}
+OPERATION_ASSETS |= {"review_queue", "reviewed_labels", "operation_monitor", "recertification", "operation_history"}
 CHAIN = ("adapter", "audit", "certificate", "monitor", "page", "scores")
 
 
@@ -72,6 +70,8 @@ def test_the_lineage_reads_like_the_paper() -> None:
     assert parents("grpo", "adapter") >= {"compact_model", "sft/adapter", "rl_split", "cal_split"}
     assert parents("base", "scores") == {"base/adapter", "split_manifest", "rl_split", "cal_split", "test_split"}
     assert parents("decisions") == {"incoming_runs", "deployment", "split_manifest"} and "lexical/audit" in parents("deployment")
+    assert parents("recertification") == {"reviewed_labels", "operation_monitor"} and parents("operation_monitor") == {"reviewed_labels"}
+    assert parents("operation_history") == {"recertification", "operation_monitor"}
     assert parents("lexical", "monitor") == {"lexical/certificate", "audit_sample", "split_manifest"}
 
 
@@ -101,7 +101,9 @@ def test_the_checks_are_these_and_those_that_must_block_do() -> None:
         | {f"{judge}/{name}" for judge in JUDGES for name in ("certificate:certified", "monitor:no_alarm")}
         | {f"{judge}/adapter:has_sources" for judge in TRANSFER_JUDGES}
         | {"grpo/arms_audit:beats_controls"}
-        | {"decisions:deployment_stands", "reviewed_labels:reviewers_agree", "reviewed_labels:labels_of_known_runs"}
+        | {"decisions:deployment_stands", "operation_monitor:no_alarm"}
+        | {f"reviewed_labels:{name}" for name in ("labels_of_known_runs", "reviewers_agree")}
+        | {f"recertification:{name}" for name in ("audit_sample_complete", "delta_left", "not_expired")}
     )
 
 
@@ -130,28 +132,14 @@ def test_transfer_judges_stand_on_the_sft_splits_of_every_partition_and_are_a_jo
             assert isinstance(graph.get_partition_mapping(key, dg.AssetKey(name)), dg.AllPartitionMapping)
         assert isinstance(graph.get_partition_mapping(key, dg.AssetKey("cal_split")), dg.IdentityPartitionMapping)
         assert [key in keys for keys in jobs.values()] == [False, False, True]
-    assert {key.path[0] for key in jobs["transfer_judges"]} == set(TRANSFER_JUDGES)
+    assert {key.path[0] for key in jobs["transfer_judges"]} == {*TRANSFER_JUDGES, "comparison"}
 
 
 def test_jobs_schedules_and_sensors_are_these() -> None:
     repository = defs.get_repository_def()
     assert {job.name for job in repository.get_all_jobs()} >= {"certify_corpus"}
     assert [schedule.name for schedule in repository.schedule_defs] == ["weekly_recertification"]
-    assert [sensor.name for sensor in repository.sensor_defs] == ["new_inbox", "new_runs"]
-
-
-def test_the_weekly_schedule_asks_for_every_corpus_once() -> None:
-    moment = datetime(2026, 1, 5, 6, tzinfo=UTC)
-    with dg.instance_for_test() as instance:
-        with dg.build_schedule_context(instance=instance, scheduled_execution_time=moment) as context:
-            assert "no corpus" in str(weekly_recertification.evaluate_tick(context).skip_message)
-        instance.add_dynamic_partitions(CORPORA, ["b", "a"])
-        with dg.build_schedule_context(
-            instance=instance, scheduled_execution_time=moment, repository_def=defs.get_repository_def()
-        ) as context:
-            requests = weekly_recertification.evaluate_tick(context).run_requests or []
-        assert [request.partition_key for request in requests] == ["a", "b"]
-        assert len({request.run_key for request in requests}) == 2
+    assert [sensor.name for sensor in repository.sensor_defs] == ["new_inbox", "new_runs", "reviewed_labels"]
 
 
 @pytest.fixture
