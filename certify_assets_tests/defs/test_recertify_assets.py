@@ -69,6 +69,7 @@ def states(result: Any) -> dict[str, str]:
     return {found.check_name: "PASS" if found.passed else found.severity.value for found in result.get_asset_check_evaluations()}
 
 
+@pytest.mark.slow
 def test_the_job_monitors_recertifies_deploys_and_draws(store: Store) -> None:
     with dg.DagsterInstance.ephemeral() as instance:
         instance.add_dynamic_partitions(CORPORA, ["c"])
@@ -171,6 +172,7 @@ def weekly(store: Store, corpora: list[str]) -> Any:
             return weekly_recertification.evaluate_tick(context)
 
 
+@pytest.mark.slow
 def test_the_week_certifies_every_judge_that_is_there_and_trains_no_language_model_that_still_stands(store: Store) -> None:
     assert "no corpus" in str(weekly(store, []).skip_message)
     # a transfer judge stands for every judge beyond the quick ones

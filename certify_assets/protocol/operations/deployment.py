@@ -6,15 +6,15 @@ certificates that decide are kept beside, under their hashes, so that a decision
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from certify_assets.errors import CertifyError, ForgedCertificateError, GateClosedError, InputError, IntegrityError, StaleCertificateError
+from certify_assets.errors import CertifyError, GateClosedError, InputError, IntegrityError, StaleCertificateError
 from certify_assets.protocol.certification import certificate_of, load_certificates
 from certify_assets.protocol.judge_specs import GRID, PROCEDURES, SIDES, judge_spec
-from certify_assets.protocol.judging import columns
 from certify_assets.protocol.monitoring import monitored_certificates
 from certify_assets.protocol.operations.adapter_files import adapter_files_sha256
 from certify_assets.protocol.operations.deployment_record import (
@@ -30,7 +30,6 @@ from certify_assets.protocol.operations.layout import deployment_key
 from certify_assets.protocol.operations.registry import register_deployment
 from certify_assets.protocol.operations.sampling import SamplingPlan
 from certify_assets.protocol.operations.standing import Refusal, alarm_fault, audit_fault
-from certify_assets.protocol.parity_gate import parity_provenance
 from certify_assets.protocol.scoring import calibration_scores
 from certify_assets.protocol.store import Store
 
@@ -53,7 +52,7 @@ __all__ = [
     "why_refused",
 ]
 
-_CHAIN = ("adapter_sha256", "renderer_sha256", "manifest_sha256")
+_RECERTIFIED = re.compile(r"operations/(?P<corpus>[^/]+)/recertifications/(?P<number>[0-9]+)/certificates\.json")
 
 
 class Standing(NamedTuple):
@@ -199,19 +198,12 @@ def read_certificates(store: Store, corpus: str, judge: str, key: str) -> list[C
     """
     if key == own_key(corpus, judge):
         return load_certificates(store, corpus, judge)
-    from certify_assets.certificates import Certificate, verify_certificate
+    from certify_assets.protocol.operations.recertified import load_recertified
 
-    now = {**calibration_scores(store, corpus, judge)[1], **parity_provenance(store, corpus, judge)}
-    found = [Certificate.from_dict(item) for item in store.read_json(key)["certificates"]]
-    table = store.read_table(f"{key.rsplit('/', 1)[0]}/scores.parquet")
-    for item in found:
-        if stale := next((name for name in _CHAIN if item.provenance.get(name) != now[name]), None):
-            raise StaleCertificateError(
-                f"the certificates in {key} belong to another {stale.removesuffix('_sha256')} than the stored one; recertify {corpus}."
-            )
-        if (difference := verify_certificate(item, *columns(table))) is not None:
-            raise ForgedCertificateError(f"a certificate in {key} does not recompute: {difference}")
-    return found
+    place = _RECERTIFIED.fullmatch(key)
+    if place is None or place["corpus"] != corpus:
+        raise IntegrityError(f"the deployment on {corpus} names {key!r}, which holds no certificates of this corpus; deploy {judge} again.")
+    return load_recertified(store, corpus, int(place["number"]))
 
 
 def _certificates_of(store: Store, deployment: Deployment) -> list[Certificate]:

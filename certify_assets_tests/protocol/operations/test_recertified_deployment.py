@@ -64,6 +64,7 @@ def _lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
+@pytest.mark.slow
 def test_a_recertification_is_deployed_and_decides(store: Store) -> None:
     bring(store, seed=1)
     assert delta_left(store, "c").status == "PASS" and audit_sample_complete(store, "c").status == "PASS"
