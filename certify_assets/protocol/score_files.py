@@ -18,7 +18,8 @@ from certify_assets.files import parse_json
 
 __all__ = ["Columns", "Rows", "read_rows"]
 
-Columns = dict[str, npt.NDArray[np.object_]]
+#: plain values as objects; a Parquet file's numbers stay as they are stored, without a Python number a row
+Columns = dict[str, npt.NDArray[Any]]
 
 _SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 _FIELD_CHARACTERS = 1 << 27
@@ -44,7 +45,7 @@ class Rows:
         return f"row {self.numbers[index]}" + ("" if self.lines is None else f" (line {self.lines[index]})")
 
 
-def read_rows(path: Path, wanted: AbstractSet[str]) -> tuple[list[str], Columns, Rows]:
+def read_rows(path: Path, wanted: AbstractSet[str], numbers: AbstractSet[str] = frozenset()) -> tuple[list[str], Columns, Rows]:
     """Read the wanted columns of a table, as far as it has them.
 
     Parameters
@@ -53,6 +54,8 @@ def read_rows(path: Path, wanted: AbstractSet[str]) -> tuple[list[str], Columns,
         CSV, Parquet or JSON Lines, told by the file's ending.
     wanted : set of str
         Columns to read; others may hold anything.
+    numbers : set of str
+        Those of them in which a missing value is as good as NaN.
 
     Returns
     -------
@@ -73,10 +76,10 @@ def read_rows(path: Path, wanted: AbstractSet[str]) -> tuple[list[str], Columns,
         raise InputError(f"{path} does not end in .csv, .parquet or .jsonl; save the score table in one of these formats.")
     if not path.is_file():
         raise InputError(f"{path} does not exist or is not a file; check the path.")
-    return reader(path, wanted)
+    return reader(path, wanted, numbers)
 
 
-def _read_csv(path: Path, wanted: AbstractSet[str]) -> tuple[list[str], Columns, Rows]:
+def _read_csv(path: Path, wanted: AbstractSet[str], _: AbstractSet[str]) -> tuple[list[str], Columns, Rows]:
     try:
         with path.open(encoding="utf-8-sig", newline="") as stream, _long_fields():
             return _csv_columns(path, wanted, _csv_records(stream))
@@ -143,7 +146,7 @@ def _check_header(path: Path, header: Sequence[str]) -> None:
         raise InputError(f"{path} has NUL bytes in its header: it is damaged or UTF-16; save it as CSV in UTF-8.")
 
 
-def _read_parquet(path: Path, wanted: AbstractSet[str]) -> tuple[list[str], Columns, Rows]:
+def _read_parquet(path: Path, wanted: AbstractSet[str], numbers: AbstractSet[str]) -> tuple[list[str], Columns, Rows]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -155,22 +158,33 @@ def _read_parquet(path: Path, wanted: AbstractSet[str]) -> tuple[list[str], Colu
             count = file.metadata.num_rows
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{path} cannot be read as Parquet ({_first_line(error)}); write the table again.") from None
-    columns = {name: _arrow_objects(path, name, table[name].combine_chunks()) for name in table.column_names}
+    columns = {name: _arrow_values(path, name, table[name].combine_chunks(), name in numbers) for name in table.column_names}
     return names, columns, Rows(np.arange(1, count + 1))
 
 
-def _arrow_objects(path: Path, name: str, column: Any) -> npt.NDArray[np.object_]:
+def _arrow_values(path: Path, name: str, column: Any, number: bool) -> npt.NDArray[Any]:
     import pyarrow as pa
 
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
+    if number and (pa.types.is_floating(column.type) or (pa.types.is_integer(column.type) and not column.null_count)):
+        return np.asarray(column.to_numpy(zero_copy_only=False))
     # integers stay integers: the way through NumPy floats would turn task 7 into "7.0" as soon as one value is missing
     if pa.types.is_floating(column.type) and not column.null_count:
         return np.asarray(column.to_numpy(zero_copy_only=False), dtype=object)
     try:
+        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+            return _shared_texts(column)
         return _array(column.to_pylist())
     except (ValueError, OverflowError):
         raise _unreadable(path, name, column) from None
+
+
+def _shared_texts(column: Any) -> npt.NDArray[np.object_]:
+    """Return texts as objects, equal ones as one object; None where there is none."""
+    encoded = column.dictionary_encode()
+    texts = _array([*encoded.dictionary.to_pylist(), None])
+    return texts[encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)]
 
 
 def _unreadable(path: Path, name: str, column: Any) -> InputError:
@@ -184,7 +198,7 @@ def _unreadable(path: Path, name: str, column: Any) -> InputError:
     return InputError(f"{path}, column {name!r} cannot be read; write the table again.")
 
 
-def _read_jsonl(path: Path, wanted: AbstractSet[str]) -> tuple[list[str], Columns, Rows]:
+def _read_jsonl(path: Path, wanted: AbstractSet[str], _: AbstractSet[str]) -> tuple[list[str], Columns, Rows]:
     records: list[dict[str, Any]] = []
     rows: list[int] = []
     names: dict[str, None] = {}
@@ -212,7 +226,7 @@ def _json_record(path: Path, number: int, line: str) -> dict[str, Any]:
     return record
 
 
-_READERS: Mapping[str, Callable[[Path, AbstractSet[str]], tuple[list[str], Columns, Rows]]] = {
+_READERS: Mapping[str, Callable[[Path, AbstractSet[str], AbstractSet[str]], tuple[list[str], Columns, Rows]]] = {
     ".csv": _read_csv,
     ".parquet": _read_parquet,
     ".pq": _read_parquet,
@@ -226,11 +240,8 @@ def _objects(values: Mapping[str, Sequence[Any]]) -> Columns:
 
 
 def _array(items: Sequence[Any]) -> npt.NDArray[np.object_]:
-    array = np.empty(len(items), dtype=object)
-    # one by one: NumPy would take lists inside for further axes
-    for index, item in enumerate(items):
-        array[index] = item
-    return array
+    # item by item: np.array would take lists inside for further axes
+    return np.fromiter(items, dtype=object, count=len(items))
 
 
 def _refuse_repeated(path: Path, header: Sequence[str]) -> None:

@@ -25,6 +25,7 @@ _Shard = TypeVar("_Shard")
 _Answer = TypeVar("_Answer")
 # tasks that a cluster has ahead of its cores: enough to keep them busy, few enough to keep their inputs out of memory
 _AHEAD = 4
+_PATIENCE_S = 10.0
 
 
 def chosen_engine(workers: int = 1) -> str:
@@ -136,12 +137,22 @@ def _cluster() -> Iterator[Any]:
     if ray.is_initialized():
         yield ray
         return
-    address = os.environ.get("RAY_ADDRESS", "auto")
+    address = os.environ.get("RAY_ADDRESS") or "auto"
     try:
+        _reach(address)
         ray.init(address=address, logging_level="WARNING")
-    except (ConnectionError, ValueError) as error:
+    except (OSError, ValueError) as error:
         raise InputError(f"no Ray cluster answers at {address} ({error}); start one with `ray start --head` or set RAY_ADDRESS.") from None
     try:
         yield ray
     finally:
         ray.shutdown()
+
+
+def _reach(address: str) -> None:
+    """Ask whether somebody listens at an address; Ray itself would wait for minutes."""
+    import socket
+
+    host, _, port = address.rpartition("://")[2].rpartition(":")
+    if host and port.isdecimal():
+        socket.create_connection((host, int(port)), timeout=_PATIENCE_S).close()
