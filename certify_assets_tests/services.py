@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import secrets
 import shutil
 import signal
 import socket
@@ -11,16 +12,17 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from certify_assets_tests.paths import REPOSITORY
 
-__all__ = ["RayCluster", "free_port", "postgres_server", "ray_cluster"]
+__all__ = ["RayCluster", "end_group", "free_port", "postgres_server", "ray_cluster"]
 
 _START_S, _STOP_S = 90, 30
 
@@ -52,44 +54,48 @@ def ray_cluster(*, dashboard: bool = False, **environment: str) -> Iterator[RayC
     command += [f"--include-dashboard={str(dashboard).lower()}", "--dashboard-host=127.0.0.1", f"--dashboard-port={web}"]
     command += [f"--ray-client-server-port={free_port()}", f"--dashboard-agent-listen-port={free_port()}"]
     inherited = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": str(REPOSITORY), "PYTHONWARNINGS": "default"}
+    # Ray jobs of Dagster call its program by name
+    inherited["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     log = Path(folder) / "start.log"
     with log.open("wb") as stream:
         started = subprocess.Popen(command, env={**inherited, **environment}, stdout=stream, stderr=stream, start_new_session=True)
     try:
-        _wait_for(started, log, lambda: "Ray runtime started" in log.read_text(errors="replace"))
+        _wait_for(started, lambda: "Ray runtime started" in log.read_text(errors="replace"), log)
         yield RayCluster(f"127.0.0.1:{port}", f"http://127.0.0.1:{web}")
     finally:
-        _end(started)
+        end_group(started)
         shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
-def postgres_server(folder: Path) -> Iterator[str]:
-    """A PostgreSQL server on a port of its own; gives the URL of a database, and skips where no server is installed."""
+def postgres_server(*databases: str) -> Iterator[dict[str, str]]:
+    """A PostgreSQL server on a port of its own; gives the URL of each database, and skips where no server is installed."""
     programs = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name))
     if not programs:
         pytest.skip("no PostgreSQL server here; Debian: apt-get install postgresql")
-    owner = _owner()
-    data, port = Path(tempfile.mkdtemp(prefix="postgres")), free_port()
+    owner, password, port = _owner(), secrets.token_hex(16), free_port()
+    folder = Path(tempfile.mkdtemp(prefix="postgres"))
+    (folder / "password").write_text(password, encoding="ascii")
     if owner is not None:
-        shutil.chown(data, owner)
-    password = folder / "password"
-    password.write_text("certify-test", encoding="utf-8")
-    password.chmod(0o644)
-    run = {"user": owner, "stdout": subprocess.DEVNULL, "stderr": subprocess.STDOUT, "cwd": "/"}
+        shutil.chown(folder, owner)
+        shutil.chown(folder / "password", owner)
+    run: dict[str, Any] = {"user": owner, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": folder}
     try:
-        made = ["initdb", "-D", str(data / "data"), "-U", "certify", "-A", "scram-sha-256", "-N", "--pwfile=/dev/stdin"]
-        with password.open("rb") as secret:
-            subprocess.run([str(programs[-1] / made[0]), *made[1:]], stdin=secret, check=True, **run)  # type: ignore[call-overload]
-        options = ["-D", str(data / "data"), "-h", "127.0.0.1", "-p", str(port), "-k", str(data), "-c", "fsync=off"]
-        started = subprocess.Popen([str(programs[-1] / "postgres"), *options], start_new_session=True, **run)  # type: ignore[call-overload]
+        make = [programs[-1] / "initdb", "-D", folder / "data", "-U", "certify", "-A", "scram-sha-256", "-N", f"--pwfile={folder / 'password'}"]
+        subprocess.run(make, check=True, **run)
+        serve = [programs[-1] / "postgres", "-D", folder / "data", "-h", "127.0.0.1", "-p", str(port), "-k", folder, "-c", "fsync=off"]
+        started = subprocess.Popen(serve, start_new_session=True, **run)
         try:
-            _wait_for(started, None, lambda: _accepts(programs[-1], port))
-            yield f"postgresql+psycopg2://certify:certify-test@127.0.0.1:{port}/postgres"
+            _wait_for(started, lambda: subprocess.run([programs[-1] / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(port)], check=False).returncode == 0)
+            for name in databases:
+                create = [programs[-1] / "createdb", "-h", "127.0.0.1", "-p", str(port), "-U", "certify", name]
+                subprocess.run(create, env={"PGPASSWORD": password}, check=True)
+            yield {name: f"postgresql+psycopg2://certify:{password}@127.0.0.1:{port}/{name}" for name in databases}
         finally:
-            _end(started, signal.SIGINT)
+            # PostgreSQL ends at once, and in order, by this signal
+            end_group(started, signal.SIGINT)
     finally:
-        shutil.rmtree(data, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _owner() -> str | None:
@@ -101,12 +107,7 @@ def _owner() -> str | None:
     pytest.skip("the PostgreSQL server does not run as root, and there is no user postgres here")
 
 
-def _accepts(programs: Path, port: int) -> bool:
-    return subprocess.run([str(programs / "pg_isready"), "-h", "127.0.0.1", "-p", str(port), "-q"], check=False).returncode == 0
-
-
-def _wait_for(process: subprocess.Popen[bytes], log: Path | None, ready: object) -> None:
-    assert callable(ready)
+def _wait_for(process: subprocess.Popen[bytes], ready: Callable[[], bool], log: Path | None = None) -> None:
     until = time.monotonic() + _START_S
     while not ready():
         told = log.read_text(errors="replace")[-2000:] if log is not None else ""
@@ -115,7 +116,7 @@ def _wait_for(process: subprocess.Popen[bytes], log: Path | None, ready: object)
         time.sleep(0.2)
 
 
-def _end(process: subprocess.Popen[bytes], first: int = signal.SIGTERM) -> None:
+def end_group(process: subprocess.Popen[bytes], first: int = signal.SIGTERM) -> None:
     """Ask the server to end; then end its whole group, which is its own."""
     for number in (first, signal.SIGKILL):
         with suppress(ProcessLookupError):

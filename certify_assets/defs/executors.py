@@ -13,7 +13,7 @@ __all__ = ["EXECUTOR_VARIABLE", "job_executor"]
 EXECUTOR_VARIABLE = "CERTIFY_EXECUTOR"
 _NAMES = ("in_process", "multiprocess", "ray")
 # what a Ray job gets from the process that submits it; passwords are not among it, as Ray's dashboard shows a job's variables
-_HANDED_ON = ["DAGSTER_HOME", "CERTIFY_ROOT", "CERTIFY_JUDGES", "CERTIFY_EXECUTOR", "CERTIFY_SHARDS", "MLFLOW_UI_URL"]
+_HANDED_ON = ["DAGSTER_HOME", "CERTIFY_ROOT", "CERTIFY_JUDGES", "CERTIFY_EXECUTOR", "CERTIFY_SHARDS", "MLFLOW_UI_URL", "RAY_DASHBOARD"]
 
 
 def job_executor() -> dg.ExecutorDefinition:

@@ -201,7 +201,7 @@ def _scores(path: Path, column: str, values: npt.NDArray[Any], rows: Rows) -> np
     if quick is not None and not np.isinf(quick).any():
         return quick
     scores = np.empty(len(values), dtype=np.float64)
-    for index, value in enumerate(values):
+    for index, value in enumerate(values.tolist()):
         number = _number(value)
         if number is None:
             raise InputError(
@@ -259,7 +259,7 @@ def _outcomes(path: Path, column: str, values: npt.NDArray[Any], rows: Rows) -> 
     if quick is not None and ((missing := np.isnan(quick)) | (quick == 0) | (quick == 1)).all():
         return np.where(missing, -1, quick).astype(np.int8)
     outcomes = np.empty(len(values), dtype=np.int8)
-    for index, value in enumerate(values):
+    for index, value in enumerate(values.tolist()):
         number = float(value) if isinstance(value, bool | np.bool_) else _number(value)
         if number is None or not (math.isnan(number) or number in (0.0, 1.0)):
             raise InputError(
