@@ -57,14 +57,21 @@ def write_scores(path: Path, rows: int, seed: int) -> None:
 def write_runs(path: Path, rows: int, seed: int) -> None:
     """Write trajectories of about 1 kB as JSON Lines."""
     rng = np.random.default_rng(seed)
-    said = [f"page {number} of the catalogue lists item {number % 97} at {number % 13} coins and says what it is made of" for number in range(5000)]
+    said = [
+        f"page {number} of the catalogue lists item {number % 97} at {number % 13} coins and says what it is made of"
+        for number in range(5000)
+    ]
     with path.open("w", encoding="utf-8") as stream:
         for number in range(rows):
             right = bool(rng.random() < 0.4)
             steps = [{"action": f"click('item {pick % 97}')", "observation": said[pick]} for pick in rng.integers(0, 5000, 6).tolist()]
-            steps.append({"action": "submit()", "observation": "order confirmed" if right != (rng.random() < 0.1) else "no element matches"})
+            steps.append(
+                {"action": "submit()", "observation": "order confirmed" if right != (rng.random() < 0.1) else "no element matches"}
+            )
             run = {"task_id": f"t{number // A_TASK}", "trajectory_id": f"r{number}", "agent": f"a{number % 3}", "attempt": number % A_TASK}
-            stream.write(json.dumps({**run, "instruction": f"Put list {number // A_TASK} in order", "steps": steps, "outcome": int(right)}) + "\n")
+            stream.write(
+                json.dumps({**run, "instruction": f"Put list {number // A_TASK} in order", "steps": steps, "outcome": int(right)}) + "\n"
+            )
 
 
 def ingest(path: Path) -> Callable[[], int]:
@@ -85,7 +92,9 @@ def score(path: Path) -> Callable[[], int]:
 
     frame, renderer = import_corpus(path, name="runs").frame, Renderer()
     first = frame.head(1000)
-    judge = LexicalJudge.train([item.text for item in render_frame(first, renderer)], first["outcome"].to_numpy(), renderer_sha256=renderer.sha256)
+    judge = LexicalJudge.train(
+        [item.text for item in render_frame(first, renderer)], first["outcome"].to_numpy(), renderer_sha256=renderer.sha256
+    )
     return lambda: len(score_table(judge, frame, renderer))
 
 
@@ -111,7 +120,9 @@ def decide(path: Path) -> Callable[[], int]:
 
     rng = np.random.default_rng(1)
     right = np.arange(4000) % 2
-    certificates = [issue(3.0 * (2 * right - 1) + rng.normal(size=4000), right, np.arange(4000) // 4, side=side) for side in ("reject", "release")]
+    certificates = [
+        issue(3.0 * (2 * right - 1) + rng.normal(size=4000), right, np.arange(4000) // 4, side=side) for side in ("reject", "release")
+    ]
 
     def run() -> int:
         decided = decide_table(certificates, read_score_table(path))
@@ -164,11 +175,8 @@ def measured(name: str, path: Path) -> dict[str, float]:
 def show(name: str, figures: list[dict[str, float]]) -> None:
     """Print a row a size, and what the last decade says of 10⁹ rows."""
     for found in figures:
-        rate = found["rows"] / found["cpu"]
-        print(
-            f"{name:14}{found['rows']:>12,.0f} rows {found['cpu']:9.2f} CPU-s {found['seconds']:8.2f} s {rate:12,.0f} rows/CPU-s   peak {found['peak']:6.2f} GiB",
-            flush=True,
-        )
+        used = f"{found['cpu']:9.2f} CPU-s {found['seconds']:8.2f} s {found['rows'] / found['cpu']:12,.0f} rows/CPU-s"
+        print(f"{name:14}{found['rows']:>12,.0f} rows {used}   peak {found['peak']:6.2f} GiB", flush=True)
     if len(figures) < 2:
         return
     before, last = figures[-2:]
@@ -185,6 +193,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, nargs="+", default=list(ROWS))
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--steps", nargs="+", choices=list(STEPS), default=list(STEPS))
     parser.add_argument("--quick", action="store_true", help="a tenth of the rows")
     parser.add_argument("--measure", nargs=2, metavar=("STEP", "FILE"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -193,14 +202,14 @@ def main() -> None:
         return
     sizes = [rows // 10 for rows in arguments.rows] if arguments.quick else arguments.rows
     print(f"{len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count()} cores")
-    found: dict[str, list[dict[str, float]]] = {name: [] for name in STEPS}
+    found: dict[str, list[dict[str, float]]] = {name: [] for name in arguments.steps}
     for rows in sizes:
         with tempfile.TemporaryDirectory() as folder:
             for prefix, count in (("small-", SMALL), ("", rows)):
                 runs, scores = Path(folder) / f"{prefix}runs.jsonl", Path(folder) / f"{prefix}scores.parquet"
                 write_runs(runs, max(SMALL, count // FEWER), arguments.seed)
                 write_scores(scores, count, arguments.seed)
-            for name in STEPS:
+            for name in arguments.steps:
                 found[name].append(measured(name, runs if name in ("ingest", "score") else scores))
     for name, figures in found.items():
         show(name, figures)

@@ -81,12 +81,27 @@ def postgres_server(*databases: str) -> Iterator[dict[str, str]]:
         shutil.chown(folder / "password", owner)
     run: dict[str, Any] = {"user": owner, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": folder}
     try:
-        make = [programs[-1] / "initdb", "-D", folder / "data", "-U", "certify", "-A", "scram-sha-256", "-N", f"--pwfile={folder / 'password'}"]
+        make = [
+            programs[-1] / "initdb",
+            "-D",
+            folder / "data",
+            "-U",
+            "certify",
+            "-A",
+            "scram-sha-256",
+            "-N",
+            f"--pwfile={folder / 'password'}",
+        ]
         subprocess.run(make, check=True, **run)
         serve = [programs[-1] / "postgres", "-D", folder / "data", "-h", "127.0.0.1", "-p", str(port), "-k", folder, "-c", "fsync=off"]
         started = subprocess.Popen(serve, start_new_session=True, **run)
         try:
-            _wait_for(started, lambda: subprocess.run([programs[-1] / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(port)], check=False).returncode == 0)
+            _wait_for(
+                started,
+                lambda: (
+                    subprocess.run([programs[-1] / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(port)], check=False).returncode == 0
+                ),
+            )
             for name in databases:
                 create = [programs[-1] / "createdb", "-h", "127.0.0.1", "-p", str(port), "-U", "certify", name]
                 subprocess.run(create, env={"PGPASSWORD": password}, check=True)

@@ -44,7 +44,9 @@ def test_no_example_tells_anybody_or_covers_the_first_page(name: str) -> None:
     assert found["concurrency"]["pools"] == {"default_limit": 1, "granularity": "op"}
 
 
-@pytest.mark.parametrize("name", ["one-machine", pytest.param("postgres", marks=pytest.mark.slow), pytest.param("ray", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "name", ["one-machine", pytest.param("postgres", marks=pytest.mark.slow), pytest.param("ray", marks=pytest.mark.slow)]
+)
 def test_dagster_takes_the_example(name: str, tmp_path: Path) -> None:
     if name != "one-machine":
         pytest.importorskip("dagster_postgres", reason="dagster-postgres is not installed; pip install certify_assets[postgres]")

@@ -159,9 +159,7 @@ def _stated(changes: Mapping[str, Any]) -> dict[str, Any]:
     return {name: changes[name] for name in _CHANGES if name in changes and changes[name] != getattr(plain, name)}
 
 
-def _finished(
-    jobs: Sequence[_Job], answers: Iterable[tuple[int, NDArray[np.float64]]], needed: int
-) -> Iterator[tuple[int, Cell]]:
+def _finished(jobs: Sequence[_Job], answers: Iterable[tuple[int, NDArray[np.float64]]], needed: int) -> Iterator[tuple[int, Cell]]:
     """Cells in the order in which their last trials come in."""
     parts: dict[int, dict[int, NDArray[np.float64]]] = {}
     for place, found in answers:

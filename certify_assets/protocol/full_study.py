@@ -177,7 +177,7 @@ def _each_corpus(
 ) -> Iterator[list[Outcome]]:
     """Run stages on every corpus, each corpus in a process of its own where there may be several."""
     engine = chosen_engine(workers)
-    if not stages or engine != "ray" and (workers == 1 or len(works) < 2):
+    if not stages or (engine != "ray" and (workers == 1 or len(works) < 2)):
         yield from (_one_corpus(work, found, stages) for work in works)
         return
     names, known = tuple(stage.name for stage in stages), dict(found)

@@ -16,13 +16,35 @@ import numpy.typing as npt
 from certify_assets.errors import InputError
 from certify_assets.files import parse_json
 
-__all__ = ["Columns", "Rows", "read_rows"]
+__all__ = ["Columns", "Rows", "Texts", "read_rows"]
 
-#: plain values as objects; a Parquet file's numbers stay as they are stored, without a Python number a row
-Columns = dict[str, npt.NDArray[Any]]
 
 _SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 _FIELD_CHARACTERS = 1 << 27
+
+
+@dataclass(frozen=True)
+class Texts:
+    """A column of texts that holds each distinct one once.
+
+    Parameters
+    ----------
+    distinct : list of str or None
+        In the order of their first rows; None, where a row has none, comes last.
+    places : ndarray of int, shape (n,)
+        Of each row's text among them.
+    """
+
+    distinct: list[str | None]
+    places: npt.NDArray[np.integer[Any]]
+
+    def rows(self) -> npt.NDArray[np.object_]:
+        """Return a text a row, equal ones as one object."""
+        return _array(self.distinct)[self.places]
+
+
+#: plain values as objects, or as a Parquet file stores them
+Columns = dict[str, "npt.NDArray[Any] | Texts"]
 
 
 @dataclass(frozen=True)
@@ -45,7 +67,7 @@ class Rows:
         return f"row {self.numbers[index]}" + ("" if self.lines is None else f" (line {self.lines[index]})")
 
 
-def read_rows(path: Path, wanted: AbstractSet[str], numbers: AbstractSet[str] = frozenset()) -> tuple[list[str], Columns, Rows]:
+def read_rows(path: Path, wanted: AbstractSet[str], numbers: AbstractSet[str] | None = None) -> tuple[list[str], Columns, Rows]:
     """Read the wanted columns of a table, as far as it has them.
 
     Parameters
@@ -54,8 +76,9 @@ def read_rows(path: Path, wanted: AbstractSet[str], numbers: AbstractSet[str] = 
         CSV, Parquet or JSON Lines, told by the file's ending.
     wanted : set of str
         Columns to read; others may hold anything.
-    numbers : set of str
-        Those of them in which a missing value is as good as NaN.
+    numbers : set of str, optional
+        Those of them in which a missing value is as good as NaN. Where this is given, a Parquet file's numbers come as they are stored, and its other
+        texts as :class:`Texts`: without a Python object a row.
 
     Returns
     -------
@@ -79,7 +102,7 @@ def read_rows(path: Path, wanted: AbstractSet[str], numbers: AbstractSet[str] = 
     return reader(path, wanted, numbers)
 
 
-def _read_csv(path: Path, wanted: AbstractSet[str], _: AbstractSet[str]) -> tuple[list[str], Columns, Rows]:
+def _read_csv(path: Path, wanted: AbstractSet[str], _: AbstractSet[str] | None) -> tuple[list[str], Columns, Rows]:
     try:
         with path.open(encoding="utf-8-sig", newline="") as stream, _long_fields():
             return _csv_columns(path, wanted, _csv_records(stream))
@@ -146,7 +169,7 @@ def _check_header(path: Path, header: Sequence[str]) -> None:
         raise InputError(f"{path} has NUL bytes in its header: it is damaged or UTF-16; save it as CSV in UTF-8.")
 
 
-def _read_parquet(path: Path, wanted: AbstractSet[str], numbers: AbstractSet[str]) -> tuple[list[str], Columns, Rows]:
+def _read_parquet(path: Path, wanted: AbstractSet[str], numbers: AbstractSet[str] | None) -> tuple[list[str], Columns, Rows]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -158,33 +181,36 @@ def _read_parquet(path: Path, wanted: AbstractSet[str], numbers: AbstractSet[str
             count = file.metadata.num_rows
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{path} cannot be read as Parquet ({_first_line(error)}); write the table again.") from None
-    columns = {name: _arrow_values(path, name, table[name].combine_chunks(), name in numbers) for name in table.column_names}
+    columns: Columns = {name: _arrow_values(path, name, table[name].combine_chunks(), numbers) for name in table.column_names}
     return names, columns, Rows(np.arange(1, count + 1))
 
 
-def _arrow_values(path: Path, name: str, column: Any, number: bool) -> npt.NDArray[Any]:
+def _arrow_values(path: Path, name: str, column: Any, numbers: AbstractSet[str] | None) -> npt.NDArray[Any] | Texts:
     import pyarrow as pa
 
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
+    number = numbers is not None and name in numbers
     if number and (pa.types.is_floating(column.type) or (pa.types.is_integer(column.type) and not column.null_count)):
         return np.asarray(column.to_numpy(zero_copy_only=False))
     # integers stay integers: the way through NumPy floats would turn task 7 into "7.0" as soon as one value is missing
     if pa.types.is_floating(column.type) and not column.null_count:
         return np.asarray(column.to_numpy(zero_copy_only=False), dtype=object)
     try:
-        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-            return _shared_texts(column)
+        if numbers is not None and not number and (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+            return _texts(column)
         return _array(column.to_pylist())
     except (ValueError, OverflowError):
         raise _unreadable(path, name, column) from None
 
 
-def _shared_texts(column: Any) -> npt.NDArray[np.object_]:
-    """Return texts as objects, equal ones as one object; None where there is none."""
+def _texts(column: Any) -> Texts:
     encoded = column.dictionary_encode()
-    texts = _array([*encoded.dictionary.to_pylist(), None])
-    return texts[encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)]
+    distinct, places = encoded.dictionary.to_pylist(), encoded.indices
+    if column.null_count:
+        places = places.fill_null(len(distinct))
+        distinct.append(None)
+    return Texts(distinct, places.to_numpy(zero_copy_only=False))
 
 
 def _unreadable(path: Path, name: str, column: Any) -> InputError:
@@ -198,7 +224,7 @@ def _unreadable(path: Path, name: str, column: Any) -> InputError:
     return InputError(f"{path}, column {name!r} cannot be read; write the table again.")
 
 
-def _read_jsonl(path: Path, wanted: AbstractSet[str], _: AbstractSet[str]) -> tuple[list[str], Columns, Rows]:
+def _read_jsonl(path: Path, wanted: AbstractSet[str], _: AbstractSet[str] | None) -> tuple[list[str], Columns, Rows]:
     records: list[dict[str, Any]] = []
     rows: list[int] = []
     names: dict[str, None] = {}
@@ -226,7 +252,7 @@ def _json_record(path: Path, number: int, line: str) -> dict[str, Any]:
     return record
 
 
-_READERS: Mapping[str, Callable[[Path, AbstractSet[str], AbstractSet[str]], tuple[list[str], Columns, Rows]]] = {
+_READERS: Mapping[str, Callable[[Path, AbstractSet[str], AbstractSet[str] | None], tuple[list[str], Columns, Rows]]] = {
     ".csv": _read_csv,
     ".parquet": _read_parquet,
     ".pq": _read_parquet,

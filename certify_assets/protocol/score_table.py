@@ -6,15 +6,16 @@ import datetime
 import decimal
 import math
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from certify_assets.errors import InputError
-from certify_assets.protocol.score_files import Rows, read_rows
+from certify_assets.protocol.score_files import Rows, Texts, read_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -177,8 +178,8 @@ def read_score_table(path: Path, *, columns: ColumnNames | None = None) -> Score
         raise InputError(f"{path} has a header but no rows; write one row a trajectory.")
     return ScoreTable(
         path=path,
-        scores=_scores(path, names.score, raw[names.score], rows),
-        outcomes=_outcomes(path, names.outcome, raw[names.outcome], rows) if names.outcome in raw else None,
+        scores=_scores(path, names.score, _rows_of(raw[names.score]), rows),
+        outcomes=_outcomes(path, names.outcome, _rows_of(raw[names.outcome]), rows) if names.outcome in raw else None,
         tasks=_labels(path, names.task, raw[names.task], rows),
         trajectories=_labels(path, names.trajectory, raw[names.trajectory], rows, unique=True) if names.trajectory in raw else None,
         agents=_optional_labels(path, names.agent, raw[names.agent], rows) if names.agent in raw else None,
@@ -194,6 +195,10 @@ def _refuse_one_column_twice(path: Path, names: ColumnNames) -> None:
         same = [other for other, there in options.items() if there == name]
         if len(same) > 1:
             raise InputError(f"{path}: {' and '.join(same)} both name the column {name!r}; give each a column of its own.")
+
+
+def _rows_of(values: npt.NDArray[Any] | Texts) -> npt.NDArray[Any]:
+    return values.rows() if isinstance(values, Texts) else values
 
 
 def _scores(path: Path, column: str, values: npt.NDArray[Any], rows: Rows) -> npt.NDArray[np.float64]:
@@ -270,9 +275,8 @@ def _outcomes(path: Path, column: str, values: npt.NDArray[Any], rows: Rows) -> 
     return outcomes
 
 
-def _labels(path: Path, column: str, values: npt.NDArray[Any], rows: Rows, *, unique: bool = False) -> npt.NDArray[np.object_]:
-    labels = _optional_labels(path, column, values, rows)
-    distinct = set(labels.tolist())
+def _labels(path: Path, column: str, values: npt.NDArray[Any] | Texts, rows: Rows, *, unique: bool = False) -> npt.NDArray[np.object_]:
+    labels, distinct = _named(path, column, values, rows)
     # a longer text is none of them, unless it is one between spaces
     doubtful = min(map(len, distinct)) <= _LONGEST_MISSING or len("".join(distinct).split(None, 1)) > 1
     if doubtful and not _MISSING_ID.isdisjoint(map(str.lower, map(str.strip, distinct))):
@@ -296,9 +300,20 @@ def _refuse_repeated(path: Path, column: str, labels: npt.NDArray[np.object_], r
         first[label] = index
 
 
-def _optional_labels(path: Path, column: str, values: npt.NDArray[Any], rows: Rows) -> npt.NDArray[np.object_]:
-    if values.dtype == object and _plain_texts(values.tolist()):
-        return values
+def _optional_labels(path: Path, column: str, values: npt.NDArray[Any] | Texts, rows: Rows) -> npt.NDArray[np.object_]:
+    return _named(path, column, values, rows)[0]
+
+
+def _named(path: Path, column: str, values: npt.NDArray[Any] | Texts, rows: Rows) -> tuple[npt.NDArray[np.object_], Collection[str]]:
+    """Return a name a row, and the distinct names."""
+    if isinstance(values, Texts) and _plain_texts(values.distinct):
+        return values.rows(), cast("list[str]", values.distinct)
+    values = _rows_of(values)
+    labels = values if _plain_texts(values.tolist()) else _one_by_one(path, column, values, rows)
+    return labels, set(labels.tolist())
+
+
+def _one_by_one(path: Path, column: str, values: npt.NDArray[Any], rows: Rows) -> npt.NDArray[np.object_]:
     labels = np.empty(len(values), dtype=object)
     for index, value in enumerate(values):
         label = _label(value)

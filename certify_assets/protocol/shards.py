@@ -19,7 +19,7 @@ __all__ = ["ENGINES", "ENGINE_VARIABLE", "ONE_THREAD", "chosen_engine", "run_sha
 ENGINES = ("inline", "processes", "ray")
 ENGINE_VARIABLE = "CERTIFY_SHARDS"
 #: as many shards at once as cores: threads of their own would only wait for one another
-ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")}
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
 
 _Shard = TypeVar("_Shard")
 _Answer = TypeVar("_Answer")

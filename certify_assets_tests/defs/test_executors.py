@@ -92,7 +92,12 @@ class Platform:
 
     def call(self, *arguments: str, **environment: str) -> str:
         done = subprocess.run(
-            [sys.executable, *arguments], env={**self.environment, **environment}, cwd=REPOSITORY, capture_output=True, text=True, timeout=400
+            [sys.executable, *arguments],
+            env={**self.environment, **environment},
+            cwd=REPOSITORY,
+            capture_output=True,
+            text=True,
+            timeout=400,
         )
         assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
         return done.stdout
@@ -113,10 +118,10 @@ def _databases() -> Iterator[dict[str, str]]:
 def test_dagster_and_mlflow_are_kept_in_postgres(_databases: dict[str, str], tmp_path: Path) -> None:
     import sqlalchemy as sa
 
-    platform = Platform(
-        tmp_path, "postgres.yaml", DAGSTER_POSTGRES_URL=_databases["dagster"], MLFLOW_TRACKING_URI=_databases["mlflow"]
+    platform = Platform(tmp_path, "postgres.yaml", DAGSTER_POSTGRES_URL=_databases["dagster"], MLFLOW_TRACKING_URI=_databases["mlflow"])
+    platform.call(
+        "-m", "dagster", "asset", "materialize", "-m", "certify_assets.definitions", "--select", "trajectories", "--partition", "c"
     )
-    platform.call("-m", "dagster", "asset", "materialize", "-m", "certify_assets.definitions", "--select", "trajectories", "--partition", "c")
     seen = platform.seen()
     assert seen["storage"] == "PostgresRunStorage" and seen["assets"] == ["trajectories"] and seen["runs"][0][1] == "SUCCESS"
 
@@ -153,7 +158,9 @@ def test_a_run_and_each_of_its_steps_are_ray_jobs(_databases: dict[str, str], tm
         daemon = [sys.executable, "-m", "dagster._daemon", "run", "-f", str(location)]
         log = tmp_path / "daemon.log"
         with log.open("wb") as stream:
-            started = subprocess.Popen(daemon, env=platform.environment, cwd=REPOSITORY, stdout=stream, stderr=stream, start_new_session=True)
+            started = subprocess.Popen(
+                daemon, env=platform.environment, cwd=REPOSITORY, stdout=stream, stderr=stream, start_new_session=True
+            )
         try:
             launch = ["job", "launch", "-f", str(location), "-j", "line", "--tags", json.dumps({"dagster/partition": "c"})]
             platform.call("-m", "dagster", *launch)

@@ -224,8 +224,10 @@ def test_a_column_read_whole_is_the_column_read_value_by_value(ending: str, tmp_
         slow = read_score_table(path)
         for column in ("scores", "outcomes", "tasks", "trajectories", "agents"):
             fast, one_by_one = getattr(whole, column), getattr(slow, column)
-            assert fast.dtype == one_by_one.dtype and fast.tobytes() == one_by_one.tobytes() if column in ("scores", "outcomes") else (
-                fast.tolist() == one_by_one.tolist() and {type(value) for value in fast.tolist()} == {str}
+            assert (
+                fast.dtype == one_by_one.dtype and fast.tobytes() == one_by_one.tobytes()
+                if column in ("scores", "outcomes")
+                else (fast.tolist() == one_by_one.tolist() and {type(value) for value in fast.tolist()} == {str})
             )
         assert np.isnan(whole.scores).sum() == 2
 
@@ -244,7 +246,13 @@ def test_a_column_read_whole_is_the_column_read_value_by_value(ending: str, tmp_
     ],
 )
 def test_a_bad_value_of_a_typed_column_is_named(column: str, values: list[object], words: str, tmp_path: Path) -> None:
-    table = {"task_id": ["t1", "t2", "t3"], "trajectory_id": ["r1", "r2", "r3"], "agent": ["a"] * 3, "score": [0.1, 0.2, 0.3], "outcome": [1, 0, 1]}
+    table = {
+        "task_id": ["t1", "t2", "t3"],
+        "trajectory_id": ["r1", "r2", "r3"],
+        "agent": ["a"] * 3,
+        "score": [0.1, 0.2, 0.3],
+        "outcome": [1, 0, 1],
+    }
     pd.DataFrame({**table, column: values}).to_parquet(tmp_path / "a.parquet")
     with pytest.raises(InputError, match=words):
         read_score_table(tmp_path / "a.parquet")

@@ -86,7 +86,7 @@ def test_a_worker_that_ends_is_told(engine: str) -> None:
 def test_no_cluster_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("ray", reason="ray is not installed")
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
-    with pytest.raises(InputError, match="no Ray cluster answers at 127.0.0.1:1"):
+    with pytest.raises(InputError, match=r"no Ray cluster answers at 127\.0\.0\.1:1"):
         list(run_shards(square, [1], engine="ray"))
 
 

@@ -222,7 +222,9 @@ def score_prompts(
     report = partial(_report, progress, len(prompts))
     report(kept)
     here = partial(_here, judge, config, lambda further: report(done + further))
-    for number, shard in here([groups[place] for place in missing]) if spread is None else spread([groups[place] for place in missing], fingerprint):
+    for number, shard in (
+        here([groups[place] for place in missing]) if spread is None else spread([groups[place] for place in missing], fingerprint)
+    ):
         place = missing[number]
         store.write(keys[place], shard)
         found[place] = shard
