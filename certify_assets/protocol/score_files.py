@@ -16,7 +16,7 @@ import numpy.typing as npt
 from certify_assets.errors import InputError
 from certify_assets.files import parse_json
 
-__all__ = ["Columns", "Rows", "Texts", "read_rows"]
+__all__ = ["Columns", "Rows", "Texts", "read_columns", "read_rows", "rows_of"]
 
 
 _SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
@@ -40,11 +40,17 @@ class Texts:
 
     def rows(self) -> npt.NDArray[np.object_]:
         """Return a text a row, equal ones as one object."""
-        return _array(self.distinct)[self.places]
+        texts: npt.NDArray[np.object_] = _array(self.distinct)[self.places]
+        return texts
 
 
 #: plain values as objects, or as a Parquet file stores them
 Columns = dict[str, "npt.NDArray[Any] | Texts"]
+
+
+def rows_of(values: npt.NDArray[Any] | Texts) -> npt.NDArray[Any]:
+    """Return a column with a value a row."""
+    return values.rows() if isinstance(values, Texts) else values
 
 
 @dataclass(frozen=True)
@@ -67,7 +73,13 @@ class Rows:
         return f"row {self.numbers[index]}" + ("" if self.lines is None else f" (line {self.lines[index]})")
 
 
-def read_rows(path: Path, wanted: AbstractSet[str], numbers: AbstractSet[str] | None = None) -> tuple[list[str], Columns, Rows]:
+def read_rows(path: Path, wanted: AbstractSet[str]) -> tuple[list[str], dict[str, npt.NDArray[Any]], Rows]:
+    """Read the wanted columns of a table, as far as it has them, with a Python value a row; see :func:`read_columns`."""
+    names, columns, rows = read_columns(path, wanted)
+    return names, {name: rows_of(values) for name, values in columns.items()}, rows
+
+
+def read_columns(path: Path, wanted: AbstractSet[str], numbers: AbstractSet[str] | None = None) -> tuple[list[str], Columns, Rows]:
     """Read the wanted columns of a table, as far as it has them.
 
     Parameters
@@ -84,7 +96,7 @@ def read_rows(path: Path, wanted: AbstractSet[str], numbers: AbstractSet[str] | 
     -------
     names : list of str
         All columns of the file.
-    columns : dict of str to ndarray of objects
+    columns : dict of str to ndarray or Texts
         The wanted ones.
     rows : Rows
         Where the rows stand.

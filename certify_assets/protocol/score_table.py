@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from certify_assets.errors import InputError
-from certify_assets.protocol.score_files import Rows, Texts, read_rows
+from certify_assets.protocol.score_files import Rows, Texts, read_columns, rows_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -167,7 +167,7 @@ def read_score_table(path: Path, *, columns: ColumnNames | None = None) -> Score
     if path.is_file() and path.stat().st_size == 0:
         raise InputError(f"{path} is empty; write the columns {names.task}, {names.score} and {names.outcome} with one row a trajectory.")
     wanted = {getattr(names, entry.name) for entry in fields(names)}
-    found, raw, rows = read_rows(path, wanted, {names.score, names.outcome} - {names.task, names.trajectory, names.agent, names.split})
+    found, raw, rows = read_columns(path, wanted, {names.score, names.outcome} - {names.task, names.trajectory, names.agent, names.split})
     for name in (names.task, names.score):
         if name not in raw:
             shown = ", ".join(found[:12])
@@ -178,8 +178,8 @@ def read_score_table(path: Path, *, columns: ColumnNames | None = None) -> Score
         raise InputError(f"{path} has a header but no rows; write one row a trajectory.")
     return ScoreTable(
         path=path,
-        scores=_scores(path, names.score, _rows_of(raw[names.score]), rows),
-        outcomes=_outcomes(path, names.outcome, _rows_of(raw[names.outcome]), rows) if names.outcome in raw else None,
+        scores=_scores(path, names.score, rows_of(raw[names.score]), rows),
+        outcomes=_outcomes(path, names.outcome, rows_of(raw[names.outcome]), rows) if names.outcome in raw else None,
         tasks=_labels(path, names.task, raw[names.task], rows),
         trajectories=_labels(path, names.trajectory, raw[names.trajectory], rows, unique=True) if names.trajectory in raw else None,
         agents=_optional_labels(path, names.agent, raw[names.agent], rows) if names.agent in raw else None,
@@ -195,10 +195,6 @@ def _refuse_one_column_twice(path: Path, names: ColumnNames) -> None:
         same = [other for other, there in options.items() if there == name]
         if len(same) > 1:
             raise InputError(f"{path}: {' and '.join(same)} both name the column {name!r}; give each a column of its own.")
-
-
-def _rows_of(values: npt.NDArray[Any] | Texts) -> npt.NDArray[Any]:
-    return values.rows() if isinstance(values, Texts) else values
 
 
 def _scores(path: Path, column: str, values: npt.NDArray[Any], rows: Rows) -> npt.NDArray[np.float64]:
@@ -308,7 +304,7 @@ def _named(path: Path, column: str, values: npt.NDArray[Any] | Texts, rows: Rows
     """Return a name a row, and the distinct names."""
     if isinstance(values, Texts) and _plain_texts(values.distinct):
         return values.rows(), cast("list[str]", values.distinct)
-    values = _rows_of(values)
+    values = rows_of(values)
     labels = values if _plain_texts(values.tolist()) else _one_by_one(path, column, values, rows)
     return labels, set(labels.tolist())
 
