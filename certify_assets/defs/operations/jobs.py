@@ -73,7 +73,6 @@ decide_runs_job = dg.define_asset_job(
     "decide_runs",
     selection=dg.AssetSelection.assets("incoming_runs", "decisions", "review_queue"),
     description="Import what lies in the inbox of one corpus, decide it by the deployed judge, and print the queue of people.",
-    executor_def=dg.in_process_executor,
 )
 
 
@@ -91,7 +90,6 @@ def recertify_judges_job() -> Any:
             "Certify every judge of one corpus anew, and recertify the deployed one. The weekly schedule leaves out what still stands; launched as it is, "
             "it trains language models, hours on two cores."
         ),
-        executor_def=dg.in_process_executor,
     )
 
 
