@@ -9,6 +9,7 @@ import dagster as dg
 from certify_assets.components import with_declared
 from certify_assets.defs.corpora.assets import corpus_assets
 from certify_assets.defs.corpora.checks import corpus_checks
+from certify_assets.defs.executors import job_executor
 from certify_assets.defs.judges.arms import arm_assets, arm_checks, arms_job
 from certify_assets.defs.judges.assets import judge_assets
 from certify_assets.defs.judges.checks import judge_checks
@@ -89,8 +90,7 @@ def _definitions() -> dg.Definitions:
         schedules=[weekly_recertification],
         sensors=[new_runs_sensor, new_inbox_sensor, reviewed_labels_sensor],
         resources=resources(),
-        # the steps are small: a process of its own for each would cost more than the step
-        executor=dg.in_process_executor,
+        executor=job_executor(),
     )
     # what is declared in YAML below defs/, as `dg scaffold defs` writes it
     return with_declared(made, Path(__file__).parent / "defs")

@@ -20,6 +20,8 @@ from certify_assets_tests.paths import REPOSITORY
 PACKAGE = REPOSITORY / "certify_assets"
 LAYERS = ["errors", "_version", "files", "certificates", "corpora", "judges", "protocol", "reports", "cli", "defs"]
 HEAVY = ["torch", "transformers", "peft", "trl", "datasets", "mlflow", "great_expectations", "sklearn", "matplotlib", "playwright", "numba"]
+#: extras that only who asks for them pays for
+HEAVY += ["ray", "dagster_ray", "dagster_postgres", "psycopg2"]
 
 
 def _imports(path: Path) -> set[str]:

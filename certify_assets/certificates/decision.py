@@ -11,7 +11,14 @@ from numpy.typing import ArrayLike, NDArray
 from certify_assets.certificates.certificate import Certificate
 from certify_assets.errors import InputError
 
-__all__ = ["Decisions", "decide"]
+__all__ = ["DECISIONS", "REASONS", "Decisions", "decide", "decision_codes"]
+
+
+#: what happens to a row, and why, by the code of :func:`decision_codes`
+DECISIONS = ("human", "reject", "release", "human", "human", "human")
+REASONS = ("middle", "below_threshold", "above_threshold", "overlap", "unscored", "not_certified")
+_REGIONS = {"reject": 1, "release": 2}
+_UNSCORED, _NOT_CERTIFIED = 4, 5
 
 
 class Decisions(NamedTuple):
@@ -54,22 +61,25 @@ def decide(certificates: Certificate | Sequence[Certificate], scores: ArrayLike)
     InputError
         If there is no certificate, there are two for one side, or a score is text or infinite.
     """
+    codes = decision_codes(certificates, scores)
+    return Decisions(np.array(DECISIONS, dtype="<U7")[codes], np.array(REASONS, dtype="<U15")[codes])
+
+
+def decision_codes(certificates: Certificate | Sequence[Certificate], scores: ArrayLike) -> NDArray[np.uint8]:
+    """Decide rows as :func:`decide` does; return each row's place in ``DECISIONS`` and ``REASONS``, a byte a row."""
     given = [certificates] if isinstance(certificates, Certificate) else list(certificates)
     sides = [certificate.side for certificate in given]
     if not given or len(set(sides)) != len(sides):
         raise InputError(f"There are certificates for the sides {', '.join(sides) or 'none'}; give one, or one for each side.")
     values = _scores(scores)
-    regions = {certificate.side: _region(certificate, values) for certificate in given}
-    nowhere = np.zeros(values.size, dtype=bool)
-    rejected, released = regions.get("reject", nowhere), regions.get("release", nowhere)
-    certified = any(certificate.certified for certificate in given)
-    decisions = np.full(values.size, "human", dtype="<U7")
-    reasons = np.full(values.size, "middle" if certified else "not_certified", dtype="<U15")
-    decisions[rejected & ~released], reasons[rejected & ~released] = "reject", "below_threshold"
-    decisions[released & ~rejected], reasons[released & ~rejected] = "release", "above_threshold"
-    reasons[rejected & released] = "overlap"
-    reasons[np.isnan(values)] = "unscored"
-    return Decisions(decisions, reasons)
+    # a row in one region has its number, a row in both their sum
+    codes = np.zeros(values.size, dtype=np.uint8)
+    for certificate in given:
+        codes += _region(certificate, values).view(np.uint8) * np.uint8(_REGIONS[certificate.side])
+    if not any(certificate.certified for certificate in given):
+        codes[:] = _NOT_CERTIFIED
+    codes[np.isnan(values)] = _UNSCORED
+    return codes
 
 
 def _region(certificate: Certificate, values: NDArray[np.float64]) -> NDArray[np.bool_]:

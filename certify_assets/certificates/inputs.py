@@ -17,6 +17,9 @@ from certify_assets.errors import InputError
 
 __all__ = ["Observations", "observe", "task_codes"]
 
+# below, a dictionary of all rows is as fast
+_MANY = 50_000
+
 
 @dataclass(frozen=True, eq=False)
 class Observations:
@@ -204,12 +207,27 @@ def _integer_codes(array: NDArray[Any]) -> tuple[list[int], NDArray[np.int64]]:
 
 def _object_codes(tasks: Sequence[Any] | NDArray[Any]) -> tuple[list[Any], NDArray[np.int64]]:
     listed = tasks.tolist() if hasattr(tasks, "tolist") else list(tasks)
+    objects, places = _distinct_objects(listed) if len(listed) >= _MANY else (listed, None)
     index: dict[Any, int] = defaultdict(count().__next__)
     try:
-        codes = np.fromiter(map(index.__getitem__, listed), dtype=np.int64, count=len(listed))
+        codes = np.fromiter(map(index.__getitem__, objects), dtype=np.int64, count=len(objects))
     except TypeError:
         raise InputError("A task label is a list or another value that cannot name a task; give text or whole numbers.") from None
-    return list(index), codes
+    return list(index), codes if places is None else codes[places]
+
+
+def _distinct_objects(listed: list[Any]) -> tuple[list[Any], NDArray[np.int64] | None]:
+    """Return each object once, in the order of its first row, and the rows' places among them; all of them where few are shared.
+
+    Readers of files give equal labels as one object. Looking every row's label up by its content would visit objects all over the memory.
+    """
+    from certify_assets.certificates import kernels
+
+    addresses = np.fromiter(map(id, listed), dtype=np.int64, count=len(listed))
+    first, places = kernels.distinct_rows(addresses.view(np.uint32).reshape(addresses.size, 2))
+    if 2 * first.size > addresses.size:
+        return listed, None
+    return [listed[row] for row in first.tolist()], places.astype(np.int64, copy=False)
 
 
 def _text_codes(array: NDArray[np.str_]) -> tuple[list[str], NDArray[np.int64]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -22,7 +22,8 @@ from certify_assets.certificates.populations import Design, pilot_of
 from certify_assets.certificates.published import PAPER_PROCEDURES
 from certify_assets.certificates.shown import shown
 from certify_assets.certificates.study import SIMULATION_SCHEMA, Cell, Simulation, Variant, make_variants, summarise
-from certify_assets.errors import CertifyError, InputError
+from certify_assets.certificates.workers import in_processes
+from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
 
 __all__ = ["PILOT_TASKS", "STUDY_PROCEDURES", "cell_key", "simulate"]
@@ -47,6 +48,9 @@ class _Job:
     pilot_tasks: int
 
 
+_Spread = Callable[[Callable[[_Job], NDArray[np.float64]], Sequence[_Job]], Iterable[tuple[int, NDArray[np.float64]]]]
+
+
 def simulate(
     designs: Sequence[Design],
     *,
@@ -60,6 +64,7 @@ def simulate(
     known: Mapping[str, Cell] | None = None,
     progress: Callable[[Cell, int, int], None] | None = None,
     keep: Callable[[str, Cell], None] | None = None,
+    spread: _Spread | None = None,
     **changes: Any,
 ) -> Simulation:
     """Run a synthetic validity study.
@@ -84,6 +89,9 @@ def simulate(
         Called with each finished cell, how many are finished and how many there are.
     keep : callable, optional
         Called with the key and each cell that was run.
+    spread : callable, optional
+        Runs the pieces of work instead of `workers`: gets a function and what to call it with, and returns the pairs of place and answer as they come
+        in; such as :func:`certify_assets.protocol.shards.run_shards`.
     **changes
         side, grid, guard, error_icc_cap, size_ratio, multiplicity and estimand, as for :class:`Settings`.
 
@@ -117,7 +125,7 @@ def simulate(
     if progress is not None:
         for done, cell in enumerate(cells.values(), 1):
             progress(cell, done, len(designs))
-    for place, cell in _finished(jobs, workers, math.ceil(trials / _CHUNK)):
+    for place, cell in _finished(jobs, _answers(jobs, workers, spread), math.ceil(trials / _CHUNK)):
         cells[place] = cell
         if keep is not None:
             keep(keys[place], cell)
@@ -151,41 +159,23 @@ def _stated(changes: Mapping[str, Any]) -> dict[str, Any]:
     return {name: changes[name] for name in _CHANGES if name in changes and changes[name] != getattr(plain, name)}
 
 
-def _finished(jobs: Sequence[_Job], workers: int, needed: int) -> Iterator[tuple[int, Cell]]:
+def _finished(jobs: Sequence[_Job], answers: Iterable[tuple[int, NDArray[np.float64]]], needed: int) -> Iterator[tuple[int, Cell]]:
     """Cells in the order in which their last trials come in."""
     parts: dict[int, dict[int, NDArray[np.float64]]] = {}
-    for job, found in _answers(jobs, workers):
+    for place, found in answers:
+        job = jobs[place]
         parts.setdefault(job.cell, {})[job.start] = found
         if len(parts[job.cell]) == needed:
             ordered = np.concatenate([part for _, part in sorted(parts.pop(job.cell).items())])
             yield job.cell, summarise(job.design, ordered, job.variants)
 
 
-def _answers(jobs: Sequence[_Job], workers: int) -> Iterator[tuple[_Job, NDArray[np.float64]]]:
-    if workers == 1 or not jobs:
-        yield from ((job, _run(job)) for job in jobs)
-        return
-    from concurrent.futures import ProcessPoolExecutor, as_completed
-    from concurrent.futures.process import BrokenProcessPool
-    from multiprocessing import get_context
-
-    # a fork would copy threads of libraries in whatever state they are
-    pool = ProcessPoolExecutor(min(workers, len(jobs)), mp_context=get_context("spawn"), initializer=_ignore_interrupts)
-    try:
-        waiting = {pool.submit(_run, job): job for job in jobs}
-        for future in as_completed(waiting):
-            yield waiting[future], future.result()
-    except BrokenProcessPool:
-        raise CertifyError("A worker process ended before it answered, perhaps for want of memory; use fewer workers.") from None
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _ignore_interrupts() -> None:
-    """Leave an interrupt from the keyboard, which reaches every process, to the one that waits for the answers."""
-    import signal
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _answers(jobs: Sequence[_Job], workers: int, spread: _Spread | None) -> Iterator[tuple[int, NDArray[np.float64]]]:
+    if spread is not None:
+        return iter(spread(_run, jobs))
+    if workers == 1:
+        return enumerate(map(_run, jobs))
+    return in_processes(_run, jobs, workers=workers)
 
 
 def _run(job: _Job) -> NDArray[np.float64]:

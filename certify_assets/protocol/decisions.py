@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from certify_assets.errors import InputError
 from certify_assets.files import write_atomic
@@ -65,21 +66,30 @@ def decide_table(certificates: Sequence[Certificate], table: ScoreTable) -> Deci
     InputError
         If two certificates are of the same side.
     """
-    from certify_assets.certificates import decide
+    from certify_assets.certificates.decision import DECISIONS, REASONS, decision_codes
 
     sides = [certificate.side for certificate in certificates]
     if repeated := next((side for side in sides if sides.count(side) > 1), None):
         raise InputError(
             f"there are {sides.count(repeated)} certificates of the {repeated} side; give one a side, of the procedure and budget to use."
         )
-    decisions, reasons = decide(certificates, table.scores)
+    codes = decision_codes(certificates, table.scores)
     hashes = tuple(certificate.sha256 for certificate in certificates)
     thresholds = {certificate.side: certificate.threshold for certificate in certificates}
-    frame = table.to_frame().assign(decision=decisions, reason=reasons)
+    frame = table.to_frame().assign(decision=_named(DECISIONS, codes), reason=_named(REASONS, codes))
     for side in ("reject", "release"):
         frame[f"{side}_threshold"] = np.nan if thresholds.get(side) is None else thresholds[side]
-    frame["certificate_sha256"] = ";".join(hashes)
+    frame["certificate_sha256"] = _named((";".join(hashes),), np.zeros_like(codes))
     return Decisions(frame, hashes)
+
+
+def _named(names: Sequence[str], codes: NDArray[np.uint8]) -> pd.api.extensions.ExtensionArray:
+    """Return a column of text from codes; without a Python string a row."""
+    import pandas as pd
+    import pyarrow as pa
+
+    texts = pa.array(names, type=pa.large_string()).take(pa.array(codes))
+    return pd.array(texts, dtype="str")
 
 
 def check_table_file(path: Path, frame: pd.DataFrame) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 from certify_assets.errors import CertifyError, GateClosedError, InputError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.protocol.corpus_config import EMBEDDED, load_config, registered_corpora
+from certify_assets.protocol.shards import ONE_THREAD, chosen_engine, run_shards
 from certify_assets.protocol.store import Store
 from certify_assets.protocol.study_stages import ALL, PROFILES, STAGES, Profile, Stage, Work
 
@@ -175,33 +176,20 @@ def _each_corpus(
     works: Sequence[Work], found: Mapping[tuple[str, str], Outcome], stages: Sequence[Stage], workers: int
 ) -> Iterator[list[Outcome]]:
     """Run stages on every corpus, each corpus in a process of its own where there may be several."""
-    if workers == 1 or len(works) < 2 or not stages:
+    engine = chosen_engine(workers)
+    if not stages or (engine != "ray" and (workers == 1 or len(works) < 2)):
         yield from (_one_corpus(work, found, stages) for work in works)
         return
-    from concurrent.futures import ProcessPoolExecutor, as_completed
-    from concurrent.futures.process import BrokenProcessPool
-    from multiprocessing import get_context
-
-    # a process a corpus, whose memory goes back at its end
-    processes = min(workers, len(works))
-    pool = ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_one_thread, max_tasks_per_child=1)
-    names = tuple(stage.name for stage in stages)
-    try:
-        asked = [(work.store.root, work.corpus, work.profile.name, work.language) for work in works]
-        for future in as_completed([pool.submit(_in_process, one, names, dict(found)) for one in asked]):
-            yield future.result()
-    except BrokenProcessPool:
-        raise CertifyError(
-            "a worker process ended before it answered, perhaps for want of memory; call it again with --workers 1."
-        ) from None
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+    names, known = tuple(stage.name for stage in stages), dict(found)
+    asked = [(work.store.root, work.corpus, work.profile.name, work.language, names, known) for work in works]
+    for _, outcomes in run_shards(_in_process, asked, engine=engine, workers=workers, prepare=_one_thread, fresh=True):
+        yield outcomes
 
 
 def _in_process(
-    asked: tuple[str, str, str, tuple[str, ...]], names: Sequence[str], found: Mapping[tuple[str, str], Outcome]
+    asked: tuple[str, str, str, tuple[str, ...], Sequence[str], Mapping[tuple[str, str], Outcome]],
 ) -> list[Outcome]:
-    root, corpus, profile, language = asked
+    root, corpus, profile, language, names, found = asked
     work = Work(Store(root), corpus, PROFILES[profile], language, say=_say_while_watched)
     return _one_corpus(work, found, [stage for stage in STAGES if stage.name in names])
 
@@ -228,9 +216,8 @@ def _one_thread() -> None:
 
     # an interrupt from the keyboard ends every process; what was finished is kept
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    # as many processes as cores: threads of their own would only wait for one another
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"):
-        os.environ.setdefault(name, "1")
+    for name, value in ONE_THREAD.items():
+        os.environ.setdefault(name, value)
 
 
 def _document(store: Store, profile: str, corpora: Sequence[str], outcomes: Sequence[Outcome]) -> dict[str, Any]:

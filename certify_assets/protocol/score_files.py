@@ -16,12 +16,41 @@ import numpy.typing as npt
 from certify_assets.errors import InputError
 from certify_assets.files import parse_json
 
-__all__ = ["Columns", "Rows", "read_rows"]
+__all__ = ["Columns", "Rows", "Texts", "read_columns", "read_rows", "rows_of"]
 
-Columns = dict[str, npt.NDArray[np.object_]]
 
 _SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 _FIELD_CHARACTERS = 1 << 27
+
+
+@dataclass(frozen=True)
+class Texts:
+    """A column of texts that holds each distinct one once.
+
+    Parameters
+    ----------
+    distinct : list of str or None
+        In the order of their first rows; None, where a row has none, comes last.
+    places : ndarray of int, shape (n,)
+        Of each row's text among them.
+    """
+
+    distinct: list[str | None]
+    places: npt.NDArray[np.integer[Any]]
+
+    def rows(self) -> npt.NDArray[np.object_]:
+        """Return a text a row, equal ones as one object."""
+        texts: npt.NDArray[np.object_] = _array(self.distinct)[self.places]
+        return texts
+
+
+#: plain values as objects, or as a Parquet file stores them
+Columns = dict[str, "npt.NDArray[Any] | Texts"]
+
+
+def rows_of(values: npt.NDArray[Any] | Texts) -> npt.NDArray[Any]:
+    """Return a column with a value a row."""
+    return values.rows() if isinstance(values, Texts) else values
 
 
 @dataclass(frozen=True)
@@ -44,7 +73,13 @@ class Rows:
         return f"row {self.numbers[index]}" + ("" if self.lines is None else f" (line {self.lines[index]})")
 
 
-def read_rows(path: Path, wanted: AbstractSet[str]) -> tuple[list[str], Columns, Rows]:
+def read_rows(path: Path, wanted: AbstractSet[str]) -> tuple[list[str], dict[str, npt.NDArray[Any]], Rows]:
+    """Read the wanted columns of a table, as far as it has them, with a Python value a row; see :func:`read_columns`."""
+    names, columns, rows = read_columns(path, wanted)
+    return names, {name: rows_of(values) for name, values in columns.items()}, rows
+
+
+def read_columns(path: Path, wanted: AbstractSet[str], numbers: AbstractSet[str] | None = None) -> tuple[list[str], Columns, Rows]:
     """Read the wanted columns of a table, as far as it has them.
 
     Parameters
@@ -53,12 +88,15 @@ def read_rows(path: Path, wanted: AbstractSet[str]) -> tuple[list[str], Columns,
         CSV, Parquet or JSON Lines, told by the file's ending.
     wanted : set of str
         Columns to read; others may hold anything.
+    numbers : set of str, optional
+        Those of them in which a missing value is as good as NaN. Where this is given, a Parquet file's numbers come as they are stored, and its other
+        texts as :class:`Texts`: without a Python object a row.
 
     Returns
     -------
     names : list of str
         All columns of the file.
-    columns : dict of str to ndarray of objects
+    columns : dict of str to ndarray or Texts
         The wanted ones.
     rows : Rows
         Where the rows stand.
@@ -73,10 +111,10 @@ def read_rows(path: Path, wanted: AbstractSet[str]) -> tuple[list[str], Columns,
         raise InputError(f"{path} does not end in .csv, .parquet or .jsonl; save the score table in one of these formats.")
     if not path.is_file():
         raise InputError(f"{path} does not exist or is not a file; check the path.")
-    return reader(path, wanted)
+    return reader(path, wanted, numbers)
 
 
-def _read_csv(path: Path, wanted: AbstractSet[str]) -> tuple[list[str], Columns, Rows]:
+def _read_csv(path: Path, wanted: AbstractSet[str], _: AbstractSet[str] | None) -> tuple[list[str], Columns, Rows]:
     try:
         with path.open(encoding="utf-8-sig", newline="") as stream, _long_fields():
             return _csv_columns(path, wanted, _csv_records(stream))
@@ -143,7 +181,7 @@ def _check_header(path: Path, header: Sequence[str]) -> None:
         raise InputError(f"{path} has NUL bytes in its header: it is damaged or UTF-16; save it as CSV in UTF-8.")
 
 
-def _read_parquet(path: Path, wanted: AbstractSet[str]) -> tuple[list[str], Columns, Rows]:
+def _read_parquet(path: Path, wanted: AbstractSet[str], numbers: AbstractSet[str] | None) -> tuple[list[str], Columns, Rows]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -155,22 +193,36 @@ def _read_parquet(path: Path, wanted: AbstractSet[str]) -> tuple[list[str], Colu
             count = file.metadata.num_rows
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{path} cannot be read as Parquet ({_first_line(error)}); write the table again.") from None
-    columns = {name: _arrow_objects(path, name, table[name].combine_chunks()) for name in table.column_names}
+    columns: Columns = {name: _arrow_values(path, name, table[name].combine_chunks(), numbers) for name in table.column_names}
     return names, columns, Rows(np.arange(1, count + 1))
 
 
-def _arrow_objects(path: Path, name: str, column: Any) -> npt.NDArray[np.object_]:
+def _arrow_values(path: Path, name: str, column: Any, numbers: AbstractSet[str] | None) -> npt.NDArray[Any] | Texts:
     import pyarrow as pa
 
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
+    number = numbers is not None and name in numbers
+    if number and (pa.types.is_floating(column.type) or (pa.types.is_integer(column.type) and not column.null_count)):
+        return np.asarray(column.to_numpy(zero_copy_only=False))
     # integers stay integers: the way through NumPy floats would turn task 7 into "7.0" as soon as one value is missing
     if pa.types.is_floating(column.type) and not column.null_count:
         return np.asarray(column.to_numpy(zero_copy_only=False), dtype=object)
     try:
+        if numbers is not None and not number and (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+            return _texts(column)
         return _array(column.to_pylist())
     except (ValueError, OverflowError):
         raise _unreadable(path, name, column) from None
+
+
+def _texts(column: Any) -> Texts:
+    encoded = column.dictionary_encode()
+    distinct, places = encoded.dictionary.to_pylist(), encoded.indices
+    if column.null_count:
+        places = places.fill_null(len(distinct))
+        distinct.append(None)
+    return Texts(distinct, places.to_numpy(zero_copy_only=False))
 
 
 def _unreadable(path: Path, name: str, column: Any) -> InputError:
@@ -184,7 +236,7 @@ def _unreadable(path: Path, name: str, column: Any) -> InputError:
     return InputError(f"{path}, column {name!r} cannot be read; write the table again.")
 
 
-def _read_jsonl(path: Path, wanted: AbstractSet[str]) -> tuple[list[str], Columns, Rows]:
+def _read_jsonl(path: Path, wanted: AbstractSet[str], _: AbstractSet[str] | None) -> tuple[list[str], Columns, Rows]:
     records: list[dict[str, Any]] = []
     rows: list[int] = []
     names: dict[str, None] = {}
@@ -212,7 +264,7 @@ def _json_record(path: Path, number: int, line: str) -> dict[str, Any]:
     return record
 
 
-_READERS: Mapping[str, Callable[[Path, AbstractSet[str]], tuple[list[str], Columns, Rows]]] = {
+_READERS: Mapping[str, Callable[[Path, AbstractSet[str], AbstractSet[str] | None], tuple[list[str], Columns, Rows]]] = {
     ".csv": _read_csv,
     ".parquet": _read_parquet,
     ".pq": _read_parquet,
@@ -226,11 +278,8 @@ def _objects(values: Mapping[str, Sequence[Any]]) -> Columns:
 
 
 def _array(items: Sequence[Any]) -> npt.NDArray[np.object_]:
-    array = np.empty(len(items), dtype=object)
-    # one by one: NumPy would take lists inside for further axes
-    for index, item in enumerate(items):
-        array[index] = item
-    return array
+    # item by item: np.array would take lists inside for further axes
+    return np.fromiter(items, dtype=object, count=len(items))
 
 
 def _refuse_repeated(path: Path, header: Sequence[str]) -> None:

@@ -6,15 +6,16 @@ import datetime
 import decimal
 import math
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from certify_assets.errors import InputError
-from certify_assets.protocol.score_files import Rows, read_rows
+from certify_assets.protocol.score_files import Rows, Texts, read_columns, rows_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,6 +24,7 @@ __all__ = ["ColumnNames", "ScoreTable", "read_score_table"]
 
 _MISSING_TEXT = frozenset({"", "nan", "na", "n/a", "null", "none", "<na>"})
 _MISSING_ID = frozenset({"", "nan", "<na>"})
+_LONGEST_MISSING = max(map(len, _MISSING_ID))
 _ID_TYPES = (str, int, float, np.integer, np.floating, decimal.Decimal, datetime.date, datetime.time)
 _UNWRITABLE = re.compile("[\0\ud800-\udfff]")
 
@@ -165,7 +167,7 @@ def read_score_table(path: Path, *, columns: ColumnNames | None = None) -> Score
     if path.is_file() and path.stat().st_size == 0:
         raise InputError(f"{path} is empty; write the columns {names.task}, {names.score} and {names.outcome} with one row a trajectory.")
     wanted = {getattr(names, entry.name) for entry in fields(names)}
-    found, raw, rows = read_rows(path, wanted)
+    found, raw, rows = read_columns(path, wanted, {names.score, names.outcome} - {names.task, names.trajectory, names.agent, names.split})
     for name in (names.task, names.score):
         if name not in raw:
             shown = ", ".join(found[:12])
@@ -176,10 +178,10 @@ def read_score_table(path: Path, *, columns: ColumnNames | None = None) -> Score
         raise InputError(f"{path} has a header but no rows; write one row a trajectory.")
     return ScoreTable(
         path=path,
-        scores=_scores(path, names.score, raw[names.score], rows),
-        outcomes=_outcomes(path, names.outcome, raw[names.outcome], rows) if names.outcome in raw else None,
+        scores=_scores(path, names.score, rows_of(raw[names.score]), rows),
+        outcomes=_outcomes(path, names.outcome, rows_of(raw[names.outcome]), rows) if names.outcome in raw else None,
         tasks=_labels(path, names.task, raw[names.task], rows),
-        trajectories=_unique(path, names.trajectory, raw[names.trajectory], rows) if names.trajectory in raw else None,
+        trajectories=_labels(path, names.trajectory, raw[names.trajectory], rows, unique=True) if names.trajectory in raw else None,
         agents=_optional_labels(path, names.agent, raw[names.agent], rows) if names.agent in raw else None,
         splits=_optional_labels(path, names.split, raw[names.split], rows) if names.split in raw else None,
         rows=rows.numbers,
@@ -195,9 +197,12 @@ def _refuse_one_column_twice(path: Path, names: ColumnNames) -> None:
             raise InputError(f"{path}: {' and '.join(same)} both name the column {name!r}; give each a column of its own.")
 
 
-def _scores(path: Path, column: str, values: npt.NDArray[np.object_], rows: Rows) -> npt.NDArray[np.float64]:
+def _scores(path: Path, column: str, values: npt.NDArray[Any], rows: Rows) -> npt.NDArray[np.float64]:
+    quick = _plain_numbers(values)
+    if quick is not None and not np.isinf(quick).any():
+        return quick
     scores = np.empty(len(values), dtype=np.float64)
-    for index, value in enumerate(values):
+    for index, value in enumerate(values.tolist()):
         number = _number(value)
         if number is None:
             raise InputError(
@@ -210,6 +215,19 @@ def _scores(path: Path, column: str, values: npt.NDArray[np.object_], rows: Rows
             )
         scores[index] = number
     return scores
+
+
+def _plain_numbers(values: npt.NDArray[Any]) -> npt.NDArray[np.float64] | None:
+    """Return a whole column of numbers, or of texts that Python reads as such; None where its values are to be looked at one by one."""
+    if values.dtype != object:
+        return np.array(values, dtype=np.float64)
+    listed = values.tolist()
+    if set(map(type, listed)) != {str} or any("_" in text for text in listed):
+        return None
+    try:
+        return np.fromiter(map(float, listed), dtype=np.float64, count=len(listed))
+    except ValueError:
+        return None
 
 
 def _number(value: Any) -> float | None:
@@ -237,9 +255,12 @@ def _as_float(value: Any) -> float | None:
         return math.inf
 
 
-def _outcomes(path: Path, column: str, values: npt.NDArray[np.object_], rows: Rows) -> npt.NDArray[np.int8]:
+def _outcomes(path: Path, column: str, values: npt.NDArray[Any], rows: Rows) -> npt.NDArray[np.int8]:
+    quick = _plain_numbers(values)
+    if quick is not None and ((missing := np.isnan(quick)) | (quick == 0) | (quick == 1)).all():
+        return np.where(missing, -1, quick).astype(np.int8)
     outcomes = np.empty(len(values), dtype=np.int8)
-    for index, value in enumerate(values):
+    for index, value in enumerate(values.tolist()):
         number = float(value) if isinstance(value, bool | np.bool_) else _number(value)
         if number is None or not (math.isnan(number) or number in (0.0, 1.0)):
             raise InputError(
@@ -250,18 +271,21 @@ def _outcomes(path: Path, column: str, values: npt.NDArray[np.object_], rows: Ro
     return outcomes
 
 
-def _labels(path: Path, column: str, values: npt.NDArray[np.object_], rows: Rows) -> npt.NDArray[np.object_]:
-    labels = _optional_labels(path, column, values, rows)
-    for index, label in enumerate(labels):
-        if label.strip().lower() in _MISSING_ID:
-            raise InputError(
-                f"{path}, {rows.name(index)}, column {column!r} is empty; every trajectory needs the task that it attempts and its own id."
-            )
+def _labels(path: Path, column: str, values: npt.NDArray[Any] | Texts, rows: Rows, *, unique: bool = False) -> npt.NDArray[np.object_]:
+    labels, distinct = _named(path, column, values, rows)
+    # a longer text is none of them, unless it is one between spaces
+    doubtful = min(map(len, distinct)) <= _LONGEST_MISSING or len("".join(distinct).split(None, 1)) > 1
+    if doubtful and not _MISSING_ID.isdisjoint(map(str.lower, map(str.strip, distinct))):
+        index = next(index for index, label in enumerate(labels) if label.strip().lower() in _MISSING_ID)
+        raise InputError(
+            f"{path}, {rows.name(index)}, column {column!r} is empty; every trajectory needs the task that it attempts and its own id."
+        )
+    if unique and len(distinct) < len(labels):
+        _refuse_repeated(path, column, labels, rows)
     return labels
 
 
-def _unique(path: Path, column: str, values: npt.NDArray[np.object_], rows: Rows) -> npt.NDArray[np.object_]:
-    labels = _labels(path, column, values, rows)
+def _refuse_repeated(path: Path, column: str, labels: npt.NDArray[np.object_], rows: Rows) -> None:
     first: dict[str, int] = {}
     for index, label in enumerate(labels):
         if label in first:
@@ -270,10 +294,22 @@ def _unique(path: Path, column: str, values: npt.NDArray[np.object_], rows: Rows
                 "give every trajectory its own id, or leave the column out."
             )
         first[label] = index
-    return labels
 
 
-def _optional_labels(path: Path, column: str, values: npt.NDArray[np.object_], rows: Rows) -> npt.NDArray[np.object_]:
+def _optional_labels(path: Path, column: str, values: npt.NDArray[Any] | Texts, rows: Rows) -> npt.NDArray[np.object_]:
+    return _named(path, column, values, rows)[0]
+
+
+def _named(path: Path, column: str, values: npt.NDArray[Any] | Texts, rows: Rows) -> tuple[npt.NDArray[np.object_], Collection[str]]:
+    """Return a name a row, and the distinct names."""
+    if isinstance(values, Texts) and _plain_texts(values.distinct):
+        return values.rows(), cast("list[str]", values.distinct)
+    values = rows_of(values)
+    labels = values if _plain_texts(values.tolist()) else _one_by_one(path, column, values, rows)
+    return labels, set(labels.tolist())
+
+
+def _one_by_one(path: Path, column: str, values: npt.NDArray[Any], rows: Rows) -> npt.NDArray[np.object_]:
     labels = np.empty(len(values), dtype=object)
     for index, value in enumerate(values):
         label = _label(value)
@@ -288,6 +324,14 @@ def _optional_labels(path: Path, column: str, values: npt.NDArray[np.object_], r
             )
         labels[index] = label
     return labels
+
+
+def _plain_texts(listed: list[Any]) -> bool:
+    """Whether these are texts that a file can hold: most tables have no others."""
+    if set(map(type, listed)) != {str}:
+        return False
+    joined = "".join(listed)
+    return "\0" not in joined and (joined.isascii() or not _UNWRITABLE.search(joined))
 
 
 def _label(value: Any) -> str | None:

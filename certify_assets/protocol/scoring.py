@@ -13,6 +13,7 @@ from certify_assets.protocol.endpoint_judging import BilledJudge
 from certify_assets.protocol.judge_specs import HARVEST_JUDGES
 from certify_assets.protocol.judging import current_adapter, load_adapter, renderer
 from certify_assets.protocol.progress import Report, counted, silent
+from certify_assets.protocol.spread_scoring import Judged, spread_scoring
 from certify_assets.protocol.store import Store
 from certify_assets.protocol.timings import timed
 
@@ -40,17 +41,20 @@ _SCORED_SPLITS = ("rl", "cal", "test")
 _SPENT = "cal_half_a"
 
 
-def score_corpus(store: Store, corpus: str, judge: str, *, report: Report = silent) -> pd.DataFrame:
-    """Score RL, CAL and TEST with the stored adapter. TEST rows carry no outcome: those come only through the ledger."""
+def score_corpus(store: Store, corpus: str, judge: str, *, report: Report = silent, engine: str = "") -> pd.DataFrame:
+    """Score RL, CAL and TEST with the stored adapter. TEST rows carry no outcome: those come only through the ledger.
+
+    A language model is spread over processes or Ray tasks where `engine` or ``CERTIFY_SHARDS`` says so, with the same bytes.
+    """
     with timed(store, corpus, judge, "score") as stage:
         # shares of scores that an earlier run left cost nothing now
         stage.continued = bool(store.names(f"judges/{judge}/{corpus}/shards"))
-        table = _score_corpus(store, corpus, judge, report)
+        table = _score_corpus(store, corpus, judge, report, engine)
         stage.rows = len(table)
     return table
 
 
-def _score_corpus(store: Store, corpus: str, judge: str, report: Report) -> pd.DataFrame:
+def _score_corpus(store: Store, corpus: str, judge: str, report: Report, engine: str) -> pd.DataFrame:
     import pandas as pd
 
     from certify_assets.judges.base import score_table
@@ -58,6 +62,7 @@ def _score_corpus(store: Store, corpus: str, judge: str, report: Report) -> pd.D
     adapter = current_adapter(store, corpus, judge)
     using = renderer()
     model = load_adapter(store, corpus, judge, expected_sha256=adapter["adapter_sha256"], resume=True)
+    model = spread_scoring(model, Judged(store.root, corpus, judge, adapter["adapter_sha256"]), engine)
     parts = []
     for split in _SCORED_SPLITS:
         frame, manifest = open_split(store, corpus, split)
@@ -127,6 +132,7 @@ def score_runs_with_bill(
 
     adapter = current_adapter(store, corpus, judge)
     model = load_adapter(store, corpus, judge, expected_sha256=adapter["adapter_sha256"])
+    model = spread_scoring(model, Judged(store.root, corpus, judge, adapter["adapter_sha256"]), "")
     table = score_table(_reporting(model, report, "new runs"), frame, renderer())
     bill = _bill(model).get("bill")
     then = stored_bill(store, corpus, judge)

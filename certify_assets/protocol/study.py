@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from certify_assets.certificates.simulation import simulate
 from certify_assets.certificates.study import Cell, Rates, Simulation, cell_from_dict
 from certify_assets.certificates.truth import TruthCheck, check_truth
 from certify_assets.files import parse_json
+from certify_assets.protocol.shards import run_shards
 from certify_assets.protocol.store import Store
 
 __all__ = [
@@ -54,6 +56,7 @@ class Question:
     tasks: tuple[int, ...] = ()
     rhos: tuple[float, ...] = ()
     procedures: tuple[str, ...] = KEPT_PROCEDURES
+    engine: str = ""
 
 
 @dataclass(frozen=True)
@@ -142,6 +145,7 @@ def run_study(store: Store, question: Question, progress: Callable[[Cell, int, i
         trials=question.trials,
         seed=question.seed,
         workers=question.workers,
+        spread=partial(run_shards, engine=question.engine, workers=question.workers),
         known=journal.known(),
         keep=journal.keep,
         progress=progress,

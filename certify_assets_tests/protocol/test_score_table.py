@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from certify_assets.errors import InputError
+from certify_assets.protocol import score_table
 from certify_assets.protocol.score_table import ColumnNames, read_score_table
 from certify_assets_tests.builders import score_rows, write_scores
 
@@ -202,3 +204,55 @@ def test_one_column_is_not_two_things(tmp_path: Path, names: ColumnNames) -> Non
     path = write_scores(tmp_path / "a.csv", ["task_id,score,outcome,x", "a,.1,1,1"])
     with pytest.raises(InputError, match=r"both name the column '\w+'; give each a column of its own"):
         read_score_table(path, columns=names)
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "jsonl"])
+def test_a_column_read_whole_is_the_column_read_value_by_value(ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    frame = score_rows(tasks=7, attempts=3)
+    frame["agent"] = ["ä", " b ", ""] * 7
+    frame.loc[[3, 8], "score"] = np.nan
+    frame["outcome"] = frame["outcome"].astype("Int8")
+    tables = {}
+    for name, table in (("full", frame), ("unlabelled", frame.assign(outcome=frame["outcome"].where(frame.index > 4)))):
+        path = tmp_path / f"{name}.{ending}"
+        write = {"csv": table.to_csv, "parquet": table.to_parquet, "jsonl": partial(table.to_json, orient="records", lines=True)}[ending]
+        write(path) if ending == "jsonl" else write(path, index=False)
+        tables[path] = read_score_table(path)
+    monkeypatch.setattr(score_table, "_plain_numbers", lambda _: None)
+    monkeypatch.setattr(score_table, "_plain_texts", lambda _: False)
+    for path, whole in tables.items():
+        slow = read_score_table(path)
+        for column in ("scores", "outcomes", "tasks", "trajectories", "agents"):
+            fast, one_by_one = getattr(whole, column), getattr(slow, column)
+            assert (
+                fast.dtype == one_by_one.dtype and fast.tobytes() == one_by_one.tobytes()
+                if column in ("scores", "outcomes")
+                else (fast.tolist() == one_by_one.tolist() and {type(value) for value in fast.tolist()} == {str})
+            )
+        assert np.isnan(whole.scores).sum() == 2
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "words"),
+    [
+        ("score", [0.1, np.inf, 0.2], "row 2, column 'score': the score is infinite"),
+        ("score", [True, False, True], "row 1, column 'score': True is not a number"),
+        ("outcome", [1, 2, 0], "row 2, column 'outcome': 2 is not an outcome"),
+        ("outcome", [1.0, np.nan, 0.5], "row 3, column 'outcome': 0.5 is not an outcome"),
+        ("task_id", ["a-long-name", "another-name", " \t nan \n "], "row 3, column 'task_id' is empty"),
+        ("task_id", [1.0, np.nan, 2.0], "row 2, column 'task_id' is empty"),
+        ("trajectory_id", ["run-one", "run-two", "run-one"], "row 3, column 'trajectory_id': 'run-one' was already used in row 1"),
+        ("agent", ["a", "b\0", "c"], "row 2, column 'agent'.*NUL"),
+    ],
+)
+def test_a_bad_value_of_a_typed_column_is_named(column: str, values: list[object], words: str, tmp_path: Path) -> None:
+    table = {
+        "task_id": ["t1", "t2", "t3"],
+        "trajectory_id": ["r1", "r2", "r3"],
+        "agent": ["a"] * 3,
+        "score": [0.1, 0.2, 0.3],
+        "outcome": [1, 0, 1],
+    }
+    pd.DataFrame({**table, column: values}).to_parquet(tmp_path / "a.parquet")
+    with pytest.raises(InputError, match=words):
+        read_score_table(tmp_path / "a.parquet")

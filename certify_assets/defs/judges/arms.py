@@ -66,7 +66,6 @@ arms_job = dg.define_asset_job(
     "arms",
     selection=dg.AssetSelection.assets(*[dg.AssetKey([spec.name, "arm"]) for spec in REINFORCED]),
     description="Train one arm, or a control, on one corpus. The job language_judges trains what is missing by itself.",
-    executor_def=dg.in_process_executor,
 )
 
 

@@ -39,7 +39,6 @@ certify_corpus_job = dg.define_asset_job(
     - dg.AssetSelection.groups(*LANGUAGE_JUDGES, *TRANSFER_JUDGES, *HARVEST_JUDGES, "models")
     - _ENDPOINTS,
     description="Import, split, check, train, score, certify, audit and draw one corpus with the judges that need seconds.",
-    executor_def=dg.in_process_executor,
 )
 
 language_judges_job = dg.define_asset_job(
@@ -47,14 +46,12 @@ language_judges_job = dg.define_asset_job(
     # an arm has a partition of its own; the adapter trains those that are missing
     selection=dg.AssetSelection.groups(*LANGUAGE_JUDGES, "models", "comparison") - _ARMS,
     description="Train, score, certify, audit and draw one corpus that is split already with the language-model judges: minutes on two cores.",
-    executor_def=dg.in_process_executor,
 )
 
 transfer_judges_job = dg.define_asset_job(
     "transfer_judges",
     selection=dg.AssetSelection.groups(*TRANSFER_JUDGES) | _COMPARED,
     description="Train judges for one corpus on the SFT splits of the others, score, certify, audit and draw; skipped where no other is split.",
-    executor_def=dg.in_process_executor,
 )
 
 lexical_harvest_job = dg.define_asset_job(
@@ -63,14 +60,12 @@ lexical_harvest_job = dg.define_asset_job(
     | dg.AssetSelection.assets("harvests")
     | _COMPARED,
     description="Self-train the lexical judge on what its certificate lets through, round by round, and the study of harvests: seconds a round.",
-    executor_def=dg.in_process_executor,
 )
 
 language_harvest_job = dg.define_asset_job(
     "language_harvest",
     selection=dg.AssetSelection.groups(*(name for name in HARVEST_JUDGES if JUDGES[name].model)) | _COMPARED,
     description="Self-train the language-model judge on what its certificate lets through, round by round: minutes a round on two cores.",
-    executor_def=dg.in_process_executor,
 )
 
 
@@ -78,7 +73,6 @@ decide_runs_job = dg.define_asset_job(
     "decide_runs",
     selection=dg.AssetSelection.assets("incoming_runs", "decisions", "review_queue"),
     description="Import what lies in the inbox of one corpus, decide it by the deployed judge, and print the queue of people.",
-    executor_def=dg.in_process_executor,
 )
 
 
@@ -96,7 +90,6 @@ def recertify_judges_job() -> Any:
             "Certify every judge of one corpus anew, and recertify the deployed one. The weekly schedule leaves out what still stands; launched as it is, "
             "it trains language models, hours on two cores."
         ),
-        executor_def=dg.in_process_executor,
     )
 
 
@@ -108,6 +101,5 @@ def endpoint_jobs() -> list[Any]:
         "endpoint_judges",
         selection=_ENDPOINTS | _COMPARED,
         description="Register, score, compare, certify, audit and draw one corpus that is split already with every endpoint judge: costs money.",
-        executor_def=dg.in_process_executor,
     )
     return [job]

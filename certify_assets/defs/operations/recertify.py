@@ -187,7 +187,6 @@ recertify_job = dg.define_asset_job(
     # the labels and the queue too: what is decided has a job of its own
     selection=dg.AssetSelection.groups(GROUP) - dg.AssetSelection.assets("incoming_runs", "decisions"),
     description="Put what people said of one corpus to the monitor of its deployed judge, recertify where enough is new, and draw the history.",
-    executor_def=dg.in_process_executor,
 )
 
 

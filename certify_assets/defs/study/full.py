@@ -118,5 +118,4 @@ study_tables_job = dg.define_asset_job(
     "study_tables",
     selection=dg.AssetSelection.assets("main_table", "certifiability_model", "simulation_study", "study_report"),
     description="The tables over all corpora, and the site: the job study runs what stands before them as well.",
-    executor_def=dg.in_process_executor,
 )

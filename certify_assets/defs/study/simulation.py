@@ -27,6 +27,8 @@ class SimulationConfig(dg.Config):
         Nominal label ICCs; empty for each design's own.
     procedures : list of str
         As `certify simulate --procedure` takes them.
+    engine : str
+        inline, processes or ray; empty for what CERTIFY_SHARDS says, else processes where there are several workers.
     """
 
     trials: int = 300
@@ -35,6 +37,7 @@ class SimulationConfig(dg.Config):
     tasks: list[int] = []  # noqa: RUF012 - a pydantic field, copied for every instance
     rhos: list[float] = []  # noqa: RUF012
     procedures: list[str] = list(study.KEPT_PROCEDURES)  # noqa: RUF012
+    engine: str = ""
 
 
 def simulation_assets() -> list[dg.AssetsDefinition]:

@@ -106,5 +106,4 @@ study_job = dg.define_asset_job(
     "study",
     selection=dg.AssetSelection.assets("study_run", "study_report") | dg.AssetSelection.checks_for_assets("study_run"),
     description="The whole study and its site, as `certify study` makes them: minutes with quick, hours with full. Goes on where a killed one stopped.",
-    executor_def=dg.in_process_executor,
 )

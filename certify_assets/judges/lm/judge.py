@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,7 +16,8 @@ from certify_assets.judges.lm.contract import LanguageModel
 from certify_assets.judges.lm.engine_check import engine_limits, engine_parity
 from certify_assets.judges.lm.hardware import Hardware
 from certify_assets.judges.lm.prompt import PromptEncoder
-from certify_assets.judges.lm.scoring import ScoringConfig, engine_fingerprint, score_prompts
+from certify_assets.judges.lm.scoring import Group, ScoringConfig, Spread, engine_fingerprint, score_group, score_prompts
+from certify_assets.judges.lm.shards import Shard
 
 __all__ = ["JUDGE_FILE", "CausalJudge", "load_base", "load_tokenizer"]
 
@@ -44,6 +45,8 @@ class CausalJudge:
         Where finished shares of a scoring are kept, so that a killed one goes on.
     progress : callable, optional
         Called with the texts done and the texts in all.
+    spread : callable, optional
+        Scores groups of prompts in other processes, which answer with :meth:`answer`.
     """
 
     name: str
@@ -53,6 +56,7 @@ class CausalJudge:
     lora_sha256: str = ""
     shards: Path | None = None
     progress: Callable[[int, int], None] | None = field(default=None, repr=False)
+    spread: Spread | None = field(default=None, repr=False)
 
     @property
     def adapter_sha256(self) -> str:
@@ -90,9 +94,27 @@ class CausalJudge:
             engine_parity(self.language, prompts, config=config).require(fingerprint["engine"])
         with bulk_weights(self.language.model) if self.lora_sha256 else nullcontext():
             run = score_prompts(
-                self.language, prompts, config=config, adapter_sha256=self.lora_sha256, shards=self.shards, progress=self.progress
+                self.language,
+                prompts,
+                config=config,
+                adapter_sha256=self.lora_sha256,
+                shards=self.shards,
+                progress=self.progress,
+                spread=self.spread,
             )
         return run.scores
+
+    def answer(self, group: Group, fingerprint: Mapping[str, Any]) -> Shard:
+        """Score one group of a run that another process leads, on one core.
+
+        Raises
+        ------
+        StaleCertificateError
+            If this process would give other numbers.
+        """
+        config = replace(ScoringConfig.suited(self.language), workers=1)
+        with bulk_weights(self.language.model) if self.lora_sha256 else nullcontext():
+            return score_group(self.language, group, config=config, adapter_sha256=self.lora_sha256, fingerprint=fingerprint)
 
     def save(self, folder: Path) -> None:
         """Write the adapter, where there is one, and what it belongs to; the base model stays where it is."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from certify_assets.errors import InputError
+from certify_assets.errors import InputError, StaleCertificateError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.base import Scores
 from certify_assets.judges.lm.adapters import inner_model
@@ -24,9 +24,13 @@ from certify_assets.judges.lm.reading import VerdictReader
 from certify_assets.judges.lm.shards import Shard, Shards, ids_sha256, shard_key
 from certify_assets.judges.lm.varlen import ATTENTION, packable
 
-__all__ = ["ScoringConfig", "ScoringRun", "compose", "engine_fingerprint", "score_prompts"]
+__all__ = ["Group", "ScoringConfig", "ScoringRun", "Spread", "compose", "engine_fingerprint", "score_group", "score_prompts"]
 
 _Rows = tuple[int, ...]
+#: batches of prompts that are scored, and kept, together
+Group = Sequence[Sequence[Encoded]]
+#: scores groups elsewhere under a fingerprint, and returns pairs of place and shard as they come in
+Spread = Callable[[Sequence[Group], Mapping[str, Any]], Iterable[tuple[int, Shard]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +185,7 @@ def score_prompts(
     adapter_sha256: str = "",
     shards: Path | None = None,
     progress: Callable[[int, int], None] | None = None,
+    spread: Spread | None = None,
 ) -> ScoringRun:
     """Score prompts.
 
@@ -197,6 +202,8 @@ def score_prompts(
         Folder where finished shares are kept; the next run with the same model, adapter, engine and prompts takes them up.
     progress : callable, optional
         Called with the prompts done and the prompts in all.
+    spread : callable, optional
+        Scores groups of batches elsewhere, each as :func:`score_group` does; the same numbers, as the batches are the same.
 
     Raises
     ------
@@ -207,24 +214,53 @@ def score_prompts(
     _check_packing(judge, config)
     fingerprint = engine_fingerprint(judge, adapter_sha256, config)
     batches, store = compose(prompts, config), Shards(shards)
-    found: list[Shard] = []
-    done = kept = 0
+    groups = [[[prompts[row] for row in batch] for batch in group] for group in _groups(batches, config.shard_rows)]
+    keys = [shard_key(fingerprint, [[ids_sha256(prompt.ids) for prompt in batch] for batch in group]) for group in groups]
+    found = {place: shard for place, key in enumerate(keys) if (shard := store.read(key, _size(groups[place]))) is not None}
+    missing = [place for place in range(len(groups)) if place not in found]
+    done = kept = sum(_size(groups[place]) for place in found)
+    report = partial(_report, progress, len(prompts))
+    report(kept)
+    here = partial(_here, judge, config, lambda further: report(done + further))
+    for number, shard in (
+        here([groups[place] for place in missing]) if spread is None else spread([groups[place] for place in missing], fingerprint)
+    ):
+        place = missing[number]
+        store.write(keys[place], shard)
+        found[place] = shard
+        done += _size(groups[place])
+        report(done)
+    padded = sum(config.tokens([len(prompts[row].ids) for row in batch]) for batch in batches)
+    return _run(prompts, batches, [found[place] for place in sorted(found)], fingerprint=fingerprint, kept=kept, padded=padded)
+
+
+def score_group(judge: LanguageModel, group: Group, *, config: ScoringConfig, adapter_sha256: str, fingerprint: Mapping[str, Any]) -> Shard:
+    """Score one group of batches for a run that another process leads.
+
+    Raises
+    ------
+    StaleCertificateError
+        If this process would score with another model, adapter, engine or device than that run's.
+    """
+    differing = [name for name, value in engine_fingerprint(judge, adapter_sha256, config).items() if fingerprint.get(name) != value]
+    if differing:
+        raise StaleCertificateError(
+            f"a worker would score with another {differing[0]} than the run that asks it; give all of them the same packages and devices."
+        )
+    return next(iter(_here(judge, config, lambda _: None, [group])))[1]
+
+
+def _here(
+    judge: LanguageModel, config: ScoringConfig, report: Callable[[int], None], groups: Sequence[Group]
+) -> Iterator[tuple[int, Shard]]:
     reader = VerdictReader.of(judge, config.padding)
     with reader.ready(compiled=config.compiled), _Runner.on(reader, config) as runner:
-        for group in _groups(batches, config.shard_rows):
-            texts = [[prompts[row] for row in batch] for batch in group]
-            key, rows = shard_key(fingerprint, [[ids_sha256(prompt.ids) for prompt in batch] for batch in texts]), sum(map(len, group))
-            shard = store.read(key, rows)
-            if shard is None:
-                shard = runner.run(texts, partial(_report, progress, len(prompts), done))
-                store.write(key, shard)
-            else:
-                kept += rows
-                _report(progress, len(prompts), done, rows)
-            found.append(shard)
-            done += rows
-    padded = sum(config.tokens([len(prompts[row].ids) for row in batch]) for batch in batches)
-    return _run(prompts, batches, found, fingerprint=fingerprint, kept=kept, padded=padded)
+        for number, group in enumerate(groups):
+            yield number, runner.run(group, report)
+
+
+def _size(group: Group) -> int:
+    return sum(map(len, group))
 
 
 def _check_packing(judge: LanguageModel, config: ScoringConfig) -> None:
@@ -261,9 +297,9 @@ def _run(
     )
 
 
-def _report(progress: Callable[[int, int], None] | None, total: int, before: int, done: int) -> None:
-    if progress is not None:
-        progress(before + done, total)
+def _report(progress: Callable[[int, int], None] | None, total: int, done: int) -> None:
+    if progress is not None and done:
+        progress(done, total)
 
 
 def _groups(batches: Sequence[_Rows], least: int) -> Iterator[list[_Rows]]:

@@ -1,0 +1,175 @@
+"""The executor of all jobs is chosen by one variable; runs and steps as real Ray jobs, with everything kept in a real PostgreSQL server."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from certify_assets.defs.executors import EXECUTOR_VARIABLE, job_executor
+from certify_assets.errors import InputError, MissingToolError
+from certify_assets.protocol.store import Store
+from certify_assets_tests.builders import register_runs, write_runs
+from certify_assets_tests.conftest import platform_environment
+from certify_assets_tests.paths import REPOSITORY
+from certify_assets_tests.services import end_group, postgres_server, ray_cluster
+
+LINE = ("trajectories", "split_manifest")
+CODE = """
+import dagster as dg
+from certify_assets.defs.corpora.assets import corpus_assets
+from certify_assets.defs.executors import job_executor
+from certify_assets.defs.resources import MlflowTracker, resources
+
+defs = dg.Definitions(
+    assets=corpus_assets(),
+    jobs=[dg.define_asset_job("line", selection=["trajectories", "split_manifest"])],
+    resources={**resources(), "mlflow": MlflowTracker(enabled=False)},
+    executor=job_executor(),
+)
+"""
+# what a person would look at: runs by status, materialized assets, and whether each step was handed to Ray
+LOOK = """
+import json, sys
+import dagster as dg
+with dg.DagsterInstance.get() as instance:
+    records = instance.get_run_records()
+    logs = [entry.dagster_event for record in records for entry in instance.all_logs(record.dagster_run.run_id) if entry.dagster_event]
+    print(json.dumps({
+        "storage": type(instance.run_storage).__name__,
+        "runs": [[record.dagster_run.job_name, record.dagster_run.status.value] for record in records],
+        "assets": [event.asset_key.to_user_string() for event in logs if event.is_step_materialization],
+        "steps": sorted(event.step_key for event in logs if event.event_type_value == "STEP_START"),
+        "ray_steps": sorted(event.step_key for event in logs if event.event_type_value == "STEP_WORKER_STARTING"),
+        "engine": [str(event.message)[:300] for event in logs if event.is_engine_event],
+        "errors": [event.step_failure_data.error.to_string()[-1500:] for event in logs if event.is_step_failure],
+    }))
+"""
+
+
+def test_one_variable_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = {}
+    for value in ("", "in_process", "multiprocess"):
+        monkeypatch.setenv(EXECUTOR_VARIABLE, value)
+        names[value] = job_executor().name
+    assert names == {"": "in_process", "in_process": "in_process", "multiprocess": "two_processes"}
+    monkeypatch.setenv(EXECUTOR_VARIABLE, "celery")
+    with pytest.raises(InputError, match="CERTIFY_EXECUTOR is 'celery'; give one of in_process, multiprocess, ray"):
+        job_executor()
+    monkeypatch.setenv(EXECUTOR_VARIABLE, "ray")
+    monkeypatch.setitem(sys.modules, "dagster_ray", None)
+    with pytest.raises(MissingToolError, match=r"install certify_assets\[ray\]"):
+        job_executor()
+
+
+def test_no_job_has_an_executor_of_its_own() -> None:
+    """Or the variable would not reach it."""
+    code = "from certify_assets.definitions import defs; print({job.executor_def.name for job in defs.resolve_all_job_defs()})"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, EXECUTOR_VARIABLE: "multiprocess"}, capture_output=True, text=True, cwd=REPOSITORY
+    )
+    assert done.stdout.strip() == "{'two_processes'}", done.stderr
+
+
+class Platform:
+    """A data root with one registered corpus, and a Dagster home with one of the example files."""
+
+    def __init__(self, folder: Path, example: str, **environment: str) -> None:
+        self.store = Store(str(folder / "root"))
+        register_runs(self.store, "c", write_runs(folder / "c.jsonl", tasks=40, attempts=3), rl=True)
+        self.environment = {**platform_environment(folder / "root"), "PYTHONPATH": str(REPOSITORY), **environment}
+        home = Path(self.environment["DAGSTER_HOME"])
+        home.mkdir(parents=True)
+        shutil.copy(REPOSITORY / "deploy" / "dagster" / example, home / "dagster.yaml")
+        self.call("-m", "certify_assets.defs.launch", "add", "c")
+
+    def call(self, *arguments: str, **environment: str) -> str:
+        done = subprocess.run(
+            [sys.executable, *arguments],
+            env={**self.environment, **environment},
+            cwd=REPOSITORY,
+            capture_output=True,
+            text=True,
+            timeout=400,
+        )
+        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+        return done.stdout
+
+    def seen(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = json.loads(self.call("-c", LOOK).splitlines()[-1])
+        return found
+
+
+@pytest.fixture(scope="module")
+def _databases() -> Iterator[dict[str, str]]:
+    pytest.importorskip("dagster_postgres", reason="dagster-postgres is not installed; pip install certify_assets[postgres]")
+    with postgres_server("dagster", "mlflow", "ray") as urls:
+        yield urls
+
+
+@pytest.mark.slow
+def test_dagster_and_mlflow_are_kept_in_postgres(_databases: dict[str, str], tmp_path: Path) -> None:
+    import sqlalchemy as sa
+
+    platform = Platform(tmp_path, "postgres.yaml", DAGSTER_POSTGRES_URL=_databases["dagster"], MLFLOW_TRACKING_URI=_databases["mlflow"])
+    platform.call(
+        "-m", "dagster", "asset", "materialize", "-m", "certify_assets.definitions", "--select", "trajectories", "--partition", "c"
+    )
+    seen = platform.seen()
+    assert seen["storage"] == "PostgresRunStorage" and seen["assets"] == ["trajectories"] and seen["runs"][0][1] == "SUCCESS"
+
+    def rows(database: str, query: str) -> list[tuple[object, ...]]:
+        engine = sa.create_engine(_databases[database])
+        try:
+            with engine.connect() as connection:
+                return [tuple(row) for row in connection.execute(sa.text(query))]
+        finally:
+            engine.dispose()
+
+    assert rows("dagster", "select status from runs") == [("SUCCESS",)]
+    assert rows("dagster", "select count(*) from event_logs where dagster_event_type = 'ASSET_MATERIALIZATION'") == [(1,)]
+    assert rows("mlflow", "select r.status, t.value from runs r join tags t using (run_uuid) where t.key = 'dagster.asset'") == [
+        ("FINISHED", "trajectories")
+    ]
+    assert not list(Path(platform.environment["DAGSTER_HOME"]).rglob("*.db")), "nothing is kept in SQLite beside it"
+
+
+@pytest.mark.slow
+def test_a_run_and_each_of_its_steps_are_ray_jobs(_databases: dict[str, str], tmp_path: Path) -> None:
+    pytest.importorskip("dagster_ray", reason="dagster-ray is not installed; pip install certify_assets[ray]")
+    location = tmp_path / "line.py"
+    location.write_text(CODE, encoding="utf-8")
+    with ray_cluster(dashboard=True, DAGSTER_POSTGRES_URL=_databases["ray"]) as cluster:
+        platform = Platform(
+            tmp_path,
+            "ray.yaml",
+            DAGSTER_POSTGRES_URL=_databases["ray"],
+            RAY_DASHBOARD=cluster.dashboard,
+            RAY_ADDRESS=cluster.dashboard,
+            CERTIFY_EXECUTOR="ray",
+        )
+        daemon = [sys.executable, "-m", "dagster._daemon", "run", "-f", str(location)]
+        log = tmp_path / "daemon.log"
+        with log.open("wb") as stream:
+            started = subprocess.Popen(
+                daemon, env=platform.environment, cwd=REPOSITORY, stdout=stream, stderr=stream, start_new_session=True
+            )
+        try:
+            launch = ["job", "launch", "-f", str(location), "-j", "line", "--tags", json.dumps({"dagster/partition": "c"})]
+            platform.call("-m", "dagster", *launch)
+            until = time.monotonic() + 240
+            while (seen := platform.seen())["runs"][0][1] not in ("SUCCESS", "FAILURE"):
+                assert time.monotonic() < until, log.read_text(errors="replace")[-3000:]
+                time.sleep(3)
+        finally:
+            end_group(started)
+    assert seen["runs"] == [["line", "SUCCESS"]], seen["errors"]
+    assert sorted(seen["assets"]) == sorted(LINE) and seen["ray_steps"] == seen["steps"], "every step was a Ray job"
+    assert any("Creating Ray run job" in text for text in seen["engine"]), "the run was one, too"

@@ -1,0 +1,143 @@
+"""Real servers that tests start on this machine and end with all their children: a small Ray cluster, a PostgreSQL server."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from certify_assets_tests.paths import REPOSITORY
+
+__all__ = ["RayCluster", "end_group", "free_port", "postgres_server", "ray_cluster"]
+
+_START_S, _STOP_S = 90, 30
+
+
+@dataclass(frozen=True)
+class RayCluster:
+    """Where a cluster answers: tasks at `address`, submitted jobs at `dashboard`."""
+
+    address: str
+    dashboard: str
+
+
+def free_port() -> int:
+    """A port of this machine that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def ray_cluster(*, dashboard: bool = False, **environment: str) -> Iterator[RayCluster]:
+    """`ray start --head` with two cores and 200 MB of shared memory; skips where Ray is not installed."""
+    pytest.importorskip("ray", reason="ray is not installed; pip install certify_assets[ray]")
+    port, web = free_port(), free_port()
+    # sockets have short paths
+    folder = tempfile.mkdtemp(prefix="ray")
+    command = [str(Path(sys.executable).with_name("ray")), "start", "--head", "--block", "--disable-usage-stats", f"--temp-dir={folder}"]
+    command += [f"--port={port}", "--num-cpus=2", f"--object-store-memory={200 * 10**6}", "--node-ip-address=127.0.0.1"]
+    command += [f"--include-dashboard={str(dashboard).lower()}", "--dashboard-host=127.0.0.1", f"--dashboard-port={web}"]
+    command += [f"--ray-client-server-port={free_port()}", f"--dashboard-agent-listen-port={free_port()}"]
+    inherited = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": str(REPOSITORY), "PYTHONWARNINGS": "default"}
+    # Ray jobs of Dagster call its program by name
+    inherited["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    log = Path(folder) / "start.log"
+    with log.open("wb") as stream:
+        started = subprocess.Popen(command, env={**inherited, **environment}, stdout=stream, stderr=stream, start_new_session=True)
+    try:
+        _wait_for(started, lambda: "Ray runtime started" in log.read_text(errors="replace"), log)
+        yield RayCluster(f"127.0.0.1:{port}", f"http://127.0.0.1:{web}")
+    finally:
+        end_group(started)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def postgres_server(*databases: str) -> Iterator[dict[str, str]]:
+    """A PostgreSQL server on a port of its own; gives the URL of each database, and skips where no server is installed."""
+    programs = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name))
+    if not programs:
+        pytest.skip("no PostgreSQL server here; Debian: apt-get install postgresql")
+    owner, password, port = _owner(), secrets.token_hex(16), free_port()
+    folder = Path(tempfile.mkdtemp(prefix="postgres"))
+    (folder / "password").write_text(password, encoding="ascii")
+    if owner is not None:
+        shutil.chown(folder, owner)
+        shutil.chown(folder / "password", owner)
+    run: dict[str, Any] = {"user": owner, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": folder}
+    try:
+        make = [
+            programs[-1] / "initdb",
+            "-D",
+            folder / "data",
+            "-U",
+            "certify",
+            "-A",
+            "scram-sha-256",
+            "-N",
+            f"--pwfile={folder / 'password'}",
+        ]
+        subprocess.run(make, check=True, **run)
+        serve = [programs[-1] / "postgres", "-D", folder / "data", "-h", "127.0.0.1", "-p", str(port), "-k", folder, "-c", "fsync=off"]
+        started = subprocess.Popen(serve, start_new_session=True, **run)
+        try:
+            _wait_for(
+                started,
+                lambda: (
+                    subprocess.run([programs[-1] / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(port)], check=False).returncode == 0
+                ),
+            )
+            for name in databases:
+                create = [programs[-1] / "createdb", "-h", "127.0.0.1", "-p", str(port), "-U", "certify", name]
+                subprocess.run(create, env={"PGPASSWORD": password}, check=True)
+            yield {name: f"postgresql+psycopg2://certify:{password}@127.0.0.1:{port}/{name}" for name in databases}
+        finally:
+            # PostgreSQL ends at once, and in order, by this signal
+            end_group(started, signal.SIGINT)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _owner() -> str | None:
+    """Who runs the server: it refuses root."""
+    if os.geteuid() != 0:
+        return None
+    with suppress(KeyError):
+        return pwd.getpwnam("postgres").pw_name
+    pytest.skip("the PostgreSQL server does not run as root, and there is no user postgres here")
+
+
+def _wait_for(process: subprocess.Popen[bytes], ready: Callable[[], bool], log: Path | None = None) -> None:
+    until = time.monotonic() + _START_S
+    while not ready():
+        told = log.read_text(errors="replace")[-2000:] if log is not None else ""
+        assert process.poll() is None, f"it ended with {process.returncode}: {told}"
+        assert time.monotonic() < until, f"it did not start within {_START_S} s: {told}"
+        time.sleep(0.2)
+
+
+def end_group(process: subprocess.Popen[bytes], first: int = signal.SIGTERM) -> None:
+    """Ask the server to end; then end its whole group, which is its own."""
+    for number in (first, signal.SIGKILL):
+        with suppress(ProcessLookupError):
+            if number == signal.SIGKILL:
+                os.killpg(process.pid, number)
+            else:
+                process.send_signal(number)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_STOP_S)
