@@ -12,7 +12,7 @@ INSTALLED := $(VENV)/.installed
 export CERTIFY_ROOT ?= $(CURDIR)/.certify
 export DAGSTER_HOME ?= $(CERTIFY_ROOT)/dagster
 
-.PHONY: help setup demo test test-slow dev bench lint chromium vllm clean
+.PHONY: help setup demo test test-slow dev bench lint chromium services vllm clean
 
 help:
 	@sed -n '1,5s/^# //p' Makefile
@@ -43,7 +43,17 @@ chromium:
 test: setup chromium
 	@$(BIN)/python -m pytest -q
 
-test-slow: setup chromium
+# what a cluster needs, for the tests that start a real one: Ray from PyPI, PostgreSQL from Debian where it may be installed
+services: setup
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,miniwob,ray,postgres]'
+	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || \
+	if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
+	  echo "Installing PostgreSQL for the tests of its storage ..."; \
+	  (apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq postgresql) >/tmp/certify-postgres.log 2>&1 || \
+	  { tail -n 5 /tmp/certify-postgres.log; echo "PostgreSQL could not be installed; its tests will skip."; }; \
+	else echo "No PostgreSQL here and no right to install it; its tests will skip."; fi
+
+test-slow: setup chromium services
 	@$(BIN)/python -m pytest -q -m 'slow and not gpu'
 
 dev: setup
