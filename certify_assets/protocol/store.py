@@ -18,6 +18,7 @@ Layout (``<corpus>`` and ``<judge>`` are names of letters, digits, '_', '-' and 
     ledger/<corpus>.jsonl                 every read of a TEST split
     inbox/<corpus>/…                      new runs to decide
     operations/<corpus>/…                 deployments, batches, labels: see `protocol.operations`
+    tracking/waiting/…                    records that MLflow did not take, until it takes them
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 __all__ = ["Store", "default_root"]
 
 _SEGMENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*")
+_PASSWORD = re.compile(r"[a-z0-9+.\-]+://[^/@]*:[^/@]*@", re.IGNORECASE)
 
 
 def default_root() -> str:
@@ -67,6 +69,14 @@ class Store:
     """
 
     root: str
+
+    def __post_init__(self) -> None:
+        if _PASSWORD.match(self.root):
+            # not repeated here: pages, metadata and messages name the root
+            raise InputError(
+                "the data root's URL holds a password, which would be shown wherever the root is named; give it to fsspec by its configuration "
+                "(such as FSSPEC_SFTP_PASSWORD) and take it out of the URL."
+            )
 
     @property
     def is_local(self) -> bool:
