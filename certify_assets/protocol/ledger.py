@@ -20,7 +20,7 @@ from typing import Any
 
 from certify_assets._version import __version__
 from certify_assets.errors import LedgerError
-from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.files import canonical_json, parse_json, sha256_bytes
 from certify_assets.protocol.store import Store
 
 __all__ = [
@@ -192,9 +192,11 @@ def _chain(store: Store, corpus: str) -> list[tuple[LedgerEntry, str]]:
     previous = ""
     for number, line in enumerate(data[: data.rfind(b"\n") + 1].splitlines(), 1):
         try:
-            entry = LedgerEntry(**json.loads(line))
+            entry = LedgerEntry(**parse_json(line.decode("utf-8")))
         except (ValueError, TypeError):
             raise LedgerError(f"{store.locate(key)}, line {number} is not a ledger entry; restore the file from a backup.") from None
+        if not all(isinstance(value, str) for value in asdict(entry).values()):
+            raise LedgerError(f"{store.locate(key)}, line {number} is not a ledger entry; restore the file from a backup.")
         if entry.previous != previous:
             raise LedgerError(
                 f"{store.locate(key)}, line {number} does not follow the line before it: the ledger was altered; restore it from a backup."
