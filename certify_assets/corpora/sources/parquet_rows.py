@@ -58,7 +58,7 @@ def _rows_at_once(group: Any, file: SourceFile, most: int) -> int:
 
     The columns' own metadata would say more; on a damaged footer, asking for them ends the process (pyarrow 25).
     """
-    return max(1, min(most, file.limit // max(1, group.total_byte_size)))
+    return max(1, min(most, file.limit // max(1, int(group.total_byte_size))))
 
 
 def _plain(kind: Any) -> Any:
