@@ -77,7 +77,7 @@ class _Readers:
 def test_fifty_readers_at_once_all_get_their_answers(demo: Demo, tmp_path: Path) -> None:
     with serving(demo.environment, tmp_path / "server.log") as address:
         wanted = {name: _ask(address, query) for name, query in QUERIES.items()} | {"page": _page(address, "")}
-        assert "guarded" in wanted["asset page"] and '"errors"' not in "".join(wanted.values())
+        assert "confidence" in wanted["asset page"] and '"errors"' not in "".join(wanted.values())
         for readers, requests in ((1, 40), (READERS, REQUESTS)):
             found = _Readers(address, wanted)
             seconds = found.run(readers, requests)
