@@ -93,6 +93,7 @@ def test_numbers_are_plotted(site: Site, page: Page) -> None:
     page.goto(f"{site.address}/assets/corpus_profile")
     page.get_by_role("button", name="Plots").first.click()
     page.locator("canvas").first.wait_for()
+    assert page.locator("canvas").count() >= 2
     site.keep(page, "plots")
 
 
@@ -100,13 +101,16 @@ def test_checks_say_what_they_found(site: Site, page: Page) -> None:
     page.goto(f"{site.address}/assets/leak_controls?view=checks")
     page.get_by_text("blocking").first.wait_for()
     page.get_by_text(re.compile("Passed|Warning")).first.wait_for()
+    assert page.get_by_text("no_structural_leak").count() >= 1
     site.keep(page, "checks")
 
 
 def test_the_lineage_leads_back_to_the_splits(site: Site, page: Page) -> None:
     page.goto(f"{site.address}/assets/lexical/certificate?view=lineage&lineageScope=upstream&lineageDepth=5")
     for name in ("adapter", "scores", "certificate", "split_manifest", "trajectories"):
-        page.get_by_text(re.compile(rf"^{name}$")).first.wait_for()
+        node = page.get_by_text(re.compile(rf"^{name}$")).first
+        node.wait_for()
+        assert node.is_visible()
     site.keep(page, "lineage")
 
 
