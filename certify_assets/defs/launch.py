@@ -16,6 +16,7 @@ from typing import Any
 import dagster as dg
 from rich.console import Console
 
+from certify_assets.defs.one_at_a_time import at_work_on, instance_with
 from certify_assets.defs.partitions import CORPORA
 from certify_assets.defs.resume import PROCESS_TAG, finished_assets, interrupted_run, this_process
 from certify_assets.errors import CertifyError
@@ -30,8 +31,8 @@ _WORDS = {"STEP_SUCCESS": "done", "STEP_FAILURE": "FAILED", "STEP_SKIPPED": "ski
 
 def add(names: list[str]) -> None:
     """Add corpora as dynamic partitions of the instance in ``DAGSTER_HOME``."""
-    with dg.DagsterInstance.get() as instance:
-        instance.add_dynamic_partitions(CORPORA, names)
+    with instance_with(CORPORA, names):
+        pass
 
 
 def remove(names: list[str]) -> None:
@@ -52,8 +53,7 @@ def run(corpus: str, *, quiet: bool, judges: Sequence[str] = ()) -> int:
     name = _LANGUAGE_JOB if judges else _JOB
     job = defs.resolve_job_def(name)
     wanted = _chains(defs, judges) if judges else set(job.asset_layer.executable_asset_keys)
-    with dg.DagsterInstance.get() as instance:
-        instance.add_dynamic_partitions(CORPORA, [corpus])
+    with at_work_on(name, corpus), instance_with(CORPORA, [corpus]) as instance:
         interrupted = interrupted_run(instance, name, corpus)
         finished = finished_assets(instance, interrupted, defs) if interrupted else set()
         if finished and not quiet:

@@ -55,7 +55,9 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def table() -> Iterator[list[Outcome]]:
     found: list[Outcome] = []
     yield found
-    print(f"\n{'kill after':>11}{'delay':>7}{'steps done':>11}{'documents':>10}{'kept':>6}{'lost':>6}{'differing':>10}{'leftovers':>10}{'made again':>11}")
+    print(
+        f"\n{'kill after':>11}{'delay':>7}{'steps done':>11}{'documents':>10}{'kept':>6}{'lost':>6}{'differing':>10}{'leftovers':>10}{'made again':>11}"
+    )
     for item in found:
         print(
             f"{item.after:11d}{item.delay:7.2f}{item.told_done:11d}{item.documents:10d}{item.kept:6d}{item.lost:6d}{item.differing:10d}"

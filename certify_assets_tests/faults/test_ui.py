@@ -133,12 +133,12 @@ def test_a_materialization_is_started_by_clicking(site: Site, page: Page) -> Non
     before = site.ask("query { runsOrError { ... on Runs { results { runId } } } }")["runsOrError"]["results"]
     page.goto(f"{site.address}/assets/corpus_profile?partition={CORPUS}&view=partitions")
     page.get_by_text("Materialized").first.wait_for()
-    page.get_by_role("button", name=re.compile("^Materialize")).first.click()
+    page.get_by_role("button", name="Materialize").first.click()
     page.get_by_text("Partition selection").first.wait_for()
     if page.get_by_text("1 partition", exact=True).count() == 0:
         page.locator("[role=dialog], .bp5-dialog, .bp4-dialog").get_by_role("button", name="All", exact=True).first.click()
     site.keep(page, "launch")
-    page.get_by_role("button", name=re.compile("^Launch")).first.click()
+    page.get_by_role("button", name="Launch").first.click()
     query = "query { runsOrError { ... on Runs { results { runId status jobName } } } }"
     runs = _until(
         lambda: [run for run in site.ask(query)["runsOrError"]["results"] if run["runId"] not in {old["runId"] for old in before}],
