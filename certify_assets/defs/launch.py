@@ -7,6 +7,8 @@ this as a process of its own: nothing below the definitions imports them.
 from __future__ import annotations
 
 import argparse
+import os
+import sqlite3
 import sys
 import time
 import uuid
@@ -154,6 +156,14 @@ def _cause(error: Any) -> str:
     return " ".join(str(error.message).split()).removeprefix(f"certify_assets.errors.{error.cls_name}: ")
 
 
+def _disk_problem(error: BaseException) -> str:
+    """Return what the disk or a database file on it said, empty where the error is none of that kind."""
+    inner = getattr(error, "orig", error)
+    if isinstance(inner, OSError):
+        return str(inner.strerror or inner)
+    return str(inner) if isinstance(inner, sqlite3.Error) else ""
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Parse the command line and do it."""
     parser = argparse.ArgumentParser(prog="python -m certify_assets.defs.launch")
@@ -175,6 +185,13 @@ def main(arguments: list[str] | None = None) -> int:
     except CertifyError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
+    except Exception as error:
+        reason = _disk_problem(error)
+        if not reason:
+            raise
+        home = os.environ.get("DAGSTER_HOME", "the Dagster home")
+        sys.stderr.write(f"{home} cannot be read or written ({reason}); see to its free space and permissions, and call again to go on.\n")
+        return 1
 
 
 if __name__ == "__main__":
