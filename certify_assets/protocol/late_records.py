@@ -26,6 +26,7 @@ _FOLDER = "tracking/waiting"
 _FAILURE = "tracking/failure.json"
 _PAUSE_SECONDS = 120.0
 _MOST = 50
+_LONGEST_QUEUE = 2000
 _TAG = "certify.record"
 
 
@@ -56,6 +57,9 @@ def write_or_keep(store: Store, record: Record, *, experiment: str) -> Recorded:
     try:
         tracker = Tracker.for_store(store, experiment=experiment)
         url = tracker.write(record)
+    except CertifyError as error:
+        # no MLflow is configured, so that none will ever take it
+        return Recorded(None, str(error))
     except Exception as error:
         # whatever MLflow's backend raises: no result may depend on the record of it
         reason = f"{type(error).__name__}: {without_credentials(' '.join(str(error).split()))[:300]}"
@@ -85,6 +89,8 @@ def _keep(store: Store, record: Record, reason: str) -> Recorded:
     # numbers alone in the curves of a record, texts by str as MLflow would write them
     document["params"] = {name: str(value) for name, value in record.params.items()}
     digest = sha256_bytes(canonical_json(document))
+    if len(waiting_records(store)) >= _LONGEST_QUEUE:
+        return Recorded(None, f"{reason}; {_LONGEST_QUEUE:,} records wait already, so it was not kept")
     try:
         # named by time, so that they are sent in their order
         store.write_json(f"{_FOLDER}/{time.time_ns():020d}_{digest[:16]}.json", document)

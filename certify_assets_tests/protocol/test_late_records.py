@@ -101,6 +101,15 @@ def test_a_file_that_was_replaced_since_is_not_sent(store: Store, tmp_path: Path
     assert not list((tmp_path / "root/mlflow").rglob("adapter.json"))
 
 
+def test_a_queue_has_an_end_and_no_mlflow_at_all_keeps_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(late_records, "_LONGEST_QUEUE", 1)
+    write_or_keep(store, _record("a"), experiment="certify_assets")
+    assert "1 records wait already, so it was not kept" in write_or_keep(store, _record("b"), experiment="certify_assets").reason
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    remote = Store("memory://no-mlflow")
+    assert "is remote" in write_or_keep(remote, _record("c"), experiment="certify_assets").reason and waiting_records(remote) == []
+
+
 def test_where_nothing_can_be_kept_the_reason_says_so(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: Any) -> str:
         raise OSError(28, "No space left on device")
