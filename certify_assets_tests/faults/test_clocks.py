@@ -6,16 +6,20 @@ import os
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
 
+from certify_assets.definitions import defs
 from certify_assets.defs.operations.schedules import weekly_recertification
 from certify_assets.defs.partitions import CORPORA
+from certify_assets.defs.resources import DataRoot
 from certify_assets.protocol import incoming, ledger
 from certify_assets.protocol.incoming import Arrival, read_versions, record_version, scan_incoming
 from certify_assets.protocol.ledger import ledger_entries, ledger_violations, record_read, record_result, register, require_in_ledger
 from certify_assets.protocol.store import Store
+from certify_assets_tests.builders import register_runs, write_runs
 
 DAY = 86_400.0
 #: forwards, back beyond the start, to the epoch, far ahead
@@ -91,11 +95,13 @@ def test_versions_count_on_when_the_clock_goes_back(store: Store, monkeypatch: p
     assert [entry["number"] for entry in read_versions(store, "c")] == numbers
 
 
-def test_a_tick_evaluated_again_after_the_clock_went_back_asks_under_the_same_key() -> None:
+def test_a_tick_evaluated_again_after_the_clock_went_back_asks_under_the_same_key(tmp_path: Path) -> None:
     keys = []
+    register_runs(Store(str(tmp_path / "root")), "c", write_runs(tmp_path / "c.jsonl", tasks=3))
+    given: dict[str, Any] = {"repository_def": defs.get_repository_def(), "resources": {"data_root": DataRoot(root=str(tmp_path / "root"))}}
     with dg.instance_for_test() as instance:
         instance.add_dynamic_partitions(CORPORA, ["c"])
         for scheduled in (datetime(2026, 11, 2, 6, tzinfo=UTC), datetime(2026, 11, 9, 6, tzinfo=UTC), datetime(2026, 11, 2, 6, tzinfo=UTC)):
-            context = dg.build_schedule_context(instance=instance, scheduled_execution_time=scheduled)
+            context = dg.build_schedule_context(instance=instance, scheduled_execution_time=scheduled, **given)
             keys += [item.run_key for item in weekly_recertification(context) if isinstance(item, dg.RunRequest)]
     assert len(keys) == 3 and keys[0] == keys[2] and len(set(keys)) == 2
