@@ -2,7 +2,7 @@
 # make test   set up (Chromium too), then the fast tests
 # make dev    the Dagster UI on the data root of the demo, with MLflow beside it
 # make bench  every performance figure of the README
-# make lint   ruff, mypy strict, dg check defs
+# make lint   ruff, mypy strict, dg check defs, advisories of the pinned dependencies
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
@@ -73,6 +73,10 @@ bench: setup
 
 lint: setup
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && VIRTUAL_ENV=$(CURDIR)/$(VENV) DAGSTER_HOME= $(BIN)/dg check defs
+	@# pip-audit brings its own requirements, so it has an environment of its own
+	@test -x $(VENV)/audit/bin/pip-audit || ($(BIN)/python -m venv $(VENV)/audit && \
+	  $(VENV)/audit/bin/python -m pip install -qq --disable-pip-version-check -r requirements/audit.txt) >/dev/null 2>&1 || true
+	@$(BIN)/python tools/audit_dependencies.py $(VENV)/audit/bin/pip-audit
 
 clean:
 	@rm -rf $(VENV) .certify .pytest_cache .mypy_cache .ruff_cache .hypothesis

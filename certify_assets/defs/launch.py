@@ -7,6 +7,8 @@ this as a process of its own: nothing below the definitions imports them.
 from __future__ import annotations
 
 import argparse
+import os
+import sqlite3
 import sys
 import time
 import uuid
@@ -16,6 +18,7 @@ from typing import Any
 import dagster as dg
 from rich.console import Console
 
+from certify_assets.defs.one_at_a_time import at_work_on, instance_with
 from certify_assets.defs.partitions import CORPORA
 from certify_assets.defs.resume import PROCESS_TAG, finished_assets, interrupted_run, this_process
 from certify_assets.errors import CertifyError
@@ -30,8 +33,8 @@ _WORDS = {"STEP_SUCCESS": "done", "STEP_FAILURE": "FAILED", "STEP_SKIPPED": "ski
 
 def add(names: list[str]) -> None:
     """Add corpora as dynamic partitions of the instance in ``DAGSTER_HOME``."""
-    with dg.DagsterInstance.get() as instance:
-        instance.add_dynamic_partitions(CORPORA, names)
+    with instance_with(CORPORA, names):
+        pass
 
 
 def remove(names: list[str]) -> None:
@@ -52,8 +55,7 @@ def run(corpus: str, *, quiet: bool, judges: Sequence[str] = ()) -> int:
     name = _LANGUAGE_JOB if judges else _JOB
     job = defs.resolve_job_def(name)
     wanted = _chains(defs, judges) if judges else set(job.asset_layer.executable_asset_keys)
-    with dg.DagsterInstance.get() as instance:
-        instance.add_dynamic_partitions(CORPORA, [corpus])
+    with at_work_on(name, corpus), instance_with(CORPORA, [corpus]) as instance:
         interrupted = interrupted_run(instance, name, corpus)
         finished = finished_assets(instance, interrupted, defs) if interrupted else set()
         if finished and not quiet:
@@ -154,6 +156,14 @@ def _cause(error: Any) -> str:
     return " ".join(str(error.message).split()).removeprefix(f"certify_assets.errors.{error.cls_name}: ")
 
 
+def _disk_problem(error: BaseException) -> str:
+    """Return what the disk or a database file on it said, empty where the error is none of that kind."""
+    inner = getattr(error, "orig", error)
+    if isinstance(inner, OSError):
+        return str(inner.strerror or inner)
+    return str(inner) if isinstance(inner, sqlite3.Error) else ""
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Parse the command line and do it."""
     parser = argparse.ArgumentParser(prog="python -m certify_assets.defs.launch")
@@ -175,6 +185,13 @@ def main(arguments: list[str] | None = None) -> int:
     except CertifyError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
+    except Exception as error:
+        reason = _disk_problem(error)
+        if not reason:
+            raise
+        home = os.environ.get("DAGSTER_HOME", "the Dagster home")
+        sys.stderr.write(f"{home} cannot be read or written ({reason}); see to its free space and permissions, and call again to go on.\n")
+        return 1
 
 
 if __name__ == "__main__":

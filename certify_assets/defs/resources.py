@@ -6,8 +6,9 @@ from typing import Any
 
 import dagster as dg
 
+from certify_assets.protocol.late_records import write_or_keep
 from certify_assets.protocol.store import Store, default_root
-from certify_assets.protocol.tracking import Record, Tracker
+from certify_assets.protocol.tracking import Record, Tracker, without_credentials
 
 __all__ = ["DataRoot", "MlflowTracker", "resources"]
 
@@ -56,7 +57,7 @@ class MlflowTracker(dg.ConfigurableResource):  # type: ignore[type-arg]
     ) -> dict[str, dg.MetadataValue[Any]]:
         """Write one MLflow run and return its address as asset metadata.
 
-        A record that cannot be written is said in the log and in the metadata; the asset stands all the same.
+        A record that cannot be written is said in the log and in the metadata, kept, and sent with a later one; the asset stands all the same.
         """
         if not self.enabled:
             return {}
@@ -71,16 +72,13 @@ class MlflowTracker(dg.ConfigurableResource):  # type: ignore[type-arg]
             curves=curves or {},
             files=files or {},
         )
-        try:
-            url = Tracker.for_store(store, experiment=self.experiment).write(record)
-        except Exception as error:
-            # whatever MLflow's backend raises: the certificate must not depend on the record of it
-            context.log.warning(
-                f"MLflow did not take the record of {asset} ({type(error).__name__}: {error}); the asset is complete without it."
-            )
-            return {"mlflow_run": dg.MetadataValue.text(f"not recorded: {type(error).__name__}")}
+        done = write_or_keep(store, record, experiment=self.experiment)
+        if done.url is None:
+            context.log.warning(f"MLflow did not take the record of {asset} ({done.reason}); the asset is complete without it.")
+            return {"mlflow_run": dg.MetadataValue.text(f"not recorded: {done.reason}")}
         # the id stands beside the link, which is only as good as the address of the MLflow UI
-        return {"mlflow_run": dg.MetadataValue.url(url), "mlflow_run_id": dg.MetadataValue.text(url.rsplit("/", 1)[-1])}
+        late = {"mlflow_sent_late": dg.MetadataValue.int(done.sent_late)} if done.sent_late else {}
+        return {"mlflow_run": dg.MetadataValue.url(done.url), "mlflow_run_id": dg.MetadataValue.text(done.url.rsplit("/", 1)[-1]), **late}
 
     def find(self, context: dg.AssetExecutionContext | dg.OpExecutionContext, store: Store, tags: Mapping[str, str]) -> str | None:
         """Return the id of the latest MLflow run with these tags; None where there is none, or MLflow does not answer."""
@@ -89,7 +87,8 @@ class MlflowTracker(dg.ConfigurableResource):  # type: ignore[type-arg]
         try:
             return Tracker.for_store(store, experiment=self.experiment).find(tags)
         except Exception as error:
-            context.log.warning(f"MLflow was not asked for the run before this one ({type(error).__name__}: {error}).")
+            told = without_credentials(f"{type(error).__name__}: {error}")
+            context.log.warning(f"MLflow was not asked for the run before this one ({told}).")
             return None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -16,6 +17,9 @@ from certify_assets.protocol.landed import Look
 from certify_assets.protocol.store import Store
 
 __all__ = ["Arrival", "adopt", "declare", "read_versions", "record_version", "scan_declared", "scan_incoming"]
+
+# for all corpora together: a sensor that is not done within its minute sees none of them
+_SCAN_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,7 @@ def scan_incoming(
         Corpora that wait or cannot be used, with the reason.
     """
     arrivals, waiting = [], {}
+    until = time.monotonic() + _SCAN_SECONDS
     for entry in sorted(folder.iterdir()) if folder.is_dir() else []:
         if entry.name.startswith(".") or entry.is_symlink():
             continue
@@ -72,7 +77,7 @@ def scan_incoming(
             continue
         try:
             key = f"corpora/{CorpusConfig(entry.name).name}/landed_incoming.json"
-            landed = Look(store, key, settle_seconds=settle_seconds, now=now).at([entry])
+            landed = Look(store, key, settle_seconds=settle_seconds, now=now, until=until).at([entry])
         except (InputError, OSError) as error:
             waiting[entry.name] = str(error)
         else:
@@ -85,9 +90,10 @@ def scan_declared(
 ) -> tuple[list[Arrival], dict[str, str]]:
     """Look at the paths of declared corpora; parameters and result are those of `scan_incoming`."""
     arrivals, waiting = [], {}
+    until = time.monotonic() + _SCAN_SECONDS
     for config in configs:
         try:
-            look = Look(store, f"corpora/{config.name}/landed_declared.json", settle_seconds=settle_seconds, now=now)
+            look = Look(store, f"corpora/{config.name}/landed_declared.json", settle_seconds=settle_seconds, now=now, until=until)
             landed = look.at([Path(path) for path in config.paths])
         except (InputError, OSError) as error:
             waiting[config.name] = str(error)

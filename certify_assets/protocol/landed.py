@@ -10,12 +10,12 @@ import os
 import tarfile
 import time
 import zipfile
-import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from certify_assets.corpora.sources.archives import DAMAGE, SmallHeader
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.protocol.store import Store
@@ -24,6 +24,8 @@ __all__ = ["Landed", "Look", "WaitingError"]
 
 _UNFINISHED = (".part", ".partial", ".tmp", ".temp", ".crdownload", ".download", ".filepart", ".swp")
 _CHUNK = 1 << 20
+# a sensor has a minute: what a look may take is this and the budget of the looks together
+_FILE_SECONDS = 20.0
 _UNPACKED_BYTES = 8 << 30
 _OPENERS: Mapping[str, Callable[[Path], IO[bytes]]] = {
     ".gz": gzip.GzipFile,  # type: ignore[dict-item]
@@ -36,6 +38,10 @@ _Stamp = tuple[int, int, int, int]
 
 class WaitingError(InputError):
     """The files cannot be read yet, or not at all; the sentence says which and why."""
+
+
+class _RefusedError(WaitingError):
+    """A file cannot be used as it is: it is not read again before it changes."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +76,8 @@ class Look:
         Seconds since the epoch; the clock's by default.
     budget_seconds : float
         How long to hash; what is left is hashed at the next look, because a sensor has a minute.
+    until : float, optional
+        Moment of `time.monotonic` that ends the budget, where looks at several corpora share one.
     """
 
     store: Store
@@ -77,6 +85,7 @@ class Look:
     settle_seconds: float = 5.0
     now: float | None = None
     budget_seconds: float = 30.0
+    until: float | None = None
 
     def at(self, roots: Sequence[Path]) -> Landed:
         """Return what lies in files and folders.
@@ -92,7 +101,10 @@ class Look:
             found = [(path, _stamp(path)) for root in roots for path in _files(root)]
             for path, stamp in found:
                 old = before.get(str(path), {})
-                seen[str(path)] = {"stamp": list(stamp), "sha256": old.get("sha256") if old.get("stamp") == list(stamp) else None}
+                same = old.get("stamp") == list(stamp)
+                seen[str(path)] = {"stamp": list(stamp), "sha256": old.get("sha256") if same else None}
+                if same and isinstance(old.get("refused"), str):
+                    seen[str(path)]["refused"] = old["refused"]
             self._refuse_unsettled(found, before)
             self._hash(found, seen)
             files = _once(seen, before)
@@ -125,15 +137,20 @@ class Look:
                 raise WaitingError(f"{path.name} grew from {old[0]:,} to {stamp[0]:,} bytes since the last look")
 
     def _hash(self, found: Sequence[tuple[Path, _Stamp]], seen: Mapping[str, dict[str, Any]]) -> None:
-        start = time.monotonic()
+        until = time.monotonic() + self.budget_seconds if self.until is None else self.until
         for place, (path, stamp) in enumerate(found):
             entry = seen[str(path)]
             if entry["sha256"]:
                 continue
-            if time.monotonic() - start > self.budget_seconds:
+            if "refused" in entry:
+                raise WaitingError(entry["refused"])
+            if time.monotonic() > until:
                 raise WaitingError(f"{place:,} of {len(found):,} files are read, the next look goes on")
-            _refuse_incomplete(path)
-            digest = _sha256(path)
+            try:
+                digest = _read(path)
+            except _RefusedError as error:
+                entry["refused"] = str(error)
+                raise
             if _stamp(path) != stamp:
                 raise WaitingError(f"{path.name} changed while it was read")
             entry["sha256"] = digest
@@ -163,12 +180,22 @@ def _stamp(path: Path) -> _Stamp:
     return stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino
 
 
-def _sha256(path: Path) -> str:
+def _read(path: Path) -> str:
+    """Refuse a file that is incomplete, broken or takes too long to read; return its SHA-256."""
+    end = time.monotonic() + _FILE_SECONDS
+    _refuse_incomplete(path, end)
     digest = hashlib.sha256()
     with path.open("rb") as stream:
-        while chunk := stream.read(_CHUNK):
+        for chunk in _chunks(path, stream, end):
             digest.update(chunk)
     return digest.hexdigest()
+
+
+def _chunks(path: Path, stream: IO[bytes], end: float) -> Iterator[bytes]:
+    while chunk := stream.read(_CHUNK):
+        if time.monotonic() > end:
+            raise _RefusedError(f"{path.name} takes longer than {_FILE_SECONDS:g} seconds to read; split or unpack it")
+        yield chunk
 
 
 def _once(seen: Mapping[str, dict[str, Any]], before: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
@@ -181,30 +208,33 @@ def _once(seen: Mapping[str, dict[str, Any]], before: Mapping[str, Mapping[str, 
     return {name: seen[name]["sha256"] for name in sorted(kept.values())}
 
 
-def _refuse_incomplete(path: Path) -> None:
+def _refuse_incomplete(path: Path, end: float) -> None:
     """Refuse compressed files, archives and tables without their end."""
     name = path.name.lower()
     try:
         if path.suffix.lower() in _OPENERS:
-            _read_through(path)
+            _read_through(path, end)
         elif name.endswith(".tar"):
-            with tarfile.open(path, "r:") as archive:
+            with tarfile.open(path, "r:", tarinfo=SmallHeader) as archive:
                 archive.getmembers()
         elif name.endswith(".zip"):
             zipfile.ZipFile(path).close()
         elif name.endswith(".parquet") and not _ends_like_parquet(path):
             raise EOFError("its last bytes are not those of Parquet")
-    except (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile) as error:
-        raise WaitingError(f"{path.name} is not complete or broken ({error}); copy it again") from None
+    except DAMAGE as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            # of the disk, not of the file: it may pass
+            raise
+        raise _RefusedError(f"{path.name} is not complete or broken ({error}); copy it again") from None
 
 
-def _read_through(path: Path) -> None:
+def _read_through(path: Path, end: float) -> None:
     total = 0
     with _OPENERS[path.suffix.lower()](path) as stream:
-        while chunk := stream.read(_CHUNK):
+        for chunk in _chunks(path, stream, end):
             total += len(chunk)
             if total > _UNPACKED_BYTES:
-                raise WaitingError(f"{path.name} unpacks to more than {_UNPACKED_BYTES:,} bytes; split it")
+                raise _RefusedError(f"{path.name} unpacks to more than {_UNPACKED_BYTES:,} bytes; split it")
 
 
 def _ends_like_parquet(path: Path) -> bool:

@@ -13,14 +13,14 @@ these can rewrite history; the ledger makes that a deliberate act, not an accide
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from certify_assets._version import __version__
 from certify_assets.errors import LedgerError
-from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.files import canonical_json, parse_json, sha256_bytes
 from certify_assets.protocol.store import Store
 
 __all__ = [
@@ -119,10 +119,10 @@ def register(store: Store, corpus: str, plan: Mapping[str, Any], *, run_id: str)
     Registering the same plan again adds nothing. Another plan is another registration; both stay in the ledger.
     """
     registration = sha256_bytes(canonical_json(dict(plan)))
-    known = any(entry.kind == "registration" and entry.registration == registration for entry in ledger_entries(store, corpus))
-    if not known:
+    if not _is_registered(ledger_entries(store, corpus), registration):
         store.write_json(f"ledger/{corpus}.registrations/{registration}.json", dict(plan))
-        _append(store, LedgerEntry("registration", corpus, "", registration, "", run_id, _now()))
+        line = LedgerEntry("registration", corpus, "", registration, "", run_id, _now())
+        _append(store, corpus, lambda entries: None if _is_registered(entries, registration) else line)
     return registration
 
 
@@ -134,12 +134,14 @@ def record_read(store: Store, corpus: str, *, judge: str, registration: str, con
     LedgerError
         If the registration is not in the ledger. The attempt is recorded.
     """
-    entries = ledger_entries(store, corpus)
     asked = sha256_bytes(canonical_json({"registration": registration, "judge": judge, **configuration}))
-    kind = _kind(entries, judge, registration, asked)
-    entry = LedgerEntry(kind, corpus, judge, registration, asked, run_id, _now())
-    _append(store, entry)
-    if kind == "unregistered":
+    entry = _append(
+        store,
+        corpus,
+        lambda entries: LedgerEntry(_kind(entries, judge, registration, asked), corpus, judge, registration, asked, run_id, _now()),
+    )
+    assert entry is not None
+    if entry.kind == "unregistered":
         raise LedgerError(
             f"TEST of {corpus} was asked for under the registration {registration[:12]} that is not in the ledger; register first."
         )
@@ -165,7 +167,8 @@ def announce_study(store: Store, corpus: str, *, reader: str, plan: Mapping[str,
 
 def record_result(store: Store, read: LedgerEntry, result_sha256: str) -> str:
     """Record the hash of what came of a read; return the ledger's new head."""
-    _append(store, LedgerEntry("result", read.corpus, read.judge, read.registration, result_sha256, read.run_id, _now()))
+    line = LedgerEntry("result", read.corpus, read.judge, read.registration, result_sha256, read.run_id, _now())
+    _append(store, read.corpus, lambda _: line)
     return ledger_head(store, read.corpus)
 
 
@@ -175,8 +178,8 @@ def ledger_violations(store: Store, corpus: str, judge: str | None = None) -> li
     return [entry for entry in entries if entry.kind in {"changed", "unregistered"} and judge in {None, entry.judge}]
 
 
-def _kind(entries: list[LedgerEntry], judge: str, registration: str, asked: str) -> str:
-    if not any(entry.kind == "registration" and entry.registration == registration for entry in entries):
+def _kind(entries: Sequence[LedgerEntry], judge: str, registration: str, asked: str) -> str:
+    if not _is_registered(entries, registration):
         return "unregistered"
     reads = [e for e in entries if e.kind in _READS and e.judge == judge and e.registration == registration]
     if not reads:
@@ -184,32 +187,47 @@ def _kind(entries: list[LedgerEntry], judge: str, registration: str, asked: str)
     return "replay" if any(entry.configuration == asked for entry in reads) else "changed"
 
 
+def _is_registered(entries: Sequence[LedgerEntry], registration: str) -> bool:
+    return any(entry.kind == "registration" and entry.registration == registration for entry in entries)
+
+
 def _chain(store: Store, corpus: str) -> list[tuple[LedgerEntry, str]]:
     """Entries with the hashes of their lines."""
     key = f"ledger/{corpus}.jsonl"
-    data = store.read_bytes(key) if store.exists(key) else b""
+    return _parsed(store.read_bytes(key) if store.exists(key) else b"", store.locate(key))
+
+
+def _parsed(data: bytes, where: str) -> list[tuple[LedgerEntry, str]]:
     chain: list[tuple[LedgerEntry, str]] = []
     previous = ""
     for number, line in enumerate(data[: data.rfind(b"\n") + 1].splitlines(), 1):
         try:
-            entry = LedgerEntry(**json.loads(line))
+            entry = LedgerEntry(**parse_json(line.decode("utf-8")))
         except (ValueError, TypeError):
-            raise LedgerError(f"{store.locate(key)}, line {number} is not a ledger entry; restore the file from a backup.") from None
+            raise LedgerError(f"{where}, line {number} is not a ledger entry; restore the file from a backup.") from None
+        if not all(isinstance(value, str) for value in asdict(entry).values()):
+            raise LedgerError(f"{where}, line {number} is not a ledger entry; restore the file from a backup.")
         if entry.previous != previous:
             raise LedgerError(
-                f"{store.locate(key)}, line {number} does not follow the line before it: the ledger was altered; restore it from a backup."
+                f"{where}, line {number} does not follow the line before it: the ledger was altered; restore it from a backup."
             )
         previous = sha256_bytes(line)
         chain.append((entry, previous))
     return chain
 
 
-def _append(store: Store, entry: LedgerEntry) -> None:
-    def line(old: bytes) -> str:
-        lines = old.splitlines()
-        return json.dumps({**asdict(entry), "previous": sha256_bytes(lines[-1]) if lines else ""}, sort_keys=True)
+def _append(store: Store, corpus: str, make: Callable[[list[LedgerEntry]], LedgerEntry | None]) -> LedgerEntry | None:
+    """Append what `make` makes of the lines that are there, while nobody else appends; return it."""
+    key, made = f"ledger/{corpus}.jsonl", None
 
-    store.append_line(f"ledger/{entry.corpus}.jsonl", line)
+    def line(old: bytes) -> str | None:
+        nonlocal made
+        chain = _parsed(old, store.locate(key))
+        made = make([entry for entry, _ in chain])
+        return None if made is None else json.dumps({**asdict(made), "previous": chain[-1][1] if chain else ""}, sort_keys=True)
+
+    store.append_line(key, line)
+    return made
 
 
 def _now() -> str:

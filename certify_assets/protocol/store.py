@@ -18,6 +18,7 @@ Layout (``<corpus>`` and ``<judge>`` are names of letters, digits, '_', '-' and 
     ledger/<corpus>.jsonl                 every read of a TEST split
     inbox/<corpus>/…                      new runs to decide
     operations/<corpus>/…                 deployments, batches, labels: see `protocol.operations`
+    tracking/waiting/…                    records that MLflow did not take, until it takes them
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 __all__ = ["Store", "default_root"]
 
 _SEGMENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*")
+_PASSWORD = re.compile(r"[a-z0-9+.\-]+://[^/@]*:[^/@]*@", re.IGNORECASE)
 
 
 def default_root() -> str:
@@ -67,6 +69,14 @@ class Store:
     """
 
     root: str
+
+    def __post_init__(self) -> None:
+        if _PASSWORD.match(self.root):
+            # not repeated here: pages, metadata and messages name the root
+            raise InputError(
+                "the data root's URL holds a password, which would be shown wherever the root is named; give it to fsspec by its configuration "
+                "(such as FSSPEC_SFTP_PASSWORD) and take it out of the URL."
+            )
 
     @property
     def is_local(self) -> bool:
@@ -204,7 +214,7 @@ class Store:
         frame.to_parquet(buffer, index=False, compression="zstd")
         return self.write_bytes(key, buffer.getvalue())
 
-    def append_line(self, key: str, make: Callable[[bytes], str]) -> None:
+    def append_line(self, key: str, make: Callable[[bytes], str | None]) -> None:
         """Append one line to a journal and flush it to the disk.
 
         Parameters
@@ -212,8 +222,8 @@ class Store:
         key : str
             The journal.
         make : callable
-            Gets what the journal holds, whole lines only, and returns the line to add. On a local root nobody else appends between the
-            two; a remote root has no lock, so let one process at a time write there.
+            Gets what the journal holds, whole lines only, and returns the line to add, or None for none. On a local root nobody else
+            appends between the two; a remote root has no lock, so let one process at a time write there.
 
         Notes
         -----
@@ -221,7 +231,9 @@ class Store:
         """
         if not self.is_local:
             old = _whole_lines(self.read_bytes(key) if self.exists(key) else b"")
-            self.write_bytes(key, old + make(old).encode("utf-8") + b"\n")
+            line = make(old)
+            if line is not None:
+                self.write_bytes(key, old + line.encode("utf-8") + b"\n")
             return
         path = self.local_path(key)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -229,8 +241,11 @@ class Store:
             fcntl.flock(stream, fcntl.LOCK_EX)
             stream.seek(0)
             old = _whole_lines(stream.read())
+            line = make(old)
+            if line is None:
+                return
             stream.truncate(len(old))
-            stream.write(make(old).encode("utf-8") + b"\n")
+            stream.write(line.encode("utf-8") + b"\n")
             stream.flush()
             os.fsync(stream.fileno())
 

@@ -7,6 +7,7 @@ record, not a condition: a step whose record fails goes on and says so.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,13 +15,17 @@ from typing import Any
 
 from certify_assets.protocol.store import Store
 
-__all__ = ["Record", "Tracker", "thinned", "tracking_uri"]
+__all__ = ["Record", "Tracker", "thinned", "tracking_uri", "without_credentials"]
 
 _UI = "http://127.0.0.1:5000"
 _MAX_PARAM = 500
 _MAX_POINTS = 200
 # nothing that could hold a pickle
 _SUFFIXES = {".safetensors", ".json"}
+
+_CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+@")
+# MLflow's own limits let one step wait for a quarter of an hour on a server that hangs
+_LIMITS = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1", "MLFLOW_HTTP_REQUEST_TIMEOUT": "20"}
 
 _Points = Sequence[tuple[int, float]]
 
@@ -30,6 +35,17 @@ def thinned(points: _Points, most: int = _MAX_POINTS) -> list[tuple[int, float]]
     if len(points) <= most:
         return list(points)
     return [points[round(place * (len(points) - 1) / (most - 1))] for place in range(most)]
+
+
+def without_credentials(text: str) -> str:
+    """Take user and password out of every URL in a text.
+
+    Examples
+    --------
+    >>> without_credentials("http://me:secret@host:5000/a refused")
+    'http://host:5000/a refused'
+    """
+    return _CREDENTIALS.sub("", text)
 
 
 def tracking_uri(store: Store) -> str:
@@ -115,7 +131,7 @@ class Tracker:
             raise
         client.set_terminated(run)
         base = self.uri if self.uri.startswith("http") else os.environ.get("MLFLOW_UI_URL", _UI)
-        return f"{base.rstrip('/')}/#/experiments/{experiment}/runs/{run}"
+        return f"{without_credentials(base).rstrip('/')}/#/experiments/{experiment}/runs/{run}"
 
     def find(self, tags: Mapping[str, str]) -> str | None:
         """Return the id of the latest finished run with these tags, if there is one."""
@@ -138,6 +154,8 @@ class Tracker:
 
         for name in ("mlflow.store.db.utils", "alembic"):
             logging.getLogger(name).setLevel(logging.WARNING)
+        for name, value in _LIMITS.items():
+            os.environ.setdefault(name, value)
         from mlflow.tracking import MlflowClient
 
         return MlflowClient(tracking_uri=self.uri)

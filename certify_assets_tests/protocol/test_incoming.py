@@ -139,8 +139,8 @@ def test_a_look_hashes_only_what_changed(store: Store, folder: Path, monkeypatch
     from certify_assets.protocol import landed
 
     hashed: list[str] = []
-    sha256 = landed._sha256
-    monkeypatch.setattr(landed, "_sha256", lambda path: (hashed.append(path.name), sha256(path))[1])
+    read = landed._read
+    monkeypatch.setattr(landed, "_read", lambda path: (hashed.append(path.name), read(path))[1])
     for number in range(1000):
         _put(folder, f"c/{number:04d}.json", str(number).encode())
     first = _scan(store)[0]["c"]

@@ -14,6 +14,7 @@ from certify_assets.corpora.schema import Step
 from certify_assets.corpora.sources.base import Adapter, Draft, Files, Reading, excerpt
 from certify_assets.corpora.sources.files import SourceFile
 from certify_assets.corpora.sources.messages import message_text, steps_of_messages
+from certify_assets.corpora.sources.parquet_rows import parquet_rows
 from certify_assets.corpora.sources.swe_reports import issue_text, task_of
 from certify_assets.errors import InputError
 
@@ -110,7 +111,7 @@ def _share(value: Any) -> float:
 
 def _read_table(file: SourceFile, columns: list[str], schema: _Schema, share: float, reading: Reading) -> Iterator[Draft]:
     sha256 = reading.sha256(file)
-    for row, values in _rows(file, columns):
+    for row, values in parquet_rows(file, columns, batch_rows=_BATCH_ROWS):
         where = f"{file.name} row {row}"
         if isinstance(values, str):
             reading.tally.drop("file_ends_early", f"{where}: {values}.")
@@ -179,24 +180,6 @@ def _shortened(steps: tuple[Step, ...], reading: Reading) -> tuple[Step, ...]:
     if kept is not steps:
         reading.tally.notes[f"runs shortened to about {_RUN_CHARS:,} characters"] += 1
     return kept
-
-
-def _rows(file: SourceFile, columns: list[str]) -> Iterator[tuple[int, dict[str, Any] | str]]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    number = 0
-    try:
-        with file.open() as stream:
-            table = pq.ParquetFile(stream)
-            # one iterator over all groups would hold on to the bytes of every group it has read
-            for group in range(table.num_row_groups):
-                for batch in table.iter_batches(batch_size=_BATCH_ROWS, row_groups=[group], columns=columns):
-                    for values in batch.to_pylist():
-                        number += 1
-                        yield number, values
-    except (pa.ArrowException, OSError, ValueError) as error:
-        yield number + 1, f"the file cannot be read from here on ({type(error).__name__})"
 
 
 SWE_REBENCH = Adapter(

@@ -18,6 +18,7 @@ from certify_assets.corpora.schema import Step
 from certify_assets.corpora.sources.base import Adapter, Draft, Files, Reading, excerpt
 from certify_assets.corpora.sources.files import BrokenFileError, SourceFile
 from certify_assets.corpora.sources.json_records import iter_lines
+from certify_assets.corpora.sources.parquet_rows import parquet_rows
 from certify_assets.errors import InputError
 
 __all__ = ["TABLE", "csv_rows"]
@@ -30,6 +31,7 @@ _NOT_UTF8 = frozenset(map(chr, range(0xDC80, 0xDD00)))
 
 _SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 _FIRST_LINES = 100
+_BATCH_ROWS = 1024
 
 _Row = tuple[int, dict[str, Any] | str]
 
@@ -132,7 +134,7 @@ def _column_names(file: SourceFile) -> set[str] | None:
 
 def _rows(file: SourceFile, wanted: set[str]) -> Iterator[_Row]:
     if file.suffix in (".parquet", ".pq"):
-        yield from _parquet_rows(file, sorted(wanted))
+        yield from parquet_rows(file, sorted(wanted), batch_rows=_BATCH_ROWS)
     elif file.suffix in (".csv", ".tsv"):
         yield from csv_rows(file)
     else:
@@ -199,23 +201,8 @@ def _parquet_names(file: SourceFile) -> set[str] | None:
     try:
         with file.open() as stream:
             return set(pq.ParquetFile(stream).schema_arrow.names)
-    except (pa.ArrowException, OSError):
+    except (pa.ArrowException, OSError, ValueError):
         return None
-
-
-def _parquet_rows(file: SourceFile, wanted: list[str]) -> Iterator[_Row]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    number = 0
-    try:
-        with file.open() as stream:
-            for batch in pq.ParquetFile(stream).iter_batches(batch_size=1024, columns=wanted):
-                for values in batch.to_pylist():
-                    number += 1
-                    yield number, values
-    except (pa.ArrowException, OSError, ValueError) as error:
-        yield number + 1, f"the file cannot be read from here on ({type(error).__name__})"
 
 
 def _draft(values: Mapping[str, Any], columns: Mapping[str, str], source: tuple[str, str, int], reading: Reading) -> Draft | _Unusable:

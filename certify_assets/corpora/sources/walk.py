@@ -7,13 +7,13 @@ import os
 import stat
 import tarfile
 import zipfile
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
+from certify_assets.corpora.sources.archives import DAMAGE, SmallHeader
 from certify_assets.corpora.sources.files import Limits, SourceFile, Tally
 from certify_assets.errors import InputError
 
@@ -130,7 +130,7 @@ class _Walk:
                 member = next(members)
             except StopIteration:
                 return
-            except (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError, zlib.error, NotImplementedError, RuntimeError) as error:
+            except DAMAGE as error:
                 reason = str(error) or type(error).__name__
                 self.tally.drop("file_broken_archive", f"{label} is broken after {count} files ({reason}); fetch it again.")
                 return
@@ -139,7 +139,7 @@ class _Walk:
 
     def _tar(self, label: str, path: Path) -> Iterator[SourceFile]:
         total = count = 0
-        with tarfile.open(path, "r|*") as archive:
+        with tarfile.open(path, "r|*", tarinfo=SmallHeader) as archive:
             for member in archive:
                 total, count = total + max(0, member.size), count + 1
                 self._check_archive(label, total, count)

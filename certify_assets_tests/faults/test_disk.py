@@ -1,0 +1,145 @@
+"""A disk that is full or cannot be written: a sentence, no half file, and the work goes on once there is space."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from certify_assets.protocol.store import Store
+from certify_assets_tests.faults.namespace import in_namespace
+from certify_assets_tests.faults.small import environment, prepare, results, run
+from certify_assets_tests.paths import REPOSITORY
+
+_LISTING = """
+import hashlib, json, sys
+from pathlib import Path
+from certify_assets_tests.faults.small import results
+root = Path(sys.argv[1])
+print("LIST " + json.dumps({name: hashlib.sha256(data).hexdigest() for name, data in results(root).items()}))
+print("PARTS " + json.dumps([path.name for path in root.rglob(".certify.*.part")]))
+"""
+_RUN = "$PYTHON -m certify_assets.defs.launch run small > $OUT 2>&1; echo RC $?; cat $OUT"
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("undisturbed") / "root"
+    prepare(root)
+    done = run(root)
+    assert done.returncode == 0, done.stderr
+    return root
+
+
+def _hashes(root: Path) -> dict[str, str]:
+    return {name: hashlib.sha256(data).hexdigest() for name, data in results(root).items()}
+
+
+def _listings(said: str) -> list[dict[str, str]]:
+    return [json.loads(line[5:]) for line in said.splitlines() if line.startswith("LIST ")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kilobytes", "home"), [(300, "home"), (1500, "home"), (1300, "root/dagster")])
+def test_a_full_disk_ends_in_a_sentence_and_goes_on_when_there_is_space(reference: Path, tmp_path: Path, kilobytes: int, home: str) -> None:
+    root, wanted = tmp_path / "root", _hashes(reference)
+    (tmp_path / "home").mkdir()
+    root.mkdir()
+    (tmp_path / "listing.py").write_text(_LISTING, encoding="utf-8")
+    registered = tmp_path / "registered"
+    prepare(registered, source=reference.parent / "small.jsonl")
+    # with Dagster's own databases on another disk, and on this one
+    said = in_namespace(
+        f"""
+        OUT={tmp_path}/out
+        mount -t tmpfs -o size={kilobytes}k tmpfs {root}
+        cp -r {registered}/corpora {root}/
+        mkdir -p {tmp_path}/{home}
+        set +e
+        {_RUN}
+        $PYTHON {tmp_path}/listing.py {root}
+        mount -o remount,size=500m {root}
+        {_RUN}
+        $PYTHON {tmp_path}/listing.py {root}
+        """,
+        {**environment(registered), "CERTIFY_ROOT": str(root), "DAGSTER_HOME": str(tmp_path / home), "PYTHONPATH": str(REPOSITORY)},
+    )
+    codes = [int(line[3:]) for line in said.splitlines() if line.startswith("RC ")]
+    full, done = _listings(said)
+    print(
+        f"{kilobytes} kB, Dagster in {home}: {len(full)} of {len(wanted)} documents whole when the disk was full, 0 half; {len(done)} after"
+    )
+    assert codes == [1, 0], said[-3000:]
+    assert re.search("No space left on device|disk is full|disk I/O error", said) and "Traceback" not in said
+    assert "PARTS []" in said and all(wanted[name] == digest for name, digest in full.items() if not name.endswith("index.html"))
+    assert len(full) < len(wanted) and done == wanted
+
+
+@pytest.mark.slow
+def test_a_data_root_that_cannot_be_written_is_read_and_told(reference: Path, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    certify = f"$PYTHON -m certify_assets.cli {{}} --root {reference}"
+    lexical = f"{reference}/judges/lexical/small"
+    reading = [
+        f"$PYTHON -m certify_assets.cli verify {lexical}/certificates.json {lexical}/scores.parquet",
+        certify.format("compare small"),
+        certify.format("protocol status small"),
+        certify.format("corpus list"),
+    ]
+    writing = [
+        certify.format(text)
+        for text in ("demo --corpus small", "judge train small --judge lexical", "study small", "corpus import /dev/null --name x")
+    ]
+    lines = [
+        f"{text} > $OUT 2>&1; echo {kind} $?; tail -n 1 $OUT" for kind, texts in (("READ", reading), ("WRITE", writing)) for text in texts
+    ]
+    said = in_namespace(
+        "\n".join(
+            [
+                f"OUT={tmp_path}/out",
+                f"mount --bind {reference} {reference}",
+                f"mount -o remount,bind,ro {reference}",
+                "set +e",
+                *lines,
+                _RUN,
+            ]
+        ),
+        {**environment(reference), "DAGSTER_HOME": str(home), "PYTHONPATH": str(REPOSITORY)},
+    )
+    codes = {kind: [int(line.split()[1]) for line in said.splitlines() if line.startswith(f"{kind} ")] for kind in ("READ", "WRITE", "RC")}
+    assert codes["READ"] == [0] * len(reading), said
+    assert all(code in (1, 2) for code in codes["WRITE"] + codes["RC"]) and len(codes["WRITE"]) == len(writing), said
+    assert "Traceback" not in said and said.count("Read-only file system") >= 3, said
+
+
+def test_a_file_that_may_not_grow_leaves_the_old_one(tmp_path: Path) -> None:
+    """A limit on the size of files, which every system has, in the place of a full disk."""
+    store = Store(str(tmp_path))
+    store.write_bytes("a.json", b"old")
+    store.write_bytes("journal.jsonl", b"first\n")
+    code = (
+        "import resource, sys\nfrom certify_assets.protocol.store import Store\nstore = Store(sys.argv[1])\n"
+        "for attempt in (lambda: store.write_bytes('a.json', b'x' * 100_000), lambda: store.append_line('journal.jsonl', lambda old: 'y' * 100_000),\n"
+        "                lambda: store.write_stream('b.bin', lambda stream: stream.write(b'z' * 100_000))):\n"
+        "    try:\n        attempt()\n    except OSError as error:\n        print(error.strerror)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000)),
+    )
+    assert done.stdout.splitlines() == ["File too large"] * 3, done.stderr
+    assert store.read_bytes("a.json") == b"old" and not store.exists("b.bin") and not list(tmp_path.rglob("*.part"))
+    # what was not confirmed is no line, and the next append cuts it off
+    assert store.read_bytes("journal.jsonl").startswith(b"first\n")
+    store.append_line("journal.jsonl", lambda old: str(len(old)))
+    assert store.read_bytes("journal.jsonl") == b"first\n6\n"

@@ -1,0 +1,99 @@
+"""What lands all at once, lands broken or takes long: the sensor answers within its minute, one run a corpus, nobody waits for another."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import time
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from certify_assets.corpora.sources import import_corpus
+from certify_assets.defs.operations.sensors import new_runs_sensor
+from certify_assets.protocol import landed
+from certify_assets.protocol.incoming import scan_incoming
+from certify_assets.protocol.landed import Look, WaitingError
+from certify_assets.protocol.store import Store
+from certify_assets_tests.defs.test_sensors import _tick
+
+_SECONDS_OF_A_SENSOR = 60.0
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(str(tmp_path / "root"))
+
+
+def _put(store: Store, name: str, data: bytes) -> Path:
+    path = Path(store.root) / "incoming" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    os.utime(path, (1, 1))
+    return path
+
+
+def _run(number: int, text: str) -> bytes:
+    record = {"task_id": f"t{number % 50}", "trajectory_id": f"r{number}", "agent": "a", "outcome": number % 2, "text": f"{number} {text}"}
+    return (json.dumps(record) + "\n").encode()
+
+
+@pytest.mark.slow
+def test_a_thousand_files_of_runs_are_seen_within_the_sensors_minute(store: Store) -> None:
+    text = "x" * 50_000
+    for number in range(1000):
+        _put(store, f"{'abc'[number % 3]}/run_{number:04d}.jsonl", _run(number, text))
+    _put(store, "broken/cut.jsonl.gz", gzip.compress(_run(0, text))[:40])
+    started = time.monotonic()
+    requests, cursor, _ = _tick(store, new_runs_sensor)
+    first = time.monotonic() - started
+    assert sorted(str(request.partition_key) for request in requests) == ["a", "b", "c"] and first < _SECONDS_OF_A_SENSOR
+    started = time.monotonic()
+    assert _tick(store, new_runs_sensor, cursor)[0] == []
+    second = time.monotonic() - started
+    print(f"1,000 files (50 MB) in three corpora: {first:.2f} s, looked at again {second:.2f} s; one run a corpus, a broken file told")
+    read = import_corpus(Path(store.root) / "incoming/a", format="table", name="a")
+    assert len(read.frame) == 334
+
+
+def test_a_file_that_takes_too_long_is_told_and_not_read_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    _put(store, "slow/big.jsonl.gz", gzip.compress(b"\0" * (64 << 20), compresslevel=1))
+    monkeypatch.setattr(landed, "_FILE_SECONDS", 0.0)
+    arrivals, waiting = scan_incoming(store, Path(store.root) / "incoming")
+    assert "takes longer than 0 seconds to read; split or unpack it" in waiting["slow"]
+    monkeypatch.undo()
+    _put(store, "zfine/runs.jsonl", _run(1, "x"))
+    monkeypatch.setattr(landed, "_read", lambda path: pytest.fail(f"{path} was read again") if path.name == "big.jsonl.gz" else "0" * 64)
+    arrivals, waiting = scan_incoming(store, Path(store.root) / "incoming")
+    assert [arrival.corpus for arrival in arrivals] == ["zfine"] and "takes longer" in waiting["slow"]
+
+
+def test_a_refused_file_is_read_again_when_it_changes(store: Store) -> None:
+    path = _put(store, "c/runs.zip", b"PK not a zip")
+    look = Look(store, "corpora/c/landed.json")
+    for _ in range(2):
+        with pytest.raises(WaitingError, match="not complete or broken"):
+            look.at([path.parent])
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("runs.jsonl", _run(1, "x"))
+    os.utime(path, (2, 2))
+    with pytest.raises(WaitingError, match="grew"):
+        look.at([path.parent])
+    assert look.at([path.parent]).files
+
+
+def test_one_budget_is_for_all_corpora_of_a_look(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    from certify_assets.protocol import incoming
+
+    for corpus in "abc":
+        for number in range(3):
+            _put(store, f"{corpus}/{number}.jsonl", _run(number, corpus))
+    monkeypatch.setattr(incoming, "_SCAN_SECONDS", 0.0)
+    read = landed._read
+    monkeypatch.setattr(landed, "_read", lambda path: (time.sleep(0.01), read(path))[1])
+    arrivals, waiting = scan_incoming(store, Path(store.root) / "incoming")
+    assert arrivals == [] and set(waiting) == {"a", "b", "c"} and all("the next look goes on" in reason for reason in waiting.values())
+    monkeypatch.setattr(incoming, "_SCAN_SECONDS", 30.0)
+    assert len(scan_incoming(store, Path(store.root) / "incoming")[0]) == 3

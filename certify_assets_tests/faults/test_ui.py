@@ -1,0 +1,179 @@
+"""The Dagster UI in a real browser: verdict and plots, checks, lineage, a sensor switched on, a materialization started by clicking.
+
+Screenshots go to ``CERTIFY_ARTEFACTS``, else to pytest's base folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from certify_assets.protocol.store import Store
+from certify_assets_tests.builders import register_runs
+from certify_assets_tests.conftest import Demo
+from certify_assets_tests.faults.servers import serving
+from certify_assets_tests.paths import assert_painted
+from certify_assets_tests.security.hostile import CANARY, write_hostile_runs
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytestmark = [pytest.mark.slow, pytest.mark.browser]
+
+CORPUS, HOSTILE = "miniwob_mixed", "hostile"
+_WAIT = 90_000.0
+
+
+class Site(NamedTuple):
+    """A running UI, and where screenshots go."""
+
+    address: str
+    pictures: Path
+
+    def ask(self, query: str) -> Any:
+        """Ask the server what it knows, by itself and not by its page."""
+        body = json.dumps({"query": query}).encode()
+        request = urllib.request.Request(f"{self.address}/graphql", body, {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return json.loads(answer.read())["data"]
+
+    def keep(self, page: Page, name: str) -> None:
+        """Keep a screenshot that shows something."""
+        page.wait_for_timeout(1500)
+        page.screenshot(path=self.pictures / f"{name}.png")
+        assert_painted(self.pictures / f"{name}.png")
+
+
+@pytest.fixture(scope="module")
+def site(demo: Demo, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """``dagster dev`` on the demo's data root, to which a corpus whose every text is hostile was added."""
+    import subprocess
+    import sys
+
+    folder = tmp_path_factory.mktemp("ui")
+    source = write_hostile_runs(folder / "runs.jsonl")
+    register_runs(Store(str(demo.root)), HOSTILE, source, rl=False, accept_structural_leak="shown on purpose")
+    command = [sys.executable, "-m", "certify_assets.defs.launch", "run", HOSTILE]
+    done = subprocess.run(command, env=demo.environment, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    pictures = Path(os.environ.get("CERTIFY_ARTEFACTS") or folder / "screenshots")
+    pictures.mkdir(parents=True, exist_ok=True)
+    with serving(demo.environment, folder / "server.log", daemon=True) as address:
+        yield Site(address, pictures)
+    print(f"\nscreenshots: {', '.join(sorted(path.name for path in pictures.glob('*.png')))}")
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    opened = browser.new_page(viewport={"width": 1400, "height": 860})
+    opened.set_default_timeout(_WAIT)
+    yield opened
+    opened.close()
+
+
+def test_the_asset_page_has_the_verdict_with_its_curve(site: Site, page: Page) -> None:
+    page.goto(f"{site.address}/assets/lexical/certificate?partition={CORPUS}&view=partitions")
+    page.get_by_text("reject_coverage_at_0.2").first.wait_for()
+    cell = page.locator("tr", has_text="verdict").first
+    assert re.search(r"reject\s+[\d.]+\s*%", cell.inner_text()) and "confidence" in cell.inner_text()
+    picture = cell.locator("img").first
+    assert picture.evaluate("image => image.complete && image.naturalWidth > 50")
+    site.keep(page, "certificate")
+
+
+def test_numbers_are_plotted(site: Site, page: Page) -> None:
+    page.goto(f"{site.address}/assets/corpus_profile")
+    page.get_by_role("button", name="Plots").first.click()
+    page.locator("canvas").first.wait_for()
+    assert page.locator("canvas").count() >= 2
+    site.keep(page, "plots")
+
+
+def test_checks_say_what_they_found(site: Site, page: Page) -> None:
+    page.goto(f"{site.address}/assets/leak_controls?view=checks")
+    page.get_by_text("blocking").first.wait_for()
+    page.get_by_text(re.compile("Passed|Warning")).first.wait_for()
+    assert page.get_by_text("no_structural_leak").count() >= 1
+    site.keep(page, "checks")
+
+
+def test_the_lineage_leads_back_to_the_splits(site: Site, page: Page) -> None:
+    page.goto(f"{site.address}/assets/lexical/certificate?view=lineage&lineageScope=upstream&lineageDepth=5")
+    for name in ("adapter", "scores", "certificate", "split_manifest", "trajectories"):
+        node = page.get_by_text(re.compile(rf"^{name}$")).first
+        node.wait_for()
+        assert node.is_visible()
+    site.keep(page, "lineage")
+
+
+def test_the_sensor_is_switched_on_and_looks(site: Site, page: Page) -> None:
+    page.goto(f"{site.address}/locations/certify_assets.definitions/sensors/new_runs")
+    switch = page.locator("tr", has_text="Running").locator("label, [role=switch], input[type=checkbox]").first
+    switch.click()
+    query = (
+        'query { sensorOrError(sensorSelector: {sensorName: "new_runs", repositoryName: "__repository__", '
+        'repositoryLocationName: "certify_assets.definitions"}) { ... on Sensor { sensorState { status ticks(limit: 1) { status skipReason } } } } }'
+    )
+    state = _until(lambda: site.ask(query)["sensorOrError"]["sensorState"], lambda found: bool(found["ticks"]), 150)
+    assert state["status"] == "RUNNING" and state["ticks"][0]["status"] in ("SKIPPED", "STARTED")
+    site.keep(page, "sensor")
+    switch.click()
+    _until(lambda: site.ask(query)["sensorOrError"]["sensorState"]["status"], lambda found: found == "STOPPED", 30)
+
+
+def test_a_materialization_is_started_by_clicking(site: Site, page: Page) -> None:
+    before = site.ask("query { runsOrError { ... on Runs { results { runId } } } }")["runsOrError"]["results"]
+    page.goto(f"{site.address}/assets/corpus_profile?partition={CORPUS}&view=partitions")
+    page.get_by_text("Materialized").first.wait_for()
+    page.get_by_role("button", name="Materialize").first.click()
+    page.get_by_text("Partition selection").first.wait_for()
+    if page.get_by_text("1 partition", exact=True).count() == 0:
+        page.locator("[role=dialog], .bp5-dialog, .bp4-dialog").get_by_role("button", name="All", exact=True).first.click()
+    site.keep(page, "launch")
+    page.get_by_role("button", name="Launch").first.click()
+    query = "query { runsOrError { ... on Runs { results { runId status jobName } } } }"
+    runs = _until(
+        lambda: [run for run in site.ask(query)["runsOrError"]["results"] if run["runId"] not in {old["runId"] for old in before}],
+        lambda found: bool(found) and all(run["status"] in ("SUCCESS", "FAILURE", "CANCELED") for run in found),
+        200,
+    )
+    assert {run["status"] for run in runs} == {"SUCCESS"}
+    page.goto(f"{site.address}/runs/{runs[0]['runId']}")
+    page.get_by_text("Success").first.wait_for()
+    site.keep(page, "run")
+
+
+@pytest.mark.parametrize(
+    "asset", ["corpus_page", "corpus_profile", "comparison", "leak_controls", "trajectories", "lexical/certificate", "lexical/page"]
+)
+def test_no_text_of_a_run_runs_in_the_ui(site: Site, page: Page, asset: str) -> None:
+    dialogs: list[str] = []
+    page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
+    page.goto(f"{site.address}/assets/{asset}?partition={HOSTILE}&view=partitions")
+    page.get_by_text("Materialized").first.wait_for()
+    page.wait_for_timeout(1500)
+    # longer texts are behind a link, and are drawn when it is followed
+    for label in ("[Show Markdown]", "[Show JSON]"):
+        for link in page.get_by_text(label, exact=True).all():
+            link.click()
+            page.wait_for_timeout(800)
+            page.keyboard.press("Escape")
+            page.wait_for_timeout(300)
+    assert page.evaluate(f"typeof window.{CANARY}") == "undefined" and dialogs == []
+    assert page.locator("a[href^='javascript:' i]").count() == 0
+
+
+def _until(ask: Any, done: Any, seconds: float) -> Any:
+    deadline = time.monotonic() + seconds
+    while not done(found := ask()):
+        assert time.monotonic() < deadline, found
+        time.sleep(1)
+    return found

@@ -1,0 +1,218 @@
+"""Archives and tables made to fill memory or disk: each costs a sentence, and memory stays bounded."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import resource
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from certify_assets.corpora.sources import import_corpus
+from certify_assets.corpora.sources.files import Limits, Tally
+from certify_assets.corpora.sources.walk import FileSet
+from certify_assets.errors import InputError
+from certify_assets.protocol.landed import Look, WaitingError
+from certify_assets.protocol.store import Store
+from certify_assets_tests.paths import REPOSITORY
+
+ZEROS = b"\0" * (1 << 20)
+ROWS = b'{"task_id": "a", "outcome": 1, "text": "x"}\n'
+
+
+def _tar_header(kind: bytes, megabytes: int) -> Callable[[Path], Path]:
+    def write(folder: Path) -> Path:
+        info = tarfile.TarInfo("x")
+        info.type, info.size = kind, megabytes << 20
+        path = folder / "bomb.tar.gz"
+        with gzip.open(path, "wb", compresslevel=1) as stream:
+            stream.write(info.tobuf(tarfile.USTAR_FORMAT))
+            for _ in range(megabytes):
+                stream.write(ZEROS)
+            stream.write(b"\0" * 1024)
+        return path
+
+    return write
+
+
+def _zipped(name: str, megabytes: int) -> Callable[[Path], Path]:
+    def write(folder: Path) -> Path:
+        with zipfile.ZipFile(folder / "bomb.zip", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive, archive.open(name, "w") as stream:
+            for _ in range(megabytes):
+                stream.write(ZEROS)
+        return folder / "bomb.zip"
+
+    return write
+
+
+def _gzipped(folder: Path) -> Path:
+    with gzip.open(folder / "bomb.jsonl.gz", "wb", compresslevel=1) as stream:
+        for _ in range(300):
+            stream.write(ZEROS)
+    return folder / "bomb.jsonl.gz"
+
+
+def _parquet(folder: Path, *, rows: int = 20_000, length: int = 200_000, nested: bool = False) -> Path:
+    """One long text in a dictionary, said by every row."""
+    text = pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), pa.array(["x" * length]))
+    outcomes = pa.array([n % 2 for n in range(rows)])
+    tasks = pa.array([str(n) for n in range(rows)])
+    steps = pa.StructArray.from_arrays([text, text], names=["action", "observation"])
+    lists = pa.ListArray.from_arrays(pa.array(range(rows + 1), pa.int32()), steps)
+    column = {"steps": lists} if nested else {"text": text, "instruction": text}
+    pq.write_table(pa.table({"task_id": tasks, "outcome": outcomes, **column}), folder / "bomb.parquet", compression="zstd")
+    return folder / "bomb.parquet"
+
+
+BOMBS: dict[str, tuple[Callable[[Path], Path], str]] = {
+    "tar with a PAX header of half a gigabyte": (_tar_header(tarfile.XHDTYPE, 512), "of which 1,048,576 are allowed"),
+    "tar with a long name of half a gigabyte": (_tar_header(tarfile.GNUTYPE_LONGNAME, 512), "of which 1,048,576 are allowed"),
+    "zip of one member of zeros": (_zipped("runs.jsonl", 300), "the limit is 268,435,456"),
+    "gzip of zeros": (_gzipped, "the limit is 268,435,456"),
+    "Parquet of one text said by every row": (_parquet, "unpacks to far more than the limit"),
+    "Parquet of one text said by every step": (lambda folder: _parquet(folder, nested=True), "unpacks to far more than the limit"),
+}
+
+_CODE = """
+import resource, sys
+from certify_assets.corpora.sources import import_corpus
+from certify_assets.errors import InputError
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+try:
+    import_corpus(sys.argv[1], format="table", name="c")
+except InputError as error:
+    print(error)
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_bomb_is_refused_in_a_sentence_and_in_bounded_memory(tmp_path: Path, name: str) -> None:
+    make, words = BOMBS[name]
+    path = make(tmp_path)
+    limit = 6 << 30
+    done = subprocess.run(
+        [sys.executable, "-c", _CODE, str(path)],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
+    )
+    assert done.returncode == 0, done.stderr
+    *said, megabytes = done.stdout.splitlines()
+    print(f"{name}: {path.stat().st_size:,} bytes, {megabytes} MB more memory")
+    assert words in "\n".join(said) and int(megabytes) < 800
+    assert sorted(item.name for item in tmp_path.iterdir()) == [path.name]
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK])
+def test_a_header_that_says_more_than_a_megabyte_is_not_read(tmp_path: Path, kind: bytes) -> None:
+    with pytest.raises(InputError, match="of which 1,048,576 are allowed"):
+        import_corpus(_tar_header(kind, 2)(tmp_path), format="table", name="c")
+
+
+def test_a_sparse_member_is_refused(tmp_path: Path) -> None:
+    info = tarfile.TarInfo("runs.jsonl")
+    info.pax_headers = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.realsize": str(1 << 40)}
+    with tarfile.open(tmp_path / "sparse.tar", "w", format=tarfile.PAX_FORMAT) as archive:
+        archive.addfile(info)
+    with pytest.raises(InputError, match="a sparse file; write the archive without sparse files"):
+        import_corpus(tmp_path / "sparse.tar", format="table", name="c")
+
+
+def test_many_members_and_many_bytes_end_an_archive(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "many.zip", "w") as archive:
+        for number in range(200):
+            archive.writestr(f"{number}.txt", b"x" * 100)
+    for limits in (Limits(archive_members=100), Limits(archive_bytes=5000)):
+        with pytest.raises(InputError, match="unpack what you need and import that folder"):
+            list(FileSet([tmp_path / "many.zip"], [".jsonl"], Tally(), limits))
+
+
+def test_an_archive_inside_an_archive_is_named_and_not_opened(tmp_path: Path) -> None:
+    inner = io.BytesIO()
+    with zipfile.ZipFile(inner, "w") as archive:
+        archive.writestr("runs.jsonl", ROWS)
+    with zipfile.ZipFile(tmp_path / "outer.zip", "w") as archive:
+        archive.writestr("runs.jsonl", ROWS * 2)
+        archive.writestr("inner.zip", inner.getvalue())
+        archive.writestr("deep/inner.tar.gz", inner.getvalue())
+    assert import_corpus(tmp_path / "outer.zip", format="table", name="c").dropped["file_nested_archive"] == 2
+
+
+def test_members_that_climb_are_counted_and_nothing_is_unpacked(tmp_path: Path) -> None:
+    for name in ("../x.jsonl", "/x.jsonl", "a/../../x.jsonl", "a\\..\\x.jsonl"):
+        with zipfile.ZipFile(tmp_path / "climbs.zip", "w") as archive:
+            archive.writestr(name, ROWS)
+            archive.writestr("fine.jsonl", ROWS)
+        read = import_corpus(tmp_path / "climbs.zip", format="table", name="c")
+        assert read.dropped == {"file_unsafe_path": 1} and list(read.files) == ["climbs.zip/fine.jsonl"]
+    assert [path.name for path in tmp_path.iterdir()] == ["climbs.zip"] and not (tmp_path.parent / "x.jsonl").exists()
+
+
+def _sources() -> dict[str, bytes]:
+    plain, zipped, tarred, table = io.BytesIO(), io.BytesIO(), io.BytesIO(), io.BytesIO()
+    with gzip.open(plain, "wb") as stream:
+        stream.write(ROWS * 5)
+    with zipfile.ZipFile(zipped, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a/runs.jsonl", ROWS * 5)
+        archive.writestr("b/runs.jsonl", ROWS * 5)
+    with tarfile.open(fileobj=tarred, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for name in ("a/runs.jsonl", "ü" * 120 + ".jsonl"):
+            info = tarfile.TarInfo(name)
+            info.size = len(ROWS)
+            archive.addfile(info, io.BytesIO(ROWS))
+    pq.write_table(pa.table({"task_id": ["a", "b"], "outcome": [1, 0], "text": ["x", "y"]}), table)
+    return {
+        "runs.jsonl.gz": plain.getvalue(),
+        "runs.zip": zipped.getvalue(),
+        "runs.tar": tarred.getvalue(),
+        "runs.parquet": table.getvalue(),
+        "runs.jsonl": ROWS * 5,
+        "runs.csv": b"task_id,outcome,text\na,1,x\nb,0,y\n",
+    }
+
+
+SOURCES = _sources()
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.sampled_from(sorted(SOURCES)), st.lists(st.tuples(st.floats(0, 1), st.binary(min_size=0, max_size=6)), min_size=1, max_size=5))
+def test_a_damaged_file_costs_a_sentence_and_never_a_traceback(tmp_path: Path, name: str, damage: list[tuple[float, bytes]]) -> None:
+    data = bytearray(SOURCES[name])
+    for where, patch in damage:
+        place = int(where * (len(data) - 1))
+        data[place : place + max(1, len(patch))] = patch
+    path = tmp_path / name
+    path.write_bytes(bytes(data))
+    try:
+        import_corpus(path, format="table", name="c")
+    except InputError as error:
+        assert len(str(error)) > 20
+    try:
+        Look(Store(str(tmp_path / "root")), "corpora/c/landed.json", settle_seconds=-1).at([path])
+    except WaitingError as error:
+        assert name.split(".")[0] in str(error)
+
+
+def test_json_that_nests_without_end_costs_its_record(tmp_path: Path) -> None:
+    deep = json.dumps({"task_id": "a", "outcome": 1, "text": "x"})
+    (tmp_path / "runs.jsonl").write_text(
+        "[" * 200_000 + "\n" + deep + "\n" + '{"task_id": "b", "steps": ' + "[" * 99_999 + "\n", encoding="utf-8"
+    )
+    read = import_corpus(tmp_path / "runs.jsonl", format="table", name="c")
+    assert len(read.frame) == 1 and read.dropped["unreadable_record"] == 2

@@ -1,0 +1,178 @@
+"""Altered manifests, certificates, scores, audits and ledgers: every value of what a result rests on, each refused in a sentence."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from certify_assets.errors import CertifyError, LedgerError
+from certify_assets.protocol import auditing, certification
+from certify_assets.protocol.ledger import ledger_entries, ledger_head, record_read, register, require_in_ledger
+from certify_assets.protocol.store import Store
+from certify_assets_tests.cli.calling import Answer, Call
+from certify_assets_tests.cli.conftest import call  # noqa: F401 - a fixture
+
+_Path = tuple[str | int, ...]
+
+#: document → values that no step rests on: they describe, or are compared elsewhere when the document is made
+DESCRIPTIONS: dict[str, set[str]] = {
+    "corpora/one/splits/manifest.json": set(),
+    "judges/lexical/one/certificates.json": set(),
+    "judges/lexical/one/scores.json": {"rows"},
+    "judges/lexical/one/audits.json": {"test_scores_sha256", "registration"},
+}
+
+
+def _leaves(value: Any, path: _Path = ()) -> Iterator[_Path]:
+    if isinstance(value, dict):
+        for name in value:
+            yield from _leaves(value[name], (*path, name))
+    elif isinstance(value, list):
+        for place in range(min(2, len(value))):
+            yield from _leaves(value[place], (*path, place))
+    else:
+        yield path
+
+
+def _altered(document: Any, path: _Path) -> Any:
+    document = copy.deepcopy(document)
+    inside = document
+    for name in path[:-1]:
+        inside = inside[name]
+    value = inside[path[-1]]
+    if isinstance(value, bool):
+        inside[path[-1]] = not value
+    elif isinstance(value, (int, float)):
+        inside[path[-1]] = value + 1
+    elif isinstance(value, str):
+        inside[path[-1]] = value[:-1] + ("1" if value.endswith("0") else "0")
+    else:
+        inside[path[-1]] = "forged"
+    return document
+
+
+def _use(store: Store) -> None:
+    """What stands between a stored certificate and a page that shows it."""
+    certification.load_certificates(store, "one", "lexical")
+    problems = certification.verify_stored(store, "one", "lexical")
+    if problems:
+        raise CertifyError(problems[0])
+    auditing.load_audits(store, "one", "lexical")
+
+
+def _assert_refused(store: Store, key: str, *, every: int) -> tuple[int, int]:
+    original, document = store.read_bytes(key), store.read_json(key)
+    paths = [path for path in _leaves(document) if str(path[-1]) not in DESCRIPTIONS[key]]
+    refused = 0
+    for path in paths[::every]:
+        store.write_json(key, _altered(document, path))
+        with pytest.raises(CertifyError) as caught:
+            _use(store)
+        assert len(str(caught.value)) > 20 and "\n" not in str(caught.value), path
+        refused += 1
+    store.write_bytes(key, original)
+    _use(store)
+    return refused, len(paths)
+
+
+@pytest.fixture
+def audited(corpora: Store) -> Store:
+    auditing.audit_judge(corpora, "one", "lexical")
+    return corpora
+
+
+@pytest.mark.parametrize("key", DESCRIPTIONS)
+def test_some_altered_values_are_refused(audited: Store, key: str) -> None:
+    size = len(list(_leaves(audited.read_json(key))))
+    assert _assert_refused(audited, key, every=max(1, size // 3))[0] >= 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("key", DESCRIPTIONS)
+def test_every_altered_value_is_refused(audited: Store, key: str) -> None:
+    refused, there = _assert_refused(audited, key, every=1)
+    print(f"{key}: {refused} of {there} altered values refused")
+    assert refused == there
+
+
+def _ledger(tmp_path: Path) -> Store:
+    store = Store(str(tmp_path / "root"))
+    registration = register(store, "c", {"seed": 1}, run_id="cli")
+    for judge in ("a", "b"):
+        record_read(store, "c", judge=judge, registration=registration, configuration={"scores": judge}, run_id="cli")
+    return store
+
+
+@settings(deadline=None, max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.floats(0, 1), st.binary(min_size=1, max_size=4))
+def test_a_ledger_with_any_byte_altered_is_refused(tmp_path: Path, where: float, patch: bytes) -> None:
+    store = _ledger(tmp_path)
+    path, head = tmp_path / "root/ledger/c.jsonl", ledger_head(store, "c")
+    data = bytearray(path.read_bytes())
+    place = min(int(where * len(data)), len(data) - len(patch))
+    before = bytes(data)
+    data[place : place + len(patch)] = patch
+    path.write_bytes(bytes(data))
+    try:
+        if bytes(data) == before:
+            return
+        # what stands on the last line alone is found by whoever kept its hash
+        with pytest.raises(LedgerError, match=r"ledger"):
+            ledger_entries(store, "c")
+            require_in_ledger(store, "c", head)
+    finally:
+        path.unlink()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"[" * 100_000,
+        b"\xff\xfe",
+        b"{}",
+        b'{"kind": ["first"], "corpus": "c", "judge": "j", "registration": "", "configuration": "", "run_id": "", "time": "", "previous": ""}',
+        b'{"kind": "first", "kind": "registration", "corpus": "c", "judge": "", "registration": "", "configuration": "", "run_id": "", "time": ""}',
+    ],
+)
+def test_a_line_that_is_no_entry_ends_in_a_sentence(tmp_path: Path, line: bytes) -> None:
+    store = Store(str(tmp_path / "root"))
+    store.write_bytes("ledger/c.jsonl", line + b"\n")
+    with pytest.raises(LedgerError, match="line 1 is not a ledger entry"):
+        ledger_entries(store, "c")
+
+
+def test_the_command_refuses_a_forged_certificate_wherever_one_is_read(
+    corpora: Store,
+    tmp_path: Path,
+    call: Call,  # noqa: F811
+) -> None:
+    from certify_assets.certificates import Certificate
+
+    document = corpora.read_json("judges/lexical/one/certificates.json")["certificates"]
+    found = next(item for item in document if item["certified"] and item["side"] == "reject")
+    scores = corpora.locate("judges/lexical/one/scores.parquet")
+    forged = tmp_path / "forged.json"
+    page = ("report", forged, scores, "--out", tmp_path / "x.html")
+    for name, value in (("alpha", 0.01), ("coverage", 0.99), ("threshold", 9.0)):
+        forged.write_text(json.dumps({**found, name: value}), encoding="utf-8")
+        for command in (("verify", forged, scores), ("decide", forged, scores), page):
+            _assert_complains(call(*command))
+    # with the digest made anew, as somebody would who knows how it is made; `decide` has no CAL to recompute it from
+    forged.write_text(
+        json.dumps(replace(Certificate.from_dict(found), promise="Nobody needs to read anything.").to_dict()), encoding="utf-8"
+    )
+    for command in (("verify", forged, scores), page):
+        _assert_complains(call(*command))
+    assert not (tmp_path / "x.html").exists()
+
+
+def _assert_complains(answer: Answer) -> None:
+    assert answer.code in (2, 3) and answer.err.startswith("certify: ") and answer.err.count("\n") == 1
