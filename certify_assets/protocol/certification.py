@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from certify_assets.errors import ForgedCertificateError, InputError, StaleCertificateError
+from certify_assets.errors import ForgedCertificateError, InputError, IntegrityError, StaleCertificateError
 from certify_assets.protocol.corpus_config import load_config
 from certify_assets.protocol.corpus_steps import require_leak_controls
 from certify_assets.protocol.harvest.spent import HALF_B, describe_harvest
@@ -36,6 +36,7 @@ def certify_judge(store: Store, corpus: str, judge: str, *, run_id: str = "cli")
     cal, hashes, adapter = calibration_scores(store, corpus, judge)
     leak = require_leak_controls(store, corpus, hashes["manifest_sha256"])
     compared = parity_provenance(store, corpus, judge)
+    _require_paid(store, corpus, judge, int(adapter["candidates"]))
     config = load_config(store, corpus)
     plan = _plan(hashes["manifest_sha256"], config.seed, judge_spec(judge, store.root))
     registration = register(store, corpus, plan, run_id=run_id)
@@ -142,6 +143,18 @@ def why_nothing(store: Store, corpus: str, judge: str) -> list[str]:
             diagnosis = diagnose(*columns(cal), alpha=alpha, delta=DELTA, side="reject", grid=GRID, candidates=item.candidates)
             sentences.append(f"At {alpha:g}: {diagnosis.sentence}")
     return sentences
+
+
+def _require_paid(store: Store, corpus: str, judge: str, paid: int) -> None:
+    """Refuse an adapter document that says it was picked among fewer candidates than its judge has: the level is divided by their number."""
+    from certify_assets.protocol.arms import candidates
+
+    spec = judge_spec(judge, store.root)
+    number = len(candidates(spec)) if spec.family == "grpo" else len(spec.success_weights) or 1
+    if paid < number:
+        raise IntegrityError(
+            f"the adapter document of {judge} on {corpus} counts {paid} candidates, and the judge has {number}; materialize {judge}/adapter again."
+        )
 
 
 def _plan(manifest_sha256: str, seed: int, judge: JudgeSpec) -> dict[str, Any]:

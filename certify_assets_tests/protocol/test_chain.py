@@ -326,3 +326,13 @@ def test_steps_before_their_inputs_say_what_to_run(tmp_path: Path) -> None:
     register_runs(store, "c", write_runs(tmp_path / "runs.jsonl"))
     with pytest.raises(InputError, match="materialize"):
         corpus_steps.make_splits(store, "c")
+
+
+def test_a_document_that_counts_fewer_candidates_than_there_were_certifies_nothing(finished: Store) -> None:
+    _run(finished, "lexical_weighted")
+    key = "judges/lexical_weighted/c/adapter.json"
+    document = finished.read_json(key)
+    assert document["candidates"] == 4
+    finished.write_json(key, {**document, "candidates": 1})
+    with pytest.raises(IntegrityError, match="counts 1 candidates, and the judge has 4"):
+        certification.certify_judge(finished, "c", "lexical_weighted")
