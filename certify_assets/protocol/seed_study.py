@@ -64,7 +64,8 @@ def run_seeds(
     Returns
     -------
     dict
-        ``cells``, one a seed, side, budget and procedure; ``frequencies`` over seeds; ``aurocs`` on TEST.
+        ``cells``, one a seed, side, budget and procedure; ``frequencies`` over seeds; ``aurocs`` on TEST, None where they are undefined;
+        ``untrained``, the seeds whose SFT split has one outcome, of which no judge can learn.
     """
     plan = plan or SeedPlan()
     frame, config = read_corpus(store, corpus), load_config(store, corpus)
@@ -90,6 +91,7 @@ def run_seeds(
         "corpus": corpus,
         "plan": fixed,
         "aurocs": [next(cell["auroc"] for cell in made[seed]) for seed in plan.seeds],
+        "untrained": [seed for seed in plan.seeds if all(cell["verdict"] == "NONE" for cell in made[seed])],
         "cells": cells,
         "frequencies": frequencies(cells),
     }
@@ -160,6 +162,8 @@ def _one_seed(frame: pd.DataFrame, texts: list[Rendered], config: Any, plan: See
     rows = {name: np.flatnonzero(split == name) for name in ("sft", "rl", "cal", "test")}
     trained = [texts[place].text for place in rows["sft"]]
     outcomes = frame["outcome"].iloc[rows["sft"]].to_numpy(np.int8)
+    if len(np.unique(outcomes)) < 2:
+        return [{**cell, "auroc": None} for cell in _nothing(plan)]
     judge = LexicalJudge.train(trained, outcomes, seed=config.seed, renderer_sha256=renderer().sha256)
     tables = {
         name: score_table(judge, frame.iloc[rows[name]], renderer(), rendered=[texts[place] for place in rows[name]])
@@ -167,7 +171,15 @@ def _one_seed(frame: pd.DataFrame, texts: list[Rendered], config: Any, plan: See
         if len(rows[name])
     }
     quality = auroc(*columns(tables["test"])[:2])
-    return [{**cell, "auroc": quality} for cell in _cells(tables, plan)]
+    return [{**cell, "auroc": quality if np.isfinite(quality) else None} for cell in _cells(tables, plan)]
+
+
+def _nothing(plan: SeedPlan) -> Iterator[dict[str, Any]]:
+    """Cells of a seed whose SFT split has one outcome: there is no judge to train, so nothing is certified."""
+    unknown = {"certified": False, "coverage": 0.0, "error": None, "test_coverage": 0.0, "verdict": "NONE"}
+    for alpha in ALPHAS:
+        for side in SIDES:
+            yield from ({"side": side, "alpha": alpha, "procedure": name, **unknown} for name in plan.procedures)
 
 
 def _cells(tables: dict[str, pd.DataFrame], plan: SeedPlan) -> Iterator[dict[str, Any]]:

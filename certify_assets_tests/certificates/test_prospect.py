@@ -68,7 +68,7 @@ def test_a_plan_says_what_it_promises() -> None:
     assert document["fewest_trajectories"]["trajectories"] == min(item["trajectories"] for item in document["alternatives"])
 
 
-@pytest.mark.parametrize(("procedure", "noted"), [("guarded_taskboot", True), ("naive", False)])
+@pytest.mark.parametrize(("procedure", "noted"), [pytest.param("guarded_taskboot", True, marks=pytest.mark.slow), ("naive", False)])
 def test_a_plan_below_twenty_tasks_says_that_nothing_was_validated_there(procedure: str, noted: bool) -> None:
     settings = Settings(procedure=procedure, alpha=0.5, guard="kish")
     found = foresee(Facts(success_rate=0.2, auroc=0.99, icc=0.1, sizes=(8,)), settings, trials=20, other_attempts=())

@@ -77,4 +77,4 @@ def test_arms_that_a_choice_stands_on_are_shown_once_under_their_version() -> No
         assert arm_events(instance, spec, document) == []
         (again,) = arm_events(instance, spec, {**document, "arms": {**document["arms"], "reject_5": "c" * 64}})
         assert again.partition == f"reject_5|{CORPUS}"
-    assert arm_events(dg.DagsterInstance.ephemeral(), JUDGES["sft"], {"corpus": CORPUS}) == []
+        assert arm_events(instance, JUDGES["sft"], {"corpus": CORPUS}) == []

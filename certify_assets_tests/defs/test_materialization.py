@@ -288,7 +288,8 @@ def _run_corpus(environment: dict[str, str]) -> subprocess.CompletedProcess[str]
 
 
 # killed late, most of the work is kept, and what a killed step left lies there; killed early is the same way again
-@pytest.mark.parametrize("steps", [pytest.param(2, marks=pytest.mark.slow), 14])
+@pytest.mark.slow
+@pytest.mark.parametrize("steps", [2, 14])
 def test_a_killed_materialization_goes_on_and_ends_with_the_same_bytes(demo: Demo, tmp_path: Path, steps: int) -> None:
     root = tmp_path / "root"
     environment = platform_environment(root)

@@ -102,6 +102,6 @@ def test_a_tick_evaluated_again_after_the_clock_went_back_asks_under_the_same_ke
     with dg.instance_for_test() as instance:
         instance.add_dynamic_partitions(CORPORA, ["c"])
         for scheduled in (datetime(2026, 11, 2, 6, tzinfo=UTC), datetime(2026, 11, 9, 6, tzinfo=UTC), datetime(2026, 11, 2, 6, tzinfo=UTC)):
-            context = dg.build_schedule_context(instance=instance, scheduled_execution_time=scheduled, **given)
-            keys += [item.run_key for item in weekly_recertification(context) if isinstance(item, dg.RunRequest)]
+            with dg.build_schedule_context(instance=instance, scheduled_execution_time=scheduled, **given) as context:
+                keys += [item.run_key for item in weekly_recertification(context) if isinstance(item, dg.RunRequest)]
     assert len(keys) == 3 and keys[0] == keys[2] and len(set(keys)) == 2

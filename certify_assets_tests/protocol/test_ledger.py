@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from certify_assets.errors import LedgerError
-from certify_assets.protocol import certification
+from certify_assets.protocol import certification, scoring, training
 from certify_assets.protocol.judge_specs import JUDGES, JudgeSpec
 from certify_assets.protocol.ledger import (
     ledger_entries,
@@ -109,4 +109,6 @@ def test_another_judge_of_the_platform_leaves_a_registration_as_it_is(corpora: S
     monkeypatch.setitem(JUDGES, "another", JudgeSpec("another", (1.0, 5.0), "A judge of a later version."))
     assert certification.certify_judge(corpora, "three", "lexical")[0].provenance["registration"] == before
     monkeypatch.setitem(JUDGES, "lexical", JudgeSpec("lexical", (1.0, 5.0), "The same judge, chosen among more."))
+    training.train_judge(corpora, "three", "lexical")
+    scoring.score_corpus(corpora, "three", "lexical")
     assert certification.certify_judge(corpora, "three", "lexical")[0].provenance["registration"] != before

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from certify_assets.errors import InputError
-from certify_assets.protocol import seed_study
+from certify_assets.protocol import corpus_steps, seed_study
+from certify_assets.protocol.harvest.study import HarvestPlan, run_harvests
 from certify_assets.protocol.ledger import ledger_entries, ledger_violations
 from certify_assets.protocol.seed_study import SeedPlan, frequencies, run_seeds
 from certify_assets.protocol.store import Store
@@ -66,3 +68,25 @@ def test_a_plan_without_seeds_or_with_one_twice_is_refused() -> None:
     for seeds in ((), (1, 1)):
         with pytest.raises(InputError, match="each once"):
             SeedPlan(seeds=seeds)
+
+
+def test_seeds_whose_training_rows_have_one_outcome_certify_nothing_and_are_named(tmp_path: Path) -> None:
+    store = prepared(tmp_path, tasks=40)
+    assignment = store.read_json("corpora/c/splits/manifest.json")["assignment"]
+    fail = min(task for task, split in assignment.items() if split == "sft")
+    rows = [json.loads(line) for line in (tmp_path / "runs.jsonl").read_text(encoding="utf-8").splitlines()]
+    lines = [json.dumps({**row, "outcome": int(row["task_id"] != fail)}) for row in rows]
+    (tmp_path / "runs.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    corpus_steps.import_trajectories(store, "c")
+    corpus_steps.make_splits(store, "c")
+    for split in ("sft", "rl", "cal", "test"):
+        corpus_steps.write_split(store, "c", split)
+    corpus_steps.profile(store, "c")
+    corpus_steps.leak_controls(store, "c")
+    document = run_seeds(store, "c", SeedPlan(seeds=(42, 1, 2, 3, 4, 5), procedures=("naive",)))
+    assert 42 not in document["untrained"] and document["untrained"] and None in document["aurocs"]
+    (found,) = (item for item in document["frequencies"] if (item["side"], item["alpha"]) == ("reject", 0.1))
+    assert found["seeds"] == 6 and found["certified"] <= 6 - len(document["untrained"])
+    plan = HarvestPlan(alphas=(0.2,), gates=("guarded_taskboot",), sides=("release",), profiles=("certify",), rounds=1)
+    loops = run_harvests(store, "c", plan)["loops"]
+    assert loops[0]["rounds"][0]["auroc_half_b"] is None, "half B has one outcome"

@@ -153,7 +153,12 @@ def measured(loop: Loop, parts: Parts, judge: Judge, about: dict[str, Any]) -> d
     return {
         **about,
         "adapter_sha256": judge.provenance().adapter_sha256,
-        "auroc_half_b": auroc(*columns(half_b)[:2]),
-        "auroc_test": auroc(*columns(test)[:2]),
+        "auroc_half_b": _known(auroc(*columns(half_b)[:2])),
+        "auroc_test": _known(auroc(*columns(test)[:2])),
         "certificates": cells,
     }
+
+
+def _known(area: float) -> float | None:
+    """None where the rows have one outcome and nothing can be ranked."""
+    return area if np.isfinite(area) else None
