@@ -121,9 +121,10 @@ def _status(store: Store, corpus: str, *, as_json: bool) -> int:
 
     refusal = why_refused(store, corpus)
     found = load_deployment(store, corpus)
+    earlier = read_deployments(store, corpus)
     past = [
-        {"number": item.number, "time": item.time, "judge": item.judge, "alpha": dict(item.alpha)}
-        for item in read_deployments(store, corpus)
+        {"number": item.number, "time": item.time, "judge": item.judge, "alpha": dict(item.alpha), "certificates": list(item.certificates)}
+        for item in earlier
     ]
     state = {"decides": refusal is None, "refusal": None if refusal is None else refusal.to_dict()}
     if as_json:
@@ -131,8 +132,16 @@ def _status(store: Store, corpus: str, *, as_json: bool) -> int:
     else:
         if found is not None:
             _table(found)
+        if earlier:
+            rows = [[str(item.number), item.time[:16], item.judge, _words(item)] for item in earlier]
+            show_table(f"Deployments, for `certify deploy {corpus} --again NUMBER`", ["number", "time", "judge", "certificates"], rows)
         console().print("It decides new runs." if refusal is None else f"{refusal.code}: {refusal.sentence}", markup=False)
     return 0 if refusal is None else NOTHING
+
+
+def _words(earlier: Deployment) -> str:
+    pairs = zip(earlier.alpha.items(), earlier.certificates, strict=True)
+    return ", ".join(f"{side} at {alpha:g} {sha256[:12]}" for (side, alpha), sha256 in pairs)
 
 
 def _show(store: Store, made: Deployment, *, as_json: bool) -> None:

@@ -237,13 +237,15 @@ def _splits(store: Store, corpus: str, name: str) -> tuple[pd.DataFrame, dict[st
 def _new_runs(
     store: Store, corpus: str, name: str, paths: tuple[Path, ...], format_name: str
 ) -> tuple[pd.DataFrame, dict[str, int], dict[str, Any] | None]:
-    from certify_assets.corpora.sources import import_corpus
+    from certify_assets.corpora.schema import to_frame
+    from certify_assets.corpora.sources import gather_new_runs
     from certify_assets.protocol.progress import ProgressLines
     from certify_assets.protocol.scoring import score_runs_with_bill
 
-    found = import_corpus(list(paths), format=format_name, name=corpus, options={"keep_unlabelled": True})
-    say(f"{len(found.frame)} runs read as {found.format}; left out: {_shown(found.dropped)}.")
-    table, bill = score_runs_with_bill(store, corpus, name, found.frame, report=ProgressLines(say))
+    with gather_new_runs(list(paths), format=format_name, name=corpus) as (runs, found):
+        frame = to_frame(runs.trajectories())
+    say(f"{len(frame)} runs read as {found.format}; left out: {_shown(found.dropped)}.")
+    table, bill = score_runs_with_bill(store, corpus, name, frame, report=ProgressLines(say))
     return table, found.dropped, bill
 
 

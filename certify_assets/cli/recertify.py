@@ -161,7 +161,7 @@ def _show(document: dict[str, Any]) -> None:
         rows.append([side["side"], f"{side['alpha']:g}", *cells])
     tasks = document["tasks"]
     title = f"Recertification {document['number']}: {tasks['cal']} tasks of CAL, {tasks['audit_sample']} of the audit sample, δ {document['delta']:g}"
-    show_table(title, ["side", "α", "decides", "threshold", "audit sample alone", "open all wrong"], rows)
+    show_table(title, ["side", "α", "decides", "threshold", "error in the audit sample", "in both, were all open runs wrong"], rows)
     out = console()
     for finding in document["findings"]:
         out.print(f"  {finding['code']}: {finding['message']}", markup=False)

@@ -107,7 +107,9 @@ def certificate_of(certificates: list[Certificate], *, side: str, alpha: float, 
     for certificate in certificates:
         if certificate.side == side and certificate.alpha == alpha and certificate.procedure == procedure:
             return certificate
-    raise InputError(f"there is no {procedure} certificate of the {side} side at alpha {alpha}; materialize the certificate asset again.")
+    issued = " and ".join(f"{budget:g}" for budget in sorted({item.alpha for item in certificates if item.side == side}))
+    remedy = f"those of {issued} were issued: give one." if issued else "materialize the certificate asset."
+    raise InputError(f"there is no {procedure} certificate of the {side} side at alpha {alpha:g}; {remedy}")
 
 
 def verify_stored(store: Store, corpus: str, judge: str) -> list[str]:

@@ -59,6 +59,15 @@ def test_new_runs_are_scored_into_a_table_that_other_commands_read(call: Call, r
     assert certified.code in (0, 2, 3) and "Traceback" not in certified.err
 
 
+def test_a_table_without_outcomes_is_scored(call: Call, root: Path, tmp_path: Path) -> None:
+    call("judge", "train", "c", "--root", root)
+    records = map(json.loads, write_runs(tmp_path / "labelled.jsonl", tasks=4, attempts=2, seed=5).read_text(encoding="utf-8").splitlines())
+    lines = [json.dumps({name: value for name, value in record.items() if name != "outcome"}) for record in records]
+    (runs := tmp_path / "new.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    answer = call("judge", "score", "c", runs, "--root", root, "--out", tmp_path / "scores.csv", "--json")
+    assert answer.code == 0 and answer.json["rows"] == 8 and pd.read_csv(tmp_path / "scores.csv")["outcome"].isna().all()
+
+
 def test_what_cannot_be_scored_is_a_sentence(call: Call, root: Path, tmp_path: Path) -> None:
     runs = write_runs(tmp_path / "new.jsonl", tasks=3, attempts=1)
     assert "give one with --out" in call("judge", "score", "c", runs, "--root", root).err

@@ -31,6 +31,7 @@ def test_a_judge_is_deployed_shown_and_deployed_again(call: Call, operated: Stor
     again = call("deploy", "c", "--again", 1, "--root", operated.root, "--json").json
     assert again["certificates"] == made.json["certificates"] and again["number"] == 3
     shown = call("deploy", "c", "--root", operated.root)
+    assert "--again NUMBER" in shown.out and "reject at 0.2" in shown.out, "whoever goes back reads the number here"
     assert shown.code == 0 and "It decides new runs." in shown.out and made.json["certificates"][0][:20] in shown.out
     assert [item["number"] for item in call("deploy", "c", "--root", operated.root, "--json").json["deployments"]] == [1, 2, 3]
 

@@ -42,7 +42,7 @@ def test_decisions_say_what_they_were_made_from(operated: Store) -> None:
     deploy(operated, "c", "lexical", track=False)
     deliver(operated.local_path("inbox/c") / "a.jsonl", tasks=30)
     metadata, checks = materialize(operated)
-    assert metadata["dagster/row_count"].value == 120 and metadata["said"].value == "1 batches of 120 runs are decided."
+    assert metadata["dagster/row_count"].value == 120 and metadata["said"].value == "120 runs of one batch are decided."
     columns = [column.name for column in metadata["dagster/column_schema"].value.columns]
     lineage = metadata["dagster/column_lineage"].value.deps_by_column
     assert tuple(columns) == DECISION_COLUMNS and set(lineage) <= set(columns)

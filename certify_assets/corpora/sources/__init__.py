@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +31,7 @@ __all__ = [
     "SourceFile",
     "detect_format",
     "gather_corpus",
+    "gather_new_runs",
     "import_corpus",
 ]
 
@@ -145,6 +146,32 @@ def gather_corpus(
     with closing(Texts()) as texts:
         runs = gather(_drafts(adapters, roots, reading, limits), name, reading, texts)
         yield runs, _facts(runs, adapters, roots, reading)
+
+
+@contextmanager
+def gather_new_runs(
+    paths: Path | str | Iterable[Path | str],
+    *,
+    format: str = "auto",
+    name: str,
+    options: Mapping[str, Any] | None = None,
+) -> Iterator[tuple[Gathered, ImportFacts]]:
+    """Read runs whose outcomes nobody knows yet, as `gather_corpus`; with "auto", what is of no other format is read as a table without outcomes."""
+    roots, unknown = [Path(paths)] if isinstance(paths, str | Path) else [Path(path) for path in paths], None
+    chosen = {**(options or {}), "keep_unlabelled": True}
+    if format == "auto":
+        try:
+            format = detect_format(roots, _limits(chosen))
+        except InputError as error:
+            # a table is told by its outcome, which new runs need not have
+            format, unknown = "table", error
+    with ExitStack() as stack:
+        try:
+            found = stack.enter_context(gather_corpus(roots, format=format, name=name, options=chosen))
+        except InputError as error:
+            as_a_table = any(words in str(error) for words in ("has no column", "has no option", "the option "))
+            raise error if unknown is None or as_a_table else unknown from None
+        yield found
 
 
 def _facts(runs: Gathered, adapters: Sequence[Adapter], roots: Sequence[Path], reading: Reading) -> ImportFacts:

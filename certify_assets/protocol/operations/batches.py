@@ -9,7 +9,7 @@ from __future__ import annotations
 import fcntl
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -95,7 +95,7 @@ def receive(
     config = load_config(store, corpus)
     chosen = dict(config.options) if not format else {}
     named = format or ("auto" if config.format == "embedded" else config.format)
-    chosen = {**chosen, **(options or {}), "keep_unlabelled": True}
+    chosen = {**chosen, **(options or {})}
     places = list(paths) or [store.locate(inbox_key(corpus)).removeprefix("file://")]
     if not paths and is_empty(store, corpus):
         return Received(corpus, None, sentences=(f"{places[0]} holds no file: put new runs there, or name them.",))
@@ -129,20 +129,9 @@ def corpus_lock(store: Store, corpus: str, what: str) -> Iterator[None]:
 
 @contextmanager
 def _gathered(roots: Sequence[Path], format: str, corpus: str, options: Mapping[str, Any]) -> Iterator[tuple[Gathered, ImportFacts]]:
-    from certify_assets.corpora.sources import detect_format, gather_corpus
+    from certify_assets.corpora.sources import gather_new_runs
 
-    unknown = None
-    if format == "auto":
-        try:
-            format = detect_format(list(roots))
-        except InputError as error:
-            # a table is told by its outcome, which new runs need not have
-            format, unknown = "table", error
-    with ExitStack() as stack:
-        try:
-            found = stack.enter_context(gather_corpus(list(roots), format=format, name=corpus, options=dict(options)))
-        except InputError as error:
-            raise unknown if unknown is not None and "has no column" not in str(error) else error from None
+    with gather_new_runs(roots, format=format, name=corpus, options=options) as found:
         yield found
 
 

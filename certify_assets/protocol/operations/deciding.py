@@ -81,11 +81,15 @@ def summarize(documents: Sequence[Mapping[str, Any]]) -> tuple[dict[str, int], s
     counts = {name: sum(item["decisions"].get(name, 0) for item in documents) for name in ("reject", "release", "human")}
     refused = [item["refusal"] for item in documents if item["refusal"] is not None]
     if refused:
-        return counts, f"everything of {len(refused)} batches goes to people, {refused[0]['code']}: {refused[0]['sentence']}"
+        return counts, f"every run of {_batches(len(refused))} goes to people, {refused[0]['code']}: {refused[0]['sentence']}"
     if not documents:
         return counts, "no batch waits."
     findings = dict.fromkeys(finding["message"] for item in documents for finding in item["findings"])
-    return counts, " ".join([f"{len(documents)} batches of {sum(item['rows'] for item in documents)} runs are decided.", *findings])
+    return counts, " ".join([f"{sum(item['rows'] for item in documents)} runs of {_batches(len(documents))} are decided.", *findings])
+
+
+def _batches(number: int) -> str:
+    return "one batch" if number == 1 else f"{number} batches"
 
 
 def _decided(store: Store, corpus: str, batch: str, report: Report) -> dict[str, Any]:

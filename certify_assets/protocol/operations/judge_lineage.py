@@ -14,7 +14,7 @@ from certify_assets.protocol.judge_specs import judge_before, judge_spec
 from certify_assets.protocol.judging import renderer
 from certify_assets.protocol.operations.adapter_files import adapter_files_sha256
 from certify_assets.protocol.operations.deployment_record import read_deployments
-from certify_assets.protocol.operations.layout import recertification_key
+from certify_assets.protocol.operations.layout import batch_key, labels_key, recertification_key
 from certify_assets.protocol.operations.links import Link, compared, file_link, told
 from certify_assets.protocol.store import Store
 
@@ -41,7 +41,7 @@ def certificate_links(store: Store, certificate: Certificate) -> list[Link]:
         trajectories_link(store, corpus, said["trajectories_sha256"]),
     ]
     if "recertification" in said:
-        found.insert(0, _recertified(store, corpus, int(said["recertification"])))
+        found.insert(0, _recertified(store, corpus, said))
     if "parity_sha256" in said:
         found.append(file_link(store, "parity", f"{folder}/parity.json", said["parity_sha256"]))
     if registration := said.get("registration"):
@@ -130,13 +130,23 @@ def source_link(store: Store, roots: Sequence[str], name: str, expected: str) ->
     return Link("source", name, "missing", expected, "", f"{where}; its hash is on record.", must=False)
 
 
-def _recertified(store: Store, corpus: str, number: int) -> Link:
+def _recertified(store: Store, corpus: str, said: Mapping[str, str]) -> Link:
+    """Return the rows of a recertification with the labels and the decided batches that they were made of."""
+    number = int(said["recertification"])
     key = recertification_key(corpus, number, "recertification.json")
     about = store.read_json(key) if store.exists(key) else {}
-    rows = recertification_key(corpus, number, "scores.parquet")
-    return file_link(
-        store, "audit_sample", rows, str(about.get("scores_sha256", "")), detail=f"recertification {number}: CAL and the audit sample"
-    )
+    lines, batches = int(about.get("labels", {}).get("lines", 0)), about.get("batches", {})
+    # new labels are added below those that were read, and change nothing of what the certificate stands on
+    journal = store.read_bytes(labels_key(corpus)).splitlines(keepends=True) if store.exists(labels_key(corpus)) else []
+    read = sha256_bytes(b"".join(journal[:lines])) if len(journal) >= lines else ""
+    decided = [file_link(store, "table", batch_key(corpus, name, "decisions.parquet"), sha256) for name, sha256 in sorted(batches.items())]
+    named = sha256_bytes(canonical_json(batches)) if about else ""
+    links = [
+        compared("labels", labels_key(corpus), said.get("labels_sha256", ""), read, detail=f"its first {lines} lines"),
+        compared("batches", key, said.get("decisions_sha256", ""), named, detail=f"{len(batches)} were decided", links=decided),
+    ]
+    rows, detail = recertification_key(corpus, number, "scores.parquet"), f"recertification {number}: CAL and the audit sample"
+    return file_link(store, "audit_sample", rows, str(about.get("scores_sha256", "")), detail=detail, links=links)
 
 
 def _document_sha256(store: Store, key: str) -> str:

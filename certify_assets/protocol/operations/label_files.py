@@ -80,11 +80,24 @@ def export_queue(path: Path, queue: Queue, *, with_judge: bool = False) -> None:
     Raises
     ------
     InputError
-        If the ending is unknown, or a CSV would hold a name that a spreadsheet runs as a formula.
+        If the ending is unknown, a CSV would hold a name that a spreadsheet runs as a formula, or the file is there and holds labels.
     """
+    _refuse_labels(path)
     frame = queue.frame[list(QUEUE_COLUMNS if with_judge else BLIND_COLUMNS)].assign(outcome="", reviewer="", comment="")
     check_table_file(path, frame)
     write_table_file(path, frame)
+
+
+def _refuse_labels(path: Path) -> None:
+    """Refuse to write over what somebody filled in."""
+    if not path.is_file() or path.suffix.lower() not in _TABLES:
+        return
+    try:
+        _, columns, _ = read_rows(path, {"outcome"})
+    except InputError:
+        return
+    if filled := sum(str(value).strip() not in ("", "None", "nan") for value in columns.get("outcome", ())):
+        raise InputError(f"{path} holds {filled} outcomes, which the export would write over; --import it first, or give another path.")
 
 
 def export_studio(path: Path, store: Store, corpus: str, queue: Queue) -> None:

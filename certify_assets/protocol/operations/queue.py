@@ -237,12 +237,8 @@ def _distance(frame: pd.DataFrame) -> tuple[pd.Series, NDArray[np.int64]]:
 
 
 def _whys(frame: pd.DataFrame, distance: pd.Series) -> list[str]:
-    rows = zip(frame["kind"], frame["disputed"], frame["task_labels"], frame["reason"], strict=True)
-    places = zip(frame["score"], distance, strict=True)
-    return [
-        "reviewers are tied" if tied else _why(kind, lacks, reason, *place)
-        for (kind, tied, lacks, reason), place in zip(rows, places, strict=True)
-    ]
+    rows = zip(frame["kind"], frame["disputed"], frame["task_labels"], frame["reason"], frame["score"], distance, strict=True)
+    return ["reviewers are tied" if tied else _why(kind, *row) for kind, tied, *row in rows]
 
 
 def _why(kind: str, task_labels: int, reason: str, score: float, distance: float) -> str:
@@ -252,7 +248,8 @@ def _why(kind: str, task_labels: int, reason: str, score: float, distance: float
         return "random check"
     if np.isnan(score):
         return "unscored"
-    return f"{distance:.3g} from a threshold" if np.isfinite(distance) else str(reason).replace("_", " ")
+    # how far from the threshold would tell whoever labels the judge's score
+    return "not decided" if np.isfinite(distance) else str(reason).replace("_", " ")
 
 
 def _budget(frame: pd.DataFrame, asked: Asked, minutes_per_run: float) -> Budget:

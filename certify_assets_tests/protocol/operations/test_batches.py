@@ -104,6 +104,12 @@ def test_the_corpus_says_how_its_runs_are_read_unless_the_caller_does(store: Sto
     assert receive(store, "c", [str(write(tmp_path / "b.jsonl", [row("q", "x")]))], format="auto").new == 1
 
 
+def test_an_option_that_the_format_has_not_is_named(store: Store, tmp_path: Path) -> None:
+    path = str(write(tmp_path / "a.jsonl", [row("t", "x")]))
+    with pytest.raises(InputError, match="format table has no option 'foo'; it has agent, columns"):
+        receive(store, "c", [path], format="auto", options={"foo": "bar"})
+
+
 @pytest.mark.parametrize(
     ("lines", "words"),
     [

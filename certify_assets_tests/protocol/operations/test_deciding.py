@@ -87,7 +87,7 @@ def test_every_row_says_what_it_stands_on(deployed: Store, tmp_path: Path) -> No
     assert (frame["reject_threshold"] == certificates[0].threshold).all() and frame["release_threshold"].isna().all()
     assert document["decisions"] == {name: int((frame["decision"] == name).sum()) for name in sorted(set(frame["decision"]))}
     assert 0 < document["decisions"]["reject"] < 160 and batch_document(deployed, "c", document["batch"]) == document
-    assert "40" not in document["judge"] and summarize([document])[1].startswith("1 batches of 160 runs are decided.")
+    assert "40" not in document["judge"] and summarize([document])[1].startswith("160 runs of one batch are decided.")
 
 
 def test_people_are_asked_as_the_plan_draws(deployed: Store, tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def test_a_way_back_is_deploying_the_earlier_one_again(operated: Store) -> None:
 def test_a_budget_at_which_nothing_is_certified_is_refused(operated: Store) -> None:
     with pytest.raises(GateClosedError, match=r"its release side is not certified at 0\.1"):
         put(operated, alpha={"release": 0.1})
-    with pytest.raises(InputError, match=r"no guarded_taskboot certificate of the reject side at alpha 0\.3"):
+    with pytest.raises(InputError, match=r"no guarded_taskboot certificate of the reject side at alpha 0\.3; those of 0\.1 and 0\.2 were"):
         put(operated, alpha=0.3)
     assert load_deployment(operated, "c") is None and why_refused(operated, "c").code == "not_deployed"  # type: ignore[union-attr]
 

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from certify_assets.errors import InputError
+from certify_assets.protocol.decisions import write_table_file
 from certify_assets.protocol.operations.journal import read_labels, resolve_labels
 from certify_assets.protocol.operations.label_files import export_queue, export_studio, import_labels
 from certify_assets.protocol.operations.layout import batch_key
@@ -65,6 +66,17 @@ def test_a_longer_file_adds_what_is_new_and_a_changed_mind(store: Store, tmp_pat
     write(path, "trajectory_id,outcome", "open-0/0,1", "open-1/0,0", "open-2/0,1")
     assert import_labels(store, "c", path, reviewer="ANN").added == 2
     assert votes(store) == {"open-0/0": {"ann": 1}, "open-1/0": {"ann": 0}, "open-2/0": {"ann": 1}}
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+def test_an_export_does_not_write_over_labels(store: Store, tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"a.{ending}"
+    for _ in range(2):
+        export_queue(path, load_queue(store, "c"))
+    filled = pd.DataFrame({"trajectory_id": ["open-0/0", "open-1/0"], "outcome": ["1", ""]})
+    write_table_file(path, filled)
+    with pytest.raises(InputError, match="holds 1 outcomes, which the export would write over; --import it first"):
+        export_queue(path, load_queue(store, "c"))
 
 
 def test_one_file_is_not_two_peoples_labels(store: Store, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from certify_assets.protocol import monitoring
 from certify_assets.protocol.operations import batches, deciding, deployment
 from certify_assets.protocol.operations.journal import Label, append_labels
 from certify_assets.protocol.operations.layout import decisions_of, load_decisions
+from certify_assets.protocol.operations.provenance_walk import find, walk
 from certify_assets.protocol.operations.recertification import plan_recertification, recertify
 from certify_assets.protocol.operations.recertified import load_recertification, load_recertified, promote
 from certify_assets.protocol.operations.recertifying import audit_sample_complete, delta_left, no_alarm, not_expired, recertify_deployed
@@ -83,6 +84,21 @@ def test_a_recertification_is_deployed_and_decides(store: Store) -> None:
     about = next(iter(seen["operation"]["streams"].values()))
     assert about["audit_tasks"] > 0 and about["left_out"]["before_certificate"] > 0
     assert no_alarm(store, "c").status in {"PASS", "WARN"} and not_expired(store, "c").status == "PASS"
+
+
+@pytest.mark.slow
+def test_the_lineage_of_a_recertified_certificate_names_its_labels_and_batches(store: Store) -> None:
+    batch = bring(store, seed=1)
+    document = recertify(store, "c", "lexical")[0]
+    assert document is not None
+    found = find(store, document["certificates"][0])[0]
+    links = {link.kind: link for link in walk(store, found).walk()}
+    assert links["labels"].status == links["batches"].status == links["table"].status == "holds" and batch in links["table"].name
+    labels = store.local_path("operations/c/labels.jsonl")
+    append_labels(store, "c", [Label(decisions_of(store, "c", batch)["trajectory_id"][0], 1, "bea", "file", "later")])
+    assert not any(link.broken for link in walk(store, found).walk()), "later labels change nothing of it"
+    labels.write_bytes(labels.read_bytes().replace(b'"outcome": 1', b'"outcome": 0', 1))
+    assert [link.kind for link in walk(store, found).walk() if link.broken] == ["labels"]
 
 
 @pytest.mark.slow
