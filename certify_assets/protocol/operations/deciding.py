@@ -9,13 +9,14 @@ from __future__ import annotations
 import io
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from certify_assets.errors import IntegrityError
+from certify_assets.errors import CertifyError, IntegrityError
 from certify_assets.files import sha256_bytes
 from certify_assets.protocol.corpus_steps import open_corpus
 from certify_assets.protocol.judge_specs import ENDPOINT, SIDES, judge_spec
@@ -61,7 +62,13 @@ def decide_ready(store: Store, corpus: str, *, report: Report = silent) -> list[
 
     A batch whose deciding was killed waits still. Scores that were written down are taken up.
     """
+    from certify_assets.protocol.operations.label_alarm import watch
+
     with corpus_lock(store, corpus, "decide"):
+        # what is refused already stays so; what cannot be monitored is refused for that by `standing`
+        if standing(store, corpus).refusal is None:
+            with suppress(CertifyError):
+                watch(store, corpus)
         return [_decided(store, corpus, name, report) for name in ready_batches(store, corpus) if not is_decided(store, corpus, name)]
 
 

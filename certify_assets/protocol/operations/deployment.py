@@ -29,7 +29,7 @@ from certify_assets.protocol.operations.deployment_record import (
 from certify_assets.protocol.operations.layout import deployment_key
 from certify_assets.protocol.operations.registry import register_deployment
 from certify_assets.protocol.operations.sampling import SamplingPlan
-from certify_assets.protocol.operations.standing import Refusal, alarm_fault, audit_fault
+from certify_assets.protocol.operations.standing import Refusal, alarm_fault, audit_fault, journal_fault
 from certify_assets.protocol.scoring import calibration_scores
 from certify_assets.protocol.store import Store
 
@@ -149,7 +149,9 @@ def deploy(
         time=datetime.now(UTC).isoformat(timespec="milliseconds"),
         findings=tuple(_findings(store, corpus, judge, chosen)),
     )
-    if fault := _fault(store, made, chosen):
+    from certify_assets.protocol.operations.label_alarm import label_alarm
+
+    if fault := _fault(store, made, chosen) or label_alarm(store, corpus, judge, key, chosen):
         raise GateClosedError(f"{judge} is not deployed on {corpus}: {fault.sentence}")
     for item in chosen:
         store.write_bytes(certificate_key(corpus, item.sha256), item.to_json())
@@ -260,8 +262,11 @@ def _choose(certificates: Sequence[Certificate], alpha: Mapping[str, float] | fl
 
 def _fault(store: Store, deployment: Deployment, certificates: Sequence[Certificate]) -> Refusal | None:
     folders = (f"judges/{deployment.judge}/{deployment.corpus}", deployment.certificates_key.rsplit("/", 1)[0])
-    return audit_fault(store, deployment.corpus, deployment.judge, certificates, own=deployment.own) or alarm_fault(
-        store, certificates, folders
+    corpus, judge = deployment.corpus, deployment.judge
+    return (
+        audit_fault(store, corpus, judge, certificates, own=deployment.own)
+        or alarm_fault(store, certificates, folders)
+        or journal_fault(store, corpus, certificates)
     )
 
 

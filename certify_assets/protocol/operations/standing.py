@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 from certify_assets.errors import CertifyError
 from certify_assets.protocol.auditing import load_audits
 from certify_assets.protocol.ledger import ledger_violations
+from certify_assets.protocol.operations.alarms import read_alarms
 from certify_assets.protocol.store import Store
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate
 
-__all__ = ["REFUSALS", "Refusal", "alarm_fault", "audit_fault"]
+__all__ = ["REFUSALS", "Refusal", "alarm_fault", "audit_fault", "journal_fault"]
 
 #: why nothing is decided by a judge, in the order in which it is asked
 REFUSALS: Final = ("not_deployed", "stale_certificate", "no_certificate", "failed_audit", "alarm")
@@ -72,6 +73,25 @@ def audit_fault(store: Store, corpus: str, judge: str, certificates: Sequence[Ce
         if failed := next((audit for audit in found if audit["verdict"] == "ERROR"), None):
             return Refusal("failed_audit", f"the audit of {judge} on {corpus} failed, {item.side} at {item.alpha:g}: {failed['reason']}")
     return None
+
+
+def journal_fault(store: Store, corpus: str, certificates: Sequence[Certificate]) -> Refusal | None:
+    """Return the alarm of these certificates that stands in the journal of alarms, whatever became of its labels."""
+    hashes = {item.sha256 for item in certificates}
+    try:
+        raised = next((alarm for alarm in read_alarms(store, corpus) if alarm.certificate_sha256 in hashes), None)
+    except (CertifyError, KeyError, TypeError, ValueError) as error:
+        return Refusal(
+            "alarm",
+            f"the journal of alarms of {corpus} cannot be read ({error}), so an alarm may have been lost; restore it from a backup.",
+        )
+    if raised is None:
+        return None
+    text = (
+        f"the monitor raised an alarm for the {raised.side} side at {raised.alpha:g} after {raised.at} tasks ({raised.time}): the error is above the "
+        "budget; recertify, or deploy another judge."
+    )
+    return Refusal("alarm", text)
 
 
 def alarm_fault(store: Store, certificates: Sequence[Certificate], folders: Sequence[str]) -> Refusal | None:

@@ -188,10 +188,16 @@ def test_a_judge_taken_as_the_best_of_several_is_said_to_be(operated: Store) -> 
     assert finding["message"].startswith("2 judges have certificates on CAL of c")
 
 
-def test_an_alarm_for_another_budget_stops_nothing_and_an_unreadable_monitor_does(operated: Store) -> None:
-    raise_alarm(operated)
+def test_labels_that_speak_against_every_budget_stop_each_and_so_does_an_unreadable_monitor(operated: Store) -> None:
     made = put(operated, alpha=0.2)
     assert made.alpha == {"reject": 0.2} and why_refused(operated, "c") is None
+    raise_alarm(operated)
+    for document in ("judges/lexical/c/monitor.json", "operations/c/alarms.jsonl"):
+        # the alarm of one certificate, told nowhere any more: the labels that raised it are there all the same
+        operated.delete(document)
+    for alpha in (0.1, 0.2):
+        with pytest.raises(GateClosedError, match="the labels that are there raise an alarm for its reject side"):
+            put(operated, alpha=alpha)
     operated.write_json("judges/lexical/c/monitor.json", {"status": "quiet"})
     assert why_refused(operated, "c").code == "alarm"  # type: ignore[union-attr]
 

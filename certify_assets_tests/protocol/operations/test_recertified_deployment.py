@@ -111,6 +111,24 @@ def test_the_asset_deploys_once_and_says_what_it_did(store: Store) -> None:
 
 
 @pytest.mark.slow
+def test_labels_that_show_errors_stop_the_next_batch_and_every_certificate_that_they_speak_against(store: Store) -> None:
+    bring(store, seed=1, wrong=True)
+    # nobody has run the monitor yet
+    before = deployment.read_deployments(store, "c")
+    for alpha in (0.1, 0.2):
+        with pytest.raises(GateClosedError, match=r"raise an alarm for its reject side|nothing is certified"):
+            deployment.deploy(store, "c", "lexical", alpha=alpha, track=False)
+    with pytest.raises(GateClosedError, match="labels that are there raise an alarm"):
+        deployment.redeploy(store, "c", 1, track=False)
+    assert len(deployment.read_deployments(store, "c")) == len(before)
+    assert set(decisions_of(store, "c", bring(store, seed=2))["reason"]) == {"alarm"}
+    # an alarm stays, also where its labels are gone from the monitor's document
+    store.delete("judges/lexical/c/monitor.json")
+    refusal = deployment.why_refused(store, "c")
+    assert refusal is not None and refusal.code == "alarm" and "the monitor raised an alarm for the reject side" in refusal.sentence
+
+
+@pytest.mark.slow
 def test_after_an_alarm_the_drawn_tasks_of_refused_batches_are_scored_for_the_recertification(store: Store) -> None:
     bring(store, seed=1, wrong=True)
     assert monitoring.monitor_judge(store, "c", "lexical")["status"] == "alarm" and no_alarm(store, "c").status == "ERROR"
