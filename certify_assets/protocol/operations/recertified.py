@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from certify_assets.certificates import Certificate
     from certify_assets.protocol.operations.deployment_record import Deployment
 
-__all__ = ["CERTIFICATES", "DOCUMENT", "SCORES", "load_recertification", "load_recertified", "promote", "recertifications"]
+__all__ = ["CERTIFICATES", "DOCUMENT", "MOST_OPEN", "SCORES", "load_recertification", "load_recertified", "promote", "recertifications"]
 
 DOCUMENT: Final = "recertification.json"
 SCORES: Final = "scores.parquet"
 CERTIFICATES: Final = "certificates.json"
+#: share of the drawn tasks that may be open or tied where a recertification is to decide
+MOST_OPEN: Final = 0.5
 
 
 def recertifications(store: Store, corpus: str) -> list[dict[str, Any]]:
@@ -99,6 +101,11 @@ def promote(store: Store, corpus: str, document: Mapping[str, Any]) -> Deploymen
     now = load_deployment(store, corpus)
     if now is not None and (now.judge, now.certificates_key) == (judge, document["certificates_key"]):
         return now
+    if document["open_share"] > MOST_OPEN:
+        raise GateClosedError(
+            f"recertification {number} of {corpus} is not deployed: {100 * document['open_share']:.0f} % of the drawn tasks were open or tied, and those that "
+            "were complete may be the easy ones; label the rest of the audit sample, then recertify."
+        )
     budgets = dict(now.alpha) if now is not None and now.judge == judge else None
     sides = [item for item in document["sides"] if item["certified"] and (budgets is None or budgets.get(item["side"]) == item["alpha"])]
     if not sides:

@@ -111,6 +111,16 @@ def test_the_asset_deploys_once_and_says_what_it_did(store: Store) -> None:
 
 
 @pytest.mark.slow
+def test_a_recertification_on_less_than_half_of_what_was_drawn_is_not_deployed(store: Store) -> None:
+    bring(store, seed=1)
+    document, _ = recertify(store, "c", "lexical")
+    assert document is not None and document["open_share"] == 0.0
+    with pytest.raises(GateClosedError, match="60 % of the drawn tasks were open or tied"):
+        promote(store, "c", {**document, "open_share": 0.6})
+    assert len(deployment.read_deployments(store, "c")) == 1
+
+
+@pytest.mark.slow
 def test_labels_that_show_errors_stop_the_next_batch_and_every_certificate_that_they_speak_against(store: Store) -> None:
     bring(store, seed=1, wrong=True)
     # nobody has run the monitor yet
