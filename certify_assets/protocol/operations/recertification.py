@@ -18,6 +18,7 @@ import numpy as np
 
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.protocol.certification import require_paid
 from certify_assets.protocol.judge_specs import ALPHAS, DELTA, GRID, PROCEDURES, SIDES
 from certify_assets.protocol.judging import columns
 from certify_assets.protocol.operations.audit_sample import OPEN_SHARE, REASONS, CountedTasks, count_audit_tasks
@@ -81,11 +82,12 @@ def plan_recertification(store: Store, corpus: str, judge: str) -> Plan:
     Raises
     ------
     InputError, IntegrityError
-        As `count_audit_tasks` does.
+        As `count_audit_tasks` does; and if the adapter's document counts fewer candidates than the judge has: δ is divided by their number.
     StaleCertificateError
         If the judge's scores are of something else than what is stored now.
     """
     cal, hashes, adapter = calibration_scores(store, corpus, judge)
+    require_paid(store, corpus, judge, int(adapter["candidates"]))
     hashes = {**hashes, **parity_provenance(store, corpus, judge)}
     before = _counted_before(store, corpus, judge, hashes["adapter_sha256"])
     counted = count_audit_tasks(store, corpus, adapter_sha256=hashes["adapter_sha256"], before=before)
