@@ -205,8 +205,13 @@ class Store:
     def read_table(self, key: str) -> pd.DataFrame:
         """Return the Parquet table under the key."""
         import pandas as pd
+        import pyarrow as pa
 
-        return pd.read_parquet(io.BytesIO(self.read_bytes(key)))
+        data = self.read_bytes(key)
+        try:
+            return pd.read_parquet(io.BytesIO(data))
+        except (pa.ArrowException, OSError) as error:
+            raise InputError(f"{self.locate(key)} is not a readable table ({type(error).__name__}); {_remedy(key)} again.") from None
 
     def write_table(self, key: str, frame: pd.DataFrame) -> str:
         """Store a table as Parquet (zstd), without its index; return its SHA-256."""
