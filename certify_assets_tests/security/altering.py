@@ -95,9 +95,9 @@ def _other(value: Any) -> Any:
         return not value
     if isinstance(value, str):
         return value[:-1] + ("1" if value.endswith("0") else "0")
-    if value is None or (isinstance(value, float) and value != value):
-        return 0.5
-    return value + 1 if isinstance(value, (int, float)) else value[:-1]
+    if pd.api.types.is_list_like(value):
+        return value[:-1]
+    return 0 if pd.isna(value) else value + 1
 
 
 def _written(frame: pd.DataFrame) -> bytes:
