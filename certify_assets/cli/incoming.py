@@ -102,12 +102,14 @@ def _write(store: Store, corpus: str, documents: list[dict[str, Any]], decisions
     import pandas as pd
 
     from certify_assets.protocol.decisions import check_table_file, write_table_file
-    from certify_assets.protocol.operations.layout import decisions_of
+    from certify_assets.protocol.operations.layout import decisions_of, require_as_decided
 
     if decisions is None and queue is None:
         return
     if not documents:
         raise InputError("nothing was decided by this call, so there is nothing to write; leave --decisions and --queue out.")
+    for document in documents:
+        require_as_decided(store, corpus, document["batch"], "decisions")
     frame = pd.concat([decisions_of(store, corpus, document["batch"]) for document in documents], ignore_index=True)
     outputs = [(path, table) for path, table in ((decisions, frame), (queue, _queue(frame))) if path is not None]
     for path, table in outputs:

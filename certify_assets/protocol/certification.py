@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from certify_assets.certificates import Certificate
     from certify_assets.protocol.judge_specs import JudgeSpec
 
-__all__ = ["certificate_of", "certify_judge", "load_certificates", "verify_stored", "why_nothing"]
+__all__ = ["certificate_of", "certify_judge", "load_certificates", "require_paid", "verify_stored", "why_nothing"]
 
 
 def certify_judge(store: Store, corpus: str, judge: str, *, run_id: str = "cli") -> list[Certificate]:
@@ -36,7 +36,7 @@ def certify_judge(store: Store, corpus: str, judge: str, *, run_id: str = "cli")
     cal, hashes, adapter = calibration_scores(store, corpus, judge)
     leak = require_leak_controls(store, corpus, hashes["manifest_sha256"])
     compared = parity_provenance(store, corpus, judge)
-    _require_paid(store, corpus, judge, int(adapter["candidates"]))
+    require_paid(store, corpus, judge, int(adapter["candidates"]))
     config = load_config(store, corpus)
     plan = _plan(hashes["manifest_sha256"], config.seed, judge_spec(judge, store.root))
     registration = register(store, corpus, plan, run_id=run_id)
@@ -147,8 +147,13 @@ def why_nothing(store: Store, corpus: str, judge: str) -> list[str]:
     return sentences
 
 
-def _require_paid(store: Store, corpus: str, judge: str, paid: int) -> None:
-    """Refuse an adapter document that says it was picked among fewer candidates than its judge has: the level is divided by their number."""
+def require_paid(store: Store, corpus: str, judge: str, paid: int) -> None:
+    """Refuse an adapter document that says it was picked among fewer candidates than its judge has: the level is divided by their number.
+
+    Raises
+    ------
+    IntegrityError
+    """
     from certify_assets.protocol.arms import candidates
 
     spec = judge_spec(judge, store.root)

@@ -205,8 +205,13 @@ class Store:
     def read_table(self, key: str) -> pd.DataFrame:
         """Return the Parquet table under the key."""
         import pandas as pd
+        import pyarrow as pa
 
-        return pd.read_parquet(io.BytesIO(self.read_bytes(key)))
+        data = self.read_bytes(key)
+        try:
+            return pd.read_parquet(io.BytesIO(data))
+        except (pa.ArrowException, OSError) as error:
+            raise InputError(f"{self.locate(key)} is not a readable table ({type(error).__name__}); {_remedy(key)} again.") from None
 
     def write_table(self, key: str, frame: pd.DataFrame) -> str:
         """Store a table as Parquet (zstd), without its index; return its SHA-256."""
@@ -237,17 +242,23 @@ class Store:
             return
         path = self.local_path(key)
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a+b") as stream:
+        # without a buffer, which closing the file would write once more after an error
+        with path.open("a+b", buffering=0) as stream:
             fcntl.flock(stream, fcntl.LOCK_EX)
             stream.seek(0)
-            old = _whole_lines(stream.read())
+            old = _whole_lines(stream.readall())
             line = make(old)
             if line is None:
                 return
             stream.truncate(len(old))
-            stream.write(line.encode("utf-8") + b"\n")
-            stream.flush()
-            os.fsync(stream.fileno())
+            try:
+                _write_all(stream, line.encode("utf-8") + b"\n")
+                os.fsync(stream.fileno())
+            except OSError:
+                # of several lines the first may be on the disk already, and none was confirmed
+                with suppress(OSError):
+                    stream.truncate(len(old))
+                raise
 
     def names(self, folder: str) -> list[str]:
         """Return the sorted names directly below a folder, hidden ones left out; empty where there is no folder."""
@@ -288,6 +299,12 @@ def _remedy(key: str) -> str:
         what = "" if parts[0] == "corpora" else f" of {parts[1]}"
         return f"materialize the asset{what} that writes it, or run `certify study {corpus}`,"
     return "materialize the asset, or run the command, that writes it"
+
+
+def _write_all(stream: io.FileIO, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[stream.write(rest) :]
 
 
 def _whole_lines(data: bytes) -> bytes:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -19,8 +16,7 @@ from certify_assets.protocol.ledger import ledger_entries, ledger_head, record_r
 from certify_assets.protocol.store import Store
 from certify_assets_tests.cli.calling import Answer, Call
 from certify_assets_tests.cli.conftest import call  # noqa: F401 - a fixture
-
-_Path = tuple[str | int, ...]
+from certify_assets_tests.security.altering import altered, leaves
 
 #: document → values that no step rests on: they describe, or are compared elsewhere when the document is made
 DESCRIPTIONS: dict[str, set[str]] = {
@@ -29,34 +25,6 @@ DESCRIPTIONS: dict[str, set[str]] = {
     "judges/lexical/one/scores.json": {"rows"},
     "judges/lexical/one/audits.json": {"test_scores_sha256", "registration"},
 }
-
-
-def _leaves(value: Any, path: _Path = ()) -> Iterator[_Path]:
-    if isinstance(value, dict):
-        for name in value:
-            yield from _leaves(value[name], (*path, name))
-    elif isinstance(value, list):
-        for place in range(min(2, len(value))):
-            yield from _leaves(value[place], (*path, place))
-    else:
-        yield path
-
-
-def _altered(document: Any, path: _Path) -> Any:
-    document = copy.deepcopy(document)
-    inside = document
-    for name in path[:-1]:
-        inside = inside[name]
-    value = inside[path[-1]]
-    if isinstance(value, bool):
-        inside[path[-1]] = not value
-    elif isinstance(value, (int, float)):
-        inside[path[-1]] = value + 1
-    elif isinstance(value, str):
-        inside[path[-1]] = value[:-1] + ("1" if value.endswith("0") else "0")
-    else:
-        inside[path[-1]] = "forged"
-    return document
 
 
 def _use(store: Store) -> None:
@@ -70,10 +38,10 @@ def _use(store: Store) -> None:
 
 def _assert_refused(store: Store, key: str, *, every: int) -> tuple[int, int]:
     original, document = store.read_bytes(key), store.read_json(key)
-    paths = [path for path in _leaves(document) if str(path[-1]) not in DESCRIPTIONS[key]]
+    paths = [path for path in leaves(document) if str(path[-1]) not in DESCRIPTIONS[key]]
     refused = 0
     for path in paths[::every]:
-        store.write_json(key, _altered(document, path))
+        store.write_json(key, altered(document, path))
         with pytest.raises(CertifyError) as caught:
             _use(store)
         assert len(str(caught.value)) > 20 and "\n" not in str(caught.value), path
@@ -91,7 +59,7 @@ def audited(corpora: Store) -> Store:
 
 @pytest.mark.parametrize("key", DESCRIPTIONS)
 def test_some_altered_values_are_refused(audited: Store, key: str) -> None:
-    size = len(list(_leaves(audited.read_json(key))))
+    size = len(list(leaves(audited.read_json(key))))
     assert _assert_refused(audited, key, every=max(1, size // 3))[0] >= 3
 
 

@@ -74,7 +74,7 @@ def _draw(store: Store) -> None:
     study_site.write_study_site(store)
 
 
-class _Page(HTMLParser):
+class Page(HTMLParser):
     """What a browser would act on."""
 
     def __init__(self) -> None:
@@ -117,7 +117,7 @@ def test_every_kind_of_page_is_there(root: Path) -> None:
 
 def test_nothing_of_a_run_is_markup(root: Path) -> None:
     for path in _pages(root):
-        page = _Page()
+        page = Page()
         page.feed(path.read_text(encoding="utf-8"))
         assert page.active == [], path.name
 

@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from certify_assets.files import parse_json
+from certify_assets.errors import IntegrityError
+from certify_assets.protocol.operations.journal_lines import documents
 from certify_assets.protocol.store import Store
 
 __all__ = ["Alarm", "alarms_key", "read_alarms", "record_alarms"]
@@ -58,7 +59,8 @@ def alarms_key(corpus: str) -> str:
 
 def read_alarms(store: Store, corpus: str) -> list[Alarm]:
     """Return every alarm of a corpus, the oldest first."""
-    return _parsed(store.read_bytes(alarms_key(corpus))) if store.exists(alarms_key(corpus)) else []
+    key = alarms_key(corpus)
+    return _parsed(store.read_bytes(key), store.locate(key)) if store.exists(key) else []
 
 
 def record_alarms(store: Store, corpus: str, judge: str, entries: Sequence[Mapping[str, Any]]) -> None:
@@ -75,7 +77,7 @@ def record_alarms(store: Store, corpus: str, judge: str, entries: Sequence[Mappi
         return
 
     def lines(old: bytes) -> str:
-        known = {(item.certificate_sha256, item.source) for item in _parsed(old)}
+        known = {(item.certificate_sha256, item.source) for item in _parsed(old, store.locate(alarms_key(corpus)))}
         new = [entry for entry in raised if (entry["certificate_sha256"], entry["source"]) not in known]
         if not new:
             raise _NothingNewError
@@ -100,7 +102,8 @@ def _alarm(judge: str, entry: Mapping[str, Any]) -> Alarm:
     )
 
 
-def _parsed(data: bytes) -> list[Alarm]:
-    whole = data[: data.rfind(b"\n") + 1]
-    documents = [parse_json(line.decode("utf-8")) for line in whole.splitlines()]
-    return [Alarm(**{**document, "interval": tuple(document["interval"])}) for document in documents]
+def _parsed(data: bytes, where: str) -> list[Alarm]:
+    try:
+        return [Alarm(**{**entry, "interval": tuple(entry["interval"])}) for entry in documents(data, where)]
+    except (TypeError, KeyError):
+        raise IntegrityError(f"{where} holds a line that is no alarm; restore the file from a backup.") from None

@@ -129,8 +129,15 @@ def _drawn(store: Store, corpus: str, batch: str, in_splits: frozenset[str]) -> 
     rows, draw = decisions_of(store, corpus, batch), store.read_json(batch_key(corpus, batch, "draw.json"))
     where = store.locate(batch_key(corpus, batch, "decisions.parquet"))
     about = store.read_json(batch_key(corpus, batch, "batch.json"))
-    for name, file in (("decisions_sha256", "decisions.parquet"), ("draw_sha256", "draw.json")):
-        if store.sha256(batch_key(corpus, batch, file)) != about[name]:
+    if (about.get("corpus", corpus), about.get("batch", batch)) != (corpus, batch):
+        raise InputError(f"{where}: its batch.json is of {about.get('corpus')}, {about.get('batch')}{_MIXED}")
+    for name, file in (
+        ("decisions_sha256", "decisions.parquet"),
+        ("draw_sha256", "draw.json"),
+        ("identities_sha256", "identities.parquet"),
+    ):
+        # a batch of these has both hashes; where the third is told, it holds too
+        if (name in about or file != "identities.parquet") and store.sha256(batch_key(corpus, batch, file)) != about.get(name):
             raise InputError(f"{where}: {file} is not what was written when the batch was decided{_MIXED}")
     if draw["deployment"] is None:
         drawn = np.full(len(rows), "", dtype="<U5")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import secrets
+import time as clock
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 from certify_assets.errors import InputError, IntegrityError
-from certify_assets.files import canonical_json, parse_json
+from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.protocol.operations.journal_lines import chained
 from certify_assets.protocol.operations.layout import deployment_key, deployments_key
 from certify_assets.protocol.operations.sampling import SamplingPlan
 from certify_assets.protocol.store import Store
@@ -16,6 +18,8 @@ from certify_assets.protocol.store import Store
 __all__ = ["SCHEMA", "Deployment", "append_deployment", "load_deployment", "own_key", "plan_before", "read_deployments"]
 
 SCHEMA: Final = "certify_assets/deployment/1"
+# between the line of a journal and the document that repeats it
+_PATIENCE = 0.5
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,8 @@ class Deployment:
         code and message of what the user should know.
     mlflow : mapping or None
         Model, version, alias and run, or why MLflow has no record; None before it was asked.
+    previous : str
+        Hash of the journal's line before; "" in the first.
     """
 
     corpus: str
@@ -55,6 +61,7 @@ class Deployment:
     time: str
     findings: tuple[Mapping[str, str], ...] = ()
     mlflow: Mapping[str, str] | None = None
+    previous: str = field(default="", compare=False)
 
     @property
     def own(self) -> bool:
@@ -91,21 +98,41 @@ def load_deployment(store: Store, corpus: str) -> Deployment | None:
     Raises
     ------
     IntegrityError
-        If it is not what the journal of deployments says.
+        If it is not the last line of the journal of deployments.
     """
     key = deployment_key(corpus)
     if not store.exists(key):
         return None
-    found = Deployment.from_dict(store.read_json(key), store.locate(key))
-    journal = read_deployments(store, corpus)
-    # what MLflow said came after the line was written
-    if journal and replace(found, mlflow=None) not in journal:
+    found, journal = _now(store, corpus)
+    if found in journal[:-1]:
+        # somebody may be deploying just now: the line comes first
+        clock.sleep(_PATIENCE)
+        found, journal = _now(store, corpus)
+    if found not in journal:
         raise IntegrityError(f"{store.locate(key)} is not line {found.number} of the journal of deployments: it was altered; deploy again.")
-    return found
+    if found != journal[-1]:
+        raise IntegrityError(
+            f"{store.locate(key)} is line {found.number} of {len(journal)} of the journal of deployments: an earlier one was put back, or a deployment was "
+            "cut off; deploy again."
+        )
+    return replace(found, mlflow=store.read_json(key).get("mlflow"))
+
+
+def _now(store: Store, corpus: str) -> tuple[Deployment, list[Deployment]]:
+    key = deployment_key(corpus)
+    found = Deployment.from_dict(store.read_json(key), store.locate(key))
+    # what MLflow said came after the line was written
+    return replace(found, mlflow=None), read_deployments(store, corpus)
 
 
 def read_deployments(store: Store, corpus: str) -> list[Deployment]:
-    """Return every deployment of a corpus, the oldest first."""
+    """Return every deployment of a corpus, the oldest first.
+
+    Raises
+    ------
+    IntegrityError
+        If a line before the last was altered, taken out or put in.
+    """
     key = deployments_key(corpus)
     return _parsed(store.read_bytes(key), store.locate(key)) if store.exists(key) else []
 
@@ -127,7 +154,8 @@ def append_deployment(store: Store, deployment: Deployment) -> Deployment:
 
     def line(old: bytes) -> str:
         nonlocal made
-        made = replace(deployment, number=len(old.splitlines()) + 1)
+        lines = old.splitlines()
+        made = replace(deployment, number=len(lines) + 1, previous=sha256_bytes(lines[-1]) if lines else "")
         return canonical_json(made.to_dict()).decode("utf-8").rstrip("\n")
 
     store.append_line(deployments_key(deployment.corpus), line)
@@ -135,10 +163,4 @@ def append_deployment(store: Store, deployment: Deployment) -> Deployment:
 
 
 def _parsed(data: bytes, where: str) -> list[Deployment]:
-    # a last line without its end is the trace of a kill: nothing was deployed by it
-    lines = data[: data.rfind(b"\n") + 1].splitlines()
-    try:
-        documents = [parse_json(line.decode("utf-8")) for line in lines]
-    except ValueError as error:
-        raise IntegrityError(f"{where} holds a line that is not JSON ({error}); restore it from a backup.") from None
-    return [Deployment.from_dict(document, where) for document in documents]
+    return [Deployment.from_dict(document, where) for document in chained(data, where)]

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from certify_assets.errors import IntegrityError
 from certify_assets.protocol.operations.layout import batch_key
 from certify_assets.protocol.store import Store
 
@@ -93,7 +94,12 @@ class Identities:
         names = {run.trajectory.trajectory_id for run in runs if not run.numbered}
         tasks = {run.trajectory.task_id for run in runs if run.numbered}
         for batch in batches:
-            table = store.read_table(batch_key(corpus, batch, "identities.parquet"))
+            key = batch_key(corpus, batch, "identities.parquet")
+            if store.sha256(key) != store.read_json(batch_key(corpus, batch, "import.json"))["identities_sha256"]:
+                raise IntegrityError(
+                    f"{store.locate(key)} is not what was imported, so known runs could come again; restore it from a backup."
+                )
+            table = store.read_table(key)
             table = table[table["trajectory_id"].isin(names) | table["task_id"].isin(tasks)]
             for name, task, agent, source, content in zip(*(table[column] for column in _COLUMNS[:5]), strict=True):
                 ids.setdefault(name, set()).update((source, content) if source else (content,))

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 
-from certify_assets.errors import InputError
-from certify_assets.files import parse_json
+from certify_assets.errors import InputError, IntegrityError
+from certify_assets.files import sha256_bytes
+from certify_assets.protocol.operations.journal_lines import chained
 from certify_assets.protocol.operations.layout import labels_key
 from certify_assets.protocol.store import Store
 
@@ -36,6 +37,8 @@ class Label:
         Line of the journal, from 1; 0 until it is written.
     time : str
         UTC, ISO 8601; "" until it is written.
+    previous : str
+        Hash of the line before; "" in the first.
     """
 
     trajectory_id: str
@@ -46,6 +49,7 @@ class Label:
     comment: str = ""
     number: int = 0
     time: str = ""
+    previous: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         if self.outcome not in (0, 1, None) or isinstance(self.outcome, bool):
@@ -101,24 +105,28 @@ def append_labels(store: Store, corpus: str, labels: Sequence[Label]) -> list[La
     ------
     InputError
         If another label was written under a token; then none of them is written.
+    IntegrityError
+        As `read_labels`.
     """
     standing: list[Label] = []
 
     def lines(old: bytes) -> str:
-        before = _parsed(old)
+        before = _parsed(old, store.locate(labels_key(corpus)))
         by_token, number = {entry.token: entry for entry in before}, len(before)
+        head = sha256_bytes(old.splitlines()[-1]) if before else ""
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         new = []
         for label in labels:
             if label.token not in by_token:
                 number += 1
-                by_token[label.token] = replace(label, number=number, time=now)
-                new.append(by_token[label.token])
+                by_token[label.token] = replace(label, number=number, time=now, previous=head)
+                new.append(json.dumps(asdict(by_token[label.token]), ensure_ascii=False))
+                head = sha256_bytes(new[-1].encode("utf-8"))
             _require_same(by_token[label.token], label, corpus)
             standing.append(by_token[label.token])
         if not new:
             raise _NothingNewError
-        return "\n".join(json.dumps(asdict(label), ensure_ascii=False) for label in new)
+        return "\n".join(new)
 
     with suppress(_NothingNewError):
         store.append_line(labels_key(corpus), lines)
@@ -133,9 +141,15 @@ def _require_same(written: Label, label: Label, corpus: str) -> None:
 
 
 def read_labels(store: Store, corpus: str) -> list[Label]:
-    """Return the journal, the oldest first; empty where there is none."""
+    """Return the journal, the oldest first; empty where there is none.
+
+    Raises
+    ------
+    IntegrityError
+        If a line before the last was altered, taken out or put in.
+    """
     key = labels_key(corpus)
-    return _parsed(store.read_bytes(key)) if store.exists(key) else []
+    return _parsed(store.read_bytes(key), store.locate(key)) if store.exists(key) else []
 
 
 def resolve_labels(labels: Iterable[Label]) -> Mapping[str, Resolved]:
@@ -163,7 +177,8 @@ def _majority(votes: Mapping[str, int]) -> int | None:
     return None if successes == failures else int(successes > failures)
 
 
-def _parsed(data: bytes) -> list[Label]:
-    # a last line without its end is the trace of a kill: it was never confirmed
-    whole = data[: data.rfind(b"\n") + 1]
-    return [Label(**parse_json(line.decode("utf-8"))) for line in whole.splitlines()]
+def _parsed(data: bytes, where: str) -> list[Label]:
+    try:
+        return [Label(**entry) for entry in chained(data, where)]
+    except (TypeError, AttributeError, InputError) as error:
+        raise IntegrityError(f"{where} holds a line that is no label ({error}); restore the file from a backup.") from None

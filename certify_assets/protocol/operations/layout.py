@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from certify_assets.errors import InputError
+from certify_assets.errors import InputError, IntegrityError
 from certify_assets.protocol.store import Store
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ __all__ = [
     "labels_key",
     "load_decisions",
     "recertification_key",
+    "require_as_decided",
 ]
 
 _BATCH = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,79}")
@@ -103,6 +104,21 @@ def batch_runs(store: Store, corpus: str, batch: str) -> pd.DataFrame:
 
     with store.as_file(batch_key(corpus, batch, "runs.parquet")) as path:
         return read_trajectories(path)
+
+
+def require_as_decided(store: Store, corpus: str, batch: str, name: str) -> None:
+    """Raise unless a table of a batch, ``runs`` or ``decisions``, is as when the batch was decided.
+
+    Nothing is asked where no document of the batch tells its hash.
+
+    Raises
+    ------
+    IntegrityError
+    """
+    key, about = batch_key(corpus, batch, f"{name}.parquet"), batch_key(corpus, batch, "batch.json")
+    told = store.read_json(about).get(f"{name}_sha256") if store.exists(about) else None
+    if told is not None and store.sha256(key) != told:
+        raise IntegrityError(f"{store.locate(key)} is not what it was when the batch was decided; restore it from a backup.")
 
 
 def load_decisions(store: Store, corpus: str) -> pd.DataFrame:

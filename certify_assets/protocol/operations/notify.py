@@ -22,7 +22,8 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from certify_assets.errors import CertifyError, InputError
-from certify_assets.files import canonical_json, parse_json, sha256_bytes
+from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.protocol.operations.journal_lines import documents
 from certify_assets.protocol.operations.notify_config import Target, read_notifications
 from certify_assets.protocol.store import Store
 
@@ -86,8 +87,7 @@ def notifications_key(corpus: str) -> str:
 def read_deliveries(store: Store, corpus: str) -> list[Delivery]:
     """Return every attempt, the oldest first."""
     key = notifications_key(corpus)
-    data = store.read_bytes(key) if store.exists(key) else b""
-    return [Delivery(**parse_json(line.decode("utf-8"))) for line in data[: data.rfind(b"\n") + 1].splitlines()]
+    return [Delivery(**entry) for entry in documents(store.read_bytes(key) if store.exists(key) else b"", store.locate(key))]
 
 
 def deliver(store: Store, corpus: str, events: Iterable[Event]) -> list[str]:

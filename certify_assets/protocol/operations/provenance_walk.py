@@ -71,6 +71,13 @@ def find(store: Store, name: str, corpus: str | None = None) -> list[Found]:
 
 def walk(store: Store, found: Found) -> Link:
     """Follow what was found to the files that it comes from, and compare every link with what is stored now."""
+    try:
+        return _walked(store, found)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        return Link(found.kind, found.name, "differs", detail=f"a document that it stands on has a value of another kind ({error}).")
+
+
+def _walked(store: Store, found: Found) -> Link:
     if found.kind == "certificate":
         return certificate_link(store, found.corpus, found.name)
     if found.kind == "batch":

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from certify_assets.errors import InputError
 from certify_assets.protocol.operations.journal import Resolved, read_labels, resolve_labels
-from certify_assets.protocol.operations.layout import ASKED, DECISION_COLUMNS, batch_names, decisions_of
+from certify_assets.protocol.operations.layout import ASKED, DECISION_COLUMNS, batch_names, decisions_of, require_as_decided
 from certify_assets.protocol.store import Store
 
 if TYPE_CHECKING:
@@ -134,11 +134,18 @@ class Queue:
 
 
 def load_asked(store: Store, corpus: str) -> Asked:
-    """Read which decided runs people are asked about; a corpus without decisions has none."""
+    """Read which decided runs people are asked about; a corpus without decisions has none.
+
+    Raises
+    ------
+    IntegrityError
+        If the decisions of a batch are not those that were written.
+    """
     import pandas as pd
 
     parts, decided, saved = [], 0, 0
     for batch in batch_names(store, corpus):
+        require_as_decided(store, corpus, batch, "decisions")
         frame = decisions_of(store, corpus, batch)
         decided += len(frame)
         saved += int(((frame["asked"] == "") & frame["decision"].isin(_AUTOMATIC)).sum())

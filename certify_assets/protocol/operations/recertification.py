@@ -18,14 +18,15 @@ import numpy as np
 
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.protocol.certification import require_paid
 from certify_assets.protocol.judge_specs import ALPHAS, DELTA, GRID, PROCEDURES, SIDES
 from certify_assets.protocol.judging import columns
 from certify_assets.protocol.operations.audit_sample import OPEN_SHARE, REASONS, CountedTasks, count_audit_tasks
 from certify_assets.protocol.operations.batches import corpus_lock
-from certify_assets.protocol.operations.layout import batch_runs, recertification_key
+from certify_assets.protocol.operations.layout import batch_runs, recertification_key, require_as_decided
 from certify_assets.protocol.operations.monitor_stream import stream_source
 from certify_assets.protocol.operations.recertified import CERTIFICATES, DOCUMENT, SCORES, load_recertification, recertifications
-from certify_assets.protocol.operations.spending import Claim, Schedule, Spending, claim, declare, read_spending
+from certify_assets.protocol.operations.spending import Claim, Schedule, Spending, claim, declare, finish, read_spending
 from certify_assets.protocol.parity_gate import parity_provenance
 from certify_assets.protocol.scoring import calibration_scores, score_runs
 from certify_assets.protocol.store import Store
@@ -81,11 +82,12 @@ def plan_recertification(store: Store, corpus: str, judge: str) -> Plan:
     Raises
     ------
     InputError, IntegrityError
-        As `count_audit_tasks` does.
+        As `count_audit_tasks` does; and if the adapter's document counts fewer candidates than the judge has: δ is divided by their number.
     StaleCertificateError
         If the judge's scores are of something else than what is stored now.
     """
     cal, hashes, adapter = calibration_scores(store, corpus, judge)
+    require_paid(store, corpus, judge, int(adapter["candidates"]))
     hashes = {**hashes, **parity_provenance(store, corpus, judge)}
     before = _counted_before(store, corpus, judge, hashes["adapter_sha256"])
     counted = count_audit_tasks(store, corpus, adapter_sha256=hashes["adapter_sha256"], before=before)
@@ -152,7 +154,10 @@ def _recertified(
     store: Store, corpus: str, plan: Plan, spending: Spending, least_new_tasks: int | None
 ) -> tuple[dict[str, Any] | None, str]:
     known = next((item for item in spending.claims if item.inputs_sha256 == plan.inputs_sha256), None)
-    if known is not None and store.exists(recertification_key(corpus, known.number, DOCUMENT)):
+    if known is not None and store.exists(key := recertification_key(corpus, known.number, DOCUMENT)):
+        if known.number not in spending.made:
+            # a kill came between the document and its line
+            finish(store, corpus, known.number, store.sha256(key))
         return load_recertification(
             store, corpus, known.number
         ), f"these labels are recertification {known.number} already; nothing was spent."
@@ -199,8 +204,8 @@ def _make(store: Store, corpus: str, plan: Plan, claimed: Claim) -> dict[str, An
         "labels": {"lines": source["labels"], "sha256": source["labels_sha256"]},
         "batches": source["batches"],
     }
-    # the last to be written: what a kill left without it is made again under the same number
-    store.write_json(recertification_key(corpus, claimed.number, DOCUMENT), document)
+    # the last of the folder: what a kill left without it is made again under the same number
+    finish(store, corpus, claimed.number, store.write_json(recertification_key(corpus, claimed.number, DOCUMENT), document))
     return document
 
 
@@ -303,6 +308,7 @@ def _scored(store: Store, corpus: str, judge: str, rows: pd.DataFrame) -> pd.Dat
     """Score the rows of refused batches now: the draw was made before, and whoever recertifies after an alarm needs them."""
     rows = rows.copy()
     for batch in rows.loc[rows["refused"], "batch"].drop_duplicates():
+        require_as_decided(store, corpus, str(batch), "runs")
         wanted = rows["refused"] & (rows["batch"] == batch)
         runs = batch_runs(store, corpus, str(batch)).set_index("trajectory_id", drop=False).loc[rows.loc[wanted, "trajectory_id"]]
         rows.loc[wanted, "score"] = score_runs(store, corpus, judge, runs.reset_index(drop=True))["score"].to_numpy(np.float64)

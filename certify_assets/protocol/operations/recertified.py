@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from certify_assets.errors import ForgedCertificateError, GateClosedError, IntegrityError, StaleCertificateError
+from certify_assets.files import sha256_bytes
 from certify_assets.protocol.judging import columns
-from certify_assets.protocol.operations.layout import recertification_key
+from certify_assets.protocol.operations.layout import labels_key, recertification_key
 from certify_assets.protocol.operations.spending import read_spending
 from certify_assets.protocol.scoring import calibration_scores
 from certify_assets.protocol.store import Store
@@ -38,12 +39,34 @@ def load_recertification(store: Store, corpus: str, number: int) -> dict[str, An
     Raises
     ------
     IntegrityError
-        If the rows beside it are not those that it was made of.
+        If it is not what was written down of it, the rows beside it are not those that it was made of, the journal of δ does not claim it, or the
+        labels that it was made of were altered.
     """
-    document: dict[str, Any] = store.read_json(recertification_key(corpus, number, DOCUMENT))
+    key = recertification_key(corpus, number, DOCUMENT)
+    document: dict[str, Any] = store.read_json(key)
+    spending = read_spending(store, corpus)
+    if spending.made.get(number, (found := store.sha256(key))) != found:
+        raise IntegrityError(f"{store.locate(key)} is not what was written when it was finished; restore it from a backup.")
     if document.get("number") != number or store.sha256(recertification_key(corpus, number, SCORES)) != document["scores_sha256"]:
         raise IntegrityError(f"the rows of recertification {number} of {corpus} are not those that it was made of; restore its folder.")
+    claim = next((item for item in spending.claims if item.number == number), None)
+    if claim is None or (claim.inputs_sha256, claim.delta) != (document["inputs_sha256"], document["delta"]):
+        raise IntegrityError(
+            f"recertification {number} of {corpus} is not the one that the journal of δ claims; restore both from a backup."
+        )
+    _require_labels(store, corpus, document)
     return document
+
+
+def _require_labels(store: Store, corpus: str, document: Mapping[str, Any]) -> None:
+    """Raise unless the journal of labels begins as it was when the recertification was made of it."""
+    key, lines = labels_key(corpus), int(document["labels"]["lines"])
+    data = store.read_bytes(key) if store.exists(key) else b""
+    if sha256_bytes(b"".join(data.splitlines(keepends=True)[:lines])) != document["labels"]["sha256"]:
+        raise IntegrityError(
+            f"{store.locate(key)} does not begin as it was when recertification {document['number']} was made of it: labels were altered; restore it from "
+            "a backup."
+        )
 
 
 def load_recertified(store: Store, corpus: str, number: int) -> list[Certificate]:
@@ -61,11 +84,6 @@ def load_recertified(store: Store, corpus: str, number: int) -> list[Certificate
     from certify_assets.certificates import Certificate, verify_certificate
 
     document = load_recertification(store, corpus, number)
-    claims = {item.number: item for item in read_spending(store, corpus).claims}
-    if number not in claims or claims[number].inputs_sha256 != document["inputs_sha256"] or claims[number].delta != document["delta"]:
-        raise IntegrityError(
-            f"recertification {number} of {corpus} is not the one that the journal of δ claims; restore both from a backup."
-        )
     table = store.read_table(recertification_key(corpus, number, SCORES))
     _, hashes, _ = calibration_scores(store, corpus, document["judge"])
     stored = store.read_json(recertification_key(corpus, number, CERTIFICATES))["certificates"]

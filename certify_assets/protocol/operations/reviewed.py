@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from certify_assets.protocol.operations.journal import Resolved, read_labels, resolve_labels
-from certify_assets.protocol.operations.layout import batch_names, decisions_of
+from certify_assets.protocol.operations.layout import batch_names, decisions_of, require_as_decided
 from certify_assets.protocol.store import Store
 
 if TYPE_CHECKING:
@@ -91,6 +91,7 @@ def _decided(store: Store, corpus: str, resolved: Mapping[str, Resolved]) -> dic
     """Return the decisions on labelled runs; of a run that was decided twice the later."""
     found: dict[str, dict[str, Any]] = {}
     for batch in batch_names(store, corpus):
+        require_as_decided(store, corpus, batch, "decisions")
         frame = decisions_of(store, corpus, batch)
         for row in frame[frame["trajectory_id"].isin(list(resolved))].to_dict("records"):
             found[row["trajectory_id"]] = row

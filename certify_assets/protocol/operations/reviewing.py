@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from certify_assets.corpora.schema import Trajectory
-from certify_assets.errors import InputError
+from certify_assets.errors import InputError, IntegrityError
 from certify_assets.protocol.operations.journal import Label, append_label, read_labels, resolve_labels
 from certify_assets.protocol.operations.layout import batch_key, batch_names, labels_key
 from certify_assets.protocol.operations.queue import Asked, Queue, build_queue, load_asked
@@ -139,7 +139,7 @@ class ReviewSession:
                 row = view.queue.frame.iloc[view.rows[name]]
                 try:
                     run = self._lookup.find(row["batch"], name)
-                except InputError as error:
+                except (InputError, IntegrityError) as error:
                     # one run that cannot be shown must not stand in the way of the others
                     self._set_aside(view, name, row["batch"], str(error))
                     continue

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from certify_assets.corpora.schema import COLUMNS, Step, Trajectory
 from certify_assets.errors import InputError
-from certify_assets.protocol.operations.layout import batch_key
+from certify_assets.protocol.operations.layout import batch_key, require_as_decided
 from certify_assets.protocol.store import Store
 
 if TYPE_CHECKING:
@@ -55,11 +55,14 @@ class RunLookup:
         ------
         InputError
             If the batch does not hold it, or cannot be read.
+        IntegrityError
+            If the runs are not those that were decided.
         """
         key = batch_key(self._corpus, batch, "runs.parquet")
         now = stamp(self._store, key)
         with self._store.as_file(key) as path:
             if batch not in self._places or self._places[batch][0] != now:
+                require_as_decided(self._store, self._corpus, batch, "runs")
                 self._places[batch] = (now, _places(path))
             place = self._places[batch][1].get(trajectory_id)
             if place is None:

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.files import parse_json, sha256_bytes
+from certify_assets.protocol.operations.deployment_record import read_deployments
 from certify_assets.protocol.store import Store
 
-__all__ = ["SCHEDULES", "Claim", "Schedule", "Spending", "claim", "declare", "read_spending", "spending_key"]
+__all__ = ["SCHEDULES", "Claim", "Schedule", "Spending", "claim", "declare", "finish", "read_spending", "spending_key"]
 
 SCHEDULES = ("inverse_square", "geometric", "equal")
 # no table of this world certifies at less
@@ -114,6 +115,8 @@ class Spending:
         Why the schedule was changed, each time.
     head : str
         Hash of the journal's last line.
+    made : mapping of int to str
+        Hash of the document of every recertification that was finished.
     """
 
     schedule: Schedule | None
@@ -121,6 +124,7 @@ class Spending:
     claims: tuple[Claim, ...]
     reasons: tuple[str, ...]
     head: str
+    made: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def spent(self) -> float:
@@ -166,9 +170,11 @@ def read_spending(store: Store, corpus: str) -> Spending:
     key = spending_key(corpus)
     spending = _parse(store.read_bytes(key) if store.exists(key) else b"", store.locate(key))
     known = {str(item.number) for item in spending.claims}
-    if lost := [name for name in store.names(f"operations/{corpus}/recertifications") if name not in known]:
+    deployed = [part for item in read_deployments(store, corpus) if not item.own for part in item.certificates_key.split("/")[3:4]]
+    if lost := [name for name in (*store.names(f"operations/{corpus}/recertifications"), *deployed) if name not in known]:
         raise IntegrityError(
-            f"{store.locate(key)} has no line for recertification {lost[0]}, which is stored: lines were cut off; restore the file from a backup."
+            f"{store.locate(key)} has no line for recertification {lost[0]}, which is stored or was deployed: lines were cut off; restore the file "
+            "from a backup."
         )
     return spending
 
@@ -224,6 +230,17 @@ def claim(store: Store, corpus: str, inputs_sha256: str) -> Claim:
     return made[-1]
 
 
+def finish(store: Store, corpus: str, number: int, document_sha256: str) -> None:
+    """Write down that a recertification is finished, and what its document is, so that the document cannot be altered unseen."""
+
+    def line(before: Spending) -> dict[str, Any] | None:
+        if before.made.get(number) == document_sha256:
+            return None
+        return {"entry": "made", "number": number, "document_sha256": document_sha256}
+
+    _append(store, corpus, line)
+
+
 class _NothingNewError(Exception):
     """The journal says it already."""
 
@@ -248,6 +265,7 @@ def _parse(data: bytes, location: str) -> Spending:
     schedule, since, head = None, 0, ""
     claims: list[Claim] = []
     reasons: list[str] = []
+    made: dict[int, str] = {}
     for place, line in enumerate(data[: data.rfind(b"\n") + 1].splitlines(), 1):
         try:
             entry = parse_json(line.decode("utf-8"))
@@ -257,9 +275,12 @@ def _parse(data: bytes, location: str) -> Spending:
                 why = entry.pop("reason")
                 reasons += [why] if schedule is not None else []
                 schedule, since = Schedule(**{name: value for name, value in entry.items() if name != "time"}), len(claims)
+            elif kind == "made":
+                made[claims[int(entry["number"]) - 1].number] = str(entry["document_sha256"])
             else:
                 claims.append(Claim(**entry))
-        except (ValueError, TypeError, KeyError, AttributeError):
+                follows = follows and schedule is not None and claims[-1].delta == schedule.share(len(claims) - since)
+        except (ValueError, TypeError, KeyError, AttributeError, IndexError, InputError):
             raise IntegrityError(f"{location}, line {place} is no entry of this journal; restore the file from a backup.") from None
         numbered = not claims or claims[-1].number == len(claims)
         if not follows or not numbered:
@@ -267,7 +288,7 @@ def _parse(data: bytes, location: str) -> Spending:
                 f"{location}, line {place} does not follow the line before it: the journal was altered; restore it from a backup."
             )
         head = sha256_bytes(line)
-    return Spending(schedule, since, tuple(claims), tuple(reasons), head)
+    return Spending(schedule, since, tuple(claims), tuple(reasons), head, made)
 
 
 def _down(share: float) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pandas as pd
 import pytest
 
 from certify_assets.errors import InputError, IntegrityError
+from certify_assets.files import sha256_bytes
 from certify_assets.protocol.corpus_steps import open_corpus
 from certify_assets.protocol.operations.audit_sample import completed_at, count_audit_tasks, drawn_decisions
 from certify_assets.protocol.operations.journal import Label, append_label, read_labels
@@ -158,10 +160,14 @@ def test_the_order_is_that_of_the_journal_whatever_the_clock_says(store: Store, 
     path = Path(store.root) / "operations/one/labels.jsonl"
     found = count_audit_tasks(store, "one", adapter_sha256=adapter(store)).tasks
     assert found == list(reversed(AUDIT))
-    # the clock was set back by ten years in the middle
-    text = path.read_text(encoding="utf-8").splitlines()
-    half = len(text) // 2
-    path.write_text("\n".join([*text[:half], *(line.replace('"time": "2', '"time": "1') for line in text[half:])]) + "\n", encoding="utf-8")
+    # the clock was set back by a thousand years in the middle
+    half, head, lines = len(read_labels(store, "one")) // 2, "", []
+    for place, line in enumerate(path.read_text(encoding="utf-8").splitlines()):
+        entry = json.loads(line) | {"previous": head}
+        entry["time"] = f"1{entry['time'][1:]}" if place >= half else entry["time"]
+        lines.append(json.dumps(entry))
+        head = sha256_bytes(lines[-1].encode())
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     assert count_audit_tasks(store, "one", adapter_sha256=adapter(store)).tasks == found
 
 

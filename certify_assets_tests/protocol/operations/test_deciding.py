@@ -12,6 +12,7 @@ import pytest
 
 from certify_assets.certificates import decide
 from certify_assets.errors import IntegrityError
+from certify_assets.files import canonical_json
 from certify_assets.protocol.corpus_steps import open_split
 from certify_assets.protocol.operations import deciding
 from certify_assets.protocol.operations.batch_checks import decided_by_deployed, deployment_stands, drawn_as_planned
@@ -159,7 +160,7 @@ def undeploy(store: Store) -> None:
 def empty(store: Store) -> None:
     key = "operations/c/deployment.json"
     document = store.read_json(key) | {"certificates": [], "alpha": {}}
-    store.delete("operations/c/deployments.jsonl")
+    store.write_bytes("operations/c/deployments.jsonl", canonical_json(document | {"mlflow": None}))
     store.write_json(key, document)
 
 

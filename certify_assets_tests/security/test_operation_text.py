@@ -1,0 +1,171 @@
+"""Hostile text through the surfaces of operation: pages, the terminal, what is sent out, and what Dagster shows."""
+
+from __future__ import annotations
+
+import ast
+import json
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import dagster as dg
+import pytest
+
+from certify_assets.defs.operations.assets import operation_assets
+from certify_assets.defs.operations.recertify import recertify_assets
+from certify_assets.defs.operations.review import review_assets
+from certify_assets.defs.partitions import CORPORA
+from certify_assets.defs.resources import DataRoot, MlflowTracker
+from certify_assets.protocol.operations import deployment
+from certify_assets.protocol.operations.journal import Label, append_labels
+from certify_assets.protocol.operations.layout import load_decisions
+from certify_assets.protocol.operations.notify import Event, deliver, read_deliveries
+from certify_assets.protocol.operations.sampling import SamplingPlan
+from certify_assets.protocol.store import Store
+from certify_assets_tests import operations_builders
+from certify_assets_tests.cli.calling import Call
+from certify_assets_tests.cli.conftest import call  # noqa: F401 - a fixture
+from certify_assets_tests.protocol.operations.test_notify import configure, server, url  # noqa: F401 - a fixture
+from certify_assets_tests.security.hostile import CANARY, MARKUP
+from certify_assets_tests.security.test_pages import Page
+
+ASSETS = ("incoming_runs", "decisions", "review_queue", "reviewed_labels", "operation_monitor", "recertification", "operation_history")
+_ESCAPES = {*map(chr, range(32)), "\x7f", "\u200b", "\u202e"} - {"\n"}
+
+
+def _hostile(record: dict[str, Any]) -> None:
+    number = int(record["trajectory_id"].rsplit("-", 1)[-1].rsplit("/", 1)[-1] or 0) if record["trajectory_id"][-1].isdigit() else 0
+    place = sum(map(ord, record["task_id"])) % len(MARKUP)
+    record["task_id"] = f"{MARKUP[place]}{record['task_id']}"
+    record["trajectory_id"] = f"../{MARKUP[(place + number) % len(MARKUP)]}/{record['trajectory_id']}"
+    record["agent"] = MARKUP[(place + 2 * number) % len(MARKUP)]
+
+
+class Operated(NamedTuple):
+    """A corpus through which hostile runs went, and what Dagster was told of them."""
+
+    store: Store
+    metadata: dict[str, dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def operation(_operated: Path, tmp_path_factory: pytest.TempPathFactory) -> Operated:
+    folder = tmp_path_factory.mktemp("hostile") / "root"
+    shutil.copytree(_operated, folder)
+    store = Store(str(folder))
+    deployment.deploy(store, "c", "lexical", sampling=SamplingPlan(0.5, 0.2, 5), track=False)
+    name = f"<img src=x onerror=window.{CANARY}=1>.jsonl"
+    operations_builders.deliver(store.local_path("inbox/c") / name, tasks=50, change=_hostile)
+    with dg.DagsterInstance.ephemeral() as instance:
+        instance.add_dynamic_partitions(CORPORA, ["c"])
+        found = _materialize(store, instance, ASSETS[:3])
+        rows = load_decisions(store, "c")
+        asked = rows.loc[rows["asked"].isin(["audit_sample", "spot_check"]), "trajectory_id"]
+        said = [Label(run, place % 2, MARKUP[0], "file", f"{MARKUP[1]} {place}", MARKUP[2]) for place, run in enumerate(asked)]
+        append_labels(store, "c", said)
+        found |= _materialize(store, instance, ASSETS[3:])
+    return Operated(store, found)
+
+
+def _materialize(store: Store, instance: dg.DagsterInstance, names: tuple[str, ...]) -> dict[str, dict[str, Any]]:
+    result = dg.materialize(
+        [*operation_assets(), *review_assets(), *recertify_assets()],
+        selection=dg.AssetSelection.assets(*names),
+        instance=instance,
+        partition_key="c",
+        run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+        resources={"data_root": DataRoot(root=store.root), "mlflow": MlflowTracker(enabled=False)},
+    )
+    return {name: dict(item.metadata) for name in names for item in result.asset_materializations_for_node(name)}
+
+
+def test_the_text_went_all_the_way(operation: Operated) -> None:
+    rows = load_decisions(operation.store, "c")
+    assert set(operation.metadata) == set(ASSETS) and set(rows["agent"]) <= set(MARKUP) and len(rows) == 200
+    assert CANARY in rows["source_file"].iloc[0] and "recertification 1" in operation.metadata["recertification"]["said"].value
+
+
+def test_no_text_becomes_markup_on_a_page(operation: Operated) -> None:
+    names = {f"operations/c/{name}.html" for name in ("history", "queue")} | {"judges/lexical/c/monitor.html"}
+    root = Path(operation.store.root)
+    pages = {path.relative_to(root).as_posix(): path.read_text(encoding="utf-8") for path in root.rglob("*.html")}
+    assert names <= set(pages), sorted(pages)
+    for name in names:
+        page = Page()
+        page.feed(pages[name])
+        assert page.active == [], name
+    # the queue shows ids, so the escaping is what keeps them from running
+    assert f"&lt;script&gt;window.{CANARY}=1" in pages["operations/c/queue.html"]
+
+
+def _markdown(value: Any) -> Iterator[str]:
+    if isinstance(value, dg.MarkdownMetadataValue):
+        yield value.md_str
+
+
+def test_no_text_of_a_run_stands_in_markdown_that_dagster_renders(operation: Operated) -> None:
+    written = [text for entries in operation.metadata.values() for value in entries.values() for text in _markdown(value)]
+    assert len(written) >= 3 and not any(payload in text for text in written for payload in (CANARY, "javascript:", "](x"))
+    # everywhere else it is text or JSON, which Dagster shows as it is
+    kinds = {type(value) for entries in operation.metadata.values() for value in entries.values() if CANARY in str(value)}
+    assert kinds <= {dg.TextMetadataValue, dg.JsonMetadataValue}, kinds
+
+
+def test_no_text_steers_a_terminal(operation: Operated, call: Call) -> None:  # noqa: F811
+    store = operation.store
+    rows = load_decisions(store, "c").drop_duplicates("agent")
+    assert len(rows) > 5
+    for run in rows["trajectory_id"]:
+        answer = call("lineage", "--corpus", "c", "--root", store.root, "--", run)
+        assert answer.code == 0 and not _ESCAPES & set(answer.out + answer.err), run
+        assert json.loads(call("lineage", "--corpus", "c", "--root", store.root, "--json", "--", run).out)["id"] == run
+    for command in (("review", "c"), ("incoming", "c"), ("recertify", "c", "--dry-run"), ("deploy", "c")):
+        answer = call(*command, "--root", store.root)
+        assert not _ESCAPES & set(answer.out + answer.err) and "Traceback" not in answer.err, command
+
+
+def test_batches_are_named_by_us_and_nothing_lies_outside(operation: Operated) -> None:
+    root = Path(operation.store.root)
+    assert {path.name for path in root.parent.iterdir()} == {"root"}
+    assert not [path for path in (root / "operations").rglob("*") if CANARY in path.name]
+
+
+_TEXTS = ("$(touch pwned)", "`touch pwned`; touch pwned\n", "x\r\nX-Evil: 1\r\n\r\n{}", '"}, "kind": "quiet", "x": {"', *MARKUP)
+_KEEP = "import os, sys, pathlib; pathlib.Path(sys.argv[1]).write_text(repr((sys.argv[2:], sys.stdin.read(), sorted(os.environ))))"
+
+
+def test_a_command_gets_what_it_is_told_as_json_on_its_input_and_nowhere_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, told = Store(str(tmp_path / "root")), tmp_path / "told"
+    monkeypatch.chdir(tmp_path)
+    configure(store, {"name": "on-call", "command": [sys.executable, "-c", _KEEP, str(told), "$HOME;", "{message}"]})
+    for text in _TEXTS:
+        assert deliver(store, "c", [Event("alarm", "c", text, text, text)]) == []
+        arguments, body, variables = ast.literal_eval(told.read_text(encoding="utf-8"))
+        document = json.loads(body)
+        assert arguments == ["$HOME;", "{message}"] and (document["kind"], document["judge"], document["message"]) == ("alarm", text, text)
+        assert not [name for name in variables if name.startswith("CERTIFY_EVENT")]
+    assert {path.name for path in tmp_path.iterdir()} == {"root", "told"}
+    kept = store.read_bytes("operations/c/notifications.jsonl").decode()
+    assert CANARY not in kept and "pwned" not in kept and len(read_deliveries(store, "c")) == len(_TEXTS)
+
+
+def test_a_webhook_gets_one_body_and_no_header_of_anybodys(tmp_path: Path, server: Any, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    store = Store(str(tmp_path / "root"))
+    monkeypatch.setenv("HOOK_SECRET", "a\r\nX-Evil: 1")
+    configure(store, {"name": "channel", "webhook": url(server), "secret_variable": "HOOK_SECRET"})
+    for text in _TEXTS:
+        assert deliver(store, "c", [Event("alarm", "c", text, text, text)]) == []
+    assert len(server.got) == len(_TEXTS)
+    for (headers, body), text in zip(server.got, _TEXTS, strict=True):
+        assert not [name for name in headers if "evil" in name.lower()] and json.loads(body)["message"] == text
+        assert headers["X-Certify-Signature"].startswith("sha256=") and len(headers["X-Certify-Signature"]) == 71
+
+
+@pytest.mark.parametrize("tail", ["\r\nX-Evil: 1", "?a=\r\n\r\nGET /x HTTP/1.1", "\x00", " HTTP/1.1\r\nX-Evil: 1"])
+def test_an_address_with_a_line_end_sends_no_header(tmp_path: Path, server: Any, tail: str) -> None:  # noqa: F811
+    store = Store(str(tmp_path / "root"))
+    configure(store, {"name": "channel", "webhook": url(server) + tail})
+    deliver(store, "c", [Event("alarm", "c", "j", "s", "m")])
+    assert all("evil" not in name.lower() for headers, _ in server.got for name in headers) and len(server.got) <= 2
