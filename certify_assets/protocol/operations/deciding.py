@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -65,11 +64,16 @@ def decide_ready(store: Store, corpus: str, *, report: Report = silent) -> list[
     from certify_assets.protocol.operations.label_alarm import watch
 
     with corpus_lock(store, corpus, "decide"):
-        # what is refused already stays so; what cannot be monitored is refused for that by `standing`
+        fault = None
+        # what is refused already stays so
         if standing(store, corpus).refusal is None:
-            with suppress(CertifyError):
+            try:
                 watch(store, corpus)
-        return [_decided(store, corpus, name, report) for name in ready_batches(store, corpus) if not is_decided(store, corpus, name)]
+            except CertifyError as error:
+                fault = Refusal("alarm", f"the labels that are there cannot be put to the monitor, so an alarm may be missed: {error}")
+        return [
+            _decided(store, corpus, name, report, fault) for name in ready_batches(store, corpus) if not is_decided(store, corpus, name)
+        ]
 
 
 def is_decided(store: Store, corpus: str, batch: str) -> bool:
@@ -99,11 +103,12 @@ def _batches(number: int) -> str:
     return "one batch" if number == 1 else f"{number} batches"
 
 
-def _decided(store: Store, corpus: str, batch: str, report: Report) -> dict[str, Any]:
+def _decided(store: Store, corpus: str, batch: str, report: Report, fault: Refusal | None) -> dict[str, Any]:
     about, draw = store.read_json(batch_key(corpus, batch, "import.json")), store.read_json(batch_key(corpus, batch, "draw.json"))
     _require_as_imported(store, corpus, batch, about)
     runs = batch_runs(store, corpus, batch)
     now = standing(store, corpus)
+    now = now if fault is None or now.refusal is not None else now._replace(refusal=fault)
     scored, bill, now = _scored(store, batch_key(corpus, batch, "shares"), runs, now, report)
     ground = _ground(store, corpus, batch, runs, now)
     frame = _decisions(runs, scored["score"].to_numpy(np.float64), ground, draw["drawn"]).assign(corpus=corpus, batch=batch)

@@ -245,3 +245,14 @@ def test_two_that_decide_at_once_decide_once(deployed: Store, tmp_path: Path) ->
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY) for _ in range(2)]
     assert sorted(int(process.communicate(timeout=120)[0]) for process in both) == [0, 1]
     assert len(load_decisions(deployed, "c")) == 160
+
+
+def test_labels_that_cannot_be_put_to_the_monitor_leave_the_next_batch_to_people(operated: Store) -> None:
+    deploy(operated, "c", "lexical", track=False)
+    operated.write_bytes("monitoring/c/lexical/1.csv", b"task_id,score,outcome,audit_sample\nt,1,maybe,True\n")
+    deliver(Path(operated.root) / "inbox/c/runs.jsonl", tasks=4, seed=9)
+    receive(operated, "c")
+    (document,) = decide_ready(operated, "c")
+    assert not document["decided"] and document["refusal"]["code"] == "alarm"
+    assert "cannot be put to the monitor, so an alarm may be missed" in document["refusal"]["sentence"]
+    assert set(decisions_of(operated, "c", document["batch"])["decision"]) == {"human"}
