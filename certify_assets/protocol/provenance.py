@@ -10,11 +10,11 @@ from certify_assets.protocol.score_files import read_rows
 
 __all__ = ["NOT_STATED", "PROVENANCE_COLUMNS", "require_audit_sample"]
 
-PROVENANCE_COLUMNS = ("provenance", "audit_sample")
+PROVENANCE_COLUMNS = ("provenance", "audit_sample", "asked")
 NOT_STATED = {
     "code": "provenance_not_stated",
     "message": (
-        "The table has no column provenance or audit_sample: that its tasks were drawn at random before scoring, with all their attempts, and "
+        "The table has no column provenance, audit_sample or asked: that its tasks were drawn at random before scoring, with all their attempts, and "
         "hold no label from the review queue is taken on trust."
     ),
 }
@@ -27,12 +27,13 @@ def require_audit_sample(path: Path) -> bool:
     Parameters
     ----------
     path : Path
-        A score table. Its column ``provenance`` must say ``audit_sample`` in every row, its column ``audit_sample`` be true in every row.
+        A score table. Its column ``provenance`` must say ``audit_sample`` in every row, its column ``audit_sample`` be true in every row, its column
+        ``asked``, as decisions have it, say ``audit_sample`` or ``spot_check``.
 
     Returns
     -------
     bool
-        Whether the table has either column; where it has neither, its provenance is taken on trust.
+        Whether the table has one of the columns; where it has none, its provenance is taken on trust.
 
     Raises
     ------
@@ -54,4 +55,6 @@ def require_audit_sample(path: Path) -> bool:
 
 def _is_audit_sample(column: str, value: Any) -> bool:
     text = str(value).strip().lower()
+    if column == "asked":
+        return text in {"audit_sample", "spot_check"}
     return text in _TRUE if column == "audit_sample" else text.replace(" ", "_").replace("-", "_") == "audit_sample"

@@ -53,7 +53,7 @@ def test_an_alarm_is_three_and_says_where(call: Call, certificate: Path, tmp_pat
 
 @pytest.mark.parametrize(
     "columns",
-    [{"provenance": "audit_sample"}, {"provenance": "Audit sample"}, {"audit_sample": True}, {"audit_sample": 1}],
+    [{"provenance": "audit_sample"}, {"provenance": "Audit sample"}, {"audit_sample": True}, {"audit_sample": 1}, {"asked": "spot_check"}],
 )
 def test_an_audit_sample_is_taken(call: Call, certificate: Path, tmp_path: Path, columns: dict[str, object]) -> None:
     document = call("monitor", certificate, labels(tmp_path / "l.csv", **columns), "--json").json
@@ -61,10 +61,18 @@ def test_an_audit_sample_is_taken(call: Call, certificate: Path, tmp_path: Path,
 
 
 @pytest.mark.parametrize(
-    ("column", "value"), [("provenance", "review_queue"), ("provenance", ""), ("audit_sample", False), ("audit_sample", None)]
+    ("column", "value"),
+    [
+        ("provenance", "review_queue"),
+        ("provenance", ""),
+        ("audit_sample", False),
+        ("audit_sample", None),
+        ("asked", "undecided"),
+        ("asked", ""),
+    ],
 )
 def test_review_queue_and_mixed_provenance_are_refused(call: Call, certificate: Path, tmp_path: Path, column: str, value: object) -> None:
-    good = "audit_sample" if column == "provenance" else True
+    good = True if column == "audit_sample" else "audit_sample"
     path = labels(tmp_path / "l.csv", **{column: [good] * 1199 + [value]})
     answer = call("monitor", certificate, path, "--json")
     assert answer.code == 2 and not answer.out

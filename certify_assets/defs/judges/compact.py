@@ -36,7 +36,7 @@ class CompactConfig(dg.Config):
     op_tags=machine_tags("compact"),
     description=(
         "The causal language model that comes with the package and that base, sft and grpo read: every file as its provenance says. "
-        "With rebuild: true it is pretrained again (eight CPU minutes, resumable) and compared byte by byte; judges go on reading what ships."
+        "With rebuild: true it is pretrained again (about four CPU minutes, resumable) and compared byte by byte; judges go on reading what ships."
     ),
 )
 def compact_model(
