@@ -45,7 +45,8 @@ test: setup chromium
 
 # what a cluster needs, for the tests that start a real one: Ray from PyPI, PostgreSQL from Debian where it may be installed
 services: setup
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,miniwob,ray,postgres]'
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,miniwob,ray,postgres]' || \
+	echo "Ray and the PostgreSQL client could not be installed; their tests will skip."
 	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || \
 	if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
 	  echo "Installing PostgreSQL for the tests of its storage ..."; \
