@@ -75,9 +75,9 @@ def write_runs(path: Path, rows: int, seed: int) -> None:
 
 
 def ingest(path: Path) -> Callable[[], int]:
-    from certify_assets.protocol.corpus_config import CorpusConfig, save_config
-    from certify_assets.protocol.corpus_steps import import_trajectories
-    from certify_assets.protocol.store import Store
+    from certify_assets.corpora.config import CorpusConfig, save_config
+    from certify_assets.corpora.corpus import import_trajectories
+    from certify_assets.storage.store import Store
 
     store = Store(str(path.with_name(f"root-{path.stem}")))
     save_config(store, CorpusConfig("runs", format="table", paths=(str(path),)))
@@ -85,8 +85,8 @@ def ingest(path: Path) -> Callable[[], int]:
 
 
 def score(path: Path) -> Callable[[], int]:
+    from certify_assets.corpora.formats import import_corpus
     from certify_assets.corpora.rendering import Renderer, render_frame
-    from certify_assets.corpora.sources import import_corpus
     from certify_assets.judges.base import score_table
     from certify_assets.judges.lexical import LexicalJudge
 
@@ -100,7 +100,7 @@ def score(path: Path) -> Callable[[], int]:
 
 def certify(path: Path) -> Callable[[], int]:
     from certify_assets.certificates import certify as issue
-    from certify_assets.protocol.score_table import read_score_table
+    from certify_assets.evaluation.score_table import read_score_table
 
     def run() -> int:
         table = read_score_table(path)
@@ -115,8 +115,8 @@ def certify(path: Path) -> Callable[[], int]:
 
 def decide(path: Path) -> Callable[[], int]:
     from certify_assets.certificates import certify as issue
-    from certify_assets.protocol.decisions import decide_table, write_table_file
-    from certify_assets.protocol.score_table import read_score_table
+    from certify_assets.evaluation.decisions import decide_table, write_table_file
+    from certify_assets.evaluation.score_table import read_score_table
 
     rng = np.random.default_rng(1)
     right = np.arange(4000) % 2

@@ -15,11 +15,13 @@ import subprocess
 import sys
 import tempfile
 
-from certify_assets.protocol import auditing, certification, corpus_steps, scoring, training
-from certify_assets.protocol.agent_folds import evaluate_agent_folds
-from certify_assets.protocol.main_table import gather_table
-from certify_assets.protocol.store import Store
+from certify_assets.corpora import corpus as corpus_steps
+from certify_assets.evaluation import auditing, certification
+from certify_assets.evaluation.agent_folds import evaluate_agent_folds
+from certify_assets.evaluation.main_table import gather_table
+from certify_assets.judges import scoring, training
 from certify_assets.reports.comparison_tables import comparison_tables, write_table
+from certify_assets.storage.store import Store
 
 QUICK_CORPUS = "miniwob_weak"
 QUICK_JUDGES = ("lexical", "lexical_weighted")

@@ -78,8 +78,8 @@ def _text(generator: np.random.Generator, length: float) -> str:
 
 
 def run_import(path: Path) -> dict[str, float]:
+    from certify_assets.corpora.formats import import_corpus
     from certify_assets.corpora.schema import write_trajectories
-    from certify_assets.corpora.sources import import_corpus
 
     wall, cpu = time.perf_counter(), time.process_time()
     imported = import_corpus(path, name="dump")
@@ -130,10 +130,10 @@ def write_runs(path: Path, runs: int, kilobytes: float, seed: int) -> None:
 
 def run_store(path: Path) -> dict[str, float]:
     """Import into a data root and profile, as the command does."""
+    from certify_assets.corpora.config import CorpusConfig, save_config
+    from certify_assets.corpora.corpus import import_trajectories, read_outlines, read_small
     from certify_assets.corpora.profile import profile_corpus
-    from certify_assets.protocol.corpus_config import CorpusConfig, save_config
-    from certify_assets.protocol.corpus_steps import import_trajectories, read_outlines, read_small
-    from certify_assets.protocol.store import Store
+    from certify_assets.storage.store import Store
 
     wall, cpu = time.perf_counter(), time.process_time()
     store = Store(str(path.with_name("root")))

@@ -11,9 +11,10 @@ import argparse
 import math
 from collections.abc import Sequence
 
-from certify_assets.certificates import simulate, study_designs
 from certify_assets.certificates.populations import Design
-from certify_assets.certificates.study import Cell
+from certify_assets.research.designs import study_designs
+from certify_assets.research.simulation import simulate
+from certify_assets.research.study import Cell
 
 PROCEDURES = ("taskboot", "guarded_taskboot:kish", "guarded_taskboot")
 EXCESS = (1.02, 1.5)

@@ -11,7 +11,8 @@ from __future__ import annotations
 import argparse
 import math
 
-from certify_assets.certificates import simulate, study_designs
+from certify_assets.research.designs import study_designs
+from certify_assets.research.simulation import simulate
 
 PROCEDURES = ("betting", "betting:trajectory", "gaffke:fixed", "gaffke", "gaffke:trajectory:fixed", "one_per_task", "task_hoeffding")
 RHOS = (0.1, 0.5, 0.8)

@@ -13,8 +13,10 @@ import math
 
 import numpy as np
 
-from certify_assets.certificates import Settings, evaluate, observe, simulate, study_designs
+from certify_assets.certificates import Settings, evaluate, observe
 from certify_assets.certificates.guard import FLOOR_SHARE
+from certify_assets.research.designs import study_designs
+from certify_assets.research.simulation import simulate
 
 DELTA = 0.05
 #: large tasks → share certified without and with the rules, as the documentation has it

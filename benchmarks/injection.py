@@ -85,8 +85,8 @@ def judges(sft: pd.DataFrame, options: argparse.Namespace, corpus: str) -> tuple
     lexical = LexicalJudge.train(texts_of(sft), outcomes, renderer_sha256=Renderer().sha256)
     made: dict[str, Any] = {"lexical": lexical, "compact": CausalJudge("compact", *load_base("compact"))}
     for name in options.judge:
-        from certify_assets.protocol.judging import current_adapter, load_adapter
-        from certify_assets.protocol.store import Store
+        from certify_assets.judges.judging import current_adapter, load_adapter
+        from certify_assets.storage.store import Store
 
         store = Store(options.root)
         sha256 = current_adapter(store, corpus, name)["adapter_sha256"]

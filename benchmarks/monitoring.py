@@ -16,7 +16,6 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.stats import beta
 
-from certify_assets.certificates.designs import paper_process, paper_truth
 from certify_assets.certificates.eprocess import (
     _DOWNWARD,
     _UPWARD,
@@ -27,6 +26,7 @@ from certify_assets.certificates.eprocess import (
     shiryaev_roberts,
 )
 from certify_assets.certificates.lattice import bootstrap_tails, error_lattice
+from certify_assets.research.designs import paper_process, paper_truth
 
 ALPHA, DELTA, RHOS, TASKS, EVERY = 0.1, 0.05, (0.1, 0.5, 0.8), 500, 20
 CERTIFIED = {0.0: 63, 0.01: 69, 0.03: 96, 0.05: 158}

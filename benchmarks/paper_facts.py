@@ -13,8 +13,10 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from certify_assets.certificates.paper_facts import Fact, arithmetic_facts
-from certify_assets.certificates.paper_trials import (
+from certify_assets.files import write_atomic
+from certify_assets.research.pages.fooled import violation_figure
+from certify_assets.research.paper_facts import Fact, arithmetic_facts
+from certify_assets.research.paper_trials import (
     FOOLED_TASKS,
     comparison_facts,
     fooled_facts,
@@ -22,8 +24,6 @@ from certify_assets.certificates.paper_trials import (
     other_fact,
     selection_fact,
 )
-from certify_assets.files import write_atomic
-from certify_assets.reports.fooled import violation_figure
 
 
 def rates(facts: Sequence[Fact]) -> Mapping[float, Mapping[str, list[tuple[int, float, float]]]]:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certify_assets.certificates import Settings, evaluate, observe
-from certify_assets.protocol.selection import choosing_half
+from certify_assets.judges.selection import choosing_half
 
 RATES = ("one named beforehand", "best, uncorrected", "best, counted", "best of a half")
 

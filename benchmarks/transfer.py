@@ -16,13 +16,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from certify_assets.corpora import corpus as corpus_steps
+from certify_assets.corpora.config import EMBEDDED, CorpusConfig, embedded_config, save_config
 from certify_assets.corpora.splits import SPLITS
 from certify_assets.errors import CertifyError, InputError
+from certify_assets.evaluation import auditing, certification
+from certify_assets.judges import scoring, training
 from certify_assets.judges.base import judge_auroc
-from certify_assets.protocol import auditing, certification, corpus_steps, scoring, training
-from certify_assets.protocol.corpus_config import EMBEDDED, CorpusConfig, embedded_config, save_config
-from certify_assets.protocol.judge_specs import ALPHAS, JUDGES
-from certify_assets.protocol.store import Store
+from certify_assets.judges.specs import ALPHAS, JUDGES
+from certify_assets.storage.store import Store
 
 LEXICAL = ("lexical", "lexical_transfer", "lexical_transfer_strict")
 # folder of published runs: name of the corpus, and its format where more than one is needed to read it

@@ -12,8 +12,8 @@ from typing import Any
 import dagster as dg
 import pydantic
 
+from certify_assets.corpora.config import EMBEDDED, CorpusConfig
 from certify_assets.errors import InputError
-from certify_assets.protocol.corpus_config import EMBEDDED, CorpusConfig
 
 __all__ = ["Corpora", "DeclaredCorpus", "with_declared"]
 
@@ -167,7 +167,7 @@ def _declared_by(sensor: Any) -> list[str]:
 
 
 def _refuse_unknown(config: CorpusConfig) -> None:
-    from certify_assets.corpora.sources import ADAPTERS, COMMON_OPTIONS
+    from certify_assets.corpora.formats import ADAPTERS, COMMON_OPTIONS
     from certify_assets.corpora.splits import PROFILES
 
     if config.name in EMBEDDED:

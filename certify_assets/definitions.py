@@ -38,7 +38,7 @@ from certify_assets.defs.study.comparison import comparison_assets, comparison_c
 from certify_assets.defs.study.full import study_tables_job
 from certify_assets.defs.study.simulation import simulation_assets, simulation_checks
 from certify_assets.defs.study.whole import study_job
-from certify_assets.protocol.judge_specs import judge_problems
+from certify_assets.judges.specs import judge_problems
 
 
 def _definitions() -> dg.Definitions:

@@ -6,9 +6,11 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from certify_assets.protocol import arms_audit, corpus_steps, judging, training
-from certify_assets.protocol.judge_specs import JUDGES
-from certify_assets.protocol.store import Store
+from certify_assets.corpora import corpus as corpus_steps
+from certify_assets.evaluation import arms_audit
+from certify_assets.judges import judging, training
+from certify_assets.judges.specs import JUDGES
+from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
 
 __all__ = ["CORPUS", "TINY", "audited_arms", "small_corpus", "start_judge"]

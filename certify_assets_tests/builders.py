@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from certify_assets.protocol.corpus_config import CorpusConfig, save_config
-from certify_assets.protocol.store import Store
+from certify_assets.corpora.config import CorpusConfig, save_config
+from certify_assets.storage.store import Store
 
 __all__ = ["certify_small_corpora", "register_runs", "score_rows", "write_runs", "write_scores"]
 
@@ -55,7 +55,9 @@ def register_runs(store: Store, name: str, path: Path, **config: object) -> Corp
 
 def certify_small_corpora(root: Path) -> None:
     """Fill a data root with three corpora, one, two and three, that the lexical judge has certificates on."""
-    from certify_assets.protocol import certification, corpus_steps, scoring, training
+    from certify_assets.corpora import corpus as corpus_steps
+    from certify_assets.evaluation import certification
+    from certify_assets.judges import scoring, training
 
     store = Store(str(root))
     for seed, (name, tasks) in enumerate({"one": 200, "two": 60, "three": 40}.items()):

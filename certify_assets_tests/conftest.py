@@ -18,7 +18,7 @@ from certify_assets_tests.paths import REPOSITORY
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-    from certify_assets.protocol.store import Store
+    from certify_assets.storage.store import Store
 
 CHROMIUM_FLAGS = (
     "--no-sandbox",
@@ -64,7 +64,7 @@ def _small_corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def corpora(_small_corpora: Path, tmp_path: Path) -> Store:
     """A data root with three small certified corpora, for one test alone."""
-    from certify_assets.protocol.store import Store
+    from certify_assets.storage.store import Store
 
     shutil.copytree(_small_corpora, tmp_path / "root")
     return Store(str(tmp_path / "root"))
@@ -73,7 +73,7 @@ def corpora(_small_corpora: Path, tmp_path: Path) -> Store:
 @pytest.fixture
 def one_step_arms(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the judge grpo have one step an arm."""
-    from certify_assets.protocol.judge_specs import JUDGES
+    from certify_assets.judges.specs import JUDGES
     from certify_assets_tests.arms_builders import TINY
 
     monkeypatch.setitem(JUDGES, "grpo", TINY)
@@ -81,7 +81,7 @@ def one_step_arms(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def _audited_arms(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from certify_assets.protocol.judge_specs import JUDGES
+    from certify_assets.judges.specs import JUDGES
     from certify_assets_tests.arms_builders import TINY, audited_arms
 
     with pytest.MonkeyPatch.context() as patch:
@@ -92,7 +92,7 @@ def _audited_arms(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def arms_store(_audited_arms: Path, one_step_arms: None, tmp_path: Path) -> Store:
     """A data root where the judge grpo was chosen among arms of one step, and TEST read for all of them, for one test alone."""
-    from certify_assets.protocol.store import Store
+    from certify_assets.storage.store import Store
 
     shutil.copytree(_audited_arms, tmp_path / "root")
     return Store(str(tmp_path / "root"))
@@ -139,7 +139,7 @@ def _operated(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def operated(_operated: Path, tmp_path: Path) -> Store:
     """A data root whose corpus `c` has a lexical judge that may be deployed, for one test alone."""
-    from certify_assets.protocol.store import Store
+    from certify_assets.storage.store import Store
 
     shutil.copytree(_operated, tmp_path / "root")
     return Store(str(tmp_path / "root"))

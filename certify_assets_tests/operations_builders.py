@@ -8,10 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from certify_assets.corpora import corpus as corpus_steps
+from certify_assets.evaluation import auditing, certification
+from certify_assets.evaluation.ledger import ledger_entries, record_result
 from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.protocol import auditing, certification, corpus_steps, monitoring, scoring, training
-from certify_assets.protocol.ledger import ledger_entries, record_result
-from certify_assets.protocol.store import Store
+from certify_assets.judges import scoring, training
+from certify_assets.operations import monitoring
+from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
 
 __all__ = ["certified_corpus", "deliver", "fail_audit", "raise_alarm"]

@@ -9,16 +9,16 @@ import numpy as np
 import pandas as pd
 
 from certify_assets.certificates import Certificate
+from certify_assets.corpora.corpus import open_corpus
 from certify_assets.files import canonical_json
-from certify_assets.protocol.corpus_steps import open_corpus
-from certify_assets.protocol.judge_specs import GRID
-from certify_assets.protocol.monitoring import monitored_certificates
-from certify_assets.protocol.operations.deployment_record import own_key
-from certify_assets.protocol.operations.journal import Label, append_labels
-from certify_assets.protocol.operations.layout import DECISION_COLUMNS, batch_key, deployment_key, deployments_key
-from certify_assets.protocol.operations.sampling import SamplingPlan, draw_tasks
-from certify_assets.protocol.scoring import calibration_scores
-from certify_assets.protocol.store import Store
+from certify_assets.judges.scoring import calibration_scores
+from certify_assets.judges.specs import GRID
+from certify_assets.operations.deployment_record import own_key
+from certify_assets.operations.journal import Label, append_labels
+from certify_assets.operations.layout import DECISION_COLUMNS, batch_key, deployment_key, deployments_key
+from certify_assets.operations.monitoring import monitored_certificates
+from certify_assets.operations.sampling import SamplingPlan, draw_tasks
+from certify_assets.storage.store import Store
 
 __all__ = ["JUDGE", "deploy_by_hand", "drawn_tasks", "label_rows", "write_batch", "write_decisions"]
 

@@ -9,8 +9,8 @@ from typing import Any
 import pandas as pd
 
 from certify_assets.corpora.schema import Step, Trajectory, to_frame, write_trajectories
-from certify_assets.protocol.operations.layout import DECISION_COLUMNS, batch_key
-from certify_assets.protocol.store import Store
+from certify_assets.operations.layout import DECISION_COLUMNS, batch_key
+from certify_assets.storage.store import Store
 
 __all__ = ["decided", "session_batch", "write_batch"]
 

@@ -11,9 +11,10 @@ import pytest
 from certify_assets.certificates import findings, monitor, planning
 from certify_assets.certificates.guard import GUARDS
 from certify_assets.certificates.multiplicity import MULTIPLICITIES
-from certify_assets.certificates.paper_facts import arithmetic_facts
 from certify_assets.certificates.procedures import PROCEDURES
-from certify_assets.protocol import monitoring, provenance
+from certify_assets.evaluation import provenance
+from certify_assets.operations import monitoring
+from certify_assets.research.paper_facts import arithmetic_facts
 from certify_assets_tests.paths import REPOSITORY
 
 PAGE = (REPOSITORY / "docs/certificates.md").read_text(encoding="utf-8")

@@ -9,10 +9,10 @@ from typing import Any
 import yaml
 
 from certify_assets.components import Corpora
+from certify_assets.corpora import landed
+from certify_assets.corpora.formats import ADAPTERS, COMMON_OPTIONS
 from certify_assets.corpora.leak_thresholds import THRESHOLDS
-from certify_assets.corpora.sources import ADAPTERS, COMMON_OPTIONS
 from certify_assets.corpora.splits import PROFILES
-from certify_assets.protocol import landed
 from certify_assets_tests.paths import REPOSITORY
 
 PAGE = (REPOSITORY / "docs/corpora.md").read_text(encoding="utf-8")
@@ -25,7 +25,7 @@ def test_the_table_of_formats_is_the_registry() -> None:
 
 def test_every_reason_of_an_import_is_explained() -> None:
     written = set()
-    for path in (REPOSITORY / "certify_assets/corpora/sources").glob("*.py"):
+    for path in (REPOSITORY / "certify_assets/corpora/formats").glob("*.py"):
         written |= set(re.findall(r"\.drop\(\s*\"(\w+)\"", path.read_text(encoding="utf-8")))
     assert len(written) > 8
     assert written <= set(re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE))

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from certify_assets.defs import executors
-from certify_assets.protocol.shards import ENGINE_VARIABLE, ENGINES
+from certify_assets.storage.shards import ENGINE_VARIABLE, ENGINES
 from certify_assets_tests.paths import REPOSITORY
 
 DEPLOY = REPOSITORY / "deploy"

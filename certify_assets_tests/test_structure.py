@@ -18,7 +18,21 @@ import certify_assets
 from certify_assets_tests.paths import REPOSITORY
 
 PACKAGE = REPOSITORY / "certify_assets"
-LAYERS = ["errors", "_version", "files", "certificates", "corpora", "judges", "protocol", "reports", "cli", "defs"]
+LAYERS = [
+    "errors",
+    "_version",
+    "files",
+    "certificates",
+    "storage",
+    "corpora",
+    "judges",
+    "evaluation",
+    "operations",
+    "reports",
+    "research",
+    "cli",
+    "defs",
+]
 HEAVY = ["torch", "transformers", "peft", "trl", "datasets", "mlflow", "great_expectations", "sklearn", "matplotlib", "playwright", "numba"]
 #: extras that only who asks for them pays for
 HEAVY += ["ray", "dagster_ray", "dagster_postgres", "psycopg2"]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from certify_assets.protocol.harvest import controls
-from certify_assets.protocol.harvest.gate import SMALLEST
-from certify_assets.protocol.harvest.study import HarvestPlan
-from certify_assets.protocol.judge_specs import HARVEST_JUDGES
-from certify_assets.protocol.store import Store
-from certify_assets.protocol.study_stages import PROFILES
-from certify_assets.reports.study_site import PAGES, study_tables
+from certify_assets.judges.harvest.gate import SMALLEST
+from certify_assets.judges.specs import HARVEST_JUDGES
+from certify_assets.research import harvest_controls as controls
+from certify_assets.research.harvest_study import HarvestPlan
+from certify_assets.research.pages.study_site import PAGES, study_tables
+from certify_assets.research.study_stages import PROFILES
+from certify_assets.storage.store import Store
 from certify_assets_tests.paths import REPOSITORY
 
 STUDY = (REPOSITORY / "docs/study.md").read_text(encoding="utf-8")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 
-from certify_assets.protocol.domains import FORMAT_DOMAINS
-from certify_assets.protocol.judge_specs import TRANSFER_JUDGES
-from certify_assets.protocol.transfer import TRANSFER_ROWS
+from certify_assets.corpora.domains import FORMAT_DOMAINS
+from certify_assets.judges.specs import TRANSFER_JUDGES
+from certify_assets.judges.transfer import TRANSFER_ROWS
 from certify_assets_tests.paths import REPOSITORY
 
 PAGE = (REPOSITORY / "docs/transfer.md").read_text(encoding="utf-8")
-SOURCE = (REPOSITORY / "certify_assets/protocol/transfer.py").read_text(encoding="utf-8")
+SOURCE = (REPOSITORY / "certify_assets/judges/transfer.py").read_text(encoding="utf-8")
 
 
 def test_every_judge_and_the_number_of_rows_is_there() -> None:

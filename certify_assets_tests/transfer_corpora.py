@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from certify_assets.protocol import corpus_steps
-from certify_assets.protocol.store import Store
+from certify_assets.corpora import corpus as corpus_steps
+from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
 
 __all__ = ["add_corpus", "three_corpora"]

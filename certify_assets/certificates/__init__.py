@@ -9,7 +9,6 @@ from certify_assets.certificates.clustering import ClusterSummary, anova_icc, de
 from certify_assets.certificates.counts import TaskCounts, count_at, count_tasks
 from certify_assets.certificates.curve import ThresholdCurve, bootstrap_errors, threshold_curve
 from certify_assets.certificates.decision import Decisions, decide
-from certify_assets.certificates.designs import study_designs
 from certify_assets.certificates.eprocess import TaskStream
 from certify_assets.certificates.evaluation import Evaluation, Settings, evaluate
 from certify_assets.certificates.facts import Facts, facts_of
@@ -17,15 +16,10 @@ from certify_assets.certificates.gates import Gate, GateThresholds, table_gates
 from certify_assets.certificates.inputs import Observations, observe
 from certify_assets.certificates.issuance import certify, issue
 from certify_assets.certificates.joint import document_promise, joint_promise
-from certify_assets.certificates.law import Law, fit_law
-from certify_assets.certificates.law_points import PAPER_POINTS, LawPoint
-from certify_assets.certificates.law_prediction import LawPrediction, predict_coverage
 from certify_assets.certificates.monitor import Monitoring, monitor_certificate, task_stream
 from certify_assets.certificates.planning import Diagnosis, auroc, diagnose
 from certify_assets.certificates.procedures import EVERY_PROCEDURE, PROCEDURES
 from certify_assets.certificates.prospect import Prospect, foresee
-from certify_assets.certificates.simulation import simulate
-from certify_assets.certificates.study import Simulation
 from certify_assets.certificates.verification import NOT_VOUCHED, settings_of, verify_certificate, verify_promise
 
 __all__ = [
@@ -39,19 +33,14 @@ __all__ = [
     "Facts",
     "Gate",
     "GateThresholds",
-    "Law",
-    "LawPoint",
-    "LawPrediction",
     "Monitoring",
     "NOT_VOUCHED",
     "Observations",
-    "PAPER_POINTS",
     "PROCEDURES",
     "Prospect",
     "ResampleAudit",
     "SCHEMA",
     "Settings",
-    "Simulation",
     "TaskCounts",
     "TaskStream",
     "ThresholdCurve",
@@ -69,7 +58,6 @@ __all__ = [
     "document_promise",
     "evaluate",
     "facts_of",
-    "fit_law",
     "foresee",
     "issue",
     "joint_promise",
@@ -78,11 +66,8 @@ __all__ = [
     "monitor_certificate",
     "n_min",
     "observe",
-    "predict_coverage",
     "resample_audit",
     "settings_of",
-    "simulate",
-    "study_designs",
     "summarise_clusters",
     "table_gates",
     "task_stream",

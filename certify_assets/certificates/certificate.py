@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -14,11 +14,20 @@ from certify_assets.certificates.shown import shown
 from certify_assets.errors import ForgedCertificateError
 from certify_assets.files import canonical_json, sha256_bytes
 
-__all__ = ["SCHEMA", "Certificate", "read_document", "significant"]
+__all__ = ["SCHEMA", "Certificate", "read_document", "rounded", "significant"]
 
 SCHEMA = "certify_assets/certificate/1"
 _DIGITS = 10
 _ROUNDING, _SMALL_LEVEL = 1e-9, 0.05
+
+
+def rounded(value: Any) -> Any:
+    """Return a document with every float at ten significant digits, so that its bytes agree between machines."""
+    if isinstance(value, float):
+        return significant(value)
+    if isinstance(value, Mapping):
+        return {name: rounded(item) for name, item in value.items()}
+    return [rounded(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def significant(value: float) -> float:

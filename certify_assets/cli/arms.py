@@ -9,10 +9,10 @@ import click
 from certify_assets.cli.options import root_option
 from certify_assets.cli.output import console, emit_json, json_option, say, show_table
 from certify_assets.errors import InputError
-from certify_assets.protocol.judge_specs import JUDGES, judge_spec
+from certify_assets.judges.specs import JUDGES, judge_spec
 
 if TYPE_CHECKING:
-    from certify_assets.protocol.store import Store
+    from certify_assets.storage.store import Store
 
 __all__ = ["arms"]
 
@@ -53,10 +53,10 @@ def arms(corpus: str, name: str, audit: bool, root: str | None, as_json: bool) -
 
 
 def _document(store: Store, corpus: str, name: str, *, audit: bool) -> dict[str, Any]:
-    from certify_assets.protocol.arms_audit import audit_arms, load_arms_audit
-    from certify_assets.protocol.judging import current_adapter
-    from certify_assets.protocol.progress import ProgressLines
+    from certify_assets.evaluation.arms_audit import audit_arms, load_arms_audit
+    from certify_assets.judges.judging import current_adapter
     from certify_assets.reports.arms import MEANINGS, improvement
+    from certify_assets.storage.progress import ProgressLines
 
     spec = judge_spec(name)
     adapter = current_adapter(store, corpus, name)

@@ -14,7 +14,7 @@ from certify_assets.cli.output import NOTHING, console, emit_json, json_option, 
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate
     from certify_assets.cli.options import Table
-    from certify_assets.protocol.score_table import ScoreTable
+    from certify_assets.evaluation.score_table import ScoreTable
 
 __all__ = ["certificate"]
 

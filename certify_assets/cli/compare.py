@@ -10,10 +10,10 @@ import click
 
 from certify_assets.cli.options import PATH, root_option
 from certify_assets.cli.output import NOTHING, console, emit_json, json_option, refuse_overwrite, say, show_table
-from certify_assets.protocol.judge_specs import JUDGES
+from certify_assets.judges.specs import JUDGES
 
 if TYPE_CHECKING:
-    from certify_assets.protocol.store import Store
+    from certify_assets.storage.store import Store
 
 __all__ = ["compare"]
 
@@ -56,8 +56,8 @@ def compare(
     TEST figures are those of the audits: nothing here reads TEST. Exit 3 where no corpus has scores.
     """
     from certify_assets.cli.launching import open_store
-    from certify_assets.protocol.corpus_config import load_config
-    from certify_assets.protocol.main_table import gather_table
+    from certify_assets.corpora.config import load_config
+    from certify_assets.evaluation.main_table import gather_table
 
     refuse_overwrite({"--html": html, **{f"--{name}": path for name, path in exports.items()}}, {})
     store = open_store(root)
@@ -75,8 +75,8 @@ def compare(
 
 
 def _evaluate(store: Store, corpora: Sequence[str], judges: Sequence[str], *, folds: int, seed: int) -> None:
-    from certify_assets.protocol.agent_folds import evaluate_agent_folds
-    from certify_assets.protocol.corpus_config import registered_corpora
+    from certify_assets.corpora.config import registered_corpora
+    from certify_assets.evaluation.agent_folds import evaluate_agent_folds
 
     for corpus in corpora or registered_corpora(store):
         for judge in judges:

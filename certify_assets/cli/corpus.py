@@ -17,9 +17,9 @@ from certify_assets.corpora.splits import PROFILES
 from certify_assets.errors import InputError
 
 if TYPE_CHECKING:
-    from certify_assets.protocol.corpus_config import CorpusConfig
-    from certify_assets.protocol.corpus_steps import ImportSummary
-    from certify_assets.protocol.store import Store
+    from certify_assets.corpora.config import CorpusConfig
+    from certify_assets.corpora.corpus import ImportSummary
+    from certify_assets.storage.store import Store
 
 __all__ = ["corpus", "parse_options"]
 
@@ -78,8 +78,8 @@ def import_(
     a certificate and its audit.
     """
     from certify_assets.cli.launching import add_partitions, open_store
-    from certify_assets.protocol.corpus_config import EMBEDDED, CorpusConfig
-    from certify_assets.protocol.domains import corpus_domain
+    from certify_assets.corpora.config import EMBEDDED, CorpusConfig
+    from certify_assets.corpora.domains import corpus_domain
 
     if name in EMBEDDED:
         raise InputError(f"{name} is the name of a corpus that comes with the package; choose another.")
@@ -137,8 +137,8 @@ def _announce_replacement(store: Store, name: str, *, replace: bool) -> None:
 
 def _register(store: Store, config: CorpusConfig) -> ImportSummary:
     """Register a corpus and read it; one that cannot be read is not registered, one that was keeps its old configuration."""
-    from certify_assets.protocol.corpus_config import save_config
-    from certify_assets.protocol.corpus_steps import import_trajectories
+    from certify_assets.corpora.config import save_config
+    from certify_assets.corpora.corpus import import_trajectories
 
     key = f"corpora/{config.name}/corpus.json"
     previous = store.read_bytes(key) if store.exists(key) else None
@@ -165,9 +165,9 @@ def _missing_folders(folder: Path) -> list[Path]:
 
 def _profile(store: Store, config: CorpusConfig, dropped: dict[str, int]) -> dict[str, Any]:
     """Profile what was read; the gates are of CAL and TEST, because a certificate is computed on CAL alone."""
+    from certify_assets.corpora.corpus import read_outlines, read_small
     from certify_assets.corpora.profile import profile_corpus
     from certify_assets.corpora.splits import make_manifest
-    from certify_assets.protocol.corpus_steps import read_outlines, read_small
 
     frame = read_small(store, config.name)
     manifest = None
@@ -184,7 +184,7 @@ def _profile(store: Store, config: CorpusConfig, dropped: dict[str, int]) -> dic
 def list_(root: str | None, as_json: bool) -> None:
     """List the corpora of the data root, with what was read of each."""
     from certify_assets.cli.launching import open_store
-    from certify_assets.protocol.corpus_config import load_config, registered_corpora
+    from certify_assets.corpora.config import load_config, registered_corpora
 
     store = open_store(root)
     configs = [{**load_config(store, name).to_dict(), **_counts(store, name), **_domain(store, name)} for name in registered_corpora(store)]
@@ -198,7 +198,7 @@ def list_(root: str | None, as_json: bool) -> None:
 
 def _counts(store: Store, name: str) -> dict[str, int | None]:
     """Trajectories and tasks as of the last import, nothing before the first, and how many versions a sensor saw land."""
-    from certify_assets.protocol.incoming import read_versions
+    from certify_assets.corpora.incoming import read_versions
 
     key = f"corpora/{name}/import.json"
     summary = store.read_json(key) if store.exists(key) else {}
@@ -207,7 +207,7 @@ def _counts(store: Store, name: str) -> dict[str, int | None]:
 
 def _domain(store: Store, name: str) -> dict[str, str]:
     """Say what kind of work a corpus holds: that of the configuration, else that of its format."""
-    from certify_assets.protocol.domains import corpus_domain
+    from certify_assets.corpora.domains import corpus_domain
 
     return {"domain": str(corpus_domain(store, name))}
 
@@ -224,7 +224,7 @@ def remove(name: str, yes: bool, root: str | None, as_json: bool) -> None:
     or settings change.
     """
     from certify_assets.cli.launching import open_store, remove_partition
-    from certify_assets.protocol.corpus_config import load_config, remove_corpus
+    from certify_assets.corpora.config import load_config, remove_corpus
 
     store = open_store(root)
     load_config(store, name)
@@ -251,7 +251,7 @@ def show(name: str, page: Path | None, root: str | None, as_json: bool) -> None:
     """
     from certify_assets.cli.corpus_show import show_report
     from certify_assets.cli.launching import open_store
-    from certify_assets.protocol.corpus_report import gather_report
+    from certify_assets.corpora.report import gather_report
     from certify_assets.reports.corpus_page import render_corpus
 
     report = gather_report(open_store(root), name)
@@ -275,7 +275,7 @@ def generate(out: Path, attempts: int, seed: int, workers: int, tasks: tuple[str
 
     Resumable: kill it and call it again. Needs Chromium and the extra 'miniwob'.
     """
-    from certify_assets.corpora.miniwob import generate as run
+    from certify_assets.research.miniwob import generate as run
 
     with _bar(quiet=as_json) as progress:
         made = run(out, attempts=attempts, seed=seed, workers=workers, tasks=list(tasks) or None, progress=progress)

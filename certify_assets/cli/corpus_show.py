@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from certify_assets.cli.output import console, show_table
 
 if TYPE_CHECKING:
-    from certify_assets.protocol.corpus_report import CorpusReport
+    from certify_assets.corpora.report import CorpusReport
 
 __all__ = ["show_report"]
 

@@ -47,7 +47,7 @@ def decide(
     CERTIFICATE is one certificate, or a document with one a side; --side, --alpha and --procedure choose from a document of more. A row in both
     regions, an unscored row and every row where nothing was certified go to a person (exit 3 when nothing was certified at all).
     """
-    from certify_assets.protocol.decisions import check_table_file, decide_table, write_table_file
+    from certify_assets.evaluation.decisions import check_table_file, decide_table, write_table_file
 
     refuse_overwrite({"--queue": queue, "--decisions": decisions}, {"CERTIFICATE": certificate, "SCORES": scores})
     certificates = one_a_side(certificate, load_certificates(certificate, Choice(side, alpha, procedure)))

@@ -8,12 +8,12 @@ import click
 
 from certify_assets.cli.options import Finite, root_option
 from certify_assets.cli.output import NOTHING, console, emit_json, json_option, percent, say, show_table
-from certify_assets.protocol.judge_specs import SIDES
+from certify_assets.judges.specs import SIDES
 
 if TYPE_CHECKING:
-    from certify_assets.protocol.operations.deployment import Deployment
-    from certify_assets.protocol.operations.sampling import SamplingPlan
-    from certify_assets.protocol.store import Store
+    from certify_assets.operations.deployment import Deployment
+    from certify_assets.operations.sampling import SamplingPlan
+    from certify_assets.storage.store import Store
 
 __all__ = ["deploy"]
 
@@ -68,8 +68,8 @@ def deploy(
     JUDGE the deployment is shown, and whether it still decides (exit 3 where not).
     """
     from certify_assets.cli.launching import open_corpus_store
-    from certify_assets.protocol.operations.deployment import deploy as deploy_judge
-    from certify_assets.protocol.operations.deployment import redeploy
+    from certify_assets.operations.deployment import deploy as deploy_judge
+    from certify_assets.operations.deployment import redeploy
 
     store = open_corpus_store(root, corpus)
     changes = {"audit_rate": audit_rate, "spot_rate": spot_rate, "seed": draw_seed}
@@ -94,7 +94,7 @@ def deploy(
 def _plan(store: Store, corpus: str, changes: dict[str, Any]) -> SamplingPlan:
     from dataclasses import replace
 
-    from certify_assets.protocol.operations.deployment import plan_before
+    from certify_assets.operations.deployment import plan_before
 
     return replace(plan_before(store, corpus), **{name: value for name, value in changes.items() if value is not None})
 
@@ -117,7 +117,7 @@ def _budgets(alphas: tuple[str, ...]) -> dict[str, float] | float | None:
 
 
 def _status(store: Store, corpus: str, *, as_json: bool) -> int:
-    from certify_assets.protocol.operations.deployment import load_deployment, read_deployments, why_refused
+    from certify_assets.operations.deployment import load_deployment, read_deployments, why_refused
 
     refusal = why_refused(store, corpus)
     found = load_deployment(store, corpus)

@@ -52,9 +52,9 @@ def harvest(
     say how many pseudo-labels were wrong. Exit 3 when every gate stayed closed.
     """
     from certify_assets.cli.launching import open_corpus_store
-    from certify_assets.protocol.harvest.study import HarvestPlan, learner_maker, run_harvests
-    from certify_assets.protocol.progress import ProgressLines
     from certify_assets.reports.harvest_table import control_rows, loop_rows
+    from certify_assets.research.harvest_study import HarvestPlan, learner_maker, run_harvests
+    from certify_assets.storage.progress import ProgressLines
 
     given = {"alphas": alphas, "gates": gates, "sides": sides, "profiles": profiles}
     plan = HarvestPlan(learner=learner, rounds=rounds, **{name: value for name, value in given.items() if value})  # type: ignore[arg-type]

@@ -15,8 +15,8 @@ from certify_assets.errors import InputError
 if TYPE_CHECKING:
     import pandas as pd
 
-    from certify_assets.protocol.operations.batches import Received
-    from certify_assets.protocol.store import Store
+    from certify_assets.operations.batches import Received
+    from certify_assets.storage.store import Store
 
 __all__ = ["incoming"]
 
@@ -59,9 +59,9 @@ def incoming(
     CORPUS`), every run goes to people with the reason, and the exit code is 3.
     """
     from certify_assets.cli.launching import open_corpus_store
-    from certify_assets.protocol.operations.batches import receive
-    from certify_assets.protocol.operations.deciding import decide_ready
-    from certify_assets.protocol.progress import ProgressLines
+    from certify_assets.operations.batches import receive
+    from certify_assets.operations.deciding import decide_ready
+    from certify_assets.storage.progress import ProgressLines
 
     refuse_overwrite({"--decisions": decisions, "--queue": queue}, {f"PATH {number}": Path(path) for number, path in enumerate(paths, 1)})
     store = open_corpus_store(root, corpus)
@@ -82,7 +82,7 @@ def _absolute(path: str) -> str:
 
 def _decided_before(store: Store, corpus: str, received: Received, documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the batch that these very files made earlier."""
-    from certify_assets.protocol.operations.deciding import batch_document
+    from certify_assets.operations.deciding import batch_document
 
     if received.batch is None or received.batch in {document["batch"] for document in documents}:
         return []
@@ -101,8 +101,8 @@ def _received(received: Received) -> dict[str, Any]:
 def _write(store: Store, corpus: str, documents: list[dict[str, Any]], decisions: Path | None, queue: Path | None) -> None:
     import pandas as pd
 
-    from certify_assets.protocol.decisions import check_table_file, write_table_file
-    from certify_assets.protocol.operations.layout import decisions_of, require_as_decided
+    from certify_assets.evaluation.decisions import check_table_file, write_table_file
+    from certify_assets.operations.layout import decisions_of, require_as_decided
 
     if decisions is None and queue is None:
         return
@@ -119,7 +119,7 @@ def _write(store: Store, corpus: str, documents: list[dict[str, Any]], decisions
 
 
 def _queue(frame: pd.DataFrame) -> pd.DataFrame:
-    from certify_assets.protocol.operations.layout import ASKED
+    from certify_assets.operations.layout import ASKED
 
     rows = frame[frame["asked"] != ""]
     return rows.iloc[sorted(range(len(rows)), key=lambda row: ASKED.index(rows["asked"].iloc[row]))]

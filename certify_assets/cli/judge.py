@@ -11,12 +11,12 @@ from certify_assets.cli.arms import arms
 from certify_assets.cli.options import PATH, root_option
 from certify_assets.cli.output import NOTHING, complain, console, emit_json, json_option, percent, refuse_overwrite, say, show_table
 from certify_assets.errors import InputError
-from certify_assets.protocol.judge_specs import judge_problems, judge_spec, judges
+from certify_assets.judges.specs import judge_problems, judge_spec, judges
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from certify_assets.protocol.store import Store
+    from certify_assets.storage.store import Store
 
 __all__ = ["judge"]
 
@@ -71,7 +71,7 @@ def train(corpus: str, name: str, root: str | None, as_json: bool) -> None:
     trained but registered: its server is asked what it is, and settings, prompt and answer are stored.
     """
     from certify_assets.cli.launching import open_corpus_store
-    from certify_assets.protocol.training import train_judge
+    from certify_assets.judges.training import train_judge
 
     document = train_judge(open_corpus_store(root, corpus), corpus, name)
     if as_json:
@@ -94,7 +94,7 @@ def sources(corpus: str, strict: bool, root: str | None, as_json: bool) -> None:
     The SFT splits of the other corpora, an equal share of each. Rows whose task or instruction is in CAL or TEST of CORPUS are left out and counted.
     """
     from certify_assets.cli.launching import open_store
-    from certify_assets.protocol.transfer import gather_pool
+    from certify_assets.judges.transfer import gather_pool
 
     pool = gather_pool(open_store(root), corpus, strict=strict)
     if as_json:
@@ -192,7 +192,7 @@ def parity(ctx: click.Context, /, corpus: str, name: str, root: str | None, as_j
     The server is not asked. Certificates of a judge with asking logprob need a test that passed; exit 3 where it fails.
     """
     from certify_assets.cli.launching import open_corpus_store
-    from certify_assets.protocol.parity_gate import run_parity, sentence
+    from certify_assets.evaluation.parity import run_parity, sentence
 
     document = run_parity(open_corpus_store(root, corpus), corpus, name)
     if as_json:
@@ -215,7 +215,7 @@ def recalibrate(corpus: str, name: str, root: str | None, as_json: bool) -> None
     shows when it is drawn again. Any judge that has scored the corpus will do; one behind a server answers about SFT where a corpus has no RL split.
     """
     from certify_assets.cli.launching import open_corpus_store
-    from certify_assets.protocol.recalibration import recalibration_lines, recalibration_rows, write_recalibration
+    from certify_assets.evaluation.recalibration import recalibration_lines, recalibration_rows, write_recalibration
 
     document = write_recalibration(open_corpus_store(root, corpus), corpus, name)
     if as_json:
@@ -228,8 +228,8 @@ def recalibrate(corpus: str, name: str, root: str | None, as_json: bool) -> None
 
 
 def _splits(store: Store, corpus: str, name: str) -> tuple[pd.DataFrame, dict[str, int], dict[str, Any] | None]:
-    from certify_assets.protocol.progress import ProgressLines
-    from certify_assets.protocol.scoring import score_corpus, stored_bill
+    from certify_assets.judges.scoring import score_corpus, stored_bill
+    from certify_assets.storage.progress import ProgressLines
 
     return score_corpus(store, corpus, name, report=ProgressLines(say)), {}, stored_bill(store, corpus, name)
 
@@ -237,10 +237,10 @@ def _splits(store: Store, corpus: str, name: str) -> tuple[pd.DataFrame, dict[st
 def _new_runs(
     store: Store, corpus: str, name: str, paths: tuple[Path, ...], format_name: str
 ) -> tuple[pd.DataFrame, dict[str, int], dict[str, Any] | None]:
+    from certify_assets.corpora.formats import gather_new_runs
     from certify_assets.corpora.schema import to_frame
-    from certify_assets.corpora.sources import gather_new_runs
-    from certify_assets.protocol.progress import ProgressLines
-    from certify_assets.protocol.scoring import score_runs_with_bill
+    from certify_assets.judges.scoring import score_runs_with_bill
+    from certify_assets.storage.progress import ProgressLines
 
     with gather_new_runs(list(paths), format=format_name, name=corpus) as (runs, found):
         frame = to_frame(runs.trajectories())

@@ -12,7 +12,7 @@ from pathlib import Path
 from certify_assets.cli.output import NOTHING
 from certify_assets.errors import CertifyError, InputError, IntegrityError
 from certify_assets.files import write_atomic
-from certify_assets.protocol.store import Store, default_root
+from certify_assets.storage.store import Store, default_root
 
 __all__ = ["add_partitions", "dagster_environment", "find_program", "open_corpus_store", "open_store", "remove_partition", "run_corpus"]
 
@@ -47,7 +47,7 @@ def open_corpus_store(root: str | None, corpus: str) -> Store:
     InputError
         If it does not; the sentence lists those that it knows.
     """
-    from certify_assets.protocol.corpus_config import load_config
+    from certify_assets.corpora.config import load_config
 
     store = open_store(root)
     load_config(store, corpus)

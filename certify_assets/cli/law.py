@@ -13,8 +13,8 @@ from certify_assets.cli.output import NOTHING, console, emit_json, json_option, 
 from certify_assets.errors import InputError
 
 if TYPE_CHECKING:
-    from certify_assets.certificates.law import Law
-    from certify_assets.certificates.law_prediction import LawPrediction
+    from certify_assets.research.law import Law
+    from certify_assets.research.law_prediction import LawPrediction
 
 __all__ = ["law"]
 
@@ -73,11 +73,12 @@ def _new_corpus(*, predict: bool, success_rate: float | None, auroc: float | Non
 
 
 def _fit(points: Path | None, *, paper: bool, root: str | None) -> tuple[Law | None, dict[str, Any]]:
-    from certify_assets.certificates.law import fit_law
-    from certify_assets.certificates.law_points import PAPER_FACTS, PAPER_FORMS, PAPER_POINTS
-    from certify_assets.certificates.law_prediction import law_findings
-    from certify_assets.protocol.certifiability import fit_measured, gather_points, rounded
-    from certify_assets.protocol.law_table import read_points
+    from certify_assets.certificates.certificate import rounded
+    from certify_assets.research.certifiability import fit_measured, gather_points
+    from certify_assets.research.law import fit_law
+    from certify_assets.research.law_points import PAPER_FACTS, PAPER_FORMS, PAPER_POINTS
+    from certify_assets.research.law_prediction import law_findings
+    from certify_assets.research.law_table import read_points
 
     if points is None and not paper:
         from certify_assets.cli.launching import open_store
@@ -98,7 +99,7 @@ def _fit(points: Path | None, *, paper: bool, root: str | None) -> tuple[Law | N
 
 
 def _predict(fitted: Law | None, document: Mapping[str, Any], new: Mapping[str, Any]) -> LawPrediction:
-    from certify_assets.certificates.law_prediction import predict_coverage
+    from certify_assets.research.law_prediction import predict_coverage
 
     if fitted is None:
         raise InputError(
@@ -133,7 +134,7 @@ def _show_points(points: Sequence[Mapping[str, Any]], fitted: Law | None) -> Non
 
 
 def _show_forms(fitted: Law, *, paper: bool) -> None:
-    from certify_assets.certificates.law_points import PAPER_FORMS
+    from certify_assets.research.law_points import PAPER_FORMS
 
     rows = []
     for fit in fitted.forms:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.text import Text
     from rich.tree import Tree
 
-    from certify_assets.protocol.operations.links import Link
+    from certify_assets.operations.links import Link
 
 __all__ = ["lineage"]
 
@@ -35,7 +35,7 @@ def lineage(ctx: click.Context, /, name: str, corpus: str | None, root: str | No
     longer where it was read is told and breaks nothing: the data root does not own it.
     """
     from certify_assets.cli.launching import open_corpus_store, open_store
-    from certify_assets.protocol.operations.provenance_walk import find, walk
+    from certify_assets.operations.provenance_walk import find, walk
 
     store = open_store(root) if corpus is None else open_corpus_store(root, corpus)
     found = find(store, name, corpus)

@@ -72,8 +72,8 @@ def monitor(
     The alarm (exit 3) is false with probability at most δ, however often one looks. The estimand task needs no cap: a task weighs by the share of its
     attempts that is covered. The estimand trajectory is the error that most certificates speak of and needs a declared cap.
     """
-    from certify_assets.protocol.monitoring import monitor_entry
-    from certify_assets.protocol.provenance import NOT_STATED, require_audit_sample
+    from certify_assets.evaluation.provenance import NOT_STATED, require_audit_sample
+    from certify_assets.operations.monitoring import monitor_entry
 
     refuse_overwrite({"--html": page}, {"CERTIFICATE": certificate, "LABELS": labels})
     item = one_certificate(certificate, Choice(side, alpha, procedure))
@@ -93,7 +93,7 @@ def monitor(
 
 
 def _write_page(page: Path, entry: dict[str, Any], labels: Path) -> None:
-    from certify_assets.protocol.monitoring import describe_monitors
+    from certify_assets.operations.monitoring import describe_monitors
     from certify_assets.reports.monitor_page import render_monitor_page
 
     file = {

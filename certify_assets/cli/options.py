@@ -11,7 +11,7 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from certify_assets.protocol.score_table import ColumnNames, ScoreTable, read_score_table
+from certify_assets.evaluation.score_table import ColumnNames, ScoreTable, read_score_table
 
 __all__ = ["PATH", "Finite", "Table", "column_options", "pilot_option", "read_pilot", "read_scores", "root_option", "split_option"]
 

@@ -12,9 +12,9 @@ import click
 
 from certify_assets.cli.options import root_option
 from certify_assets.cli.output import NOTHING, console, emit_json, json_option, percent, say, show_table
+from certify_assets.corpora.config import EMBEDDED
 from certify_assets.errors import MissingToolError
-from certify_assets.protocol.corpus_config import EMBEDDED
-from certify_assets.protocol.store import Store
+from certify_assets.storage.store import Store
 
 __all__ = ["demo", "ui"]
 
@@ -34,8 +34,8 @@ def demo(ctx: click.Context, /, corpora: tuple[str, ...], language: bool, root: 
     each judge may take over and where the pages are. Exit 3 where no judge certifies anything on any of the corpora.
     """
     from certify_assets.cli.launching import open_store, run_corpus
-    from certify_assets.protocol.corpus_config import load_config
-    from certify_assets.protocol.overview import overview
+    from certify_assets.corpora.config import load_config
+    from certify_assets.evaluation.overview import overview
 
     store = open_store(root)
     names = list(corpora or EMBEDDED)
@@ -104,7 +104,7 @@ def _cell(cell: dict[str, Any]) -> str:
 def ui(port: int, mlflow_port: int, host: str, root: str | None) -> None:
     """Start the Dagster UI, and MLflow beside it; stop both with Ctrl-C."""
     from certify_assets.cli.launching import dagster_environment, find_program, open_store
-    from certify_assets.protocol.tracking import tracking_uri
+    from certify_assets.storage.tracking import tracking_uri
 
     store = open_store(root)
     dagster, mlflow = find_program("dagster"), find_program("mlflow")

@@ -31,7 +31,7 @@ def status(ctx: click.Context, corpora: tuple[str, ...], root: str | None, as_js
     unregistered: asked for without a registration, and refused. Exit 3 when a rule was broken or a ledger was altered.
     """
     from certify_assets.cli.launching import open_store
-    from certify_assets.protocol.protocol_status import protocol_status
+    from certify_assets.evaluation.ledger_status import protocol_status
 
     found = protocol_status(open_store(root), corpora)
     if as_json:

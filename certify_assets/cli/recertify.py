@@ -12,8 +12,8 @@ from certify_assets.cli.output import NOTHING, console, emit_json, json_option, 
 from certify_assets.errors import InputError
 
 if TYPE_CHECKING:
-    from certify_assets.protocol.operations.spending import Schedule
-    from certify_assets.protocol.store import Store
+    from certify_assets.operations.spending import Schedule
+    from certify_assets.storage.store import Store
 
 __all__ = ["recertify"]
 
@@ -77,8 +77,8 @@ def recertify(
 def _recertify(
     store: Store, corpus: str, judge: str, schedule: Schedule | None, reason: str, at_least: int | None, *, deploys: bool, as_json: bool
 ) -> int:
-    from certify_assets.protocol.operations import recertification, recertified
-    from certify_assets.protocol.operations.events import notify
+    from certify_assets.operations import recertification, recertified
+    from certify_assets.operations.events import notify
 
     document, said = recertification.recertify(store, corpus, judge, schedule=schedule, reason=reason, least_new_tasks=at_least)
     deployed = recertified.promote(store, corpus, document).number if deploys and document is not None else None
@@ -96,7 +96,7 @@ def _recertify(
 
 
 def _deployed(store: Store, corpus: str) -> str:
-    from certify_assets.protocol.operations.in_use import deployed_document
+    from certify_assets.operations.in_use import deployed_document
 
     document = deployed_document(store, corpus)
     if document is None:
@@ -105,7 +105,7 @@ def _deployed(store: Store, corpus: str) -> str:
 
 
 def _schedule(kind: str | None, options: dict[str, Any]) -> Schedule | None:
-    from certify_assets.protocol.operations.spending import Schedule
+    from certify_assets.operations.spending import Schedule
 
     if kind is None:
         return None
@@ -113,8 +113,8 @@ def _schedule(kind: str | None, options: dict[str, Any]) -> Schedule | None:
 
 
 def _preview(store: Store, corpus: str, judge: str, declared: Schedule | None) -> dict[str, Any]:
-    from certify_assets.protocol.operations.recertification import plan_recertification
-    from certify_assets.protocol.operations.spending import Schedule, read_spending
+    from certify_assets.operations.recertification import plan_recertification
+    from certify_assets.operations.spending import Schedule, read_spending
 
     spending, plan = read_spending(store, corpus), plan_recertification(store, corpus, judge)
     known = next((item for item in spending.claims if item.inputs_sha256 == plan.inputs_sha256), None)
@@ -169,7 +169,7 @@ def _show(document: dict[str, Any]) -> None:
 
 
 def _train(store: Store, corpus: str, as_json: bool) -> None:
-    from certify_assets.protocol.operations.training_labels import NOT_TRAINING, write_training_labels
+    from certify_assets.operations.training_labels import NOT_TRAINING, write_training_labels
 
     made = write_training_labels(store, corpus)
     if as_json:

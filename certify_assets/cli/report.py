@@ -16,7 +16,7 @@ from certify_assets.files import write_atomic
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate
     from certify_assets.cli.options import Table
-    from certify_assets.protocol.score_table import ScoreTable
+    from certify_assets.evaluation.score_table import ScoreTable
 
 __all__ = ["report"]
 

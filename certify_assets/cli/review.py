@@ -14,8 +14,8 @@ from certify_assets.cli.output import console, emit_json, json_option, percent, 
 from certify_assets.errors import InputError
 
 if TYPE_CHECKING:
-    from certify_assets.protocol.operations.queue import Queue
-    from certify_assets.protocol.store import Store
+    from certify_assets.operations.queue import Queue
+    from certify_assets.storage.store import Store
 
 __all__ = ["review"]
 
@@ -73,7 +73,7 @@ def review(
     reviewers are tied on asks for one more. Labels go into a journal that is never rewritten.
     """
     from certify_assets.cli.launching import open_store
-    from certify_assets.protocol.operations.layout import batch_names
+    from certify_assets.operations.layout import batch_names
 
     if sum(map(bool, (labels, serve, table or studio))) > 1:
         raise InputError("--import, --serve and the exports are different things; give one of them.")
@@ -93,8 +93,8 @@ def _queue(
     store: Store, corpus: str, paths: dict[str, Path | None], with_judge: bool, limit: int, as_json: bool, costs: dict[str, float]
 ) -> None:
     from certify_assets.cli.output import refuse_overwrite
-    from certify_assets.protocol.operations.label_files import export_queue, export_studio
-    from certify_assets.protocol.operations.queue import load_queue
+    from certify_assets.operations.label_files import export_queue, export_studio
+    from certify_assets.operations.queue import load_queue
 
     refuse_overwrite({"--export": paths["table"], "--label-studio": paths["studio"]}, {})
     queue = load_queue(store, corpus, **costs)
@@ -103,7 +103,7 @@ def _queue(
     if paths["studio"] is not None:
         export_studio(paths["studio"], store, corpus, queue)
     if as_json:
-        from certify_assets.protocol.operations.queue import BLIND_COLUMNS
+        from certify_assets.operations.queue import BLIND_COLUMNS
 
         rows = queue.frame[list(BLIND_COLUMNS)].head(limit).to_dict("records")
         emit_json({"corpus": corpus, "budget": queue.budget.to_dict(), "waiting": len(queue.frame), "queue": rows})
@@ -146,7 +146,7 @@ def _show(corpus: str, queue: Queue, limit: int) -> None:
 
 
 def _import(store: Store, corpus: str, path: Path, reviewer: str | None, as_json: bool) -> None:
-    from certify_assets.protocol.operations.label_files import import_labels
+    from certify_assets.operations.label_files import import_labels
 
     done = import_labels(store, corpus, path, reviewer=reviewer)
     if as_json:
@@ -183,7 +183,7 @@ def _require_reachable(host: str, exposed: bool) -> None:
 
 def _serve(store: Store, corpus: str, host: str, port: int, as_json: bool, costs: dict[str, float]) -> None:
     from certify_assets.cli.review_server import ReviewServer
-    from certify_assets.protocol.operations.reviewing import ReviewSession
+    from certify_assets.operations.reviewing import ReviewSession
 
     session = ReviewSession(store, corpus, **costs)
     waiting = len(session.queue().frame)

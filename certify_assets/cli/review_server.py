@@ -21,7 +21,7 @@ from certify_assets.cli.review_handler import ReviewHandler
 from certify_assets.errors import InputError
 
 if TYPE_CHECKING:
-    from certify_assets.protocol.operations.reviewing import ReviewSession
+    from certify_assets.operations.reviewing import ReviewSession
 
 __all__ = ["Limits", "ReviewServer", "is_loopback"]
 

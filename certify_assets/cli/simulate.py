@@ -14,8 +14,8 @@ from certify_assets.cli.options import PATH, Finite
 from certify_assets.cli.output import console, emit_json, json_option, refuse_overwrite, say, show_table, write_document
 
 if TYPE_CHECKING:
-    from certify_assets.certificates.study import Cell, Rates, Simulation
-    from certify_assets.protocol.study import Journal
+    from certify_assets.research.simulation_study import Journal
+    from certify_assets.research.study import Cell, Rates, Simulation
 
 __all__ = ["simulate"]
 
@@ -110,8 +110,8 @@ def simulate(
     Without --design all but the last two are run, and the paper's process alone where --tasks or --rho is given; failure is the five of fooled tasks,
     with true errors of 1.02 α and 1.5 α. Progress is on stderr.
     """  # noqa: D301
-    from certify_assets.certificates import simulation
-    from certify_assets.certificates.designs import study_designs
+    from certify_assets.research import simulation
+    from certify_assets.research.designs import study_designs
 
     started = time.monotonic()
     refuse_overwrite({"--out": out, "--page": page}, {})
@@ -144,7 +144,7 @@ def simulate(
 
 
 def _names(given: Sequence[str]) -> list[str]:
-    from certify_assets.certificates.designs import GROUPS
+    from certify_assets.research.designs import GROUPS
 
     return [name for item in given for name in GROUPS.get(item, (item,))]
 
@@ -163,15 +163,15 @@ def _check_folder(name: str, path: Path | None) -> None:
 
 
 def _journal(out: Path) -> Journal:
-    from certify_assets.protocol.study import Journal
+    from certify_assets.research.simulation_study import Journal
 
     return Journal.of_file(out.with_name(f"{out.name}.partial"))
 
 
 def _write_page(path: Path, document: Simulation, cells: Sequence[Any]) -> None:
-    from certify_assets.certificates.truth import check_truth
     from certify_assets.files import write_atomic
-    from certify_assets.reports.simulation_page import render_simulation
+    from certify_assets.research.pages.simulation_page import render_simulation
+    from certify_assets.research.truth import check_truth
 
     write_atomic(path, render_simulation(document, check_truth(cells)).encode("utf-8"))
 

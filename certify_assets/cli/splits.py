@@ -13,7 +13,7 @@ from certify_assets.corpora.splits import PROFILES, SPLITS
 
 if TYPE_CHECKING:
     from certify_assets.corpora.splits import SplitManifest
-    from certify_assets.protocol.store import Store
+    from certify_assets.storage.store import Store
 
 __all__ = ["splits"]
 
@@ -31,8 +31,8 @@ def splits(name: str, profile: str | None, seed: int | None, root: str | None, a
     others would give.
     """
     from certify_assets.cli.launching import open_store
-    from certify_assets.protocol.corpus_config import load_config
-    from certify_assets.protocol.corpus_steps import plan_splits, read_small
+    from certify_assets.corpora.config import load_config
+    from certify_assets.corpora.corpus import plan_splits, read_small
 
     store = open_store(root)
     config = load_config(store, name)

@@ -13,8 +13,8 @@ from certify_assets.cli.options import root_option
 from certify_assets.cli.output import console, emit_json, json_option, say, show_table
 
 if TYPE_CHECKING:
-    from certify_assets.protocol.full_study import Outcome
-    from certify_assets.protocol.store import Store
+    from certify_assets.research.full_study import Outcome
+    from certify_assets.storage.store import Store
 
 __all__ = ["study"]
 
@@ -45,8 +45,8 @@ def study(ctx: click.Context, corpora: tuple[str, ...], profile: str, workers: i
     the named corpora, else on the embedded ones), reward arms, more seeds and trials. Exit 1 where a stage failed; the others are run all the same.
     """
     from certify_assets.cli.launching import open_store
-    from certify_assets.protocol.full_study import run_full_study
-    from certify_assets.reports.study_site import write_study_site
+    from certify_assets.research.full_study import run_full_study
+    from certify_assets.research.pages.study_site import write_study_site
 
     store, started = open_store(root), time.monotonic()
     outcomes = run_full_study(store, corpora, profile=profile, workers=workers, say=say)
@@ -74,8 +74,8 @@ def _document(store: Store, outcomes: Sequence[Outcome], site: str, profile: str
 
 
 def _show(store: Store, document: dict[str, Any]) -> None:
-    from certify_assets.reports.study_reader import OURS
-    from certify_assets.reports.study_site import study_facts, study_tables
+    from certify_assets.research.pages.study_reader import OURS
+    from certify_assets.research.pages.study_site import study_facts, study_tables
 
     tables = study_tables(store)
     for blocks in tables.values():

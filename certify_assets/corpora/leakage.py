@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certify_assets.corpora.auroc import Ranking
+from certify_assets.corpora.formats import ADAPTERS
 from certify_assets.corpora.leak_evidence import LeakEvidence, leak_evidence
 from certify_assets.corpora.leak_thresholds import complete_thresholds
 from certify_assets.corpora.rendering import Rendered, render_frame
 from certify_assets.corpora.schema import COLUMNS
-from certify_assets.corpora.sources import ADAPTERS
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -6,9 +6,9 @@ from typing import Any
 
 import dagster as dg
 
-from certify_assets.protocol.late_records import write_or_keep
-from certify_assets.protocol.store import Store, default_root
-from certify_assets.protocol.tracking import Record, Tracker, without_credentials
+from certify_assets.storage.outbox import write_or_keep
+from certify_assets.storage.store import Store, default_root
+from certify_assets.storage.tracking import Record, Tracker, without_credentials
 
 __all__ = ["DataRoot", "MlflowTracker", "resources"]
 

@@ -64,7 +64,7 @@ def arm_cells(document: Mapping[str, Any]) -> list[ArmCell]:
     Parameters
     ----------
     document : mapping
-        Of `protocol.arms_audit`.
+        Of `evaluation.arms_audit`.
     """
     places = range(len(document["plan"]["cells"]))
     return [_cell(document, place) for place in places]

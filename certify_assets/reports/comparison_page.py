@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from certify_assets._version import __version__
-from certify_assets.protocol.comparison import comparison_key
+from certify_assets.evaluation.comparison import comparison_key
 from certify_assets.reports.comparison_figure import auroc_figure, coverage_figure
 from certify_assets.reports.comparison_tables import Table, comparison_tables, write_table
 from certify_assets.reports.templating import environment
 from certify_assets.reports.wording import compact, count, percent, rate
 
 if TYPE_CHECKING:
-    from certify_assets.protocol.store import Store
+    from certify_assets.storage.store import Store
 
 __all__ = [
     "comparison_markdown",

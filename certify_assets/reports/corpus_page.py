@@ -24,8 +24,8 @@ from certify_assets.reports.templating import environment
 from certify_assets.reports.wording import count, counted, percent, rate
 
 if TYPE_CHECKING:
-    from certify_assets.protocol.corpus_report import CorpusReport
-    from certify_assets.protocol.store import Store
+    from certify_assets.corpora.report import CorpusReport
+    from certify_assets.storage.store import Store
 
 __all__ = ["check_table", "corpus_markdown", "render_corpus", "standing", "write_corpus_page"]
 

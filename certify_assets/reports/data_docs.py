@@ -14,7 +14,7 @@ from certify_assets.reports.templating import environment
 
 if TYPE_CHECKING:
     from certify_assets.corpora.quality import QualityReport
-    from certify_assets.protocol.store import Store
+    from certify_assets.storage.store import Store
 
 __all__ = ["data_docs_key", "render_data_docs", "write_data_docs"]
 

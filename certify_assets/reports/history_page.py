@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from certify_assets._version import __version__
-from certify_assets.protocol.operations.history import history_key
+from certify_assets.operations.history import history_key
 from certify_assets.reports.history_figure import coverage_history, error_history, spending_history
 from certify_assets.reports.templating import environment
 from certify_assets.reports.wording import DASH, compact, count, counted, percent
 
 if TYPE_CHECKING:
-    from certify_assets.protocol.store import Store
+    from certify_assets.storage.store import Store
 
 __all__ = ["history_markdown", "history_metrics", "render_history", "write_history_page"]
 
@@ -27,7 +27,7 @@ def render_history(document: Mapping[str, Any]) -> str:
     Parameters
     ----------
     document : mapping
-        Of :func:`certify_assets.protocol.operations.history.operation_history`.
+        Of :func:`certify_assets.operations.history.operation_history`.
     """
     state, heading, reason = _verdict(document)
     steps = document["steps"]

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from certify_assets.corpora.config import registered_corpora
 from certify_assets.errors import CertifyError
-from certify_assets.protocol.arms_audit import load_arms_audit
-from certify_assets.protocol.auditing import load_audits
-from certify_assets.protocol.certification import certificate_of, load_certificates
-from certify_assets.protocol.corpus_config import registered_corpora
-from certify_assets.protocol.harvest.spent import HALF_B
-from certify_assets.protocol.judge_specs import ALPHAS, DELTA, judge_spec, judges
-from certify_assets.protocol.scoring import calibration_scores
-from certify_assets.protocol.store import Store
-from certify_assets.protocol.transfer import describe_sources
+from certify_assets.evaluation.arms_audit import load_arms_audit
+from certify_assets.evaluation.auditing import load_audits
+from certify_assets.evaluation.certification import certificate_of, load_certificates
+from certify_assets.judges.harvest.spent import HALF_B
+from certify_assets.judges.scoring import calibration_scores
+from certify_assets.judges.specs import ALPHAS, DELTA, judge_spec, judges
+from certify_assets.judges.transfer import describe_sources
+from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate
@@ -86,7 +86,7 @@ def write_index(store: Store) -> str:
 def verdict(store: Store, corpus: str, judge: str, certificate: Certificate) -> str:
     """Return the verdict block of the certificate asset: under 1,000 characters of Markdown, so that it is shown in line."""
     from certify_assets.certificates import threshold_curve
-    from certify_assets.protocol.judging import columns
+    from certify_assets.judges.judging import columns
     from certify_assets.reports.sparkline import verdict_markdown
 
     cal, _, _ = calibration_scores(store, corpus, judge)
@@ -101,7 +101,7 @@ def verdict(store: Store, corpus: str, judge: str, certificate: Certificate) -> 
 
 def gates(store: Store, corpus: str, judge: str, certificate: Certificate) -> str:
     """Return the three gates of a judge on a corpus's CAL as a Markdown list."""
-    from certify_assets.protocol.judging import columns
+    from certify_assets.judges.judging import columns
     from certify_assets.reports.lamps import lamps_markdown
 
     cal, _, _ = calibration_scores(store, corpus, judge)

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from certify_assets._version import __version__
-from certify_assets.protocol.monitoring import load_monitor
-from certify_assets.protocol.store import Store
+from certify_assets.operations.monitoring import load_monitor
 from certify_assets.reports.monitor_figures import detector_path, interval_band
 from certify_assets.reports.templating import environment
 from certify_assets.reports.wording import compact, count, counted, done, percent
+from certify_assets.storage.store import Store
 
 __all__ = ["monitor_markdown", "monitor_metrics", "render_monitor_page", "write_monitor_page"]
 
@@ -30,7 +30,7 @@ def render_monitor_page(document: Mapping[str, Any], *, title: str) -> str:
     Parameters
     ----------
     document : mapping
-        As :func:`certify_assets.protocol.monitoring.monitor_judge` returns it.
+        As :func:`certify_assets.operations.monitoring.monitor_judge` returns it.
     title : str
         Corpus and judge, as text.
 

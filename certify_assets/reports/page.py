@@ -68,7 +68,7 @@ def render_page(
     certificate_file, scores_file : str
         Names in the command that verifies the page.
     arms : mapping, optional
-        The audit of the arms that the judge was chosen among (`protocol.arms_audit`).
+        The audit of the arms that the judge was chosen among (`evaluation.arms_audit`).
     recalibration : RecalibrationTable, optional
         What recalibration does to the certificates.
 

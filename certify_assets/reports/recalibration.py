@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from certify_assets.protocol.recalibration import recalibration_lines, recalibration_rows
+from certify_assets.evaluation.recalibration import recalibration_lines, recalibration_rows
 
 __all__ = ["RecalibrationTable", "recalibration_table"]
 
@@ -31,7 +31,7 @@ def recalibration_table(document: Mapping[str, Any], hashes: Mapping[str, str]) 
     Parameters
     ----------
     document : mapping
-        Of `protocol.recalibration`.
+        Of `evaluation.recalibration`.
     hashes : mapping of str to str
         Of what the page stands on now; a document of other scores is not shown.
     """

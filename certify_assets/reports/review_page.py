@@ -16,8 +16,8 @@ from certify_assets.reports.wording import compact, count, counted, percent
 
 if TYPE_CHECKING:
     from certify_assets.corpora.schema import Trajectory
-    from certify_assets.protocol.operations.queue import Budget, Queue
-    from certify_assets.protocol.operations.reviewing import Said, Shown
+    from certify_assets.operations.queue import Budget, Queue
+    from certify_assets.operations.reviewing import Said, Shown
 
 __all__ = [
     "KIND_WORDS",

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from certify_assets.certificates import audit_certificate, certify, count_at, lower_error_bound, n_min, observe, resample_audit
-from certify_assets.certificates.designs import Sample, fooled, paper_process
 from certify_assets.certificates.montecarlo import resample_errors
 from certify_assets.errors import InputError
+from certify_assets.research.designs import Sample, fooled, paper_process
 
 
 def pair(tasks: int = 60) -> tuple[Sample, Sample]:

@@ -19,9 +19,9 @@ from certify_assets.certificates import (
     joint_promise,
     observe,
 )
-from certify_assets.certificates.designs import Sample, fooled, paper_process
 from certify_assets.certificates.montecarlo import draws_needed
 from certify_assets.errors import InputError, IntegrityError
+from certify_assets.research.designs import Sample, fooled, paper_process
 
 CONTRACT = {
     "procedure",

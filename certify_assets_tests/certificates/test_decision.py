@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from certify_assets.certificates import Certificate, certify, decide
-from certify_assets.certificates.designs import paper_process
 from certify_assets.errors import InputError
+from certify_assets.research.designs import paper_process
 
 
 def both() -> tuple[Certificate, Certificate]:

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from certify_assets.certificates import Settings, certify, evaluate, observe, verify_certificate
 from certify_assets.certificates.baselines import binomial_tails
-from certify_assets.certificates.designs import fooled, paper_process
 from certify_assets.certificates.gaffke import exponential_sum_tail, gaffke_tails
+from certify_assets.research.designs import fooled, paper_process
 
 
 @settings(max_examples=60, deadline=None)

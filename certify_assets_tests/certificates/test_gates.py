@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from certify_assets.certificates import GateThresholds, auroc, observe, table_gates
-from certify_assets.certificates.designs import Clustered
 from certify_assets.certificates.gates import auroc_lower_bound, judge_gate, sample_gate, saturation_gate
 from certify_assets.errors import InputError
+from certify_assets.research.designs import Clustered
 
 #: corpus → A0, A_SFT and n_eff in the paper, what the three gates say here, and the gate at which the paper says that it fails
 PAPER = {

@@ -5,10 +5,10 @@ import pytest
 
 from certify_assets.certificates import auroc, observe
 from certify_assets.certificates.clustering import anova_icc
-from certify_assets.certificates.designs import Clustered
 from certify_assets.certificates.facts import within_task_auroc
 from certify_assets.certificates.matching import Population, match_population
 from certify_assets.errors import InputError
+from certify_assets.research.designs import Clustered
 
 _DRAWS, _TASKS = 16, 1000
 

@@ -15,7 +15,6 @@ from scipy.optimize import brentq
 from scipy.stats import beta
 
 from certify_assets.certificates import Certificate, TaskStream, certify, monitor_certificate, task_stream
-from certify_assets.certificates.designs import TAU, Sample, paper_process, paper_truth
 from certify_assets.certificates.eprocess import (
     _DOWNWARD,
     _UPWARD,
@@ -26,6 +25,7 @@ from certify_assets.certificates.eprocess import (
 )
 from certify_assets.certificates.lattice import bootstrap_tails, error_lattice
 from certify_assets.errors import InputError
+from certify_assets.research.designs import TAU, Sample, paper_process, paper_truth
 
 ALPHA, DELTA = 0.1, 0.05
 

@@ -5,8 +5,8 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from certify_assets.certificates import PROCEDURES, auroc, certify, diagnose, observe, threshold_curve
-from certify_assets.certificates.designs import fooled, paper_process
 from certify_assets.certificates.montecarlo import resample_errors
+from certify_assets.research.designs import fooled, paper_process
 
 
 def test_auroc_with_ties() -> None:

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from certify_assets.certificates import NOT_VOUCHED, Certificate, certify, document_promise, verify_certificate, verify_promise
-from certify_assets.certificates.designs import Sample, paper_process
 from certify_assets.errors import ForgedCertificateError, InputError
+from certify_assets.research.designs import Sample, paper_process
 
 
 @pytest.fixture(scope="module")

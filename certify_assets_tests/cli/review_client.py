@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
-from certify_assets.protocol.store import Store
+from certify_assets.storage.store import Store
 from certify_assets_tests.paths import REPOSITORY
 
 __all__ = ["Client", "Page", "Served", "serve", "served"]

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from certify_assets.corpora import corpus as corpus_steps
 from certify_assets.errors import InputError
-from certify_assets.protocol import corpus_steps
-from certify_assets.protocol.store import Store
+from certify_assets.storage.store import Store
 from certify_assets_tests.builders import write_runs
 from certify_assets_tests.cli.calling import Call
 from certify_assets_tests.corpora.formats.agent_reward_bench import AGENTS, annotation, write_annotations
@@ -119,9 +119,9 @@ def test_impossible_thresholds_are_refused(call: Call, root: Path, tmp_path: Pat
 
 
 def test_a_corpus_is_shown_as_tables_and_as_its_page(call: Call, root: Path, tmp_path: Path) -> None:
-    from certify_assets.protocol.corpus_report import gather_report
-    from certify_assets.protocol.store import Store
+    from certify_assets.corpora.report import gather_report
     from certify_assets.reports.corpus_page import render_corpus
+    from certify_assets.storage.store import Store
 
     write_runs(tmp_path / "runs.jsonl", tasks=40)
     call("corpus", "import", tmp_path / "runs.jsonl", "--name", "c", "--root", root, "--domain", "shell")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from certify_assets_tests.cli.calling import Call
-from certify_assets_tests.protocol.harvest.test_loop import prepared
+from certify_assets_tests.judges.harvest.test_loop import prepared
 
 _QUICK = ("--gate", "taskboot", "--side", "reject", "--rounds", "1", "--alpha", "0.2", "--profile", "certify")
 

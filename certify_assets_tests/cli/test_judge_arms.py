@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from certify_assets.protocol.store import Store
+from certify_assets.storage.store import Store
 from certify_assets_tests.arms_builders import CORPUS
 from certify_assets_tests.cli.calling import Call
 

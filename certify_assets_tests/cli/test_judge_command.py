@@ -8,9 +8,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from certify_assets.protocol import corpus_steps
-from certify_assets.protocol.judge_specs import JUDGES
-from certify_assets.protocol.store import Store
+from certify_assets.corpora import corpus as corpus_steps
+from certify_assets.judges.specs import JUDGES
+from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
 from certify_assets_tests.cli.calling import Call
 from certify_assets_tests.transfer_corpora import add_corpus

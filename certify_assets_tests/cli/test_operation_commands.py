@@ -7,8 +7,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from certify_assets.protocol.operations.layout import DECISION_COLUMNS
-from certify_assets.protocol.store import Store
+from certify_assets.operations.layout import DECISION_COLUMNS
+from certify_assets.storage.store import Store
 from certify_assets_tests.cli.calling import Call
 from certify_assets_tests.operations_builders import deliver, raise_alarm
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from certify_assets.certificates import auroc, certify, observe
-from certify_assets.protocol.score_table import read_score_table
+from certify_assets.evaluation.score_table import read_score_table
 from certify_assets_tests.cli.calling import Call
 
 KEYS = ["predicted_coverage", "gates", "tasks_needed", "attempts_per_task", "success_probability"]

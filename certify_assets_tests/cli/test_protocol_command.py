@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from certify_assets.errors import LedgerError
-from certify_assets.protocol.ledger import record_read, record_result, register
-from certify_assets.protocol.store import Store
+from certify_assets.evaluation.ledger import record_read, record_result, register
+from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs
 from certify_assets_tests.cli.calling import Call
 

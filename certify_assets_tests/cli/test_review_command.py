@@ -6,8 +6,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from certify_assets.protocol.operations.journal import read_labels
-from certify_assets.protocol.store import Store
+from certify_assets.operations.journal import read_labels
+from certify_assets.storage.store import Store
 from certify_assets_tests.cli.calling import Call
 from certify_assets_tests.review_builders import decided, session_batch, write_batch
 

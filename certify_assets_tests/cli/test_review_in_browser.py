@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from certify_assets.corpora.schema import Step, Trajectory
-from certify_assets.protocol.operations.journal import read_labels
-from certify_assets.protocol.store import Store
+from certify_assets.operations.journal import read_labels
+from certify_assets.storage.store import Store
 from certify_assets_tests.cli.review_client import Served, served
 from certify_assets_tests.paths import assert_painted
 from certify_assets_tests.review_builders import decided, session_batch, write_batch

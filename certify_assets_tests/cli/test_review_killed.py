@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from certify_assets.protocol.operations.journal import read_labels
-from certify_assets.protocol.operations.queue import load_queue
-from certify_assets.protocol.store import Store
+from certify_assets.operations.journal import read_labels
+from certify_assets.operations.queue import load_queue
+from certify_assets.storage.store import Store
 from certify_assets_tests.cli.review_client import Client, Page, serve
 from certify_assets_tests.review_builders import session_batch
 

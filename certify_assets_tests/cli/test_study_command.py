@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from certify_assets.protocol import full_study
-from certify_assets.protocol.store import Store
-from certify_assets.protocol.study_stages import STAGES
+from certify_assets.research import full_study
+from certify_assets.research.study_stages import STAGES
+from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
 from certify_assets_tests.cli.calling import Call
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from certify_assets.corpora.formats import Imported, detect_format, import_corpus
 from certify_assets.corpora.profile import profile_corpus
 from certify_assets.corpora.rendering import render_frame
 from certify_assets.corpora.schema import Step, from_frame
-from certify_assets.corpora.sources import Imported, detect_format, import_corpus
 from certify_assets.errors import InputError
 from certify_assets_tests.corpora.builders import write_json
 from certify_assets_tests.corpora.formats.agent_reward_bench import (

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from certify_assets.corpora.formats import Imported, import_corpus
 from certify_assets.corpora.profile import profile_corpus
 from certify_assets.corpora.rendering import render_frame
 from certify_assets.corpora.schema import Step, from_frame
-from certify_assets.corpora.sources import Imported, import_corpus
 from certify_assets_tests.corpora.swe_builders import ISSUE, conversation, save, traj
 from certify_assets_tests.paths import shared_data
 

@@ -6,9 +6,9 @@ from typing import Any, NoReturn
 
 import pytest
 
+from certify_assets.corpora.formats import ADAPTERS, Imported, SourceFile, detect_format, import_corpus
 from certify_assets.corpora.rendering import render_frame
 from certify_assets.corpora.schema import Step, from_frame
-from certify_assets.corpora.sources import ADAPTERS, Imported, SourceFile, detect_format, import_corpus
 from certify_assets.errors import InputError
 from certify_assets_tests.corpora.builders import write_json, write_tar
 from certify_assets_tests.corpora.formats.browsergym import DATE, info, infos, summary, write, write_run

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from certify_assets.corpora.formats import ADAPTERS, Imported, detect_format, import_corpus
 from certify_assets.corpora.leakage import find_leak_fields
 from certify_assets.corpora.rendering import render_frame
-from certify_assets.corpora.sources import ADAPTERS, Imported, detect_format, import_corpus
 from certify_assets.errors import InputError
 from certify_assets_tests.corpora.formats import CANARY, Format, load_formats, pack
 

@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from certify_assets.corpora import schema
+from certify_assets.corpora.formats import gather_corpus, gathering, import_corpus
+from certify_assets.corpora.formats.gathering import Texts
 from certify_assets.corpora.profile import profile_corpus
 from certify_assets.corpora.schema import Step, read_trajectories, row_groups, write_trajectories
-from certify_assets.corpora.sources import gather_corpus, gathering, import_corpus
-from certify_assets.corpora.sources.gathering import Texts
 from certify_assets.corpora.splits import make_manifest
 from certify_assets.corpora.trajectory_file import outlines, read_columns
 from certify_assets.errors import InputError

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from certify_assets.corpora.formats import Imported, import_corpus
 from certify_assets.corpora.schema import Step, from_frame
-from certify_assets.corpora.sources import Imported, import_corpus
 from certify_assets.errors import InputError
 from certify_assets_tests.corpora.formats.harbor import agent_step, put, result, trajectory, write
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from certify_assets.corpora.formats import Imported, detect_format, import_corpus
+from certify_assets.corpora.formats.files import Limits
+from certify_assets.corpora.formats.inspect_samples import resolved
 from certify_assets.corpora.schema import Step, from_frame
-from certify_assets.corpora.sources import Imported, detect_format, import_corpus
-from certify_assets.corpora.sources.files import Limits
-from certify_assets.corpora.sources.inspect_samples import resolved
 from certify_assets.errors import InputError
 from certify_assets_tests.corpora.eval_files import DEFLATED, STORED, ZSTD, eval_bytes, header, sample, write_eval, zip_bytes
 from certify_assets_tests.corpora.formats.inspect import write

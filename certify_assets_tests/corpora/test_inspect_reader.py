@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from certify_assets.corpora.sources import Imported, import_corpus
-from certify_assets.corpora.sources.inspect_reader import INSPECT_PYTHON, choose_reader
+from certify_assets.corpora.formats import Imported, import_corpus
+from certify_assets.corpora.formats.inspect_reader import INSPECT_PYTHON, choose_reader
 from certify_assets.errors import InputError
 from certify_assets_tests.corpora.eval_files import STORED, ZSTD, eval_bytes, header, sample, write_eval
 from certify_assets_tests.corpora.formats.inspect import COUNTS, write

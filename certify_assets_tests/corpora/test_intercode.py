@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from certify_assets.corpora.formats import Imported, import_corpus
 from certify_assets.corpora.leakage import controls
 from certify_assets.corpora.profile import profile_corpus
 from certify_assets.corpora.schema import Step, from_frame
-from certify_assets.corpora.sources import Imported, import_corpus
 from certify_assets_tests.corpora.builders import write_json
 from certify_assets_tests.corpora.formats.intercode import episode
 from certify_assets_tests.paths import shared_data

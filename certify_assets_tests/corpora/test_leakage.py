@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from certify_assets.corpora.formats import ADAPTERS
 from certify_assets.corpora.leakage import LEAK_FIELDS, LEAK_KEYS, VERDICT_PHRASES, controls, find_leak_fields
 from certify_assets.corpora.rendering import render_frame
 from certify_assets.corpora.schema import Step, to_frame
-from certify_assets.corpora.sources import ADAPTERS
 from certify_assets.errors import InputError
 from certify_assets_tests.corpora.builders import corpus, trajectory
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from certify_assets.corpora.formats import Imported, import_corpus
 from certify_assets.corpora.schema import Step, from_frame
-from certify_assets.corpora.sources import Imported, import_corpus
 from certify_assets_tests.corpora.swe_builders import ISSUE, openhands, report, save, save_lines
 
 

@@ -6,10 +6,10 @@ import math
 import pytest
 
 from certify_assets.certificates.clustering import ClusterSummary
+from certify_assets.corpora.formats import import_corpus
 from certify_assets.corpora.profile import certification_gate, cluster_summary, duplicated, profile_corpus
 from certify_assets.corpora.rendering import render_frame
 from certify_assets.corpora.schema import to_frame
-from certify_assets.corpora.sources import import_corpus
 from certify_assets.corpora.splits import make_manifest, select
 from certify_assets.errors import InputError, ManifestError
 from certify_assets.files import canonical_json

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from certify_assets.corpora.formats import ADAPTERS, COMMON_OPTIONS, Imported, detect_format, import_corpus
+from certify_assets.corpora.formats.json_records import iter_lines
 from certify_assets.corpora.profile import profile_corpus
 from certify_assets.corpora.schema import Step, from_frame, write_trajectories
-from certify_assets.corpora.sources import ADAPTERS, COMMON_OPTIONS, Imported, detect_format, import_corpus
-from certify_assets.corpora.sources.json_records import iter_lines
 from certify_assets.errors import InputError
 from certify_assets_tests.corpora.builders import corpus, tau_record, write_json, write_tar
 from certify_assets_tests.paths import shared_data

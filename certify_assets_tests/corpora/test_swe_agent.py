@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from certify_assets.corpora.formats import Imported, detect_format, import_corpus
 from certify_assets.corpora.profile import profile_corpus
 from certify_assets.corpora.schema import Step, from_frame
-from certify_assets.corpora.sources import Imported, detect_format, import_corpus
 from certify_assets.errors import InputError
 from certify_assets_tests.corpora.swe_builders import ISSUE, SWE_PROMPT, openhands, report, save, save_lines, traj
 from certify_assets_tests.paths import shared_data

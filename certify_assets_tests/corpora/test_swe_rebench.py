@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from certify_assets.corpora.formats import Imported, detect_format, import_corpus
 from certify_assets.corpora.schema import Step, from_frame
-from certify_assets.corpora.sources import Imported, detect_format, import_corpus
 from certify_assets.errors import InputError
 from certify_assets_tests.corpora.swe_builders import ISSUE, rebench_row, save_parquet, swe_agent_row
 

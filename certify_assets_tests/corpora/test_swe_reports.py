@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from certify_assets.corpora.sources.swe_reports import Report, Unlabelled, issue_text, of_multi_swe_bench, parse_object, run_name, task_of
+from certify_assets.corpora.formats.swe_reports import Report, Unlabelled, issue_text, of_multi_swe_bench, parse_object, run_name, task_of
 
 WORDS = st.from_regex(r"[a-z][a-z0-9_.-]{0,8}[a-z]", fullmatch=True)
 

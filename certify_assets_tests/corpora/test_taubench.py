@@ -8,10 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from certify_assets.corpora.formats import Imported, import_corpus
 from certify_assets.corpora.leakage import LEAK_FIELDS, find_leak_fields
 from certify_assets.corpora.rendering import render_frame
 from certify_assets.corpora.schema import Step, from_frame
-from certify_assets.corpora.sources import Imported, import_corpus
 from certify_assets.errors import InputError
 from certify_assets_tests.corpora.builders import tau_failure, tau_record, write_json
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from certify_assets.corpora.formats import Imported, import_corpus
+from certify_assets.corpora.formats.terminal_text import cast_text, plain_text, steps_of_terminal
 from certify_assets.corpora.profile import profile_corpus
 from certify_assets.corpora.schema import Step, from_frame
-from certify_assets.corpora.sources import Imported, import_corpus
-from certify_assets.corpora.sources.terminal_text import cast_text, plain_text, steps_of_terminal
 from certify_assets.errors import InputError
 from certify_assets_tests.corpora.formats.terminal_bench import PROMPT, cast, pane, put, trial, write
 from certify_assets_tests.paths import shared_data

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from certify_assets.corpora.sources.files import BrokenFileError, Limits, SourceFile, Tally
-from certify_assets.corpora.sources.walk import FileSet
+from certify_assets.corpora.formats.files import BrokenFileError, Limits, SourceFile, Tally
+from certify_assets.corpora.formats.walk import FileSet
 from certify_assets.errors import InputError
 
 

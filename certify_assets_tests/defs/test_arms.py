@@ -10,8 +10,8 @@ from certify_assets.defs.judges.arms import arm_assets, arm_checks, arm_events, 
 from certify_assets.defs.partitions import CORPORA
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.judges.lm.rewards import ARMS, CONTROLS
-from certify_assets.protocol.judge_specs import JUDGES
-from certify_assets.protocol.store import Store
+from certify_assets.judges.specs import JUDGES
+from certify_assets.storage.store import Store
 from certify_assets_tests.arms_builders import CORPUS, TINY
 
 ARM, AUDIT = dg.AssetKey(["grpo", "arm"]), dg.AssetKey(["grpo", "arms_audit"])

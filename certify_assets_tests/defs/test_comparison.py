@@ -7,7 +7,7 @@ import dagster as dg
 from certify_assets.defs.partitions import CORPORA, corpora_partitions
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.defs.study.comparison import comparison_assets, comparison_checks
-from certify_assets.protocol.store import Store
+from certify_assets.storage.store import Store
 
 
 def test_a_corpus_with_one_judge_is_compared_and_the_others_are_named(corpora: Store) -> None:

@@ -11,7 +11,7 @@ from certify_assets.definitions import defs
 from certify_assets.defs.launch import _chains, _steps
 from certify_assets.defs.operations.sensors import new_runs_sensor
 from certify_assets.defs.resources import DataRoot
-from certify_assets.protocol.judge_specs import HARVEST_JUDGES, JUDGES, TRANSFER_JUDGES
+from certify_assets.judges.specs import HARVEST_JUDGES, JUDGES, TRANSFER_JUDGES
 
 CORPUS_ASSETS = {
     "audit_sample",

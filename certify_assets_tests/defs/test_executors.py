@@ -15,7 +15,7 @@ import pytest
 
 from certify_assets.defs.executors import EXECUTOR_VARIABLE, job_executor
 from certify_assets.errors import InputError, MissingToolError
-from certify_assets.protocol.store import Store
+from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
 from certify_assets_tests.conftest import platform_environment
 from certify_assets_tests.paths import REPOSITORY

@@ -12,11 +12,12 @@ from certify_assets.defs.partitions import CORPORA
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.defs.study.full import full_study_assets
 from certify_assets.defs.study.whole import materializations, study_run_passed
-from certify_assets.protocol import auditing, full_study
-from certify_assets.protocol.full_study import Outcome
-from certify_assets.protocol.store import Store
-from certify_assets.protocol.study_stages import STAGES
-from certify_assets_tests.protocol.test_full_study import SHORT, registered
+from certify_assets.evaluation import auditing
+from certify_assets.research import full_study
+from certify_assets.research.full_study import Outcome
+from certify_assets.research.study_stages import STAGES
+from certify_assets.storage.store import Store
+from certify_assets_tests.research.test_full_study import SHORT, registered
 
 
 def test_a_corpus_is_studied_and_the_report_says_what_was_not_run(corpora: Store) -> None:

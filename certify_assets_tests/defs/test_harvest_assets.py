@@ -12,8 +12,8 @@ from certify_assets.defs.judges.assets import judge_assets
 from certify_assets.defs.judges.harvest import harvest_assets, harvest_checks
 from certify_assets.defs.partitions import CORPORA
 from certify_assets.defs.resources import DataRoot, MlflowTracker
-from certify_assets.protocol.store import Store
-from certify_assets_tests.protocol.harvest.test_loop import FIRST, made, prepared
+from certify_assets.storage.store import Store
+from certify_assets_tests.judges.harvest.test_loop import FIRST, made, prepared
 
 CHAIN = [dg.AssetKey([FIRST, name]) for name in ("adapter", "scores", "certificate")]
 

@@ -12,14 +12,14 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from certify_assets.corpora import corpus as corpus_steps
 from certify_assets.definitions import defs
 from certify_assets.defs.judges import training
 from certify_assets.defs.judges.training import POOL, machine_tags
 from certify_assets.defs.partitions import CORPORA
 from certify_assets.errors import InputError
-from certify_assets.protocol import corpus_steps
-from certify_assets.protocol.judge_specs import LANGUAGE_JUDGES, QUICK_JUDGES
-from certify_assets.protocol.store import Store
+from certify_assets.judges.specs import LANGUAGE_JUDGES, QUICK_JUDGES
+from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
 from certify_assets_tests.paths import REPOSITORY
 
@@ -204,7 +204,7 @@ def test_the_compact_model_is_built_again_where_a_run_asks_for_it(instance: dg.D
 def test_the_lineage_is_walked_in_mlflow_from_grpo_to_the_compact_model_and_back(instance: dg.DagsterInstance, store: Store) -> None:
     from mlflow.tracking import MlflowClient
 
-    from certify_assets.protocol.tracking import tracking_uri
+    from certify_assets.storage.tracking import tracking_uri
 
     keys = ["compact_model", *(f"{judge}/adapter" for judge in LANGUAGE_JUDGES)]
     result = _materialize(instance, store, "one", *keys, track=True)

@@ -19,7 +19,7 @@ import dagster as dg
 import pytest
 
 from certify_assets.definitions import defs
-from certify_assets.protocol.judge_specs import QUICK_JUDGES
+from certify_assets.judges.specs import QUICK_JUDGES
 from certify_assets_tests.builders import register_runs, write_runs
 from certify_assets_tests.conftest import Demo, platform_environment
 from certify_assets_tests.paths import REPOSITORY, assert_painted
@@ -215,7 +215,7 @@ def _materialize(root: Path, corpus: str) -> Any:
 
 
 def test_a_failed_blocking_check_keeps_everything_downstream_from_running(tmp_path: Path) -> None:
-    from certify_assets.protocol.store import Store
+    from certify_assets.storage.store import Store
 
     source = write_runs(tmp_path / "runs.jsonl")
     records = [json.loads(line) for line in source.read_text(encoding="utf-8").splitlines()]
@@ -245,7 +245,7 @@ def _runs_that_tell(path: Path) -> Path:
 
 
 def test_a_structural_leak_blocks_the_certificate_and_its_evidence_is_drawn(tmp_path: Path) -> None:
-    from certify_assets.protocol.store import Store
+    from certify_assets.storage.store import Store
 
     source = _runs_that_tell(tmp_path / "runs.jsonl")
     register_runs(Store(str(tmp_path / "root")), "told", source, leak_thresholds={"agent": 0.99})
@@ -270,7 +270,7 @@ def test_the_cause_of_a_failed_step_is_the_sentence_alone() -> None:
 
 
 def test_what_a_blocking_check_found_is_said_and_ends_with_its_own_code(tmp_path: Path) -> None:
-    from certify_assets.protocol.store import Store
+    from certify_assets.storage.store import Store
 
     store = Store(str(tmp_path / "root"))
     register_runs(store, "told", _runs_that_tell(tmp_path / "runs.jsonl"), leak_thresholds={"agent": 0.99})

@@ -10,12 +10,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from certify_assets.corpora import corpus as corpus_steps
 from certify_assets.defs.judges.monitor import monitor_assets, monitor_checks
 from certify_assets.defs.partitions import CORPORA
 from certify_assets.defs.resources import DataRoot, MlflowTracker
-from certify_assets.protocol import certification, corpus_steps, scoring, training
-from certify_assets.protocol.monitoring import monitored_certificates
-from certify_assets.protocol.store import Store
+from certify_assets.evaluation import certification
+from certify_assets.judges import scoring, training
+from certify_assets.operations.monitoring import monitored_certificates
+from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
 
 KEY = dg.AssetKey(["lexical", "monitor"])

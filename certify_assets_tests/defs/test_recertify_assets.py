@@ -17,12 +17,13 @@ from certify_assets.defs.operations.review import review_assets, review_checks
 from certify_assets.defs.operations.schedules import TIMEZONE, weekly_recertification, weekly_timezone
 from certify_assets.defs.partitions import CORPORA
 from certify_assets.defs.resources import DataRoot, MlflowTracker
-from certify_assets.protocol import certification, scoring, training
-from certify_assets.protocol.operations import deployment
-from certify_assets.protocol.operations.events import certificate_age
-from certify_assets.protocol.operations.journal import Label, append_label, append_labels
-from certify_assets.protocol.operations.sampling import SamplingPlan
-from certify_assets.protocol.store import Store
+from certify_assets.evaluation import certification
+from certify_assets.judges import scoring, training
+from certify_assets.operations import deployment
+from certify_assets.operations.events import certificate_age
+from certify_assets.operations.journal import Label, append_label, append_labels
+from certify_assets.operations.sampling import SamplingPlan
+from certify_assets.storage.store import Store
 from certify_assets_tests.operations_builders import certified_corpus
 from certify_assets_tests.recertification_builders import drawn_tasks, label_rows, write_batch
 
@@ -105,7 +106,7 @@ def test_an_alarm_is_an_error_and_the_work_goes_on(store: Store) -> None:
 
 
 def test_without_a_deployment_it_says_so(corpora: Store) -> None:
-    from certify_assets.protocol.operations import recertifying
+    from certify_assets.operations import recertifying
 
     assert recertifying.recertify_deployed(corpora, "one") == (None, recertifying.NOTHING_DEPLOYED)
     checks = (recertifying.no_alarm, recertifying.not_expired, recertifying.audit_sample_complete)
@@ -113,8 +114,8 @@ def test_without_a_deployment_it_says_so(corpora: Store) -> None:
 
 
 def test_checks_have_three_states(store: Store) -> None:
-    from certify_assets.protocol.operations import recertifying
-    from certify_assets.protocol.operations.spending import Schedule, claim, declare
+    from certify_assets.operations import recertifying
+    from certify_assets.operations.spending import Schedule, claim, declare
 
     assert recertifying.audit_sample_complete(store, "c").status == "PASS"
     write_batch(store, "c", "0002-b", PLAN, tasks=drawn_tasks(PLAN, "c", "audit", 5, prefix="open"))
@@ -186,7 +187,7 @@ def test_the_week_certifies_every_judge_that_is_there_and_trains_no_language_mod
 
 
 def test_a_judge_beyond_the_quick_ones_is_certified_anew_and_made_anew_only_where_it_is_stale(corpora: Store) -> None:
-    from certify_assets.protocol.operations.recertifying import to_recertify
+    from certify_assets.operations.recertifying import to_recertify
 
     for name in ("adapter", "scores"):
         assert name in to_recertify(corpora, "one")[0]["lexical"]

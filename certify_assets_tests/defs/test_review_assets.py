@@ -11,11 +11,11 @@ import pytest
 from certify_assets.defs.operations.review import review_assets, review_checks
 from certify_assets.defs.partitions import CORPORA
 from certify_assets.defs.resources import DataRoot, MlflowTracker
-from certify_assets.protocol.operations.journal import Label, append_labels
-from certify_assets.protocol.operations.queue import load_queue
-from certify_assets.protocol.operations.reviewed import reviewed_key
-from certify_assets.protocol.store import Store
+from certify_assets.operations.journal import Label, append_labels
+from certify_assets.operations.queue import load_queue
+from certify_assets.operations.reviewed import reviewed_key
 from certify_assets.reports.review_page import queue_key
+from certify_assets.storage.store import Store
 from certify_assets_tests.review_builders import session_batch
 
 

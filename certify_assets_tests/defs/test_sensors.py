@@ -9,13 +9,13 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from certify_assets.corpora.config import CorpusConfig, load_config
+from certify_assets.corpora.corpus import import_trajectories
+from certify_assets.corpora.incoming import read_versions
 from certify_assets.defs.operations.sensors import declared_corpora_sensor, new_runs_sensor
 from certify_assets.defs.partitions import CORPORA
 from certify_assets.defs.resources import DataRoot
-from certify_assets.protocol.corpus_config import CorpusConfig, load_config
-from certify_assets.protocol.corpus_steps import import_trajectories
-from certify_assets.protocol.incoming import read_versions
-from certify_assets.protocol.store import Store
+from certify_assets.storage.store import Store
 from certify_assets_tests.builders import write_runs
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.defs.study.simulation import matches_the_paper, simulation_study, validity_within_delta
-from certify_assets.protocol import study
-from certify_assets.protocol.store import Store
+from certify_assets.research import simulation_study as study
+from certify_assets.storage.store import Store
 
 CONFIG = {"trials": 4, "tasks": [20], "rhos": [0.5], "procedures": ["taskboot", "guarded_taskboot"]}
 

@@ -11,7 +11,7 @@ import pytest
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.defs.study.assets import certifiability_model
 from certify_assets.defs.study.checks import certifiability_model_honest
-from certify_assets.protocol.store import Store
+from certify_assets.storage.store import Store
 
 
 def materialize(root: str | Path) -> dg.ExecuteInProcessResult:

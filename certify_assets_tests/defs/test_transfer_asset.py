@@ -12,8 +12,8 @@ import pytest
 from certify_assets.definitions import defs
 from certify_assets.defs.judges.training import adapter_artifacts
 from certify_assets.defs.partitions import CORPORA
-from certify_assets.protocol.judge_specs import JUDGES
-from certify_assets.protocol.store import Store
+from certify_assets.judges.specs import JUDGES
+from certify_assets.storage.store import Store
 from certify_assets_tests.transfer_corpora import three_corpora
 
 

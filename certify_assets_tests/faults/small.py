@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from certify_assets.files import canonical_json
-from certify_assets.protocol.store import Store
+from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
 from certify_assets_tests.conftest import platform_environment
 from certify_assets_tests.paths import REPOSITORY

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from certify_assets.protocol import ledger
-from certify_assets.protocol.ledger import ledger_entries, ledger_violations, record_read, register
-from certify_assets.protocol.store import Store
+from certify_assets.evaluation import ledger
+from certify_assets.evaluation.ledger import ledger_entries, ledger_violations, record_read, register
+from certify_assets.storage.store import Store
 from certify_assets_tests.faults.small import command, environment, prepare, results, run
 from certify_assets_tests.paths import REPOSITORY
 

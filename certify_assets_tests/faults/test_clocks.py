@@ -11,14 +11,15 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from certify_assets.corpora import incoming
+from certify_assets.corpora.incoming import Arrival, read_versions, record_version, scan_incoming
 from certify_assets.definitions import defs
 from certify_assets.defs.operations.schedules import weekly_recertification
 from certify_assets.defs.partitions import CORPORA
 from certify_assets.defs.resources import DataRoot
-from certify_assets.protocol import incoming, ledger
-from certify_assets.protocol.incoming import Arrival, read_versions, record_version, scan_incoming
-from certify_assets.protocol.ledger import ledger_entries, ledger_violations, record_read, record_result, register, require_in_ledger
-from certify_assets.protocol.store import Store
+from certify_assets.evaluation import ledger
+from certify_assets.evaluation.ledger import ledger_entries, ledger_violations, record_read, record_result, register, require_in_ledger
+from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
 
 DAY = 86_400.0

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from certify_assets.protocol.store import Store
+from certify_assets.storage.store import Store
 from certify_assets_tests.faults.namespace import in_namespace
 from certify_assets_tests.faults.small import environment, prepare, results, run
 from certify_assets_tests.paths import REPOSITORY
@@ -125,7 +125,7 @@ def test_a_file_that_may_not_grow_leaves_the_old_one(tmp_path: Path) -> None:
     store.write_bytes("a.json", b"old")
     store.write_bytes("journal.jsonl", b"first\n")
     code = (
-        "import resource, sys\nfrom certify_assets.protocol.store import Store\nstore = Store(sys.argv[1])\n"
+        "import resource, sys\nfrom certify_assets.storage.store import Store\nstore = Store(sys.argv[1])\n"
         "for attempt in (lambda: store.write_bytes('a.json', b'x' * 100_000), lambda: store.append_line('journal.jsonl', lambda old: 'y' * 100_000),\n"
         "                lambda: store.write_stream('b.bin', lambda stream: stream.write(b'z' * 100_000))):\n"
         "    try:\n        attempt()\n    except OSError as error:\n        print(error.strerror)\n"

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from certify_assets.corpora.sources import import_corpus
+from certify_assets.corpora import landed
+from certify_assets.corpora.formats import import_corpus
+from certify_assets.corpora.incoming import scan_incoming
+from certify_assets.corpora.landed import Look, WaitingError
 from certify_assets.defs.operations.sensors import new_runs_sensor
-from certify_assets.protocol import landed
-from certify_assets.protocol.incoming import scan_incoming
-from certify_assets.protocol.landed import Look, WaitingError
-from certify_assets.protocol.store import Store
+from certify_assets.storage.store import Store
 from certify_assets_tests.defs.test_sensors import _tick
 
 _SECONDS_OF_A_SENSOR = 60.0
@@ -85,7 +85,7 @@ def test_a_refused_file_is_read_again_when_it_changes(store: Store) -> None:
 
 
 def test_one_budget_is_for_all_corpora_of_a_look(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    from certify_assets.protocol import incoming
+    from certify_assets.corpora import incoming
 
     for corpus in "abc":
         for number in range(3):

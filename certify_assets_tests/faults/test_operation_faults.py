@@ -13,16 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from certify_assets.protocol.operations import deployment, journal, spending
-from certify_assets.protocol.operations.batches import receive
-from certify_assets.protocol.operations.deciding import decide_ready
-from certify_assets.protocol.operations.deployment import load_deployment, read_deployments
-from certify_assets.protocol.operations.events import certificate_age
-from certify_assets.protocol.operations.journal import Label, append_label, append_labels, read_labels, resolve_labels
-from certify_assets.protocol.operations.layout import load_decisions
-from certify_assets.protocol.operations.sampling import SamplingPlan
-from certify_assets.protocol.operations.spending import Schedule, claim, declare, read_spending
-from certify_assets.protocol.store import Store
+from certify_assets.operations import deployment, journal, spending
+from certify_assets.operations.batches import receive
+from certify_assets.operations.deciding import decide_ready
+from certify_assets.operations.deployment import load_deployment, read_deployments
+from certify_assets.operations.events import certificate_age
+from certify_assets.operations.journal import Label, append_label, append_labels, read_labels, resolve_labels
+from certify_assets.operations.layout import load_decisions
+from certify_assets.operations.sampling import SamplingPlan
+from certify_assets.operations.spending import Schedule, claim, declare, read_spending
+from certify_assets.storage.store import Store
 from certify_assets_tests.faults.namespace import in_namespace
 from certify_assets_tests.faults.small import environment
 from certify_assets_tests.faults.test_clocks import JUMPS
@@ -177,8 +177,8 @@ def test_labels_that_do_not_fit_are_none(tmp_path: Path) -> None:
     store = Store(str(tmp_path))
     append_label(store, "c", Label("first", 1, "ann", "file", "first"))
     code = (
-        "import resource, sys\nfrom certify_assets.protocol.store import Store\n"
-        "from certify_assets.protocol.operations.journal import Label, append_labels\n"
+        "import resource, sys\nfrom certify_assets.storage.store import Store\n"
+        "from certify_assets.operations.journal import Label, append_labels\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, 5_000))\n"
         "try:\n    append_labels(Store(sys.argv[1]), 'c', [Label(f'run {n}', 1, 'ann', 'file', f't{n}') for n in range(100)])\n"
         "except OSError as error:\n    print(error.strerror)\n"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from certify_assets.protocol.store import Store
+from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs
 from certify_assets_tests.conftest import Demo
 from certify_assets_tests.faults.servers import serving

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from certify_assets.certificates import Settings, audit_certificate
-from certify_assets.protocol.selection import bracket, select
+from certify_assets.judges.selection import bracket, select
 from certify_assets.reports.arms import arm_cells, arms_markdown, arms_metrics, candidates_markdown
 from certify_assets.reports.page import render_page
 from certify_assets_tests.reports.conftest import Case

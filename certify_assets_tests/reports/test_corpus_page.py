@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from certify_assets.corpora import corpus as corpus_steps
+from certify_assets.corpora.config import load_config, save_config
+from certify_assets.corpora.report import CorpusReport, gather_report
 from certify_assets.corpora.schema import write_trajectories
 from certify_assets.errors import LeakError
-from certify_assets.protocol import corpus_steps
-from certify_assets.protocol.corpus_config import load_config, save_config
-from certify_assets.protocol.corpus_report import CorpusReport, gather_report
-from certify_assets.protocol.store import Store
 from certify_assets.reports.corpus_page import corpus_markdown, render_corpus, standing, write_corpus_page
+from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
 from certify_assets_tests.paths import assert_painted
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from certify_assets.protocol.monitoring import monitor_judge
-from certify_assets.protocol.operations.history import history_key, operation_history, write_history
-from certify_assets.protocol.operations.recertification import recertify
-from certify_assets.protocol.operations.sampling import SamplingPlan
-from certify_assets.protocol.store import Store
+from certify_assets.operations.history import history_key, operation_history, write_history
+from certify_assets.operations.monitoring import monitor_judge
+from certify_assets.operations.recertification import recertify
+from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.reports.history_page import history_markdown, history_metrics, render_history, write_history_page
+from certify_assets.storage.store import Store
 from certify_assets_tests.recertification_builders import JUDGE, deploy_by_hand, drawn_tasks, label_rows, write_batch
 
 PLAN = SamplingPlan(0.2, 0.2, 7)

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from certify_assets.certificates import certify
-from certify_assets.protocol.monitoring import describe_monitors, monitor_entry
+from certify_assets.operations.monitoring import describe_monitors, monitor_entry
 from certify_assets.reports.monitor_figures import detector_path, interval_band
 from certify_assets.reports.monitor_page import monitor_markdown, monitor_metrics, render_monitor_page
 from certify_assets_tests.builders import score_rows

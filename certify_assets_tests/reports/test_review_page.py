@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from certify_assets.corpora.schema import Step, Trajectory
-from certify_assets.protocol.operations.journal import Label
-from certify_assets.protocol.operations.queue import Budget, load_queue
-from certify_assets.protocol.operations.reviewing import Said, Shown
-from certify_assets.protocol.store import Store
+from certify_assets.operations.journal import Label
+from certify_assets.operations.queue import Budget, load_queue
+from certify_assets.operations.reviewing import Said, Shown
 from certify_assets.reports.review_page import Reviewer, duration, queue_key, render_message, render_queue, render_review, write_queue_page
+from certify_assets.storage.store import Store
 from certify_assets_tests.review_builders import decided, session_batch
 
 ANN = Reviewer("Ann", "f" * 64)

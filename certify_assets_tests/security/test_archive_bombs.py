@@ -19,12 +19,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from certify_assets.corpora.sources import import_corpus
-from certify_assets.corpora.sources.files import Limits, Tally
-from certify_assets.corpora.sources.walk import FileSet
+from certify_assets.corpora.formats import import_corpus
+from certify_assets.corpora.formats.files import Limits, Tally
+from certify_assets.corpora.formats.walk import FileSet
+from certify_assets.corpora.landed import Look, WaitingError
 from certify_assets.errors import InputError
-from certify_assets.protocol.landed import Look, WaitingError
-from certify_assets.protocol.store import Store
+from certify_assets.storage.store import Store
 from certify_assets_tests.paths import REPOSITORY
 
 ZEROS = b"\0" * (1 << 20)
@@ -86,7 +86,7 @@ BOMBS: dict[str, tuple[Callable[[Path], Path], str]] = {
 
 _CODE = """
 import resource, sys
-from certify_assets.corpora.sources import import_corpus
+from certify_assets.corpora.formats import import_corpus
 from certify_assets.errors import InputError
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 try:

@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from certify_assets.errors import CertifyError, LedgerError
-from certify_assets.protocol import auditing, certification
-from certify_assets.protocol.ledger import ledger_entries, ledger_head, record_read, register, require_in_ledger
-from certify_assets.protocol.store import Store
+from certify_assets.evaluation import auditing, certification
+from certify_assets.evaluation.ledger import ledger_entries, ledger_head, record_read, register, require_in_ledger
+from certify_assets.storage.store import Store
 from certify_assets_tests.cli.calling import Answer, Call
 from certify_assets_tests.cli.conftest import call  # noqa: F401 - a fixture
 from certify_assets_tests.security.altering import altered, leaves

@@ -11,23 +11,22 @@ from pathlib import Path
 import pytest
 
 from certify_assets.errors import CertifyError, IntegrityError
-from certify_assets.protocol import monitoring
-from certify_assets.protocol.operations import batches, deciding, deployment
-from certify_assets.protocol.operations.alarms import record_alarms
-from certify_assets.protocol.operations.batch_checks import decided_by_deployed, drawn_as_planned
-from certify_assets.protocol.operations.identities import Identities
-from certify_assets.protocol.operations.journal import Label, append_labels
-from certify_assets.protocol.operations.layout import batch_names, batch_runs, decisions_of
-from certify_assets.protocol.operations.monitor_stream import operation_stream
-from certify_assets.protocol.operations.provenance_walk import find, walk
-from certify_assets.protocol.operations.queue import load_asked
-from certify_assets.protocol.operations.recertification import plan_recertification, recertify
-from certify_assets.protocol.operations.recertified import load_recertified
-from certify_assets.protocol.operations.recertifying import delta_left
-from certify_assets.protocol.operations.reviewing import ReviewSession
-from certify_assets.protocol.operations.run_lookup import RunLookup
-from certify_assets.protocol.operations.sampling import SamplingPlan
-from certify_assets.protocol.store import Store
+from certify_assets.operations import batches, deciding, deployment, monitoring
+from certify_assets.operations.alarms import record_alarms
+from certify_assets.operations.batch_checks import decided_by_deployed, drawn_as_planned
+from certify_assets.operations.identities import Identities
+from certify_assets.operations.journal import Label, append_labels
+from certify_assets.operations.layout import batch_names, batch_runs, decisions_of
+from certify_assets.operations.monitor_stream import operation_stream
+from certify_assets.operations.provenance_walk import find, walk
+from certify_assets.operations.queue import load_asked
+from certify_assets.operations.recertification import plan_recertification, recertify
+from certify_assets.operations.recertified import load_recertified
+from certify_assets.operations.recertifying import delta_left
+from certify_assets.operations.reviewing import ReviewSession
+from certify_assets.operations.run_lookup import RunLookup
+from certify_assets.operations.sampling import SamplingPlan
+from certify_assets.storage.store import Store
 from certify_assets_tests.builders import write_runs
 from certify_assets_tests.cli.calling import Call
 from certify_assets_tests.cli.conftest import call  # noqa: F401 - a fixture

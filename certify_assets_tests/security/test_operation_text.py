@@ -18,16 +18,16 @@ from certify_assets.defs.operations.recertify import recertify_assets
 from certify_assets.defs.operations.review import review_assets
 from certify_assets.defs.partitions import CORPORA
 from certify_assets.defs.resources import DataRoot, MlflowTracker
-from certify_assets.protocol.operations import deployment
-from certify_assets.protocol.operations.journal import Label, append_labels
-from certify_assets.protocol.operations.layout import load_decisions
-from certify_assets.protocol.operations.notify import Event, deliver, read_deliveries
-from certify_assets.protocol.operations.sampling import SamplingPlan
-from certify_assets.protocol.store import Store
+from certify_assets.operations import deployment
+from certify_assets.operations.journal import Label, append_labels
+from certify_assets.operations.layout import load_decisions
+from certify_assets.operations.notify import Event, deliver, read_deliveries
+from certify_assets.operations.sampling import SamplingPlan
+from certify_assets.storage.store import Store
 from certify_assets_tests import operations_builders
 from certify_assets_tests.cli.calling import Call
 from certify_assets_tests.cli.conftest import call  # noqa: F401 - a fixture
-from certify_assets_tests.protocol.operations.test_notify import configure, server, url  # noqa: F401 - a fixture
+from certify_assets_tests.operations.test_notify import configure, server, url  # noqa: F401 - a fixture
 from certify_assets_tests.security.hostile import CANARY, MARKUP
 from certify_assets_tests.security.test_pages import Page
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from certify_assets.protocol.store import Store
+from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs
 from certify_assets_tests.security.hostile import CANARY, MARKUP, write_hostile_runs
 
@@ -34,8 +34,10 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _certify(store: Store) -> None:
-    from certify_assets.protocol import auditing, certification, corpus_steps, scoring, training
-    from certify_assets.protocol.monitoring import monitor_judge
+    from certify_assets.corpora import corpus as corpus_steps
+    from certify_assets.evaluation import auditing, certification
+    from certify_assets.judges import scoring, training
+    from certify_assets.operations.monitoring import monitor_judge
 
     corpus_steps.import_trajectories(store, CORPUS)
     corpus_steps.make_splits(store, CORPUS)
@@ -56,9 +58,12 @@ def _certify(store: Store) -> None:
 
 
 def _draw(store: Store) -> None:
-    from certify_assets.protocol import comparison, corpus_report, corpus_steps, main_table
-    from certify_assets.protocol.certifiability import fit_measured, gather_points
-    from certify_assets.reports import comparison_page, corpus_page, data_docs, judge_page, law_page, monitor_page, study_site
+    from certify_assets.corpora import corpus as corpus_steps
+    from certify_assets.corpora import report as corpus_report
+    from certify_assets.evaluation import comparison, main_table
+    from certify_assets.reports import comparison_page, corpus_page, data_docs, judge_page, monitor_page
+    from certify_assets.research.certifiability import fit_measured, gather_points
+    from certify_assets.research.pages import law_page, study_site
 
     judge_page.write_page(store, CORPUS, "lexical")
     judge_page.write_index(store)

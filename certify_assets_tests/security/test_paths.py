@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from certify_assets.corpora import corpus as corpus_steps
+from certify_assets.corpora.config import CorpusConfig, load_config, registered_corpora
+from certify_assets.corpora.incoming import scan_incoming
 from certify_assets.errors import CertifyError, InputError
-from certify_assets.protocol import corpus_steps
-from certify_assets.protocol.corpus_config import CorpusConfig, load_config, registered_corpora
-from certify_assets.protocol.incoming import scan_incoming
-from certify_assets.protocol.judge_specs import judge_problems, judges
-from certify_assets.protocol.monitoring import read_audit_sample
-from certify_assets.protocol.store import Store
+from certify_assets.judges.specs import judge_problems, judges
+from certify_assets.operations.monitoring import read_audit_sample
+from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
 from certify_assets_tests.cli.calling import Call
 from certify_assets_tests.cli.conftest import call  # noqa: F401 - a fixture

@@ -4,11 +4,12 @@ from typing import Any
 
 import dagster as dg
 
+from certify_assets.corpora import corpus as corpus_steps
+from certify_assets.corpora import report as corpus_report
 from certify_assets.corpora.splits import SPLITS
 from certify_assets.defs.metadata import column_lineage, table_metadata
 from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot, MlflowTracker
-from certify_assets.protocol import corpus_report, corpus_steps
 from certify_assets.reports import corpus_page as pages
 from certify_assets.reports.data_docs import data_docs_key
 from certify_assets.reports.lamps import profile_markdown
@@ -67,7 +68,7 @@ class MiniwobConfig(dg.Config):
 )
 def miniwob_runs(context: dg.AssetExecutionContext, config: MiniwobConfig, data_root: DataRoot) -> dg.MaterializeResult[Any]:
     """Generate the embedded corpora again."""
-    from certify_assets.corpora.miniwob import generate
+    from certify_assets.research.miniwob import generate
 
     folder = data_root.store().local_path("generated/miniwob")
 

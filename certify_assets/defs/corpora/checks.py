@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from certify_assets.corpora import corpus as corpus_steps
 from certify_assets.corpora.splits import SPLITS
 from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot
-from certify_assets.protocol import corpus_steps
 from certify_assets.reports.corpus_page import check_table
 from certify_assets.reports.data_docs import write_data_docs
 

@@ -8,10 +8,10 @@ import dagster as dg
 from certify_assets.defs.judges.training import POOL, attempted, machine_tags, progress_lines
 from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot, MlflowTracker
+from certify_assets.evaluation import arms_audit
+from certify_assets.judges.arms import train_arm
 from certify_assets.judges.lm.rewards import ARMS, CONTROLS
-from certify_assets.protocol import arms_audit
-from certify_assets.protocol.arms import train_arm
-from certify_assets.protocol.judge_specs import JUDGES, JudgeSpec
+from certify_assets.judges.specs import JUDGES, JudgeSpec
 from certify_assets.reports import arms as arms_report
 
 __all__ = ["arm_assets", "arm_checks", "arm_deps", "arm_events", "arm_partitions", "arms_job", "audit_deps"]

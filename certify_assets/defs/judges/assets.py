@@ -12,8 +12,9 @@ from certify_assets.defs.judges.transfer import transfer_adapter
 from certify_assets.defs.metadata import bill_metadata, bill_metrics, score_metadata
 from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot, MlflowTracker
-from certify_assets.protocol import auditing, certification, scoring, training
-from certify_assets.protocol.judge_specs import ENDPOINT, PROCEDURES, JudgeSpec, judge_before, judges
+from certify_assets.evaluation import auditing, certification
+from certify_assets.judges import scoring, training
+from certify_assets.judges.specs import ENDPOINT, PROCEDURES, JudgeSpec, judge_before, judges
 from certify_assets.reports import judge_page
 
 __all__ = ["FAMILY", "judge_assets"]

@@ -4,8 +4,9 @@ import dagster as dg
 
 from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot
-from certify_assets.protocol import auditing, certification, parity_gate
-from certify_assets.protocol.judge_specs import ENDPOINT, JudgeSpec, judges
+from certify_assets.evaluation import auditing, certification
+from certify_assets.evaluation import parity as parity_gate
+from certify_assets.judges.specs import ENDPOINT, JudgeSpec, judges
 
 __all__ = ["judge_checks"]
 
@@ -111,7 +112,7 @@ def _test_ledger(spec: JudgeSpec) -> dg.AssetChecksDefinition:
         description="TEST was read under a registration, and no configuration changed after a result was seen.",
     )
     def test_ledger(context: dg.AssetCheckExecutionContext, data_root: DataRoot) -> dg.AssetCheckResult:
-        from certify_assets.protocol.ledger import ledger_entries, ledger_violations
+        from certify_assets.evaluation.ledger import ledger_entries, ledger_violations
 
         store = data_root.store()
         broken = ledger_violations(store, context.partition_key, spec.name)

@@ -7,7 +7,7 @@ import dagster as dg
 from certify_assets.corpora.embedded import EMBEDDED
 from certify_assets.defs.judges.training import POOL, attempted, machine_tags, progress_lines
 from certify_assets.defs.resources import DataRoot, MlflowTracker
-from certify_assets.protocol import compact_model as compact
+from certify_assets.judges.lm.compact import shipped as compact
 
 __all__ = ["compact_assets", "compact_checks"]
 

@@ -9,8 +9,8 @@ from certify_assets.defs.judges.training import POOL, adapter_artifacts, attempt
 from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.errors import GateClosedError
-from certify_assets.protocol import training
-from certify_assets.protocol.judge_specs import HARVEST_JUDGES, JudgeSpec
+from certify_assets.judges import training
+from certify_assets.judges.specs import HARVEST_JUDGES, JudgeSpec
 
 __all__ = ["harvest_adapter", "harvest_assets", "harvest_checks"]
 
@@ -73,8 +73,8 @@ def harvest_adapter(spec: JudgeSpec) -> dg.AssetsDefinition:
 )
 def harvests(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[Any]:
     """Run the study of harvests of one corpus."""
-    from certify_assets.protocol.harvest.study import run_harvests
     from certify_assets.reports.harvest_table import harvest_markdown
+    from certify_assets.research.harvest_study import run_harvests
 
     store = data_root.store()
     document = run_harvests(store, context.partition_key, run_id=context.run.run_id, say=context.log.info)
@@ -118,7 +118,7 @@ def _stays_out(judge: str) -> dg.AssetChecksDefinition:
         description="No harvested run is of a task of CAL or TEST, and the harvest is the one that the adapter was trained on.",
     )
     def pseudo_labels_stay_out(context: dg.AssetCheckExecutionContext, data_root: DataRoot) -> dg.AssetCheckResult:
-        from certify_assets.protocol.harvest.chain import harvest_violations
+        from certify_assets.judges.harvest.chain import harvest_violations
 
         found = harvest_violations(data_root.store(), context.partition_key, judge)
         return dg.AssetCheckResult(

@@ -9,10 +9,10 @@ from certify_assets.defs.judges.arms import arm_events
 from certify_assets.defs.judges.training import POOL, attempted, machine_tags, progress_lines
 from certify_assets.defs.metadata import score_metadata
 from certify_assets.defs.resources import DataRoot, MlflowTracker
-from certify_assets.protocol import adapter_lineage as lineage
-from certify_assets.protocol import scoring, training
-from certify_assets.protocol.judge_specs import JudgeSpec
-from certify_assets.protocol.judging import stored_adapter
+from certify_assets.judges import scoring, training
+from certify_assets.judges.judging import stored_adapter
+from certify_assets.judges.lm import lineage
+from certify_assets.judges.specs import JudgeSpec
 
 __all__ = ["language_adapter", "language_scores"]
 

@@ -7,8 +7,8 @@ import dagster as dg
 from certify_assets.defs.judges.assets import FAMILY
 from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot, MlflowTracker
-from certify_assets.protocol import monitoring
-from certify_assets.protocol.judge_specs import JudgeSpec, judges
+from certify_assets.judges.specs import JudgeSpec, judges
+from certify_assets.operations import monitoring
 from certify_assets.reports import monitor_page
 
 __all__ = ["audit_sample", "monitor_assets", "monitor_checks"]

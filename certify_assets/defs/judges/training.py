@@ -9,11 +9,11 @@ from typing import Any
 
 import dagster as dg
 
-from certify_assets.protocol import adapter_lineage as lineage
-from certify_assets.protocol.judge_specs import JudgeSpec
-from certify_assets.protocol.judging import stored_adapter
-from certify_assets.protocol.progress import ProgressLines
-from certify_assets.protocol.store import Store
+from certify_assets.judges.judging import stored_adapter
+from certify_assets.judges.lm import lineage
+from certify_assets.judges.specs import JudgeSpec
+from certify_assets.storage.progress import ProgressLines
+from certify_assets.storage.store import Store
 
 __all__ = ["POOL", "adapter_artifacts", "attempted", "machine_tags", "progress_lines"]
 

@@ -8,11 +8,11 @@ import dagster as dg
 from certify_assets.defs.judges.training import POOL, adapter_artifacts, attempted, machine_tags, progress_lines
 from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot, MlflowTracker
-from certify_assets.protocol import training
-from certify_assets.protocol.judge_specs import JudgeSpec
-from certify_assets.protocol.store import Store
-from certify_assets.protocol.transfer import describe_sources
-from certify_assets.protocol.transfer_training import no_sources
+from certify_assets.judges import training
+from certify_assets.judges.specs import JudgeSpec
+from certify_assets.judges.transfer import describe_sources
+from certify_assets.judges.transfer_training import no_sources
+from certify_assets.storage.store import Store
 
 __all__ = ["transfer_adapter"]
 

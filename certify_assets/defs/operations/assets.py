@@ -4,14 +4,14 @@ from typing import Any
 
 import dagster as dg
 
+from certify_assets.corpora import corpus as corpus_steps
 from certify_assets.defs.judges.training import progress_lines
 from certify_assets.defs.metadata import column_lineage, table_metadata
 from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot, MlflowTracker
-from certify_assets.protocol import corpus_steps
-from certify_assets.protocol.judge_specs import judges
-from certify_assets.protocol.operations import batches, deciding, layout
-from certify_assets.protocol.operations.deployment import load_deployment
+from certify_assets.judges.specs import judges
+from certify_assets.operations import batches, deciding, layout
+from certify_assets.operations.deployment import load_deployment
 
 __all__ = ["GROUP", "operation_assets"]
 

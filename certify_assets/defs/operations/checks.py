@@ -6,8 +6,8 @@ import dagster as dg
 
 from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot
-from certify_assets.protocol.operations import batch_checks
-from certify_assets.protocol.store import Store
+from certify_assets.operations import batch_checks
+from certify_assets.storage.store import Store
 
 __all__ = ["operation_checks"]
 

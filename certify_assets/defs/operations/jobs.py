@@ -8,7 +8,7 @@ import dagster as dg
 
 from certify_assets.defs.judges.assets import FAMILY
 from certify_assets.defs.operations.assets import GROUP as OPERATION
-from certify_assets.protocol.judge_specs import ENDPOINT, HARVEST_JUDGES, JUDGES, LANGUAGE_JUDGES, TRANSFER_JUDGES, judges
+from certify_assets.judges.specs import ENDPOINT, HARVEST_JUDGES, JUDGES, LANGUAGE_JUDGES, TRANSFER_JUDGES, judges
 
 __all__ = [
     "WEEKLY",

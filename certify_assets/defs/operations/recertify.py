@@ -8,12 +8,11 @@ import dagster as dg
 
 from certify_assets.defs.partitions import CORPORA, corpora_partitions
 from certify_assets.defs.resources import DataRoot, MlflowTracker
-from certify_assets.protocol import monitoring
-from certify_assets.protocol.operations import events, history, recertifying
-from certify_assets.protocol.operations.batch_checks import Verdict
-from certify_assets.protocol.operations.monitor_stream import stream_source
-from certify_assets.protocol.store import Store
+from certify_assets.operations import events, history, monitoring, recertifying
+from certify_assets.operations.batch_checks import Verdict
+from certify_assets.operations.monitor_stream import stream_source
 from certify_assets.reports import history_page, monitor_page
+from certify_assets.storage.store import Store
 
 __all__ = ["recertify_assets", "recertify_checks", "recertify_job", "reviewed_labels_sensor"]
 

@@ -7,7 +7,7 @@ import dagster as dg
 from certify_assets.defs.metadata import column_lineage, table_metadata
 from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot, MlflowTracker
-from certify_assets.protocol.operations import queue, reviewed
+from certify_assets.operations import queue, reviewed
 from certify_assets.reports import review_page
 
 __all__ = ["review_assets", "review_checks"]

@@ -9,8 +9,8 @@ import dagster as dg
 from certify_assets.defs.operations.jobs import WEEKLY
 from certify_assets.defs.partitions import CORPORA
 from certify_assets.defs.resources import DataRoot
-from certify_assets.protocol.operations.recertifying import to_recertify
-from certify_assets.protocol.store import Store
+from certify_assets.operations.recertifying import to_recertify
+from certify_assets.storage.store import Store
 
 __all__ = ["TIMEZONE", "weekly_recertification", "weekly_timezone"]
 

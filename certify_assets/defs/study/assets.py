@@ -7,9 +7,9 @@ import dagster as dg
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.defs.study.full import full_study_assets
 from certify_assets.defs.study.whole import study_run
-from certify_assets.protocol import certifiability
-from certify_assets.protocol.judge_specs import judges
-from certify_assets.reports import law_page
+from certify_assets.judges.specs import judges
+from certify_assets.research import certifiability
+from certify_assets.research.pages import law_page
 
 __all__ = ["study_assets"]
 

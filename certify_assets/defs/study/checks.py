@@ -4,7 +4,7 @@ import dagster as dg
 
 from certify_assets.defs.resources import DataRoot
 from certify_assets.defs.study.whole import study_run_passed
-from certify_assets.protocol.certifiability import doubts
+from certify_assets.research.certifiability import doubts
 
 __all__ = ["study_checks"]
 

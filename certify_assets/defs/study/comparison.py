@@ -6,8 +6,8 @@ import dagster as dg
 
 from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot, MlflowTracker
-from certify_assets.protocol import agent_folds, comparison, main_table
-from certify_assets.protocol.judge_specs import JUDGES, judges
+from certify_assets.evaluation import agent_folds, comparison, main_table
+from certify_assets.judges.specs import JUDGES, judges
 from certify_assets.reports import comparison_page
 
 __all__ = ["comparison_assets", "comparison_checks"]

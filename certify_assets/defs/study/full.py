@@ -6,7 +6,7 @@ import dagster as dg
 
 from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot, MlflowTracker
-from certify_assets.protocol.judge_specs import JUDGES
+from certify_assets.judges.specs import JUDGES
 
 __all__ = ["full_study_assets", "study_tables_job"]
 
@@ -44,8 +44,8 @@ def seed_study(
     context: dg.AssetExecutionContext, config: SeedConfig, data_root: DataRoot, mlflow: MlflowTracker
 ) -> dg.MaterializeResult[Any]:
     """Run the lexical judge over split seeds."""
-    from certify_assets.protocol.seed_study import SeedPlan, run_seeds
-    from certify_assets.reports.study_site import seeds_metrics
+    from certify_assets.research.pages.study_site import seeds_metrics
+    from certify_assets.research.seed_study import SeedPlan, run_seeds
 
     plan = SeedPlan(seeds=tuple(range(42, 42 + config.seeds)))
     document = run_seeds(data_root.store(), context.partition_key, plan, run_id=context.run.run_id, say=context.log.info)
@@ -69,7 +69,7 @@ def seed_study(
 )
 def real_scores(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[Any]:
     """Run every procedure on real scores."""
-    from certify_assets.protocol.real_scores import write_real_scores
+    from certify_assets.research.real_scores import write_real_scores
 
     document = write_real_scores(data_root.store(), context.partition_key, run_id=context.run.run_id)
     metrics = {f"auroc_test_{item['judge']}": item["auroc_test"] for item in document["judges"] if item["auroc_test"] is not None}
@@ -98,7 +98,7 @@ def real_scores(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: 
 )
 def study_report(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[Any]:
     """Draw the site from the stored documents."""
-    from certify_assets.reports import study_site
+    from certify_assets.research.pages import study_site
 
     store = data_root.store()
     location = study_site.write_study_site(store)

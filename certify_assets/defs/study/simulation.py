@@ -5,7 +5,7 @@ from typing import Any
 import dagster as dg
 
 from certify_assets.defs.resources import DataRoot, MlflowTracker
-from certify_assets.protocol import study
+from certify_assets.research import simulation_study as study
 
 __all__ = ["simulation_assets", "simulation_checks"]
 
@@ -64,7 +64,7 @@ def simulation_study(
     context: dg.AssetExecutionContext, config: SimulationConfig, data_root: DataRoot, mlflow: MlflowTracker
 ) -> dg.MaterializeResult[Any]:
     """Run the study, store the document and draw its page."""
-    from certify_assets.reports.simulation_page import study_markdown, write_simulation_page
+    from certify_assets.research.pages.simulation_page import study_markdown, write_simulation_page
 
     store = data_root.store()
     asked: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in config.model_dump().items()}

@@ -9,10 +9,10 @@ from pydantic import Field
 
 from certify_assets.defs.partitions import CORPORA
 from certify_assets.defs.resources import DataRoot, MlflowTracker
-from certify_assets.protocol.judge_specs import JUDGES
+from certify_assets.judges.specs import JUDGES
 
 if TYPE_CHECKING:
-    from certify_assets.protocol.full_study import Outcome
+    from certify_assets.research.full_study import Outcome
 
 __all__ = ["study_job", "study_run", "study_run_passed"]
 
@@ -55,7 +55,7 @@ def study_run(
     context: dg.AssetExecutionContext, config: StudyConfig, data_root: DataRoot, mlflow: MlflowTracker
 ) -> dg.MaterializeResult[Any]:
     """Run the study and report each stage."""
-    from certify_assets.protocol.full_study import run_full_study
+    from certify_assets.research.full_study import run_full_study
 
     store = data_root.store()
     outcomes = run_full_study(store, config.corpora, profile=config.profile, workers=config.workers, say=context.log.info)
@@ -71,7 +71,7 @@ def study_run(
 @dg.asset_check(asset="study_run", description="No stage of the last study failed; what was skipped has its reason in the report.")
 def study_run_passed(data_root: DataRoot) -> dg.AssetCheckResult:
     """Read the stored outcomes."""
-    from certify_assets.protocol.full_study import load_outcomes
+    from certify_assets.research.full_study import load_outcomes
 
     failed = [f"{item.corpus}, {item.stage}: {item.reason}" for item in load_outcomes(data_root.store()) if item.status == "failed"]
     return dg.AssetCheckResult(passed=not failed, severity=dg.AssetCheckSeverity.ERROR, description=" ".join(failed) or "no stage failed.")

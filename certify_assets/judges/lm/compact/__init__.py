@@ -1,6 +1,6 @@
 """The compact model: a causal language model of at most three million parameters that comes with the package.
 
-``python -m certify_assets.judges.lm.compact --out DIR`` builds it again.
+``python -m certify_assets.research.build_compact --out DIR`` builds it again.
 """
 
 from __future__ import annotations

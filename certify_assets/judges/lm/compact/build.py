@@ -122,7 +122,7 @@ def _provenance(settings: CompactSettings, encoder: PromptEncoder, curve: Sequen
     return {
         "schema": _SCHEMA,
         "what": "A small causal language model of the Qwen3 architecture that judges runs of agents; built by "
-        "`python -m certify_assets.judges.lm.compact --out DIR` from labelled runs of the pretraining tasks.",
+        "`python -m certify_assets.research.build_compact --out DIR` from labelled runs of the pretraining tasks.",
         "settings": asdict(settings),
         "prompt": asdict(encoder.prompt),
         "renderer_sha256": encoder.renderer.sha256,

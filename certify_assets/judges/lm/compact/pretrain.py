@@ -1,6 +1,6 @@
 """Pretrain the compact model: next tokens of labelled runs and, after each, its verdict.
 
-    python -m certify_assets.judges.lm.compact --out DIR
+    python -m certify_assets.research.build_compact --out DIR
 
 Deltas from a plain causal language model: the auditor's prompt around the run is read and never predicted; the verdict has a loss of its
 own; rows are batched by length, right-padded and unmasked, because a causal model never sees what follows.

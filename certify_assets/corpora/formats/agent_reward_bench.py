@@ -1,0 +1,261 @@
+"""AgentRewardBench: cleaned trajectories, one JSON file a run, and the verdicts of annotators in annotations.csv.
+
+A run is found among the annotations by benchmark, task, agent and experiment; its outcome is the majority of its annotators. Files below
+judgments/ hold what judges said of the runs and are never read as runs. The annotations are published apart from the runs: without
+runs there is nothing to judge, and only the option labels_only makes a corpus (of tasks and outcomes, for a profile) of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
+from typing import Any
+
+from certify_assets.corpora.formats.agent_reward_bench_labels import Annotations, Run, is_annotations, normalised, read_annotations
+from certify_assets.corpora.formats.base import Adapter, Draft, Files, Reading
+from certify_assets.corpora.formats.files import BrokenFileError, SourceFile
+from certify_assets.corpora.formats.messages import mapping, message_text
+from certify_assets.corpora.formats.web_pages import (
+    THRESHOLD_HELP,
+    Turn,
+    json_value,
+    page_text,
+    reward_outcome,
+    steps_of_turns,
+    switch,
+    text_of,
+    threshold_of,
+)
+from certify_assets.errors import InputError
+
+__all__ = ["AGENT_REWARD_BENCH"]
+
+_REQUIRED = frozenset({"benchmark", "goal", "steps"})
+_JUDGMENT = frozenset({"judge", "trajectory_info"})
+_HEAD = 1 << 16
+_MARKS = (b'"benchmark"', b'"goal"')
+
+
+@dataclass
+class _Labels:
+    """Where outcomes come from: annotations or, where that was asked for, the harness's reward.
+
+    `found` are the annotated runs of which there is a file; `taken` the file that an annotation went to, with the run's content.
+    """
+
+    annotations: Annotations
+    by_reward: bool
+    threshold: float
+    keep_errors: bool
+    found: set[Run] = field(default_factory=set)
+    taken: dict[Run, tuple[str, bytes]] = field(default_factory=dict)
+
+    def find(self, record: Mapping[str, Any], draft: Draft) -> Run | None:
+        """Return the annotated run that a file holds, and remember that there is a file of it."""
+        if self.by_reward:
+            return None
+        experiments = [text_of(record.get("experiment")), *PurePosixPath(draft.source_file).parts[-2:-1]]
+        run = self.annotations.find(text_of(record["benchmark"]), draft.task_id, draft.agent, experiments)
+        self.found |= {run} if run else set()
+        return run
+
+    def outcome(self, record: Mapping[str, Any], run: Run | None) -> int | str | None:
+        """Return the outcome of a run, None where it has none, words where it cannot be used."""
+        if self.by_reward:
+            return reward_outcome(mapping(record.get("summary_info")), self.threshold)
+        return self.annotations.outcome(run) if run else None
+
+    def broke_down(self, record: Mapping[str, Any]) -> bool:
+        """Whether the harness gave up; annotators judged such runs too, so it counts only where the reward does."""
+        return self.by_reward and not self.keep_errors and mapping(record.get("summary_info")).get("err_msg") is not None
+
+
+def _fits(file: SourceFile) -> bool:
+    if file.suffix == ".csv":
+        return is_annotations(file)
+    if not _looks_like_run(file.head(_HEAD)):
+        return False
+    try:
+        return _is_run(json_value(file.read()))
+    except ValueError:
+        return False
+
+
+def _looks_like_run(head: bytes) -> bool:
+    return head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{") and all(mark in head for mark in _MARKS)
+
+
+def _is_run(value: Any) -> bool:
+    return isinstance(value, Mapping) and value.keys() >= _REQUIRED and not value.keys() & _JUDGMENT and isinstance(value["steps"], list)
+
+
+def _explain(file: SourceFile) -> str | None:
+    if file.suffix == ".json" and all(f'"{key}"'.encode() in file.head(_HEAD) for key in ("judge", "benchmark", "agent")):
+        return f"{file.name} holds a judge's opinion of a run of AgentRewardBench, not a run; give the folder cleaned/ and annotations.csv."
+    return None
+
+
+def _read(files: Files, reading: Reading) -> Iterator[Draft]:
+    by_reward, labels_only = _label(reading.options) == "reward", switch(reading.options, "labels_only")
+    if by_reward and labels_only:
+        raise InputError("the options label=reward and labels_only=true exclude each other; the labels alone are the annotators'.")
+    labels = _Labels(read_annotations(files, reading), by_reward, threshold_of(reading.options), switch(reading.options, "keep_errors"))
+    reading.label_facts.update(labels.annotations.facts() if labels.annotations.verdicts and not by_reward else {})
+    for file in files:
+        if file.suffix == ".csv" and file.name not in labels.annotations.files:
+            reading.tally.other(file.name, f"{file.name} has no columns annotator_name, exp_name and trajectory_success.")
+        elif file.suffix == ".json" and labels_only:
+            reading.tally.other(file.name, f"{file.name} was not read, because only labels were asked for (labels_only).")
+        elif file.suffix == ".json":
+            yield from _run(file, labels, reading)
+    if labels_only:
+        yield from _labels_alone(labels.annotations, reading)
+    elif not by_reward:
+        _count_without_trajectory(labels, reading)
+
+
+def _label(options: Mapping[str, Any]) -> str:
+    label = str(options.get("label", "annotations"))
+    if label not in ("annotations", "reward"):
+        raise InputError(f"the option label is {label!r}; give annotations or reward.")
+    return label
+
+
+def _labels_alone(annotations: Annotations, reading: Reading) -> Iterator[Draft]:
+    reading.label_facts["labels_only"] = 1
+    for run, (file, row) in annotations.places.items():
+        outcome = annotations.outcome(run)
+        if outcome is not None or reading.options.get("keep_unlabelled"):
+            reading.tally.notes["runs without instruction and steps, from labels alone: nothing to judge"] += 1
+        yield Draft(
+            task_id=run.task,
+            agent=run.agent,
+            instruction=f"LABELS ONLY, no trajectory: task {run.task} of {run.benchmark}, experiment {run.experiment}.",
+            steps=(),
+            outcome=outcome,
+            source_file=file.name,
+            source_sha256=reading.sha256(file),
+            row=row,
+        )
+
+
+def _count_without_trajectory(labels: _Labels, reading: Reading) -> None:
+    annotations = labels.annotations
+    without = [run for run in annotations.verdicts if run not in labels.found]
+    for run in without:
+        file, row = annotations.places[run]
+        if labels.found:
+            sentence = f"{file.name} row {row} is on {run.task} by {run.agent}, of which there is no readable trajectory file."
+        else:
+            sentence = (
+                f"{file.name} holds labels alone, {annotations.sentence()}, and no trajectory to judge; give the folder of cleaned trajectories "
+                "(cleaned/<benchmark>/<agent>/<experiment>/<task>.json) too, or make a corpus of labels for its profile alone with "
+                "--format agent_reward_bench --option labels_only=true."
+            )
+        reading.tally.drop("no_trajectory", sentence)
+
+
+def _run(file: SourceFile, labels: _Labels, reading: Reading) -> Iterator[Draft]:
+    """Turn one file into a draft, or count why not."""
+    try:
+        record = json_value(file.read())
+    except BrokenFileError as error:
+        reading.tally.drop("file_unreadable", str(error))
+        return
+    except ValueError as error:
+        if _looks_like_run(file.head(_HEAD)):
+            reading.tally.drop("unreadable_record", f"{file.name} cannot be used: {error}.")
+        else:
+            reading.tally.other(file.name, f"{file.name} is no trajectory: {error}.")
+        return
+    if not _is_run(record):
+        reading.tally.other(file.name, f"{file.name} is no cleaned trajectory; one has benchmark, goal and steps and is no judge's output.")
+        return
+    draft = _draft(file, record, reading)
+    run = labels.find(record, draft)
+    labelled = _problem(record, draft) or _labelled(record, draft, run, labels, reading)
+    if isinstance(labelled, Draft):
+        yield labelled
+    else:
+        reading.tally.drop(*labelled)
+
+
+def _problem(record: Mapping[str, Any], draft: Draft) -> tuple[str, str] | None:
+    if not all(isinstance(step, Mapping) for step in record["steps"]):
+        return "unreadable_record", f"{draft.source_file} cannot be used: one of its steps is not an object."
+    if not draft.task_id or not draft.agent:
+        return "unreadable_record", f"{draft.source_file} cannot be used: its agent is not known."
+    return None
+
+
+def _draft(file: SourceFile, record: Mapping[str, Any], reading: Reading) -> Draft:
+    path = PurePosixPath(file.plain_name)
+    agent = text_of(record.get("agent")) or (path.parts[-3] if len(path.parts) > 2 else "")
+    return Draft(
+        task_id=normalised(path.stem),
+        agent=agent,
+        instruction=message_text(record["goal"]),
+        steps=steps_of_turns(_turn(step) for step in record["steps"] if isinstance(step, Mapping)),
+        outcome=None,
+        source_file=file.name,
+        source_sha256=reading.sha256(file),
+        row=1,
+        named_agent=agent,
+    )
+
+
+def _turn(step: Mapping[str, Any]) -> Turn:
+    page = page_text(step.get("url"), step.get("last_action_error"), text_of(step.get("axtree")) or text_of(step.get("axtree_pruned")))
+    return Turn(page, text_of(step.get("reasoning")), text_of(step.get("action")))
+
+
+def _labelled(record: Mapping[str, Any], draft: Draft, run: Run | None, labels: _Labels, reading: Reading) -> Draft | tuple[str, str]:
+    """Give a run its outcome; a reason and a sentence where it is left out."""
+    name = draft.source_file
+    if record.get("valid") is False:
+        return "infrastructure_error", f"{name} is marked as not valid by its source."
+    if labels.broke_down(record):
+        return "infrastructure_error", f"{name} says that the run broke down (summary_info.err_msg); see the option keep_errors."
+    if not draft.steps:
+        return "no_trajectory", f"{name} has no action of the agent; nothing can be judged."
+    if run and (first := labels.taken.setdefault(run, (name, draft.content())))[1] != draft.content():
+        return "ambiguous_label", f"{name} and {first[0]} are two runs of one annotation, which went to the latter; give one of them."
+    outcome = labels.outcome(record, run)
+    if isinstance(outcome, str):
+        return "bad_outcome", f"{name} cannot be used: {outcome}."
+    if outcome is None and not labels.annotations.verdicts and not reading.options.get("keep_unlabelled"):
+        words = (
+            "has no cum_reward"
+            if labels.by_reward
+            else "has no annotations beside it; give annotations.csv too, or take the reward (label=reward)"
+        )
+        return "no_label", f"{name} {words}."
+    return replace(draft, outcome=outcome)
+
+
+AGENT_REWARD_BENCH = Adapter(
+    name="agent_reward_bench",
+    title="AgentRewardBench (cleaned trajectories with annotations.csv)",
+    suffixes=(".csv", ".json"),
+    fits=_fits,
+    read=_read,
+    explain=_explain,
+    label_source="majority of human annotators (or the reward of the harness, with the option label=reward)",
+    options={
+        "label": "annotations (the default) or reward, the harness's cum_reward",
+        "labels_only": "make a corpus of outcomes without trajectories, for its profile alone (true or false)",
+        "success_threshold": THRESHOLD_HELP,
+        "keep_errors": "with label=reward: judge runs with an err_msg by their reward (true or false)",
+    },
+    leak_fields=(
+        "summary_info",
+        "valid",
+        "logs",
+        "trajectory_dir",
+        "steps[].stats",
+        "steps[].chat_messages",
+        "annotations.csv: trajectory_success, trajectory_side_effect, trajectory_optimality, trajectory_looping",
+        "judgments/",
+    ),
+)

@@ -1,0 +1,136 @@
+"""AutoCodeRover results: a folder a run, ``<run>/<bucket>/<instance>_<time>/``, with the conversation after every round.
+
+The last round holds the whole conversation, the patches that the agent then wrote lie beside it. Buckets tell whether a patch came out, and
+``meta.json`` and ``developer_patch.diff`` hold the solution; none of them is read. Runs named ``…-run-<k>`` are attempts of one agent.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
+from typing import Any
+
+from certify_assets.corpora.formats.base import Adapter, Draft, Files, Reading, contents, excerpt
+from certify_assets.corpora.formats.files import SourceFile
+from certify_assets.corpora.formats.messages import message_text, steps_of_messages
+from certify_assets.corpora.formats.swe_reports import Outcomes, Unlabelled, collect_outcomes, issue_text, parents, parse_object, task_of
+from certify_assets.corpora.schema import Step
+
+__all__ = ["AUTOCODEROVER"]
+
+_HEAD = 4096
+_ROUND = re.compile(r"conversation_round_(\d+)\.json(?:\.gz)?")
+_PATCH = re.compile(r"agent_patch_raw_(\d+)(?:\.gz)?")
+_FOLDER = re.compile(r"(.+?)_\d{4}-\d{2}-\d{2}[_T]\d{2}[-:]\d{2}[-:]\d{2}")
+_BUCKET = re.compile(r"applicable_patch|raw_patch_\w+|matched_but_\w+|no_patch")
+_ATTEMPT = re.compile(r"[-_]?run[-_]?\d+")
+
+
+def _fits(file: SourceFile) -> bool:
+    name = PurePosixPath(file.name).name
+    return _ROUND.fullmatch(name) is not None and re.match(rb"\s*\[\s*\{", file.head(_HEAD)) is not None
+
+
+def _read(files: Files, reading: Reading) -> Iterator[Draft]:
+    last = _last_rounds(files)
+    patches = _patches(files, reading)
+    outcomes = collect_outcomes(files, reading, [(name, _task(name)) for name in last])
+    outcomes.tell(reading)
+    for file in files:
+        name = PurePosixPath(file.name).name
+        if file.name in last:
+            yield from _run(file, outcomes, patches.get(parents(file.name)[0], ()), reading)
+        elif not (_ROUND.fullmatch(name) or _PATCH.fullmatch(name) or file.name in reading.hashes):
+            reading.tally.other(file.name, f"{file.name} is no conversation of AutoCodeRover, nor a patch or report beside one.")
+
+
+def _last_rounds(files: Files) -> set[str]:
+    best: dict[str, tuple[int, str]] = {}
+    for file in files.matching("*conversation_round_*.json", "*conversation_round_*.json.gz"):
+        if match := _ROUND.fullmatch(PurePosixPath(file.name).name):
+            folder = parents(file.name)[0]
+            best[folder] = max(best.get(folder, (-1, "")), (int(match[1]), file.name))
+    return {name for _, name in best.values()}
+
+
+def _patches(files: Files, reading: Reading) -> dict[str, tuple[str, ...]]:
+    """Return excerpts of the patches that the agent wrote in every folder, in their order."""
+    found: dict[str, list[tuple[int, str]]] = {}
+    for file, data in contents(files.matching("*agent_patch_raw_*"), reading):
+        if match := _PATCH.fullmatch(PurePosixPath(file.name).name):
+            reading.sha256(file)
+            found.setdefault(parents(file.name)[0], []).append((int(match[1]), excerpt(data.decode("utf-8", "replace"))))
+    return {folder: tuple(text for _, text in sorted(texts)) for folder, texts in found.items()}
+
+
+def _run(file: SourceFile, outcomes: Outcomes, patches: tuple[str, ...], reading: Reading) -> Iterator[Draft]:
+    task = _task(file.name)
+    for _, data in contents([file], reading):
+        messages = parse_object(data)
+        if isinstance(messages, str) or not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
+            problem = messages if isinstance(messages, str) else "it is not a list of messages"
+            reading.tally.drop("unreadable_record", f"{file.name} cannot be used: {problem}.")
+            continue
+        steps = steps_of_messages(_after_prompts(messages), reading) + tuple(Step(text, "") for text in patches if text.strip())
+        if not steps:
+            reading.tally.drop("no_trajectory", f"{file.name} holds a run in which the agent said nothing.")
+            continue
+        outcome = outcomes.of(file.name, task)
+        if isinstance(outcome, Unlabelled):
+            reading.tally.drop(outcome.reason, f"{file.name} {outcome.words}.")
+            continue
+        yield Draft(
+            task_id=task,
+            agent=_agent(file.name),
+            instruction=_instruction(messages),
+            steps=steps,
+            outcome=outcome,
+            source_file=file.name,
+            source_sha256=reading.sha256(file),
+            row=1,
+        )
+
+
+def _after_prompts(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Leave out what was said before the agent spoke: the issue, which is the instruction, and how to work."""
+    first = next((number for number, message in enumerate(messages) if message.get("role") == "assistant"), len(messages))
+    return messages[first:]
+
+
+def _instruction(messages: list[Mapping[str, Any]] | list[dict[str, Any]]) -> str:
+    prompts = (message_text(message.get("content")) for message in messages if message.get("role") == "user")
+    return issue_text(next(prompts, ""))
+
+
+def _task(name: str) -> str:
+    folder = PurePosixPath(name).parent.name
+    match = _FOLDER.fullmatch(folder)
+    return task_of(match[1] if match else folder or PurePosixPath(name).stem)
+
+
+def _agent(name: str) -> str:
+    names = [PurePosixPath(folder).name for folder in parents(name)[1:]]
+    run = next((part for part in names if part and not _BUCKET.fullmatch(part)), "unknown")
+    return _ATTEMPT.sub("", run) or run
+
+
+AUTOCODEROVER = Adapter(
+    name="autocoderover",
+    title="AutoCodeRover results (conversation_round_<n>.json a run)",
+    # the patches that the agent wrote have no suffix
+    suffixes=(".json", ""),
+    fits=_fits,
+    read=_read,
+    label_source="tests of the instance, run by the SWE-bench harness on the final patch",
+    leak_fields=(
+        "meta.task_info.patch",
+        "meta.task_info.test_patch",
+        "meta.setup_info.test_cmd",
+        "developer_patch",
+        "report.resolved",
+        "report.applied",
+        "final_report.resolved",
+        "bucket",
+    ),
+)

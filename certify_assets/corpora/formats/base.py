@@ -1,0 +1,175 @@
+"""What an adapter is, what it is given and what it gives."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from certify_assets.corpora.formats.files import BrokenFileError, SourceFile, Tally
+from certify_assets.corpora.schema import Step
+
+__all__ = ["Adapter", "Draft", "Files", "Reading", "contents", "excerpt", "json_document"]
+
+_EXCERPT = 8000
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """One run as an adapter found it, before it has its place in a corpus.
+
+    Parameters
+    ----------
+    task_id, agent, instruction, steps, outcome
+        As in `Trajectory`.
+    source_file, source_sha256 : str
+        File it was read from.
+    row : int
+        Its position in that file, from 1.
+    trajectory_id : str, optional
+        The id that the source itself gives the run. Runs without one get an id from task, agent and attempt, and are compared by
+        content with the runs of other files: producers publish copies of one run.
+    attempt : int, optional
+        The attempt that the source itself states, trusted only together with a trajectory_id.
+    repetition : str
+        What tells apart two runs of the same content in one file (a trial number); equal content and repetition is a copy.
+    named_agent : str
+        The agent, where the record itself names it rather than its file: runs of two such agents are no copies of each other.
+    """
+
+    task_id: str
+    agent: str
+    instruction: str
+    steps: tuple[Step, ...]
+    outcome: int | None
+    source_file: str
+    source_sha256: str
+    row: int
+    trajectory_id: str | None = None
+    attempt: int | None = None
+    repetition: str = ""
+    named_agent: str = ""
+
+    @property
+    def where(self) -> str:
+        """File and row, for messages."""
+        return f"{self.source_file} row {self.row}"
+
+    def content(self) -> bytes:
+        """Hash what copies of one run have in common: task, agent where it is named, instruction and steps."""
+        texts = [self.task_id, self.named_agent, self.instruction]
+        for step in self.steps:
+            texts += (step.action, step.observation)
+        encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
+        lengths = ",".join(str(len(part)) for part in encoded)
+        return hashlib.sha256(b"".join([lengths.encode(), b"\0", *encoded])).digest()
+
+
+class Files(Protocol):
+    """Files that can be gone through more than once, all of them or those whose names match a shell pattern; see `walk.FileSet`."""
+
+    def __iter__(self) -> Iterator[SourceFile]:
+        """Go through all files."""
+
+    def matching(self, *patterns: str) -> Iterator[SourceFile]:
+        """Go through the files whose names match one of the patterns."""
+
+
+@dataclass
+class Reading:
+    """What an adapter is given beside its files, and where it says what it found.
+
+    Parameters
+    ----------
+    options : mapping
+        Common options and the adapter's own.
+    tally : Tally
+        What is left out.
+    hashes : dict of str to str
+        SHA-256 of every file that was read.
+    label_facts : dict of str to number
+        What a source says of its labels: annotations, ties, disagreement rate.
+    """
+
+    options: Mapping[str, Any]
+    tally: Tally
+    hashes: dict[str, str] = field(default_factory=dict)
+    label_facts: dict[str, float] = field(default_factory=dict)
+
+    def sha256(self, file: SourceFile) -> str:
+        """Hash a file once and remember that it was read."""
+        if file.name not in self.hashes:
+            self.hashes[file.name] = file.sha256()
+        return self.hashes[file.name]
+
+
+def _no_explanation(file: SourceFile) -> str | None:
+    return None
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """One format of published agent runs.
+
+    Parameters
+    ----------
+    name : str
+        What `format=` names.
+    title : str
+        The format in words.
+    suffixes : tuple of str
+        Suffixes of its files.
+    fits : callable
+        Says from its content whether a file is of this format; never raises on broken content.
+    read : callable
+        Turns files into drafts; counts in the reading's tally what it leaves out.
+    options : mapping of str to str
+        Options it takes beyond the common ones, with their meaning.
+    leak_fields : tuple of str
+        Fields of the source that speak of the outcome or the solution and are never rendered.
+    explain : callable
+        Says in a sentence why a file with such a suffix is not of this format, and what to do; None where it cannot tell.
+    label_source : str
+        Where its outcomes come from, in words.
+    """
+
+    name: str
+    title: str
+    suffixes: tuple[str, ...]
+    fits: Callable[[SourceFile], bool]
+    read: Callable[[Files, Reading], Iterator[Draft]]
+    options: Mapping[str, str] = field(default_factory=dict)
+    leak_fields: tuple[str, ...] = ()
+    explain: Callable[[SourceFile], str | None] = _no_explanation
+    label_source: str = "the source's own outcome"
+
+
+def contents(files: Iterable[SourceFile], reading: Reading) -> Iterator[tuple[SourceFile, bytes]]:
+    """Read one file after another; one that cannot be decompressed is counted as file_unreadable."""
+    for file in files:
+        try:
+            data = file.read()
+        except BrokenFileError as error:
+            reading.tally.drop("file_unreadable", str(error))
+        else:
+            yield file, data
+
+
+def json_document(file: SourceFile, data: bytes, reading: Reading) -> Any:
+    """Parse a file of one JSON value; one that is not JSON is counted as file_unreadable and gives None, null gives an empty object."""
+    try:
+        document = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        reading.tally.drop("file_unreadable", f"{file.name} is not JSON ({str(error) or 'nested too deeply'}); fetch it again.")
+        return None
+    return {} if document is None else document
+
+
+def excerpt(text: str, limit: int = _EXCERPT) -> str:
+    """Keep the two ends of a long text, with the number of characters between them."""
+    if len(text) <= limit:
+        return text
+    half = limit // 2
+    return f"{text[:half]} [{len(text) - 2 * half} characters cut] {text[-half:]}"

@@ -1,0 +1,231 @@
+"""BrowserGym and AgentLab runs in JSON: a folder for every run with summary_info.json and the list of its steps, steps_info.json.
+
+The harness itself stores steps as pickles. Loading a pickle runs code of whoever wrote it, so pickles are counted and never opened: whoever
+has the harness installed writes the steps as JSON. (Its own option save_json overwrites steps_info.json at every step, so that only the last is left.)
+Agent, task and seed are in the folder's name, ``<date>_<agent>_on_<task>_<seed>``. The seed picks an instance of the task; the task is the cluster.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
+from typing import Any, NamedTuple
+
+from certify_assets.corpora.formats.base import Adapter, Draft, Files, Reading, contents
+from certify_assets.corpora.formats.files import BrokenFileError, SourceFile
+from certify_assets.corpora.formats.messages import mapping, message_text
+from certify_assets.corpora.formats.web_pages import (
+    THRESHOLD_HELP,
+    Turn,
+    json_value,
+    page_text,
+    reward_outcome,
+    steps_of_turns,
+    switch,
+    text_of,
+    threshold_of,
+)
+
+__all__ = ["BROWSERGYM"]
+
+_STEPS, _SUMMARY = "steps_info.json", "summary_info.json"
+_SUMMARY_KEYS = frozenset({"n_steps", "cum_reward"})
+_HEAD = 1 << 16
+_DATE = r"\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d"
+_FOLDER = re.compile(rf"(?:{_DATE}_)?(?P<agent>.+?)_on_(?P<task>.+?)_(?P<seed>\d+)(?:_\d{{1,3}})?")
+_EXPORT = (
+    "where the harness is installed, load the steps (ExpResult(folder).steps_info) and write them to steps_info.json in the run's folder: a list of "
+    '{"step", "obs": {"goal", "url", "last_action_error", "axtree_txt"}, "action", "agent_info": {"think"}}'
+)
+
+
+class _Summary(NamedTuple):
+    """What a summary says of its run: the outcome, or the reason for which the run is left out and a sentence on it."""
+
+    outcome: int | None
+    reason: str = ""
+    sentence: str = ""
+
+
+def _fits(file: SourceFile) -> bool:
+    name = _file_name(file)
+    if name == _STEPS:
+        head = file.head(_HEAD).lstrip(b"\xef\xbb\xbf \t\r\n")
+        return head[:1] in (b"[", b"{") and (b'"obs"' in head or b'"action"' in head)
+    if name != _SUMMARY:
+        return False
+    try:
+        return mapping(json_value(file.read())).keys() >= _SUMMARY_KEYS
+    except ValueError:
+        return False
+
+
+def _explain(file: SourceFile) -> str | None:
+    if file.suffix == ".pkl":
+        return _refusal(file)
+    if file.size <= _HEAD and all(key in file.head(_HEAD) for key in (b'"webarena_verified_version"', b'"evaluators_results"')):
+        return (
+            f"{file.name} is a verdict of WebArena Verified; its runs are network logs (network.har) without the instruction, the agent's actions "
+            "and the pages it saw, so nothing can be judged: run the tasks in AgentLab and import its steps as JSON (format browsergym), or write a "
+            "table with task_id, outcome and text."
+        )
+    return None
+
+
+def _refusal(file: SourceFile) -> str:
+    return f"{file.name} is a pickle, which runs code of whoever wrote it when it is loaded, and was not opened; {_EXPORT}."
+
+
+def _file_name(file: SourceFile) -> str:
+    return PurePosixPath(file.plain_name).name
+
+
+def _folder(file: SourceFile) -> str:
+    return PurePosixPath(file.plain_name).parent.as_posix()
+
+
+def _read(files: Files, reading: Reading) -> Iterator[Draft]:
+    summaries = _summaries(files, reading)
+    found: set[str] = set()
+    for file in files:
+        name = _file_name(file)
+        if file.suffix == ".pkl":
+            reading.tally.drop("file_pickle_refused", _refusal(file))
+        elif name == _STEPS:
+            found.add(_folder(file))
+            yield from _run(file, summaries.get(_folder(file)), reading)
+        elif name != _SUMMARY:
+            reading.tally.other(file.name, f"{file.name} is neither {_STEPS} nor {_SUMMARY}; this format uses no other JSON file.")
+    for folder, summary in summaries.items():
+        if folder not in found:
+            missing = f"{folder} has no {_STEPS}, so there is no trajectory to judge; {_EXPORT}."
+            reading.tally.drop(summary.reason or "no_trajectory", summary.sentence or missing)
+
+
+def _summaries(files: Files, reading: Reading) -> dict[str, _Summary]:
+    threshold, keep_errors = threshold_of(reading.options), switch(reading.options, "keep_errors")
+    summaries: dict[str, _Summary] = {}
+    for file, data in contents(files.matching(f"*{_SUMMARY}*"), reading):
+        if _file_name(file) != _SUMMARY:
+            continue
+        reading.sha256(file)
+        try:
+            summary = json_value(data)
+        except ValueError as error:
+            summary = str(error)
+        summaries[_folder(file)] = _summary(file, summary, threshold, keep_errors)
+    return summaries
+
+
+def _summary(file: SourceFile, summary: Any, threshold: float, keep_errors: bool) -> _Summary:
+    if not isinstance(summary, Mapping):
+        words = summary if isinstance(summary, str) else "it is not an object"
+        return _Summary(None, "unreadable_record", f"{file.name} cannot be used: {words}.")
+    if PurePosixPath(_folder(file)).name.startswith("_"):
+        return _Summary(None, "superseded", f"{_folder(file)} begins with _, as the harness names a run that it has run again.")
+    if summary.get("err_msg") is not None and not keep_errors:
+        return _Summary(None, "infrastructure_error", f"{file.name} says that the run broke down (err_msg); see the option keep_errors.")
+    outcome = reward_outcome(summary, threshold)
+    if isinstance(outcome, str):
+        return _Summary(None, "bad_outcome", f"{file.name} cannot be used: {outcome}.")
+    return _Summary(outcome)
+
+
+def _run(file: SourceFile, summary: _Summary | None, reading: Reading) -> Iterator[Draft]:
+    """Turn the steps of one run into a draft, or count why not."""
+    named = _FOLDER.fullmatch(PurePosixPath(_folder(file)).name.removeprefix("_"))
+    reason, why, infos = "unreadable_record", "", []
+    try:
+        infos = _infos(file)
+    except BrokenFileError as error:
+        reason, why = "file_unreadable", str(error)
+    except ValueError as error:
+        why = f"{file.name} cannot be used: {error}."
+    if summary and summary.reason:
+        reason, why = summary.reason, summary.sentence
+    elif not why and not named:
+        why = f"{file.name} lies in no folder named <agent>_on_<task>_<seed>, so its agent and task are not known; rename the folder."
+    turns = [_turn(info) for info in infos]
+    if not why and not (steps := steps_of_turns(turns)):
+        reason, why = "no_trajectory", f"{file.name} has no action of the agent; nothing can be judged."
+    if why or not named:
+        reading.tally.drop(reason, why)
+        return
+    yield Draft(
+        task_id=named["task"],
+        agent=named["agent"],
+        instruction=next(filter(None, (_goal(mapping(info.get("obs"))) for info in infos)), ""),
+        steps=steps,
+        outcome=summary.outcome if summary else None,
+        source_file=file.name,
+        source_sha256=reading.sha256(file),
+        row=1,
+        trajectory_id=PurePosixPath(_folder(file)).name,
+        repetition=named["seed"],
+        named_agent=named["agent"],
+    )
+
+
+def _infos(file: SourceFile) -> list[Mapping[str, Any]]:
+    """Return the steps in their order; raise ValueError where the file is no list of them."""
+    infos = json_value(file.read())
+    if isinstance(infos, Mapping):
+        raise ValueError(f"it holds one step, as the harness's option save_json leaves it, not the list of all; {_EXPORT}")
+    if not isinstance(infos, list) or not all(isinstance(info, Mapping) for info in infos):
+        raise ValueError("it is not a list of steps")
+    numbers = [info.get("step") for info in infos]
+    if any(number != position for position, number in enumerate(numbers)):
+        raise ValueError("its steps are not numbered 0, 1, 2 and so on, so some are missing or out of order")
+    return infos
+
+
+def _turn(info: Mapping[str, Any]) -> Turn:
+    observed = mapping(info.get("obs"))
+    tree = next(filter(None, (text_of(observed.get(name)) for name in ("axtree_txt", "pruned_html", "dom_txt"))), "")
+    page = page_text(observed.get("url"), observed.get("last_action_error"), tree or _tree_text(observed.get("axtree_object")))
+    return Turn(page, text_of(mapping(info.get("agent_info")).get("think")), text_of(info.get("action")))
+
+
+def _goal(observed: Mapping[str, Any]) -> str:
+    return text_of(observed.get("goal")) or message_text(observed.get("goal_object"))
+
+
+def _tree_text(tree: Any) -> str:
+    """Write down role and name of every node of an accessibility tree as the browser gives it."""
+    nodes = mapping(tree).get("nodes")
+    pairs = (
+        [[mapping(mapping(node).get(part)).get("value") for part in ("role", "name")] for node in nodes] if isinstance(nodes, list) else []
+    )
+    return "\n".join(f"{role} {name!r}" for role, name in pairs if isinstance(role, str) and isinstance(name, str) and name)
+
+
+BROWSERGYM = Adapter(
+    name="browsergym",
+    title="BrowserGym/AgentLab runs as JSON (folders with summary_info.json and steps_info.json)",
+    suffixes=(".json", ".pkl"),
+    fits=_fits,
+    read=_read,
+    explain=_explain,
+    label_source="reward of the harness (cum_reward) against a threshold",
+    options={
+        "success_threshold": THRESHOLD_HELP,
+        "keep_errors": "judge runs with an err_msg by their reward (true or false); the harness sets it for its own and for agents' errors",
+    },
+    leak_fields=(
+        "summary_info.json",
+        "[].reward",
+        "[].raw_reward",
+        "[].terminated",
+        "[].truncated",
+        "[].task_info",
+        "[].stats",
+        "[].profiling",
+        "[].obs.chat_messages",
+        "[].agent_info.err_msg",
+        "[].agent_info.stack_trace",
+        "experiment.log",
+        "exp_args.pkl",
+        "step_<n>.pkl.gz",
+    ),
+)

@@ -1,0 +1,246 @@
+"""What every import does after an adapter has read its files: labels, copies, attempts, ids; the texts of runs wait in a temporary file.
+
+What memory holds of a run is its identity and the place of its texts, a few hundred bytes. Most of a corpus is text, and none of it is needed
+to tell copies apart, number attempts and put the runs in order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import IO, Any, NamedTuple
+
+from certify_assets.corpora.formats.base import Draft, Reading
+from certify_assets.corpora.formats.files import Tally
+from certify_assets.corpora.schema import Step, Trajectory, clean_text, row_groups
+from certify_assets.errors import InputError
+
+__all__ = ["Gathered", "Texts", "gather"]
+
+_IN_MEMORY = 64 << 20
+_CODEC = "lz4"
+
+
+class Place(NamedTuple):
+    """Where the texts of a run wait: first byte, bytes, bytes when decompressed, and their characters."""
+
+    start: int
+    packed: int
+    size: int
+    chars: int
+
+
+class Texts:
+    """Instructions and steps, compressed, in memory as long as they are few and in a temporary file from then on."""
+
+    def __init__(self) -> None:
+        self._file: Any = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115 - closed by close
+        self._end = 0
+
+    def put(self, instruction: str, steps: Sequence[Step]) -> Place:
+        """Keep the texts of one run."""
+        import pyarrow as pa
+
+        texts = [instruction, *(text for step in steps for text in (step.action, step.observation))]
+        # JSON keeps lone surrogates, which no encoding to UTF-8 does
+        data = json.dumps(texts).encode("ascii")
+        packed = pa.compress(data, codec=_CODEC, asbytes=True)
+        self._file.seek(self._end)
+        self._file.write(packed)
+        place = Place(self._end, len(packed), len(data), sum(map(len, texts)))
+        self._end += len(packed)
+        return place
+
+    def get(self, place: Place) -> tuple[str, tuple[Step, ...]]:
+        """Return the texts of one run."""
+        import pyarrow as pa
+
+        self._file.seek(place.start)
+        data = pa.decompress(self._file.read(place.packed), decompressed_size=place.size, codec=_CODEC, asbytes=True)
+        instruction, *rest = json.loads(data)
+        return instruction, tuple(map(Step, rest[::2], rest[1::2]))
+
+    def close(self) -> None:
+        """Throw the texts away."""
+        self._file.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A run that is kept, without its texts."""
+
+    task_id: str
+    agent: str
+    outcome: int | None
+    source_file: str
+    source_sha256: str
+    row: int
+    trajectory_id: str | None
+    attempt: int | None
+    repetition: str
+    place: Place
+
+    @property
+    def where(self) -> str:
+        return f"{self.source_file} row {self.row}"
+
+
+class _Row(NamedTuple):
+    """A run with its place in the corpus."""
+
+    task_id: str
+    trajectory_id: str
+    attempt: int
+    kept: _Kept
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """The runs of an import, in the order of the corpus: by task_id, then trajectory_id.
+
+    Parameters
+    ----------
+    corpus : str
+    rows : list
+        Without their texts.
+    texts : Texts
+    """
+
+    corpus: str
+    rows: list[_Row]
+    texts: Texts
+
+    def trajectories(self) -> Iterator[Trajectory]:
+        """Go through the runs."""
+        return map(self._trajectory, self.rows)
+
+    def groups(self) -> Iterator[list[Trajectory]]:
+        """Go through the runs by the row groups of a file."""
+        for start, end in row_groups(row.kept.place.chars for row in self.rows):
+            yield [self._trajectory(row) for row in self.rows[start:end]]
+
+    def write(self, sink: IO[bytes]) -> None:
+        """Write the runs as Parquet: the bytes that `schema.write_trajectories` makes of their table."""
+        from certify_assets.corpora.trajectory_file import write_groups
+
+        write_groups(sink, self.groups())
+
+    def tasks(self) -> int:
+        """Count the tasks."""
+        return len({clean_text(row.task_id) for row in self.rows})
+
+    def agents(self) -> tuple[str, ...]:
+        """Return the agents, sorted."""
+        return tuple(sorted({clean_text(row.kept.agent) for row in self.rows}))
+
+    def _trajectory(self, row: _Row) -> Trajectory:
+        kept = row.kept
+        instruction, steps = self.texts.get(kept.place)
+        return Trajectory(
+            corpus=self.corpus,
+            task_id=row.task_id,
+            trajectory_id=row.trajectory_id,
+            agent=kept.agent,
+            attempt=row.attempt,
+            instruction=instruction,
+            steps=steps,
+            outcome=kept.outcome,
+            source_file=kept.source_file,
+            source_sha256=kept.source_sha256,
+        )
+
+
+def gather(drafts: Iterable[Draft], corpus: str, reading: Reading, texts: Texts) -> Gathered:
+    """Turn drafts into the runs of a corpus.
+
+    Runs without an outcome are left out (unless keep_unlabelled), copies of one run count once, attempts are numbered within
+    task and agent, and every run gets its id.
+
+    Raises
+    ------
+    InputError
+        If the source gives two different runs one id.
+    """
+    instructions = _Instructions() if reading.options.get("merge_same_instruction") else None
+    kept = list(_without_copies(_labelled(drafts, reading), reading.tally, texts, instructions))
+    tasks = {} if instructions is None else instructions.merged()
+    attempts: Counter[tuple[str, str]] = Counter()
+    ids: dict[str, _Kept] = {}
+    rows: list[_Row] = []
+    for run in kept:
+        task = tasks.get(run.task_id, run.task_id)
+        if task != run.task_id:
+            reading.tally.notes["runs moved to a task with the same instruction"] += 1
+        attempt = attempts[task, run.agent] if run.attempt is None or run.trajectory_id is None else run.attempt
+        attempts[task, run.agent] += 1
+        identity = clean_text(run.trajectory_id or f"{task}/{run.agent}/{attempt}")
+        if identity in ids:
+            raise InputError(f"{run.where} has the trajectory_id {identity!r} of {ids[identity].where}; give every run its own id.")
+        ids[identity] = run
+        rows.append(_Row(task, identity, attempt, run))
+    rows.sort(key=lambda row: (clean_text(row.task_id), row.trajectory_id))
+    return Gathered(corpus, rows, texts)
+
+
+def _labelled(drafts: Iterable[Draft], reading: Reading) -> Iterator[Draft]:
+    for draft in drafts:
+        if draft.outcome is None and not reading.options.get("keep_unlabelled"):
+            reading.tally.drop("no_label", f"{draft.where} has no outcome; keep such runs with the option keep_unlabelled.")
+        else:
+            yield draft
+
+
+def _without_copies(drafts: Iterable[Draft], tally: Tally, texts: Texts, instructions: _Instructions | None) -> Iterator[_Kept]:
+    """Leave out copies: the same id and content, or without an id the same content in another file or repetition."""
+    seen: dict[bytes, tuple[_Kept, ...]] = {}
+    for draft in drafts:
+        key = hashlib.sha256(draft.content() + (draft.trajectory_id or "").encode("utf-8", "surrogatepass")).digest()
+        alike = seen.get(key, ())
+        original = next((earlier for earlier in alike if draft.steps and _is_copy(draft, earlier)), None)
+        if original is not None:
+            tally.drop("duplicate", f"{draft.where} is a copy of {original.where}.")
+            continue
+        run = _kept(draft, texts)
+        seen[key] = (*alike, run)
+        if instructions is not None:
+            instructions.add(draft)
+        yield run
+
+
+def _kept(draft: Draft, texts: Texts) -> _Kept:
+    return _Kept(
+        task_id=draft.task_id,
+        agent=draft.agent,
+        outcome=draft.outcome,
+        source_file=draft.source_file,
+        source_sha256=draft.source_sha256,
+        row=draft.row,
+        trajectory_id=draft.trajectory_id,
+        attempt=draft.attempt,
+        repetition=draft.repetition,
+        place=texts.put(draft.instruction, draft.steps),
+    )
+
+
+def _is_copy(draft: Draft, earlier: _Kept) -> bool:
+    same_place = draft.source_file == earlier.source_file
+    return draft.trajectory_id is not None or not same_place or draft.repetition == earlier.repetition
+
+
+class _Instructions:
+    """Which tasks have an instruction in common, told by hashes."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[bytes, set[str]] = {}
+
+    def add(self, draft: Draft) -> None:
+        if text := draft.instruction.strip():
+            self._tasks.setdefault(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest(), set()).add(draft.task_id)
+
+    def merged(self) -> dict[str, str]:
+        """Map every task to the first, by name, of the tasks with its instruction."""
+        return {task: min(tasks) for tasks in self._tasks.values() if len(tasks) > 1 for task in sorted(tasks)}

@@ -1,0 +1,233 @@
+"""Which reader Inspect AI logs are read by, and inspect-ai's own at work in a process of its own.
+
+The library changes modules of its process and brings dependencies that need not agree with this package's, and what it reads is untrusted: it is
+never imported here. It runs isolated, in an empty folder, without the environment's secrets, and answers in lines of JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import IO, Any
+
+from certify_assets.corpora.formats.files import BrokenFileError, SourceFile
+from certify_assets.errors import InputError
+
+__all__ = ["INSPECT_PYTHON", "READER_OPTION", "InspectPackage", "InspectProcess", "choose_reader", "open_reader"]
+
+INSPECT_PYTHON = "CERTIFY_INSPECT_PYTHON"
+READER_OPTION: Mapping[str, str] = {
+    "reader": f"auto (the default: inspect-ai's own reader where it is installed, here or at {INSPECT_PYTHON}), inspect_ai or own"
+}
+
+_CHOICES = ("auto", "inspect_ai", "own")
+# the first that reads members compressed with zstd
+_OLDEST = (0, 3, 179)
+_RELEASE = re.compile(r"(\d{1,6})\.(\d{1,6})\.(\d{1,6})")
+_ASK = "from importlib.metadata import version; print(version('inspect-ai'))"
+_WORKER = Path(__file__).with_name("inspect_worker.py")
+_KEPT = ("PATH", "LD_LIBRARY_PATH", "SYSTEMROOT")
+_PATIENCE = 600.0
+_PIECE = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class InspectPackage:
+    """An installed inspect-ai: the interpreter that has it, and its version."""
+
+    python: str
+    version: str
+
+
+def choose_reader(options: Mapping[str, Any]) -> InspectPackage | None:
+    """Return the inspect-ai that reads the logs; None where the package's own reader does.
+
+    Raises
+    ------
+    InputError
+        If the option reader is another word, inspect-ai is asked for and not there, or the interpreter that `INSPECT_PYTHON` names has none
+        that is recent enough.
+    """
+    choice, named = options.get("reader", "auto"), os.environ.get(INSPECT_PYTHON)
+    if choice not in _CHOICES:
+        raise InputError(f"the option reader is {choice!r}; give auto, inspect_ai or own.")
+    if choice == "own":
+        return None
+    if named:
+        package = InspectPackage(named, _version_at(named))
+        if not _recent(package.version):
+            raise InputError(f"{INSPECT_PYTHON} names {named}, which has {_found(package.version)}; {_remedy()}")
+        return package
+    here = _version_here()
+    if _recent(here):
+        return InspectPackage(sys.executable, here)
+    if choice == "inspect_ai":
+        raise InputError(f"the option reader asks for inspect-ai, but this interpreter has {_found(here)}; {_remedy()}")
+    return None
+
+
+def _recent(version: str) -> bool:
+    match = _RELEASE.match(version)
+    return match is not None and tuple(map(int, match.groups())) >= _OLDEST
+
+
+def _found(version: str) -> str:
+    return f"inspect-ai {version}, which cannot read logs compressed with zstd" if version else "no inspect-ai"
+
+
+def _remedy() -> str:
+    oldest = ".".join(map(str, _OLDEST))
+    return f"install inspect-ai {oldest} or later in a virtual environment and let {INSPECT_PYTHON} name its python, or give the option reader=own."
+
+
+def _version_here() -> str:
+    try:
+        return metadata.version("inspect-ai")
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def _version_at(python: str) -> str:
+    try:
+        done = subprocess.run([python, "-I", "-c", _ASK], capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise InputError(f"{INSPECT_PYTHON} names {python}, which does not run ({type(error).__name__}); {_remedy()}") from None
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+@contextmanager
+def open_reader(options: Mapping[str, Any]) -> Iterator[InspectProcess | None]:
+    """Make inspect-ai's reader ready, as the options say; None stands for the package's own."""
+    package = choose_reader(options)
+    if package is None:
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="certify-inspect-") as folder:
+        reader = InspectProcess(package, Path(folder))
+        try:
+            yield reader
+        finally:
+            reader.close()
+
+
+class InspectProcess:
+    """inspect-ai's reader in a process of its own, which is started for the first log and again after one that ended it.
+
+    Parameters
+    ----------
+    package : InspectPackage
+    folder : Path
+        An empty folder to work in.
+    """
+
+    def __init__(self, package: InspectPackage, folder: Path) -> None:
+        self.package, self._folder = package, folder
+        self._process: subprocess.Popen[bytes] | None = None
+        self._pending = b""
+
+    def records(self, file: SourceFile, samples: Sequence[tuple[str, int]] | None) -> Iterator[dict[str, Any] | str]:
+        """Read a log: its header first, then its samples in the order given (None for all of a .json log); words stand for what cannot be read.
+
+        Raises
+        ------
+        BrokenFileError
+            If the process ends, or is silent for ten minutes, before the log does.
+        InputError
+            If the process cannot be started, or a sample is larger than a file may be.
+        """
+        path = self._folder / f"log{file.suffix}"
+        with file.open() as stream, path.open("wb") as copy:
+            shutil.copyfileobj(stream, copy)
+        process = self._started(file.limit)
+        try:
+            self._ask(process, {"path": str(path), "samples": samples})
+            while "end" not in (answer := self._answer(process, file)):
+                yield answer.get("header") or answer.get("sample") or str(answer.get("problem"))
+        except BaseException:
+            # whatever is left of the answers must not be taken for those on the next log
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End the process."""
+        process, self._process, self._pending = self._process, None, b""
+        if process is not None:
+            process.kill()
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    pipe.close()
+
+    def _started(self, limit: int) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
+            environment |= {"HOME": str(self._folder), "TMPDIR": str(self._folder), "LANG": "C.UTF-8"}
+            with (self._folder / "stderr").open("wb") as errors:
+                self._process = subprocess.Popen(
+                    [self.package.python, "-I", "-B", str(_WORKER), str(limit)],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=errors,
+                    cwd=self._folder,
+                    env=environment,
+                )
+            line = self._line(self._process)
+            if line is None:
+                self.close()
+                raise InputError(f"inspect-ai at {self.package.python} cannot be started ({self._last_words()}); {_remedy()}")
+        return self._process
+
+    def _ask(self, process: subprocess.Popen[bytes], question: Mapping[str, Any]) -> None:
+        try:
+            _pipe(process.stdin).write(json.dumps(question).encode() + b"\n")
+            _pipe(process.stdin).flush()
+        except BrokenPipeError:
+            # it has ended: that no answer comes says so
+            return
+
+    def _answer(self, process: subprocess.Popen[bytes], file: SourceFile) -> dict[str, Any]:
+        line = self._line(process)
+        if line is None:
+            raise BrokenFileError(
+                f"{file.name} ended inspect-ai {self.package.version} ({self._last_words()}); fetch it again, or give the option reader=own."
+            )
+        answer: dict[str, Any] = json.loads(line)
+        if "too_large" in answer:
+            raise InputError(
+                f"{file.name} has a sample of {answer['too_large']:,} bytes, the limit is {file.limit:,}; raise the option max_file_mb."
+            )
+        return answer
+
+    def _line(self, process: subprocess.Popen[bytes]) -> bytes | None:
+        """Return the next line of the answers; None where the process has ended or says nothing any more."""
+        pieces = [self._pending]
+        while b"\n" not in pieces[-1]:
+            ready, _, _ = select.select([_pipe(process.stdout)], [], [], _PATIENCE)
+            piece = os.read(_pipe(process.stdout).fileno(), _PIECE) if ready else b""
+            if not piece:
+                return None
+            pieces.append(piece)
+        end, _, rest = pieces[-1].partition(b"\n")
+        self._pending = rest
+        return b"".join([*pieces[:-1], end])
+
+    def _last_words(self) -> str:
+        text = (self._folder / "stderr").read_text(encoding="utf-8", errors="replace").strip()
+        return ascii(text.splitlines()[-1][:200]) if text else "without a word"
+
+
+def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
+    if pipe is None:
+        raise RuntimeError("the process was started without its pipes")
+    return pipe

@@ -1,0 +1,139 @@
+"""InterCode result files: a JSON object of episodes by index, or one with ``meta`` and the episodes under ``logs``.
+
+Task ids count from 0 in every data file, so the data file's name becomes their prefix. The agent is model folder and strategy, both from the
+path: ``results/<environment>/<model>/ic_<environment>_<strategy>….json``. Episodes end when their reward reaches 1; that is in their length and
+cannot be hidden here, the leak controls of the corpus measure it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from itertools import zip_longest
+from pathlib import PurePosixPath
+from typing import Any
+
+from certify_assets.corpora.formats.base import Adapter, Draft, Files, Reading, contents, excerpt
+from certify_assets.corpora.formats.files import SourceFile
+from certify_assets.corpora.formats.json_records import HEAD, REST_LOST, decode, is_object_with, iter_dict
+from certify_assets.corpora.formats.messages import mapping
+from certify_assets.corpora.schema import Step
+
+__all__ = ["INTERCODE"]
+
+_REQUIRED = frozenset({"task_id", "query", "turn_history"})
+_MARKS = (re.compile(rb'"turn_history"\s*:\s*\{'), re.compile(rb'"query"\s*:'))
+_LOGS = re.compile(r'\s*\{\s*(?:"meta"\s*:\s*\{[^{}]*\}\s*,\s*)?"logs"\s*:\s*\{')
+_DATA_FILE = re.compile(r"_fs_\d+$")
+_TOLERANCE = 1e-6
+
+
+def _fits(file: SourceFile) -> bool:
+    return is_object_with(file.head(HEAD), _MARKS)
+
+
+def _read(files: Files, reading: Reading) -> Iterator[Draft]:
+    for file, data in contents(files, reading):
+        if is_object_with(data[:HEAD], _MARKS):
+            yield from _read_file(file, decode(data), reading)
+        else:
+            reading.tally.other(file.name, f"{file.name} is not a JSON object of episodes with query and turn_history.")
+
+
+def _read_file(file: SourceFile, text: str, reading: Reading) -> Iterator[Draft]:
+    sha256 = reading.sha256(file)
+    for row, _, record in iter_dict(text, _REQUIRED, under="logs" if _LOGS.match(text) else ""):
+        where = f"{file.name} row {row}"
+        problem = record if isinstance(record, str) else _problem(record)
+        if problem == REST_LOST:
+            reading.tally.drop("file_ends_early", f"{where}: {REST_LOST}.")
+        elif problem or isinstance(record, str):
+            reading.tally.drop("unreadable_record", f"{where} cannot be used: {problem}.")
+        elif not record["turn_history"].get("actions"):
+            reading.tally.drop("no_trajectory", f"{where} has no action.")
+        else:
+            yield _draft(record, file.name, sha256, row)
+
+
+def _draft(record: Mapping[str, Any], name: str, sha256: str, row: int) -> Draft:
+    agent = _agent(name, str(record.get("environment") or ""))
+    return Draft(
+        task_id=_task(record),
+        agent=agent,
+        instruction=record["query"],
+        steps=_steps(record["turn_history"]),
+        outcome=_outcome(mapping(record.get("summary")).get("max_reward")),
+        source_file=name,
+        source_sha256=sha256,
+        row=row,
+        # two models that give the same one command are two runs
+        named_agent=agent,
+    )
+
+
+def _problem(record: Mapping[str, Any]) -> str | None:
+    if missing := sorted(_REQUIRED - record.keys()):
+        return f"it lacks {', '.join(missing)}"
+    task, history = record["task_id"], record["turn_history"]
+    if isinstance(task, bool) or not isinstance(task, int | str) or task == "":
+        return f"its task_id is {task!r}"
+    if not isinstance(record["query"], str) or not isinstance(history, Mapping):
+        return "its query is not text or its turn_history is not an object"
+    for name in ("actions", "observations", "thoughts", "steps"):
+        if not isinstance(history.get(name, []), list) or not all(isinstance(item, str | None) for item in history.get(name, [])):
+            return f"its {name} are not a list of texts"
+    return None
+
+
+def _task(record: Mapping[str, Any]) -> str:
+    dataset = record.get("dataset")
+    stem = dataset.rsplit("/", 1)[-1].split(".", 1)[0] if isinstance(dataset, str) else ""
+    return f"{stem}/{record['task_id']}" if stem else str(record["task_id"])
+
+
+def _steps(history: Mapping[str, Any]) -> tuple[Step, ...]:
+    """The plan, where one was made, then actions with the thought before them and what they printed; the last may have been refused."""
+    actions, thoughts, plan = history["actions"], history.get("thoughts", []), history.get("steps", [])
+    observations = history.get("observations", [])[: len(actions)]
+    steps = [
+        Step(excerpt("\n".join(filter(None, (thought, action)))), excerpt(observation or ""))
+        for action, observation, thought in zip_longest(actions, observations, thoughts[: len(actions)])
+    ]
+    planned = "\n".join(filter(None, plan))
+    return (*([Step(excerpt(f"plan: {planned}"), "")] if planned else []), *steps)
+
+
+def _outcome(reward: Any) -> int | None:
+    if isinstance(reward, bool) or not isinstance(reward, int | float) or math.isnan(reward):
+        return None
+    return int(abs(reward - 1.0) <= _TOLERANCE)
+
+
+@lru_cache(maxsize=16)
+def _agent(name: str, environment: str) -> str:
+    """Name model and strategy; the folder above names the model where the folder above that names the environment."""
+    path, short = PurePosixPath(name), environment.removeprefix("ic_")
+    strategy = _DATA_FILE.sub("", path.name.split(".json")[0])
+    strategy = strategy.removeprefix(f"ic_{short}_") or strategy
+    model = path.parent.name
+    if path.parent.parent.name != short or not short or model in strategy:
+        return strategy
+    return f"{model}_{strategy}"
+
+
+INTERCODE = Adapter(
+    name="intercode",
+    title="InterCode results (JSON object of episodes)",
+    suffixes=(".json",),
+    fits=_fits,
+    read=_read,
+    label_source="highest reward of the environment in the episode, success at 1",
+    leak_fields=(
+        "turn_history.rewards",
+        "turn_history.valid_action",
+        "summary",
+        "info",
+    ),
+)

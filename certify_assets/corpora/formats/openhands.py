@@ -1,0 +1,298 @@
+"""OpenHands evaluation outputs (output.jsonl): a record a run, with its events, or pairs of action and observation, as history.
+
+Outcomes are in the records once the harness has written them back (``report.resolved``), otherwise in a SWE-bench report beside the file.
+Files are read line by line.
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+from certify_assets.corpora.formats.base import Adapter, Draft, Files, Reading, excerpt
+from certify_assets.corpora.formats.files import BrokenFileError, SourceFile
+from certify_assets.corpora.formats.json_records import iter_lines
+from certify_assets.corpora.formats.messages import arguments_text, mapping, message_text
+from certify_assets.corpora.formats.swe_reports import (
+    Outcomes,
+    Unlabelled,
+    collect_outcomes,
+    issue_text,
+    of_multi_swe_bench,
+    run_name,
+    task_of,
+)
+from certify_assets.corpora.schema import Step
+
+__all__ = ["OPENHANDS", "named_tasks", "note_other", "of_openhands", "read_output"]
+
+_REQUIRED = frozenset({"instance_id", "history", "test_result"})
+_FIRST_LINES = 5
+_LINES = (".jsonl", ".ndjson")
+# what OpenHands notes for itself, and what its runtime adds to every action
+_SILENT = frozenset({"system", "change_agent_state", "agent_state_changed", "null", "recall", "condensation", "condensation_request"})
+_NOISE = frozenset(
+    {
+        "blocking",
+        "confirmation_state",
+        "cwd",
+        "file_urls",
+        "hidden",
+        "image_urls",
+        "impl_source",
+        "include_extra",
+        "is_input",
+        "is_static",
+        "keep_prompt",
+        "kernel_init_code",
+        "kind",
+        "security_risk",
+        "thought",
+        "timeout",
+        "translated_ipython_code",
+        "wait_for_response",
+    }
+)
+
+
+def of_openhands(file: SourceFile) -> bool:
+    """Say whether one of the first lines of a file is an evaluation output."""
+    if file.suffix not in _LINES:
+        return False
+    try:
+        return any(isinstance(record, dict) and record.keys() >= _REQUIRED for _, record in islice(_lines(file), _FIRST_LINES))
+    except BrokenFileError:
+        return False
+
+
+def read_output(file: SourceFile, outcomes: Outcomes, reading: Reading) -> Iterator[Draft]:
+    """Read the runs of one output.jsonl.
+
+    Parameters
+    ----------
+    file : SourceFile
+        An output; see `of_openhands`.
+    outcomes : Outcomes
+        For records without an outcome of their own.
+    reading : Reading
+        Where records that are left out are counted.
+    """
+    sha256 = reading.sha256(file)
+    try:
+        for row, record in _lines(file):
+            draft = _draft(record, (file.name, sha256, row), outcomes)
+            if isinstance(draft, Unlabelled):
+                reading.tally.drop(draft.reason, f"{file.name} row {row} {draft.words}.")
+            else:
+                yield draft
+    except BrokenFileError as error:
+        reading.tally.drop("file_ends_early", str(error))
+
+
+def _read(files: Files, reading: Reading) -> Iterator[Draft]:
+    outcomes = collect_outcomes(files, reading, named_tasks(files))
+    outcomes.tell(reading)
+    for file in files:
+        if of_openhands(file):
+            yield from read_output(file, outcomes, reading)
+        elif file.name not in reading.hashes:
+            note_other(file, reading)
+
+
+def note_other(file: SourceFile, reading: Reading) -> None:
+    """Note a file that holds no run, or count it where it cannot be decompressed."""
+    try:
+        file.head(1)
+    except BrokenFileError as error:
+        reading.tally.drop("file_unreadable", str(error))
+    else:
+        reading.tally.other(file.name, _other(file))
+
+
+def named_tasks(files: Files) -> Iterator[tuple[str, str]]:
+    """Go through file and task of every run that the files hold."""
+    for file in filter(of_openhands, files.matching("*.jsonl", "*.ndjson", "*.jsonl.gz", "*.ndjson.gz")):
+        try:
+            for _, record in _lines(file):
+                if isinstance(record, dict) and isinstance(record.get("instance_id"), str):
+                    yield file.name, task_of(record["instance_id"])
+        except BrokenFileError:
+            continue
+
+
+def _explain(file: SourceFile) -> str | None:
+    return _other(file) if file.suffix in _LINES else None
+
+
+def _other(file: SourceFile) -> str:
+    if file.size > file.limit:
+        return f"{file.name} has {file.size:,} bytes and was not looked into; raise the option max_file_mb or name its format."
+    return f"{file.name} holds no evaluation output of OpenHands, a JSON object a line with instance_id, history and test_result."
+
+
+def _lines(file: SourceFile) -> Iterator[tuple[int, dict[str, Any] | str]]:
+    number = 0
+    try:
+        with file.open() as stream:
+            while line := stream.readline(file.limit):
+                number += 1
+                for _, record in iter_lines(line):
+                    yield number, record
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise BrokenFileError(f"{file.name} cannot be decompressed after row {number} ({error}); fetch it again.") from None
+
+
+def _draft(record: dict[str, Any] | str, source: tuple[str, str, int], outcomes: Outcomes) -> Draft | Unlabelled:
+    if isinstance(record, str):
+        return Unlabelled("unreadable_record", f"cannot be used: {record}")
+    identity, history = record.get("instance_id"), record.get("history")
+    if not isinstance(identity, str | int) or isinstance(identity, bool) or not str(identity).strip():
+        return Unlabelled("unreadable_record", "cannot be used: it has no instance_id")
+    if not history:
+        reason = "infrastructure_error" if record.get("error") else "no_trajectory"
+        return Unlabelled(reason, "holds no history of the run")
+    events = _events(history)
+    if events is None:
+        return Unlabelled("unreadable_record", "cannot be used: its history is not a list of events")
+    instruction, steps = _conversation(events)
+    if not steps:
+        return Unlabelled("no_trajectory", "holds a run in which the agent did nothing")
+    task = task_of(str(identity))
+    outcome = _outcome(record)
+    if outcome is None:
+        outcome = outcomes.of(source[0], task)
+    if isinstance(outcome, Unlabelled):
+        return outcome
+    agent = _agent(record)
+    return Draft(
+        task_id=task,
+        agent=agent or run_name(source[0]),
+        instruction=_issue(record) or instruction,
+        steps=steps,
+        outcome=outcome,
+        source_file=source[0],
+        source_sha256=source[1],
+        row=source[2],
+        # a line is a run of its own, however alike
+        repetition=str(source[2]),
+        named_agent=agent,
+    )
+
+
+def _outcome(record: Mapping[str, Any]) -> int | Unlabelled | None:
+    for report in (mapping(record.get("report")), mapping(mapping(record.get("test_result")).get("report"))):
+        resolved = report.get("resolved")
+        if resolved in (0, 1) and isinstance(resolved, int):
+            if not resolved and report.get("error_eval") is True:
+                return Unlabelled("infrastructure_error", "could not be evaluated, as its report says")
+            return int(resolved)
+    return None
+
+
+def _agent(record: Mapping[str, Any]) -> str:
+    metadata = mapping(record.get("metadata"))
+    model = mapping(metadata.get("llm_config")).get("model") or mapping(metadata.get("llm")).get("model")
+    return " ".join(part for part in (metadata.get("agent_class"), model) if isinstance(part, str))
+
+
+def _issue(record: Mapping[str, Any]) -> str:
+    """Return the problem statement, or else the issue inside the instruction that the harness wrote."""
+    statement, instruction = mapping(record.get("instance")).get("problem_statement"), record.get("instruction")
+    if isinstance(statement, str) and statement.strip():
+        return statement.strip()
+    return issue_text(instruction) if isinstance(instruction, str) else ""
+
+
+def _events(history: Any) -> list[Mapping[str, Any]] | None:
+    """Return the events in their order, out of pairs where the history holds such."""
+    if not isinstance(history, list):
+        return None
+    flat = [event for item in history for event in (item if isinstance(item, list) else [item])]
+    return flat if all(isinstance(event, Mapping) for event in flat) else None
+
+
+def _conversation(events: list[Mapping[str, Any]]) -> tuple[str, tuple[Step, ...]]:
+    """Return the first message of the user, and what agent and environment said after it."""
+    instruction, steps = "", list[tuple[str, list[str]]]()
+    for event in events:
+        by_agent, text = _said(event)
+        if not text:
+            continue
+        if by_agent:
+            steps.append((text, []))
+        elif not steps and not instruction and event.get("source") == "user":
+            instruction = issue_text(text)
+        elif steps:
+            steps[-1][1].append(text)
+    return instruction, tuple(Step(excerpt(action), excerpt("\n".join(seen))) for action, seen in steps)
+
+
+def _said(event: Mapping[str, Any]) -> tuple[bool, str]:
+    """Return whether an event is an action of the agent, and its text, empty where nobody said anything."""
+    if "kind" in event and not ({"action", "observation"} & event.keys() and isinstance(event.get("action"), str)):
+        return _said_to_sdk(event)
+    if isinstance(name := event.get("observation"), str):
+        return False, "" if name in _SILENT else message_text(event.get("content"))
+    name, arguments = event.get("action"), mapping(event.get("args"))
+    if not isinstance(name, str) or name in _SILENT:
+        return False, ""
+    if event.get("source") != "agent":
+        return False, message_text(arguments.get("content"))
+    return True, _joined(message_text(arguments.get("thought")), name, arguments)
+
+
+def _said_to_sdk(event: Mapping[str, Any]) -> tuple[bool, str]:
+    """Read the events of OpenHands 1, which name their class as kind."""
+    kind, by_agent = event.get("kind"), event.get("source") == "agent"
+    if kind == "ActionEvent":
+        return True, _joined(message_text(event.get("thought")), str(event.get("tool_name") or ""), mapping(event.get("action")))
+    if kind == "MessageEvent":
+        return by_agent, message_text(mapping(event.get("llm_message")).get("content"))
+    if kind == "ObservationEvent":
+        seen = mapping(event.get("observation"))
+        return False, message_text(seen.get("content")) or message_text(seen.get("output"))
+    return False, message_text(event.get("error")) if kind == "AgentErrorEvent" else ""
+
+
+def _joined(thought: str, name: str, arguments: Mapping[str, Any]) -> str:
+    """Return an action as text: the thought, then the command, code or message, or all arguments where there is no such."""
+    kept = {key: value for key, value in arguments.items() if key not in _NOISE and value not in (None, "", [], {})}
+    if len(kept) == 1 and isinstance(value := next(iter(kept.values())), str):
+        done = value if name == "message" else f"{name}: {value}"
+    else:
+        done = f"{name}({arguments_text(kept) if kept else ''})"
+    return "\n".join(filter(None, (thought.strip(), done)))
+
+
+def _fits(file: SourceFile) -> bool:
+    return not of_multi_swe_bench(file.plain_name) and of_openhands(file)
+
+
+OPENHANDS = Adapter(
+    name="openhands",
+    title="OpenHands evaluation outputs (output.jsonl)",
+    suffixes=(*_LINES, ".json"),
+    fits=_fits,
+    read=_read,
+    explain=_explain,
+    label_source="tests of the instance, run by the SWE-bench harness on the agent's patch",
+    leak_fields=(
+        "report",
+        "test_result",
+        "fine_grained_report",
+        "error",
+        "metrics",
+        "metadata.details",
+        "instance.patch",
+        "instance.test_patch",
+        "instance.hints_text",
+        "instance.FAIL_TO_PASS",
+        "instance.PASS_TO_PASS",
+        "history[].extras",
+        "resolved_ids",
+        "unresolved_ids",
+    ),
+)

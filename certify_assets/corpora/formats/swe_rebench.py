@@ -1,0 +1,195 @@
+"""The two Parquet tables of code repair runs by Nebius: SWE-rebench (OpenHands) and SWE-agent trajectories.
+
+Tables are read in batches of rows, and of the nested messages only the columns that are used. A run keeps at most `_RUN_CHARS` characters,
+four times what judges are shown: 67,074 runs at full length would not fit into one table of Arrow strings, which hold 2 GiB a column.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from certify_assets.corpora.formats.base import Adapter, Draft, Files, Reading, excerpt
+from certify_assets.corpora.formats.files import SourceFile
+from certify_assets.corpora.formats.messages import message_text, steps_of_messages
+from certify_assets.corpora.formats.parquet_rows import parquet_rows
+from certify_assets.corpora.formats.swe_reports import issue_text, task_of
+from certify_assets.corpora.schema import Step
+from certify_assets.errors import InputError
+
+__all__ = ["SWE_REBENCH"]
+
+_RUN_CHARS = 24_000
+_LEAST_CHARS = 60
+_BATCH_ROWS = 32
+_MESSAGE_FIELDS = frozenset({"role", "content", "text", "name", "tool_calls", "function", "arguments"})
+_OF_MESSAGES = frozenset({"trajectory", "list", "element", "item"})
+_SCAFFOLD = "OpenHands Qwen3-Coder-480B-A35B-Instruct"
+
+
+class _Schema(NamedTuple):
+    """The columns of one of the two tables."""
+
+    label: str
+    agent: str | None
+    identity: str | None
+
+
+def _schema(names: set[str]) -> _Schema | None:
+    if not {"instance_id", "trajectory"} <= names:
+        return None
+    identity = "trajectory_id" if "trajectory_id" in names else None
+    agent = "model_name" if "model_name" in names else None
+    return next((_Schema(label, agent, identity) for label in ("resolved", "target") if label in names), None)
+
+
+def _leaves(file: SourceFile) -> list[str] | None:
+    """Return the paths of a table's columns, nested ones in full; None where it is no table."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with file.open() as stream:
+            schema = pq.ParquetFile(stream).schema
+            return [schema.column(number).path for number in range(len(schema))]
+    except (pa.ArrowException, OSError, ValueError):
+        return None
+
+
+def _wanted(leaves: list[str], schema: _Schema) -> list[str]:
+    """Return the columns to read: task, label, agent, id, and of the messages what was said."""
+    plain = {"instance_id", *filter(None, schema)}
+    return [leaf for leaf in leaves if leaf in plain or (leaf.startswith("trajectory") and _is_said(leaf))]
+
+
+def _is_said(leaf: str) -> bool:
+    return all(part in _MESSAGE_FIELDS for part in leaf.split(".") if part not in _OF_MESSAGES)
+
+
+def _fits(file: SourceFile) -> bool:
+    leaves = _leaves(file)
+    return leaves is not None and _schema(_tops(leaves)) is not None
+
+
+def _tops(leaves: list[str]) -> set[str]:
+    return {leaf.split(".")[0] for leaf in leaves}
+
+
+def _explain(file: SourceFile) -> str | None:
+    if file.size > file.limit:
+        return f"{file.name} has {file.size:,} bytes and was not looked into; raise the option max_file_mb or name its format."
+    return _other(file)
+
+
+def _other(file: SourceFile) -> str:
+    return f"{file.name} has no columns instance_id, trajectory and resolved (or target), as the tables of SWE-rebench have."
+
+
+def _read(files: Files, reading: Reading) -> Iterator[Draft]:
+    share = _share(reading.options.get("task_share", "1"))
+    for file in files:
+        leaves = _leaves(file)
+        schema = _schema(_tops(leaves)) if leaves else None
+        if leaves is None:
+            reading.tally.drop("file_unreadable", f"{file.name} is not a Parquet file; fetch it again.")
+        elif schema is None:
+            reading.tally.other(file.name, _other(file))
+        else:
+            yield from _read_table(file, _wanted(leaves, schema), schema, share, reading)
+
+
+def _share(value: Any) -> float:
+    try:
+        share = float(value)
+    except (TypeError, ValueError):
+        share = 0.0
+    if not 0.0 < share <= 1.0:
+        raise InputError(f"the option task_share is {value!r}; give a number over 0, at most 1.")
+    return share
+
+
+def _read_table(file: SourceFile, columns: list[str], schema: _Schema, share: float, reading: Reading) -> Iterator[Draft]:
+    sha256 = reading.sha256(file)
+    for row, values in parquet_rows(file, columns, batch_rows=_BATCH_ROWS):
+        where = f"{file.name} row {row}"
+        if isinstance(values, str):
+            reading.tally.drop("file_ends_early", f"{where}: {values}.")
+            continue
+        task, messages = values.get("instance_id"), values.get("trajectory")
+        if not isinstance(task, str) or not task.strip() or not isinstance(messages, list):
+            reading.tally.drop("unreadable_record", f"{where} cannot be used: it has no instance_id or no trajectory.")
+        elif not _in_share(task_of(task), share):
+            reading.tally.drop("task_not_in_share", f"{where} is a run of a task outside the share of tasks that was asked for.")
+        else:
+            yield from _draft(values, schema, (file.name, sha256, row), reading)
+
+
+def _draft(values: Mapping[str, Any], schema: _Schema, source: tuple[str, str, int], reading: Reading) -> Iterator[Draft]:
+    where = f"{source[0]} row {source[2]}"
+    messages = [_message(message) for message in values["trajectory"] if isinstance(message, Mapping)]
+    first = next((number for number, message in enumerate(messages) if message["role"] == "assistant"), len(messages))
+    steps = steps_of_messages(messages[first:], reading)
+    label = values.get(schema.label)
+    if not steps:
+        reading.tally.drop("no_trajectory", f"{where} holds a run in which the agent said nothing.")
+    elif label is not None and label not in (0, 1):
+        reading.tally.drop("bad_outcome", f"{where} cannot be used: its {schema.label} is {str(label)[:40]!r}, neither 0 nor 1.")
+    else:
+        agent = values.get(schema.agent) if schema.agent else None
+        identity = values.get(schema.identity) if schema.identity else None
+        prompts = (message["content"] for message in messages if message["role"] == "user")
+        yield Draft(
+            task_id=task_of(values["instance_id"]),
+            agent=agent if isinstance(agent, str) and agent.strip() else "unknown" if schema.agent else _SCAFFOLD,
+            instruction=issue_text(message_text(next(prompts, ""))),
+            steps=_shortened(steps, reading),
+            outcome=None if label is None else int(label),
+            source_file=source[0],
+            source_sha256=source[1],
+            row=source[2],
+            trajectory_id=identity if isinstance(identity, str) and identity.strip() else None,
+            # a row is a run of its own, however alike
+            repetition=str(source[2]),
+            named_agent=agent if isinstance(agent, str) else "",
+        )
+
+
+def _message(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a message in the fields of chats; the SWE-agent table calls its agent ai and has its words in text."""
+    role, content = message.get("role"), message.get("content")
+    return {
+        "role": "assistant" if role == "ai" else role,
+        "content": message.get("text") if content is None else content,
+        "tool_calls": message.get("tool_calls"),
+        "name": message.get("name"),
+    }
+
+
+def _in_share(task: str, share: float) -> bool:
+    """Draw tasks by the hash of their ids: the same on every machine, whatever the order of rows."""
+    return int.from_bytes(hashlib.sha256(task.encode("utf-8", "surrogatepass")).digest()[:6], "big") < share * (1 << 48)
+
+
+def _shortened(steps: tuple[Step, ...], reading: Reading) -> tuple[Step, ...]:
+    """Cut the middles of a run's longest texts until it fits."""
+    limit, kept = _RUN_CHARS // 4, steps
+    while sum(len(step.action) + len(step.observation) for step in kept) > _RUN_CHARS and limit >= _LEAST_CHARS:
+        kept = tuple(Step(excerpt(step.action, limit), excerpt(step.observation, limit)) for step in steps)
+        limit //= 2
+    if kept is not steps:
+        reading.tally.notes[f"runs shortened to about {_RUN_CHARS:,} characters"] += 1
+    return kept
+
+
+SWE_REBENCH = Adapter(
+    name="swe_rebench",
+    title="SWE-rebench OpenHands and SWE-agent trajectories (Parquet)",
+    suffixes=(".parquet", ".pq"),
+    fits=_fits,
+    read=_read,
+    explain=_explain,
+    label_source="tests of the instance, run on the agent's patch",
+    options={"task_share": "share of the tasks to read, drawn by their ids (a number up to 1)"},
+    leak_fields=("gen_tests_correct", "pred_passes_gen_tests", "eval_logs", "exit_status", "model_patch", "generated_patch"),
+)

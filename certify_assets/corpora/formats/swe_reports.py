@@ -1,0 +1,252 @@
+"""What the formats of code repair share: instance ids, issue texts, and the reports of the SWE-bench harnesses that hold the outcomes.
+
+A report speaks of the folder that it lies in (a folder that holds only reports, such as ``results``, is passed over) and of the runs below
+it. It names the resolved instances; whether one that it does not name failed or was never evaluated depends on what else it names.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any, NamedTuple
+
+from certify_assets.corpora.formats.base import Files, Reading, contents
+
+__all__ = [
+    "Outcomes",
+    "Report",
+    "Unlabelled",
+    "collect_outcomes",
+    "issue_text",
+    "of_multi_swe_bench",
+    "parents",
+    "parse_object",
+    "run_name",
+    "task_of",
+]
+
+_NEW_ID = re.compile(r"([^/\s]+?)(?:/|__)([^/\s]+?)(?::pr-|_pr-)(\d+)")
+_LANGUAGES = r"c|c\+\+|cpp|go|java|javascript|js|kotlin|python|rust|ts|typescript"
+_MULTI = re.compile(rf"(?:^|/)evaluation/(?:{_LANGUAGES})/|multi[-_]swe|(?::|_)pr-\d+\.traj$", re.IGNORECASE)
+_REPORT_FOLDER = re.compile(r"results|reports?|evaluation|\w*eval_results")
+_TAGS = re.compile(r"<(issue|issue_description|pr_description|problem_statement)>(.*?)</\1>", re.DOTALL)
+_ISSUE = re.compile(r"(?:\A|\n)ISSUE:\n(.*?)(?:\n\s*INSTRUCTIONS:\n|\Z)", re.DOTALL)
+# lists by which a report shows that it knows of an instance
+_COUNTED = ("submitted_ids", "completed_ids", "incomplete_ids", "unresolved_ids", "empty_patch_ids", "error_ids")
+_NO_SETUP = ("install_fail", "reset_failed")
+# where a run has more than one report, the first of these speaks for it
+_RANKS = ("new_eval_results/report.json", "results/results.json", "results.json", "report.json", "final_report.json")
+
+
+class Unlabelled(NamedTuple):
+    """Why a run has no outcome: the reason that is counted, and the rest of a sentence that begins with the run's file."""
+
+    reason: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One report of a harness.
+
+    Parameters
+    ----------
+    name : str
+        Its file.
+    folder : str
+        Folder whose runs it speaks of.
+    resolved : frozenset of str
+        Instances that were resolved.
+    counted : frozenset of str or None
+        Every instance that it names; None where it names only those that got somewhere.
+    no_setup : frozenset of str
+        Instances whose environment could not be set up.
+    submitted, total : int or None
+        How many were submitted, and how many there are, where it says so.
+    """
+
+    name: str
+    folder: str
+    resolved: frozenset[str]
+    counted: frozenset[str] | None = None
+    no_setup: frozenset[str] = frozenset()
+    submitted: int | None = None
+    total: int | None = None
+
+    def outcome(self, task: str) -> int | Unlabelled:
+        """Return the outcome of a run that exists; an instance that was not submitted was not resolved."""
+        if task in self.resolved:
+            return 1
+        if task in self.no_setup:
+            return Unlabelled("infrastructure_error", f"was not evaluated: {self.name} says that its environment could not be set up")
+        if self.counted is not None and task not in self.counted:
+            return Unlabelled("not_evaluated", f"is not among the instances that {self.name} names")
+        return 0
+
+
+class Outcomes:
+    """Outcomes of runs, by where they lie; see `collect_outcomes`."""
+
+    def __init__(self, reports: Mapping[str, Report], runs: Iterable[tuple[str, str]], passed_over: Counter[str]) -> None:
+        self._reports, self._passed_over = reports, passed_over
+        # without reports nobody need know the runs, which may be in long files
+        found = [(report.name, task) for name, task in runs if (report := self.report(name))] if reports else []
+        self._runs = Counter(found)
+        self._per_report = Counter(name for name, _ in found)
+
+    def report(self, name: str) -> Report | None:
+        """Return the nearest report above a file."""
+        return next((self._reports[folder] for folder in parents(name) if folder in self._reports), None)
+
+    def of(self, name: str, task: str) -> int | Unlabelled | None:
+        """Return the outcome of the run in a file; None where no report speaks of it."""
+        report = self.report(name)
+        if report is None:
+            return None
+        if problem := self.rejected(report):
+            return Unlabelled("not_evaluated", f"was not evaluated: {problem}")
+        if self._runs[report.name, task] > 1:
+            return Unlabelled(
+                "ambiguous_label", f"is one of {self._runs[report.name, task]} runs of one instance, of which {report.name} judges one"
+            )
+        return report.outcome(task)
+
+    def rejected(self, report: Report) -> str | None:
+        """Say why a report covers too little of its run to be believed about the rest."""
+        runs = self._per_report[report.name]
+        if report.submitted is None or 2 * report.submitted >= (runs or report.total or 0):
+            return None
+        whole = f"{runs} runs" if runs else f"{report.total} instances"
+        return f"{report.name} reports on {report.submitted} of {whole}"
+
+    def tell(self, reading: Reading) -> None:
+        """Count reports that are not believed, and resolved instances whose runs are not here."""
+        for report in self._reports.values():
+            if problem := self.rejected(report):
+                reading.tally.drop("run_rejected", f"{problem}; import the run with the report of its full evaluation.")
+            elif self._per_report[report.name]:
+                missing = sum((report.name, task) not in self._runs for task in report.resolved)
+                reading.tally.notes["resolved instances whose runs are not here"] += missing
+                reading.tally.notes["reports passed over for another of the same run"] += self._passed_over[report.folder]
+        # what came to nothing is no note
+        reading.tally.notes += Counter()
+
+
+def collect_outcomes(files: Files, reading: Reading, runs: Iterable[tuple[str, str]]) -> Outcomes:
+    """Read every report among the files.
+
+    Parameters
+    ----------
+    files : Files
+        Gone through once, JSON files only.
+    reading : Reading
+        Where reports that are broken or passed over are counted.
+    runs : iterable of (str, str)
+        File and task of every run that the reports may speak of: a report cannot tell two runs of one task apart.
+    """
+    best: dict[str, Report] = {}
+    found: Counter[str] = Counter()
+    for report in _reports(files, reading):
+        other = best.get(report.folder)
+        found[report.folder] += 1
+        if other is None or _rank(report.name) < _rank(other.name):
+            best[report.folder] = report
+    return Outcomes(best, runs, found - Counter(best.keys()))
+
+
+def task_of(identity: str) -> str:
+    """Return an instance id in the spelling of SWE-bench.
+
+    Examples
+    --------
+    >>> task_of("apache/dubbo:pr-10638"), task_of("apache__dubbo-10638")
+    ('apache__dubbo-10638', 'apache__dubbo-10638')
+    """
+    match = _NEW_ID.fullmatch(identity)
+    return f"{match[1]}__{match[2]}-{match[3]}" if match else identity
+
+
+def of_multi_swe_bench(name: str) -> bool:
+    """Say whether a run's name is one of Multi-SWE-bench; runs themselves are as on SWE-bench."""
+    return _MULTI.search(name) is not None
+
+
+def issue_text(prompt: str) -> str:
+    """Return the issue in a prompt, without the instructions on how to work that harnesses put around it."""
+    match = _TAGS.search(prompt)
+    if match:
+        return match[2].strip()
+    match = _ISSUE.search(prompt)
+    return (match[1] if match else prompt).strip()
+
+
+def parents(name: str) -> list[str]:
+    """Return the folders above a file, the nearest first."""
+    return [parent.as_posix() for parent in PurePosixPath(name).parents]
+
+
+def run_name(name: str) -> str:
+    """Return the folder that names the run a file belongs to, passing over those that only hold trajectories or are named as the file."""
+    path = PurePosixPath(name)
+    names = (parent.name for parent in path.parents)
+    return next((part for part in names if part and part not in (path.stem, "trajs", "trajectories")), "unknown")
+
+
+def parse_object(data: bytes) -> dict[str, Any] | list[Any] | str:
+    """Parse a file that holds one JSON object or list; where it does not, say in words what is wrong."""
+    try:
+        value = json.loads(data.decode("utf-8-sig"))
+    except UnicodeDecodeError:
+        return "it is not UTF-8"
+    except (ValueError, RecursionError) as error:
+        return f"it is not JSON ({getattr(error, 'msg', type(error).__name__)})"
+    return value if isinstance(value, dict | list) else f"it is {type(value).__name__}, not an object"
+
+
+def _reports(files: Files, reading: Reading) -> Iterator[Report]:
+    for file, data in contents(files.matching("*.json", "*.json.gz"), reading):
+        if b'"resolved' not in data:
+            continue
+        document = parse_object(data)
+        if isinstance(document, str):
+            reading.sha256(file)
+            reading.tally.drop("file_unreadable", f"{file.name} seems to hold outcomes and cannot be read: {document}; fetch it again.")
+        elif isinstance(document, dict) and (report := _report(file.name, document)):
+            reading.sha256(file)
+            yield report
+
+
+def _report(name: str, document: Mapping[str, Any]) -> Report | None:
+    found = [_ids(document, key) for key in ("resolved", "resolved_ids")]
+    resolved = next((ids for ids in found if ids is not None), None)
+    if resolved is None:
+        return None
+    named = [ids for key in _COUNTED if (ids := _ids(document, key)) is not None]
+    folder = next(parent for parent in parents(name) if not _REPORT_FOLDER.fullmatch(PurePosixPath(parent).name))
+    return Report(
+        name=name,
+        folder=folder,
+        resolved=resolved,
+        counted=resolved.union(*named) if named else None,
+        no_setup=frozenset().union(*(_ids(document, key) or frozenset() for key in _NO_SETUP)),
+        submitted=_count(document.get("submitted_instances")),
+        total=_count(document.get("total_instances")),
+    )
+
+
+def _ids(document: Mapping[str, Any], key: str) -> frozenset[str] | None:
+    values = document.get(key)
+    return frozenset(task_of(value) for value in values if isinstance(value, str)) if isinstance(values, list) else None
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _rank(name: str) -> tuple[bool, int, str]:
+    rank = next((number for number, ending in enumerate(_RANKS) if f"/{name}".endswith(f"/{ending}")), len(_RANKS))
+    return "old_eval_results/" in name, rank, name

@@ -1,0 +1,225 @@
+"""τ²-bench results: one JSON object with tasks and simulations, or a folder of results.json and one file a simulation.
+
+Task ids are those of a domain, which becomes their prefix. The agent is what the file says of it, implementation and model. Only text and calls of
+messages are read; what the harness adds to simulations and tasks (rewards, reviews, criteria, payloads of providers) is not.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Any
+
+from certify_assets.corpora.formats.base import Adapter, Draft, Files, Reading, contents
+from certify_assets.corpora.formats.files import BrokenFileError, SourceFile
+from certify_assets.corpora.formats.json_records import HEAD, REST_LOST, decode, first_object, is_object_with, iter_list, one_object
+from certify_assets.corpora.formats.messages import mapping, steps_of_messages
+from certify_assets.corpora.formats.tau2_messages import chat_messages, instruction_text
+from certify_assets.corpora.formats.tau2_tasks import Criteria, criteria_of, renumbered
+
+__all__ = ["TAU2"]
+
+_SIMULATION = frozenset({"id", "task_id"})
+_TASK = frozenset({"id", "user_scenario"})
+_MARKS = (re.compile(rb'"environment_info"\s*:\s*\{'), re.compile(rb'"(?:agent|user)_info"\s*:\s*\{'))
+_LIST = re.compile(r'"simulations"\s*:\s*\[\s*(?:\{|$)')
+_INFRASTRUCTURE = frozenset({"infrastructure_error", "unexpected_error"})
+_TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True)
+class _Header:
+    """What the simulations of one run of the harness have in common."""
+
+    file: str
+    domain: str
+    agent: str
+    instructions: Mapping[str, str]
+    criteria: Mapping[str, Criteria]
+    listed: frozenset[str] = frozenset()
+
+
+@dataclass
+class _Found:
+    """Attempts that are taken, and simulations of folders that were read."""
+
+    attempts: set[tuple[str, str, int]] = field(default_factory=set)
+    simulations: dict[str, set[str]] = field(default_factory=dict)
+
+    def attempt(self, task: str, agent: str, trial: Any) -> int:
+        """Return the trial or, where another file has a run of that number, the next free one."""
+        number = trial if isinstance(trial, int) and not isinstance(trial, bool) and 0 <= trial < 1 << 31 else 0
+        while (task, agent, number) in self.attempts:
+            number += 1
+        self.attempts.add((task, agent, number))
+        return number
+
+
+def _fits(file: SourceFile) -> bool:
+    return is_object_with(file.head(HEAD), _MARKS)
+
+
+def _read(files: Files, reading: Reading) -> Iterator[Draft]:
+    headers, found = _folder_headers(files, reading), _Found()
+    for file, data in contents(files, reading):
+        place = PurePosixPath(file.name)
+        header = headers.get(str(place.parent.parent)) if place.parent.name == "simulations" else None
+        if header is not None:
+            yield from _read_simulation(file, decode(data), header, found, reading)
+        elif not is_object_with(data[:HEAD], _MARKS):
+            reading.tally.other(file.name, f"{file.name} is not a JSON object with info and simulations of τ²-bench.")
+        elif (own := headers.get(str(place.parent))) is not None and own.file == file.name:
+            reading.sha256(file)
+        else:
+            yield from _read_results(file, decode(data), found, reading)
+    for folder, header in headers.items():
+        _count_missing(header, found.simulations.get(folder, set()), reading)
+
+
+def _folder_headers(files: Files, reading: Reading) -> dict[str, _Header]:
+    """Read the results.json of folders that keep every simulation in a file of its own."""
+    headers: dict[str, _Header] = {}
+    for file in files.matching("*results.json", "*results.json.gz"):
+        try:
+            data = file.read()
+        except BrokenFileError:
+            continue
+        text = decode(data) if is_object_with(data[:HEAD], _MARKS) else ""
+        if text and not _LIST.search(text):
+            header = _header(file, text, reading)
+            headers[str(PurePosixPath(file.name).parent)] = header
+    return headers
+
+
+def _header(file: SourceFile, text: str, reading: Reading) -> _Header:
+    info = first_object(text, "info", "environment_info")
+    domain = reading.options.get("domain") or mapping(info.get("environment_info")).get("domain_name")
+    agent = mapping(info.get("agent_info"))
+    named = dict.fromkeys(agent[key] for key in ("implementation", "llm") if isinstance(agent.get(key), str) and agent[key])
+    tasks = {str(record.get("id")): record for _, record in iter_list(text, _TASK, under="tasks") if isinstance(record, dict)}
+    listed = (record for _, record in iter_list(text, _SIMULATION, under="simulation_index") if isinstance(record, dict))
+    return _Header(
+        file=file.name,
+        domain=domain if isinstance(domain, str) else "",
+        agent=":".join(named) or PurePosixPath(file.plain_name).stem,
+        instructions={name: instruction_text(task) for name, task in tasks.items()},
+        criteria={name: criteria_of(task) for name, task in tasks.items()},
+        listed=frozenset(str(entry.get("id")) for entry in listed),
+    )
+
+
+def _read_results(file: SourceFile, text: str, found: _Found, reading: Reading) -> Iterator[Draft]:
+    header = _header(file, text, reading)
+    if not header.domain:
+        reading.tally.drop(
+            "file_unreadable", f"{file.name} does not name its domain; give it with the option domain, such as domain=retail."
+        )
+        return
+    sha256 = reading.sha256(file)
+    records = iter_list(text, _SIMULATION, under="simulations")
+    sound = ((row, record) for row, record in records if isinstance(record, dict) and _problem(record, header) is None)
+    others = renumbered(sound, header.criteria)
+    for row, record in iter_list(text, _SIMULATION, under="simulations"):
+        if record == REST_LOST:
+            reading.tally.drop("file_ends_early", f"{file.name} row {row}: {REST_LOST}.")
+        elif row in others and isinstance(record, dict) and others[row] is None:
+            reading.tally.drop(
+                "unknown_task", f"{file.name} row {row} was checked for another task than {record['task_id']!r}, which it names."
+            )
+        else:
+            if row in others and isinstance(record, dict):
+                record["task_id"] = others[row]
+                reading.tally.notes["runs moved to the task that they were checked for"] += 1
+            yield from _drafts(record, header, (file.name, sha256, row), found, reading)
+
+
+def _read_simulation(file: SourceFile, text: str, header: _Header, found: _Found, reading: Reading) -> Iterator[Draft]:
+    record = one_object(text)
+    folder = str(PurePosixPath(header.file).parent)
+    # a broken file is counted as such and not as missing too
+    name = PurePosixPath(file.plain_name).stem
+    found.simulations.setdefault(folder, set()).update({name} | ({str(record.get("id"))} if isinstance(record, dict) else set()))
+    yield from _drafts(record, header, (file.name, reading.sha256(file), 1), found, reading)
+
+
+def _drafts(record: dict[str, Any] | str, header: _Header, place: tuple[str, str, int], found: _Found, reading: Reading) -> Iterator[Draft]:
+    where = f"{place[0]} row {place[2]}"
+    problem = record if isinstance(record, str) else _problem(record, header)
+    if problem or isinstance(record, str):
+        reading.tally.drop("unreadable_record", f"{where} cannot be used: {problem}.")
+        return
+    if record.get("termination_reason") in _INFRASTRUCTURE:
+        reading.tally.drop("infrastructure_error", f"{where} was ended by {record['termination_reason']}, not by the agent.")
+        return
+    steps = steps_of_messages(chat_messages(record), reading)
+    if not steps:
+        reading.tally.drop("no_trajectory", f"{where} has neither messages nor ticks.")
+        return
+    task = f"{header.domain}/{record['task_id']}"
+    yield Draft(
+        task_id=task,
+        agent=header.agent,
+        instruction=header.instructions.get(str(record["task_id"]), ""),
+        steps=steps,
+        outcome=_outcome(mapping(record.get("reward_info")).get("reward")),
+        source_file=place[0],
+        source_sha256=place[1],
+        row=place[2],
+        trajectory_id=str(record["id"]),
+        attempt=found.attempt(task, header.agent, record.get("trial")),
+    )
+
+
+def _problem(record: Mapping[str, Any], header: _Header) -> str | None:
+    if not header.domain:
+        return f"{header.file} does not name its domain"
+    for key in sorted(_SIMULATION):
+        if isinstance(record.get(key), bool) or not isinstance(record.get(key), int | str) or record[key] == "":
+            return f"its {key} is {record.get(key)!r}"
+    for key in ("messages", "ticks"):
+        value = record.get(key)
+        if value is not None and not (isinstance(value, list) and all(isinstance(item, Mapping) for item in value)):
+            return f"its {key} are not a list of objects"
+    return None
+
+
+def _outcome(reward: Any) -> int | None:
+    if isinstance(reward, bool) or not isinstance(reward, int | float) or math.isnan(reward):
+        return None
+    return int(abs(reward - 1.0) <= _TOLERANCE)
+
+
+def _count_missing(header: _Header, seen: set[str], reading: Reading) -> None:
+    """Say which simulations a folder lists and does not have."""
+    for identity in sorted(header.listed - seen):
+        reading.tally.drop("no_trajectory", f"{header.file} lists the simulation {identity}, which has no file in simulations.")
+    if not seen and not header.listed:
+        reading.tally.drop("file_ends_early", f"{header.file} holds no simulations, and there is no folder simulations beside it.")
+
+
+TAU2 = Adapter(
+    name="tau2",
+    title="τ²-bench results (JSON file, or folder of results.json and simulations)",
+    suffixes=(".json",),
+    fits=_fits,
+    read=_read,
+    label_source="the harness's checks after the run (database, actions, assertions), success at reward 1",
+    options={"domain": "prefix of task ids (retail, airline, telecom …); read from the file where it is not given"},
+    leak_fields=(
+        "simulations[].reward_info",
+        "simulations[].termination_reason",
+        "simulations[].review",
+        "simulations[].user_only_review",
+        "simulations[].hallucination_check",
+        "simulations[].auth_classification",
+        "simulations[].info",
+        "simulations[].messages[].raw_data",
+        "simulation_index",
+        "tasks[].evaluation_criteria",
+        "tasks[].description",
+        "tasks[].initial_state",
+    ),
+)

@@ -1,0 +1,243 @@
+"""Terminal-Bench runs (`tb run`): a folder for every trial with its results.json and what its terminal showed.
+
+The outcome is in a trial's results.json, or in the results.json of its run, which lists all trials. Agent and run are in the path only:
+submissions lie below ``<date>_<agent>_<model>``, runs of one's own have a run_metadata.json. The terminal is read before the tests ran
+(post-agent pane, or the recording of the agent's session); post-test pane, recordings of tests and commands.txt, whose last lines start the
+tests, are never opened.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Any, NamedTuple
+
+from certify_assets.corpora.formats.base import Adapter, Draft, Files, Reading, contents, json_document
+from certify_assets.corpora.formats.files import BrokenFileError, SourceFile
+from certify_assets.corpora.formats.messages import mapping
+from certify_assets.corpora.formats.terminal_text import cast_text, plain_text, steps_of_terminal
+from certify_assets.corpora.schema import Step
+
+__all__ = ["TERMINAL_BENCH"]
+
+_HEAD = 1 << 16
+# in the order of preference; each is gone through on its own, so that no two texts of a trial are held at once
+_TERMINALS = ("panes/post-agent.txt", "sessions/agent.log", "sessions/agent.cast")
+_KNOWN = frozenset({"post-agent.txt", "pre-agent.txt", "post-test.txt", "commands.txt"}) | {
+    f"{name}.{kind}" for name in ("agent", "tests") for kind in ("log", "cast")
+}
+_SUBMISSION = re.compile(r"\d{8}_(.+)")
+
+
+class _Trial(NamedTuple):
+    """One trial as a results.json has it."""
+
+    file: str
+    row: int
+    identity: str | None
+    name: str
+    task: str
+    instruction: str
+    resolved: Any
+
+    @property
+    def where(self) -> str:
+        return f"{self.file} row {self.row}"
+
+
+@dataclass
+class _Outcomes:
+    """All trials: by their folder, and those that only their run lists, by name; and which of them are done with."""
+
+    by_folder: dict[str, _Trial] = field(default_factory=dict)
+    by_run: dict[tuple[str, str], _Trial] = field(default_factory=dict)
+    agents: dict[str, str] = field(default_factory=dict)
+    used: set[str] = field(default_factory=set)
+    identities: dict[str, str] = field(default_factory=dict)
+    recorded: dict[str, set[str]] = field(default_factory=dict)
+
+    def of(self, folder: str) -> _Trial | None:
+        if folder in self.by_folder:
+            return self.by_folder[folder]
+        name = PurePosixPath(folder).name
+        return next((self.by_run[str(run), name] for run in PurePosixPath(folder).parents if (str(run), name) in self.by_run), None)
+
+    def copies(self, trial: _Trial) -> str | None:
+        """Return where a trial of the same id was, and remember the first of them; submissions hold copies of their own trials."""
+        where = self.identities.setdefault(trial.identity, trial.where) if trial.identity else trial.where
+        return None if where == trial.where else where
+
+    def all(self) -> Iterator[tuple[str, _Trial]]:
+        """Go through the trials, each with its folder; what a run says of a trial with a folder of its own is passed over."""
+        listed = {(str(run), trial.name) for folder, trial in self.by_folder.items() for run in PurePosixPath(folder).parents}
+        yield from self.by_folder.items()
+        for (run, name), trial in self.by_run.items():
+            if (run, name) not in listed:
+                yield f"{run}/{trial.task}/{name}", trial
+
+
+def _fits(file: SourceFile) -> bool:
+    if PurePosixPath(file.plain_name).name != "results.json":
+        return False
+    head = file.head(_HEAD)
+    return head.lstrip().startswith(b"{") and b'"is_resolved"' in head and b'"trial_name"' in head
+
+
+def _read(files: Files, reading: Reading) -> Iterator[Draft]:
+    outcomes = _outcomes(files, reading)
+    for kind in _TERMINALS:
+        # an archive is unpacked again for every kind
+        if outcomes.recorded.get(kind, set()) <= outcomes.used:
+            continue
+        for file in files.matching(f"*/{kind}", f"*/{kind}.gz"):
+            folder = str(PurePosixPath(file.plain_name).parent.parent)
+            if folder not in outcomes.used:
+                yield from _run(file, folder, outcomes, reading)
+    for folder, trial in outcomes.all():
+        if folder not in outcomes.used and trial.where not in outcomes.used:
+            _drop_bare(trial, outcomes, reading)
+
+
+def _drop_bare(trial: _Trial, outcomes: _Outcomes, reading: Reading) -> None:
+    """Count a trial of which no terminal was recorded."""
+    if original := outcomes.copies(trial):
+        reading.tally.drop("duplicate", f"{trial.where} is a copy of {original}: it has its id.")
+    elif trial.resolved is None:
+        reading.tally.drop("no_label", f"{trial.where} has no outcome and no terminal: the trial {trial.name} ended before its tests.")
+    else:
+        reading.tally.drop("no_trajectory", f"{trial.where} has an outcome, but nothing was recorded of the trial {trial.name}.")
+
+
+def _run(file: SourceFile, folder: str, outcomes: _Outcomes, reading: Reading) -> Iterator[Draft]:
+    """Read what the terminal of one trial showed."""
+    trial = outcomes.of(folder)
+    if trial is None:
+        reading.tally.drop("no_label", f"{file.name} belongs to no trial that a results.json names.")
+        outcomes.used.add(folder)
+        return
+    steps = _steps(file, reading)
+    if not steps:
+        return
+    outcomes.used |= {folder, trial.where}
+    if original := outcomes.copies(trial):
+        reading.tally.drop("duplicate", f"{trial.where} is a copy of {original}: it has its id.")
+        return
+    if trial.resolved not in (None, True, False):
+        reading.tally.drop("bad_outcome", f"{trial.where} cannot be used: its is_resolved is {str(trial.resolved)[:40]!r}.")
+        return
+    yield Draft(
+        task_id=trial.task,
+        agent=reading.options.get("agent") or _agent(folder, outcomes.agents),
+        instruction=trial.instruction,
+        steps=steps,
+        outcome=None if trial.resolved is None else int(trial.resolved),
+        source_file=file.name,
+        source_sha256=reading.sha256(file),
+        row=1,
+        trajectory_id=trial.identity,
+    )
+
+
+def _steps(file: SourceFile, reading: Reading) -> tuple[Step, ...]:
+    try:
+        text: str | None = file.read().decode("utf-8", "replace")
+    except BrokenFileError as error:
+        reading.tally.drop("file_unreadable", str(error))
+        return ()
+    if file.suffix == ".cast":
+        text = cast_text(text or "")
+    if text is None:
+        reading.tally.drop("file_unreadable", f"{file.name} is not an asciicast recording: its first line is not a JSON object.")
+    return steps_of_terminal(plain_text(text or ""))
+
+
+def _outcomes(files: Files, reading: Reading) -> _Outcomes:
+    """Read every results.json and run_metadata.json."""
+    outcomes = _Outcomes()
+    for file in files:
+        path = PurePosixPath(file.plain_name)
+        name, kind = path.name, "/".join(path.parts[-2:])
+        if kind in _TERMINALS:
+            outcomes.recorded.setdefault(kind, set()).add(str(path.parent.parent))
+        elif name in ("results.json", "run_metadata.json"):
+            for _, data in contents([file], reading):
+                _take(file, data, outcomes, reading)
+        elif name not in _KNOWN:
+            reading.tally.other(file.name, f"{file.name} is not a file of a Terminal-Bench trial.")
+    return outcomes
+
+
+def _take(file: SourceFile, data: bytes, outcomes: _Outcomes, reading: Reading) -> None:
+    folder = str(PurePosixPath(file.plain_name).parent)
+    if (document := json_document(file, data, reading)) is None:
+        return
+    if PurePosixPath(file.plain_name).name == "run_metadata.json":
+        outcomes.agents[folder] = _named(mapping(document))
+    elif isinstance(mapping(document).get("results"), list):
+        reading.sha256(file)
+        for row, record in enumerate(document["results"], 1):
+            if trial := _trial(file, row, record, reading):
+                outcomes.by_run[folder, trial.name] = trial
+    elif "is_resolved" in mapping(document):
+        reading.sha256(file)
+        if trial := _trial(file, 1, document, reading):
+            outcomes.by_folder[folder] = trial
+    else:
+        reading.tally.other(file.name, f"{file.name} is not a result of Terminal-Bench: it has neither is_resolved nor results.")
+
+
+def _trial(file: SourceFile, row: int, record: Any, reading: Reading) -> _Trial | None:
+    name, task, instruction, identity = (mapping(record).get(key) for key in ("trial_name", "task_id", "instruction", "id"))
+    if not isinstance(task, str) or not task.strip() or not isinstance(name, str) or "is_resolved" not in record:
+        reading.tally.drop("unreadable_record", f"{file.name} row {row} cannot be used: it lacks task_id, trial_name or is_resolved.")
+        return None
+    return _Trial(
+        file=file.name,
+        row=row,
+        identity=identity if isinstance(identity, str) and identity.strip() else None,
+        name=name,
+        task=task,
+        instruction=instruction if isinstance(instruction, str) else "",
+        resolved=record["is_resolved"],
+    )
+
+
+def _named(metadata: Mapping[str, Any]) -> str:
+    parts = [metadata.get(key) for key in ("agent_name", "model_name")]
+    return "_".join(part.replace("/", "-") for part in parts if isinstance(part, str) and part)
+
+
+def _agent(folder: str, agents: Mapping[str, str]) -> str:
+    """Name the agent by the folder of its submission, or by the metadata of the run."""
+    for parent in PurePosixPath(folder).parents:
+        if agents.get(str(parent)) and not any(_SUBMISSION.fullmatch(part) for part in parent.parts):
+            return agents[str(parent)]
+        if match := _SUBMISSION.fullmatch(parent.name):
+            return match[1]
+    return "unknown"
+
+
+TERMINAL_BENCH = Adapter(
+    name="terminal_bench",
+    title="Terminal-Bench runs (results.json of trials with their panes or recordings)",
+    suffixes=(".json", ".txt", ".log", ".cast"),
+    fits=_fits,
+    read=_read,
+    label_source="tests of the task, run by the harness in the container after the agent",
+    options={"agent": "agent of all runs; read from the path or run_metadata.json where it is not given"},
+    leak_fields=(
+        "is_resolved",
+        "parser_results",
+        "failure_mode",
+        "accuracy",
+        "results[].is_resolved",
+        "results[].parser_results",
+        "results[].failure_mode",
+        "panes/post-test.txt",
+        "sessions/tests.log",
+        "sessions/tests.cast",
+        "commands.txt",
+    ),
+)

@@ -1,0 +1,297 @@
+"""Does a judge work on runs of agents it has never seen? Folds over agents: trained on the SFT runs of the others, read on CAL runs of the held out.
+
+Figures are over pairs of one fold, because two folds have two judges whose scores need not be on one scale; the judge trained on all agents is read on
+the same pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from certify_assets.certificates.certificate import rounded
+from certify_assets.corpora.auroc import auroc
+from certify_assets.corpora.auroc_interval import PairRanking, area_of, codes, interval, task_resamples
+from certify_assets.corpora.corpus import open_split
+from certify_assets.errors import CertifyError, InputError
+from certify_assets.judges.judging import current_adapter, renderer, texts
+from certify_assets.judges.scoring import calibration_scores
+from certify_assets.judges.specs import JUDGES, JudgeSpec, judge_spec
+from certify_assets.storage.store import Store
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from certify_assets.judges.base import Judge
+
+__all__ = [
+    "FOLD_FAMILIES",
+    "agent_groups",
+    "evaluate_agent_folds",
+    "evaluate_scored",
+    "fold_judges",
+    "pretraining_caveat",
+    "stored_agent_folds",
+]
+
+#: families that are trained on SFT alone
+FOLD_FAMILIES = ("lexical", "sft")
+_SCHEMA = "certify_assets/agent_disjoint/1"
+
+
+def fold_judges() -> list[str]:
+    """Return the judges that can be trained without some agents."""
+    return [name for name, spec in JUDGES.items() if _on_sft_alone(spec)]
+
+
+def _on_sft_alone(spec: JudgeSpec) -> bool:
+    # a transfer judge is of such a family, and has read no SFT run of this corpus
+    return spec.family in FOLD_FAMILIES and not spec.pool
+
+
+def agent_groups(agents: Sequence[str], folds: int, seed: int) -> list[list[str]]:
+    """Deal the sorted agents in a seeded order into groups of as equal a size as possible.
+
+    Raises
+    ------
+    InputError
+        If there are fewer than two agents, or folds are not between 2 and 4.
+    """
+    names = sorted(set(agents))
+    if not 2 <= folds <= 4:
+        raise InputError(f"{folds} folds over agents were asked for; give 2, 3 or 4.")
+    if len(names) < 2:
+        raise InputError("the corpus has runs of one agent alone, so none can be held out; import runs of several.")
+    order = np.random.default_rng([seed, len(names)]).permutation(len(names))
+    count = min(folds, len(names))
+    return [sorted(names[place] for place in order[group::count]) for group in range(count)]
+
+
+def evaluate_agent_folds(store: Store, corpus: str, judge: str, *, folds: int = 4, seed: int = 42) -> dict[str, Any]:
+    """Train a judge without some agents and read it on them, fold by fold; store and return the document.
+
+    Parameters
+    ----------
+    store : Store
+    corpus : str
+    judge : str
+        One that is trained on SFT alone and has scored the corpus. A language model is trained once a fold, in minutes each.
+    folds : int
+        2 to 4; no more than there are agents.
+    seed : int
+        Of the groups of agents.
+
+    Returns
+    -------
+    dict
+        ``disjoint`` and ``trained_on_all``, each with AUROC and within-agent AUROC over CAL rows of held-out agents and pairs of one fold; their
+        ``difference``; a row a fold; folds that were left out with the reason.
+
+    Raises
+    ------
+    InputError
+        If the judge is not trained on SFT alone, there is one agent, or no fold can be trained.
+    StaleCertificateError
+        If the judge's scores are not those of its stored adapter.
+    """
+    spec = judge_spec(judge)
+    if not _on_sft_alone(spec):
+        raise InputError(f"{judge} is not trained on SFT alone; ask for one of {', '.join(fold_judges())}.")
+    cal, hashes, adapter = calibration_scores(store, corpus, judge)
+    sft, _ = open_split(store, corpus, "sft")
+    sft = sft[sft["outcome"].notna()]
+    groups = agent_groups([str(name) for frame in (sft, cal) for name in frame["agent"]], folds, seed)
+    read = _Folds(
+        sft, cal, _runs_of(store, corpus, cal), _trainer(store, corpus, spec, adapter), matched=spec.family == "lexical", seed=seed
+    )
+    for number, held in enumerate(groups):
+        read.fold(number, held)
+    if not read.rows:
+        raise InputError(f"no fold over the agents of {corpus} can be trained: {read.left_out[0]['reason']}; import runs of more agents.")
+    document = {
+        "schema": _SCHEMA,
+        "corpus": corpus,
+        "judge": judge,
+        "folds": read.rows,
+        "left_out": read.left_out,
+        "seed": seed,
+        **read.figures(),
+        "caveat": pretraining_caveat([judge], [str(name) for name in cal["agent"]]),
+        "adapter_sha256": hashes["adapter_sha256"],
+        "manifest_sha256": hashes["manifest_sha256"],
+        "scores_sha256": hashes["scores_sha256"],
+    }
+    document["sentence"] = _sentence(document)
+    found: dict[str, Any] = rounded(document)
+    store.write_json(_key(corpus, judge), found)
+    return found
+
+
+def evaluate_scored(
+    store: Store, corpus: str, judges: Sequence[str], *, folds: int = 4, seed: int = 42
+) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
+    """Evaluate those judges that can be; return their documents, and the others with the reason."""
+    found, left_out = [], []
+    for name in judges:
+        if not store.exists(f"judges/{name}/{corpus}/scores.json"):
+            left_out.append({"judge": name, "reason": "it has not scored this corpus."})
+            continue
+        try:
+            found.append(evaluate_agent_folds(store, corpus, name, folds=folds, seed=seed))
+        except CertifyError as error:
+            left_out.append({"judge": name, "reason": str(error)})
+    return found, left_out
+
+
+def stored_agent_folds(store: Store, corpus: str) -> list[dict[str, Any]]:
+    """Return the evaluations that stand on the adapters and scores stored now."""
+    found = []
+    for name in fold_judges():
+        if not store.exists(_key(corpus, name)):
+            continue
+        document = store.read_json(_key(corpus, name))
+        try:
+            current = current_adapter(store, corpus, name)
+        except CertifyError:
+            continue
+        scores = f"judges/{name}/{corpus}/scores.parquet"
+        same = document.get("adapter_sha256") == current["adapter_sha256"] and store.exists(scores)
+        if same and document.get("scores_sha256") == store.sha256(scores):
+            found.append(document)
+    return found
+
+
+def _key(corpus: str, judge: str) -> str:
+    return f"comparison/{corpus}/agent_disjoint_{judge}.json"
+
+
+def _runs_of(store: Store, corpus: str, cal: pd.DataFrame) -> pd.DataFrame:
+    frame, _ = open_split(store, corpus, "cal")
+    return frame.set_index("trajectory_id").loc[cal["trajectory_id"]].reset_index()
+
+
+def _trainer(store: Store, corpus: str, spec: JudgeSpec, adapter: dict[str, Any]) -> Callable[[pd.DataFrame, int], Judge]:
+    """Return what trains the judge on some SFT runs, as it was trained on all."""
+
+    def lexical(known: pd.DataFrame, number: int) -> Judge:
+        from certify_assets.judges.lexical import LexicalJudge
+
+        using = renderer()
+        return LexicalJudge.train(
+            texts(known, using),
+            known["outcome"].to_numpy(np.int8),
+            success_weight=adapter["success_weight"],
+            seed=spec.seed,
+            renderer_sha256=using.sha256,
+        )
+
+    def fine_tuned_model(known: pd.DataFrame, number: int) -> Judge:
+        from certify_assets.judges.judging import workplace
+        from certify_assets.judges.lm.judge import CausalJudge, load_base
+        from certify_assets.judges.lm.training import fine_tuned
+
+        with workplace(store, f"judges/{spec.name}/{corpus}/agent_fold_{number}") as folder:
+            judge = CausalJudge(spec.name, *load_base(spec.model, spec.revision))
+            return fine_tuned(judge, known, folder / "adapter", model=spec.model, seed=spec.seed)[0]
+
+    return lexical if spec.family == "lexical" else fine_tuned_model
+
+
+class _Folds:
+    """CAL scores of judges that did not see the agent of a run, gathered fold by fold."""
+
+    def __init__(
+        self,
+        sft: pd.DataFrame,
+        cal: pd.DataFrame,
+        runs: pd.DataFrame,
+        train: Callable[[pd.DataFrame, int], Judge],
+        *,
+        matched: bool,
+        seed: int,
+    ) -> None:
+        self._sft, self._cal, self._runs, self._train, self._seed = sft, cal, runs, train, seed
+        names = ("disjoint", "trained_on_as_many") if matched else ("disjoint",)
+        self._scores = {name: np.full(len(cal), np.nan) for name in names}
+        self._owner = np.full(len(cal), -1, dtype=np.int64)
+        self.rows: list[dict[str, Any]] = []
+        self.left_out: list[dict[str, Any]] = []
+
+    def fold(self, number: int, held: list[str]) -> None:
+        """Train without the held-out agents and score their CAL runs; leave the fold out where that cannot be done."""
+        inside = self._cal["agent"].astype(str).isin(held).to_numpy()
+        known = self._sft[~self._sft["agent"].astype(str).isin(held)]
+        if known["outcome"].nunique() < 2 or not inside.any():
+            reason = "the SFT runs of the others do not have both outcomes" if inside.any() else "no CAL run is theirs"
+            self.left_out.append({"agents": held, "reason": reason})
+            return
+        training = {"disjoint": known}
+        if "trained_on_as_many" in self._scores:
+            # fewer runs cost something too: as many, of all agents, tell the two apart
+            places = np.random.default_rng([self._seed, number]).choice(len(self._sft), len(known), replace=False)
+            training["trained_on_as_many"] = self._sft.iloc[np.sort(places)]
+        rendered = texts(self._runs[inside], renderer())
+        for name, runs in training.items():
+            if runs["outcome"].nunique() == 2:
+                self._scores[name][inside] = self._train(runs, number).score(rendered).score
+        self._owner[inside] = number
+        row = {"agents": held, "sft_runs": len(known), "cal_runs": int(inside.sum())}
+        for name, scores in (("auroc", self._scores["disjoint"]), ("auroc_trained_on_all", self._cal["score"].to_numpy(np.float64))):
+            found = auroc(scores[inside], self._cal["outcome"].to_numpy(np.float64)[inside])
+            row[name] = found if np.isfinite(found) else None
+        self.rows.append(row)
+
+    def figures(self) -> dict[str, Any]:
+        """AUROC over pairs of one fold, and over pairs of one agent, on the rows that every judge here scored."""
+        scores = {**self._scores, "trained_on_all": self._cal["score"].to_numpy(np.float64)}
+        kept = (self._owner >= 0) & np.isfinite(np.stack(list(scores.values()))).all(axis=0)
+        outcomes = self._cal["outcome"].to_numpy(np.float64)[kept]
+        resamples = task_resamples(codes(self._cal["task_id"].to_numpy(object)[kept]))
+        groups = {"auroc": self._owner[kept], "within_agent": codes(self._cal["agent"].to_numpy(object)[kept])}
+        found: dict[str, Any] = {name: {} for name in (*scores, "difference")}
+        for name, group in groups.items():
+            rankings = {judge: PairRanking.of(values[kept], outcomes, group) for judge, values in scores.items()}
+            for judge, ranking in rankings.items():
+                found[judge][name] = area_of(ranking, resamples).to_dict()
+            found["difference"][name] = _difference(rankings["disjoint"], rankings["trained_on_all"], resamples)
+        return {"rows": int(kept.sum()), **found}
+
+
+def _difference(one: PairRanking, other: PairRanking, resamples: NDArray[np.float64]) -> dict[str, Any]:
+    values = [area_of(ranking, resamples[:0]).value for ranking in (one, other)]
+    if values[0] is None or values[1] is None:
+        return {"value": None, "low": None, "high": None}
+    low, high = interval(one.areas(resamples) - other.areas(resamples)) if len(resamples) else (None, None)
+    return {"value": values[0] - values[1], "low": low, "high": high}
+
+
+def _sentence(document: dict[str, Any]) -> str:
+    judge, difference = document["judge"], document["difference"]["auroc"]
+    if difference["value"] is None:
+        return f"{judge} cannot be read on unseen agents: no fold has CAL runs of both outcomes."
+    new, old = document["disjoint"]["auroc"]["value"], document["trained_on_all"]["auroc"]["value"]
+    span = "" if difference["low"] is None else f", 95 % {difference['low']:+.3f} to {difference['high']:+.3f}"
+    loses = difference["high"] is not None and difference["high"] < 0
+    words = "ranks runs of unseen agents worse" if loses else "is not shown to lose on unseen agents"
+    return f"{judge} {words}: AUROC {new:.3f} against {old:.3f} when trained on all ({difference['value']:+.3f}{span})."
+
+
+def pretraining_caveat(judges: Sequence[str], agents: Sequence[str]) -> str:
+    """Say which of a corpus's agents the compact model saw in its pretraining, where a judge stands on it; no fold holds those out."""
+    named = [name for name in judges if name in JUDGES and JUDGES[name].model == "compact"]
+    if not named:
+        return ""
+    from certify_assets.judges.lm.compact.data import pretraining_runs
+
+    seen = {str(name) for name in pretraining_runs()["agent"].unique()}
+    both = sorted(set(agents) & seen)
+    if not both:
+        return ""
+    return (
+        f"The compact model below {', '.join(named)} is no stranger to these agents: {len(both)} of the {len(set(agents))} ran tasks that it was "
+        f"pretrained on, with their outcomes (of {len(seen)} agents in all), so a fold keeps an agent out of the "
+        "fine-tuning alone."
+    )

@@ -1,0 +1,236 @@
+"""The arms on TEST: every certificate registered first, every read through the ledger, and the choice put between the best and the worst.
+
+The oracle is chosen with TEST's outcomes. It says what a better choice could have had, and is never deployed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from certify_assets.corpora.corpus import open_split
+from certify_assets.errors import LedgerError, StaleCertificateError
+from certify_assets.evaluation.ledger import (
+    LedgerEntry,
+    ledger_entries,
+    ledger_violations,
+    record_read,
+    record_result,
+    register,
+    require_in_ledger,
+)
+from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.judges.arms import Candidate, arm_key, candidates, controls, scored_candidate, train_arm
+from certify_assets.judges.judging import columns, current_adapter, renderer
+from certify_assets.judges.lm.rewards import ARMS, CONTROLS
+from certify_assets.judges.specs import ALPHAS, DELTA, GRID, PROCEDURES, SIDES, JudgeSpec
+from certify_assets.storage.progress import Report, silent
+from certify_assets.storage.store import Store
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from certify_assets.certificates import Certificate
+    from certify_assets.judges.selection import Bracket, Selection
+
+__all__ = ["arm_reads", "audit_arms", "brackets", "load_arms_audit", "plan_arms", "verify_arms"]
+
+
+def audit_arms(store: Store, corpus: str, spec: JudgeSpec, *, run_id: str = "cli", report: Report = silent) -> dict[str, Any]:
+    """Register every candidate's and control's certificates, read TEST for each through the ledger, and store what came of it.
+
+    Controls that are missing are trained. Reading again what was read under the same hashes is a replay and gives the same results.
+
+    Returns
+    -------
+    dict
+        ``plan`` (registered), ``registration``, ``results`` (of each candidate and control), ``brackets``, ``ledger_head``.
+
+    Raises
+    ------
+    StaleCertificateError
+        If the deployed adapter is not the one chosen among these arms.
+    LedgerError
+        If the ledger lost lines, or TEST was seen under this registration with other scores.
+    """
+    folder = f"judges/{spec.name}/{corpus}"
+    if store.exists(f"{folder}/arms_audit.json"):
+        require_in_ledger(store, corpus, str(store.read_json(f"{folder}/arms_audit.json").get("ledger_head", "")))
+    plan, certificates = plan_arms(store, corpus, spec, report=report)
+    registration = register(store, corpus, plan, run_id=run_id)
+    tables, reads = {}, {}
+    for each in _entries(spec):
+        tables[each.name], hashes = scored_candidate(store, corpus, spec, each, "test", report=report)
+        configuration = {**hashes, "certificates": [item.sha256 for item in certificates[each.name]]}
+        judge = f"{spec.name}/{each.name}"
+        reads[each.name] = record_read(store, corpus, judge=judge, registration=registration, configuration=configuration, run_id=run_id)
+    _refuse_changed(corpus, spec, reads.values())
+    outcomes = open_split(store, corpus, "test")[0][["trajectory_id", "outcome"]]
+    results = {name: _result(tables[name], outcomes, certificates[name]) for name in reads}
+    head = ""
+    for name, entry in reads.items():
+        head = record_result(store, entry, _sha256(results[name]))
+    document: dict[str, Any] = {"plan": plan, "registration": registration, "results": results, "ledger_head": head}
+    document["brackets"] = [found.to_dict() for found in brackets(document)]
+    document["ledger_reads"] = {name: entry.kind for name, entry in reads.items()}
+    store.write_json(f"{folder}/arms_audit.json", {name: value for name, value in document.items() if name != "ledger_reads"})
+    return document
+
+
+def plan_arms(
+    store: Store, corpus: str, spec: JudgeSpec, *, report: Report = silent
+) -> tuple[dict[str, Any], dict[str, list[Certificate]]]:
+    """Certify every candidate and control on CAL; return what is registered before TEST is read, and the certificates of each.
+
+    Raises
+    ------
+    StaleCertificateError
+        If arms, start or scores are not those among which the deployed adapter was chosen.
+    """
+    adapter = current_adapter(store, corpus, spec.name)
+    keys = {arm: arm_key(store, corpus, spec, arm) for arm in [*ARMS, *CONTROLS]}
+    stale = f"the adapter of {spec.name} on {corpus} was not chosen among the arms of now; materialize {spec.name}/adapter again."
+    if adapter["arms"] != {arm: keys[arm] for arm in ARMS}:
+        raise StaleCertificateError(stale)
+    for arm in keys:
+        train_arm(store, corpus, spec, arm, report=report)
+    tables, hashes = {}, {}
+    for each in _entries(spec):
+        tables[each.name], hashes[each.name] = scored_candidate(store, corpus, spec, each, "cal", report=report)
+    deployed = adapter["chosen"]
+    if hashes[deployed]["adapter_sha256"] != adapter["adapter_sha256"]:
+        raise StaleCertificateError(stale)
+    about = {"corpus": corpus, "judge": spec.name, "split": "cal", "renderer_sha256": renderer().sha256}
+    provenance = {name: {**about, "arm": name, **found} for name, found in hashes.items()}
+    cells = {cell: _selection(spec, tables, provenance, cell) for cell in _cells()}
+    plan = {
+        **about,
+        "adapter_sha256": adapter["adapter_sha256"],
+        "deployed": deployed,
+        "selection_rule": adapter["selection_rule"],
+        "procedure": PROCEDURES[0],
+        "delta": DELTA,
+        "grid": GRID,
+        "arms": keys,
+        "scores": {name: found["scores_sha256"] for name, found in hashes.items()},
+        "auroc": {name: _auroc(table) for name, table in tables.items()},
+        "cells": [
+            {"side": side, "alpha": alpha, **found.to_dict(), "chosen": deployed, "cal_pick": found.chosen}
+            for (side, alpha), found in cells.items()
+        ],
+    }
+    return plan, {name: [(found.certificates | found.controls)[name] for found in cells.values()] for name in tables}
+
+
+def load_arms_audit(store: Store, corpus: str, spec: JudgeSpec) -> dict[str, Any]:
+    """Return the stored audit of a judge's arms, after checking it against the ledger and the deployed adapter.
+
+    Raises
+    ------
+    LedgerError
+        If the plan is not the registered one, or a result not what the last read of TEST gave.
+    StaleCertificateError
+        If another adapter is deployed now.
+    """
+    document: dict[str, Any] = store.read_json(f"judges/{spec.name}/{corpus}/arms_audit.json")
+    require_in_ledger(store, corpus, document["ledger_head"])
+    again = f"materialize {spec.name}/arms_audit again."
+    entries = ledger_entries(store, corpus)
+    registered = {entry.registration for entry in entries if entry.kind == "registration"}
+    if document["registration"] not in registered or _sha256(document["plan"]) != document["registration"]:
+        raise LedgerError(f"the plan of the arms of {spec.name} on {corpus} is not the registered one: it was altered; {again}")
+    for name, result in document["results"].items():
+        found = [entry for entry in entries if entry.kind == "result" and entry.judge == f"{spec.name}/{name}"]
+        if not found or found[-1].configuration != _sha256(result) or found[-1].registration != document["registration"]:
+            raise LedgerError(f"the audit of {name} of {spec.name} on {corpus} is not what the last read of TEST gave; {again}")
+    if [found.to_dict() for found in brackets(document)] != document["brackets"]:
+        raise LedgerError(f"the brackets of {spec.name} on {corpus} are not those of its audits: they were altered; {again}")
+    if document["plan"]["adapter_sha256"] != current_adapter(store, corpus, spec.name)["adapter_sha256"]:
+        raise StaleCertificateError(f"the arms of {spec.name} on {corpus} were audited for another adapter than the deployed one; {again}")
+    return document
+
+
+def verify_arms(store: Store, corpus: str, spec: JudgeSpec) -> str | None:
+    """Certify every candidate again from the stored scores; return what differs from the registered plan, None where nothing does."""
+    document = load_arms_audit(store, corpus, spec)
+    plan, _ = plan_arms(store, corpus, spec)
+    if _sha256(plan) == document["registration"]:
+        return None
+    differing = next((name for name, value in plan.items() if document["plan"].get(name) != value), "cells")
+    return f"{differing} of the arms is not what was registered; materialize {spec.name}/arms_audit again."
+
+
+def brackets(document: Mapping[str, Any]) -> list[Bracket]:
+    """Put the deployed candidate between the best and the worst on TEST, for each side and budget of the plan."""
+    from certify_assets.judges.selection import bracket
+
+    plan, results = document["plan"], document["results"]
+    return [bracket(cell, {name: result["audits"][place] for name, result in results.items()}) for place, cell in enumerate(plan["cells"])]
+
+
+def arm_reads(store: Store, corpus: str, judge: str) -> tuple[dict[str, int], list[LedgerEntry]]:
+    """Count the ledger's reads of TEST by the arms of a judge, by kind; return those that break the protocol as well."""
+    prefix = f"{judge}/"
+    kinds = [entry.kind for entry in ledger_entries(store, corpus) if entry.judge.startswith(prefix) and entry.kind != "result"]
+    broken = [entry for entry in ledger_violations(store, corpus) if entry.judge.startswith(prefix)]
+    return {kind: kinds.count(kind) for kind in ("first", "replay", "changed", "unregistered")}, broken
+
+
+def _entries(spec: JudgeSpec) -> tuple[Candidate, ...]:
+    return (*candidates(spec), *controls(spec))
+
+
+def _cells() -> Iterator[tuple[str, float]]:
+    return ((side, alpha) for side in SIDES for alpha in ALPHAS)
+
+
+def _selection(
+    spec: JudgeSpec, tables: Mapping[str, pd.DataFrame], provenance: Mapping[str, Mapping[str, str]], cell: tuple[str, float]
+) -> Selection:
+    from certify_assets.certificates import Settings
+    from certify_assets.judges.arms import START
+    from certify_assets.judges.selection import select
+
+    _, outcomes, tasks = columns(tables[START])
+    scores = {name: table["score"].to_numpy(float) for name, table in tables.items()}
+    return select(
+        {each.name: scores[each.name] for each in candidates(spec)},
+        outcomes,
+        tasks,
+        settings=Settings(side=cell[0], alpha=cell[1], delta=DELTA, grid=GRID),
+        baseline=START,
+        provenance=provenance,
+        controls={each.name: scores[each.name] for each in controls(spec)},
+    )
+
+
+def _result(table: pd.DataFrame, outcomes: pd.DataFrame, certificates: Sequence[Certificate]) -> dict[str, Any]:
+    from certify_assets.certificates import audit_certificate
+
+    joined = table.drop(columns="outcome").merge(outcomes, on="trajectory_id", how="left", validate="one_to_one")
+    joined = joined[joined["outcome"].notna()]
+    audits = [
+        {"side": item.side, "alpha": item.alpha, "threshold": item.threshold, **audit_certificate(item, *columns(joined)).to_dict()}
+        for item in certificates
+    ]
+    return {"auroc": _auroc(joined), "audits": audits}
+
+
+def _auroc(table: pd.DataFrame) -> float | None:
+    from certify_assets.judges.base import judge_auroc
+
+    value = judge_auroc(table)
+    return value if value == value else None
+
+
+def _refuse_changed(corpus: str, spec: JudgeSpec, reads: Any) -> None:
+    changed = next((entry for entry in reads if entry.kind == "changed"), None)
+    if changed is not None:
+        raise LedgerError(
+            f"TEST of {corpus} was read before for {changed.judge} under the same registration with other scores, and the result was seen; "
+            f"restore the adapter and scores of that read, or train {spec.name} anew."
+        )
+
+
+def _sha256(value: Any) -> str:
+    return sha256_bytes(canonical_json(value))

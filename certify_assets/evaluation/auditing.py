@@ -1,0 +1,136 @@
+"""The audit: thresholds of CAL, read on TEST through the ledger."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from certify_assets.corpora.corpus import open_split
+from certify_assets.errors import LedgerError, StaleCertificateError
+from certify_assets.evaluation.certification import load_certificates
+from certify_assets.evaluation.ledger import LedgerEntry, ledger_entries, record_read, record_result, require_in_ledger
+from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.judges.judging import columns
+from certify_assets.judges.specs import PROCEDURES
+from certify_assets.storage.store import Store
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from certify_assets.certificates import Certificate
+
+__all__ = ["AuditResult", "audit_judge", "audit_metrics", "load_audits"]
+
+
+@dataclass(frozen=True)
+class AuditResult:
+    """Audits of one judge's certificates on TEST.
+
+    Parameters
+    ----------
+    audits : list of dict
+        One an audited certificate: verdict, realised error, bounds, coverage, resampling.
+    scores : pandas.DataFrame
+        The TEST score table with outcomes.
+    entry : LedgerEntry
+        The ledger's line for this read.
+    ledger_head : str
+        Hash of the ledger's line that holds the result.
+    """
+
+    audits: list[dict[str, Any]]
+    scores: pd.DataFrame
+    entry: LedgerEntry
+    ledger_head: str
+
+
+def audit_judge(store: Store, corpus: str, judge: str, *, run_id: str = "cli") -> AuditResult:
+    """Read TEST through the ledger and audit every certificate that decides; store the audits and the labelled TEST scores.
+
+    Raises
+    ------
+    ManifestError
+        If the stored TEST split is not the one of manifest and trajectories.
+    StaleCertificateError, ForgedCertificateError
+        If a stored certificate is of something else than what is stored now.
+    LedgerError
+        If the ledger was altered, or lost lines that an earlier audit names.
+    """
+    certificates = load_certificates(store, corpus, judge)
+    deciding = [item for item in certificates if item.procedure == PROCEDURES[0]]
+    folder = f"judges/{judge}/{corpus}"
+    if store.exists(f"{folder}/audits.json"):
+        require_in_ledger(store, corpus, str(store.read_json(f"{folder}/audits.json").get("ledger_head", "")))
+    hashes = {name: deciding[0].provenance[name] for name in ("adapter_sha256", "scores_sha256", "manifest_sha256", "trajectories_sha256")}
+    entry = record_read(
+        store,
+        corpus,
+        judge=judge,
+        registration=deciding[0].provenance["registration"],
+        configuration={**hashes, "certificates": [item.sha256 for item in deciding]},
+        run_id=run_id,
+    )
+    table = _with_outcomes(store, corpus, judge, open_split(store, corpus, "test")[0])
+    audits = [_audit(item, table) for item in deciding]
+    scores_sha256 = store.write_table(f"{folder}/test_scores.parquet", table)
+    head = record_result(store, entry, _result_sha256(audits, scores_sha256))
+    document = {"audits": audits, "test_scores_sha256": scores_sha256, "registration": entry.registration, "ledger_head": head}
+    store.write_json(f"{folder}/audits.json", document)
+    return AuditResult(audits=audits, scores=table, entry=entry, ledger_head=head)
+
+
+def load_audits(store: Store, corpus: str, judge: str) -> tuple[list[dict[str, Any]], pd.DataFrame]:
+    """Return the stored audits of a judge and its labelled TEST scores, after checking them against the ledger.
+
+    Raises
+    ------
+    LedgerError
+        If they are not what the last read of TEST by this judge gave.
+    """
+    folder = f"judges/{judge}/{corpus}"
+    document = store.read_json(f"{folder}/audits.json")
+    require_in_ledger(store, corpus, document["ledger_head"])
+    results = [entry for entry in ledger_entries(store, corpus) if entry.kind == "result" and entry.judge == judge]
+    found = _result_sha256(document["audits"], store.sha256(f"{folder}/test_scores.parquet"))
+    if not results or results[-1].configuration != found:
+        raise LedgerError(
+            f"the audits of {judge} on {corpus} are not what the last read of TEST gave: they were altered; materialize {judge}/audit again."
+        )
+    return document["audits"], store.read_table(f"{folder}/test_scores.parquet")
+
+
+def _result_sha256(audits: list[dict[str, Any]], scores_sha256: str) -> str:
+    return sha256_bytes(canonical_json({"audits": audits, "test_scores_sha256": scores_sha256}))
+
+
+def _audit(item: Certificate, table: pd.DataFrame) -> dict[str, Any]:
+    from certify_assets.certificates import audit_certificate, resample_audit
+
+    audit: dict[str, Any] = {"side": item.side, "alpha": item.alpha, **audit_certificate(item, *columns(table)).to_dict()}
+    if item.threshold is not None:
+        resampled = resample_audit(*columns(table), threshold=item.threshold, side=item.side, alpha=item.alpha, draws=3000, seed=item.seed)
+        audit["resampling"] = resampled.to_dict()
+    return audit
+
+
+def audit_metrics(result: AuditResult) -> dict[str, float]:
+    """Return realised error and coverage of each audited certificate as numbers with a name."""
+    metrics = {}
+    for audit in result.audits:
+        if audit["realized_error"] is not None:
+            where = f"{audit['side']}_at_{audit['alpha']:g}"
+            metrics[f"error_{where}"] = float(audit["realized_error"])
+            metrics[f"coverage_{where}"] = float(audit["coverage"])
+    return metrics
+
+
+def _with_outcomes(store: Store, corpus: str, judge: str, test: pd.DataFrame) -> pd.DataFrame:
+    table = store.read_table(f"judges/{judge}/{corpus}/scores.parquet")
+    scored = table[table["split"] == "test"].drop(columns="outcome")
+    if set(scored["trajectory_id"]) != set(test["trajectory_id"]):
+        raise StaleCertificateError(
+            f"the scores of {judge} on {corpus} are not of the stored TEST split; materialize {judge}/scores again."
+        )
+    joined = scored.merge(test[["trajectory_id", "outcome"]], on="trajectory_id", how="left", validate="one_to_one")
+    joined["outcome"] = joined["outcome"].astype("Int8")
+    return joined[joined["outcome"].notna()].reset_index(drop=True)

@@ -1,0 +1,234 @@
+"""The TEST ledger: nobody reads the outcomes of a TEST split without leaving a line.
+
+A *registration* fixes what will be read before it is read: the split manifest, seeds, grid, budgets and the judge, as one hash. A *read*
+carries the hash of the configuration that asks (registration, judge, adapter, scores, certificates, TEST itself). Reading again with the
+same hash is a replay; a changed configuration under one registration after a result was seen is a violation. A *result* carries the hash
+of what came of the read, so that an altered audit is found.
+
+Every line names the hash of the line before it: a line that was changed or taken out of the middle breaks the chain. What was cut off
+at the end is found by whoever kept a later hash: the audit document, the asset's metadata and MLflow do. Somebody who can write all of
+these can rewrite history; the ledger makes that a deliberate act, not an accident.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from certify_assets._version import __version__
+from certify_assets.errors import LedgerError
+from certify_assets.files import canonical_json, parse_json, sha256_bytes
+from certify_assets.storage.store import Store
+
+__all__ = [
+    "LedgerEntry",
+    "announce_study",
+    "ledger_entries",
+    "ledger_head",
+    "ledger_violations",
+    "record_read",
+    "record_result",
+    "register",
+    "require_in_ledger",
+]
+
+_READS = ("first", "replay", "changed", "unregistered")
+
+
+@dataclass(frozen=True)
+class LedgerEntry:
+    """One line of the ledger.
+
+    Parameters
+    ----------
+    kind : str
+        ``registration``, ``first`` (read), ``replay``, ``changed``, ``unregistered`` or ``result``.
+    corpus, judge : str
+        `judge` is empty on a registration.
+    registration : str
+        SHA-256 of what was fixed beforehand.
+    configuration : str
+        SHA-256 of what asked; on a result, of what came of it; empty on a registration.
+    run_id : str
+        The Dagster run, or ``cli``.
+    time : str
+        UTC, ISO 8601.
+    previous : str
+        SHA-256 of the line before; empty on the first.
+    """
+
+    kind: str
+    corpus: str
+    judge: str
+    registration: str
+    configuration: str
+    run_id: str
+    time: str
+    previous: str = ""
+
+
+def ledger_entries(store: Store, corpus: str) -> list[LedgerEntry]:
+    """Return every line of a corpus's ledger, oldest first, after checking their chain.
+
+    Raises
+    ------
+    LedgerError
+        If a line cannot be read, or was changed, added or taken out after it was written.
+    """
+    return [entry for entry, _ in _chain(store, corpus)]
+
+
+def ledger_head(store: Store, corpus: str) -> str:
+    """Return the hash of the ledger's last line, empty where there is none: keep it to notice later that lines were cut off."""
+    chain = _chain(store, corpus)
+    return chain[-1][1] if chain else ""
+
+
+def require_in_ledger(store: Store, corpus: str, head: str) -> None:
+    """Refuse a ledger that no longer holds the line whose hash somebody kept.
+
+    Raises
+    ------
+    LedgerError
+    """
+    if head and head not in {digest for _, digest in _chain(store, corpus)}:
+        raise LedgerError(
+            f"the ledger of {corpus} lost the line {head[:12]} that an audit names: lines were cut off; restore it from a backup."
+        )
+
+
+def register(store: Store, corpus: str, plan: Mapping[str, Any], *, run_id: str) -> str:
+    """Fix what will be read on TEST; return the registration's hash.
+
+    Parameters
+    ----------
+    store : Store
+        The data root.
+    corpus : str
+        The corpus.
+    plan : mapping
+        Manifest hash, seeds, grid, budgets, confidence and judge: a JSON object.
+    run_id : str
+        Who registers.
+
+    Notes
+    -----
+    Registering the same plan again adds nothing. Another plan is another registration; both stay in the ledger.
+    """
+    registration = sha256_bytes(canonical_json(dict(plan)))
+    if not _is_registered(ledger_entries(store, corpus), registration):
+        store.write_json(f"ledger/{corpus}.registrations/{registration}.json", dict(plan))
+        line = LedgerEntry("registration", corpus, "", registration, "", run_id, _now())
+        _append(store, corpus, lambda entries: None if _is_registered(entries, registration) else line)
+    return registration
+
+
+def record_read(store: Store, corpus: str, *, judge: str, registration: str, configuration: Mapping[str, Any], run_id: str) -> LedgerEntry:
+    """Record that TEST is about to be read; only then may it be.
+
+    Raises
+    ------
+    LedgerError
+        If the registration is not in the ledger. The attempt is recorded.
+    """
+    asked = sha256_bytes(canonical_json({"registration": registration, "judge": judge, **configuration}))
+    entry = _append(
+        store,
+        corpus,
+        lambda entries: LedgerEntry(_kind(entries, judge, registration, asked), corpus, judge, registration, asked, run_id, _now()),
+    )
+    assert entry is not None
+    if entry.kind == "unregistered":
+        raise LedgerError(
+            f"TEST of {corpus} was asked for under the registration {registration[:12]} that is not in the ledger; register first."
+        )
+    return entry
+
+
+def announce_study(store: Store, corpus: str, *, reader: str, plan: Mapping[str, Any], run_id: str) -> LedgerEntry:
+    """Register a study and record that it is about to read TEST: the same plan on the same runs by the same version is a replay.
+
+    Parameters
+    ----------
+    store, corpus
+    reader : str
+        Name of the study, in the place of a judge's.
+    plan : mapping
+        All that is fixed beforehand, under the name of its kind: a JSON object.
+    run_id : str
+    """
+    registration = register(store, corpus, plan, run_id=run_id)
+    ground = {"trajectories_sha256": store.sha256(f"corpora/{corpus}/trajectories.parquet"), "version": __version__}
+    return record_read(store, corpus, judge=reader, registration=registration, configuration=ground, run_id=run_id)
+
+
+def record_result(store: Store, read: LedgerEntry, result_sha256: str) -> str:
+    """Record the hash of what came of a read; return the ledger's new head."""
+    line = LedgerEntry("result", read.corpus, read.judge, read.registration, result_sha256, read.run_id, _now())
+    _append(store, read.corpus, lambda _: line)
+    return ledger_head(store, read.corpus)
+
+
+def ledger_violations(store: Store, corpus: str, judge: str | None = None) -> list[LedgerEntry]:
+    """Return the reads that break the protocol: unregistered ones, and changed configurations under one registration."""
+    entries = ledger_entries(store, corpus)
+    return [entry for entry in entries if entry.kind in {"changed", "unregistered"} and judge in {None, entry.judge}]
+
+
+def _kind(entries: Sequence[LedgerEntry], judge: str, registration: str, asked: str) -> str:
+    if not _is_registered(entries, registration):
+        return "unregistered"
+    reads = [e for e in entries if e.kind in _READS and e.judge == judge and e.registration == registration]
+    if not reads:
+        return "first"
+    return "replay" if any(entry.configuration == asked for entry in reads) else "changed"
+
+
+def _is_registered(entries: Sequence[LedgerEntry], registration: str) -> bool:
+    return any(entry.kind == "registration" and entry.registration == registration for entry in entries)
+
+
+def _chain(store: Store, corpus: str) -> list[tuple[LedgerEntry, str]]:
+    """Entries with the hashes of their lines."""
+    key = f"ledger/{corpus}.jsonl"
+    return _parsed(store.read_bytes(key) if store.exists(key) else b"", store.locate(key))
+
+
+def _parsed(data: bytes, where: str) -> list[tuple[LedgerEntry, str]]:
+    chain: list[tuple[LedgerEntry, str]] = []
+    previous = ""
+    for number, line in enumerate(data[: data.rfind(b"\n") + 1].splitlines(), 1):
+        try:
+            entry = LedgerEntry(**parse_json(line.decode("utf-8")))
+        except (ValueError, TypeError):
+            raise LedgerError(f"{where}, line {number} is not a ledger entry; restore the file from a backup.") from None
+        if not all(isinstance(value, str) for value in asdict(entry).values()):
+            raise LedgerError(f"{where}, line {number} is not a ledger entry; restore the file from a backup.")
+        if entry.previous != previous:
+            raise LedgerError(
+                f"{where}, line {number} does not follow the line before it: the ledger was altered; restore it from a backup."
+            )
+        previous = sha256_bytes(line)
+        chain.append((entry, previous))
+    return chain
+
+
+def _append(store: Store, corpus: str, make: Callable[[list[LedgerEntry]], LedgerEntry | None]) -> LedgerEntry | None:
+    """Append what `make` makes of the lines that are there, while nobody else appends; return it."""
+    key, made = f"ledger/{corpus}.jsonl", None
+
+    def line(old: bytes) -> str | None:
+        nonlocal made
+        chain = _parsed(old, store.locate(key))
+        made = make([entry for entry, _ in chain])
+        return None if made is None else json.dumps({**asdict(made), "previous": chain[-1][1] if chain else ""}, sort_keys=True)
+
+    store.append_line(key, line)
+    return made
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

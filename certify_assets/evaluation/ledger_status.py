@@ -1,0 +1,72 @@
+"""Where every corpus stands with its TEST split: what was registered, who read it, and whether a rule was broken."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from certify_assets.corpora.config import registered_corpora
+from certify_assets.errors import InputError, LedgerError
+from certify_assets.evaluation.ledger import LedgerEntry, ledger_entries, ledger_head, ledger_violations
+from certify_assets.storage.store import Store
+
+__all__ = ["protocol_status"]
+
+_KINDS = ("first", "replay", "changed", "unregistered")
+
+
+def protocol_status(store: Store, corpora: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """Return one document a corpus, sorted by name.
+
+    Parameters
+    ----------
+    store : Store
+    corpora : sequence of str
+        All registered ones where none is named.
+
+    Returns
+    -------
+    list of dict
+        ``registrations`` (hash, time, run, what was fixed), ``readers`` (reads by kind, and results, of every judge or study), ``violations``,
+        ``head`` of the ledger, and ``fault``: the sentence where the ledger itself was altered, else None.
+
+    Raises
+    ------
+    InputError
+        If a named corpus is not registered.
+    """
+    known = registered_corpora(store)
+    unknown = next((name for name in corpora if name not in known), None)
+    if unknown is not None:
+        raise InputError(f"there is no corpus {unknown!r} in {store.root}; there are {', '.join(known) or 'none'}.")
+    return [_status(store, corpus) for corpus in sorted(corpora or known)]
+
+
+def _status(store: Store, corpus: str) -> dict[str, Any]:
+    try:
+        entries = ledger_entries(store, corpus)
+    except LedgerError as error:
+        return {"corpus": corpus, "registrations": [], "readers": [], "violations": [], "head": "", "fault": str(error)}
+    registered = [entry for entry in entries if entry.kind == "registration"]
+    readers = sorted({entry.judge for entry in entries if entry.judge})
+    return {
+        "corpus": corpus,
+        "registrations": [_registration(store, entry) for entry in registered],
+        "readers": [_reader(entries, name) for name in readers],
+        "violations": [{"kind": entry.kind, "judge": entry.judge, "time": entry.time} for entry in ledger_violations(store, corpus)],
+        "head": ledger_head(store, corpus),
+        "fault": None,
+    }
+
+
+def _registration(store: Store, entry: LedgerEntry) -> dict[str, Any]:
+    key = f"ledger/{entry.corpus}.registrations/{entry.registration}.json"
+    plan = store.read_json(key) if store.exists(key) else None
+    return {"registration": entry.registration, "time": entry.time, "run_id": entry.run_id, "plan": plan}
+
+
+def _reader(entries: Sequence[LedgerEntry], judge: str) -> dict[str, Any]:
+    mine = [entry for entry in entries if entry.judge == judge]
+    counts = {kind: sum(entry.kind == kind for entry in mine) for kind in _KINDS}
+    results = [entry for entry in mine if entry.kind == "result"]
+    return {"judge": judge, **counts, "results": len(results), "last": mine[-1].time}

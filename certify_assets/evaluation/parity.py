@@ -1,0 +1,197 @@
+"""The gate before a server's log-probabilities may certify: on the same rows they must be those of a local Transformers model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from certify_assets.corpora.corpus import open_split
+from certify_assets.errors import InputError, StaleCertificateError
+from certify_assets.files import sha256_bytes
+from certify_assets.judges.endpoint.judging import load_endpoint
+from certify_assets.judges.judging import current_adapter, renderer, stored_adapter, texts
+from certify_assets.judges.specs import JUDGES, JudgeSpec, judge_spec
+from certify_assets.storage.store import Store
+
+if TYPE_CHECKING:
+    from certify_assets.judges.base import Scores
+    from certify_assets.judges.endpoint.config import ParityConfig
+    from certify_assets.judges.endpoint.scoring import Asked
+    from certify_assets.judges.lm.contract import LanguageModel
+
+__all__ = ["parity_exemption", "parity_provenance", "run_parity", "sentence"]
+
+
+def parity_exemption(spec: JudgeSpec) -> str | None:
+    """Return why a judge needs no parity test, or None where it does."""
+    if spec.endpoint is None:
+        return "its scores are those of the local reference engine"
+    return spec.endpoint.no_parity if spec.endpoint.parity is None else None
+
+
+def run_parity(store: Store, corpus: str, judge: str) -> dict[str, Any]:
+    """Score rows of CAL with the local counterpart, compare, and store what came of it; the server is not asked.
+
+    Returns
+    -------
+    dict
+        The stored document: figures, whether it passed, and what was compared.
+
+    Raises
+    ------
+    InputError
+        If the judge has no local counterpart.
+    """
+    from certify_assets.judges.base import Scores
+    from certify_assets.judges.lm.parity import parity
+
+    spec = judge_spec(judge, store.root)
+    reason = parity_exemption(spec)
+    if spec.endpoint is None or spec.endpoint.parity is None:
+        raise InputError(f"{judge} has no parity test: {reason}.")
+    config = spec.endpoint.parity
+    current_adapter(store, corpus, judge)
+    table = store.read_table(f"judges/{judge}/{corpus}/scores.parquet")
+    frame = _rows(store, corpus, config.rows)
+    stored = table.set_index("trajectory_id").loc[frame["trajectory_id"]]
+    candidate = Scores(stored["log_p_success"].to_numpy(np.float64), stored["log_p_fail"].to_numpy(np.float64))
+    billed = load_endpoint(store, corpus, spec, replay=True)
+    questions = billed.questions(texts(frame, renderer()))
+    reference, about = _reference(store, corpus, config, billed.judge.asked, questions)
+    # no certificate stands yet whose decisions could change: its threshold will be of these very scores
+    found = parity(reference, candidate, thresholds=(), tolerance=config.tolerance, least_agreement=config.least_agreement)
+    document = {
+        "judge": judge,
+        "corpus": corpus,
+        **found.to_dict(),
+        "engine": billed.provenance().engine,
+        "reference": about,
+        "configuration": asdict(config),
+        "trajectory_ids": [str(name) for name in frame["trajectory_id"]],
+        **_bound(store, corpus, judge),
+    }
+    store.write_json(_key(corpus, judge), document)
+    return document
+
+
+def parity_provenance(store: Store, corpus: str, judge: str) -> dict[str, str]:
+    """Return what the certificates of a judge say about parity; nothing for a judge of the reference engine.
+
+    Raises
+    ------
+    StaleCertificateError
+        If the test is missing, failed, or is of other scores, another server or other settings than those stored now.
+    """
+    spec = judge_spec(judge, store.root)
+    if spec.endpoint is None:
+        return {}
+    if spec.endpoint.parity is None:
+        return {"no_parity": spec.endpoint.no_parity}
+    how = f"run `certify judge parity {corpus} --judge {judge}` or the check {judge}/scores:parity"
+    if not store.exists(_key(corpus, judge)):
+        raise StaleCertificateError(f"the scores of {judge} on {corpus} were not compared with those of the local model; {how}.")
+    document = store.read_json(_key(corpus, judge))
+    expected = {**_bound(store, corpus, judge), "configuration": asdict(spec.endpoint.parity)}
+    stale = next((name for name, value in expected.items() if document.get(name) != value), None)
+    if stale is not None:
+        raise StaleCertificateError(
+            f"the parity test of {judge} on {corpus} is of another {stale.removesuffix('_sha256')} than the present one; {how}."
+        )
+    if document.get("passed") is not True:
+        raise StaleCertificateError(sentence(document))
+    return {"parity_sha256": store.sha256(_key(corpus, judge))}
+
+
+def sentence(document: dict[str, Any]) -> str:
+    """Say how a parity test went."""
+    if document["passed"]:
+        return (
+            f"{document['judge']} agrees with {document['reference']['model']} of the local engine on {document['rows']} rows: log-odds within "
+            f"{document['max_difference']:.2g}, rank agreement {document['rank_agreement']:.4f}."
+        )
+    return (
+        f"{document['judge']} differs from {document['reference']['model']} of the local engine on {document['rows']} rows: log-odds by up to "
+        f"{document['max_difference']:.2g} ({document['tolerance']:g} allowed), rank agreement {document['rank_agreement']:.4f} (at least "
+        f"{document['least_agreement']:g}), {document['unscored_by_one']} rows scored by one of them alone; serve the same weights, prompt "
+        "template and precision, and score again."
+    )
+
+
+def _bound(store: Store, corpus: str, judge: str) -> dict[str, str]:
+    """What a parity test stands on: the registration names server, version and prompt, the scores every number."""
+    adapter = store.read_json(f"judges/{judge}/{corpus}/adapter.json")
+    return {
+        "adapter_sha256": adapter["adapter_sha256"],
+        "scores_sha256": store.sha256(f"judges/{judge}/{corpus}/scores.parquet"),
+        "manifest_sha256": adapter["manifest_sha256"],
+    }
+
+
+def _rows(store: Store, corpus: str, count: int) -> Any:
+    """Rows of CAL in the order of the hashes of their names: as good as drawn, and the same everywhere."""
+    cal, _ = open_split(store, corpus, "cal")
+    order = sorted(range(len(cal)), key=lambda row: sha256_bytes(str(cal["trajectory_id"].iloc[row]).encode("utf-8")))
+    return cal.iloc[sorted(order[:count])].reset_index(drop=True)
+
+
+def _reference(store: Store, corpus: str, config: ParityConfig, asked: Asked, questions: Sequence[Any]) -> tuple[Scores, dict[str, Any]]:
+    """Score the server's own questions with the local model."""
+    from certify_assets.judges.lm.contract import Encoded, verdict_tokens
+    from certify_assets.judges.lm.scoring import score_prompts
+
+    with _local(store, corpus, config) as (language, lora_sha256):
+        tokenizer = language.tokenizer
+        language = replace(language, verdicts=verdict_tokens(tokenizer, asked.asking.marker, asked.asking.words))
+        options = dict(asked.asking.extra.get("chat_template_kwargs") or {})
+        prompts = [Encoded(tuple(_ids(tokenizer, question, options))) for question in questions]
+        run = score_prompts(language, prompts, adapter_sha256=lora_sha256)
+    return run.scores, dict(run.fingerprint)
+
+
+def _ids(tokenizer: Any, question: Any, options: dict[str, Any]) -> list[int]:
+    """Return the ids that a server makes of a question: of a text with the tokenizer's own special tokens, of messages by its template."""
+    if isinstance(question, str):
+        return list(tokenizer.encode(question))
+    if question and isinstance(question[0], int):
+        return list(question)
+    return list(tokenizer.apply_chat_template(list(question), add_generation_prompt=True, return_dict=False, **options))
+
+
+@contextmanager
+def _local(store: Store, corpus: str, config: ParityConfig) -> Iterator[tuple[LanguageModel, str]]:
+    from certify_assets.judges.lm.adapters import AdapterBank
+    from certify_assets.judges.lm.compact import load_compact
+    from certify_assets.judges.lm.contract import load_language_model
+
+    base = load_compact() if config.model == "compact" else load_language_model(config.model, revision=config.revision)
+    if not config.adapter:
+        yield base, ""
+        return
+    bank = AdapterBank(base)
+    with _adapter_folder(store, corpus, config.adapter) as folder:
+        bank.add("local", folder)
+    with bank.using("local") as (language, sha256):
+        yield language, sha256
+
+
+@contextmanager
+def _adapter_folder(store: Store, corpus: str, adapter: str) -> Iterator[Path]:
+    if adapter in JUDGES:
+        current_adapter(store, corpus, adapter)
+        with stored_adapter(store, corpus, adapter) as folder:
+            yield folder
+        return
+    if not Path(adapter).is_dir():
+        raise InputError(
+            f"the adapter {adapter!r} of the parity test is neither a judge of the platform nor a folder; correct parity.adapter."
+        )
+    yield Path(adapter)
+
+
+def _key(corpus: str, judge: str) -> str:
+    return f"judges/{judge}/{corpus}/parity.json"

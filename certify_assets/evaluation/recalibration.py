@@ -1,0 +1,272 @@
+"""What recalibration does to certificates: nothing where it keeps every order, ties where it does not.
+
+A threshold is an observed score, so a strictly increasing map of the scores moves it with them: Platt scaling and a temperature leave every
+decision as it is. Isotonic regression is constant on blocks, and what a block holds is decided alike. Maps are fitted on RL or SFT alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from certify_assets.corpora.corpus import open_split
+from certify_assets.errors import InputError
+from certify_assets.judges.judging import columns, current_adapter, load_adapter, renderer
+from certify_assets.judges.scoring import calibration_scores
+from certify_assets.judges.specs import ALPHAS, DELTA, GRID, PROCEDURES, SIDES, judge_spec
+from certify_assets.storage.store import Store
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from certify_assets.certificates import Certificate
+
+__all__ = [
+    "METHODS",
+    "Recalibration",
+    "fit_recalibration",
+    "recalibrate",
+    "recalibration_lines",
+    "recalibration_rows",
+    "write_recalibration",
+]
+
+METHODS = ("none", "temperature", "platt", "isotonic")
+
+_Floats = NDArray[np.float64]
+_SAID = {
+    "unchanged": "every decision is as it was",
+    "ties": "decisions differ by ties alone: no order is turned round",
+    "changed": "orders are turned round: the judge ranks backwards on the rows it was fitted on",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Recalibration:
+    """A map from scores to log-odds.
+
+    Parameters
+    ----------
+    method : str
+        One of `METHODS`.
+    parameters : dict of str to float
+        What was fitted.
+    apply : callable
+        Log-odds of scores, shape (n,) → (n,); NaN stays NaN.
+    """
+
+    method: str
+    parameters: dict[str, float]
+    apply: Callable[[_Floats], _Floats]
+
+
+def fit_recalibration(method: str, scores: _Floats, outcomes: NDArray[np.int8]) -> Recalibration:
+    """Fit a map on scored, labelled rows.
+
+    Parameters
+    ----------
+    method : {"none", "temperature", "platt", "isotonic"}
+        Log-odds as they are; score / T; slope · score + intercept; the monotone step function of least squares.
+    scores : float array, shape (n,)
+        Finite log-odds.
+    outcomes : int array, shape (n,)
+
+    Raises
+    ------
+    InputError
+        If there is no such method, or one outcome alone.
+
+    Notes
+    -----
+    Temperature and Platt scaling aim at (n₊ + 1)/(n₊ + 2) and 1/(n₋ + 2) instead of 1 and 0 (Platt 1999), so that rows that a score separates
+    do not send the slope to infinity.
+    """
+    if method not in METHODS:
+        raise InputError(f"there is no recalibration {method!r}; choose one of {', '.join(METHODS)}.")
+    if np.unique(outcomes).size != 2:
+        raise InputError("the rows to recalibrate on have one outcome; label runs of both.")
+    if method == "none":
+        return Recalibration(method, {}, lambda values: values)
+    if method == "isotonic":
+        return _isotonic(scores, outcomes)
+    slope, intercept = _logistic(scores, outcomes, intercept=method == "platt")
+    parameters = {"slope": slope, "intercept": intercept} if method == "platt" else {"inverse_temperature": slope}
+    return Recalibration(method, parameters, lambda values: slope * values + intercept)
+
+
+def recalibrate(store: Store, corpus: str, judge: str) -> dict[str, Any]:
+    """Return what each map does to the certificates of a judge on a corpus.
+
+    Returns
+    -------
+    dict
+        Split and rows that the maps were fitted on; for each method its parameters, log loss and distinct scores on CAL, and for each side
+        and budget coverage, threshold, rank of the threshold and rows of CAL and TEST that are decided otherwise than by the scores as they are.
+    """
+    cal, hashes, adapter = calibration_scores(store, corpus, judge)
+    fitted_on, fit = _fitting_rows(store, corpus, judge)
+    table = store.read_table(f"judges/{judge}/{corpus}/scores.parquet")
+    everything = table.loc[table["split"].isin(["cal", "test"]), "score"].to_numpy(np.float64)
+    maps = [fit_recalibration(method, *fit) for method in METHODS]
+    plain: dict[tuple[str, float], Any] = {}
+    methods = [_method(item, cal, everything, int(adapter["candidates"]), plain) for item in maps]
+    changed = [item["method"] for item in methods if item["effect"] == "changed"]
+    ties = [item["method"] for item in methods if item["effect"] == "ties"]
+    said = "Every certificate is unchanged by every method." if not changed + ties else ""
+    said += f"Changed by ties alone: {', '.join(ties)}; unchanged by the others." if ties and not changed else ""
+    said += f"Orders turned round: {', '.join(changed)}." if changed else ""
+    return {
+        "judge": judge,
+        "corpus": corpus,
+        "fitted_on": fitted_on,
+        "rows": len(fit[0]),
+        "trained_on": fitted_on in judge_spec(judge, store.root).training_splits,
+        "delta": DELTA,
+        "grid": GRID,
+        "verdict": said,
+        "methods": methods,
+        **hashes,
+    }
+
+
+def write_recalibration(store: Store, corpus: str, judge: str) -> dict[str, Any]:
+    """Recalibrate and store the document beside the judge's certificates."""
+    document = recalibrate(store, corpus, judge)
+    store.write_json(f"judges/{judge}/{corpus}/recalibration.json", document)
+    return document
+
+
+def recalibration_rows(document: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """Return a recalibration document as a table: one row a method, side and budget."""
+    rows = [
+        [
+            item["method"],
+            f"{cell['side']}, {cell['alpha']:g}",
+            f"{cell['coverage']:.4f}" if cell["certified"] else "nothing",
+            str(cell["threshold_rank"]),
+            str(item["distinct_scores"]),
+            str(cell["differing_decisions"]),
+        ]
+        for item in document["methods"]
+        for cell in item["certificates"]
+    ]
+    return ["method", "side, alpha", "coverage", "rank", "distinct", "differing"], rows
+
+
+def recalibration_lines(document: dict[str, Any]) -> list[str]:
+    """Say of each method how well its numbers are probabilities, and what it does to decisions."""
+    said = [f"{item['method']}: log loss {item['log_loss']:.4f} on CAL; {_SAID[item['effect']]}." for item in document["methods"]]
+    if document["trained_on"]:
+        said.append(
+            f"The {document['fitted_on'].upper()} runs are runs that {document['judge']} was trained on: it is surer of them than of others."
+        )
+    return said
+
+
+def _method(
+    item: Recalibration, cal: pd.DataFrame, everything: _Floats, candidates: int, plain: dict[tuple[str, float], Any]
+) -> dict[str, Any]:
+    from certify_assets.certificates import certify
+
+    scores, outcomes, tasks = columns(cal)
+    mapped, elsewhere = item.apply(scores), item.apply(everything)
+    cells = []
+    for side in SIDES:
+        for alpha in ALPHAS:
+            keywords: dict[str, Any] = {"alpha": alpha, "delta": DELTA, "side": side, "procedure": PROCEDURES[0], "grid": GRID}
+            certificate = certify(mapped, outcomes, tasks, candidates=candidates, **keywords)
+            decided = _decided(certificate, elsewhere)
+            before = plain.setdefault((side, alpha), decided)
+            cells.append(
+                {
+                    "side": side,
+                    "alpha": alpha,
+                    "certified": certificate.certified,
+                    "coverage": certificate.coverage,
+                    "threshold": certificate.threshold,
+                    "threshold_rank": int(_decided(certificate, mapped).sum()),
+                    "differing_decisions": int((decided != before).sum()),
+                }
+            )
+    return {
+        "method": item.method,
+        "parameters": item.parameters,
+        "log_loss": _log_loss(mapped, outcomes),
+        "distinct_scores": int(np.unique(mapped[np.isfinite(mapped)]).size),
+        "effect": _effect(everything, elsewhere, cells),
+        "certificates": cells,
+    }
+
+
+def _decided(certificate: Certificate, scores: _Floats) -> NDArray[np.bool_]:
+    """Rows that a certificate decides alone."""
+    from certify_assets.certificates import decide
+
+    return np.asarray(decide(certificate, scores).decisions != "human")
+
+
+def _effect(before: _Floats, after: _Floats, cells: list[dict[str, Any]]) -> str:
+    known = np.isfinite(before)
+    order = np.argsort(before[known], kind="stable")
+    if (np.diff(after[known][order]) < 0).any():
+        return "changed"
+    return "ties" if any(cell["differing_decisions"] for cell in cells) else "unchanged"
+
+
+def _fitting_rows(store: Store, corpus: str, judge: str) -> tuple[str, tuple[_Floats, NDArray[np.int8]]]:
+    """Scored, labelled rows of RL; where they do not hold both outcomes, SFT is scored for it."""
+    from certify_assets.judges.base import score_table
+
+    table = store.read_table(f"judges/{judge}/{corpus}/scores.parquet")
+    found = _labelled(table[table["split"] == "rl"])
+    if np.unique(found[1]).size == 2:
+        return "rl", found
+    sft, _ = open_split(store, corpus, "sft")
+    expected = current_adapter(store, corpus, judge)["adapter_sha256"]
+    model = load_adapter(store, corpus, judge, expected_sha256=expected)
+    return "sft", _labelled(score_table(model, sft[sft["outcome"].notna()], renderer()))
+
+
+def _labelled(table: pd.DataFrame) -> tuple[_Floats, NDArray[np.int8]]:
+    kept = table[table["outcome"].notna() & table["score"].notna()]
+    return kept["score"].to_numpy(np.float64), kept["outcome"].to_numpy(np.int8)
+
+
+def _logistic(scores: _Floats, outcomes: NDArray[np.int8], *, intercept: bool) -> tuple[float, float]:
+    from sklearn.linear_model import LogisticRegression
+
+    successes = int(outcomes.sum())
+    failures = len(outcomes) - successes
+    target = np.where(outcomes == 1, (successes + 1) / (successes + 2), 1 / (failures + 2))
+    # a target between 0 and 1 is a row of both outcomes, each with its weight
+    x, y = np.concatenate([scores, scores])[:, None], np.repeat([1, 0], len(scores))
+    model = LogisticRegression(C=np.inf, fit_intercept=intercept, tol=1e-10, max_iter=1000)
+    model.fit(x, y, sample_weight=np.concatenate([target, 1 - target]))
+    return float(model.coef_[0, 0]), float(np.ravel(model.intercept_)[0]) if intercept else 0.0
+
+
+def _isotonic(scores: _Floats, outcomes: NDArray[np.int8]) -> Recalibration:
+    from sklearn.isotonic import IsotonicRegression
+
+    model = IsotonicRegression(y_min=0.0, y_max=1.0, increasing=True, out_of_bounds="clip").fit(scores, outcomes)
+    least = 1 / (2 * len(scores))
+
+    def apply(values: _Floats) -> _Floats:
+        mapped = np.full(values.shape, np.nan)
+        known = np.isfinite(values)
+        p = np.clip(model.predict(values[known]), least, 1 - least)
+        # a share of 0 or 1 among few rows is no certainty, and a score must be finite
+        mapped[known] = np.log(p / (1 - p))
+        return mapped
+
+    return Recalibration("isotonic", {"blocks": float(np.unique(model.y_thresholds_).size)}, apply)
+
+
+def _log_loss(log_odds: _Floats, outcomes: NDArray[np.int8]) -> float:
+    known = np.isfinite(log_odds)
+    signed = np.where(outcomes[known] == 1, -log_odds[known], log_odds[known])
+    return float(np.logaddexp(0.0, signed).mean())

@@ -1,0 +1,386 @@
+"""The arms of GRPO: each trained on RL from one judge, kept step by step with its scores, and one of them chosen on CAL and paid for.
+
+An arm is a reward (`rewards.ARMS`). A control (`rewards.CONTROLS`) is the weighted cross-entropy on the same rows, steps, rate and optimizer: it
+is trained, scored and audited like an arm, but nothing is chosen among controls, so they cost no confidence. ``judges/<judge>/<corpus>/arms/``
+holds a folder for each::
+
+    run.json            what the training depends on, with its hash
+    step_<n>/           the adapter after n steps
+    arm.json            written last: without it the training was cut short, and goes on
+    cal_<n>.parquet     scores, with cal_<n>.json on what they are of; test_<n> the same without outcomes
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from certify_assets.corpora.corpus import open_split
+from certify_assets.errors import InputError, IntegrityError
+from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.judges.judging import columns, current_adapter, renderer, stored_adapter, stored_folder, texts, workplace
+from certify_assets.judges.lm.rewards import ARMS, CONTROLS, arm_named
+from certify_assets.judges.specs import ALPHAS, DELTA, GRID, JudgeSpec
+from certify_assets.storage.progress import Advance, Report, counted, silent
+from certify_assets.storage.store import Store
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from certify_assets.judges.lm.grpo_config import GrpoConfig
+    from certify_assets.judges.selection import Selection
+
+__all__ = [
+    "START",
+    "Candidate",
+    "arm_key",
+    "candidate_adapter",
+    "candidates",
+    "choose",
+    "controls",
+    "grpo_config",
+    "scored_candidate",
+    "select_arm",
+    "train_arm",
+]
+
+#: name of the judge that every arm starts from, which is a candidate itself
+START = "start"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An arm, or a control, after a number of steps; the start has taken none."""
+
+    arm: str
+    step: int = 0
+
+    @property
+    def name(self) -> str:
+        """Name in selections, certificates and the ledger."""
+        return f"{self.arm}_{self.step}" if self.step else self.arm
+
+
+def candidates(spec: JudgeSpec) -> tuple[Candidate, ...]:
+    """What the deployed judge is chosen among: the start, and every arm after each number of steps."""
+    return (Candidate(START), *(Candidate(arm, step) for arm in ARMS for step in grpo_config(spec).evaluate_at))
+
+
+def controls(spec: JudgeSpec) -> tuple[Candidate, ...]:
+    """What the choice is held against, and never deployed."""
+    return tuple(Candidate(arm, step) for arm in CONTROLS for step in grpo_config(spec).evaluate_at)
+
+
+def grpo_config(spec: JudgeSpec, *, control: bool = False) -> GrpoConfig:
+    """The paper's settings; the compact model has its own rate and fewer steps, of which the middle and the last are candidates."""
+    from certify_assets.judges.lm.grpo_config import COMPACT_LEARNING_RATE, LEARNING_RATE, GrpoConfig
+
+    compact = spec.model == "compact"
+    steps = spec.steps or ((30, 60) if compact else (75, 150))
+    return GrpoConfig(
+        learning_rate=COMPACT_LEARNING_RATE if compact else LEARNING_RATE,
+        steps=steps[-1],
+        evaluate_at=steps,
+        save_every=min(30 if compact else 50, steps[-1]),
+        seed=spec.seed,
+        objective="cross_entropy" if control else "reward",
+    )
+
+
+def arm_key(store: Store, corpus: str, spec: JudgeSpec, arm: str) -> str:
+    """Return the hash of all that the training of an arm or a control would depend on now."""
+    return _Run.of(store, corpus, spec, arm).key
+
+
+def train_arm(store: Store, corpus: str, spec: JudgeSpec, arm: str, *, report: Report = silent) -> dict[str, Any]:
+    """Train an arm or a control and score CAL with each of its steps; take up what is finished, and go on with what was killed.
+
+    Parameters
+    ----------
+    store : Store
+    corpus : str
+    spec : JudgeSpec
+        Of the family grpo.
+    arm : str
+        A name of ``ARMS`` or ``CONTROLS``.
+    report : callable, optional
+        Told how far it has come.
+
+    Returns
+    -------
+    dict
+        The arm's document. Its ``key`` is the hash of all that the training depends on: start, reward, settings, optimiser, RL rows, renderer.
+
+    Raises
+    ------
+    InputError
+        If there is no such arm, or the corpus has no RL split.
+    IntegrityError
+        If a finished adapter or its scores were altered.
+    """
+    run = _Run.of(store, corpus, spec, arm)
+    document = run.finished()
+    if document is None:
+        document = run.train(report)
+    for step in grpo_config(spec).evaluate_at:
+        scored_candidate(store, corpus, spec, Candidate(arm, step), "cal", report=report)
+    return document
+
+
+def select_arm(store: Store, corpus: str, spec: JudgeSpec, *, report: Report = silent) -> dict[str, Any]:
+    """Choose the arm and step that certify most on CAL, or the start where none beats it; arms that are missing are trained.
+
+    Returns
+    -------
+    dict
+        Of the adapter document: the candidates with their certified coverage, the rule, their number, the chosen one and the arms' keys.
+    """
+    before = current_adapter(store, corpus, spec.start)
+    documents = {arm: train_arm(store, corpus, spec, arm, report=report) for arm in ARMS}
+    tables = {each.name: scored_candidate(store, corpus, spec, each, "cal", report=report)[0] for each in candidates(spec)}
+    selection, alpha = choose(tables)
+    rows = [{"name": row.name, "alpha": alpha, "coverage": row.coverage, "uncorrected": row.uncorrected} for row in selection.rows]
+    return {
+        "selection": rows,
+        "selection_rule": f"{selection.certificate.selection} (at alpha {alpha:g})",
+        "candidates": len(tables),
+        "chosen": selection.chosen,
+        "training": {
+            "optimiser": spec.optimiser,
+            "config": grpo_config(spec).to_dict(),
+            "arms": {name: document["reward"] for name, document in documents.items()},
+            "loss_curves": {name: _curve(document["history"]) for name, document in documents.items()},
+            "rl_trajectories": documents[next(iter(ARMS))]["rl_trajectories"],
+        },
+        "start_sha256": before["adapter_sha256"],
+        "arms": {name: document["key"] for name, document in documents.items()},
+    }
+
+
+def _curve(history: Sequence[Mapping[str, Any]]) -> list[dict[str, float]]:
+    """Loss of every step that has one."""
+    return [{"step": entry["step"], "loss": entry["loss"]} for entry in history if entry.get("loss") is not None and "step" in entry]
+
+
+def choose(tables: Mapping[str, pd.DataFrame]) -> tuple[Selection, float]:
+    """Choose at the smaller budget, or at the larger one where no candidate certifies anything at the smaller."""
+    from certify_assets.certificates import Settings
+    from certify_assets.judges.selection import select
+
+    _, outcomes, tasks = columns(tables[START])
+    scores = {name: table["score"].to_numpy(float) for name, table in tables.items()}
+    for alpha in ALPHAS:
+        found = select(scores, outcomes, tasks, settings=Settings(alpha=alpha, delta=DELTA, grid=GRID), baseline=START)
+        if any(row.coverage > 0 for row in found.rows):
+            break
+    return found, alpha
+
+
+def scored_candidate(
+    store: Store, corpus: str, spec: JudgeSpec, candidate: Candidate, split: str, *, report: Report = silent
+) -> tuple[pd.DataFrame, dict[str, str]]:
+    """Score CAL or TEST with a candidate, or take up the scores that are stored.
+
+    Returns
+    -------
+    (pandas.DataFrame, dict of str to str)
+        The labelled rows of CAL, or every row of TEST without outcomes; hashes of adapter, rows and table.
+
+    Raises
+    ------
+    IntegrityError
+        If the stored adapter or the stored table was altered.
+    """
+    key = f"{_folder(spec, corpus, candidate.arm)}/{split}_{candidate.step}"
+    frame, manifest = open_split(store, corpus, split)
+    frame = frame.assign(outcome=None) if split == "test" else frame[frame["outcome"].notna()]
+    with candidate_adapter(store, corpus, spec, candidate) as folder:
+        of = {"lora_sha256": _lora_sha256(folder), "rows_sha256": _rows_sha256(frame), "manifest_sha256": manifest.sha256}
+        known = store.read_json(f"{key}.json") if store.exists(f"{key}.json") else {}
+        if of.items() <= known.items():
+            if store.sha256(f"{key}.parquet") != known["scores_sha256"]:
+                raise IntegrityError(
+                    f"{store.locate(f'{key}.parquet')} was altered after it was scored; delete it and {split}_{candidate.step}.json."
+                )
+            return store.read_table(f"{key}.parquet"), known
+        table, adapter_sha256 = _score(
+            store, corpus, spec, folder, frame, progress=counted(report, f"scoring {split} with {candidate.name}")
+        )
+    known = {**of, "adapter_sha256": adapter_sha256, "scores_sha256": store.write_table(f"{key}.parquet", table)}
+    store.write_json(f"{key}.json", known)
+    return table, known
+
+
+@contextmanager
+def candidate_adapter(store: Store, corpus: str, spec: JudgeSpec, candidate: Candidate) -> Iterator[Path]:
+    """Give a candidate's adapter as a folder."""
+    if candidate.arm == START:
+        with stored_adapter(store, corpus, spec.start) as folder:
+            yield folder
+        return
+    with stored_folder(store, f"{_folder(spec, corpus, candidate.arm)}/step_{candidate.step}") as folder:
+        yield folder
+
+
+def _score(
+    store: Store, corpus: str, spec: JudgeSpec, adapter: Path, frame: pd.DataFrame, *, progress: Callable[[int, int], None]
+) -> tuple[pd.DataFrame, str]:
+    from certify_assets.judges.base import score_table
+    from certify_assets.judges.lm.judge import CausalJudge, load_base
+
+    base, encoder = load_base(spec.model, spec.revision)
+    with workplace(store, f"judges/{spec.name}/{corpus}/arms/shards") as shards:
+        judge = replace(CausalJudge(spec.name, base, encoder).with_adapter(adapter), shards=shards, progress=progress)
+        table = score_table(judge, frame, renderer())
+    return table.astype({"outcome": "Int8"}), judge.adapter_sha256
+
+
+def _folder(spec: JudgeSpec, corpus: str, arm: str) -> str:
+    return f"judges/{spec.name}/{corpus}/arms/{arm}"
+
+
+def _lora_sha256(folder: Path) -> str:
+    from certify_assets.judges.lm.adapters import read_adapter
+
+    return str(read_adapter(folder)["adapter_sha256"])
+
+
+def _rows_sha256(frame: pd.DataFrame) -> str:
+    """Hash of what is read of trajectories: names, outcomes and rendered texts."""
+    using = renderer()
+    outcomes = [None if outcome is None or outcome != outcome else int(outcome) for outcome in frame["outcome"]]
+    rows = [list(row) for row in zip(frame["trajectory_id"], outcomes, texts(frame, using), strict=True)]
+    return sha256_bytes(canonical_json({"renderer": using.sha256, "rows": rows}))
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One training and what it depends on."""
+
+    store: Store
+    corpus: str
+    spec: JudgeSpec
+    arm: str
+    config: GrpoConfig
+    rows: pd.DataFrame
+    inputs: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, store: Store, corpus: str, spec: JudgeSpec, arm: str) -> _Run:
+        reward = arm_named(arm)
+        rl, _ = open_split(store, corpus, "rl")
+        rl = rl[rl["outcome"].notna()]
+        if rl.empty:
+            raise InputError(f"{corpus} has no RL split, so nothing can be reinforced; import it with --rl, or leave {spec.name} out.")
+        config = grpo_config(spec, control=arm in CONTROLS)
+        inputs = {
+            "start": spec.start,
+            "start_sha256": current_adapter(store, corpus, spec.start)["adapter_sha256"],
+            "reward": {"lam": reward.lam, "mu": reward.mu},
+            "optimiser": "exact" if arm in CONTROLS else spec.optimiser,
+            "config": config.to_dict(),
+            "rl_sha256": _rows_sha256(rl),
+            "renderer_sha256": renderer().sha256,
+        }
+        return cls(store, corpus, spec, arm, config, rl, inputs)
+
+    @property
+    def folder(self) -> str:
+        return _folder(self.spec, self.corpus, self.arm)
+
+    @property
+    def key(self) -> str:
+        return sha256_bytes(canonical_json(dict(self.inputs)))
+
+    def finished(self) -> dict[str, Any] | None:
+        """Return the document of a finished training with the same key, after checking its adapters."""
+        name = f"{self.folder}/arm.json"
+        if not self.store.exists(name):
+            return None
+        document: dict[str, Any] = self.store.read_json(name)
+        if document["key"] != self.key:
+            return None
+        for step, sha256 in document["steps"].items():
+            with candidate_adapter(self.store, self.corpus, self.spec, Candidate(self.arm, int(step))) as folder:
+                if _lora_sha256(folder) != sha256:
+                    raise IntegrityError(
+                        f"{self.store.locate(f'{self.folder}/step_{step}')} is not the adapter that was trained; delete {name}."
+                    )
+        return document
+
+    def train(self, report: Report) -> dict[str, Any]:
+        """Train from the start, or from where an interrupted training with the same key stopped."""
+        self._begin()
+        with workplace(self.store, self.folder) as folder, stored_adapter(self.store, self.corpus, self.spec.start) as start:
+            run = self._optimise(start, folder, report)
+            if not self.store.is_local:
+                self._upload(folder)
+            steps = {str(step): _lora_sha256(folder / f"step_{step}") for step in self.config.evaluate_at}
+            document = {
+                "judge": self.spec.name,
+                "corpus": self.corpus,
+                "arm": self.arm,
+                "control": self.arm in CONTROLS,
+                "key": self.key,
+                **self.inputs,
+                "rl_trajectories": len(self.rows),
+                "rl_tasks": int(self.rows["task_id"].nunique()),
+                "steps": steps,
+                "run_sha256": run["sha256"],
+                "history": run["history"],
+            }
+            self.store.write_json(f"{self.folder}/arm.json", document)
+            shutil.rmtree(folder / "checkpoint", ignore_errors=True)
+        return document
+
+    def _begin(self) -> None:
+        """Clear away what another run left, so that its checkpoints are not taken for this one's."""
+        name = f"{self.folder}/run.json"
+        if self.store.exists(name) and self.store.read_json(name)["key"] == self.key:
+            return
+        if self.store.is_local:
+            shutil.rmtree(self.store.local_path(self.folder), ignore_errors=True)
+        else:
+            self.store.delete(f"{self.folder}/arm.json")
+        self.store.write_json(name, {"key": self.key, **self.inputs})
+
+    def _optimise(self, start: Path, folder: Path, report: Report) -> dict[str, Any]:
+        from certify_assets.judges.lm.adapters import save_adapter
+        from certify_assets.judges.lm.exact_grpo import train_exact
+        from certify_assets.judges.lm.judge import load_base
+
+        base, encoder = load_base(self.spec.model, self.spec.revision)
+        language = replace(base, model=_trainable(base.model, start))
+        about = {"base": base.source, "base_revision": base.revision, "arm": self.arm, "start": self.spec.start}
+
+        def keep(step: int) -> None:
+            save_adapter(language.model, folder / f"step_{step}", {**about, "steps": step}, source=base.source)
+
+        def tell(step: int, loss: float | None = None) -> None:
+            report(Advance(f"grpo {self.arm}", step, self.config.steps, loss))
+
+        prompts, outcomes = encoder.encode_frame(self.rows), [int(outcome) for outcome in self.rows["outcome"]]
+        settings: dict[str, Any] = {"arm": arm_named(self.arm), "config": self.config, "folder": folder / "checkpoint", "evaluate": keep}
+        if self.inputs["optimiser"] == "trl":
+            from certify_assets.judges.lm.trl_grpo import train_trl
+
+            return train_trl(language, prompts, outcomes, **settings, progress=tell)
+        return train_exact(language, prompts, outcomes, **settings, progress=lambda step: tell(step.step, step.loss)).to_dict()
+
+    def _upload(self, folder: Path) -> None:
+        for step in self.config.evaluate_at:
+            for path in sorted((folder / f"step_{step}").iterdir()):
+                self.store.write_bytes(f"{self.folder}/step_{step}/{path.name}", path.read_bytes())
+
+
+def _trainable(model: Any, folder: Path) -> Any:
+    from peft import PeftModel
+
+    from certify_assets.judges.lm.adapters import quiet
+
+    with quiet():
+        return PeftModel.from_pretrained(model, str(folder), is_trainable=True)

@@ -1,0 +1,159 @@
+"""The compact model as the platform sees it: is what is there what was shipped, whose tasks has it read, and can it be built again."""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from certify_assets.corpora.config import registered_corpora
+from certify_assets.corpora.corpus import plan_splits
+from certify_assets.corpora.embedded import EMBEDDED, PRETRAINING_TASKS
+from certify_assets.corpora.splits import SplitManifest
+from certify_assets.errors import InputError, IntegrityError
+from certify_assets.files import read_json, sha256_file
+from certify_assets.storage.progress import Advance, Report, silent
+from certify_assets.storage.store import Store
+
+__all__ = ["Shipped", "rebuild", "require_shipped", "shipped", "tasks_in_common"]
+
+_PROVENANCE = "provenance.json"
+_WEIGHTS = "model.safetensors"
+
+
+@dataclass(frozen=True)
+class Shipped:
+    """What the folder of the compact model holds.
+
+    Parameters
+    ----------
+    folder : Path
+    provenance : dict
+        As it came with the model.
+    revision : str
+        Hash of all files, the one that scores and adapters carry.
+    files : dict of str to str
+        SHA-256 of every file but the provenance.
+    parameters : int
+        Counted in the weights.
+    """
+
+    folder: Path
+    provenance: dict[str, Any]
+    revision: str
+    files: dict[str, str]
+    parameters: int
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """What is not as its provenance says, one sentence each."""
+        recorded = self.provenance["files"]
+        names = sorted(name for name in {*recorded, *self.files} if recorded.get(name) != self.files.get(name))
+        found = [f"{name} of the compact model is not the file that its provenance names; install the package again." for name in names]
+        if self.parameters != self.provenance["parameters"]:
+            found.append(f"the compact model has {self.parameters:,} parameters, its provenance says {self.provenance['parameters']:,}.")
+        return tuple(found)
+
+
+def shipped(folder: Path | None = None) -> Shipped:
+    """Read the compact model's folder: hashes and a count, no weights are loaded.
+
+    Raises
+    ------
+    InputError
+        If the folder holds no compact model.
+    """
+    from certify_assets.judges.lm.compact import compact_model_path
+    from certify_assets.judges.lm.contract import weights_sha256
+
+    place = folder or compact_model_path()
+    if not (place / _WEIGHTS).is_file():
+        raise InputError(f"{place} has no {_WEIGHTS}; install the package again, or build the model with its asset.")
+    document = read_json(place / _PROVENANCE)
+    if not isinstance(document, dict) or not isinstance(document.get("files"), dict) or "parameters" not in document:
+        raise InputError(f"{place / _PROVENANCE} is not the provenance of a compact model; install the package again.")
+    files = {
+        path.name: sha256_file(path)
+        for path in sorted(place.iterdir())
+        if path.is_file() and path.name != _PROVENANCE and path.name[0] != "."
+    }
+    return Shipped(place, document, weights_sha256(place), files, _count(place / _WEIGHTS))
+
+
+def require_shipped(folder: Path | None = None) -> Shipped:
+    """Return the compact model's description, refusing one that is not as its provenance says.
+
+    Raises
+    ------
+    IntegrityError
+    """
+    found = shipped(folder)
+    if found.faults:
+        raise IntegrityError(found.faults[0])
+    return found
+
+
+def tasks_in_common(store: Store) -> dict[str, tuple[str, ...]]:
+    """Return, for every corpus where there are any, the tasks of its CAL and TEST that the compact model was pretrained on.
+
+    The splits are those that stand in the data root; an embedded corpus that was not split there has those it would get.
+    """
+    found = {}
+    for corpus in registered_corpora(store):
+        key = f"corpora/{corpus}/splits/manifest.json"
+        if store.exists(key):
+            manifest = SplitManifest.from_dict(store.read_json(key))
+        elif corpus in EMBEDDED:
+            manifest = _planned(store, corpus)
+        else:
+            continue
+        common = {*manifest.tasks["cal"], *manifest.tasks["test"]} & set(PRETRAINING_TASKS)
+        if common:
+            found[corpus] = tuple(sorted(common))
+    return found
+
+
+def _planned(store: Store, corpus: str) -> SplitManifest:
+    from certify_assets.corpora.config import load_config
+    from certify_assets.corpora.embedded import load_embedded
+
+    return plan_splits(load_config(store, corpus), load_embedded(corpus)["task_id"].unique())
+
+
+def rebuild(store: Store, *, limit: int | None = None, report: Report = silent) -> tuple[Shipped, dict[str, bool]]:
+    """Pretrain the compact model again in the data root; a killed call goes on from its last checkpoint.
+
+    Parameters
+    ----------
+    limit : int, optional
+        Only so many runs, for a trial: the bytes are others then.
+    report : callable, optional
+        Told how far it has come.
+
+    Returns
+    -------
+    model, same
+        What was built, and for every file of the shipped model whether the bytes are equal. Judges go on reading the shipped one.
+
+    Raises
+    ------
+    InputError
+        If the data root is remote: checkpoints need a folder.
+    """
+    from certify_assets.judges.lm.compact.build import build_compact
+
+    folder = store.local_path("models/compact")
+    build_compact(folder, limit=limit, progress=lambda item: report(Advance("pretraining", item.step, item.steps, item.loss)))
+    built = shipped(folder)
+    return built, {name: built.files.get(name) == digest for name, digest in shipped().files.items()}
+
+
+def _count(path: Path) -> int:
+    """Count the numbers in a safetensors file by its header alone."""
+    with path.open("rb") as stream:
+        (size,) = struct.unpack("<Q", stream.read(8))
+        header = json.loads(stream.read(size))
+    return sum(math.prod(entry["shape"]) for name, entry in header.items() if name != "__metadata__")

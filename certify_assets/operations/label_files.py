@@ -1,0 +1,325 @@
+"""Labels by file: the queue as a table or as tasks for Label Studio, and what people wrote into either, back into the journal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from certify_assets.errors import InputError
+from certify_assets.evaluation.decisions import check_table_file, write_table_file
+from certify_assets.evaluation.score_files import read_rows
+from certify_assets.files import parse_json, sha256_bytes, sha256_file, write_atomic
+from certify_assets.operations.journal import Label, append_labels, read_labels, resolve_labels
+from certify_assets.operations.layout import batch_key, batch_names, decisions_of
+from certify_assets.operations.queue import BLIND_COLUMNS, QUEUE_COLUMNS, Queue
+from certify_assets.operations.reviewing import MAX_COMMENT, reviewer_name
+from certify_assets.operations.run_lookup import RunLookup
+from certify_assets.storage.store import Store
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["STUDIO_CONFIG", "Imported", "export_queue", "export_studio", "import_labels"]
+
+#: the labelling interface that the exported tasks are made for
+STUDIO_CONFIG = """\
+<View>
+  <Header value="Did this run do what the instruction asks?"/>
+  <Text name="run" value="$run"/>
+  <Choices name="outcome" toName="run" choice="single" required="true">
+    <Choice value="success"/>
+    <Choice value="failure"/>
+  </Choices>
+  <TextArea name="comment" toName="run" maxSubmissions="1"/>
+</View>
+"""
+
+_TABLES = frozenset({".csv", ".parquet", ".pq", ".jsonl", ".ndjson"})
+_WANTED = ("trajectory_id", "outcome", "reviewer", "comment")
+_OUTCOMES = {"0": 0, "1": 1, "0.0": 0, "1.0": 1, "failure": 0, "success": 1}
+_STUDIO_CHARS = 60_000
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What a file of labels brought: labels added, labels that stood already, rows without an outcome, and by whom."""
+
+    added: int
+    stood: int
+    empty: int
+    reviewers: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Statement:
+    """One row of a file, unchecked; `where` says where it stands and `token` names it for ever."""
+
+    where: str
+    column: str
+    trajectory_id: Any
+    outcome: Any
+    reviewer: Any
+    comment: Any
+    token: str
+
+
+def export_queue(path: Path, queue: Queue, *, with_judge: bool = False) -> None:
+    """Write the queue with empty columns outcome, reviewer and comment, for people to fill in.
+
+    Parameters
+    ----------
+    path : Path
+        CSV, JSON Lines or Parquet, told by the ending.
+    queue : Queue
+    with_judge : bool
+        Also agent, score, decision and thresholds, which sway whoever labels.
+
+    Raises
+    ------
+    InputError
+        If the ending is unknown, a CSV would hold a name that a spreadsheet runs as a formula, or the file is there and holds labels.
+    """
+    _refuse_labels(path)
+    frame = queue.frame[list(QUEUE_COLUMNS if with_judge else BLIND_COLUMNS)].assign(outcome="", reviewer="", comment="")
+    check_table_file(path, frame)
+    write_table_file(path, frame)
+
+
+def _refuse_labels(path: Path) -> None:
+    """Refuse to write over what somebody filled in."""
+    if not path.is_file() or path.suffix.lower() not in _TABLES:
+        return
+    try:
+        _, columns, _ = read_rows(path, {"outcome"})
+    except InputError:
+        return
+    if filled := sum(str(value).strip() not in ("", "None", "nan") for value in columns.get("outcome", ())):
+        raise InputError(f"{path} holds {filled} outcomes, which the export would write over; --import it first, or give another path.")
+
+
+def export_studio(path: Path, store: Store, corpus: str, queue: Queue) -> None:
+    """Write the queue as tasks of Label Studio, with the text of every run as its judge reads it; see `STUDIO_CONFIG`.
+
+    Raises
+    ------
+    InputError
+        If the name does not end in .json, or a run is missing from its batch.
+    """
+    if path.suffix.lower() != ".json":
+        raise InputError(f"{path} does not end in .json; Label Studio imports tasks from JSON.")
+    lookup = RunLookup(store, corpus)
+    columns = (queue.frame[name] for name in ("trajectory_id", "task_id", "batch"))
+    tasks = [{"data": _task(lookup, *row)} for row in zip(*columns, strict=True)]
+    write_atomic(path, json.dumps(tasks, ensure_ascii=False, indent=1).encode("utf-8") + b"\n")
+
+
+def _task(lookup: RunLookup, trajectory_id: str, task_id: str, batch: str) -> dict[str, str]:
+    from certify_assets.corpora.rendering import Renderer
+
+    run = lookup.find(batch, trajectory_id)
+    text = Renderer(budget_chars=_STUDIO_CHARS, action_chars=6000, observation_chars=6000).render(run.instruction, run.steps).text
+    return {"trajectory_id": trajectory_id, "task_id": task_id, "batch": batch, "run": text}
+
+
+def import_labels(store: Store, corpus: str, path: Path, *, reviewer: str | None = None) -> Imported:
+    """Write the labels of a file into the journal: all of them, or none where one is at fault.
+
+    Parameters
+    ----------
+    store : Store
+    corpus : str
+    path : Path
+        A table (CSV, JSON Lines, Parquet) with trajectory_id, outcome and optionally reviewer and comment; or Label Studio's export (.json).
+        Outcomes are 0, 1, failure or success; rows without one are passed over.
+    reviewer : str, optional
+        Whose labels they are where the file does not say.
+
+    Returns
+    -------
+    Imported
+        The same file a second time adds nothing, nor does a row that repeats what its reviewer last said.
+
+    Raises
+    ------
+    InputError
+        With file, row and column of the first row at fault: a run that is unknown or that nobody decided, another outcome, no reviewer,
+        a run twice by one reviewer; or where the file was imported under another reviewer's name.
+    """
+    if not path.is_file():
+        raise InputError(f"{path} does not exist or is not a file; check the path.")
+    suffix = path.suffix.lower()
+    if suffix != ".json" and suffix not in _TABLES:
+        raise InputError(f"{path} does not end in .csv, .jsonl, .parquet or .json; save the labels in one of these formats.")
+    before = read_labels(store, corpus)
+    statements = list(_studio(path, reviewer) if suffix == ".json" else _table(path, reviewer))
+    known = dict.fromkeys(label.reviewer for label in before)
+    labels = [label for label in (_label(path, one, known, suffix == ".json") for one in statements) if label is not None]
+    _require_decided(store, corpus, path, statements, labels)
+    _require_once(path, statements, labels)
+    _require_same_reviewer(path, before, labels)
+    new = _news(before, labels)
+    append_labels(store, corpus, new)
+    names = tuple(sorted({label.reviewer for label in labels}))
+    return Imported(len(new), len(labels) - len(new), len(statements) - len(labels), names)
+
+
+def _table(path: Path, reviewer: str | None) -> Iterator[_Statement]:
+    names, columns, rows = read_rows(path, set(_WANTED))
+    for name in ("trajectory_id", "outcome"):
+        if name not in columns:
+            raise InputError(f"{path} has no column {name!r} (it has {', '.join(names[:12])}); give trajectory_id and outcome.")
+    digest = sha256_file(path)
+    for index in range(len(columns["outcome"])):
+        value = {name: columns[name][index] if name in columns else None for name in _WANTED}
+        if _blank(value["reviewer"]):
+            value["reviewer"] = reviewer
+        yield _Statement(rows.name(index), "outcome", **value, token=f"file:{digest}:{rows.numbers[index]}")
+
+
+def _studio(path: Path, reviewer: str | None) -> Iterator[_Statement]:
+    data = path.read_bytes()
+    try:
+        tasks = parse_json(data.decode("utf-8-sig"))
+    except ValueError as error:
+        raise InputError(f"{path} is not JSON ({error}); export the project from Label Studio as JSON.") from None
+    if not isinstance(tasks, list) or not all(isinstance(task, dict) and isinstance(task.get("data"), dict) for task in tasks):
+        raise InputError(f"{path} is not a list of tasks with data; export the project from Label Studio as JSON, not as JSON-MIN.")
+    given = [(row, task, place, one) for row, task in enumerate(tasks, 1) for place, one in _annotations(path, row, task)]
+    names = {_annotator(one) for *_, one in given}
+    if reviewer is not None and len(names) > 1:
+        raise InputError(f"{path} has labels of {len(names)} annotators; leave the reviewer out, they are told apart by their ids.")
+    digest = sha256_bytes(data)
+    for row, task, place, one in given:
+        where = f"task {row}, annotation {place}"
+        said = {"outcome": _choice(path, where, one), "comment": _remark(one), "reviewer": reviewer or _annotator(one)}
+        name = task["data"].get("trajectory_id")
+        yield _Statement(where, "outcome", name, **said, token=f"label_studio:{digest}:{row}:{place}")
+
+
+def _annotations(path: Path, row: int, task: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    found = task.get("annotations", [])
+    if not isinstance(found, list) or not all(isinstance(one, dict) and isinstance(one.get("result", []), list) for one in found):
+        raise InputError(f"{path}, task {row}: annotations is not a list of annotations; export the project from Label Studio as JSON.")
+    yield from enumerate(found, 1)
+
+
+def _annotator(annotation: Mapping[str, Any]) -> str:
+    who = annotation.get("completed_by")
+    if isinstance(who, Mapping):
+        who = who.get("email") or who.get("id")
+    return who if isinstance(who, str) else f"Label Studio user {'unknown' if who is None else who}"
+
+
+def _choice(path: Path, where: str, annotation: Mapping[str, Any]) -> str | None:
+    """Return the choice of an annotation; None where it was skipped."""
+    picked = [choice for value in _values(annotation, "choices") for choice in _texts(value.get("choices"))]
+    if annotation.get("was_cancelled") or not picked:
+        return None
+    if len(picked) > 1:
+        raise InputError(f"{path}, {where}, choices: {len(picked)} choices where one is asked for; keep success or failure.")
+    return picked[0]
+
+
+def _remark(annotation: Mapping[str, Any]) -> str:
+    return "\n".join(text for value in _values(annotation, "textarea") for text in _texts(value.get("text")))
+
+
+def _values(annotation: Mapping[str, Any], kind: str) -> list[Mapping[str, Any]]:
+    results = [one for one in annotation.get("result", []) if isinstance(one, Mapping) and one.get("type") == kind]
+    return [one["value"] for one in results if isinstance(one.get("value"), Mapping)]
+
+
+def _texts(value: Any) -> list[str]:
+    return [str(item) for item in (value if isinstance(value, list) else [value]) if item is not None]
+
+
+def _label(path: Path, one: _Statement, known: dict[str, None], studio: bool) -> Label | None:
+    """Return a row as a label, or None where it has no outcome; add its reviewer to those known."""
+    if _blank(one.outcome):
+        return None
+    outcome = None if isinstance(one.outcome, bool) else _OUTCOMES.get(str(one.outcome).strip().lower())
+    if outcome is None:
+        raise InputError(f"{path}, {one.where}, column outcome: {str(one.outcome)[:60]!r} is no outcome; give 1 or success, 0 or failure.")
+    if _blank(one.trajectory_id):
+        raise InputError(f"{path}, {one.where}, column trajectory_id is empty; name the run that the label is of.")
+    if _blank(one.reviewer):
+        raise InputError(f"{path}, {one.where}, column reviewer is empty; fill it in, or say whose labels they are with --reviewer NAME.")
+    try:
+        name = reviewer_name(str(one.reviewer), known)
+    except InputError as error:
+        raise InputError(f"{path}, {one.where}, column reviewer: {error}") from None
+    known[name] = None
+    comment = "" if _blank(one.comment) else str(one.comment).strip()[:MAX_COMMENT]
+    return Label(str(one.trajectory_id), outcome, name, "label_studio" if studio else "file", one.token, comment)
+
+
+def _blank(value: Any) -> bool:
+    return value is None or value != value or (isinstance(value, str) and not value.strip())
+
+
+def _require_decided(store: Store, corpus: str, path: Path, statements: Sequence[_Statement], labels: Sequence[Label]) -> None:
+    known: set[str] = set()
+    for batch in batch_names(store, corpus):
+        known.update(decisions_of(store, corpus, batch)["trajectory_id"])
+    wrong = next((label for label in labels if label.trajectory_id not in known), None)
+    if wrong is None:
+        return
+    where = f"{path}, {_where(statements, wrong)}, column trajectory_id: {wrong.trajectory_id[:120]!r}"
+    if elsewhere := _undecided_batch(store, corpus, wrong.trajectory_id):
+        raise InputError(f"{where} is a run of batch {elsewhere}, which nobody decided; decide the batch first. Nothing was imported.")
+    raise InputError(f"{where} is no run that was decided for {corpus}; check the id and the corpus. Nothing was imported.")
+
+
+def _undecided_batch(store: Store, corpus: str, trajectory_id: str) -> str | None:
+    decided = set(batch_names(store, corpus))
+    for batch in store.names(f"operations/{corpus}/batches"):
+        if batch in decided or not store.exists(batch_key(corpus, batch, "runs.parquet")):
+            continue
+        if trajectory_id in set(_ids(store, batch_key(corpus, batch, "runs.parquet"))):
+            return batch
+    return None
+
+
+def _ids(store: Store, key: str) -> pd.Series:
+    import pyarrow.parquet as pq
+
+    with store.as_file(key) as path:
+        return pq.read_table(path, columns=["trajectory_id"]).column("trajectory_id").to_pandas()
+
+
+def _require_once(path: Path, statements: Sequence[_Statement], labels: Sequence[Label]) -> None:
+    seen: dict[tuple[str, str], Label] = {}
+    for label in labels:
+        first = seen.setdefault((label.trajectory_id, label.reviewer), label)
+        if first is not label:
+            raise InputError(
+                f"{path}, {_where(statements, label)}, column trajectory_id: {label.reviewer} labels {label.trajectory_id[:120]!r} a second time "
+                f"(first in {_where(statements, first)}); keep one of the two. Nothing was imported."
+            )
+
+
+def _require_same_reviewer(path: Path, before: Sequence[Label], labels: Sequence[Label]) -> None:
+    written = {label.token: label for label in before}
+    for label in labels:
+        old = written.get(label.token)
+        if old is not None and old.reviewer != label.reviewer:
+            raise InputError(
+                f"{path} was imported before as the labels of {old.reviewer}; one file cannot be the labels of {label.reviewer} too. "
+                "Nothing was imported."
+            )
+
+
+def _news(before: Sequence[Label], labels: Sequence[Label]) -> list[Label]:
+    """Leave out what the journal has: rows of this file, and what a reviewer says just as they said it last."""
+    written, standing = {label.token for label in before}, resolve_labels(before)
+    votes = {name: dict(resolved.votes) for name, resolved in standing.items()}
+    return [
+        label for label in labels if label.token not in written and votes.get(label.trajectory_id, {}).get(label.reviewer) != label.outcome
+    ]
+
+
+def _where(statements: Sequence[_Statement], label: Label) -> str:
+    return next(one.where for one in statements if one.token == label.token)

@@ -1,0 +1,267 @@
+"""The queue of people: which runs wait for a label, the most needed first, and what labelling them costs."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from certify_assets.errors import InputError
+from certify_assets.operations.journal import Resolved, read_labels, resolve_labels
+from certify_assets.operations.layout import ASKED, DECISION_COLUMNS, batch_names, decisions_of, require_as_decided
+from certify_assets.storage.store import Store
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["BLIND_COLUMNS", "KINDS", "QUEUE_COLUMNS", "Asked", "Budget", "KindBudget", "Queue", "build_queue", "load_asked", "load_queue"]
+
+#: why a person is asked, the most needed first
+KINDS: Final = tuple(kind for kind in ASKED if kind)
+
+#: of every run that waits: what a reviewer may see of it
+BLIND_COLUMNS: Final = (
+    "place",
+    "kind",
+    "trajectory_id",
+    "task_id",
+    "batch",
+    "attempt",
+    "reviews",
+    "disputed",
+    "labels",
+    "task_labels",
+    "why",
+)
+
+#: the same, with what could sway a reviewer
+QUEUE_COLUMNS: Final = (*BLIND_COLUMNS, "agent", "score", "decision", "reason", "reject_threshold", "release_threshold")
+
+_AUTOMATIC = ("reject", "release")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The decided runs of a corpus that people are asked about, whether they have said something or not.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        Rows of the decisions with `asked` set, the oldest first; of a run that was decided twice the later row.
+    decided : int
+        Runs with a decision, all of them.
+    saved : int
+        Of these, runs that the certificate decided and nobody is asked about.
+    """
+
+    frame: pd.DataFrame
+    decided: int
+    saved: int
+
+
+@dataclass(frozen=True)
+class KindBudget:
+    """What one kind of question asks for: runs of tasks, and labels, which are more than runs where two people are asked."""
+
+    kind: str
+    runs: int
+    tasks: int
+    labels: int
+    disputed: int
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What the queue costs.
+
+    Parameters
+    ----------
+    kinds : tuple of KindBudget
+        In the order of `KINDS`, empty ones too.
+    minutes_per_run : float
+        What a label takes a person: an assumption, not a measurement.
+    decided, saved : int
+        As in `Asked`.
+    """
+
+    kinds: tuple[KindBudget, ...]
+    minutes_per_run: float
+    decided: int
+    saved: int
+
+    @property
+    def labels(self) -> int:
+        """Labels of all kinds."""
+        return sum(kind.labels for kind in self.kinds)
+
+    @property
+    def minutes(self) -> float:
+        """Minutes that the labels take."""
+        return self.labels * self.minutes_per_run
+
+    @property
+    def saved_minutes(self) -> float:
+        """Minutes that runs decided by the certificate would have taken."""
+        return self.saved * self.minutes_per_run
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the budget as a document."""
+        kinds = [{**asdict(kind), "minutes": round(kind.labels * self.minutes_per_run, 1)} for kind in self.kinds]
+        sums = {"labels": self.labels, "minutes": round(self.minutes, 1), "saved_minutes": round(self.saved_minutes, 1)}
+        return {"kinds": kinds, **sums, "minutes_per_run": self.minutes_per_run, "decided": self.decided, "saved": self.saved}
+
+
+@dataclass(frozen=True)
+class Queue:
+    """Runs that wait for a label.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        With `QUEUE_COLUMNS`, the most needed first.
+    budget : Budget
+    reviewers : mapping of str to frozenset of str
+        By run of the queue, whoever has said something of it already: they are not asked again.
+    """
+
+    frame: pd.DataFrame
+    budget: Budget
+    reviewers: Mapping[str, frozenset[str]]
+
+
+def load_asked(store: Store, corpus: str) -> Asked:
+    """Read which decided runs people are asked about; a corpus without decisions has none.
+
+    Raises
+    ------
+    IntegrityError
+        If the decisions of a batch are not those that were written.
+    """
+    import pandas as pd
+
+    parts, decided, saved = [], 0, 0
+    for batch in batch_names(store, corpus):
+        require_as_decided(store, corpus, batch, "decisions")
+        frame = decisions_of(store, corpus, batch)
+        decided += len(frame)
+        saved += int(((frame["asked"] == "") & frame["decision"].isin(_AUTOMATIC)).sum())
+        parts.append(frame[frame["asked"] != ""])
+    asked = pd.concat(parts, ignore_index=True) if decided else pd.DataFrame({name: [] for name in DECISION_COLUMNS})
+    if unknown := sorted(set(asked["asked"]) - set(KINDS)):
+        raise InputError(
+            f"the decisions of {corpus} ask for {unknown[0]!r}; decide the batch again: a person is asked for {', '.join(KINDS)}."
+        )
+    return Asked(asked.drop_duplicates("trajectory_id", keep="last", ignore_index=True), decided, saved)
+
+
+def load_queue(store: Store, corpus: str, *, minutes_per_run: float = 4.0, double: float = 0.0) -> Queue:
+    """Read decisions and journal and return who is to be asked what; as `build_queue`."""
+    resolved = resolve_labels(read_labels(store, corpus))
+    return build_queue(load_asked(store, corpus), resolved, minutes_per_run=minutes_per_run, double=double)
+
+
+def build_queue(asked: Asked, resolved: Mapping[str, Resolved], *, minutes_per_run: float = 4.0, double: float = 0.0) -> Queue:
+    """Order the runs that lack a label by need.
+
+    Parameters
+    ----------
+    asked : Asked
+    resolved : mapping of str to Resolved
+        What people said so far, by run.
+    minutes_per_run : float
+        What a label takes a person, for the budget.
+    double : float
+        Share of the runs, drawn by a hash of their names, that two people are asked about, so that their agreement is known.
+
+    Returns
+    -------
+    Queue
+        A run waits while it lacks a label or its reviewers are tied: one more is asked, and the majority then stands. Audit sample before
+        spot checks before undecided runs; tied runs at the top of their kind. Audit sample: whole tasks together, since a task counts
+        only when every attempt is labelled, those that lack fewest labels first. Spot checks: as they came. Undecided: unscored first,
+        then those nearest to a threshold, then those decided without one.
+
+    Raises
+    ------
+    InputError
+        If the minutes or the share are out of range.
+    """
+    if not 0.0 <= double <= 1.0 or not 0.0 < minutes_per_run < float("inf"):
+        raise InputError(f"minutes per run {minutes_per_run!r} and double {double!r}: give minutes above 0, and a share between 0 and 1.")
+    names = asked.frame["trajectory_id"].tolist()
+    votes = [resolved[name].votes if name in resolved else () for name in names]
+    tied = np.array([name in resolved and resolved[name].outcome is None for name in names], dtype=bool)
+    reviews = np.array([len(said) for said in votes], dtype=np.int64)
+    labels = np.maximum(_wanted(names, double) - reviews, tied.astype(np.int64))
+    frame = asked.frame.rename(columns={"asked": "kind"}).assign(reviews=reviews, disputed=tied, labels=labels)
+    ordered = _ordered(frame[labels > 0])
+    said = {name: frozenset(who for who, _ in those) for name, those in zip(names, votes, strict=True) if those}
+    return Queue(ordered, _budget(ordered, asked, minutes_per_run), said)
+
+
+def _wanted(names: Iterable[str], double: float) -> NDArray[np.int64]:
+    """Return of how many people each run wants a label."""
+    places = [int.from_bytes(hashlib.sha256(f"two\0{name}".encode()).digest()[:8], "big") / 2.0**64 for name in names] if double else None
+    return 1 + (np.array(places) < double) if places else np.ones(len(list(names)), dtype=np.int64)
+
+
+def _ordered(frame: pd.DataFrame) -> pd.DataFrame:
+    audit, undecided = frame["kind"] == "audit_sample", frame["kind"] == "undecided"
+    tasks = frame.groupby(["kind", "task_id"])
+    batch = frame["batch"].astype("category").cat.codes
+    first_batch = batch.groupby([frame["kind"], frame["task_id"]]).transform("min")
+    distance, known = _distance(frame)
+    frame = frame.assign(task_labels=tasks["labels"].transform("sum"), why="")
+    keys = {
+        "kind": frame["kind"].map({kind: place for place, kind in enumerate(KINDS)}),
+        "settled": ~tasks["disputed"].transform("any").where(audit, frame["disputed"]).astype(bool),
+        "lack": frame["task_labels"].where(audit, np.where(undecided, known, 0)),
+        "near": first_batch.where(audit, batch).where(~undecided, distance).astype(np.float64),
+        "task": frame["task_id"].where(~undecided, ""),
+        "untied": ~frame["disputed"],
+        "batch": batch,
+        "attempt": frame["attempt"],
+        "name": frame["trajectory_id"],
+    }
+    order = frame.assign(**{f"_{name}": values for name, values in keys.items()}).sort_values([f"_{name}" for name in keys]).index
+    frame = frame.loc[order].assign(place=np.arange(1, len(frame) + 1), why=_whys(frame.loc[order], distance.loc[order]))
+    return frame[list(QUEUE_COLUMNS)].reset_index(drop=True)
+
+
+def _distance(frame: pd.DataFrame) -> tuple[pd.Series, NDArray[np.int64]]:
+    """Return how far scores are from the nearest threshold, infinite without one, and 0 for unscored, 1 for known, 2 for no threshold."""
+    import pandas as pd
+
+    score = frame["score"].to_numpy(dtype=np.float64)
+    thresholds = frame[["reject_threshold", "release_threshold"]].to_numpy(dtype=np.float64)
+    away = np.nan_to_num(np.abs(score[:, None] - thresholds), nan=np.inf).min(axis=1) if len(frame) else np.zeros(0)
+    known = np.where(np.isnan(score), 0, np.where(np.isfinite(away), 1, 2))
+    return pd.Series(np.where(known == 0, 0.0, away), index=frame.index), known
+
+
+def _whys(frame: pd.DataFrame, distance: pd.Series) -> list[str]:
+    rows = zip(frame["kind"], frame["disputed"], frame["task_labels"], frame["reason"], frame["score"], distance, strict=True)
+    return ["reviewers are tied" if tied else _why(kind, *row) for kind, tied, *row in rows]
+
+
+def _why(kind: str, task_labels: int, reason: str, score: float, distance: float) -> str:
+    if kind == "audit_sample":
+        return f"its task lacks {task_labels}"
+    if kind == "spot_check":
+        return "random check"
+    if np.isnan(score):
+        return "unscored"
+    # how far from the threshold would tell whoever labels the judge's score
+    return "not decided" if np.isfinite(distance) else str(reason).replace("_", " ")
+
+
+def _budget(frame: pd.DataFrame, asked: Asked, minutes_per_run: float) -> Budget:
+    kinds = []
+    for kind in KINDS:
+        rows = frame[frame["kind"] == kind]
+        kinds.append(KindBudget(kind, len(rows), rows["task_id"].nunique(), int(rows["labels"].sum()), int(rows["disputed"].sum())))
+    return Budget(tuple(kinds), minutes_per_run, asked.decided, asked.saved)

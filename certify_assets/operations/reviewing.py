@@ -1,0 +1,285 @@
+"""One session of reviewing: what a person is shown next, and how what they say gets into the journal."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from certify_assets.corpora.schema import Trajectory
+from certify_assets.errors import InputError, IntegrityError
+from certify_assets.operations.journal import Label, append_label, read_labels, resolve_labels
+from certify_assets.operations.layout import batch_key, batch_names, labels_key
+from certify_assets.operations.queue import Asked, Queue, build_queue, load_asked
+from certify_assets.operations.run_lookup import RunLookup, stamp
+from certify_assets.storage.store import Store
+
+__all__ = ["MAX_COMMENT", "ReviewSession", "Said", "Shown", "reviewer_name"]
+
+MAX_COMMENT = 2000
+_MAX_NAME = 80
+_LEASE_SECONDS = 600.0
+#: runs of one batch that could not be read before the others are no longer tried
+_PATIENCE = 5
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A run as it is put to a reviewer.
+
+    Parameters
+    ----------
+    run : Trajectory
+    key : str
+        Stands for the run in forms: ids may hold what a form alters, and the name of the agent.
+    task_labels : int
+        Labels that its task still lacks.
+    number : int
+        Statements that this reviewer made of it before; the form returns it, so that a form sent twice is one statement.
+    left, skipped : int
+        Runs that this reviewer can still label, this one included, and those of them that they skipped.
+    """
+
+    run: Trajectory
+    key: str
+    task_labels: int
+    number: int
+    left: int
+    skipped: int
+
+
+@dataclass(frozen=True)
+class Said:
+    """The last statement of a reviewer that stands, with the row that it is about."""
+
+    label: Label
+    row: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class _View:
+    """What decisions and journal say, read once for each state that they were in."""
+
+    stamps: tuple[Any, ...]
+    asked: Asked
+    labels: Sequence[Label]
+    statements: Counter[tuple[str, str]]
+    queue: Queue
+    rows: dict[str, int]
+    ids: dict[str, str]
+
+
+def reviewer_name(given: str, known: Iterable[str]) -> str:
+    """Return a reviewer's name as it is known already, where it differs in case or spaces alone: else one person would be two.
+
+    Raises
+    ------
+    InputError
+        If it is empty, longer than 80 characters or has characters that cannot be seen.
+    """
+    name = " ".join(unicodedata.normalize("NFKC", given).split())
+    if not name or len(name) > _MAX_NAME or not name.isprintable():
+        raise InputError(f"the reviewer's name {given[:_MAX_NAME]!r} is empty, too long or unreadable; give up to {_MAX_NAME} letters.")
+    return next((one for one in known if one.casefold() == name.casefold()), name)
+
+
+class ReviewSession:
+    """People who label the queue of one corpus at the same time.
+
+    Parameters
+    ----------
+    store : Store
+    corpus : str
+    minutes_per_run, double : float
+        As for `queue.build_queue`.
+
+    Notes
+    -----
+    Every statement is in the journal, on the disk, before the method that makes it returns. What is only in memory may be lost: who
+    skipped what, and whose page shows what. Methods may be called from several threads.
+    """
+
+    def __init__(self, store: Store, corpus: str, *, minutes_per_run: float = 4.0, double: float = 0.0) -> None:
+        self.store = store
+        self.corpus = corpus
+        self._costs = {"minutes_per_run": minutes_per_run, "double": double}
+        self._lock = threading.RLock()
+        self._lookup = RunLookup(store, corpus)
+        self._view: _View | None = None
+        self._skipped: dict[str, dict[str, None]] = {}
+        self._again: dict[str, str] = {}
+        self._shown: dict[str, tuple[str, float]] = {}
+        self._unreadable: dict[str, str] = {}
+
+    def queue(self) -> Queue:
+        """Return the queue as it is now."""
+        return self._now().queue
+
+    def name(self, given: str) -> str:
+        """Return a reviewer's name as the journal knows it; as `reviewer_name`."""
+        return reviewer_name(given, [label.reviewer for label in self._now().labels])
+
+    def shown(self, reviewer: str) -> Shown | None:
+        """Return the run that a reviewer is to label next: none that they labelled, skipped, or that another reads just now.
+
+        Returns
+        -------
+        Shown or None
+            None where nothing is left but what they skipped.
+        """
+        with self._lock:
+            view = self._now()
+            waiting = [name for name in view.queue.frame["trajectory_id"] if reviewer not in view.queue.reviewers.get(name, ())]
+            while (name := self._choose(reviewer, mine := [name for name in waiting if name not in self._unreadable])) is not None:
+                row = view.queue.frame.iloc[view.rows[name]]
+                try:
+                    run = self._lookup.find(row["batch"], name)
+                except (InputError, IntegrityError) as error:
+                    # one run that cannot be shown must not stand in the way of the others
+                    self._set_aside(view, name, row["batch"], str(error))
+                    continue
+                self._shown[name] = (reviewer, time.monotonic())
+                skipped = sum(name in self._skipped.get(reviewer, ()) for name in mine)
+                return Shown(run, _key(name), int(row["task_labels"]), view.statements[name, reviewer], len(mine), skipped)
+            return None
+
+    def unreadable(self) -> tuple[str, ...]:
+        """Return why runs of the queue could not be shown, a sentence each."""
+        return tuple(self._unreadable.values())
+
+    def skipped(self, reviewer: str) -> int:
+        """Return how many runs a reviewer skipped in this session."""
+        return len(self._skipped.get(reviewer, ()))
+
+    def say(self, reviewer: str, key: str, outcome: int, number: int, comment: str = "") -> Label:
+        """Write what a reviewer says of a run, named by `Shown.key`, and return the line of the journal that holds it.
+
+        Raises
+        ------
+        InputError
+            If nobody is asked about the run, or the reviewer said something else of it since the page was shown.
+        """
+        with self._lock:
+            view = self._now()
+            trajectory_id = view.ids.get(key, "")
+            if not trajectory_id:
+                raise InputError("nobody is asked about this run; go back to the queue.")
+            label = Label(trajectory_id, outcome, reviewer, "page", _token(trajectory_id, reviewer, number), comment.strip()[:MAX_COMMENT])
+            self._require_current(view, label, number)
+            written = append_label(self.store, self.corpus, label)
+            self._skipped.get(reviewer, {}).pop(trajectory_id, None)
+            self._forget(reviewer, trajectory_id)
+            return written
+
+    def take_back(self, reviewer: str, line: int) -> Label:
+        """Take back a statement by its line of the journal; the run is shown to the reviewer again.
+
+        Raises
+        ------
+        InputError
+            If the line is not the last statement of this reviewer on the run.
+        """
+        with self._lock:
+            labels = self._now().labels
+            told = labels[line - 1] if 0 < line <= len(labels) else None
+            if told is None or told.reviewer != reviewer or told.outcome is None:
+                raise InputError(f"line {line} of the journal is no label of {reviewer}; go back to the queue.")
+            back = Label(told.trajectory_id, None, reviewer, "page", f"undo:{line}")
+            newer = any(label.reviewer == reviewer and label.trajectory_id == told.trajectory_id for label in labels[line:])
+            if newer and not any(label.token == back.token for label in labels[line:]):
+                raise InputError(f"{reviewer} said something else of this run since; go back to the queue.")
+            written = append_label(self.store, self.corpus, back)
+            self._again[reviewer] = told.trajectory_id
+            return written
+
+    def skip(self, reviewer: str, key: str) -> None:
+        """Leave a run, named by `Shown.key`, for the others; it is not shown to the reviewer until they ask for it."""
+        with self._lock:
+            if trajectory_id := self._now().ids.get(key):
+                self._skipped.setdefault(reviewer, {})[trajectory_id] = None
+                self._forget(reviewer, trajectory_id)
+
+    def show_skipped(self, reviewer: str) -> None:
+        """Put what a reviewer skipped back into their queue."""
+        with self._lock:
+            self._skipped.pop(reviewer, None)
+
+    def last(self, reviewer: str) -> Said | None:
+        """Return the last statement that a reviewer made on the page and that stands."""
+        view = self._now()
+        seen: set[str] = set()
+        for label in reversed(view.labels):
+            if label.reviewer != reviewer or label.trajectory_id in seen:
+                continue
+            seen.add(label.trajectory_id)
+            if label.outcome is not None and label.via == "page":
+                rows = view.asked.frame[view.asked.frame["trajectory_id"] == label.trajectory_id]
+                return Said(label, {str(name): value for name, value in rows.iloc[0].items()} if len(rows) else {})
+        return None
+
+    def _set_aside(self, view: _View, name: str, batch: str, why: str) -> None:
+        """Note that a run cannot be shown; with it the rest of its batch, where it is not the first."""
+        names = view.queue.frame.loc[view.queue.frame["batch"] == batch, "trajectory_id"]
+        before = sum(other in self._unreadable for other in names)
+        self._unreadable |= dict.fromkeys(names if before >= _PATIENCE else [name], why)
+
+    def _choose(self, reviewer: str, mine: Sequence[str]) -> str | None:
+        again = self._again.get(reviewer)
+        if again in mine:
+            return again
+        open_runs = [name for name in mine if name not in self._skipped.get(reviewer, ())]
+        return next((name for name in open_runs if not self._leased(name, reviewer)), open_runs[0] if open_runs else None)
+
+    def _leased(self, name: str, reviewer: str) -> bool:
+        who, since = self._shown.get(name, (reviewer, 0.0))
+        return who != reviewer and time.monotonic() - since < _LEASE_SECONDS
+
+    def _forget(self, reviewer: str, name: str) -> None:
+        if self._again.get(reviewer) == name:
+            del self._again[reviewer]
+        self._shown.pop(name, None)
+
+    def _require_current(self, view: _View, label: Label, number: int) -> None:
+        before = view.statements[label.trajectory_id, label.reviewer]
+        if number != before and not any(written.token == label.token for written in view.labels):
+            raise InputError(f"{label.reviewer} said something of this run since the page was shown; go back to the queue.")
+        if any(written.token == label.token and written.outcome != label.outcome for written in view.labels):
+            raise InputError("This form was sent before, with the other outcome, which stands; take it back with Undo to change it.")
+
+    def _now(self) -> _View:
+        with self._lock:
+            stamps = self._stamps()
+            if self._view is None or self._view.stamps != stamps or not self.store.is_local:
+                asked = (
+                    self._view.asked
+                    if self._view is not None and self._view.stamps[0] == stamps[0]
+                    else load_asked(self.store, self.corpus)
+                )
+                self._view = self._read(stamps, asked)
+            return self._view
+
+    def _read(self, stamps: tuple[Any, ...], asked: Asked) -> _View:
+        labels = read_labels(self.store, self.corpus)
+        queue = build_queue(asked, resolve_labels(labels), **self._costs)
+        statements = Counter((label.trajectory_id, label.reviewer) for label in labels)
+        rows = {name: row for row, name in enumerate(queue.frame["trajectory_id"])}
+        return _View(stamps, asked, labels, statements, queue, rows, {_key(name): name for name in asked.frame["trajectory_id"]})
+
+    def _stamps(self) -> tuple[Any, ...]:
+        names = batch_names(self.store, self.corpus)
+        decided = tuple((name, stamp(self.store, batch_key(self.corpus, name, "decisions.parquet"))) for name in names)
+        return decided, stamp(self.store, labels_key(self.corpus))
+
+
+def _key(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _token(trajectory_id: str, reviewer: str, number: int) -> str:
+    # made from who says something of what, not drawn: a form that a killed server left unanswered can be sent again to the next one
+    return f"page:{_key(f'{_key(trajectory_id)}:{reviewer}')}:{number}"

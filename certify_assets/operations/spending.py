@@ -1,0 +1,302 @@
+"""What recertifications spend: every one of them may be wrong with a probability of its own, declared before the first.
+
+The first certificate of a judge spends its whole δ. The n-th recertification spends δ_n of a further budget by a schedule that is written into a journal
+before any of them is made. By the union bound all certificates of one side and one budget hold together with at least 1 − δ − Σ δ_n, however much their
+data overlap. A number is claimed in the journal before anything is computed: a look is a test, and what was looked at and thrown away is spent too.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from certify_assets.errors import InputError, IntegrityError
+from certify_assets.files import parse_json, sha256_bytes
+from certify_assets.operations.deployment_record import read_deployments
+from certify_assets.storage.store import Store
+
+__all__ = ["SCHEDULES", "Claim", "Schedule", "Spending", "claim", "declare", "finish", "read_spending", "spending_key"]
+
+SCHEDULES = ("inverse_square", "geometric", "equal")
+# no table of this world certifies at less
+_LEAST = 1e-12
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How much each recertification spends.
+
+    Parameters
+    ----------
+    kind : {"inverse_square", "geometric", "equal"}
+        δ_n = total·6/(π²n²); total·(1 − ratio)·ratio^(n−1); total/count for the first `count`, and nothing is left afterwards.
+    total : float
+        What all of them spend together.
+    ratio : float
+        Of the geometric schedule.
+    count : int
+        Of the equal schedule.
+    least_new_tasks : int
+        A recertification is made when so many tasks are new since the one before, a number that says nothing of their outcomes.
+    """
+
+    kind: str = "inverse_square"
+    total: float = 0.05
+    ratio: float = 0.5
+    count: int = 10
+    least_new_tasks: int = 20
+
+    def __post_init__(self) -> None:
+        if self.kind not in SCHEDULES:
+            raise InputError(f"the schedule {self.kind!r} is not known; give one of {', '.join(SCHEDULES)}.")
+        for name in ("total", "ratio"):
+            if not 0.0 < getattr(self, name) < 1.0:
+                raise InputError(f"{name} of the schedule is {getattr(self, name)!r}; give a number between 0 and 1.")
+        for name in ("count", "least_new_tasks"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} of the schedule is {getattr(self, name)!r}; give a whole number from 1.")
+
+    def share(self, number: int) -> float:
+        """Return δ of the n-th recertification under this schedule, n from 1; at most four significant digits, rounded down."""
+        if self.kind == "inverse_square":
+            share = self.total * 6 / (math.pi * number) ** 2
+        elif self.kind == "geometric":
+            share = self.total * (1 - self.ratio) * self.ratio ** (number - 1)
+        else:
+            share = self.total / self.count if number <= self.count else 0.0
+        return _down(share)
+
+    def words(self) -> str:
+        """Return the schedule in words."""
+        how = {
+            "inverse_square": f"{self.total:g}·6/(π²n²)",
+            "geometric": f"{self.total:g}·{1 - self.ratio:g}·{self.ratio:g}^(n−1)",
+            "equal": f"{self.total:g}/{self.count} for the first {self.count}",
+        }
+        return f"{self.kind}: the n-th spends {how[self.kind]}, all of them {self.total:g}"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A recertification that was begun.
+
+    Parameters
+    ----------
+    number : int
+    delta : float
+        What it spends, for each side and budget.
+    inputs_sha256 : str
+        Of all that it is made from.
+    time : str
+    """
+
+    number: int
+    delta: float
+    inputs_sha256: str
+    time: str
+
+
+@dataclass(frozen=True)
+class Spending:
+    """What was declared and what was spent.
+
+    Parameters
+    ----------
+    schedule : Schedule or None
+        The one in force; None before the first declaration.
+    since : int
+        Recertifications that were claimed before it came into force.
+    claims : tuple of Claim
+    reasons : tuple of str
+        Why the schedule was changed, each time.
+    head : str
+        Hash of the journal's last line.
+    made : mapping of int to str
+        Hash of the document of every recertification that was finished.
+    """
+
+    schedule: Schedule | None
+    since: int
+    claims: tuple[Claim, ...]
+    reasons: tuple[str, ...]
+    head: str
+    made: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def spent(self) -> float:
+        """Sum of what all recertifications spent."""
+        return math.fsum(item.delta for item in self.claims)
+
+    @property
+    def promised(self) -> float:
+        """Most that recertifications will ever have spent: what was spent under earlier schedules, and all of the present one."""
+        if self.schedule is None:
+            return self.spent
+        return math.fsum(item.delta for item in self.claims[: self.since]) + self.schedule.total
+
+    def next_share(self) -> float:
+        """Return δ of the recertification to come."""
+        return 0.0 if self.schedule is None else self.schedule.share(len(self.claims) + 1 - self.since)
+
+    def joint(self, delta: float) -> str:
+        """Say with what confidence all certificates hold together, the first having spent `delta`."""
+        now, ever = (max(0.0, 1 - delta - part) for part in (self.spent, self.promised))
+        made = len(self.claims)
+        since = f"{made} recertification{'' if made == 1 else 's'} since (Σδ = {self.spent:.4g})"
+        both = [f"{100 * max(0.0, 2 * level - 1):.4g} %" for level in (now, ever)]
+        return (
+            f"For one side and one budget, the first certificate (δ = {delta:g}) and {since} hold at once with confidence {100 * now:.4g} %, and with "
+            f"{100 * ever:.4g} % whatever follows under the declared schedule; for both sides at once with {both[0]} and {both[1]}."
+        )
+
+
+def spending_key(corpus: str) -> str:
+    """Return the journal of what recertifications of a corpus spend."""
+    return f"operations/{corpus}/spending.jsonl"
+
+
+def read_spending(store: Store, corpus: str) -> Spending:
+    """Return what the journal says, after checking its chain and that no recertification is missing from it.
+
+    Raises
+    ------
+    IntegrityError
+        If a line was changed or taken out, or a recertification is stored that no line claims: its δ would be spent twice.
+    """
+    key = spending_key(corpus)
+    spending = _parse(store.read_bytes(key) if store.exists(key) else b"", store.locate(key))
+    known = {str(item.number) for item in spending.claims}
+    deployed = [part for item in read_deployments(store, corpus) if not item.own for part in item.certificates_key.split("/")[3:4]]
+    if lost := [name for name in (*store.names(f"operations/{corpus}/recertifications"), *deployed) if name not in known]:
+        raise IntegrityError(
+            f"{store.locate(key)} has no line for recertification {lost[0]}, which is stored or was deployed: lines were cut off; restore the file "
+            "from a backup."
+        )
+    return spending
+
+
+def declare(store: Store, corpus: str, schedule: Schedule, *, reason: str = "") -> Spending:
+    """Write the schedule into the journal; the same one again adds nothing.
+
+    Raises
+    ------
+    InputError
+        If another schedule is in force and no sentence says why it changes.
+    """
+    read_spending(store, corpus)
+
+    def line(before: Spending) -> dict[str, Any] | None:
+        if before.schedule == schedule:
+            return None
+        if before.schedule is not None and not reason.strip():
+            raise InputError(
+                f"{corpus} has declared another schedule ({before.schedule.words()}); keep to it, or say in a sentence why it changes: what was spent "
+                "stays spent, and the joint promise gets weaker by the whole of the new one."
+            )
+        return {"entry": "schedule", **asdict(schedule), "reason": reason.strip()}
+
+    _append(store, corpus, line)
+    return read_spending(store, corpus)
+
+
+def claim(store: Store, corpus: str, inputs_sha256: str) -> Claim:
+    """Claim a number for a recertification of these inputs before it is computed; the same inputs get the number that they have.
+
+    Raises
+    ------
+    InputError
+        If no schedule is declared, or it has nothing left.
+    """
+    read_spending(store, corpus)
+    made: list[Claim] = []
+
+    def line(before: Spending) -> dict[str, Any] | None:
+        if known := [item for item in before.claims if item.inputs_sha256 == inputs_sha256]:
+            made.append(known[-1])
+            return None
+        if before.schedule is None:
+            raise InputError(f"{corpus} has declared no schedule of δ; declare one before the first recertification.")
+        share = before.next_share()
+        if not share > 0.0:
+            raise InputError(f"the schedule of {corpus} has nothing left ({before.schedule.words()}); declare another, with the reason.")
+        made.append(Claim(len(before.claims) + 1, share, inputs_sha256, _now()))
+        return {"entry": "claim", **asdict(made[-1])}
+
+    _append(store, corpus, line)
+    return made[-1]
+
+
+def finish(store: Store, corpus: str, number: int, document_sha256: str) -> None:
+    """Write down that a recertification is finished, and what its document is, so that the document cannot be altered unseen."""
+
+    def line(before: Spending) -> dict[str, Any] | None:
+        if before.made.get(number) == document_sha256:
+            return None
+        return {"entry": "made", "number": number, "document_sha256": document_sha256}
+
+    _append(store, corpus, line)
+
+
+class _NothingNewError(Exception):
+    """The journal says it already."""
+
+
+def _append(store: Store, corpus: str, make: Callable[[Spending], dict[str, Any] | None]) -> None:
+    key = spending_key(corpus)
+
+    def line(old: bytes) -> str:
+        # the lock is held: whoever comes second sees the first one's line
+        before = _parse(old, store.locate(key))
+        if (entry := make(before)) is None:
+            raise _NothingNewError
+        return json.dumps({"time": _now(), **entry, "previous": before.head}, sort_keys=True, ensure_ascii=False)
+
+    try:
+        store.append_line(key, line)
+    except _NothingNewError:
+        return
+
+
+def _parse(data: bytes, location: str) -> Spending:
+    schedule, since, head = None, 0, ""
+    claims: list[Claim] = []
+    reasons: list[str] = []
+    made: dict[int, str] = {}
+    for place, line in enumerate(data[: data.rfind(b"\n") + 1].splitlines(), 1):
+        try:
+            entry = parse_json(line.decode("utf-8"))
+            follows = entry.pop("previous") == head
+            kind = entry.pop("entry")
+            if kind == "schedule":
+                why = entry.pop("reason")
+                reasons += [why] if schedule is not None else []
+                schedule, since = Schedule(**{name: value for name, value in entry.items() if name != "time"}), len(claims)
+            elif kind == "made":
+                made[claims[int(entry["number"]) - 1].number] = str(entry["document_sha256"])
+            else:
+                claims.append(Claim(**entry))
+                follows = follows and schedule is not None and claims[-1].delta == schedule.share(len(claims) - since)
+        except (ValueError, TypeError, KeyError, AttributeError, IndexError, InputError):
+            raise IntegrityError(f"{location}, line {place} is no entry of this journal; restore the file from a backup.") from None
+        numbered = not claims or claims[-1].number == len(claims)
+        if not follows or not numbered:
+            raise IntegrityError(
+                f"{location}, line {place} does not follow the line before it: the journal was altered; restore it from a backup."
+            )
+        head = sha256_bytes(line)
+    return Spending(schedule, since, tuple(claims), tuple(reasons), head, made)
+
+
+def _down(share: float) -> float:
+    if share < _LEAST:
+        return 0.0
+    scale = 10.0 ** (3 - math.floor(math.log10(share)))
+    return math.floor(share * scale) / scale
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,301 @@
+"""Points of the certifiability law over the corpora of a data root, each number with the judge and the split that it comes from.
+
+Everything is read off CAL: success rate, effective size and the base judge's AUROC as well as the certified coverage. TEST is not touched, so a
+fit costs no read of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from certify_assets.certificates.certificate import rounded
+from certify_assets.corpora.config import EMBEDDED, registered_corpora
+from certify_assets.errors import CertifyError, InputError, StaleCertificateError
+from certify_assets.evaluation.certification import certificate_of, load_certificates
+from certify_assets.judges.judging import columns
+from certify_assets.judges.scoring import calibration_scores
+from certify_assets.judges.specs import ALPHAS, HARVEST_JUDGES, JUDGES, judges
+from certify_assets.storage.store import Store
+
+if TYPE_CHECKING:
+    from certify_assets.certificates import Certificate
+    from certify_assets.research.law import Law
+    from certify_assets.research.law_points import LawPoint
+
+__all__ = [
+    "CERTIFIABILITY_KEY",
+    "CERTIFIABILITY_SCHEMA",
+    "Certifiability",
+    "Measured",
+    "base_judge",
+    "doubts",
+    "fit_measured",
+    "gather_points",
+    "measure",
+    "write_certifiability",
+]
+
+CERTIFIABILITY_SCHEMA = "certify_assets/certifiability/1"
+CERTIFIABILITY_KEY = "study/certifiability.json"
+_PLAIN = "taskboot"
+_DOUBTS = {"no_law", "no_prediction", "carries_the_fit", "base_judge", "two_base_judges", "pretrained_base"}
+# the paper's A₀ is that of a judge which is not fine-tuned on the corpus; the floor is read where that one has not scored it
+_UNTRAINED = "base"
+_FLOOR = "lexical"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A corpus's point and where its numbers come from.
+
+    Attributes
+    ----------
+    point : LawPoint
+    base_judge : str
+        Whose AUROC on CAL is A₀: ``base`` where it has scored the corpus, else ``lexical``.
+    best_judge : str or None
+        Whose certificate covers most; None where nobody's covers anything.
+    plain_coverage : float
+        Best coverage of TaskBoot without the guard, the paper's procedure.
+    certificate_sha256 : str
+        Of the certificate that the coverage is taken from (the base judge's, else the lexical one's, where nothing is certified).
+    without : tuple of str
+        Judges without certificates that hold now on this corpus.
+    judges : int
+        Judges with them.
+    """
+
+    point: LawPoint
+    base_judge: str
+    best_judge: str | None
+    plain_coverage: float
+    certificate_sha256: str
+    without: tuple[str, ...] = ()
+    judges: int = 1
+
+    @property
+    def source(self) -> str:
+        """Say in one sentence which judge and split each number comes from."""
+        rows = "half B of CAL" if self.best_judge in HARVEST_JUDGES else "CAL"
+        best = (
+            f"coverage: certificate of {self.best_judge} on {rows}" if self.best_judge else "coverage: no judge certifies anything on CAL"
+        )
+        absent = f"; without certificates that hold now: {', '.join(self.without)}" if self.without else ""
+        instead = "" if self.untrained else f", which is trained on SFT: {_UNTRAINED} has not scored this corpus"
+        return f"success rate and n_eff: CAL; AUROC: {self.base_judge} on CAL{instead}; {best}{absent}."
+
+    @property
+    def untrained(self) -> bool:
+        """Whether A₀ is that of a judge which is not fine-tuned on the corpus, as the paper's is."""
+        return self.base_judge == _UNTRAINED
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the point with its sources as plain values."""
+        return {
+            **self.point.to_dict(),
+            "base_judge": self.base_judge,
+            "best_judge": self.best_judge,
+            "untrained": self.untrained,
+            "plain_coverage": self.plain_coverage,
+            "certificate_sha256": self.certificate_sha256,
+            "without": list(self.without),
+            "source": self.source,
+        }
+
+
+@dataclass(frozen=True)
+class Certifiability:
+    """The law over a data root, or why there is none, beside the paper's.
+
+    Attributes
+    ----------
+    measured : tuple of Measured
+    left_out : tuple of (str, str)
+        Corpora that give no point, with the reason.
+    law : Law or None
+    reason : str
+        Why there is no law.
+    paper : Law
+        The fit to the paper's own points, for reference.
+    """
+
+    measured: tuple[Measured, ...]
+    left_out: tuple[tuple[str, str], ...]
+    law: Law | None
+    reason: str
+    paper: Law
+
+    @property
+    def findings(self) -> tuple[tuple[str, str], ...]:
+        """What a reader should know, as (code, sentence)."""
+        from certify_assets.research.law_prediction import law_findings
+
+        alpha = f"{ALPHAS[0]:g}"
+        number = max((item.judges for item in self.measured), default=0)
+        of_ours = (
+            *self._base_judges(),
+            *self._pretrained(),
+            ("one_split", "AUROC and coverage are read off the same CAL labels: a new corpus must give its AUROC before it is certified."),
+            (
+                "best_of_judges",
+                f"The coverage is the best of {number} judges at α = {alpha}, each certified by itself: no level pays for this choice.",
+            ),
+        )
+        return (*(law_findings(self.law) if self.law else (("no_law", f"No line is fitted: {self.reason}"),)), *of_ours)
+
+    def _base_judges(self) -> tuple[tuple[str, str], ...]:
+        """Say whose AUROC the A₀ of the points is, and where that is not the paper's."""
+        untrained = sum(item.untrained for item in self.measured)
+        if not self.measured or untrained == len(self.measured):
+            return (("untrained_base", f"A₀ is the AUROC of {_UNTRAINED}, which is not fine-tuned on the corpus, as the paper's."),)
+        lexical = f"{_FLOOR}, which is trained on SFT"
+        if not untrained:
+            return (
+                (
+                    "base_judge",
+                    f"A₀ is the AUROC of {lexical}: the paper's is that of an untrained judge, and {_UNTRAINED} has scored none.",
+                ),
+            )
+        mixed = (
+            f"A₀ is the AUROC of {_UNTRAINED} on {untrained} of {len(self.measured)} corpora and of {lexical}, on the others: one line through "
+            f"two kinds of points. Score the others with {_UNTRAINED}."
+        )
+        return (("two_base_judges", mixed),)
+
+    def _pretrained(self) -> tuple[tuple[str, str], ...]:
+        """Say where the base judge has read runs of the same tasks' kind with their verdicts before."""
+        known = [item.point.corpus for item in self.measured if item.untrained and item.point.corpus in EMBEDDED]
+        if not known or JUDGES[_UNTRAINED].model != "compact":
+            return ()
+        said = f"The compact model was pretrained on MiniWoB++ runs with their verdicts, of other tasks: on {', '.join(known)} its A₀ is no stranger's."
+        return (("pretrained_base", said),)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the document that is stored."""
+        from certify_assets.research.law_points import PAPER_FACTS, PAPER_FORMS
+
+        return {
+            "schema": CERTIFIABILITY_SCHEMA,
+            "alpha": ALPHAS[0],
+            "points": [item.to_dict() for item in self.measured],
+            "left_out": [{"corpus": corpus, "reason": reason} for corpus, reason in self.left_out],
+            "law": rounded(self.law.to_dict()) if self.law else None,
+            "reason": self.reason,
+            "findings": [{"code": code, "message": message} for code, message in self.findings],
+            "paper": {
+                **rounded(self.paper.to_dict()),
+                "published": {name: dict(zip(("r2", "loocv_r2", "mae"), row, strict=True)) for name, row in PAPER_FORMS.items()},
+                "facts": list(PAPER_FACTS),
+            },
+        }
+
+
+def base_judge(store: Store, corpus: str) -> str:
+    """Return the judge whose AUROC is A₀: the untrained one where it has scored the corpus, else the lexical floor. Neither makes a choice on CAL."""
+    return _UNTRAINED if store.exists(f"judges/{_UNTRAINED}/{corpus}/scores.json") else _FLOOR
+
+
+def gather_points(store: Store) -> tuple[tuple[Measured, ...], tuple[tuple[str, str], ...]]:
+    """Return the points of every corpus with certificates, and the other corpora with the reason why they give none.
+
+    Every certificate is recomputed on the way, so a stale or altered one gives a reason and no number.
+    """
+    measured, left_out = [], []
+    for corpus in registered_corpora(store):
+        try:
+            measured.append(measure(store, corpus))
+        except CertifyError as error:
+            left_out.append((corpus, str(error)))
+    return tuple(measured), tuple(left_out)
+
+
+def measure(store: Store, corpus: str) -> Measured:
+    """Measure one corpus on CAL.
+
+    Raises
+    ------
+    InputError
+        If neither the base judge nor the lexical one has certificates, or CAL holds one class only.
+    IntegrityError
+        If a judge's certificates, or the base judge's scores, are stale or do not recompute.
+    """
+    from certify_assets.certificates import auroc, observe
+    from certify_assets.research.law_points import LawPoint
+
+    base = base_judge(store, corpus)
+    there = [name for name in judges(store.root) if store.exists(f"judges/{name}/{corpus}/certificates.json")]
+    loaded = _current(store, corpus, there, (base, _FLOOR))
+    # size and success rate are those of CAL, whoever's certificate they are read off
+    anchor = next((name for name in (base, _FLOOR) if name in loaded), None)
+    if anchor is None:
+        raise InputError(f"{_FLOOR} has no certificates on {corpus}; materialize {_FLOOR}/certificate of this corpus.")
+    area = auroc(observe(*columns(calibration_scores(store, corpus, base)[0])))
+    if area is None:
+        raise InputError(f"CAL of {corpus} holds one outcome only, so {base} has no AUROC there; import runs of both outcomes.")
+    deciding = {name: certificate_of(items, side="reject", alpha=ALPHAS[0]) for name, items in loaded.items()}
+    plain = [certificate_of(items, side="reject", alpha=ALPHAS[0], procedure=_PLAIN) for items in loaded.values()]
+    best = max(deciding, key=lambda name: deciding[name].coverage)
+    if not deciding[best].certified:
+        best = anchor
+    whole = deciding[anchor]
+    return Measured(
+        point=LawPoint(
+            corpus=corpus,
+            success_rate=whole.success_rate,
+            auroc=rounded(area),
+            coverage=deciding[best].coverage,
+            n_eff=whole.n_eff,
+            tasks=whole.tasks,
+        ),
+        base_judge=base,
+        best_judge=best if deciding[best].certified else None,
+        plain_coverage=max(item.coverage for item in plain),
+        certificate_sha256=deciding[best].sha256,
+        judges=len(loaded),
+        without=tuple(name for name in judges(store.root) if name not in loaded),
+    )
+
+
+def _current(store: Store, corpus: str, names: Sequence[str], needed: Sequence[str]) -> dict[str, list[Certificate]]:
+    """Return the certificates of each judge; one that waits for its turn says nothing against the others, unless it is needed."""
+    loaded = {}
+    for name in names:
+        try:
+            loaded[name] = load_certificates(store, corpus, name)
+        except (StaleCertificateError, InputError):
+            if name in needed:
+                raise
+    return loaded
+
+
+def fit_measured(measured: Sequence[Measured], left_out: Sequence[tuple[str, str]] = ()) -> Certifiability:
+    """Fit the law to measured corpora; where that cannot be done, say why and keep the points."""
+    from certify_assets.research.law import FEWEST_POINTS, fit_law
+    from certify_assets.research.law_points import PAPER_POINTS
+
+    law, reason = None, f"a fit needs certificates on {FEWEST_POINTS} corpora and here are {len(measured)}."
+    if len(measured) >= FEWEST_POINTS:
+        try:
+            law, reason = fit_law([item.point for item in measured]), ""
+        except InputError as error:
+            reason = str(error)
+    return Certifiability(tuple(measured), tuple(left_out), law, reason, fit_law(PAPER_POINTS))
+
+
+def write_certifiability(store: Store) -> Certifiability:
+    """Gather, fit and store ``study/certifiability.json``."""
+    found = fit_measured(*gather_points(store))
+    store.write_json(CERTIFIABILITY_KEY, found.to_dict())
+    return found
+
+
+def doubts(store: Store) -> list[str]:
+    """Return what a reader of the stored model must be warned of: too few corpora, no fit, a fit that predicts nothing or hangs on one corpus."""
+    from certify_assets.research.law_prediction import ENOUGH_POINTS
+
+    document = store.read_json(CERTIFIABILITY_KEY)
+    count = len(document["points"])
+    few = [f"{count} corpora are fewer than {ENOUGH_POINTS}."] if count < ENOUGH_POINTS else []
+    return few + [item["message"] for item in document["findings"] if item["code"] in _DOUBTS]

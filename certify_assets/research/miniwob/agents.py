@@ -1,0 +1,134 @@
+"""The scripted agents of the two corpora: how good each is, how it fails, and what it claims at the end.
+
+Whether an agent can do a task is drawn once for the task and the agent, mostly from how hard the task is for everybody;
+so is the way in which it fails. Only a small slip is drawn anew at every attempt. This makes the runs of one task alike,
+as they are for real agents. What an agent claims follows from what it believes, never from the page's verdict.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from dataclasses import dataclass
+
+from certify_assets.research.miniwob.hands import Hands, Page, Stuck
+from certify_assets.research.miniwob.skills import Skill, find_skill
+
+__all__ = ["AGENTS", "Agent", "ScriptedAgent", "draw_fault", "generator_for", "instance_seed"]
+
+# how much of a task's difficulty is its kind of skill, and how much is the task's own
+SKILL_SHARE = 0.5
+OWN_NOISE = 0.05
+_VERBS = {"plain": "done", "long": "finished the task", "short": "ok, done", "proud": "success, task complete"}
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """A scripted agent: the corpus it works in, how hard a task it can do (0 to 1), and its habits."""
+
+    name: str
+    corpus: str
+    competence: float
+    slip: float
+    wording: str
+    looks_first: bool = False
+    checks_after: bool = False
+    always_claims_success: bool = False
+
+
+AGENTS: tuple[Agent, ...] = (
+    Agent("scripted-hasty", "miniwob_weak", 0.36, 0.06, "short"),
+    Agent("scripted-literal", "miniwob_weak", 0.37, 0.05, "plain", looks_first=True),
+    Agent("scripted-timid", "miniwob_weak", 0.36, 0.05, "long", checks_after=True),
+    Agent("scripted-optimist", "miniwob_weak", 0.34, 0.06, "proud", always_claims_success=True),
+    Agent("scripted-steady", "miniwob_mixed", 0.55, 0.05, "plain"),
+    Agent("scripted-careful", "miniwob_mixed", 0.60, 0.03, "long", looks_first=True, checks_after=True),
+    Agent("scripted-novice", "miniwob_mixed", 0.46, 0.06, "short"),
+    Agent("scripted-confident", "miniwob_mixed", 0.54, 0.05, "proud", always_claims_success=True),
+)
+
+
+def generator_for(*parts: object) -> random.Random:
+    """Return a random generator that depends on the parts alone, on every machine."""
+    digest = hashlib.sha256("|".join(map(str, parts)).encode("utf-8")).digest()
+    return random.Random(int.from_bytes(digest[:8], "big"))
+
+
+def instance_seed(seed: int, task: str, agent: str, attempt: int) -> str:
+    """Return the seed of the page's own generator: of this task, agent and attempt, shared with no other run."""
+    return hashlib.sha256(f"{seed}|{task}|{agent}|{attempt}".encode()).hexdigest()[:16]
+
+
+def draw_fault(agent: Agent, task: str, skill: Skill, *, attempt: int, seed: int) -> str:
+    """Return how this agent fails at this task ("" when it does not): the same at every attempt, but for small slips."""
+    hard = SKILL_SHARE * skill.level + (1 - SKILL_SHARE) * generator_for(seed, "task", task).random()
+    own = generator_for(seed, "agent", agent.name, task)
+    capable = hard + own.gauss(0, OWN_NOISE) < agent.competence
+    names, weights = zip(*skill.faults, strict=True)
+    fault = own.choices(names, weights)[0]
+    slipped = generator_for(seed, "slip", agent.name, task, attempt).random() < agent.slip
+    return fault if capable == slipped else ""
+
+
+class ScriptedAgent:
+    """One attempt of a scripted agent: reads the page, acts by its skills and faults, claims."""
+
+    def __init__(self, agent: Agent, *, seed: int) -> None:
+        self.agent = agent
+        self.seed = seed
+
+    @property
+    def name(self) -> str:
+        """The agent's name in trajectories."""
+        return self.agent.name
+
+    def attempt(self, page: Page, task: str, attempt: int) -> list[tuple[str, str]]:
+        """Act until done or stuck; return the steps (action, observation), the last one the agent's claim."""
+        skill, found = find_skill(page.instruction)
+        fault = draw_fault(self.agent, task, skill, attempt=attempt, seed=self.seed)
+        rng = generator_for(self.seed, "hands", self.agent.name, task, attempt)
+        hands = Hands(page, fault=fault, rng=rng)
+        reason = ""
+        try:
+            if self.agent.looks_first:
+                hands.look_again("read the page")
+            if fault in ("blind", "lost"):
+                _wander(hands, lost=fault == "lost")
+            self._fumble(hands)
+            skill.act(hands, found)
+            if self.agent.checks_after:
+                hands.look_again("check the page")
+        except Stuck as stuck:
+            reason = str(stuck)
+        except (IndexError, ValueError, StopIteration):
+            # the page does not read as the skill expects: the agent's failure, not the program's
+            reason = "the page does not read as expected"
+        hands.steps.append((f'claim("{self._claim(hands, reason)}")', ""))
+        return hands.steps
+
+    def _fumble(self, hands: Hands) -> None:
+        if hands.rng.random() < 0.2 and hands.view:
+            hands.say(f'find("{hands.rng.choice(("button", "main field", "task area", "next"))}")', "no element matches")
+            hands.look_again()
+
+    def _claim(self, hands: Hands, reason: str) -> str:
+        done = _VERBS[self.agent.wording]
+        if self.agent.always_claims_success:
+            return done
+        if reason:
+            return f"not done: {reason}"
+        return f"{done}, but not sure that it worked" if hands.doubts else done
+
+
+def _wander(hands: Hands, *, lost: bool) -> None:
+    """Search without a plan, then give up: what an agent without the skill does."""
+    words = [w for w in hands.instruction.replace('"', "").split() if len(w) > 3] or ["target"]
+    for _ in range(hands.rng.randint(1, 2)):
+        hands.say(f'find("{hands.rng.choice(words)} {hands.rng.choice(("button", "box", "item", "field"))}")', "no element matches")
+    plain = [e for e in hands.view if e.kind in ("text", "shape", "icon", "field") and e.w > 4 and e.h > 4]
+    for _ in range(hands.rng.randint(1, 2) if lost else 0):
+        if plain:
+            target = hands.rng.choice(plain)
+            hands.tap(target, f"click({target.kind} at {target.x:.0f},{target.y:.0f})")
+    hands.look_again()
+    raise Stuck(hands.rng.choice(("could not find where to act", "no way to go on", "the page does not show what is asked for")))

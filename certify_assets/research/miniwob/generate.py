@@ -1,0 +1,334 @@
+"""Generate the two MiniWoB++ corpora: resumable, one Chromium a worker, the same result for any number of workers."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import multiprocessing
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any, Protocol
+
+from certify_assets.errors import InputError
+from certify_assets.research.miniwob.agents import AGENTS, ScriptedAgent, instance_seed
+from certify_assets.research.miniwob.browser import Browser, TaskPage, list_tasks, require_tools
+from certify_assets.research.miniwob.model import MODEL_PREFIX, ModelAgent
+from certify_assets.research.miniwob.tables import EPISODES_FILE, write_corpora
+
+__all__ = ["CORPORA", "AttemptAgent", "Episode", "Generated", "generate", "read_episodes", "run_episode"]
+
+CORPORA = ("miniwob_weak", "miniwob_mixed")
+RETRIES = 2
+SILENCE_S = 120.0
+
+
+class AttemptAgent(Protocol):
+    """What the generator needs of an agent, scripted or a model."""
+
+    @property
+    def name(self) -> str:
+        """The agent's name in trajectories."""
+        ...
+
+    def attempt(self, page: TaskPage, task: str, attempt: int) -> list[tuple[str, str]]:
+        """Act on the page and return the steps, the last one the claim."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """One finished episode as the generation file keeps it: a line of JSON."""
+
+    corpus: str
+    task_id: str
+    trajectory_id: str
+    agent: str
+    attempt: int
+    instruction: str
+    steps: tuple[tuple[str, str], ...]
+    outcome: int
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    corpus: str
+    task: str
+    agent: str
+    attempt: int
+
+    @property
+    def id(self) -> str:
+        return f"{self.corpus}/{self.task}/{self.agent}/{self.attempt}"
+
+
+@dataclass(slots=True)
+class Generated:
+    """What a generation did: where the files are, how many episodes were new, kept, retried, and which failed and why."""
+
+    path: Path
+    tables: dict[str, Path] = field(default_factory=dict)
+    episodes: int = 0
+    kept: int = 0
+    retries: int = 0
+    failed: dict[str, int] = field(default_factory=dict)
+
+
+def run_episode(browser: Browser, agent: AttemptAgent, *, corpus: str, task: str, attempt: int, seed: int) -> Episode:
+    """Run one attempt for real; the outcome is 1 where the page's raw reward is exactly 1 (its binary reward), else 0."""
+    page = browser.open(task, instance_seed(seed, task, agent.name, attempt))
+    steps = agent.attempt(page, task, attempt)
+    outcome = int(page.raw_reward() == 1.0)
+    name = f"{corpus}/{task}/{agent.name}/{attempt}"
+    return Episode(corpus, task, name, agent.name, attempt, page.instruction, tuple(steps), outcome, seed)
+
+
+def read_episodes(path: Path) -> list[Episode]:
+    """Read a generation file; a torn last line, as a kill leaves it, is left out.
+
+    Raises
+    ------
+    InputError
+        If any other line is not an episode.
+    """
+    episodes: list[Episode] = []
+    lines = path.read_bytes().split(b"\n") if path.exists() else []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            document = json.loads(line)
+            document["steps"] = tuple((action, seen) for action, seen in document["steps"])
+            episodes.append(Episode(**document))
+        except (ValueError, TypeError, KeyError):
+            if number == len(lines):
+                break
+            raise InputError(f"{path} line {number} is not an episode; delete that line and run the generation again.") from None
+    return episodes
+
+
+def _serve(pipe: Connection, seed: int) -> None:
+    """Run the jobs that come through the pipe, one Chromium for all until an error; end when the other side is gone."""
+    browser: Browser | None = None
+    try:
+        while True:
+            job: _Job = pipe.recv()
+            try:
+                if browser is None:
+                    browser = Browser().__enter__()
+                agent = _agent(job.agent, seed)
+                pipe.send(run_episode(browser, agent, corpus=job.corpus, task=job.task, attempt=job.attempt, seed=seed))
+            except (EOFError, BrokenPipeError):
+                raise
+            except Exception as error:
+                _discard(browser)
+                browser = None
+                pipe.send(f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"[:160])
+    except (EOFError, BrokenPipeError, KeyboardInterrupt):
+        return
+    finally:
+        _discard(browser)
+
+
+def _discard(browser: Browser | None) -> None:
+    """End a browser that may already be gone."""
+    if browser is not None:
+        with contextlib.suppress(Exception):
+            browser.__exit__(None, None, None)
+
+
+def _agent(name: str, seed: int) -> AttemptAgent:
+    if name.startswith(MODEL_PREFIX):
+        return ModelAgent.from_environment()
+    return ScriptedAgent(next(agent for agent in AGENTS if agent.name == name), seed=seed)
+
+
+def _mend(path: Path) -> set[str]:
+    """Cut a torn last line off the file and return the ids of the episodes that are in it."""
+    if not path.exists():
+        return set()
+    data = path.read_bytes()
+    whole = data[: data.rfind(b"\n") + 1]
+    if len(whole) < len(data):
+        with path.open("r+b") as stream:
+            stream.truncate(len(whole))
+    return {episode.trajectory_id for episode in read_episodes(path)}
+
+
+def _chosen(corpora: Sequence[str], tasks: Iterable[str] | None, agents: Iterable[str] | None) -> tuple[list[str], list[tuple[str, str]]]:
+    """Return the tasks and the (corpus, agent) pairs to run, refusing unknown names."""
+    known = list_tasks()
+    chosen = sorted(set(tasks)) if tasks is not None else known
+    for task in chosen:
+        if task not in known:
+            raise InputError(f"MiniWoB++ has no task {task!r}; list them with `python -m certify_assets.research.miniwob --list`.")
+    for corpus in corpora:
+        if corpus not in CORPORA:
+            raise InputError(f"There is no corpus {corpus!r} to generate; choose from {', '.join(CORPORA)}.")
+    home = {agent.name: agent.corpus for agent in AGENTS}
+    pairs: list[tuple[str, str]] = []
+    for name in agents if agents is not None else home:
+        if name == "model":
+            pairs += [(corpus, ModelAgent.from_environment().name) for corpus in corpora]
+        elif name not in home:
+            raise InputError(f"There is no agent {name!r}; choose from {', '.join(home)}, or model.")
+        elif home[name] in corpora:
+            pairs.append((home[name], name))
+    return chosen, pairs
+
+
+def generate(
+    output: Path,
+    *,
+    corpora: Sequence[str] = CORPORA,
+    tasks: Iterable[str] | None = None,
+    agents: Iterable[str] | None = None,
+    attempts: int = 4,
+    seed: int = 42,
+    workers: int = 2,
+    progress: Callable[[int, int], None] | None = None,
+) -> Generated:
+    """Run every missing episode, then write one Parquet file a corpus; call again after a kill to finish.
+
+    Parameters
+    ----------
+    output : Path
+        Folder of ``episodes.jsonl`` (one episode a line, appended in order of completion and flushed line by line) and of
+        the Parquet files, which hold every episode of that file.
+    corpora, tasks, agents : sequences of str
+        What to run: all scripted agents by default; the agent ``model`` is the one that the environment describes.
+    attempts : int
+        Attempts for each task and agent.
+    seed : int
+        Names everything that is drawn: instances, competence, faults.
+    workers : int
+        Processes, each with one Chromium. The set of episodes does not depend on it.
+    progress : callable, optional
+        Called with (episodes done, episodes in all).
+
+    Returns
+    -------
+    Generated
+        Counts of what was new, kept, retried, and of what failed by reason; nothing is left out silently.
+
+    Raises
+    ------
+    MissingToolError
+        If Chromium, playwright or miniwob is not installed.
+    InputError
+        If a task, agent or corpus is unknown, or the file is not a generation file.
+    """
+    require_tools()
+    chosen, pairs = _chosen(corpora, tasks, agents)
+    output.mkdir(parents=True, exist_ok=True)
+    path = output / EPISODES_FILE
+    finished = _mend(path)
+    every = [_Job(corpus, task, agent, attempt) for task in chosen for corpus, agent in pairs for attempt in range(attempts)]
+    missing = [job for job in every if job.id not in finished]
+    result = Generated(path, kept=len(every) - len(missing))
+    pool = _Pool(missing, seed=seed, workers=workers)
+    for _ in _appended(path, pool.run() if missing else iter(())):
+        result.episodes += 1
+        if progress is not None:
+            progress(result.kept + result.episodes, len(every))
+    result.retries, result.failed = pool.retries, dict(pool.failures)
+    result.tables = write_corpora(read_episodes(path), output)
+    return result
+
+
+def _appended(path: Path, episodes: Iterator[Episode]) -> Iterator[Episode]:
+    """Pass episodes on, each once its line is out of this process's hands."""
+    with path.open("ab") as stream:
+        for episode in episodes:
+            stream.write(json.dumps(asdict(episode), ensure_ascii=False, separators=(",", ":")).encode("utf-8") + b"\n")
+            stream.flush()
+            yield episode
+        os.fsync(stream.fileno())
+
+
+class _Pool:
+    """Workers that take one job at a time; one that says nothing for too long is ended and its job tried again."""
+
+    def __init__(self, jobs: Sequence[_Job], *, seed: int, workers: int) -> None:
+        self._context = multiprocessing.get_context("spawn")
+        self._waiting = [(job, 0) for job in reversed(jobs)]
+        self._seed = seed
+        self._count = max(1, min(workers, len(jobs)))
+        self._busy: dict[Connection, tuple[Any, _Job, int, float]] = {}
+        self.retries = 0
+        self.failures: Counter[str] = Counter()
+
+    def run(self) -> Iterator[Episode]:
+        """Yield episodes as they are done."""
+        try:
+            for _ in range(self._count):
+                self._start()
+            while self._busy:
+                for pipe in wait(list(self._busy), timeout=1.0):
+                    assert isinstance(pipe, Connection)
+                    yield from self._receive(pipe)
+                self._end_the_silent()
+        finally:
+            for pipe, (process, *_) in self._busy.items():
+                pipe.close()
+                process.kill()
+
+    def _start(self) -> None:
+        here, there = self._context.Pipe()
+        process = self._context.Process(target=_serve, args=(there, self._seed), daemon=True)
+        process.start()
+        there.close()
+        self._give(here, process)
+
+    def _give(self, pipe: Connection, process: Any) -> None:
+        if not self._waiting:
+            pipe.close()
+            self._busy.pop(pipe, None)
+            process.join(timeout=10)
+            return
+        job, tries = self._waiting.pop()
+        self._busy[pipe] = (process, job, tries, time.monotonic())
+        try:
+            pipe.send(job)
+        except OSError:
+            self._again(job, tries, "the worker died")
+            self._replace(pipe)
+
+    def _receive(self, pipe: Connection) -> Iterator[Episode]:
+        process, job, tries, _ = self._busy[pipe]
+        try:
+            answer = pipe.recv()
+        except (EOFError, OSError):
+            self._again(job, tries, "the worker died")
+            self._replace(pipe)
+            return
+        if isinstance(answer, Episode):
+            yield answer
+        else:
+            self._again(job, tries, answer)
+        self._give(pipe, process)
+
+    def _again(self, job: _Job, tries: int, reason: str) -> None:
+        if tries < RETRIES:
+            self.retries += 1
+            self._waiting.append((job, tries + 1))
+        else:
+            self.failures[reason.split(":")[0]] += 1
+
+    def _replace(self, pipe: Connection) -> None:
+        process, *_ = self._busy.pop(pipe)
+        pipe.close()
+        process.kill()
+        if self._waiting:
+            self._start()
+
+    def _end_the_silent(self) -> None:
+        for pipe, (_, job, tries, since) in list(self._busy.items()):
+            if time.monotonic() - since > SILENCE_S:
+                self._again(job, tries, "time-out")
+                self._replace(pipe)

@@ -1,0 +1,1 @@
+"""Pages of the research tables: law, simulation and study."""

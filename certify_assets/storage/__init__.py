@@ -1,0 +1,1 @@
+"""Storage: the data root, hash-chained journals, MLflow tracking, progress and process pools."""

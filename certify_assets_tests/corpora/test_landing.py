@@ -1,0 +1,226 @@
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from certify_assets.corpora.config import CorpusConfig, load_config, registered_corpora, save_config
+from certify_assets.corpora.incoming import adopt, declare, read_versions, record_version, scan_declared, scan_incoming
+from certify_assets.errors import InputError
+from certify_assets.storage.store import Store
+
+NOW = 1_000_000
+
+
+def _put(folder: Path, name: str, content: bytes = b"{}", *, age: float = 100.0) -> Path:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    os.utime(path, (NOW - age, NOW - age))
+    return path
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(str(tmp_path / "root"))
+
+
+@pytest.fixture
+def folder(store: Store) -> Path:
+    return store.local_path("incoming")
+
+
+def _scan(store: Store) -> tuple[dict[str, str], dict[str, str]]:
+    arrivals, waiting = scan_incoming(store, store.local_path("incoming"), now=NOW)
+    return {arrival.corpus: arrival.version for arrival in arrivals}, waiting
+
+
+def test_finished_files_are_noticed_and_young_ones_wait(store: Store, folder: Path) -> None:
+    _put(folder, "ready/a.jsonl")
+    _put(folder, "writing/a.jsonl", age=1)
+    _put(folder, "copying/a.jsonl.part")
+    _put(folder, "fetching/a.jsonl.TMP")
+    (folder / "hollow").mkdir()
+    _put(folder, "9 bad name/a.jsonl")
+    arrived, waiting = _scan(store)
+    assert set(arrived) == {"ready"}
+    assert set(waiting) == {"writing", "copying", "fetching", "hollow", "9 bad name"}
+
+
+def test_a_file_that_grows_between_looks_waits_however_old_it_says_it_is(store: Store, folder: Path) -> None:
+    _put(folder, "c/a.jsonl", b"{}")
+    first = _scan(store)[0]["c"]
+    _put(folder, "c/a.jsonl", b"{}\n{}")
+    arrived, waiting = _scan(store)
+    assert arrived == {} and "grew from 2 to 5 bytes" in waiting["c"]
+    assert _scan(store)[0]["c"] != first
+
+
+def test_a_file_of_the_future_is_settled_when_two_looks_are_alike(store: Store, folder: Path) -> None:
+    _put(folder, "c/a.jsonl", age=-3600)
+    assert "may still be written" in _scan(store)[1]["c"]
+    assert "c" in _scan(store)[0]
+
+
+def test_the_version_follows_content_not_times(store: Store, folder: Path) -> None:
+    _put(folder, "c/a.jsonl", b"one")
+    first = _scan(store)[0]["c"]
+    _put(folder, "c/a.jsonl", b"one", age=50)
+    assert _scan(store)[0]["c"] == first
+    _put(folder, "c/a.jsonl", b"two", age=50)
+    changed = _scan(store)[0]["c"]
+    assert changed != first
+    _put(folder, "c/b.jsonl", b"three")
+    assert _scan(store)[0]["c"] not in (first, changed)
+
+
+def test_the_same_file_twice_is_once_under_whatever_name(store: Store, folder: Path) -> None:
+    _put(folder, "c/m.jsonl", b"one")
+    first = _scan(store)[0]["c"]
+    for name in ("c/a.jsonl", "c/z.jsonl"):
+        _put(folder, name, b"one")
+        assert _scan(store)[0]["c"] == first
+    # in a folder of its own it may be another run: formats take the task from the folder
+    _put(folder, "c/task_2/m.jsonl", b"one")
+    assert _scan(store)[0]["c"] != first
+
+
+def _tar_gz() -> bytes:
+    sink = io.BytesIO()
+    with tarfile.open(fileobj=sink, mode="w:gz") as archive:
+        member = tarfile.TarInfo("a.bin")
+        member.size = 40_000
+        archive.addfile(member, io.BytesIO(os.urandom(40_000)))
+    return sink.getvalue()
+
+
+def _zip() -> bytes:
+    sink = io.BytesIO()
+    with zipfile.ZipFile(sink, "w") as archive:
+        archive.writestr("a.json", "{}" * 1000)
+    return sink.getvalue()
+
+
+def _tar() -> bytes:
+    sink = io.BytesIO()
+    with tarfile.open(fileobj=sink, mode="w") as archive:
+        member = tarfile.TarInfo("a.bin")
+        member.size = 40_000
+        archive.addfile(member, io.BytesIO(bytes(40_000)))
+    return sink.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("name", "whole"),
+    [
+        ("a.jsonl.gz", gzip.compress(os.urandom(30_000))),
+        ("a.tar.gz", _tar_gz()),
+        ("a.tar", _tar()),
+        ("a.zip", _zip()),
+        ("a.parquet", b"PAR1" + bytes(100) + b"PAR1"),
+    ],
+)
+def test_what_lacks_its_end_waits_with_the_reason_and_others_do_not(store: Store, folder: Path, name: str, whole: bytes) -> None:
+    _put(folder, f"c/{name}", whole[: len(whole) * 2 // 3])
+    _put(folder, "d/b.jsonl")
+    arrived, waiting = _scan(store)
+    assert set(arrived) == {"d"} and f"{name} is not complete or broken" in waiting["c"]
+    _put(folder, f"c/{name}", whole)
+    _scan(store)
+    assert set(_scan(store)[0]) == {"c", "d"}
+
+
+def test_a_look_hashes_only_what_changed(store: Store, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from certify_assets.corpora import landed
+
+    hashed: list[str] = []
+    read = landed._read
+    monkeypatch.setattr(landed, "_read", lambda path: (hashed.append(path.name), read(path))[1])
+    for number in range(1000):
+        _put(folder, f"c/{number:04d}.json", str(number).encode())
+    first = _scan(store)[0]["c"]
+    assert len(hashed) == 1000
+    assert _scan(store)[0]["c"] == first and len(hashed) == 1000
+    _put(folder, "c/0007.json", b"8")
+    assert _scan(store)[0]["c"] != first and hashed[1000:] == ["0007.json"]
+
+
+def test_a_broken_journal_costs_a_look_and_nothing_else(store: Store, folder: Path) -> None:
+    _put(folder, "c/a.jsonl")
+    first = _scan(store)
+    store.write_bytes("corpora/c/landed_incoming.json", b'{"files": [1')
+    assert _scan(store) == first
+
+
+def test_a_folder_of_links_waits(store: Store, folder: Path, tmp_path: Path) -> None:
+    outside = _put(tmp_path, "outside/secret.jsonl")
+    (folder / "c").mkdir(parents=True)
+    (folder / "c" / "link.jsonl").symlink_to(outside)
+    (folder / "linked").symlink_to(outside.parent)
+    assert _scan(store) == ({}, {"c": "the folder is empty"})
+
+
+def test_a_missing_folder_is_empty(store: Store) -> None:
+    assert _scan(store) == ({}, {})
+
+
+def test_versions_count_what_landed_and_a_second_record_of_one_is_none(store: Store, folder: Path) -> None:
+    numbers = []
+    for content in (b"one", b"one", b"two", b"one"):
+        _put(folder, "c/a.jsonl", content)
+        arrival = scan_incoming(store, folder, now=NOW)[0][0]
+        numbers.append(record_version(store, arrival))
+    assert numbers == [1, 1, 2, 3]
+    versions = read_versions(store, "c")
+    assert [entry["number"] for entry in versions] == [1, 2, 3]
+    assert versions[0]["version"] == versions[2]["version"] != versions[1]["version"]
+    assert [Path(name).name for name in versions[0]["files"]] == ["a.jsonl"] and versions[0]["time"].endswith("+00:00")
+
+
+def test_declared_paths_are_looked_at_and_settings_are_part_of_the_version(store: Store, tmp_path: Path) -> None:
+    runs = _put(tmp_path, "runs/a.jsonl")
+    config = CorpusConfig("mine", paths=(str(runs.parent),), seed=1)
+    missing = CorpusConfig("gone", paths=(str(tmp_path / "none"),))
+    arrivals, waiting = scan_declared(store, [config, missing], now=NOW)
+    assert [arrival.corpus for arrival in arrivals] == ["mine"] and "does not exist" in waiting["gone"]
+    again = scan_declared(store, [CorpusConfig("mine", paths=config.paths, seed=2)], now=NOW)[0][0]
+    assert again.files == arrivals[0].files and again.version != arrivals[0].version
+
+
+def test_a_declaration_is_written_where_it_differs_and_keeps_the_incoming_folder(store: Store, folder: Path) -> None:
+    config = CorpusConfig("mine", paths=("/runs",), seed=1)
+    declare(store, config)
+    written = store.local_path("corpora/mine/corpus.json").stat().st_mtime_ns
+    declare(store, config)
+    assert store.local_path("corpora/mine/corpus.json").stat().st_mtime_ns == written
+    adopt(store, folder, "mine")
+    assert declare(store, config).paths == ("/runs", str(folder / "mine")) == load_config(store, "mine").paths
+
+
+def test_adopting_registers_once(tmp_path: Path) -> None:
+    store = Store(str(tmp_path / "root"))
+    adopt(store, tmp_path, "mine")
+    assert adopt(store, tmp_path, "mine").paths == (str(tmp_path / "mine"),)
+    assert "mine" in registered_corpora(store)
+    with pytest.raises(InputError, match="comes with the package"):
+        adopt(store, tmp_path, "miniwob_weak")
+
+
+def test_configurations_come_back_and_unknown_keys_do_not(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    config = CorpusConfig("c", format="table", paths=("x.csv",), options={"keep_unlabelled": True}, seed=7, rl=False)
+    save_config(store, config)
+    assert load_config(store, "c") == config
+    store.write_json("corpora/d/corpus.json", {"name": "d", "budget": 3})
+    with pytest.raises(InputError, match="unknown key 'budget'"):
+        load_config(store, "d")
+    with pytest.raises(InputError, match="no corpus is called 'e'"):
+        load_config(store, "e")
+    for name in ("", "a/b", "../x", "1a", "a b"):
+        with pytest.raises(InputError, match="cannot name a corpus"):
+            CorpusConfig(name)

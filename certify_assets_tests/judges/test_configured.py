@@ -1,0 +1,140 @@
+"""`judges.yaml`: what is read, what is refused in a sentence, and that one broken judge leaves the others alone."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from certify_assets.errors import InputError
+from certify_assets.judges.specs import JUDGES, judge_problems, judge_spec, judges
+from certify_assets_tests.conftest import platform_environment
+from certify_assets_tests.paths import REPOSITORY
+
+GOOD: dict[str, Any] = {
+    "name": "mine",
+    "url": "http://127.0.0.1:9/v1",
+    "model": "m",
+    "revision": "r1",
+    "asking": "logprob",
+    "prices": {"prompt": 1, "completion": 2.5},
+    "concurrency": 3,
+    "key_variable": "MY_KEY",
+    "parity": "none",
+    "parity_reason": "hosted",
+}
+SECRET = "sk-very-secret"
+
+
+def _write(root: Path, *entries: Any) -> str:
+    root.mkdir(parents=True, exist_ok=True)
+    (root / "judges.yaml").write_text(yaml.safe_dump({"judges": list(entries)}), encoding="utf-8")
+    return str(root)
+
+
+def test_a_judge_is_read_and_stands_beside_those_of_the_platform(tmp_path: Path) -> None:
+    root = _write(tmp_path, GOOD, {**GOOD, "name": "ten", "asking": "sc_10", "parity": None, "parity_reason": None})
+    assert list(judges(root)) == [*JUDGES, "mine", "ten"] and judge_problems(root) == ()
+    mine = judge_spec("mine", root)
+    assert mine.family == "endpoint" and mine.endpoint is not None and mine.endpoint.no_parity == "hosted"
+    assert (mine.endpoint.prices.completion, mine.endpoint.server.concurrency, mine.endpoint.server.key_variable) == (2.5, 3, "MY_KEY")
+    ten = judge_spec("ten", root).endpoint
+    assert ten is not None and (ten.asking.mode, ten.asking.votes) == ("vote", 10) and "answers in words" in ten.no_parity
+    assert judges(str(tmp_path / "empty")) == JUDGES
+
+
+def test_only_what_the_scores_depend_on_is_in_the_hash(tmp_path: Path) -> None:
+    def sha256(**changed: Any) -> str:
+        found = judge_spec("mine", _write(tmp_path, {**GOOD, **changed})).endpoint
+        assert found is not None
+        return found.sha256
+
+    first = sha256()
+    assert {sha256(prices={"prompt": 9}), sha256(concurrency=9), sha256(key_variable="OTHER")} == {first}
+    others = [sha256(revision="r2"), sha256(url="http://127.0.0.1:8/v1"), sha256(form="completion"), sha256(budget_tokens=99)]
+    others += [sha256(prompt={"system": "Be strict."}), sha256(asking="cot"), sha256(temperature=0.5)]
+    assert len({first, *others}) == 8
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"api_key": SECRET}, "no setting 'api_key'"),
+        ({"key_variable": SECRET}, "give the variable's name, not the key"),
+        ({"asking": "guess"}, "choose logprob, cot, sc_5 or sc_10"),
+        ({"concurrency": "many"}, "concurrency is of another kind than a whole number"),
+        ({"concurrency": 0}, "give a number above 0"),
+        ({"parity": None}, "does not say what its log-probabilities are compared with"),
+        ({"parity_reason": None}, "does not say what its log-probabilities are compared with"),
+        ({"asking": "cot", "parity": {"model": "compact"}}, "answers in words have none"),
+        ({"parity": {"rows": 3}}, "parity has no model"),
+        ({"form": "tokens"}, "form tokens needs the model's tokenizer"),
+        ({"prices": {"prompt": -1}}, "prices"),
+        ({"name": "lexical"}, "is taken"),
+        ({"name": "comparison"}, "is taken"),
+        ({"name": "models"}, "is taken"),
+        ({"name": "length_only"}, "is taken"),
+        ({"name": "Mine"}, "no name of small letters"),
+        ({"url": None}, "it has no url"),
+    ],
+)
+def test_what_cannot_be_used_is_a_sentence_and_leaves_the_others(tmp_path: Path, change: dict[str, Any], said: str) -> None:
+    root = _write(tmp_path, {**GOOD, **change}, {**GOOD, "name": "other"})
+    assert "other" in judges(root)
+    (problem,) = judge_problems(root)
+    assert said in problem and "judges.yaml, judge" in problem and SECRET not in problem
+    with pytest.raises(InputError, match=r"there is no judge 'nobody'.*judges\.yaml"):
+        judge_spec("nobody", root)
+
+
+@pytest.mark.parametrize("text", ["judges: [", "judges: 3", "- name: x", "judges: &a [*a]", f"key: {SECRET}\njudges: [}}", "\x00"])
+def test_a_broken_document_is_a_sentence_and_adds_no_judge(tmp_path: Path, text: str) -> None:
+    (tmp_path / "judges.yaml").write_text(text, encoding="utf-8")
+    assert judges(str(tmp_path)) == JUDGES
+    problems = judge_problems(str(tmp_path))
+    assert problems and "judges.yaml" in problems[0] and SECRET not in problems[0]
+    assert judge_spec("lexical", str(tmp_path)).name == "lexical"
+
+
+def test_a_variable_names_another_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _write(tmp_path, GOOD)
+    monkeypatch.setenv("CERTIFY_JUDGES", str(tmp_path / "judges.yaml"))
+    assert "mine" in judges(str(tmp_path / "elsewhere"))
+    monkeypatch.setenv("CERTIFY_JUDGES", str(tmp_path / "absent.yaml"))
+    assert "correct CERTIFY_JUDGES" in judge_problems()[0]
+
+
+_LOAD = """
+import json
+import dagster as dg
+from certify_assets.definitions import defs
+graph = defs.resolve_asset_graph()
+jobs = {job.name for job in defs.get_repository_def().get_all_jobs()}
+def keys(name):
+    return sorted({key.path[0] for key in defs.resolve_job_def(name).asset_layer.executable_asset_keys if len(key.path) > 1}) if name in jobs else []
+checks = [key.name for key in graph.asset_check_keys if key.asset_key == dg.AssetKey(["mine", "scores"])]
+parents = [key.to_user_string() for key in graph.get(dg.AssetKey(["mine", "adapter"])).parent_keys] if checks else []
+compared = sorted(key.path[1] for key in graph.get(dg.AssetKey("comparison")).parent_keys if key.path[0] == "mine")
+found = {name: keys(name) for name in ("certify_corpus", "language_judges", "endpoint_judges")}
+print(json.dumps(found | {"checks": checks, "parents": parents, "compared": compared}))
+"""
+
+
+def _loaded(root: Path) -> tuple[dict[str, Any], str]:
+    command = [sys.executable, "-c", _LOAD]
+    done = subprocess.run(command, env=platform_environment(root), cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout.splitlines()[-1]), done.stderr
+
+
+def test_endpoint_judges_have_a_job_of_their_own_and_run_in_no_other(tmp_path: Path) -> None:
+    _write(tmp_path, GOOD, {**GOOD, "name": "broken", "asking": "guess"})
+    found, log = _loaded(tmp_path)
+    assert found["endpoint_judges"] == ["mine"] and found["checks"] == ["parity"] and found["parents"] == ["split_manifest"]
+    assert found["certify_corpus"] == ["lexical", "lexical_weighted"] and "mine" not in found["language_judges"]
+    assert found["compared"] == ["audit", "certificate"], "the comparison comes after it"
+    assert "judge 'broken': asking is 'guess'" in log

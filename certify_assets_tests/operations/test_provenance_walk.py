@@ -1,0 +1,246 @@
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from certify_assets.corpora import corpus as corpus_steps
+from certify_assets.errors import InputError, IntegrityError
+from certify_assets.evaluation import certification
+from certify_assets.judges import scoring, training
+from certify_assets.operations.batches import receive
+from certify_assets.operations.deciding import decide_ready
+from certify_assets.operations.deployment import certificate_key, deploy
+from certify_assets.operations.judge_lineage import adapter_link
+from certify_assets.operations.layout import batch_key, decisions_of
+from certify_assets.operations.links import Link
+from certify_assets.operations.provenance_walk import find, walk
+from certify_assets.storage.store import Store
+from certify_assets_tests.builders import register_runs, write_runs
+from certify_assets_tests.operations_builders import deliver
+
+JUDGE = "judges/lexical/c"
+
+
+@pytest.fixture(scope="module")
+def _decided(_operated: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("decided") / "root"
+    shutil.copytree(_operated, root)
+    store = Store(str(root))
+    deploy(store, "c", "lexical", track=False)
+    receive(store, "c", [str(deliver(store.local_path("inbox/c") / "a.jsonl", tasks=10).parent)])
+    decide_ready(store, "c")
+    return root
+
+
+@pytest.fixture
+def decided(_decided: Path, tmp_path: Path) -> Store:
+    shutil.copytree(_decided, tmp_path / "root")
+    store = Store(str(tmp_path / "root"))
+    # where the files lay is the only path that is written down
+    key = batch_key("c", batch_of(store), "import.json")
+    about = batch_key("c", batch_of(store), "batch.json")
+    sha256 = store.write_json(key, store.read_json(key) | {"paths": [store.locate("inbox/c")]})
+    store.write_json(about, store.read_json(about) | {"import_sha256": sha256})
+    return store
+
+
+def batch_of(store: Store) -> str:
+    (batch,) = store.names("operations/c/batches")
+    return batch
+
+
+def certificate_of(store: Store) -> str:
+    return store.names("operations/c/certificates")[0].removesuffix(".json")
+
+
+def followed(store: Store, name: str = "new-1-task-000/0") -> Link:
+    (found,) = find(store, name)
+    return walk(store, found)
+
+
+def broken(link: Link) -> set[tuple[str, str]]:
+    return {(part.kind, part.status) for part in link.walk() if part.broken}
+
+
+def test_a_decision_is_followed_to_its_source_files(decided: Store) -> None:
+    link = followed(decided)
+    kinds = [part.kind for part in link.walk()]
+    assert not broken(link) and {part.status for part in link.walk() if part.must} == {"holds"}
+    assert set(kinds) >= {
+        "decision",
+        "certificate",
+        "scores",
+        "adapter",
+        "manifest",
+        "trajectories",
+        "import",
+        "source",
+        "batch",
+        "runs",
+        "draw",
+    }
+    sources = {part.name: part for part in link.walk() if part.kind == "source"}
+    assert set(sources) == {"c/a.jsonl", "runs.jsonl"} and all(part.status == "holds" for part in sources.values())
+    assert json.loads(json.dumps(link.to_dict()))["kind"] == "decision"
+
+
+def test_certificates_and_batches_are_followed_as_well(decided: Store) -> None:
+    sha256 = certificate_of(decided)
+    assert followed(decided, sha256[:8]).expected == sha256 and not broken(followed(decided, sha256[:8]))
+    link = followed(decided, batch_of(decided))
+    assert {part.kind for part in link.links} == {"table", "import", "certificate"} and not broken(link)
+    issued = certification.load_certificates(decided, "c", "lexical")
+    other = next(item.sha256 for item in issued if not decided.exists(certificate_key("c", item.sha256)))
+    assert followed(decided, other).status == "holds", "one that no deployment named"
+
+
+def spoil(key: str) -> Callable[[Store], None]:
+    def change(store: Store) -> None:
+        store.write_bytes(key, store.read_bytes(key) + b" ")
+
+    return change
+
+
+def lose(key: str) -> Callable[[Store], None]:
+    return lambda store: store.delete(key)
+
+
+def of_batch(name: str, change: Callable[[str], Callable[[Store], None]]) -> Callable[[Store], None]:
+    return lambda store: change(batch_key("c", batch_of(store), name))(store)
+
+
+def of_certificate(change: Callable[[str], Callable[[Store], None]]) -> Callable[[Store], None]:
+    return lambda store: change(certificate_key("c", certificate_of(store)))(store)
+
+
+def other_splits(store: Store) -> None:
+    key = "corpora/c/splits/manifest.json"
+    document = store.read_json(key)
+    document["assignment"]["task-000"] = "rl"
+    store.write_json(key, document)
+
+
+def other_plan(store: Store) -> None:
+    (name,) = store.names("ledger/c.registrations")
+    store.write_json(f"ledger/c.registrations/{name}", {"seed": 1})
+
+
+def other_source(store: Store) -> None:
+    spoil("inbox/c/a.jsonl")(store)
+
+
+def other_decision(store: Store) -> None:
+    key = batch_key("c", batch_of(store), "decisions.parquet")
+    frame = store.read_table(key)
+    about = batch_key("c", batch_of(store), "batch.json")
+    store.write_json(about, store.read_json(about) | {"decisions_sha256": store.write_table(key, frame.assign(decision="release"))})
+
+
+@pytest.mark.parametrize(
+    ("fault", "expected"),
+    [
+        (spoil(f"{JUDGE}/scores.parquet"), {("scores", "differs")}),
+        (lose(f"{JUDGE}/scores.parquet"), {("scores", "missing")}),
+        (spoil(f"{JUDGE}/adapter/weights.safetensors"), {("adapter", "differs")}),
+        (lose(f"{JUDGE}/adapter/weights.safetensors"), {("adapter", "differs")}),
+        (lose(f"{JUDGE}/adapter.json"), {("adapter", "missing")}),
+        (other_splits, {("manifest", "differs")}),
+        (lose("corpora/c/splits/manifest.json"), {("manifest", "missing")}),
+        (spoil("corpora/c/trajectories.parquet"), {("trajectories", "differs")}),
+        (lose("corpora/c/import.json"), {("import", "missing")}),
+        (other_plan, {("registration", "differs")}),
+        (of_batch("runs.parquet", spoil), {("runs", "differs")}),
+        (of_batch("identities.parquet", lose), {("table", "missing")}),
+        (of_batch("draw.json", spoil), {("draw", "differs")}),
+        (of_batch("import.json", spoil), {("import", "differs")}),
+        (of_batch("batch.json", lose), {("batch", "missing")}),
+        (of_certificate(spoil), {("certificate", "differs")}),
+        (other_source, {("source", "differs")}),
+        (other_decision, {("decision", "differs")}),
+    ],
+)
+def test_a_link_that_does_not_hold_is_found(decided: Store, fault: Callable[[Store], None], expected: set[tuple[str, str]]) -> None:
+    fault(decided)
+    link = followed(decided)
+    assert broken(link) == expected
+
+
+def test_a_certificate_that_was_lost_is_missing_with_all_below_it(decided: Store) -> None:
+    decided.delete(certificate_key("c", certificate_of(decided)))
+    assert not broken(followed(decided)), "the judge still has it"
+    decided.delete(f"{JUDGE}/certificates.json")
+    assert broken(followed(decided)) == {("certificate", "missing")}
+
+
+def test_a_source_that_was_moved_is_told_and_breaks_nothing(decided: Store) -> None:
+    decided.local_path("inbox/c/a.jsonl").unlink()
+    link = followed(decided)
+    assert not broken(link) and next(part for part in link.walk() if part.name == "c/a.jsonl").status == "missing"
+
+
+def test_a_table_that_cannot_be_read_is_a_broken_document(decided: Store) -> None:
+    decided.write_bytes(batch_key("c", batch_of(decided), "decisions.parquet"), b"no table")
+    with pytest.raises(IntegrityError, match=r"decisions\.parquet cannot be read"):
+        find(decided, "new-1-task-000/0")
+
+
+def test_an_id_that_names_nothing_or_too_much_is_refused(decided: Store, tmp_path: Path) -> None:
+    for name in ("nothing", "abc", "f" * 64):
+        with pytest.raises(InputError, match="is no trajectory_id"):
+            find(decided, name)
+    register_runs(decided, "d", write_runs(tmp_path / "d.jsonl", tasks=2))
+    receive(decided, "d", [str(deliver(tmp_path / "e.jsonl", tasks=2))])
+    decide_ready(decided, "d")
+    with pytest.raises(InputError, match="is in c, d; choose one with --corpus"):
+        find(decided, "new-1-task-000/0")
+    (found,) = find(decided, "new-1-task-000/0", "d")
+    link = walk(decided, found)
+    assert not broken(link) and link.status == "told", "nothing decided it but the refusal"
+
+
+def test_a_run_that_changed_is_followed_twice(decided: Store) -> None:
+    deliver(decided.local_path("inbox/c") / "a.jsonl", tasks=1, change=lambda record: record.update(agent="other"))
+    receive(decided, "c")
+    decide_ready(decided, "c")
+    found = find(decided, "new-1-task-000/0")
+    assert len(found) == 2 and len(decisions_of(decided, "c", found[1].name)) == 4
+    assert broken(walk(decided, found[0])) == {("source", "differs")} and not broken(walk(decided, found[1]))
+
+
+@pytest.fixture(scope="module")
+def harvested(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    folder = tmp_path_factory.mktemp("harvested")
+    store = Store(str(folder / "root"))
+    register_runs(store, "c", write_runs(folder / "runs.jsonl", tasks=160, attempts=4))
+    corpus_steps.import_trajectories(store, "c")
+    corpus_steps.make_splits(store, "c")
+    for split in ("sft", "rl", "cal", "test"):
+        corpus_steps.write_split(store, "c", split)
+    for judge in ("lexical", "lexical_harvest_1"):
+        training.train_judge(store, "c", judge)
+        scoring.score_corpus(store, "c", judge)
+    return store
+
+
+def test_an_adapter_is_followed_through_its_harvest_to_the_one_before(harvested: Store) -> None:
+    folder = "judges/lexical_harvest_1/c"
+    sha256 = harvested.read_json(f"{folder}/adapter.json")["adapter_sha256"]
+    link = adapter_link(harvested, "c", "lexical_harvest_1", sha256)
+    (harvest,) = link.links
+    assert harvest.kind == "harvest" and [part.kind for part in harvest.links] == ["gate", "scores", "adapter"]
+    assert {part.status for part in link.walk()} == {"holds"} and "pseudo-labels" in harvest.detail
+    kept = {key: harvested.read_bytes(key) for key in (f"{folder}/harvest.json", f"{folder}/harvest.parquet", f"{JUDGE}/scores.parquet")}
+    harvested.write_json(f"{folder}/harvest.json", harvested.read_json(f"{folder}/harvest.json") | {"size": 0})
+    for key in list(kept)[1:]:
+        spoil(key)(harvested)
+    assert broken(adapter_link(harvested, "c", "lexical_harvest_1", sha256)) == {
+        ("gate", "differs"),
+        ("harvest", "differs"),
+        ("scores", "differs"),
+    }
+    for key, data in kept.items():
+        harvested.write_bytes(key, data)

@@ -1,0 +1,110 @@
+"""What the draw makes true, what it cannot, and the joint promise of many recertifications: simulated, with the Monte-Carlo error."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from certify_assets.certificates import TaskStream, certify
+from certify_assets.certificates.eprocess import alarm_process
+from certify_assets.operations.sampling import SamplingPlan, draw_tasks
+from certify_assets.operations.spending import Schedule
+
+DELTA = 0.05
+
+
+class Population:
+    """Tasks of one to six attempts, some hard; a score that tells something; runs below zero are decided."""
+
+    def __init__(self, tasks: int, seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        sizes = rng.integers(1, 7, tasks)
+        self.task = np.repeat(np.arange(tasks), sizes)
+        chance = np.repeat(rng.beta(0.5, 1.5, tasks), sizes)
+        self.outcome = rng.random(self.task.size) < chance
+        self.score = 1.5 * (2.0 * self.outcome - 1) + rng.normal(0, 1.4, self.task.size)
+        self.decided = self.score <= 0
+        self.wrong = self.decided & self.outcome
+        self.names = [f"task-{number}" for number in range(tasks)]
+        self.runs, self.errors = (np.bincount(self.task[rows], minlength=tasks) for rows in (self.decided, self.wrong))
+
+    @property
+    def error(self) -> float:
+        return float(self.errors.sum() / self.runs.sum())
+
+    def over(self, tasks: np.ndarray) -> float:
+        return float(self.errors[tasks].sum() / self.runs[tasks].sum())
+
+
+def test_spot_checks_by_task_estimate_the_error_of_what_was_decided_and_checks_of_near_runs_do_not() -> None:
+    population, draws = Population(3000, seed=1), 200
+    found = np.array(
+        [population.over(draw_tasks(SamplingPlan(0.0, 0.1, seed), "c", population.names) == "spot") for seed in range(draws)], dtype=float
+    )
+    error = found.std(ddof=1) / math.sqrt(draws)
+    # mean .0529 against a true .0536, Monte-Carlo error .0006
+    assert abs(found.mean() - population.error) < 3 * error < 0.004
+    near = population.decided & (population.score > np.quantile(population.score[population.decided], 0.9))
+    assert population.wrong[near].mean() > population.error + 20 * error, "the runs that a person would look at first are not like the rest"
+
+
+def test_tasks_that_are_complete_because_they_went_well_understate_the_error_and_the_worst_case_does_not() -> None:
+    population = Population(3000, seed=2)
+    rng = np.random.default_rng(0)
+    drawn = draw_tasks(SamplingPlan(0.3, 0.0, 1), "c", population.names) == "audit"
+    # a reviewer puts tasks with an error off half of the time
+    complete = drawn & ((population.errors == 0) | (rng.random(3000) < 0.5))
+    still_open = drawn & ~complete
+    told = population.over(complete)
+    open_runs = population.runs[still_open].sum()
+    worst = (population.errors[complete].sum() + open_runs) / (population.runs[complete].sum() + open_runs)
+    # .027 instead of .051, although only 4 % of the drawn tasks are open: their share alone is no measure of it
+    assert told < 0.6 * population.error and still_open.sum() / drawn.sum() < 0.05
+    assert worst > population.over(drawn), "which is why the recertification compares this with the budget"
+
+
+def test_the_alarm_is_rarely_false_in_an_order_that_knows_nothing_and_often_where_near_runs_come_first() -> None:
+    trials, tasks, alpha = 300, 300, 0.1
+    alarms = {"unknowing": 0, "near first": 0}
+    for trial in range(trials):
+        rng = np.random.default_rng(trial)
+        # the further inside the region, the fewer errors; on average exactly alpha
+        depth = rng.random(tasks)
+        errors = (rng.random((tasks, 4)) < (2 * alpha * (1 - depth))[:, None]).sum(axis=1)
+        for name, order in (("unknowing", np.arange(tasks)), ("near first", np.argsort(depth))):
+            stream = TaskStream(np.full(tasks, 4), errors[order], np.full(tasks, 4.0))
+            alarms[name] += int(alarm_process(stream, alpha).max() >= math.log(1 / DELTA))
+    shares = {name: number / trials for name, number in alarms.items()}
+    # .02 and .95, Monte-Carlo errors .01: the queue of people must not decide the order of drawn tasks by their scores
+    assert shares["unknowing"] <= DELTA + 3 * math.sqrt(DELTA * (1 - DELTA) / trials)
+    assert shares["near first"] > 2 * DELTA
+
+
+@pytest.mark.slow
+def test_all_recertifications_together_are_wrong_no_more_often_than_is_declared() -> None:
+    """True error 1.02 alpha, so that every certificate is wrong: .067 against .133 with the whole delta every time (150 trials, standard error .02)."""
+    trials, schedule = 100, Schedule()
+    spent = np.array([_sequence(np.random.default_rng(seed), schedule) for seed in range(trials)])
+    unspent = np.array([_sequence(np.random.default_rng(seed), None) for seed in range(trials)])
+    promised = DELTA + schedule.total
+    joint = float(spent.any(axis=1).mean())
+    assert joint <= promised + 3 * math.sqrt(promised * (1 - promised) / trials)
+    assert float(unspent.any(axis=1).mean()) > joint, "the whole delta every time is wrong more often"
+    assert spent[:, 1:].mean() < unspent[:, 1:].mean()
+
+
+def _sequence(rng: np.random.Generator, schedule: Schedule | None, *, first: int = 80, more: int = 40, times: int = 6) -> list[bool]:
+    """Return of the first certificate, on 80 tasks, and of each recertification, with 40 more, whether it certified, which is wrong here."""
+    alpha, rho, attempts = 0.1, 0.3, 4
+    mean, tasks = 1.02 * alpha, first + more * times
+    chance = rng.beta(mean * (1 - rho) / rho, (1 - mean) * (1 - rho) / rho, tasks)
+    outcomes = (rng.random((tasks, attempts)) < chance[:, None]).astype(int)
+    scores, names = rng.normal(size=(tasks, attempts)), np.repeat(np.arange(tasks), attempts).reshape(tasks, attempts)
+    found = []
+    for number in range(times + 1):
+        rows = slice(0, first + more * number)
+        delta = DELTA if number == 0 or schedule is None else schedule.share(number)
+        found.append(certify(scores[rows].ravel(), outcomes[rows].ravel(), names[rows].ravel(), alpha=alpha, delta=delta).certified)
+    return found

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from certify_assets.errors import InputError
+from certify_assets.research.miniwob.model import ModelAgent, parse_reply
+from certify_assets_tests.research.miniwob_endpoint import Endpoint, serve
+from certify_assets_tests.research.miniwob_page import boxes_page, login_page
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    with serve() as server:
+        yield server
+
+
+def agent(endpoint: Endpoint, key: str = "k-1") -> ModelAgent:
+    return ModelAgent(f"http://127.0.0.1:{endpoint.server_port}/v1", "small-model", key)
+
+
+@pytest.mark.parametrize(
+    ("reply", "parsed"),
+    [
+        ("click 3", ("click", 3, "")),
+        ('I will type.\ntype 0 "Tora"', ("type", 0, "Tora")),
+        ('claim "done"', ("claim", None, "done")),
+        ("Submit", ("submit", None, "")),
+        ("let me think", ("claim", None, "not done: no readable action")),
+    ],
+)
+def test_replies(reply: str, parsed: tuple[str, int | None, str]) -> None:
+    assert parse_reply(reply) == parsed
+
+
+def test_a_model_acts_until_it_claims(endpoint: Endpoint) -> None:
+    endpoint.replies = ['type 0 "keli"', 'type 1 "3hI"', "click 99", "submit", 'claim "logged in"']
+    page = login_page()
+    steps = agent(endpoint).attempt(page, "login-user", 0)
+    assert [e.value for e in page.elements[:2]] == ["keli", "3hI"]
+    assert page.ended
+    assert ("click 99", "no element matches") in steps
+    assert steps[-1] == ('claim("logged in")', "")
+    path, headers, body = endpoint.asked[0]
+    assert path == "/v1/chat/completions"
+    assert headers["Authorization"] == "Bearer k-1"
+    assert (body["model"], body["temperature"]) == ("small-model", 0)
+    assert "0. field" in body["messages"][1]["content"]
+
+
+def test_without_a_key_none_is_sent_and_the_key_is_in_no_repr(endpoint: Endpoint) -> None:
+    endpoint.replies = ['claim "done"']
+    agent(endpoint, key="").attempt(boxes_page(), "click-checkboxes", 0)
+    assert "Authorization" not in endpoint.asked[0][1]
+    assert "k-1" not in repr(agent(endpoint))
+
+
+@pytest.mark.parametrize(
+    ("reply", "words"),
+    [((401, {}), "status 401"), ((200, {"error": 1}), "not chat/completions"), ((200, b"<html>"), "not chat/completions")],
+)
+def test_an_endpoint_that_fails_is_named(endpoint: Endpoint, reply: Any, words: str) -> None:
+    endpoint.replies = [reply]
+    with pytest.raises(InputError, match=words):
+        agent(endpoint).ask([])
+
+
+def test_an_endpoint_that_is_not_there_is_named() -> None:
+    with pytest.raises(InputError, match="cannot be reached"):
+        ModelAgent("http://127.0.0.1:9/v1", "m").ask([])
+
+
+def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CERTIFY_MODEL_URL", raising=False)
+    with pytest.raises(InputError, match="CERTIFY_MODEL_URL"):
+        ModelAgent.from_environment()
+    monkeypatch.setenv("CERTIFY_MODEL_URL", "http://127.0.0.1:1/v1/")
+    monkeypatch.setenv("CERTIFY_MODEL_NAME", "m")
+    assert (ModelAgent.from_environment().url, ModelAgent.from_environment().name) == ("http://127.0.0.1:1/v1", "model:m")

@@ -1,0 +1,127 @@
+"""What the paper says of itself, with the value that comes out; simulated values within four Monte-Carlo standard errors."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from certify_assets.certificates.clustering import n_min
+from certify_assets.certificates.evaluation import Settings
+from certify_assets.certificates.guard import inflated_alpha
+from certify_assets.research.designs import Fooled
+from certify_assets.research.paper_facts import CONFIRMED, PARTLY, arithmetic_facts
+from certify_assets.research.paper_numbers import CORPORA, MAIN, REAL_SCORES
+from certify_assets.research.paper_trials import (
+    Rate,
+    best_of_arms,
+    comparison_facts,
+    fooled_facts,
+    isotonic_coverages,
+    isotonic_fact,
+    other_fact,
+    selection_fact,
+    violation_rates,
+)
+
+FACTS = {fact.key: fact for fact in arithmetic_facts()}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected", "digits"),
+    [
+        ("loocv_without_success_rate", "alone", 0.471, 3),
+        ("loocv_without_success_rate", "with_saturation", 0.383, 3),
+        ("parameter_free_law", "free", 0.971, 3),
+        ("parameter_free_law", "free_error", 0.033, 3),
+        ("parameter_free_law", "fitted", 0.964, 3),
+        ("parameter_free_law", "fitted_error", 0.039, 3),
+        ("law_without_code_o", "r2", 0.81, 2),
+        ("term_base_twice", "main", 0.290, 3),
+        ("term_base_twice", "real", 0.315, 3),
+        ("tool_sft_twice", "main", 0.293, 3),
+        ("tool_sft_twice", "real", 0.325, 3),
+        ("tool_sft_twice", "equal", 11, 0),
+        ("tool_sft_twice", "cells", 13, 0),
+        ("tool_test_share", "tasks", 0.20, 2),
+        ("web_m_cal_tasks", "tasks", 12, 0),
+        ("web_m_cal_tasks", "rows", 192, 0),
+        ("self_training_start", "gain_from_table", 0.010, 3),
+        ("self_training_start", "gain_from_text", 0.025, 3),
+        ("six_harvests", "harvests", 5, 0),
+        ("six_harvests", "largest", 0.024, 3),
+        ("web_coverages_on_test_grid", "on_grid", 7, 0),
+        ("web_coverages_on_test_grid", "cells", 11, 0),
+        ("web_coverages_on_test_grid", "on_grid_at_.1", 7, 0),
+        ("web_coverages_on_test_grid", "cells_at_.1", 9, 0),
+        ("third_gate", "term", 29.5, 1),
+        ("third_gate", "limit", 29, 0),
+        ("third_gate", "limit_on_grid", 64, 0),
+    ],
+)
+def test_what_follows_from_printed_numbers(key: str, value: str, expected: float, digits: int) -> None:
+    assert round(FACTS[key].values[value], digits) == expected
+
+
+def test_the_printed_tables_hang_together() -> None:
+    assert {fact.verdict for fact in FACTS.values()} == {CONFIRMED}
+    assert FACTS["web_coverages_on_test_grid"].values["p"] < 0.001
+    assert [key for key in MAIN if MAIN[key] != REAL_SCORES[key]] == [("Tool", "SFT"), ("Term", "base")]
+    for name, corpus in CORPORA.items():
+        # the figure's index from π and A₀ as printed, which have two and three digits
+        assert (1 - corpus.success_rate) * (2 * corpus.auroc - 1) == pytest.approx(corpus.index, abs=0.005), name
+
+
+def test_the_floors_in_tasks() -> None:
+    assert [n_min(inflated_alpha(0.1, ratio), 0.05) for ratio in (1, 2, 5)] == [29, 56, 137]
+    assert [n_min(alpha, 0.05 / 8) for alpha in (0.1, 0.2)] == [49, 23]
+
+
+def test_a_rate_has_an_error_even_where_nothing_was_seen() -> None:
+    assert Rate(25, 100).error == pytest.approx(math.sqrt(0.25 * 0.75 / 100))
+    assert 0 < Rate(0, 100).error < 0.01 and Rate(0, 100).error == Rate(100, 100).error
+    assert str(Rate(1, 4)) == "0.250 ± 0.217"
+
+
+@pytest.mark.parametrize(("share", "claimed"), [(0.15, 0.30), (0.11, 0.41)])
+def test_taskboot_is_fooled_at_fifty_tasks_and_the_floor_is_not(share: float, claimed: float) -> None:
+    # 300 tables: standard error .028 of the rate, .04 of the claim at 150 tables
+    plain, floor = violation_rates(Fooled(tasks=50, share=share), [Settings(procedure="taskboot"), Settings()], trials=300)
+    assert abs(plain.value - claimed) <= 4 * math.hypot(plain.error, 0.04)
+    assert plain.value > 0.15 and floor.value <= 0.05 + 4 * 0.0126
+
+
+def test_isotonic_regression_changes_certificates_and_a_strict_map_does_not() -> None:
+    found = isotonic_coverages(12)
+    assert np.array_equal(found[:, 0], found[:, 1])
+    assert (found[:, 0] != found[:, 2]).sum() >= 6
+
+
+def test_the_best_of_three_arms_is_wrong_more_often_than_one() -> None:
+    design = Fooled(tasks=84, share=0.11)
+    one, three = (best_of_arms(design, Settings(), arms=arms, trials=200) for arms in (1, 3))
+    # the first arm of three is the one arm, so the count cannot fall
+    assert three.hits > one.hits
+
+
+def test_claims_on_the_synthetic_study() -> None:
+    gap, deff = comparison_facts(trials=60)
+    assert gap.values["gap_0.5"] > 0.02 and gap.values["gap_0.8"] > 0.02
+    assert abs(deff.values["coverage"] - 0.67) < 0.03 and deff.verdict == PARTLY
+
+
+@pytest.mark.slow
+def test_every_simulated_statement() -> None:
+    fooled = fooled_facts(400)
+    assert [fact.key for fact in fooled if fact.verdict != CONFIRMED] == []
+    for fact in fooled:
+        assert fact.values["guard floor"] <= (0.05 if fact.key != "fooled_larger_50" else 0.25) + 4 * 0.011, fact.key
+    others = other_fact(400).values
+    assert others["max-T_0.15_50"] > 0.15 and others["naive_0.11_20"] > 0.08 and others["korn_graubard_0.15_50_x5"] > 0.1
+    assert others["korn_graubard_0.15_50"] < 0.03 and others["naive_0.15_50"] < 0.08
+    chosen = selection_fact(400).values
+    assert chosen["taskboot_three"] > chosen["taskboot_one"] + 0.1 and chosen["guarded_taskboot_three"] > 0.05
+    assert chosen["guarded_taskboot_paid"] <= 0.05 + 4 * 0.011
+    fact = isotonic_fact(30)
+    assert fact.values["changed"] > 15 and fact.values["changed_strictly"] == 0
