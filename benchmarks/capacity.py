@@ -24,6 +24,8 @@ from pathlib import Path
 
 import numpy as np
 
+from certify_assets.corpora.corpus import Corpus
+
 ROWS = (100_000, 1_000_000, 10_000_000)
 A_TASK = 10
 FAR = 10**9
@@ -64,24 +66,45 @@ def write_runs(path: Path, rows: int, seed: int) -> None:
     with path.open("w", encoding="utf-8") as stream:
         for number in range(rows):
             right = bool(rng.random() < 0.4)
-            steps = [{"action": f"click('item {pick % 97}')", "observation": said[pick]} for pick in rng.integers(0, 5000, 6).tolist()]
+            steps = [
+                {"action": f"click('item {pick % 97}')", "observation": said[pick]}
+                for pick in rng.integers(0, 5000, 6).tolist()
+            ]
             steps.append(
-                {"action": "submit()", "observation": "order confirmed" if right != (rng.random() < 0.1) else "no element matches"}
+                {
+                    "action": "submit()",
+                    "observation": "order confirmed"
+                    if right != (rng.random() < 0.1)
+                    else "no element matches",
+                }
             )
-            run = {"task_id": f"t{number // A_TASK}", "trajectory_id": f"r{number}", "agent": f"a{number % 3}", "attempt": number % A_TASK}
+            run = {
+                "task_id": f"t{number // A_TASK}",
+                "trajectory_id": f"r{number}",
+                "agent": f"a{number % 3}",
+                "attempt": number % A_TASK,
+            }
             stream.write(
-                json.dumps({**run, "instruction": f"Put list {number // A_TASK} in order", "steps": steps, "outcome": int(right)}) + "\n"
+                json.dumps(
+                    {
+                        **run,
+                        "instruction": f"Put list {number // A_TASK} in order",
+                        "steps": steps,
+                        "outcome": int(right),
+                    }
+                )
+                + "\n"
             )
 
 
 def ingest(path: Path) -> Callable[[], int]:
     from certify_assets.corpora.config import CorpusConfig, save_config
-    from certify_assets.corpora.corpus import import_trajectories
+    from certify_assets.corpora.preparation import import_trajectories
     from certify_assets.storage.store import Store
 
     store = Store(str(path.with_name(f"root-{path.stem}")))
     save_config(store, CorpusConfig("runs", format="table", paths=(str(path),)))
-    return lambda: import_trajectories(store, "runs").trajectories
+    return lambda: import_trajectories(Corpus(store, "runs")).trajectories
 
 
 def score(path: Path) -> Callable[[], int]:
@@ -93,7 +116,9 @@ def score(path: Path) -> Callable[[], int]:
     frame, renderer = import_corpus(path, name="runs").frame, Renderer()
     first = frame.head(1000)
     judge = LexicalJudge.train(
-        [item.text for item in render_frame(first, renderer)], first["outcome"].to_numpy(), renderer_sha256=renderer.sha256
+        [item.text for item in render_frame(first, renderer)],
+        first["outcome"].to_numpy(),
+        renderer_sha256=renderer.sha256,
     )
     return lambda: len(score_table(judge, frame, renderer))
 
@@ -121,7 +146,8 @@ def decide(path: Path) -> Callable[[], int]:
     rng = np.random.default_rng(1)
     right = np.arange(4000) % 2
     certificates = [
-        issue(3.0 * (2 * right - 1) + rng.normal(size=4000), right, np.arange(4000) // 4, side=side) for side in ("reject", "release")
+        issue(3.0 * (2 * right - 1) + rng.normal(size=4000), right, np.arange(4000) // 4, side=side)
+        for side in ("reject", "release")
     ]
 
     def run() -> int:
@@ -150,7 +176,9 @@ def decide_floor(path: Path) -> Callable[[], int]:
     return run
 
 
-STEPS = {step.__name__: step for step in (ingest, score, certify, decide, certify_floor, decide_floor)}
+STEPS = {
+    step.__name__: step for step in (ingest, score, certify, decide, certify_floor, decide_floor)
+}
 
 
 def measure(name: str, path: Path) -> None:
@@ -165,7 +193,12 @@ def measure(name: str, path: Path) -> None:
 
 
 def measured(name: str, path: Path) -> dict[str, float]:
-    done = subprocess.run([sys.executable, __file__, "--measure", name, str(path)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, __file__, "--measure", name, str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if done.returncode:
         raise SystemExit(done.stderr)
     figures: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
@@ -176,7 +209,10 @@ def show(name: str, figures: list[dict[str, float]]) -> None:
     """Print a row a size, and what the last decade says of 10⁹ rows."""
     for found in figures:
         used = f"{found['cpu']:9.2f} CPU-s {found['seconds']:8.2f} s {found['rows'] / found['cpu']:12,.0f} rows/CPU-s"
-        print(f"{name:14}{found['rows']:>12,.0f} rows {used}   peak {found['peak']:6.2f} GiB", flush=True)
+        print(
+            f"{name:14}{found['rows']:>12,.0f} rows {used}   peak {found['peak']:6.2f} GiB",
+            flush=True,
+        )
     if len(figures) < 2:
         return
     before, last = figures[-2:]
@@ -190,7 +226,9 @@ def show(name: str, figures: list[dict[str, float]]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rows", type=int, nargs="+", default=list(ROWS))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--steps", nargs="+", choices=list(STEPS), default=list(STEPS))
@@ -201,12 +239,17 @@ def main() -> None:
         measure(arguments.measure[0], Path(arguments.measure[1]))
         return
     sizes = [rows // 10 for rows in arguments.rows] if arguments.quick else arguments.rows
-    print(f"{len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count()} cores")
+    print(
+        f"{len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count()} cores"
+    )
     found: dict[str, list[dict[str, float]]] = {name: [] for name in arguments.steps}
     for rows in sizes:
         with tempfile.TemporaryDirectory() as folder:
             for prefix, count in (("small-", SMALL), ("", rows)):
-                runs, scores = Path(folder) / f"{prefix}runs.jsonl", Path(folder) / f"{prefix}scores.parquet"
+                runs, scores = (
+                    Path(folder) / f"{prefix}runs.jsonl",
+                    Path(folder) / f"{prefix}scores.parquet",
+                )
                 write_runs(runs, max(SMALL, count // FEWER), arguments.seed)
                 write_scores(scores, count, arguments.seed)
             for name in arguments.steps:

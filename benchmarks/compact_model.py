@@ -40,14 +40,18 @@ def log_odds(language_model: LanguageModel, prompts: Sequence[Encoded]) -> NDArr
         ids = torch.zeros((len(rows), int(lengths.max())), dtype=torch.long)
         for place, row in enumerate(rows):
             ids[place, : lengths[place]] = torch.tensor(prompts[row].ids)
-        states = language_model.model.model(input_ids=ids).last_hidden_state[torch.arange(len(rows)), lengths - 1]
+        states = language_model.model.model(input_ids=ids).last_hidden_state[
+            torch.arange(len(rows)), lengths - 1
+        ]
         logits = language_model.model.lm_head(states)
         found[rows] = (logits[:, success] - logits[:, fail]).double().numpy()
     return found
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--model", type=Path, default=compact_model_path())
     parser.add_argument("--corpus", action="append", choices=EMBEDDED)
     parser.add_argument("--split", action="append", choices=("rl", "cal"))
@@ -57,14 +61,18 @@ def main() -> None:
     torch.set_num_threads(2)
     language_model = load_language_model(options.model)
     encoder = PromptEncoder(language_model.tokenizer, budget_tokens=options.budget)
-    print(f"{'corpus':15}{'split':7}{'tasks':>6}{'runs':>6}{'cut':>5}{'base':>8}{'lexical':>9}{'ms a run (CPU)':>16}")
+    print(
+        f"{'corpus':15}{'split':7}{'tasks':>6}{'runs':>6}{'cut':>5}{'base':>8}{'lexical':>9}{'ms a run (CPU)':>16}"
+    )
     for name in options.corpus or EMBEDDED:
         frame = load_embedded(name)
         manifest = make_manifest(frame["task_id"], name, seed=options.seed)
         sft = select(frame, manifest, "sft")
         renderer = Renderer()
         lexical = LexicalJudge.train(
-            [item.text for item in render_frame(sft, renderer)], sft["outcome"].to_numpy(np.int8), renderer_sha256=renderer.sha256
+            [item.text for item in render_frame(sft, renderer)],
+            sft["outcome"].to_numpy(np.int8),
+            renderer_sha256=renderer.sha256,
         )
         for split in options.split or ("rl", "cal"):
             part = select(frame, manifest, split)
@@ -76,7 +84,10 @@ def main() -> None:
             spent = 1000 * (time.process_time() - started) / len(part)
             floor = auroc(lexical.score(texts).score, outcomes)
             cut = sum(prompt.cut_tokens > 0 for prompt in prompts)
-            print(f"{name:15}{split:7}{part['task_id'].nunique():6}{len(part):6}{cut:5}{base:8.3f}{floor:9.3f}{spent:16.1f}", flush=True)
+            print(
+                f"{name:15}{split:7}{part['task_id'].nunique():6}{len(part):6}{cut:5}{base:8.3f}{floor:9.3f}{spent:16.1f}",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -15,11 +15,13 @@ import subprocess
 import sys
 import tempfile
 
-from certify_assets.corpora import corpus as corpus_steps
+from certify_assets.corpora import preparation as corpus_steps
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.evaluation import auditing, certification
 from certify_assets.evaluation.agent_folds import evaluate_agent_folds
 from certify_assets.evaluation.main_table import gather_table
 from certify_assets.judges import scoring, training
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.reports.comparison_tables import comparison_tables, write_table
 from certify_assets.storage.store import Store
 
@@ -35,12 +37,12 @@ STAGES = {
 
 def prepare(store: Store, corpus: str) -> None:
     """Import and split a corpus, and measure what every certificate asks for."""
-    corpus_steps.import_trajectories(store, corpus)
-    corpus_steps.make_splits(store, corpus)
+    corpus_steps.import_trajectories(Corpus(store, corpus))
+    corpus_steps.make_splits(Corpus(store, corpus))
     for split in ("sft", "rl", "cal", "test"):
-        corpus_steps.write_split(store, corpus, split)
-    corpus_steps.profile(store, corpus)
-    corpus_steps.leak_controls(store, corpus)
+        corpus_steps.write_split(Corpus(store, corpus), split)
+    corpus_steps.profile(Corpus(store, corpus))
+    corpus_steps.leak_controls(Corpus(store, corpus))
 
 
 def quick(root: str) -> None:
@@ -49,9 +51,21 @@ def quick(root: str) -> None:
     for judge in QUICK_JUDGES:
         for stage in STAGES:
             subprocess.run(
-                [sys.executable, __file__, "--root", root, "--stage", stage, "--corpus", QUICK_CORPUS, "--judge", judge], check=True
+                [
+                    sys.executable,
+                    __file__,
+                    "--root",
+                    root,
+                    "--stage",
+                    stage,
+                    "--corpus",
+                    QUICK_CORPUS,
+                    "--judge",
+                    judge,
+                ],
+                check=True,
             )
-        evaluate_agent_folds(Store(root), QUICK_CORPUS, judge)
+        evaluate_agent_folds(JudgedCorpus(Corpus(Store(root), QUICK_CORPUS), judge))
 
 
 def show(store: Store, corpora: list[str]) -> None:
@@ -67,11 +81,18 @@ def show(store: Store, corpora: list[str]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--root", default="")
     parser.add_argument("--corpus", nargs="*", default=[])
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--stage", choices=tuple(STAGES), default=None, help="one stage of one judge, in this process")
+    parser.add_argument(
+        "--stage",
+        choices=tuple(STAGES),
+        default=None,
+        help="one stage of one judge, in this process",
+    )
     parser.add_argument("--judge", default="lexical")
     arguments = parser.parse_args()
     if not arguments.root and not arguments.quick:
@@ -79,7 +100,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         root = arguments.root or folder
         if arguments.stage:
-            STAGES[arguments.stage](Store(root), arguments.corpus[0], arguments.judge)
+            STAGES[arguments.stage](
+                JudgedCorpus(Corpus(Store(root), arguments.corpus[0]), arguments.judge)
+            )
             return
         if arguments.quick:
             quick(root)

@@ -24,6 +24,8 @@ from pathlib import Path
 
 import numpy as np
 
+from certify_assets.corpora.corpus import Corpus
+
 WORDS = (
     "find",
     "grep",
@@ -53,11 +55,16 @@ def write_dump(path: Path, trajectories: int, megabytes: float, seed: int) -> No
     turns = generator.integers(1, TURNS + 1, size=trajectories)
     # what is left for the texts when field names and numbers are written
     length = max(1.0, (megabytes * 1e6 - 520 * trajectories) / turns.sum() - 85) / 2
-    episodes = {str(index): _episode(generator, index, count, length) for index, count in enumerate(turns.tolist())}
+    episodes = {
+        str(index): _episode(generator, index, count, length)
+        for index, count in enumerate(turns.tolist())
+    }
     path.write_text(json.dumps(episodes, indent=2, ensure_ascii=False), encoding="utf-8")
 
 
-def _episode(generator: np.random.Generator, index: int, count: int, length: float) -> dict[str, object]:
+def _episode(
+    generator: np.random.Generator, index: int, count: int, length: float
+) -> dict[str, object]:
     texts = [_text(generator, length) for _ in range(2 * count)]
     rewards = np.round(generator.random(count), 2).tolist()
     if generator.random() < 0.3:
@@ -67,8 +74,18 @@ def _episode(generator: np.random.Generator, index: int, count: int, length: flo
         "dataset": f"./data/made/made_fs_{index % 4}.json",
         "task_id": index // 4 % 50,
         "query": f"Do what folder {index // 4 % 50} of set {index % 4} says.",
-        "turn_history": {"actions": texts[:count], "observations": texts[count:], "rewards": rewards, "valid_action": [True] * count},
-        "summary": {"max_reward": max(rewards), "max_reward_idx": 0, "turns_taken": count, "turns_max": TURNS},
+        "turn_history": {
+            "actions": texts[:count],
+            "observations": texts[count:],
+            "rewards": rewards,
+            "valid_action": [True] * count,
+        },
+        "summary": {
+            "max_reward": max(rewards),
+            "max_reward_idx": 0,
+            "turns_taken": count,
+            "turns_max": TURNS,
+        },
     }
 
 
@@ -83,9 +100,16 @@ def run_import(path: Path) -> dict[str, float]:
 
     wall, cpu = time.perf_counter(), time.process_time()
     imported = import_corpus(path, name="dump")
-    read = {"rows": len(imported.frame), "seconds": time.perf_counter() - wall, "cpu": time.process_time() - cpu}
+    read = {
+        "rows": len(imported.frame),
+        "seconds": time.perf_counter() - wall,
+        "cpu": time.process_time() - cpu,
+    }
     write_trajectories(path.with_suffix(".parquet"), imported.frame)
-    return read | {"seconds_written": time.perf_counter() - wall, "cpu_written": time.process_time() - cpu}
+    return read | {
+        "seconds_written": time.perf_counter() - wall,
+        "cpu_written": time.process_time() - cpu,
+    }
 
 
 def run_pandas(path: Path) -> dict[str, float]:
@@ -93,7 +117,11 @@ def run_pandas(path: Path) -> dict[str, float]:
 
     wall, cpu = time.perf_counter(), time.process_time()
     frame = pd.read_json(path, orient="index")
-    return {"rows": len(frame), "seconds": time.perf_counter() - wall, "cpu": time.process_time() - cpu}
+    return {
+        "rows": len(frame),
+        "seconds": time.perf_counter() - wall,
+        "cpu": time.process_time() - cpu,
+    }
 
 
 def write_runs(path: Path, runs: int, kilobytes: float, seed: int) -> None:
@@ -104,9 +132,21 @@ def write_runs(path: Path, runs: int, kilobytes: float, seed: int) -> None:
     generator = np.random.default_rng(seed)
     pool = " ".join(generator.choice(WORDS, size=2_000_000).tolist())
     call = pa.struct([("function", pa.struct([("name", pa.string()), ("arguments", pa.string())]))])
-    message = pa.struct([("role", pa.string()), ("content", pa.string()), ("tool_calls", pa.list_(call)), ("name", pa.string())])
+    message = pa.struct(
+        [
+            ("role", pa.string()),
+            ("content", pa.string()),
+            ("tool_calls", pa.list_(call)),
+            ("name", pa.string()),
+        ]
+    )
     schema = pa.schema(
-        [("trajectory_id", pa.string()), ("instance_id", pa.string()), ("trajectory", pa.list_(message)), ("resolved", pa.int32())]
+        [
+            ("trajectory_id", pa.string()),
+            ("instance_id", pa.string()),
+            ("trajectory", pa.list_(message)),
+            ("resolved", pa.int32()),
+        ]
     )
     length = int(kilobytes * 1000 / (2 * STEPS + 1))
 
@@ -115,12 +155,19 @@ def write_runs(path: Path, runs: int, kilobytes: float, seed: int) -> None:
         return pool[start : start + int(generator.integers(1, 2 * length))]
 
     def row(number: int) -> dict[str, object]:
-        said: list[dict[str, object]] = [{"role": "user", "content": f"Solve issue {number // 10} of the project: {text()}"}]
+        said: list[dict[str, object]] = [
+            {"role": "user", "content": f"Solve issue {number // 10} of the project: {text()}"}
+        ]
         for _ in range(STEPS):
             said.append({"role": "assistant", "content": text()})
             said.append({"role": "tool", "content": text(), "name": "execute_bash"})
         resolved = int(generator.random() < 0.4)
-        return {"trajectory_id": f"run-{number}", "instance_id": f"org__name-{number // 10}", "trajectory": said, "resolved": resolved}
+        return {
+            "trajectory_id": f"run-{number}",
+            "instance_id": f"org__name-{number // 10}",
+            "trajectory": said,
+            "resolved": resolved,
+        }
 
     with pq.ParquetWriter(path, schema, compression="zstd") as writer:
         for start in range(0, runs, 100):
@@ -131,7 +178,7 @@ def write_runs(path: Path, runs: int, kilobytes: float, seed: int) -> None:
 def run_store(path: Path) -> dict[str, float]:
     """Import into a data root and profile, as the command does."""
     from certify_assets.corpora.config import CorpusConfig, save_config
-    from certify_assets.corpora.corpus import import_trajectories, read_outlines, read_small
+    from certify_assets.corpora.preparation import import_trajectories, read_outlines, read_small
     from certify_assets.corpora.profile import profile_corpus
     from certify_assets.storage.store import Store
 
@@ -139,9 +186,18 @@ def run_store(path: Path) -> dict[str, float]:
     store = Store(str(path.with_name("root")))
     config = CorpusConfig("runs", format="swe_rebench", paths=(str(path),))
     save_config(store, config)
-    summary = import_trajectories(store, "runs")
-    read = {"rows": summary.trajectories, "seconds": time.perf_counter() - wall, "cpu": time.process_time() - cpu, "read_mb": peak_mb()}
-    profile_corpus(read_small(store, "runs"), dropped=summary.dropped, rendered=read_outlines(store, "runs"))
+    summary = import_trajectories(Corpus(store, "runs"))
+    read = {
+        "rows": summary.trajectories,
+        "seconds": time.perf_counter() - wall,
+        "cpu": time.process_time() - cpu,
+        "read_mb": peak_mb(),
+    }
+    profile_corpus(
+        read_small(Corpus(store, "runs")),
+        dropped=summary.dropped,
+        rendered=read_outlines(Corpus(store, "runs")),
+    )
     size = store.local_path("corpora/runs/trajectories.parquet").stat().st_size / 1e6
     return read | {"cpu_profiled": time.process_time() - cpu, "table_mb": size}
 
@@ -156,7 +212,18 @@ def compare_sizes(sizes: list[int], kilobytes: float, seed: int) -> None:
     for runs in sizes:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "runs.parquet"
-            subprocess.run([sys.executable, __file__, "--write", str(runs), str(kilobytes), str(seed), str(path)], check=True)
+            subprocess.run(
+                [
+                    sys.executable,
+                    __file__,
+                    "--write",
+                    str(runs),
+                    str(kilobytes),
+                    str(seed),
+                    str(path),
+                ],
+                check=True,
+            )
             figures = measured(path, "store")
         growth = (
             ""
@@ -191,14 +258,23 @@ def profile(path: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--trajectories", type=int, default=15_000)
     parser.add_argument("--megabytes", type=float, default=40.0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--profile", action="store_true")
-    parser.add_argument("--runs", type=int, nargs="+", help="import so many long runs instead; several numbers show the growth")
+    parser.add_argument(
+        "--runs",
+        type=int,
+        nargs="+",
+        help="import so many long runs instead; several numbers show the growth",
+    )
     parser.add_argument("--kilobytes", type=float, default=40.0)
-    parser.add_argument("--write", nargs=4, metavar=("RUNS", "KILOBYTES", "SEED", "FILE"), help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--write", nargs=4, metavar=("RUNS", "KILOBYTES", "SEED", "FILE"), help=argparse.SUPPRESS
+    )
     parser.add_argument("--measure", nargs=2, metavar=("WHAT", "FILE"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.measure:
@@ -225,8 +301,12 @@ def main() -> None:
             print(
                 f"{name:17} {figures['seconds']:6.2f} s, {figures['cpu']:6.2f} s CPU, {rate:8.0f} rows/s of CPU, peak {figures['peak_mb']:5.0f} MB"
             )
-        print(f"with write_trajectories {ours['seconds_written']:.2f} s, {ours['cpu_written']:.2f} s CPU")
-        print(f"ratio to pandas: {ours['cpu'] / floor['cpu']:.2f} in CPU, {ours['peak_mb'] / floor['peak_mb']:.2f} in peak memory")
+        print(
+            f"with write_trajectories {ours['seconds_written']:.2f} s, {ours['cpu_written']:.2f} s CPU"
+        )
+        print(
+            f"ratio to pandas: {ours['cpu'] / floor['cpu']:.2f} in CPU, {ours['peak_mb'] / floor['peak_mb']:.2f} in peak memory"
+        )
 
 
 if __name__ == "__main__":

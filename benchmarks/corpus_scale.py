@@ -30,7 +30,10 @@ def table(tasks: int, attempts: int) -> pd.DataFrame:
     other = np.where(rng.random(rows) < 0.01, np.maximum(np.arange(rows) - 1, 0), np.arange(rows))
     steps = [
         (
-            {"action": f"click('item {number % 9}')", "observation": f"page {number} of the catalogue"},
+            {
+                "action": f"click('item {number % 9}')",
+                "observation": f"page {number} of the catalogue",
+            },
             {"action": "submit()", "observation": "confirmed" if right else "no element matches"},
         )
         for number, right in zip(other.tolist(), outcome.tolist(), strict=True)
@@ -40,7 +43,9 @@ def table(tasks: int, attempts: int) -> pd.DataFrame:
         {
             "corpus": "scale",
             "task_id": names,
-            "trajectory_id": [f"{name}/{number}" for name, number in zip(names, attempt.tolist(), strict=True)],
+            "trajectory_id": [
+                f"{name}/{number}" for name, number in zip(names, attempt.tolist(), strict=True)
+            ],
             "agent": [f"agent-{number % 5}" for number in attempt.tolist()],
             "attempt": attempt.astype(np.int32),
             "instruction": [f"Put things in order, number {number}" for number in task.tolist()],
@@ -56,7 +61,10 @@ def timed(name: str, call: Callable[[], Any]) -> Any:
     start, wall = time.process_time(), time.perf_counter()
     result = call()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(f"{name:<24}{time.process_time() - start:8.2f} CPU-s {time.perf_counter() - wall:8.2f} s   peak {peak:.2f} GiB", flush=True)
+    print(
+        f"{name:<24}{time.process_time() - start:8.2f} CPU-s {time.perf_counter() - wall:8.2f} s   peak {peak:.2f} GiB",
+        flush=True,
+    )
     return result
 
 

@@ -49,12 +49,18 @@ def crossing(tasks: int) -> TaskCounts:
     for _ in range(4):
         ranks = np.linspace(low, high, 40) * (observations.scored - 1)
         counts = count_at(observations, "reject", observations.scores[ranks.astype(np.int64)])
-        tails = bootstrap_tails(error_lattice(counts.covered, counts.errors, BUDGET), 0.00125, "saddlepoint")
+        tails = bootstrap_tails(
+            error_lattice(counts.covered, counts.errors, BUDGET), 0.00125, "saddlepoint"
+        )
         inside = np.flatnonzero((tails > 0.001) & (tails < 0.999))
         step = (high - low) / 39
         if inside.size > 20:
             break
-        first, last = (inside[0], inside[-1]) if inside.size else (np.searchsorted(tails, 0.5) - 1, np.searchsorted(tails, 0.5))
+        first, last = (
+            (inside[0], inside[-1])
+            if inside.size
+            else (np.searchsorted(tails, 0.5) - 1, np.searchsorted(tails, 0.5))
+        )
         low, high = max(low, low + step * (first - 1)), min(high, low + step * (last + 1))
     return counts
 
@@ -104,7 +110,11 @@ def scipy_bootstrap(counts: TaskCounts, draws: int, thresholds: int) -> Tails:
 def arch_bootstrap(counts: TaskCounts, draws: int, thresholds: int) -> Tails:
     from arch.bootstrap import IIDBootstrap
 
-    resampler = IIDBootstrap(np.ascontiguousarray(counts.covered.T), np.ascontiguousarray(counts.errors.T), seed=np.random.default_rng(42))
+    resampler = IIDBootstrap(
+        np.ascontiguousarray(counts.covered.T),
+        np.ascontiguousarray(counts.errors.T),
+        seed=np.random.default_rng(42),
+    )
     errors = resampler.apply(lambda covered, errors: ratio(covered, errors, axis=0), draws)
     return np.asarray((errors > 0.1).mean(axis=0))
 
@@ -117,14 +127,23 @@ def gemm(counts: TaskCounts, draws: int, thresholds: int) -> Tails:
     size = max(1, 4_000_000 // counts.tasks)
     for first in range(0, draws, size):
         here = min(size, draws - first)
-        drawn = rng.integers(0, counts.tasks, (here, counts.tasks)) + counts.tasks * np.arange(here)[:, None]
-        weights = np.bincount(drawn.ravel(), minlength=here * counts.tasks).astype(np.float32).reshape(here, -1)
+        drawn = (
+            rng.integers(0, counts.tasks, (here, counts.tasks))
+            + counts.tasks * np.arange(here)[:, None]
+        )
+        weights = (
+            np.bincount(drawn.ravel(), minlength=here * counts.tasks)
+            .astype(np.float32)
+            .reshape(here, -1)
+        )
         above += (weights @ values > 0).sum(axis=0)
     return np.asarray(above / draws)
 
 
 def engine(name: str) -> Callable[[TaskCounts, int, int], Tails]:
-    return lambda counts, draws, thresholds: bootstrap_tails(error_lattice(counts.covered, counts.errors, BUDGET), 0.00125, name)
+    return lambda counts, draws, thresholds: bootstrap_tails(
+        error_lattice(counts.covered, counts.errors, BUDGET), 0.00125, name
+    )
 
 
 METHODS = (
@@ -132,7 +151,11 @@ METHODS = (
     Method("scipy.stats.bootstrap", scipy_bootstrap, 25.0),
     Method("arch IIDBootstrap", arch_bootstrap, 20.0, all_thresholds=True),
     Method("numpy weights and GEMM", gemm, 0.3, all_thresholds=True),
-    Method("montecarlo (ours)", lambda counts, draws, _: exceedance_shares(counts, BUDGET, draws, 42, 1), all_thresholds=True),
+    Method(
+        "montecarlo (ours)",
+        lambda counts, draws, _: exceedance_shares(counts, BUDGET, draws, 42, 1),
+        all_thresholds=True,
+    ),
     Method("exact (ours)", engine("exact"), analytic=True),
     Method("saddlepoint (ours)", engine("saddlepoint"), analytic=True),
 )
@@ -183,27 +206,49 @@ def agreement(method: Method, tails: Tails, exact: Tails, draws: int) -> str:
 def seeds_agree(counts: TaskCounts, exact: Tails, seeds: int) -> str:
     inside = (exact > 0.002) & (exact < 0.998)
     scale = np.sqrt(exact * (1 - exact) / DRAWS)[inside]
-    deviations = [(exceedance_shares(counts, BUDGET, DRAWS, seed, 1) - exact)[inside] / scale for seed in range(seeds)]
+    deviations = [
+        (exceedance_shares(counts, BUDGET, DRAWS, seed, 1) - exact)[inside] / scale
+        for seed in range(seeds)
+    ]
     return f"montecarlo over {seeds} seeds: root mean square z {np.sqrt(np.mean(np.square(deviations))):.2f}"
 
 
 def compare(tasks: int, seconds: float, methods: list[Method]) -> None:
     counts = crossing(tasks)
     parts = [shares(method, tasks, seconds) for method in methods]
-    found = timed([lambda m=method, p=part: m.call(counts, *p) for method, part in zip(methods, parts, strict=True)])
-    scaled = [taken * DRAWS * 40 / (draws * part) for (taken, _), (draws, part) in zip(found, parts, strict=True)]
+    found = timed(
+        [
+            lambda m=method, p=part: m.call(counts, *p)
+            for method, part in zip(methods, parts, strict=True)
+        ]
+    )
+    scaled = [
+        taken * DRAWS * 40 / (draws * part)
+        for (taken, _), (draws, part) in zip(found, parts, strict=True)
+    ]
     exact = found[[method.name for method in methods].index("exact (ours)")][1]
     print(f"\n{tasks} tasks, {counts.trajectories} trajectories")
     for method, (_, tails), (draws, part), cost in zip(methods, found, parts, scaled, strict=True):
-        note = "" if (draws, part) == (DRAWS, 40) else f"extrapolated from {draws} resamples, {part} thresholds"
+        note = (
+            ""
+            if (draws, part) == (DRAWS, 40)
+            else f"extrapolated from {draws} resamples, {part} thresholds"
+        )
         answer = agreement(method, tails, exact, draws)
-        print(f"  {method.name:24} {cost:10.5f} s  ratio {cost / scaled[-1]:10,.1f}   {answer:20} {note}".rstrip(), flush=True)
+        print(
+            f"  {method.name:24} {cost:10.5f} s  ratio {cost / scaled[-1]:10,.1f}   {answer:20} {note}".rstrip(),
+            flush=True,
+        )
     print("  " + seeds_agree(counts, exact, max(5, min(100, 500_000 // tasks))), flush=True)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="more is extrapolated; without 100,000 tasks")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="more is extrapolated; without 100,000 tasks"
+    )
     quick = parser.parse_args().quick
     methods = list(METHODS)
     try:

@@ -29,8 +29,16 @@ ARM = ARMS["reject_3"]
 
 def judge() -> LanguageModel:
     """A random judge of the compact model's size with a random adapter."""
-    shape = {"hidden_size": 160, "intermediate_size": 480, "num_hidden_layers": 4, "num_attention_heads": 5, "num_key_value_heads": 5}
-    return with_adapter(tiny_judge(words=4096, head_dim=32, max_position_embeddings=1024, **shape), rank=16)
+    shape = {
+        "hidden_size": 160,
+        "intermediate_size": 480,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 5,
+        "num_key_value_heads": 5,
+    }
+    return with_adapter(
+        tiny_judge(words=4096, head_dim=32, max_position_embeddings=1024, **shape), rank=16
+    )
 
 
 def seconds(marks: list[float], prompts: int) -> float:
@@ -40,7 +48,9 @@ def seconds(marks: list[float], prompts: int) -> float:
 
 def exact(rows: tuple[list[Encoded], list[int]], config: GrpoConfig) -> float:
     marks: list[float] = []
-    train_exact(judge(), *rows, arm=ARM, config=config, progress=lambda _: marks.append(time.process_time()))
+    train_exact(
+        judge(), *rows, arm=ARM, config=config, progress=lambda _: marks.append(time.process_time())
+    )
     return seconds(marks, config.prompts_per_step)
 
 
@@ -61,7 +71,9 @@ def sampled(rows: tuple[list[Encoded], list[int]], config: GrpoConfig) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--steps", type=int, default=2)
     parser.add_argument("--tokens", type=int, default=448)
     parser.add_argument("--quick", action="store_true", help="one step, 128 tokens")
@@ -76,10 +88,16 @@ def main() -> None:
     rows = (prompts, [place % 2 for place in range(8)])
     config = {"steps": steps + 1, "prompts_per_step": 2, "save_every": 0}
     base = exact(rows, GrpoConfig(**config))
-    print(f"prompts of {tokens} tokens, {steps} steps of 2 prompts, CPU seconds a prompt\n  exact        {base:.3f}", flush=True)
+    print(
+        f"prompts of {tokens} tokens, {steps} steps of 2 prompts, CPU seconds a prompt\n  exact        {base:.3f}",
+        flush=True,
+    )
     for most in (1, 40):
         found = sampled(rows, GrpoConfig(**config, max_completion_tokens=most))
-        print(f"  TRL, {most:2} token{'s' if most > 1 else ' '} {found:.3f}   {found / base:.1f} times", flush=True)
+        print(
+            f"  TRL, {most:2} token{'s' if most > 1 else ' '} {found:.3f}   {found / base:.1f} times",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -55,10 +55,23 @@ def row(tasks: int, cells: Sequence[Cell], reference: Sequence[Sequence[float]] 
 
 
 def designs_of(alpha: float, side: str) -> list[Design]:
-    asked = [(name, tasks, EXCESS) for (name, own, _), tables in TABLE.items() if own == alpha for tasks in tables]
+    asked = [
+        (name, tasks, EXCESS)
+        for (name, own, _), tables in TABLE.items()
+        if own == alpha
+        for tasks in tables
+    ]
     if alpha == 0.1:
-        asked += [("fooled", tasks, [10 * error]) for error, reference in ALONE.items() for tasks in reference]
-    made = [one for name, tasks, times in asked for one in study_designs([name], tasks=[tasks], alpha=alpha, excess=times, side=side)]
+        asked += [
+            ("fooled", tasks, [10 * error])
+            for error, reference in ALONE.items()
+            for tasks in reference
+        ]
+    made = [
+        one
+        for name, tasks, times in asked
+        for one in study_designs([name], tasks=[tasks], alpha=alpha, excess=times, side=side)
+    ]
     return list(dict.fromkeys(made))
 
 
@@ -67,7 +80,9 @@ def at(cells: Sequence[Cell], error: float) -> Cell:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--trials", type=int, default=600)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--side", choices=("reject", "release"), default="reject")
@@ -80,7 +95,10 @@ def main() -> None:
     print(f"{'':10}{'TaskBoot':26}{'Kish':26}floor δ/8")
     asked = {alpha: designs_of(alpha, arguments.side) for alpha in (0.1, 0.2)}
     # one call a budget: every call starts its worker processes anew
-    found = {alpha: simulate(designs, procedures=PROCEDURES, alpha=alpha, **common).cells for alpha, designs in asked.items()}
+    found = {
+        alpha: simulate(designs, procedures=PROCEDURES, alpha=alpha, **common).cells
+        for alpha, designs in asked.items()
+    }
     for (name, alpha, title), tables in TABLE.items():
         print(title)
         for tasks, reference in tables.items():
@@ -88,8 +106,17 @@ def main() -> None:
             print(row(tasks, [at(cells, excess * alpha) for excess in EXCESS], reference))
     print("TaskBoot without a guard, whole tasks wrong, α = .1")
     for error, reference in ALONE.items():
-        cells = [at([cell for cell in found[0.1] if (cell.design, cell.tasks) == ("fooled", tasks)], error) for tasks in reference]
-        values = [f"G={cell.tasks} {shown([cell.of('taskboot').violation])} ({shown([reference[cell.tasks]])})" for cell in cells]
+        cells = [
+            at(
+                [cell for cell in found[0.1] if (cell.design, cell.tasks) == ("fooled", tasks)],
+                error,
+            )
+            for tasks in reference
+        ]
+        values = [
+            f"G={cell.tasks} {shown([cell.of('taskboot').violation])} ({shown([reference[cell.tasks]])})"
+            for cell in cells
+        ]
         print(f"  true error {error:g}: {'   '.join(values)}")
 
 

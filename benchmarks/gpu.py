@@ -49,7 +49,9 @@ def matmul(bench: Bench) -> dict[str, Any]:
     a, b = (torch.randn((size, size), device=device).bfloat16() for _ in range(2))
     for _ in range(3):
         a @ b
-    taken = statistics.median(bench.seconds(lambda: [a @ b for _ in range(5)]) / 5 for _ in range(9))
+    taken = statistics.median(
+        bench.seconds(lambda: [a @ b for _ in range(5)]) / 5 for _ in range(9)
+    )
     return {"size": size, "tflops": 2 * size**3 / taken / 1e12}
 
 
@@ -67,7 +69,9 @@ def scoring_compiled(bench: Bench) -> dict[str, Any]:
 
 def scoring_padded(bench: Bench) -> dict[str, Any]:
     """The same in batches through the model's own attention, which at one length pad nothing."""
-    return bench.score(bench.prompts([bench.shape.tokens] * (bench.shape.rows // 3)), padding="right")
+    return bench.score(
+        bench.prompts([bench.shape.tokens] * (bench.shape.rows // 3)), padding="right"
+    )
 
 
 def mixed(bench: Bench) -> dict[str, Any]:
@@ -76,13 +80,25 @@ def mixed(bench: Bench) -> dict[str, Any]:
     drawn = np.exp(bench.rng.normal(np.log(bench.shape.tokens / 4), 0.7, count))
     lengths = [int(length) for length in np.clip(drawn, bench.shape.shortest, bench.shape.tokens)]
     prompts = bench.prompts(lengths)
-    found = {"packed": bench.score(prompts, padding="packed"), "sorted_padded": bench.score(prompts, padding="right")}
+    found = {
+        "packed": bench.score(prompts, padding="packed"),
+        "sorted_padded": bench.score(prompts, padding="right"),
+    }
     plain(bench, prompts[:8])
     taken = bench.seconds(lambda: plain(bench, prompts))
-    padded = sum(max(lengths[place : place + 8]) * len(lengths[place : place + 8]) for place in range(0, count, 8))
-    found["transformers"] = {"seconds": taken, "rows_per_second": count / taken, "padding": padded / sum(lengths) - 1}
+    padded = sum(
+        max(lengths[place : place + 8]) * len(lengths[place : place + 8])
+        for place in range(0, count, 8)
+    )
+    found["transformers"] = {
+        "seconds": taken,
+        "rows_per_second": count / taken,
+        "padding": padded / sum(lengths) - 1,
+    }
     found["mean_tokens"] = sum(lengths) / count
-    found["packed_over_transformers"] = found["packed"]["rows_per_second"] / found["transformers"]["rows_per_second"]
+    found["packed_over_transformers"] = (
+        found["packed"]["rows_per_second"] / found["transformers"]["rows_per_second"]
+    )
     return found
 
 
@@ -96,7 +112,9 @@ def plain(bench: Bench, prompts: list[Encoded]) -> None:
         ids = bench.hardware.tensor([[0] * (width - len(row)) + list(row) for row in rows])
         mask = bench.hardware.tensor([[0] * (width - len(row)) + [1] * len(row) for row in rows])
         with torch.inference_mode():
-            bench.judge.model(input_ids=ids, attention_mask=mask, use_cache=False, logits_to_keep=1).logits.float().cpu()
+            bench.judge.model(
+                input_ids=ids, attention_mask=mask, use_cache=False, logits_to_keep=1
+            ).logits.float().cpu()
 
 
 def ties(bench: Bench) -> dict[str, Any]:
@@ -107,15 +125,27 @@ def ties(bench: Bench) -> dict[str, Any]:
 
     count, tokens = bench.shape.ties
     prompts = bench.prompts([tokens] * count)
-    judge = bench.judge if bench.hardware.half else replace(bench.judge, model=copy.deepcopy(bench.judge.model).bfloat16())
+    judge = (
+        bench.judge
+        if bench.hardware.half
+        else replace(bench.judge, model=copy.deepcopy(bench.judge.model).bfloat16())
+    )
     full = score_prompts(judge, prompts, config=ScoringConfig(padding="right")).scores.score
     short = []
     for place in range(0, count, 16):
         ids = bench.hardware.tensor([list(prompt.ids) for prompt in prompts[place : place + 16]])
         with torch.inference_mode():
-            logits = judge.model(input_ids=ids, use_cache=False, logits_to_keep=1).logits[:, -1].bfloat16()
+            logits = (
+                judge.model(input_ids=ids, use_cache=False, logits_to_keep=1)
+                .logits[:, -1]
+                .bfloat16()
+            )
         short += (logits[:, SUCCESS] - logits[:, FAIL]).float().tolist()
-    return {"rows": count, "distinct_float32_head": len(set(full.tolist())), "distinct_bfloat16_head": len(set(short))}
+    return {
+        "rows": count,
+        "distinct_float32_head": len(set(full.tolist())),
+        "distinct_bfloat16_head": len(set(short)),
+    }
 
 
 def sft(bench: Bench) -> dict[str, Any]:
@@ -135,10 +165,20 @@ def sft_steps(bench: Bench, *, recomputed: bool) -> dict[str, Any]:
 
     steps, tokens, a_step = (2 if bench.quick else 4), bench.shape.tokens, 8
     config = SftConfig(rank=16, max_tokens=tokens, gradient_checkpointing=recomputed)
-    rows = [SftRow(prompt, place % 2) for place, prompt in enumerate(bench.prompts([tokens - 1] * (a_step * (steps + 1))))]
+    rows = [
+        SftRow(prompt, place % 2)
+        for place, prompt in enumerate(bench.prompts([tokens - 1] * (a_step * (steps + 1))))
+    ]
     marks: list[float] = []
     with tempfile.TemporaryDirectory() as folder:
-        train_sft(bench.judge, rows, Path(folder), config=config, packed=True, progress=lambda *_: marks.append(time.perf_counter()))
+        train_sft(
+            bench.judge,
+            rows,
+            Path(folder),
+            config=config,
+            packed=True,
+            progress=lambda *_: marks.append(time.perf_counter()),
+        )
     taken = statistics.median(np.diff(marks).tolist())
     tflops = a_step * bench.shape.flops(tokens, linear=2, attention=3) / taken / 1e12
     return {
@@ -172,7 +212,10 @@ def with_lora(bench: Bench) -> Iterator[LanguageModel]:
 def parity(bench: Bench) -> dict[str, Any]:
     """Packed rows and a merged adapter against rows alone and a separate one, on mixed lengths; and the same bits a second time."""
     lengths = np.linspace(bench.shape.shortest, bench.shape.tokens, 16).astype(int).tolist()
-    prompts, config = bench.prompts(lengths), ScoringConfig(token_budget=bench.shape.budget, padding="packed")
+    prompts, config = (
+        bench.prompts(lengths),
+        ScoringConfig(token_budget=bench.shape.budget, padding="packed"),
+    )
     with with_lora(bench) as judge:
         found = engine_parity(judge, prompts, config=config).to_dict()
         first, again = (score_prompts(judge, prompts, config=config).scores.score for _ in range(2))
@@ -183,7 +226,9 @@ def grpo_settings(bench: Bench, **settings: Any) -> tuple[tuple[list[Encoded], l
     from certify_assets.judges.lm.grpo_config import GrpoConfig
 
     prompts = bench.prompts([bench.shape.tokens - 48] * 6)
-    config = GrpoConfig(save_every=0, micro_tokens=2 * bench.shape.tokens, completions_per_device=1, **settings)
+    config = GrpoConfig(
+        save_every=0, micro_tokens=2 * bench.shape.tokens, completions_per_device=1, **settings
+    )
     return (prompts, [place % 2 for place in range(6)]), config
 
 
@@ -195,8 +240,17 @@ def grpo_exact(bench: Bench) -> dict[str, Any]:
     rows, config = grpo_settings(bench, steps=3 if bench.quick else 5)
     marks: list[float] = []
     with with_lora(bench) as judge:
-        train_exact(judge, *rows, arm=ARMS["reject_3"], config=config, packed=True, progress=lambda _: marks.append(time.perf_counter()))
-    return {"seconds_a_prompt": statistics.median(np.diff(marks).tolist()) / config.prompts_per_step}
+        train_exact(
+            judge,
+            *rows,
+            arm=ARMS["reject_3"],
+            config=config,
+            packed=True,
+            progress=lambda _: marks.append(time.perf_counter()),
+        )
+    return {
+        "seconds_a_prompt": statistics.median(np.diff(marks).tolist()) / config.prompts_per_step
+    }
 
 
 def grpo_sampled(bench: Bench) -> dict[str, Any]:
@@ -218,7 +272,9 @@ def sampled_seconds(bench: Bench, most: int) -> float:
     from certify_assets.judges.lm.rewards import ARMS
     from certify_assets.judges.lm.trl_grpo import make_trainer
 
-    rows, config = grpo_settings(bench, steps=2, prompts_per_step=1 if bench.quick else 2, max_completion_tokens=most)
+    rows, config = grpo_settings(
+        bench, steps=2, prompts_per_step=1 if bench.quick else 2, max_completion_tokens=most
+    )
     marks: list[float] = []
 
     class Clock(TrainerCallback):
@@ -226,8 +282,15 @@ def sampled_seconds(bench: Bench, most: int) -> float:
             bench.hardware.synchronize()
             marks.append(time.perf_counter())
 
-    with with_lora(bench) as judge, tempfile.TemporaryDirectory() as folder, quiet(), redirect_stdout(sys.stderr):
-        trainer = make_trainer(judge, *rows, arm=ARMS["reject_3"], config=config, folder=Path(folder))
+    with (
+        with_lora(bench) as judge,
+        tempfile.TemporaryDirectory() as folder,
+        quiet(),
+        redirect_stdout(sys.stderr),
+    ):
+        trainer = make_trainer(
+            judge, *rows, arm=ARMS["reject_3"], config=config, folder=Path(folder)
+        )
         trainer.add_callback(Clock())
         trainer.train()
     return (marks[-1] - marks[0]) / (len(marks) - 1) / config.prompts_per_step
@@ -250,7 +313,13 @@ SECTIONS: dict[Callable[[Bench], dict[str, Any]], int] = {
 
 def verdicts(found: dict[str, Any]) -> dict[str, Any]:
     """Hold figures against the bars; None where one is missing."""
-    best = max((found.get(name, {}).get("share_of_peak", -1.0) for name in ("scoring", "scoring_compiled")), default=-1.0)
+    best = max(
+        (
+            found.get(name, {}).get("share_of_peak", -1.0)
+            for name in ("scoring", "scoring_compiled")
+        ),
+        default=-1.0,
+    )
     over = found.get("grpo_sampled", {}).get("over_exact_1")
     mfu = found.get("sft", {}).get("mfu")
     share = found.get("scoring", {}).get("share_of_peak")
@@ -263,7 +332,9 @@ def verdicts(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--shape", choices=["auto", "qwen3-4b", "tiny"], default="auto")
     parser.add_argument("--quick", action="store_true", help="fewer rows and steps")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
@@ -273,7 +344,11 @@ def main() -> None:
     arguments = parser.parse_args()
     warnings.filterwarnings("ignore")
     start = time.perf_counter()
-    chosen = {"qwen3-4b": QWEN3_4B, "tiny": TINY, "auto": QWEN3_4B if Hardware.present().accelerated else TINY}[arguments.shape]
+    chosen = {
+        "qwen3-4b": QWEN3_4B,
+        "tiny": TINY,
+        "auto": QWEN3_4B if Hardware.present().accelerated else TINY,
+    }[arguments.shape]
     bench = Bench(chosen, quick=arguments.quick)
     head = about(bench)
     if not arguments.json:
@@ -283,9 +358,15 @@ def main() -> None:
         if arguments.only and name not in arguments.only:
             continue
         left = arguments.limit - (time.perf_counter() - start)
-        found = measured(bench, section, min(share, left)) if left > 5 else {"error": "no time left"}
+        found = (
+            measured(bench, section, min(share, left)) if left > 5 else {"error": "no time left"}
+        )
         bench.found[name] = finite(found)
-        whole = {"machine": head, "sections": bench.found, "bars": verdicts(bench.found) if head["gpu_measured"] else None}
+        whole = {
+            "machine": head,
+            "sections": bench.found,
+            "bars": verdicts(bench.found) if head["gpu_measured"] else None,
+        }
         if arguments.out:
             write_atomic(arguments.out, canonical_json(whole))
         if not arguments.json:
@@ -296,7 +377,8 @@ def main() -> None:
         show("bars", whole["bars"])
     if not head["gpu_measured"]:
         print(
-            "no CUDA device at the shape of Qwen3-4B: the GPU figures are not measured.", file=sys.stderr if arguments.json else sys.stdout
+            "no CUDA device at the shape of Qwen3-4B: the GPU figures are not measured.",
+            file=sys.stderr if arguments.json else sys.stdout,
         )
 
 

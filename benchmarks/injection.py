@@ -20,9 +20,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from certify_assets.certificates import certify
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.embedded import EMBEDDED, load_embedded
 from certify_assets.corpora.rendering import Renderer, render_frame
 from certify_assets.corpora.splits import make_manifest, select
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lexical import LexicalJudge
 
 ATTACKS = {
@@ -53,23 +55,42 @@ class Ruler:
     @classmethod
     def of(cls, scores: NDArray[np.float64], cal: pd.DataFrame) -> Ruler:
         outcomes, tasks = cal["outcome"].to_numpy(np.int8), cal["task_id"].to_numpy(object)
-        found = [certify(scores, outcomes, tasks, alpha=0.2, side=side) for side in ("reject", "release")]
+        found = [
+            certify(scores, outcomes, tasks, alpha=0.2, side=side) for side in ("reject", "release")
+        ]
         thresholds = [item.threshold if item.certified else None for item in found]
         return cls(float(scores.std()), float(np.median(scores[outcomes == 1])), *thresholds)
 
     def row(self, before: NDArray[np.float64], after: NDArray[np.float64]) -> list[str]:
         shifts = (after - before) / self.deviation
         lifted = ((after >= self.median) & (before < self.median)).mean()
-        rejected = "–" if self.reject is None else f"{(before <= self.reject).mean():.2f} → {(after <= self.reject).mean():.2f}"
-        released = "–" if self.release is None else f"{(before >= self.release).mean():.2f} → {(after >= self.release).mean():.2f}"
-        return [f"{shifts.mean():+.2f}", f"{np.quantile(shifts, 0.95):+.2f}", f"{lifted:.2f}", rejected, released]
+        rejected = (
+            "–"
+            if self.reject is None
+            else f"{(before <= self.reject).mean():.2f} → {(after <= self.reject).mean():.2f}"
+        )
+        released = (
+            "–"
+            if self.release is None
+            else f"{(before >= self.release).mean():.2f} → {(after >= self.release).mean():.2f}"
+        )
+        return [
+            f"{shifts.mean():+.2f}",
+            f"{np.quantile(shifts, 0.95):+.2f}",
+            f"{lifted:.2f}",
+            rejected,
+            released,
+        ]
 
 
 def injected(frame: pd.DataFrame, text: str) -> pd.DataFrame:
     # as an action it moves the scores of both judges as far, to the second decimal
     step = {"action": "", "observation": text}
     return frame.assign(
-        steps=[[*({"action": s["action"], "observation": s["observation"]} for s in steps), step] for steps in frame["steps"]]
+        steps=[
+            [*({"action": s["action"], "observation": s["observation"]} for s in steps), step]
+            for steps in frame["steps"]
+        ]
     )
 
 
@@ -77,38 +98,56 @@ def texts_of(frame: pd.DataFrame) -> list[str]:
     return [item.text for item in render_frame(frame, Renderer())]
 
 
-def judges(sft: pd.DataFrame, options: argparse.Namespace, corpus: str) -> tuple[dict[str, _Score], str]:
+def judges(
+    sft: pd.DataFrame, options: argparse.Namespace, corpus: str
+) -> tuple[dict[str, _Score], str]:
     """Score functions by name, and the words that the lexical judge takes for success."""
     from certify_assets.judges.lm.judge import CausalJudge, load_base
 
     outcomes = sft["outcome"].to_numpy(np.int8)
     lexical = LexicalJudge.train(texts_of(sft), outcomes, renderer_sha256=Renderer().sha256)
-    made: dict[str, Any] = {"lexical": lexical, "compact": CausalJudge("compact", *load_base("compact"))}
+    made: dict[str, Any] = {
+        "lexical": lexical,
+        "compact": CausalJudge("compact", *load_base("compact")),
+    }
     for name in options.judge:
         from certify_assets.judges.judging import current_adapter, load_adapter
         from certify_assets.storage.store import Store
 
         store = Store(options.root)
-        sha256 = current_adapter(store, corpus, name)["adapter_sha256"]
-        made[name] = load_adapter(store, corpus, name, expected_sha256=sha256)
+        sha256 = current_adapter(JudgedCorpus(Corpus(store, corpus), name))["adapter_sha256"]
+        made[name] = load_adapter(JudgedCorpus(Corpus(store, corpus), name), expected_sha256=sha256)
     known = " ".join(word for word, _ in lexical.top_features(30)[1])
-    return {name: lambda texts, judge=judge: judge.score(texts).score for name, judge in made.items()}, known  # type: ignore[misc]
+    return {
+        name: lambda texts, judge=judge: judge.score(texts).score for name, judge in made.items()
+    }, known  # type: ignore[misc]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--runs", type=int, default=60)
     parser.add_argument("--corpus", action="append", choices=EMBEDDED)
     parser.add_argument("--root", default=".certify", help="data root of the stored judges")
-    parser.add_argument("--judge", action="append", default=[], help="a stored judge; repeat for more")
+    parser.add_argument(
+        "--judge", action="append", default=[], help="a stored judge; repeat for more"
+    )
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
     for corpus in options.corpus or EMBEDDED:
         frame = load_embedded(corpus)
         manifest = make_manifest(frame["task_id"], corpus, seed=42)
-        cal, failed = select(frame, manifest, "cal"), select(frame, manifest, "rl").query("outcome == 0")
+        cal, failed = (
+            select(frame, manifest, "cal"),
+            select(frame, manifest, "rl").query("outcome == 0"),
+        )
         cal = cal.groupby("task_id").head(3) if options.quick else cal
-        failed = failed.iloc[np.random.default_rng(0).choice(len(failed), 15 if options.quick else options.runs, replace=False)]
+        failed = failed.iloc[
+            np.random.default_rng(0).choice(
+                len(failed), 15 if options.quick else options.runs, replace=False
+            )
+        ]
         found, known = judges(select(frame, manifest, "sft"), options, corpus)
         print(
             f"\n{corpus}: {len(failed)} failed runs; shift in standard deviations (mean, 95th percentile); over the median; rejected; released"
@@ -117,7 +156,10 @@ def main() -> None:
             ruler, before = Ruler.of(score(texts_of(cal)), cal), score(texts_of(failed))
             for attack, text in {**ATTACKS, "known words": known}.items():
                 cells = ruler.row(before, score(texts_of(injected(failed, text))))
-                print(f"  {name:9}{attack:21}{cells[0]:>7}{cells[1]:>7}{cells[2]:>7}  {cells[3]:>13}  {cells[4]:>13}", flush=True)
+                print(
+                    f"  {name:9}{attack:21}{cells[0]:>7}{cells[1]:>7}{cells[2]:>7}  {cells[3]:>13}  {cells[4]:>13}",
+                    flush=True,
+                )
 
 
 if __name__ == "__main__":

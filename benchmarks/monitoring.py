@@ -42,13 +42,19 @@ def stream(tasks: int, error: float, rho: float, rng: np.random.Generator) -> Ta
     sample = paper_process(tasks, rho, rng)
     inside = sample.scores <= threshold(error or 0.01, rho)
     covered, errors, sizes = (
-        np.bincount(sample.tasks[rows], minlength=tasks) for rows in (inside, inside & (sample.outcomes == 1), slice(None))
+        np.bincount(sample.tasks[rows], minlength=tasks)
+        for rows in (inside, inside & (sample.outcomes == 1), slice(None))
     )
     return TaskStream(covered, errors if error else 0 * errors, sizes.astype(float))
 
 
 def joined(*parts: TaskStream) -> TaskStream:
-    return TaskStream(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("covered", "errors", "scale")))
+    return TaskStream(
+        *(
+            np.concatenate([getattr(part, name) for part in parts])
+            for name in ("covered", "errors", "scale")
+        )
+    )
 
 
 def first(log_process: np.ndarray, limit: float) -> float:
@@ -61,24 +67,33 @@ def retested(part: TaskStream) -> tuple[bool, bool]:
     bootstrap = binomial = False
     for end in range(EVERY, part.covered.size + 1, EVERY):
         covered, errors = part.covered[:end], part.errors[:end]
-        lattice = error_lattice(covered[None].astype(np.int32), errors[None].astype(np.int32), Fraction(1, 10))
+        lattice = error_lattice(
+            covered[None].astype(np.int32), errors[None].astype(np.int32), Fraction(1, 10)
+        )
         bootstrap |= bool(bootstrap_tails(lattice, 1 - DELTA)[0] >= 1 - DELTA)
         wrong = int(errors.sum())
-        binomial |= wrong > 0 and float(beta.ppf(DELTA, wrong, int(covered.sum()) - wrong + 1)) > ALPHA
+        binomial |= (
+            wrong > 0 and float(beta.ppf(DELTA, wrong, int(covered.sum()) - wrong + 1)) > ALPHA
+        )
     return bootstrap, binomial
 
 
 def ever_missed(part: TaskStream, error: float) -> bool:
     """Whether the interval has excluded the true error after any task."""
     for bets in (_UPWARD / error, -_DOWNWARD / (1 - error)):
-        capital = np.exp(np.cumsum(np.log1p(np.outer(bets, part.excess(error))), axis=1)).mean(axis=0)
+        capital = np.exp(np.cumsum(np.log1p(np.outer(bets, part.excess(error))), axis=1)).mean(
+            axis=0
+        )
         if (capital >= 2 / DELTA).any():
             return True
     return False
 
 
 def show(title: str, values: list[str], reference: str) -> None:
-    print(f"{title:62} {'  '.join(f'{value:>17}' for value in values)}   reference {reference}", flush=True)
+    print(
+        f"{title:62} {'  '.join(f'{value:>17}' for value in values)}   reference {reference}",
+        flush=True,
+    )
 
 
 def rate(hits: list[bool]) -> str:
@@ -89,21 +104,59 @@ def rate(hits: list[bool]) -> str:
 def middle(times: list[float]) -> str:
     """Median, and the order statistics that hold it with 95 % confidence."""
     ordered, reach = np.sort(times), 0.98 * math.sqrt(len(times))
-    low, high = (ordered[int(np.clip(len(times) / 2 + shift, 0, len(times) - 1))] for shift in (-reach, reach))
+    low, high = (
+        ordered[int(np.clip(len(times) / 2 + shift, 0, len(times) - 1))]
+        for shift in (-reach, reach)
+    )
     return f"{np.median(ordered):.0f} ({low:.0f} to {high:.0f})"
 
 
 def false_alarms(streams: int) -> None:
-    level = {rho: [stream(TASKS, ALPHA, rho, np.random.default_rng([trial, 4])) for trial in range(streams)] for rho in RHOS}
+    level = {
+        rho: [
+            stream(TASKS, ALPHA, rho, np.random.default_rng([trial, 4])) for trial in range(streams)
+        ]
+        for rho in RHOS
+    }
     for title, process, limit, reference in (
-        ("e-process alarm at error α, ever within 500 tasks", alarm_process, 1 / DELTA, ".020 to .026"),
-        ("Shiryaev–Roberts alarm (A = 10,000), ever within 500 tasks", shiryaev_roberts, 10_000, "at most .050"),
-        ("anytime certification at error α (false), within 500 tasks", certification_process, 1 / DELTA, "at most .050"),
+        (
+            "e-process alarm at error α, ever within 500 tasks",
+            alarm_process,
+            1 / DELTA,
+            ".020 to .026",
+        ),
+        (
+            "Shiryaev–Roberts alarm (A = 10,000), ever within 500 tasks",
+            shiryaev_roberts,
+            10_000,
+            "at most .050",
+        ),
+        (
+            "anytime certification at error α (false), within 500 tasks",
+            certification_process,
+            1 / DELTA,
+            "at most .050",
+        ),
     ):
-        show(title, [rate([first(process(part, ALPHA), limit) <= TASKS for part in level[rho]]) for rho in RHOS], reference)
+        show(
+            title,
+            [
+                rate([first(process(part, ALPHA), limit) <= TASKS for part in level[rho]])
+                for rho in RHOS
+            ],
+            reference,
+        )
     again = {rho: np.array([retested(part) for part in level[rho]]) for rho in RHOS}
-    show("bootstrap tested again every 20 tasks", [rate(again[rho][:, 0].tolist()) for rho in RHOS], ".15 to .19")
-    show("binomial tested again every 20 tasks", [rate(again[rho][:, 1].tolist()) for rho in RHOS], ".29 to .59")
+    show(
+        "bootstrap tested again every 20 tasks",
+        [rate(again[rho][:, 0].tolist()) for rho in RHOS],
+        ".15 to .19",
+    )
+    show(
+        "binomial tested again every 20 tasks",
+        [rate(again[rho][:, 1].tolist()) for rho in RHOS],
+        ".29 to .59",
+    )
     missed = [rate([ever_missed(part, ALPHA) for part in level[rho]]) for rho in RHOS]
     show("interval excludes the true error (.10), ever within 500 tasks", missed, "at most .015")
 
@@ -115,8 +168,12 @@ def delays(streams: int) -> None:
         for trial in range(streams):
             rng = np.random.default_rng([trial, 6])
             parts.append(joined(stream(200, 0.03, rho, rng), stream(200, 0.3, rho, rng)))
-        found["sr"].append(middle([first(shiryaev_roberts(part, ALPHA), 10_000) - 200 for part in parts]))
-        found["e"].append(middle([first(alarm_process(part, ALPHA), 1 / DELTA) - 200 for part in parts]))
+        found["sr"].append(
+            middle([first(shiryaev_roberts(part, ALPHA), 10_000) - 200 for part in parts])
+        )
+        found["e"].append(
+            middle([first(alarm_process(part, ALPHA), 1 / DELTA) - 200 for part in parts])
+        )
     show("error .03 → .30: tasks to the Shiryaev–Roberts alarm, median", found["sr"], "25 to 42")
     show("error .03 → .30: tasks to the e-process alarm, median", found["e"], "none")
 
@@ -130,13 +187,22 @@ def certification(streams: int) -> None:
         show(f"anytime certification at error {error:g}: tasks, median", times, str(reference))
     ends = []
     for rho in RHOS:
-        good = [stream(TASKS, 0.03, rho, np.random.default_rng([trial, 3])) for trial in range(max(1, streams // 4))]
+        good = [
+            stream(TASKS, 0.03, rho, np.random.default_rng([trial, 3]))
+            for trial in range(max(1, streams // 4))
+        ]
         ends.append(np.median([error_interval(part, DELTA) for part in good], axis=0))
-    show("interval after 500 tasks at error .03, median ends", [f"{low:.3f} to {high:.3f}" for low, high in ends], ".016 to .065 at ρ = .5")
+    show(
+        "interval after 500 tasks at error .03, median ends",
+        [f"{low:.3f} to {high:.3f}" for low, high in ends],
+        ".016 to .065 at ρ = .5",
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--streams", type=int, default=400)
     parser.add_argument("--quick", action="store_true", help="an eighth of the streams")
     arguments = parser.parse_args()

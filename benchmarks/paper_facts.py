@@ -34,7 +34,9 @@ def rates(facts: Sequence[Fact]) -> Mapping[float, Mapping[str, list[tuple[int, 
         for tasks in FOOLED_TASKS:
             cell = values[f"fooled_{share:g}_{tasks}"]
             for name in (name for name in cell if f"{name}_se" in cell):
-                found.setdefault(share, {}).setdefault(name, []).append((tasks, cell[name], cell[f"{name}_se"]))
+                found.setdefault(share, {}).setdefault(name, []).append(
+                    (tasks, cell[name], cell[f"{name}_se"])
+                )
     return found
 
 
@@ -61,7 +63,10 @@ def main() -> None:
         other_fact(options.trials),
     ]
     if options.figure is not None:
-        write_atomic(options.figure, violation_figure(rates(fooled), delta=0.05, trials=options.trials).encode("utf-8"))
+        write_atomic(
+            options.figure,
+            violation_figure(rates(fooled), delta=0.05, trials=options.trials).encode("utf-8"),
+        )
     if options.json:
         print(json.dumps([fact.to_dict() for fact in facts], indent=2, ensure_ascii=False))
     else:

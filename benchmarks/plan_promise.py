@@ -29,15 +29,28 @@ SETTINGS = (
 )
 
 
-def again(rate: float, area: float, icc: float, attempts: int, settings: Settings, tasks: int, draws: int = 1000) -> float:
+def again(
+    rate: float,
+    area: float,
+    icc: float,
+    attempts: int,
+    settings: Settings,
+    tasks: int,
+    draws: int = 1000,
+) -> float:
     """Success probability under keys that no search used."""
     population = match_population(success_rate=rate, auroc=area, icc=icc, sizes=(attempts,))
-    found = [evaluate(observe(*population.draw(tasks, (7, 77, trial))), settings).chosen is not None for trial in range(draws)]
+    found = [
+        evaluate(observe(*population.draw(tasks, (7, 77, trial))), settings).chosen is not None
+        for trial in range(draws)
+    ]
     return sum(found) / draws
 
 
 def main() -> None:
-    print("π    AUROC ICC attempts α   side     tasks  300 fresh  checks  1,000 others (s.e.)  coverage  CPU-s")
+    print(
+        "π    AUROC ICC attempts α   side     tasks  300 fresh  checks  1,000 others (s.e.)  coverage  CPU-s"
+    )
     for rate, area, icc, attempts, alpha, side in SETTINGS:
         began = time.process_time()
         population = match_population(success_rate=rate, auroc=area, icc=icc, sizes=(attempts,))

@@ -58,7 +58,12 @@ def copy_rate(size: int) -> float:
     """Bytes read and written a second in a copy of so many bytes."""
     source, target = np.ones(size, np.uint8), np.ones(size, np.uint8)
     times = max(1, 200_000_000 // size)
-    return 2 * size * times / best({"copy": repeated(lambda: np.copyto(target, source), times)}, 5)["copy"]
+    return (
+        2
+        * size
+        * times
+        / best({"copy": repeated(lambda: np.copyto(target, source), times)}, 5)["copy"]
+    )
 
 
 def measure(tasks: int, places: int, rounds: int, memory_rate: float) -> list[str]:
@@ -73,7 +78,9 @@ def measure(tasks: int, places: int, rounds: int, memory_rate: float) -> list[st
         {
             "gemm": repeated(lambda: weights @ values, times),
             "kernel": repeated(lambda: task_sums(bytes_table, draws, np.uint64(1), 0), times),
-            "engine": repeated(lambda: exceedance_shares(counts, Fraction(1, 10), DRAWS, 1, 1), often),
+            "engine": repeated(
+                lambda: exceedance_shares(counts, Fraction(1, 10), DRAWS, 1, 1), often
+            ),
         },
         rounds,
     )
@@ -97,16 +104,40 @@ def measure(tasks: int, places: int, rounds: int, memory_rate: float) -> list[st
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="fewer draws and rounds")
     quick = parser.parse_args().quick
     with threadpool_limits(1):
         memory_rate = copy_rate(200_000_000)
-        print(f"40 thresholds, one thread, CPU nanoseconds a place, best of several; a large copy moves {memory_rate / 1e9:.0f} GB/s")
+        print(
+            f"40 thresholds, one thread, CPU nanoseconds a place, best of several; a large copy moves {memory_rate / 1e9:.0f} GB/s"
+        )
         form = "{:>8} {:>6} {:>16} {:>6} {:>7} {:>7} {:>9} {:>7} {:>9} {:>10}"
-        print(form.format("tasks", "draws", "GEMM", "copy", "binds", "kernel", "of limit", "engine", "of limit", "line rate"))
+        print(
+            form.format(
+                "tasks",
+                "draws",
+                "GEMM",
+                "copy",
+                "binds",
+                "kernel",
+                "of limit",
+                "engine",
+                "of limit",
+                "line rate",
+            )
+        )
         for tasks in SIZES:
-            print(form.format(*measure(tasks, 2_000_000 if quick else 40_000_000, 3 if quick else 7, memory_rate)), flush=True)
+            print(
+                form.format(
+                    *measure(
+                        tasks, 2_000_000 if quick else 40_000_000, 3 if quick else 7, memory_rate
+                    )
+                ),
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

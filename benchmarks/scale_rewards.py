@@ -37,24 +37,40 @@ def trained(mu: float, scale: str, steps: int) -> tuple[Any, Any]:
     judge = with_adapter(tiny_judge(taught=30), started=True)
     weights = [weight for weight in judge.model.parameters() if weight.requires_grad]
     before = torch.cat([weight.detach().flatten().clone() for weight in weights])
-    config = GrpoConfig(steps=steps, learning_rate=1e-3, scale_rewards=scale, max_grad_norm=0.0, save_every=0, schedule="constant")
+    config = GrpoConfig(
+        steps=steps,
+        learning_rate=1e-3,
+        scale_rewards=scale,
+        max_grad_norm=0.0,
+        save_every=0,
+        schedule="constant",
+    )
     with tempfile.TemporaryDirectory() as folder:
-        train_trl(judge, *random_rows(36), arm=Arm("x", 1.0, mu), config=config, folder=Path(folder))
+        train_trl(
+            judge, *random_rows(36), arm=Arm("x", 1.0, mu), config=config, folder=Path(folder)
+        )
     return before, torch.cat([weight.detach().flatten() for weight in weights])
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--quick", action="store_true", help="two steps")
     arguments = parser.parse_args()
     warnings.filterwarnings("ignore", category=FutureWarning)
     optima()
     steps = 2 if arguments.quick else arguments.steps
-    print(f"LoRA weights after {steps} steps of TRL: distance of mu = 5 from mu = 1, and length of the way at mu = 1")
+    print(
+        f"LoRA weights after {steps} steps of TRL: distance of mu = 5 from mu = 1, and length of the way at mu = 1"
+    )
     for scale in ("group", "batch", "none"):
         (start, one), (_, five) = (trained(mu, scale, steps) for mu in (1.0, 5.0))
-        print(f"  {scale:6} {float((five - one).norm()):.6f}   {float((one - start).norm()):.6f}", flush=True)
+        print(
+            f"  {scale:6} {float((five - one).norm()):.6f}   {float((one - start).norm()):.6f}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -25,7 +25,10 @@ from certify_assets.judges.lexical import LexicalJudge
 
 EMBEDDED = ("miniwob_mixed", "miniwob_weak")
 SETTINGS = [
-    (side, alpha, procedure) for procedure in ("guarded_taskboot", "naive") for side in ("reject", "release") for alpha in (0.1, 0.2)
+    (side, alpha, procedure)
+    for procedure in ("guarded_taskboot", "naive")
+    for side in ("reject", "release")
+    for alpha in (0.1, 0.2)
 ]
 
 
@@ -43,19 +46,29 @@ def one_seed(frame, texts, corpus: str, profile: str, seed: int) -> Row:
     renderer = Renderer()
     places = {name: np.flatnonzero(split == name) for name in ("sft", "cal", "test")}
     judge = LexicalJudge.train(
-        [texts[i].text for i in places["sft"]], frame["outcome"].iloc[places["sft"]].to_numpy(np.int8), renderer_sha256=renderer.sha256
+        [texts[i].text for i in places["sft"]],
+        frame["outcome"].iloc[places["sft"]].to_numpy(np.int8),
+        renderer_sha256=renderer.sha256,
     )
     columns = {}
     for name in ("cal", "test"):
-        table = score_table(judge, frame.iloc[places[name]], renderer, rendered=[texts[i] for i in places[name]])
-        columns[name] = (table["score"].to_numpy(np.float64), table["outcome"].to_numpy(np.int8), table["task_id"].to_numpy(object))
+        table = score_table(
+            judge, frame.iloc[places[name]], renderer, rendered=[texts[i] for i in places[name]]
+        )
+        columns[name] = (
+            table["score"].to_numpy(np.float64),
+            table["outcome"].to_numpy(np.int8),
+            table["task_id"].to_numpy(object),
+        )
     row = Row(float(auroc(observe(*columns["test"])) or np.nan), {}, {}, {})
     for side, alpha, procedure in SETTINGS:
         certificate = certify(*columns["cal"], side=side, alpha=alpha, procedure=procedure)
         row.coverage[side, alpha, procedure] = certificate.coverage
         if certificate.certified:
             audit = audit_certificate(certificate, *columns["test"])
-            row.error[side, alpha, procedure] = float(audit.realized_error if audit.realized_error is not None else 0.0)
+            row.error[side, alpha, procedure] = float(
+                audit.realized_error if audit.realized_error is not None else 0.0
+            )
             row.verdict[side, alpha, procedure] = audit.verdict
     return row
 
@@ -67,7 +80,9 @@ def spread(values: Sequence[float]) -> str:
 
 
 def show(corpus: str, rows: list[Row]) -> None:
-    print(f"\n{corpus}, lexical judge, {len(rows)} split seeds: AUROC on TEST {spread([row.auroc for row in rows])}")
+    print(
+        f"\n{corpus}, lexical judge, {len(rows)} split seeds: AUROC on TEST {spread([row.auroc for row in rows])}"
+    )
     print(
         f"{'procedure':17} {'side':8} {'α':4} {'certified':10} {'coverage on CAL, mean (range)':32} {'error on TEST, mean (range)':30} over α  ERROR"
     )
@@ -83,7 +98,9 @@ def show(corpus: str, rows: list[Row]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--corpus", choices=EMBEDDED, action="append")
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--profile", default="certify")
@@ -98,7 +115,13 @@ def main() -> None:
             f"steps {alone.step_auroc:.3f}, agent {alone.agent_auroc:.3f}",
             end="",
         )
-        show(corpus, [one_seed(frame, texts, corpus, arguments.profile, seed) for seed in range(42, 42 + arguments.seeds)])
+        show(
+            corpus,
+            [
+                one_seed(frame, texts, corpus, arguments.profile, seed)
+                for seed in range(42, 42 + arguments.seeds)
+            ],
+        )
 
 
 if __name__ == "__main__":

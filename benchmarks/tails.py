@@ -27,8 +27,12 @@ def tables(size: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]
     covered = np.full((CHUNK, tasks), size) if size else 1 + rng.poisson(7, (CHUNK, tasks))
     rho, mean = rng.uniform(0.02, 0.9, (CHUNK, 1)), rng.uniform(0.002, 0.09, (CHUNK, 1))
     rates = rng.beta(mean * (1 - rho) / rho, (1 - mean) * (1 - rho) / rho, (CHUNK, tasks))
-    wholly = rng.random((CHUNK, tasks)) < rng.uniform(0, 3 / tasks, (CHUNK, 1)) * (rng.random((CHUNK, 1)) < 0.5)
-    return covered.astype(np.int32), rng.binomial(covered, np.where(wholly, 1.0, rates)).astype(np.int32)
+    wholly = rng.random((CHUNK, tasks)) < rng.uniform(0, 3 / tasks, (CHUNK, 1)) * (
+        rng.random((CHUNK, 1)) < 0.5
+    )
+    return covered.astype(np.int32), rng.binomial(covered, np.where(wholly, 1.0, rates)).astype(
+        np.int32
+    )
 
 
 def compare(size: int, count: int, rng: np.random.Generator) -> np.ndarray:
@@ -36,13 +40,17 @@ def compare(size: int, count: int, rng: np.random.Generator) -> np.ndarray:
     parts = []
     for _ in range(-(-count // CHUNK)):
         lattice = error_lattice(*tables(size, rng), BUDGET)
-        exact, saddle = (bootstrap_tails(lattice, LEVELS[0], engine) for engine in ("exact", "saddlepoint"))
+        exact, saddle = (
+            bootstrap_tails(lattice, LEVELS[0], engine) for engine in ("exact", "saddlepoint")
+        )
         parts.append([exact, saddle, *(bootstrap_tails(lattice, level) for level in LEVELS)])
     return np.concatenate(parts, axis=1)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--tables", type=int, default=120_000)
     parser.add_argument("--quick", action="store_true", help="a twentieth of the tables")
     arguments = parser.parse_args()
@@ -72,7 +80,11 @@ def main() -> None:
             ratio = exact[near] / saddle[near]
             off = np.abs(ratio - 1)
             wrong = (exact <= level) != (saddle <= level)
-            worst = ratio[np.argmax(np.abs(np.log(np.maximum(ratio, 1e-300))))] if ratio.size else np.nan
+            worst = (
+                ratio[np.argmax(np.abs(np.log(np.maximum(ratio, 1e-300))))]
+                if ratio.size
+                else np.nan
+            )
             print(f"{name:14} {exact.size:7d} {level:8.5f} {near.sum():6d} {np.median(off):17.5f} {np.quantile(off, 0.99):7.4f} {worst:12.3f} "
                   f"{wrong.sum():8d} {((exact <= level) != (chosen <= level)).sum():5d} {(wrong & ~near).sum():9d}", flush=True)  # fmt: skip
 

@@ -19,7 +19,9 @@ from certify_assets.certificates import bootstrap_errors, certify, threshold_cur
 LEVELS = np.linspace(0.02, 0.98, 40)
 
 
-def table(tasks: int, rows_a_task: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def table(
+    tasks: int, rows_a_task: float, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     sizes = 1 + rng.poisson(rows_a_task - 1, tasks)
     effect = np.repeat(rng.normal(0, 2.6, tasks), sizes)
@@ -37,7 +39,9 @@ def seconds(call: Callable[[], object], times: int) -> float:
     return statistics.median(taken)
 
 
-def algorithm_1(scores: np.ndarray, labels: np.ndarray, tasks: np.ndarray, draws: int = 2000, alpha: float = 0.1) -> list[float]:
+def algorithm_1(
+    scores: np.ndarray, labels: np.ndarray, tasks: np.ndarray, draws: int = 2000, alpha: float = 0.1
+) -> list[float]:
     """The paper's Algorithm 1 as it stands: loops over thresholds and draws, an upper quantile each."""
     rng = np.random.default_rng(42)
     count = int(tasks.max()) + 1
@@ -56,26 +60,44 @@ def algorithm_1(scores: np.ndarray, labels: np.ndarray, tasks: np.ndarray, draws
 
 def main() -> None:
     certify(*table(30, 8))
-    print("against Algorithm 1 in loops (B = 2,000, 40 thresholds); certify() is the whole call, table to certificate")
+    print(
+        "against Algorithm 1 in loops (B = 2,000, 40 thresholds); certify() is the whole call, table to certificate"
+    )
     for tasks in (84, 382, 5000):
         data = table(tasks, 8)
         whole = seconds(lambda data=data: certify(*data, procedure="taskboot"), 5)
         loops = seconds(lambda data=data: algorithm_1(*data), 1)
-        print(f"  G={tasks:5d}: certify {1e3 * whole:8.2f} ms   loops {loops:7.2f} s   ratio {loops / whole:8.0f}")
+        print(
+            f"  G={tasks:5d}: certify {1e3 * whole:8.2f} ms   loops {loops:7.2f} s   ratio {loops / whole:8.0f}"
+        )
     print("against one stable argsort of the scores, a million rows in 100,000 tasks")
     scores, labels, tasks = table(100_000, 10)
     certify(scores, labels, tasks, procedure="taskboot")
     argsort = seconds(lambda: np.argsort(scores, kind="stable"), 5)
-    for name, named in (("integer tasks", tasks), ("text tasks", np.array([f"task-{task}" for task in tasks], dtype=object))):
+    for name, named in (
+        ("integer tasks", tasks),
+        ("text tasks", np.array([f"task-{task}" for task in tasks], dtype=object)),
+    ):
         whole = seconds(lambda named=named: certify(scores, labels, named, procedure="taskboot"), 3)
-        print(f"  {scores.size} rows, {name}: certify {whole:.3f} s, argsort {argsort:.3f} s, ratio {whole / argsort:.1f}")
+        print(
+            f"  {scores.size} rows, {name}: certify {whole:.3f} s, argsort {argsort:.3f} s, ratio {whole / argsort:.1f}"
+        )
     guarded = seconds(lambda: certify(scores, labels, tasks), 3)
     print(f"  guarded_taskboot, integer tasks: {guarded:.3f} s, ratio {guarded / argsort:.1f}")
-    print(f"  peak memory of this process {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB")
+    print(
+        f"  peak memory of this process {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB"
+    )
     data = table(84, 8)
-    draws = seconds(lambda: bootstrap_errors(*data, threshold=float(np.median(data[0])), side="reject", draws=200_000, seed=42), 3)
+    draws = seconds(
+        lambda: bootstrap_errors(
+            *data, threshold=float(np.median(data[0])), side="reject", draws=200_000, seed=42
+        ),
+        3,
+    )
     curve = seconds(lambda: threshold_curve(*data), 5)
-    print(f"Monte-Carlo kernel: 200,000 draws of 84 tasks in {draws:.3f} CPU-s; curve of 40 thresholds in {1e3 * curve:.1f} ms")
+    print(
+        f"Monte-Carlo kernel: 200,000 draws of 84 tasks in {draws:.3f} CPU-s; curve of 40 thresholds in {1e3 * curve:.1f} ms"
+    )
 
 
 if __name__ == "__main__":

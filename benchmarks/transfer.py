@@ -16,13 +16,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from certify_assets.corpora import corpus as corpus_steps
+from certify_assets.corpora import preparation as corpus_steps
 from certify_assets.corpora.config import EMBEDDED, CorpusConfig, embedded_config, save_config
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.splits import SPLITS
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.evaluation import auditing, certification
 from certify_assets.judges import scoring, training
 from certify_assets.judges.base import judge_auroc
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import ALPHAS, JUDGES
 from certify_assets.storage.store import Store
 
@@ -59,16 +61,20 @@ def prepare(store: Store, data: Path | None) -> list[str]:
         archives = sorted((data / folder).glob("*.tar.gz")) if data else []
         if archives:
             paths = tuple(str(path.absolute()) for path in archives)
-            wanted.append(CorpusConfig(name, format=format_name, paths=paths, rl=False, accept_structural_leak=ACCEPTED))
+            wanted.append(
+                CorpusConfig(
+                    name, format=format_name, paths=paths, rl=False, accept_structural_leak=ACCEPTED
+                )
+            )
     for config in wanted:
         if not store.exists(f"corpora/{config.name}/controls.json"):
             save_config(store, config)
-            corpus_steps.import_trajectories(store, config.name)
-            corpus_steps.make_splits(store, config.name)
+            corpus_steps.import_trajectories(Corpus(store, config.name))
+            corpus_steps.make_splits(Corpus(store, config.name))
             for split in SPLITS:
-                corpus_steps.write_split(store, config.name, split)
-            corpus_steps.profile(store, config.name)
-            corpus_steps.leak_controls(store, config.name)
+                corpus_steps.write_split(Corpus(store, config.name), split)
+            corpus_steps.profile(Corpus(store, config.name))
+            corpus_steps.leak_controls(Corpus(store, config.name))
     return [config.name for config in wanted]
 
 
@@ -76,24 +82,31 @@ def measure(store: Store, target: str, judge: str) -> Row:
     """Train, score, certify and audit one judge, or read what is there and current."""
     started = time.process_time()
     try:
-        certificates = certification.load_certificates(store, target, judge)
+        certificates = certification.load_certificates(JudgedCorpus(Corpus(store, target), judge))
     except CertifyError:
-        training.train_judge(store, target, judge)
-        scoring.score_corpus(store, target, judge)
-        certificates = certification.certify_judge(store, target, judge)
+        training.train_judge(JudgedCorpus(Corpus(store, target), judge))
+        scoring.score_corpus(JudgedCorpus(Corpus(store, target), judge))
+        certificates = certification.certify_judge(JudgedCorpus(Corpus(store, target), judge))
         store.delete(f"judges/{judge}/{target}/audits.json")
     seconds = time.process_time() - started
     if not store.exists(f"judges/{judge}/{target}/audits.json"):
-        auditing.audit_judge(store, target, judge)
-    cal, _, adapter = scoring.calibration_scores(store, target, judge)
-    audits = {audit["alpha"]: audit for audit in auditing.load_audits(store, target, judge)[0] if audit["side"] == "reject"}
+        auditing.audit_judge(JudgedCorpus(Corpus(store, target), judge))
+    cal, _, adapter = scoring.calibration_scores(JudgedCorpus(Corpus(store, target), judge))
+    audits = {
+        audit["alpha"]: audit
+        for audit in auditing.load_audits(JudgedCorpus(Corpus(store, target), judge))[0]
+        if audit["side"] == "reject"
+    }
     return Row(
         target=target,
         judge=judge,
         rows=adapter["sft_trajectories"],
         sources=len(adapter["transfer"]["sources"]) if "transfer" in adapter else 1,
         auroc=judge_auroc(cal),
-        certified=tuple(certification.certificate_of(certificates, side="reject", alpha=alpha).coverage for alpha in ALPHAS),
+        certified=tuple(
+            certification.certificate_of(certificates, side="reject", alpha=alpha).coverage
+            for alpha in ALPHAS
+        ),
         audits=tuple(_audit(audits.get(alpha)) for alpha in ALPHAS),
         seconds=seconds,
     )
@@ -107,10 +120,17 @@ def _audit(audit: dict[str, Any] | None) -> str:
 
 def main() -> None:
     """Print the table, one line a target and judge, as soon as it is measured."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--root", required=True, help="data root")
     parser.add_argument("--data", type=Path, default=None, help="folder of published runs")
-    parser.add_argument("--judge", action="append", choices=JUDGES, help=f"judge; repeat for more (default: {', '.join(LEXICAL)})")
+    parser.add_argument(
+        "--judge",
+        action="append",
+        choices=JUDGES,
+        help=f"judge; repeat for more (default: {', '.join(LEXICAL)})",
+    )
     parser.add_argument("--target", action="append", help="corpus; repeat for more (default: all)")
     parser.add_argument("--quick", action="store_true", help="embedded corpora alone")
     given = parser.parse_args()
@@ -126,8 +146,14 @@ def main() -> None:
             except InputError as error:
                 print(f"{target:14s} {judge:24s}  skipped: {error}", flush=True)
                 continue
-            cells = "".join(f"  {coverage:9.3f}  {audit:>13s}" for coverage, audit in zip(row.certified, row.audits, strict=True))
-            print(f"{target:14s} {judge:24s} {row.rows:5d} {row.sources:8d}  {row.auroc:.3f}{cells} {row.seconds:6.1f}", flush=True)
+            cells = "".join(
+                f"  {coverage:9.3f}  {audit:>13s}"
+                for coverage, audit in zip(row.certified, row.audits, strict=True)
+            )
+            print(
+                f"{target:14s} {judge:24s} {row.rows:5d} {row.sources:8d}  {row.auroc:.3f}{cells} {row.seconds:6.1f}",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

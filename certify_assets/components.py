@@ -40,24 +40,38 @@ class DeclaredCorpus(dg.Resolvable, dg.Model):
     """One corpus: where its runs lie and how they are split."""
 
     name: str = pydantic.Field(
-        description="Partition key: a letter, then letters, digits, '_' or '-', at most 64.", examples=["my_corpus"], max_length=64
+        description="Partition key: a letter, then letters, digits, '_' or '-', at most 64.",
+        examples=["my_corpus"],
+        max_length=64,
     )
     paths: list[str] = pydantic.Field(
-        description="Files, folders and archives with the runs, relative to the YAML file.", examples=[["runs"]], min_length=1
+        description="Files, folders and archives with the runs, relative to the YAML file.",
+        examples=[["runs"]],
+        min_length=1,
     )
-    format: str = pydantic.Field("auto", description="Source format, several joined by +, or auto for the one that fits.")
+    format: str = pydantic.Field(
+        "auto", description="Source format, several joined by +, or auto for the one that fits."
+    )
     options: dict[str, Any] = pydantic.Field({}, description="Options of the source format.")
-    profile: str = pydantic.Field("certify", description="Split profile: certify, paper or paper_miniwob.")
+    profile: str = pydantic.Field(
+        "certify", description="Split profile: certify, paper or paper_miniwob."
+    )
     seed: int = pydantic.Field(42, description="Seed of the splits, at least 0.")
-    rl: bool = pydantic.Field(True, description="Whether a judge is trained on the RL split; where none is, its share goes to CAL.")
+    rl: bool = pydantic.Field(
+        True,
+        description="Whether a judge is trained on the RL split; where none is, its share goes to CAL.",
+    )
     leak_thresholds: dict[str, float] = pydantic.Field(
-        {}, description="AUROC from which a control is a structural leak, for length, steps, agent or phrases; .85 where none is given."
+        {},
+        description="AUROC from which a control is a structural leak, for length, steps, agent or phrases; .85 where none is given.",
     )
     accept_structural_leak: str | None = pydantic.Field(
-        None, description="Reason for going on although a control tells the outcome; every certificate carries it."
+        None,
+        description="Reason for going on although a control tells the outcome; every certificate carries it.",
     )
     domain: str = pydantic.Field(
-        "", description="What kind of work the runs are, such as web, shell or software; empty takes that of the format, where it has one."
+        "",
+        description="What kind of work the runs are, such as web, shell or software; empty takes that of the format, where it has one.",
     )
 
     def config(self, folder: Path) -> CorpusConfig:
@@ -69,7 +83,9 @@ class DeclaredCorpus(dg.Resolvable, dg.Model):
             If the name, format, an option or the profile is not one there is.
         """
         values = {name: getattr(self, name) for name in type(self).model_fields if name != "paths"}
-        config = CorpusConfig(paths=tuple(str((folder / path).resolve()) for path in self.paths), **values)
+        config = CorpusConfig(
+            paths=tuple(str((folder / path).resolve()) for path in self.paths), **values
+        )
         _refuse_unknown(config)
         return config
 
@@ -81,7 +97,9 @@ class _Scaffolder(dg.Scaffolder[Any]):
 
             scaffold_component(request, {"corpora": [{"name": "my_corpus", "paths": ["runs"]}]})
             return
-        (request.target_path / "defs.yaml").write_text(_TEMPLATE.format(type_name=request.type_name), encoding="utf-8")
+        (request.target_path / "defs.yaml").write_text(
+            _TEMPLATE.format(type_name=request.type_name), encoding="utf-8"
+        )
 
 
 @dg.scaffold_with(_Scaffolder)
@@ -89,12 +107,16 @@ class Corpora(dg.Component, dg.Resolvable, dg.Model):
     """Corpora of agent runs: registered, partitioned and certified by a sensor once their files are complete, and again when they change."""
 
     corpora: list[DeclaredCorpus] = pydantic.Field(description="The corpora.", min_length=1)
-    running: bool = pydantic.Field(True, description="Whether the sensor starts with the daemon; false leaves that to the UI.")
+    running: bool = pydantic.Field(
+        True, description="Whether the sensor starts with the daemon; false leaves that to the UI."
+    )
 
     @classmethod
     def get_spec(cls) -> dg.ComponentTypeSpec:
         """Return who owns the component and what it makes."""
-        return dg.ComponentTypeSpec(owners=["team:evaluation"], tags=["certify"], produces=["sensor"])
+        return dg.ComponentTypeSpec(
+            owners=["team:evaluation"], tags=["certify"], produces=["sensor"]
+        )
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Return the sensor of these corpora; nothing is read or written before it runs."""
@@ -105,7 +127,9 @@ class Corpora(dg.Component, dg.Resolvable, dg.Model):
         configs = [corpus.config(folder) for corpus in self.corpora]
         refuse_repeated(config.name for config in configs)
         name = "declared_" + re.sub(r"\W", "_", folder.name)
-        return dg.Definitions(sensors=[declared_corpora_sensor(name, configs, running=self.running)])
+        return dg.Definitions(
+            sensors=[declared_corpora_sensor(name, configs, running=self.running)]
+        )
 
 
 def with_declared(definitions: dg.Definitions, folder: Path) -> dg.Definitions:
@@ -126,7 +150,12 @@ def with_declared(definitions: dg.Definitions, folder: Path) -> dg.Definitions:
         # Dagster warns of its own beta parts, and pydantic of how Dagster calls it
         warnings.simplefilter("ignore")
         loaded = [_load(tree, folder, path) for path in found]
-        refuse_repeated(name for made in loaded for sensor in made.sensors or () for name in _declared_by(sensor))
+        refuse_repeated(
+            name
+            for made in loaded
+            for sensor in made.sensors or ()
+            for name in _declared_by(sensor)
+        )
         return dg.Definitions.merge(definitions, *loaded)
 
 
@@ -150,7 +179,11 @@ def _load(tree: dg.ComponentTree, folder: Path, place: Path) -> dg.Definitions:
 def _first_error(error: pydantic.ValidationError) -> str:
     # a value may be a template too, so pydantic complains of a text as well: what it says of the value itself comes from deepest inside
     first = max(error.errors(), key=lambda found: len(found["loc"]))
-    where = ".".join(str(part) for part in first["loc"] if str(part).isdigit() or (str(part).isidentifier() and part not in _TYPES))
+    where = ".".join(
+        str(part)
+        for part in first["loc"]
+        if str(part).isdigit() or (str(part).isidentifier() and part not in _TYPES)
+    )
     return f"{where}: {first['msg']}; correct it."
 
 
@@ -158,12 +191,18 @@ def refuse_repeated(names: Iterable[str]) -> None:
     """Refuse a name that is declared twice."""
     repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
-        raise InputError(f"the corpus {repeated[0]!r} is declared twice; give every corpus its own name.")
+        raise InputError(
+            f"the corpus {repeated[0]!r} is declared twice; give every corpus its own name."
+        )
 
 
 def _declared_by(sensor: Any) -> list[str]:
     value = sensor.metadata.get("corpora")
-    return [str(name) for name in value.data] if isinstance(value, dg.JsonMetadataValue) and isinstance(value.data, list) else []
+    return (
+        [str(name) for name in value.data]
+        if isinstance(value, dg.JsonMetadataValue) and isinstance(value.data, list)
+        else []
+    )
 
 
 def _refuse_unknown(config: CorpusConfig) -> None:
@@ -171,14 +210,24 @@ def _refuse_unknown(config: CorpusConfig) -> None:
     from certify_assets.corpora.splits import PROFILES
 
     if config.name in EMBEDDED:
-        raise InputError(f"{config.name} is the name of a corpus that comes with the package; choose another.")
+        raise InputError(
+            f"{config.name} is the name of a corpus that comes with the package; choose another."
+        )
     if config.profile not in PROFILES:
-        raise InputError(f"{config.name}: there is no split profile {config.profile!r}; choose one of {', '.join(sorted(PROFILES))}.")
+        raise InputError(
+            f"{config.name}: there is no split profile {config.profile!r}; choose one of {', '.join(sorted(PROFILES))}."
+        )
     if config.seed < 0:
-        raise InputError(f"{config.name}: seed is {config.seed}; give a whole number of at least 0.")
+        raise InputError(
+            f"{config.name}: seed is {config.seed}; give a whole number of at least 0."
+        )
     formats = sorted(ADAPTERS) if config.format == "auto" else config.format.split("+")
     if unknown := [name for name in formats if name not in ADAPTERS]:
-        raise InputError(f"{config.name}: there is no format {unknown[0]!r}; name one of {', '.join(sorted(ADAPTERS))} or auto.")
+        raise InputError(
+            f"{config.name}: there is no format {unknown[0]!r}; name one of {', '.join(sorted(ADAPTERS))} or auto."
+        )
     known = {*COMMON_OPTIONS, *(option for name in formats for option in ADAPTERS[name].options)}
     if strange := sorted(set(config.options) - known):
-        raise InputError(f"{config.name}: format {config.format} has no option {strange[0]!r}; it has {', '.join(sorted(known))}.")
+        raise InputError(
+            f"{config.name}: format {config.format} has no option {strange[0]!r}; it has {', '.join(sorted(known))}."
+        )

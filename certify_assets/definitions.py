@@ -27,7 +27,12 @@ from certify_assets.defs.operations.jobs import (
     recertify_judges_job,
     transfer_judges_job,
 )
-from certify_assets.defs.operations.recertify import recertify_assets, recertify_checks, recertify_job, reviewed_labels_sensor
+from certify_assets.defs.operations.recertify import (
+    recertify_assets,
+    recertify_checks,
+    recertify_job,
+    reviewed_labels_sensor,
+)
 from certify_assets.defs.operations.review import review_assets, review_checks
 from certify_assets.defs.operations.schedules import weekly_recertification
 from certify_assets.defs.operations.sensors import new_inbox_sensor, new_runs_sensor

@@ -5,6 +5,7 @@
   * GateClosedError: nothing is certified, so nothing may be harvested (exit 3)
   * MissingToolError: a program or optional package that this step needs is not installed (exit 2)
   * IntegrityError: a document or table is not what it says it is (exit 3)
+    * ChangedInputError: a stored file was replaced while an operation used it
     * ManifestError: a split manifest does not hold for the data at hand
     * ForgedCertificateError: a certificate is incomplete, altered or of other data
     * StaleCertificateError: a certificate is of another judge, prompt, renderer, grid, manifest or data than what is deployed
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 __all__ = [
     "CertifyError",
+    "ChangedInputError",
     "ForgedCertificateError",
     "GateClosedError",
     "InputError",
@@ -54,6 +56,10 @@ class IntegrityError(CertifyError):
     """A document or table is not what it says it is."""
 
     exit_code = 3
+
+
+class ChangedInputError(IntegrityError):
+    """A stored file was replaced while an operation used it."""
 
 
 class ManifestError(IntegrityError):

@@ -14,7 +14,16 @@ from typing import IO, Any
 
 from certify_assets.errors import InputError
 
-__all__ = ["canonical_json", "parse_json", "read_json", "replacing", "sha256_bytes", "sha256_file", "write_atomic", "write_json_atomic"]
+__all__ = [
+    "canonical_json",
+    "parse_json",
+    "read_json",
+    "replacing",
+    "sha256_bytes",
+    "sha256_file",
+    "write_atomic",
+    "write_json_atomic",
+]
 
 _CHUNK = 1 << 20
 
@@ -37,7 +46,9 @@ def canonical_json(value: Any) -> bytes:
     ValueError
         If a float is NaN or infinite: JSON has no word for them.
     """
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    text = json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    )
     return text.encode("utf-8") + b"\n"
 
 
@@ -166,6 +177,10 @@ def read_json(path: Path) -> Any:
     except FileNotFoundError:
         raise InputError(f"{path} does not exist; check the path.") from None
     except ValueError as error:
-        raise InputError(f"{path} is not a JSON document ({error}); give the file as it was written.") from None
+        raise InputError(
+            f"{path} is not a JSON document ({error}); give the file as it was written."
+        ) from None
     except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror}); check the path and its permissions.") from None
+        raise InputError(
+            f"{path} cannot be read ({error.strerror}); check the path and its permissions."
+        ) from None

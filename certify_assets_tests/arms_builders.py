@@ -6,9 +6,11 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from certify_assets.corpora import corpus as corpus_steps
+from certify_assets.corpora import preparation as corpus_steps
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.evaluation import arms_audit
 from certify_assets.judges import judging, training
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import JUDGES
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
@@ -23,19 +25,21 @@ def audited_arms(folder: Path, *, tasks: int) -> Store:
     """Make a root where the arms are trained, one is chosen, and TEST was read for all of them; the judge's specification must be ``TINY``."""
     store = small_corpus(folder, tasks=tasks)
     start_judge(store)
-    training.train_judge(store, CORPUS, TINY.name)
-    arms_audit.audit_arms(store, CORPUS, TINY)
+    training.train_judge(JudgedCorpus(Corpus(store, CORPUS), TINY.name))
+    arms_audit.audit_arms(JudgedCorpus.of(Corpus(store, CORPUS), TINY))
     return store
 
 
 def small_corpus(folder: Path, *, tasks: int) -> Store:
     """Register a corpus of one attempt a task and split it."""
     store = Store(str(folder / "root"))
-    register_runs(store, CORPUS, write_runs(folder / "runs.jsonl", tasks=tasks, attempts=1, seed=0), rl=True)
-    corpus_steps.import_trajectories(store, CORPUS)
-    corpus_steps.make_splits(store, CORPUS)
+    register_runs(
+        store, CORPUS, write_runs(folder / "runs.jsonl", tasks=tasks, attempts=1, seed=0), rl=True
+    )
+    corpus_steps.import_trajectories(Corpus(store, CORPUS))
+    corpus_steps.make_splits(Corpus(store, CORPUS))
     for split in ("sft", "rl", "cal", "test"):
-        corpus_steps.write_split(store, CORPUS, split)
+        corpus_steps.write_split(Corpus(store, CORPUS), split)
     return store
 
 
@@ -47,9 +51,17 @@ def start_judge(store: Store, *, seed: int = 0) -> None:
     base, _ = load_base("compact")
     model = attach_lora(base.model, rank=2, alpha=4, dropout=0.0, seed=seed)
     with tempfile.TemporaryDirectory() as folder:
-        save_adapter(model, Path(folder), {"base": base.source, "base_revision": base.revision}, source=base.source)
+        save_adapter(
+            model,
+            Path(folder),
+            {"base": base.source, "base_revision": base.revision},
+            source=base.source,
+        )
         judge = CausalJudge("sft", *load_base("compact")).with_adapter(Path(folder))
         judging.save_adapter(store, f"judges/sft/{CORPUS}/adapter", judge)
-    _, manifest = corpus_steps.open_corpus(store, CORPUS)
+    _, manifest = corpus_steps.open_corpus(Corpus(store, CORPUS))
     about = {"manifest_sha256": manifest.sha256, "renderer_sha256": judging.renderer().sha256}
-    store.write_json(f"judges/sft/{CORPUS}/adapter.json", {"judge": "sft", "adapter_sha256": judge.adapter_sha256, **about})
+    store.write_json(
+        f"judges/sft/{CORPUS}/adapter.json",
+        {"judge": "sft", "adapter_sha256": judge.adapter_sha256, **about},
+    )

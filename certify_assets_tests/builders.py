@@ -10,11 +10,17 @@ import numpy as np
 import pandas as pd
 
 from certify_assets.corpora.config import CorpusConfig, save_config
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.storage.store import Store
 
 __all__ = ["certify_small_corpora", "register_runs", "score_rows", "write_runs", "write_scores"]
 
-_GOOD = ("order confirmed by the shop", "the form shows the name that was asked for", "the list is sorted now")
+_GOOD = (
+    "order confirmed by the shop",
+    "the form shows the name that was asked for",
+    "the list is sorted now",
+)
 _BAD = ("no element matches the selector", "the field is still empty", "could not find the button")
 
 
@@ -29,7 +35,10 @@ def write_runs(path: Path, *, tasks: int = 40, attempts: int = 6, seed: int = 0)
             told = outcome if rng.random() < 0.95 else 1 - outcome
             words = (_GOOD if told else _BAD)[int(rng.integers(3))]
             steps = [
-                {"action": f"click('item {int(rng.integers(9))}')", "observation": f"page {int(rng.integers(99))} of task {task}"},
+                {
+                    "action": f"click('item {int(rng.integers(9))}')",
+                    "observation": f"page {int(rng.integers(99))} of task {task}",
+                },
                 {"action": "submit()", "observation": words},
                 {"action": "claim(done)", "observation": ""},
             ]
@@ -55,25 +64,37 @@ def register_runs(store: Store, name: str, path: Path, **config: object) -> Corp
 
 def certify_small_corpora(root: Path) -> None:
     """Fill a data root with three corpora, one, two and three, that the lexical judge has certificates on."""
-    from certify_assets.corpora import corpus as corpus_steps
+    from certify_assets.corpora import preparation as corpus_steps
     from certify_assets.evaluation import certification
     from certify_assets.judges import scoring, training
 
     store = Store(str(root))
     for seed, (name, tasks) in enumerate({"one": 200, "two": 60, "three": 40}.items()):
-        register_runs(store, name, write_runs(root.parent / f"{name}.jsonl", tasks=tasks, attempts=4, seed=seed), rl=False)
-        corpus_steps.import_trajectories(store, name)
-        corpus_steps.make_splits(store, name)
+        register_runs(
+            store,
+            name,
+            write_runs(root.parent / f"{name}.jsonl", tasks=tasks, attempts=4, seed=seed),
+            rl=False,
+        )
+        corpus_steps.import_trajectories(Corpus(store, name))
+        corpus_steps.make_splits(Corpus(store, name))
         for split in ("sft", "rl", "cal", "test"):
-            corpus_steps.write_split(store, name, split)
-        corpus_steps.profile(store, name)
-        corpus_steps.leak_controls(store, name)
-        training.train_judge(store, name, "lexical")
-        scoring.score_corpus(store, name, "lexical")
-        certification.certify_judge(store, name, "lexical")
+            corpus_steps.write_split(Corpus(store, name), split)
+        corpus_steps.profile(Corpus(store, name))
+        corpus_steps.leak_controls(Corpus(store, name))
+        training.train_judge(JudgedCorpus(Corpus(store, name), "lexical"))
+        scoring.score_corpus(JudgedCorpus(Corpus(store, name), "lexical"))
+        certification.certify_judge(JudgedCorpus(Corpus(store, name), "lexical"))
 
 
-def score_rows(*, tasks: int = 60, attempts: int = 8, seed: int = 0, success_rate: float = 0.3, signal: float = 2.5) -> pd.DataFrame:
+def score_rows(
+    *,
+    tasks: int = 60,
+    attempts: int = 8,
+    seed: int = 0,
+    success_rate: float = 0.3,
+    signal: float = 2.5,
+) -> pd.DataFrame:
     """Return a clustered score table in which a good judge certifies the reject side."""
     rng = np.random.default_rng(seed)
     effect = np.repeat(rng.normal(0, 1.5, tasks), attempts)

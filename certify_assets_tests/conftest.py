@@ -112,17 +112,42 @@ class Demo(NamedTuple):
 
 def platform_environment(root: Path) -> dict[str, str]:
     """The environment of a process on a data root of a test: nothing of the machine's own Dagster or MLflow."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("DAGSTER", "MLFLOW", "CERTIFY"))}
-    return {**kept, "CERTIFY_ROOT": str(root), "DAGSTER_HOME": str(root / "dagster"), "PYTHONWARNINGS": "default"}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("DAGSTER", "MLFLOW", "CERTIFY"))
+    }
+    return {
+        **kept,
+        "CERTIFY_ROOT": str(root),
+        "DAGSTER_HOME": str(root / "dagster"),
+        "PYTHONWARNINGS": "default",
+    }
 
 
 @pytest.fixture(scope="session")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
     """The whole graph materialized on an embedded corpus, by the command that users call."""
     root = tmp_path_factory.mktemp("demo") / "root"
-    command = [sys.executable, "-m", "certify_assets.cli", "demo", "--corpus", "miniwob_mixed", "--root", str(root), "--json"]
-    environment = {name: value for name, value in platform_environment(root).items() if name not in {"DAGSTER_HOME", "CERTIFY_ROOT"}}
-    done = subprocess.run(command, env=environment, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    command = [
+        sys.executable,
+        "-m",
+        "certify_assets.cli",
+        "demo",
+        "--corpus",
+        "miniwob_mixed",
+        "--root",
+        str(root),
+        "--json",
+    ]
+    environment = {
+        name: value
+        for name, value in platform_environment(root).items()
+        if name not in {"DAGSTER_HOME", "CERTIFY_ROOT"}
+    }
+    done = subprocess.run(
+        command, env=environment, cwd=REPOSITORY, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     return Demo(root, json.loads(done.stdout), done.stderr)
 

@@ -8,11 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from certify_assets.corpora import corpus as corpus_steps
+from certify_assets.corpora import preparation as corpus_steps
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.evaluation import auditing, certification
 from certify_assets.evaluation.ledger import ledger_entries, record_result
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges import scoring, training
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations import monitoring
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
@@ -24,28 +26,40 @@ def certified_corpus(root: Path) -> Store:
     """Make a data root whose corpus `c` has a lexical judge with certificates on CAL and an audit on TEST."""
     store = Store(str(root))
     root.mkdir(parents=True, exist_ok=True)
-    register_runs(store, "c", write_runs(root.parent / "runs.jsonl", tasks=100, attempts=4), rl=False)
-    corpus_steps.import_trajectories(store, "c")
-    corpus_steps.make_splits(store, "c")
+    register_runs(
+        store, "c", write_runs(root.parent / "runs.jsonl", tasks=100, attempts=4), rl=False
+    )
+    corpus_steps.import_trajectories(Corpus(store, "c"))
+    corpus_steps.make_splits(Corpus(store, "c"))
     for split in ("sft", "rl", "cal", "test"):
-        corpus_steps.write_split(store, "c", split)
-    corpus_steps.leak_controls(store, "c")
-    training.train_judge(store, "c", "lexical")
-    scoring.score_corpus(store, "c", "lexical")
-    certification.certify_judge(store, "c", "lexical")
-    auditing.audit_judge(store, "c", "lexical")
+        corpus_steps.write_split(Corpus(store, "c"), split)
+    corpus_steps.leak_controls(Corpus(store, "c"))
+    training.train_judge(JudgedCorpus(Corpus(store, "c"), "lexical"))
+    scoring.score_corpus(JudgedCorpus(Corpus(store, "c"), "lexical"))
+    certification.certify_judge(JudgedCorpus(Corpus(store, "c"), "lexical"))
+    auditing.audit_judge(JudgedCorpus(Corpus(store, "c"), "lexical"))
     return store
 
 
 def deliver(
-    path: Path, *, tasks: int = 30, attempts: int = 4, seed: int = 1, change: Callable[[dict[str, Any]], Any] | None = None
+    path: Path,
+    *,
+    tasks: int = 30,
+    attempts: int = 4,
+    seed: int = 1,
+    change: Callable[[dict[str, Any]], Any] | None = None,
 ) -> Path:
     """Write new runs of tasks that the corpus does not have, without outcomes, as if they had lain there for a while.
 
     `change` gets every record and may alter it; where it returns False the record is left out.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    records = [json.loads(line) for line in write_runs(path, tasks=tasks, attempts=attempts, seed=seed).read_text("utf-8").splitlines()]
+    records = [
+        json.loads(line)
+        for line in write_runs(path, tasks=tasks, attempts=attempts, seed=seed)
+        .read_text("utf-8")
+        .splitlines()
+    ]
     lines = []
     for record in records:
         record["task_id"] = f"new-{seed}-{record['task_id']}"
@@ -64,14 +78,25 @@ def fail_audit(store: Store) -> None:
     document = store.read_json(key)
     for audit in document["audits"]:
         audit |= {"verdict": "ERROR", "reason": "the error is above the budget beyond chance."}
-    result = sha256_bytes(canonical_json({"audits": document["audits"], "test_scores_sha256": document["test_scores_sha256"]}))
-    read = next(entry for entry in ledger_entries(store, "c") if entry.kind == "first")
+    result = sha256_bytes(
+        canonical_json(
+            {"audits": document["audits"], "test_scores_sha256": document["test_scores_sha256"]}
+        )
+    )
+    read = next(entry for entry in ledger_entries(Corpus(store, "c")) if entry.kind == "first")
     store.write_json(key, document | {"ledger_head": record_result(store, read, result)})
 
 
 def raise_alarm(store: Store) -> None:
     """Put labels that are all wrong to the monitor of `c`."""
-    threshold = monitoring.monitored_certificates(certification.load_certificates(store, "c", "lexical"))[0].threshold
+    threshold = monitoring.monitored_certificates(
+        certification.load_certificates(JudgedCorpus(Corpus(store, "c"), "lexical"))
+    )[0].threshold
     rows = [f"fresh-{row // 4},{threshold!r},1,True" for row in range(240)]
-    store.write_bytes("monitoring/c/lexical/1.csv", "\n".join(["task_id,score,outcome,audit_sample", *rows, ""]).encode("utf-8"))
-    assert monitoring.monitor_judge(store, "c", "lexical")["status"] == "alarm"
+    store.write_bytes(
+        "monitoring/c/lexical/1.csv",
+        "\n".join(["task_id,score,outcome,audit_sample", *rows, ""]).encode("utf-8"),
+    )
+    assert (
+        monitoring.monitor_judge(JudgedCorpus(Corpus(store, "c"), "lexical"))["status"] == "alarm"
+    )

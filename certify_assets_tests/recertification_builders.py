@@ -9,13 +9,20 @@ import numpy as np
 import pandas as pd
 
 from certify_assets.certificates import Certificate
-from certify_assets.corpora.corpus import open_corpus
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.corpora.preparation import open_corpus
 from certify_assets.files import canonical_json
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.scoring import calibration_scores
 from certify_assets.judges.specs import GRID
 from certify_assets.operations.deployment_record import own_key
 from certify_assets.operations.journal import Label, append_labels
-from certify_assets.operations.layout import DECISION_COLUMNS, batch_key, deployment_key, deployments_key
+from certify_assets.operations.layout import (
+    DECISION_COLUMNS,
+    batch_key,
+    deployment_key,
+    deployments_key,
+)
 from certify_assets.operations.monitoring import monitored_certificates
 from certify_assets.operations.sampling import SamplingPlan, draw_tasks
 from certify_assets.storage.store import Store
@@ -26,11 +33,17 @@ JUDGE = "lexical"
 
 
 def deploy_by_hand(
-    store: Store, corpus: str, plan: SamplingPlan, *, key: str = "", number: int = 1, time: str = "2026-01-05T06:00:00.000+00:00"
+    store: Store,
+    corpus: str,
+    plan: SamplingPlan,
+    *,
+    key: str = "",
+    number: int = 1,
+    time: str = "2026-01-05T06:00:00.000+00:00",
 ) -> dict[str, object]:
     """Deploy the lexical judge with the certificates that decide, past every check."""
     chosen = _deciding(store, key or own_key(corpus, JUDGE))
-    _, hashes, _ = calibration_scores(store, corpus, JUDGE)
+    _, hashes, _ = calibration_scores(JudgedCorpus(Corpus(store, corpus), JUDGE))
     document: dict[str, object] = {
         "schema": "certify_assets/deployment/1",
         "corpus": corpus,
@@ -46,13 +59,17 @@ def deploy_by_hand(
         "mlflow": None,
     }
     store.write_json(deployment_key(corpus), document)
-    store.append_line(deployments_key(corpus), lambda _: canonical_json(document).decode("utf-8").rstrip("\n"))
+    store.append_line(
+        deployments_key(corpus), lambda _: canonical_json(document).decode("utf-8").rstrip("\n")
+    )
     return document
 
 
 def _deciding(store: Store, key: str) -> list[Certificate]:
     """Return the certificates that decide, as they are stored: recomputing them is what the tests are of."""
-    return monitored_certificates([Certificate.from_dict(item) for item in store.read_json(key)["certificates"]])
+    return monitored_certificates(
+        [Certificate.from_dict(item) for item in store.read_json(key)["certificates"]]
+    )
 
 
 def write_batch(
@@ -77,48 +94,95 @@ def write_batch(
     assert reject is not None
     names = [task for task in tasks for _ in range(attempts)]
     inside = np.arange(len(names)) % 2 == 0
-    score = np.where(inside, reject - rng.random(len(names)), reject + 0.05 + 0.01 * rng.random(len(names)))
+    score = np.where(
+        inside, reject - rng.random(len(names)), reject + 0.05 + 0.01 * rng.random(len(names))
+    )
     frame = pd.DataFrame({"task_id": names, "score": score})
-    frame["trajectory_id"] = [f"{task}/{first + place % attempts}" for place, task in enumerate(names)]
-    frame["truth"] = np.where(inside, rng.random(len(names)) < error, rng.random(len(names)) < 0.6).astype(int)
+    frame["trajectory_id"] = [
+        f"{task}/{first + place % attempts}" for place, task in enumerate(names)
+    ]
+    frame["truth"] = np.where(
+        inside, rng.random(len(names)) < error, rng.random(len(names)) < 0.6
+    ).astype(int)
     adapter = certificates[0].provenance["adapter_sha256"]
-    frame = frame.assign(corpus=corpus, batch=batch, agent="agent-0", attempt=0, judge=JUDGE, adapter_sha256=adapter)
-    frame["decision"] = np.where(inside & (not closed), "reject", "human")
-    frame["reason"] = np.where(inside, "alarm" if closed else "below_threshold", "alarm" if closed else "middle")
-    if not closed:
-        frame.loc[frame["task_id"].isin(set(open_corpus(store, corpus)[1].assignment)), ["decision", "reason"]] = ["human", "seen_task"]
-    drawn = draw_tasks(plan, corpus, names)
-    frame["asked"] = np.where(frame["decision"] == "human", "undecided", np.where(drawn == "spot", "spot_check", ""))
-    frame.loc[(drawn == "audit") & (frame["reason"] != "seen_task"), "asked"] = "audit_sample"
-    frame = frame.assign(reject_threshold=reject, release_threshold=np.nan if release is None else release)
     frame = frame.assign(
-        certificate_sha256=";".join(item.sha256 for item in certificates), source_file="runs.jsonl", source_sha256="0" * 64
+        corpus=corpus, batch=batch, agent="agent-0", attempt=0, judge=JUDGE, adapter_sha256=adapter
+    )
+    frame["decision"] = np.where(inside & (not closed), "reject", "human")
+    frame["reason"] = np.where(
+        inside, "alarm" if closed else "below_threshold", "alarm" if closed else "middle"
+    )
+    if not closed:
+        frame.loc[
+            frame["task_id"].isin(set(open_corpus(Corpus(store, corpus))[1].assignment)),
+            ["decision", "reason"],
+        ] = ["human", "seen_task"]
+    drawn = draw_tasks(plan, corpus, names)
+    frame["asked"] = np.where(
+        frame["decision"] == "human", "undecided", np.where(drawn == "spot", "spot_check", "")
+    )
+    frame.loc[(drawn == "audit") & (frame["reason"] != "seen_task"), "asked"] = "audit_sample"
+    frame = frame.assign(
+        reject_threshold=reject, release_threshold=np.nan if release is None else release
+    )
+    frame = frame.assign(
+        certificate_sha256=";".join(item.sha256 for item in certificates),
+        source_file="runs.jsonl",
+        source_sha256="0" * 64,
     )
     write_decisions(store, corpus, batch, frame, plan=plan, deployment=deployment)
     return frame
 
 
 def write_decisions(
-    store: Store, corpus: str, batch: str, frame: pd.DataFrame, *, plan: SamplingPlan | None = None, deployment: int | None = 1
+    store: Store,
+    corpus: str,
+    batch: str,
+    frame: pd.DataFrame,
+    *,
+    plan: SamplingPlan | None = None,
+    deployment: int | None = 1,
 ) -> None:
     """Write a table of decisions as the one of a batch, with all that vouches for it; the draw only where a plan is given."""
     if plan is not None:
-        places = dict(zip(frame["task_id"], draw_tasks(plan, corpus, frame["task_id"]).tolist(), strict=True))
-        draw = {"deployment": deployment, "plan": asdict(plan), "drawn": {task: place for task, place in places.items() if place}}
+        places = dict(
+            zip(frame["task_id"], draw_tasks(plan, corpus, frame["task_id"]).tolist(), strict=True)
+        )
+        draw = {
+            "deployment": deployment,
+            "plan": asdict(plan),
+            "drawn": {task: place for task, place in places.items() if place},
+        }
         store.write_json(batch_key(corpus, batch, "draw.json"), draw)
-    sha256 = store.write_table(batch_key(corpus, batch, "decisions.parquet"), frame[list(DECISION_COLUMNS)])
-    about = {"decisions_sha256": sha256, "draw_sha256": store.sha256(batch_key(corpus, batch, "draw.json"))}
+    sha256 = store.write_table(
+        batch_key(corpus, batch, "decisions.parquet"), frame[list(DECISION_COLUMNS)]
+    )
+    about = {
+        "decisions_sha256": sha256,
+        "draw_sha256": store.sha256(batch_key(corpus, batch, "draw.json")),
+    }
     store.write_json(batch_key(corpus, batch, "batch.json"), about)
 
 
-def drawn_tasks(plan: SamplingPlan, corpus: str, kind: str, number: int, *, prefix: str = "new") -> list[str]:
+def drawn_tasks(
+    plan: SamplingPlan, corpus: str, kind: str, number: int, *, prefix: str = "new"
+) -> list[str]:
     """Return the first tasks of a kind of the draw among those named after a prefix."""
     names = [f"{prefix}-{place:05d}" for place in range(200 * number)]
-    return [name for name, drawn in zip(names, draw_tasks(plan, corpus, names), strict=True) if drawn == kind][:number]
+    return [
+        name
+        for name, drawn in zip(names, draw_tasks(plan, corpus, names), strict=True)
+        if drawn == kind
+    ][:number]
 
 
 def label_rows(
-    store: Store, corpus: str, frame: pd.DataFrame, *, reviewer: str = "ann", flip: Callable[[str], bool] = lambda _: False
+    store: Store,
+    corpus: str,
+    frame: pd.DataFrame,
+    *,
+    reviewer: str = "ann",
+    flip: Callable[[str], bool] = lambda _: False,
 ) -> None:
     """Write what a reviewer says of every row that somebody is asked about: the truth, or its contrary."""
     asked = frame[frame["asked"] != ""]
@@ -132,4 +196,4 @@ def label_rows(
         )
         for row in asked.itertuples()
     ]
-    append_labels(store, corpus, said)
+    append_labels(Corpus(store, corpus), said)

@@ -17,7 +17,14 @@ __all__ = ["decided", "session_batch", "write_batch"]
 REJECT, RELEASE = -1.0, 1.5
 
 
-def decided(trajectory_id: str, *, asked: str = "", score: float = 0.0, task_id: str | None = None, **more: Any) -> dict[str, Any]:
+def decided(
+    trajectory_id: str,
+    *,
+    asked: str = "",
+    score: float = 0.0,
+    task_id: str | None = None,
+    **more: Any,
+) -> dict[str, Any]:
     """Return a row of decision: the thresholds are -1 and 1.5."""
     decision = "reject" if score <= REJECT else "release" if score >= RELEASE else "human"
     row = {
@@ -30,7 +37,9 @@ def decided(trajectory_id: str, *, asked: str = "", score: float = 0.0, task_id:
         "judge": "lexical",
         "score": score,
         "decision": decision,
-        "reason": {"reject": "below_threshold", "release": "above_threshold", "human": "middle"}[decision],
+        "reason": {"reject": "below_threshold", "release": "above_threshold", "human": "middle"}[
+            decision
+        ],
         "asked": asked,
         "reject_threshold": REJECT,
         "release_threshold": RELEASE,
@@ -43,7 +52,13 @@ def decided(trajectory_id: str, *, asked: str = "", score: float = 0.0, task_id:
     return row | more
 
 
-def write_batch(store: Store, rows: Sequence[dict[str, Any]], runs: Sequence[Trajectory] | None = None, *, batch: str = "0001") -> None:
+def write_batch(
+    store: Store,
+    rows: Sequence[dict[str, Any]],
+    runs: Sequence[Trajectory] | None = None,
+    *,
+    batch: str = "0001",
+) -> None:
     """Write a decided batch of the corpus c; runs say little where none are given."""
     made = [_run(row) for row in rows] if runs is None else runs
     path = Path(store.local_path(batch_key("c", batch, "runs.parquet")))
@@ -61,7 +76,10 @@ def session_batch(store: Store, *, audits: int = 2, undecided: int = 4) -> list[
         for attempt in (0, 1)
     ]
     rows += [decided("spot-0/0", asked="spot_check", score=2.0)]
-    rows += [decided(f"open-{number}/0", asked="undecided", score=0.1 * (number % 10)) for number in range(undecided)]
+    rows += [
+        decided(f"open-{number}/0", asked="undecided", score=0.1 * (number % 10))
+        for number in range(undecided)
+    ]
     asked = [row["trajectory_id"] for row in rows]
     write_batch(store, [*rows, *(decided(f"auto-{number}/0", score=-3.0) for number in range(3))])
     return asked
@@ -69,4 +87,13 @@ def session_batch(store: Store, *, audits: int = 2, undecided: int = 4) -> list[
 
 def _run(row: dict[str, Any]) -> Trajectory:
     steps = (Step("click('the button')", f"a page of {row['task_id']}"), Step("claim(done)", ""))
-    return Trajectory("c", row["task_id"], row["trajectory_id"], row["agent"], int(row["attempt"]), f"Do {row['task_id']}", steps, None)
+    return Trajectory(
+        "c",
+        row["task_id"],
+        row["trajectory_id"],
+        row["agent"],
+        int(row["attempt"]),
+        f"Do {row['task_id']}",
+        steps,
+        None,
+    )

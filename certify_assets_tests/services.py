@@ -49,16 +49,46 @@ def ray_cluster(*, dashboard: bool = False, **environment: str) -> Iterator[RayC
     port, web = free_port(), free_port()
     # sockets have short paths
     folder = tempfile.mkdtemp(prefix="ray")
-    command = [str(Path(sys.executable).with_name("ray")), "start", "--head", "--block", "--disable-usage-stats", f"--temp-dir={folder}"]
-    command += [f"--port={port}", "--num-cpus=2", f"--object-store-memory={200 * 10**6}", "--node-ip-address=127.0.0.1"]
-    command += [f"--include-dashboard={str(dashboard).lower()}", "--dashboard-host=127.0.0.1", f"--dashboard-port={web}"]
-    command += [f"--ray-client-server-port={free_port()}", f"--dashboard-agent-listen-port={free_port()}"]
-    inherited = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": str(REPOSITORY), "PYTHONWARNINGS": "default"}
+    command = [
+        str(Path(sys.executable).with_name("ray")),
+        "start",
+        "--head",
+        "--block",
+        "--disable-usage-stats",
+        f"--temp-dir={folder}",
+    ]
+    command += [
+        f"--port={port}",
+        "--num-cpus=2",
+        f"--object-store-memory={200 * 10**6}",
+        "--node-ip-address=127.0.0.1",
+    ]
+    command += [
+        f"--include-dashboard={str(dashboard).lower()}",
+        "--dashboard-host=127.0.0.1",
+        f"--dashboard-port={web}",
+    ]
+    command += [
+        f"--ray-client-server-port={free_port()}",
+        f"--dashboard-agent-listen-port={free_port()}",
+    ]
+    inherited = {
+        **os.environ,
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "PYTHONPATH": str(REPOSITORY),
+        "PYTHONWARNINGS": "default",
+    }
     # Ray jobs of Dagster call its program by name
     inherited["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     log = Path(folder) / "start.log"
     with log.open("wb") as stream:
-        started = subprocess.Popen(command, env={**inherited, **environment}, stdout=stream, stderr=stream, start_new_session=True)
+        started = subprocess.Popen(
+            command,
+            env={**inherited, **environment},
+            stdout=stream,
+            stderr=stream,
+            start_new_session=True,
+        )
     try:
         _wait_for(started, lambda: "Ray runtime started" in log.read_text(errors="replace"), log)
         yield RayCluster(f"127.0.0.1:{port}", f"http://127.0.0.1:{web}")
@@ -70,7 +100,9 @@ def ray_cluster(*, dashboard: bool = False, **environment: str) -> Iterator[RayC
 @contextmanager
 def postgres_server(*databases: str) -> Iterator[dict[str, str]]:
     """A PostgreSQL server on a port of its own; gives the URL of each database, and skips where no server is installed."""
-    programs = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name))
+    programs = sorted(
+        Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name)
+    )
     if not programs:
         pytest.skip("no PostgreSQL server here; Debian: apt-get install postgresql")
     owner, password, port = _owner(), secrets.token_hex(16), free_port()
@@ -79,7 +111,12 @@ def postgres_server(*databases: str) -> Iterator[dict[str, str]]:
     if owner is not None:
         shutil.chown(folder, owner)
         shutil.chown(folder / "password", owner)
-    run: dict[str, Any] = {"user": owner, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": folder}
+    run: dict[str, Any] = {
+        "user": owner,
+        "stdout": subprocess.DEVNULL,
+        "stderr": subprocess.DEVNULL,
+        "cwd": folder,
+    }
     try:
         make = [
             programs[-1] / "initdb",
@@ -93,19 +130,47 @@ def postgres_server(*databases: str) -> Iterator[dict[str, str]]:
             f"--pwfile={folder / 'password'}",
         ]
         subprocess.run(make, check=True, **run)
-        serve = [programs[-1] / "postgres", "-D", folder / "data", "-h", "127.0.0.1", "-p", str(port), "-k", folder, "-c", "fsync=off"]
+        serve = [
+            programs[-1] / "postgres",
+            "-D",
+            folder / "data",
+            "-h",
+            "127.0.0.1",
+            "-p",
+            str(port),
+            "-k",
+            folder,
+            "-c",
+            "fsync=off",
+        ]
         started = subprocess.Popen(serve, start_new_session=True, **run)
         try:
             _wait_for(
                 started,
                 lambda: (
-                    subprocess.run([programs[-1] / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(port)], check=False).returncode == 0
+                    subprocess.run(
+                        [programs[-1] / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(port)],
+                        check=False,
+                    ).returncode
+                    == 0
                 ),
             )
             for name in databases:
-                create = [programs[-1] / "createdb", "-h", "127.0.0.1", "-p", str(port), "-U", "certify", name]
+                create = [
+                    programs[-1] / "createdb",
+                    "-h",
+                    "127.0.0.1",
+                    "-p",
+                    str(port),
+                    "-U",
+                    "certify",
+                    name,
+                ]
                 subprocess.run(create, env={"PGPASSWORD": password}, check=True)
-            yield {name: f"postgresql+psycopg2://certify:{password}@127.0.0.1:{port}/{name}" for name in databases}
+            yield {
+                name: f"postgresql+psycopg2://certify:{password}@127.0.0.1:{port}/{name}"
+                for name in databases
+            }
         finally:
             # PostgreSQL ends at once, and in order, by this signal
             end_group(started, signal.SIGINT)
@@ -122,13 +187,17 @@ def _owner() -> str | None:
     pytest.skip("the PostgreSQL server does not run as root, and there is no user postgres here")
 
 
-def _wait_for(process: subprocess.Popen[bytes], ready: Callable[[], bool], log: Path | None = None) -> None:
+def _wait_for(
+    process: subprocess.Popen[bytes], ready: Callable[[], bool], log: Path | None = None
+) -> None:
     until = time.monotonic() + _START_S
     while not ready():
         told = log.read_text(errors="replace")[-2000:] if log is not None else ""
         # a machine on which the server itself does not come up says nothing of what would use it
         if process.poll() is not None:
-            pytest.skip(f"the server does not start here, it ended with {process.returncode}: {told[-500:]}")
+            pytest.skip(
+                f"the server does not start here, it ended with {process.returncode}: {told[-500:]}"
+            )
         if time.monotonic() > until:
             pytest.skip(f"the server did not start here within {_START_S} s: {told[-500:]}")
         time.sleep(0.2)

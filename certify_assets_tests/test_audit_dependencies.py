@@ -15,12 +15,18 @@ from certify_assets_tests.paths import REPOSITORY
 
 FINE = {"name": "a", "version": "1", "vulns": []}
 SKIPPED = {"name": "b", "version": "1", "skip_reason": "Dependency not found on PyPI"}
-BAD = {"name": "c", "version": "1", "vulns": [{"id": "CVE-1", "fix_versions": ["2"]}, {"id": "CVE-2", "fix_versions": []}]}
+BAD = {
+    "name": "c",
+    "version": "1",
+    "vulns": [{"id": "CVE-1", "fix_versions": ["2"]}, {"id": "CVE-2", "fix_versions": []}],
+}
 
 
 @pytest.fixture(scope="module")
 def tool() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("audit_dependencies", REPOSITORY / "tools/audit_dependencies.py")
+    spec = importlib.util.spec_from_file_location(
+        "audit_dependencies", REPOSITORY / "tools/audit_dependencies.py"
+    )
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -51,12 +57,25 @@ def test_all_pins_audited_is_a_pass_with_a_count(
     assert capsys.readouterr().out == "2 pinned dependencies audited, no advisory.\n"
 
 
-def test_an_advisory_fails_and_is_named(tool: ModuleType, program: Callable[[str], str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_advisory_fails_and_is_named(
+    tool: ModuleType, program: Callable[[str], str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert tool.main([program(_says(FINE, SKIPPED, BAD))]) == 1
-    assert "1 of 3 pinned dependencies have advisories:\nc 1: CVE-1, CVE-2 (fixed in 2)" in capsys.readouterr().out
+    assert (
+        "1 of 3 pinned dependencies have advisories:\nc 1: CVE-1, CVE-2 (fixed in 2)"
+        in capsys.readouterr().out
+    )
 
 
-@pytest.mark.parametrize("body", [_says(SKIPPED, SKIPPED), "print('no JSON')", "import sys; sys.exit('no route to the service')", _says()])
+@pytest.mark.parametrize(
+    "body",
+    [
+        _says(SKIPPED, SKIPPED),
+        "print('no JSON')",
+        "import sys; sys.exit('no route to the service')",
+        _says(),
+    ],
+)
 def test_silence_is_skipped_and_said(
     tool: ModuleType, program: Callable[[str], str], capsys: pytest.CaptureFixture[str], body: str
 ) -> None:
@@ -69,7 +88,9 @@ def test_pins_that_a_service_does_not_know_are_named(
     tool: ModuleType, program: Callable[[str], str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert tool.main([program(_says(FINE, SKIPPED))]) == 0
-    assert capsys.readouterr().out.startswith("SKIPPED in part: 1 of 2 pins audited, no advisory; not known to the service: b")
+    assert capsys.readouterr().out.startswith(
+        "SKIPPED in part: 1 of 2 pins audited, no advisory; not known to the service: b"
+    )
 
 
 def test_a_missing_program_is_said(tool: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:

@@ -28,7 +28,9 @@ def _tuples(module: object) -> set[str]:
     return {
         first.value
         for first in firsts
-        if isinstance(first, ast.Constant) and isinstance(first.value, str) and re.fullmatch(r"[a-z]+(_[a-z]+)*", first.value)
+        if isinstance(first, ast.Constant)
+        and isinstance(first.value, str)
+        and re.fullmatch(r"[a-z]+(_[a-z]+)*", first.value)
     }
 
 
@@ -39,14 +41,24 @@ def _keys(module: object) -> set[str]:
 
 
 CODES = (
-    (_tuples(findings) | _tuples(monitor) | set(planning.LACKING) | _keys(monitoring) | _keys(provenance))
+    (
+        _tuples(findings)
+        | _tuples(monitor)
+        | set(planning.LACKING)
+        | _keys(monitoring)
+        | _keys(provenance)
+    )
     # pairs of other things: the choices that the monitor checks
     - {"estimand", "detector", "task", "trajectory", "e_process", "shiryaev_roberts"}
 )
 
 
 def test_the_codes_are_found() -> None:
-    assert len(CODES) >= 25 and {"nothing_passes", "unguarded", "pilot_missing", "stream_rewritten", "nothing_covered"} <= CODES
+    assert (
+        len(CODES) >= 25
+        and {"nothing_passes", "unguarded", "pilot_missing", "stream_rewritten", "nothing_covered"}
+        <= CODES
+    )
 
 
 def test_every_finding_has_its_row() -> None:
@@ -60,7 +72,11 @@ def test_every_procedure_and_choice_has_its_row(name: str) -> None:
 
 
 def test_validity_and_estimand_are_those_of_the_code() -> None:
-    rows = {row.split("|")[1].strip(" `"): row for row in PAGE.splitlines() if re.match(r"\| `[a-z_]+` \| (Among|The|At most|As|A) ", row)}
+    rows = {
+        row.split("|")[1].strip(" `"): row
+        for row in PAGE.splitlines()
+        if re.match(r"\| `[a-z_]+` \| (Among|The|At most|As|A) ", row)
+    }
     assert set(rows) == set(PROCEDURES)
     for name, row in rows.items():
         cells = [cell.strip() for cell in row.split("|")]

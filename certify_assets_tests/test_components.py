@@ -45,10 +45,19 @@ def test_a_declaration_is_a_sensor_with_paths_from_its_own_file(folder: Path) ->
     made = with_declared(dg.Definitions(), folder)
     (sensor,) = made.sensors or ()
     assert isinstance(sensor, dg.SensorDefinition) and sensor.name == "declared_my_corpora"
-    assert sensor.default_status == dg.DefaultSensorStatus.RUNNING and sensor.job_name == "certify_corpus"
-    component = Corpora.from_attributes_dict(attributes={"corpora": [{"name": "mine", "paths": ["runs"], "seed": 7, "rl": False}]})
+    assert (
+        sensor.default_status == dg.DefaultSensorStatus.RUNNING
+        and sensor.job_name == "certify_corpus"
+    )
+    component = Corpora.from_attributes_dict(
+        attributes={"corpora": [{"name": "mine", "paths": ["runs"], "seed": 7, "rl": False}]}
+    )
     config = component.corpora[0].config(folder / "my_corpora")
-    assert config.paths == (str(folder / "my_corpora" / "runs"),) and config.seed == 7 and not config.rl
+    assert (
+        config.paths == (str(folder / "my_corpora" / "runs"),)
+        and config.seed == 7
+        and not config.rl
+    )
     assert not list(folder.rglob("runs")) and not list(folder.rglob("corpus.json"))
 
 
@@ -66,11 +75,17 @@ def test_a_declaration_is_a_sensor_with_paths_from_its_own_file(folder: Path) ->
         (_YAML.replace("[runs]", "["), "while parsing a flow"),
     ],
 )
-def test_what_is_wrong_with_a_declaration_is_a_sentence_that_names_its_file(folder: Path, text: str, sentence: str) -> None:
+def test_what_is_wrong_with_a_declaration_is_a_sentence_that_names_its_file(
+    folder: Path, text: str, sentence: str
+) -> None:
     _declare(folder, text)
     with pytest.raises(InputError) as error:
         with_declared(dg.Definitions(), folder)
-    assert sentence in str(error.value) and str(error.value).startswith("my_corpora/defs.yaml") and "\n" not in str(error.value)
+    assert (
+        sentence in str(error.value)
+        and str(error.value).startswith("my_corpora/defs.yaml")
+        and "\n" not in str(error.value)
+    )
 
 
 def test_one_corpus_in_two_files_is_refused(folder: Path) -> None:
@@ -85,11 +100,18 @@ def test_dg_scaffolds_lists_and_checks_a_declaration(tmp_path: Path) -> None:
     for name in ("certify_assets", "pyproject.toml"):
         source = REPOSITORY / name
         (shutil.copytree if source.is_dir() else shutil.copy)(source, tmp_path / name)
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "VIRTUAL_ENV": sys.prefix, "DAGSTER_HOME": ""}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(tmp_path),
+        "VIRTUAL_ENV": sys.prefix,
+        "DAGSTER_HOME": "",
+    }
 
     def dg_command(*arguments: str) -> str:
         command = [str(Path(sys.prefix) / "bin" / "dg"), *arguments]
-        done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
+        )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 

@@ -20,7 +20,10 @@ PAGE = (REPOSITORY / "docs/corpora.md").read_text(encoding="utf-8")
 
 def test_the_table_of_formats_is_the_registry() -> None:
     rows = re.findall(r"^\| `(\w+)` \| (.+?) \| (\..+?) \|$", PAGE, re.MULTILINE)
-    assert rows == [(name, ADAPTERS[name].title, ", ".join(ADAPTERS[name].suffixes)) for name in sorted(ADAPTERS)]
+    assert rows == [
+        (name, ADAPTERS[name].title, ", ".join(ADAPTERS[name].suffixes))
+        for name in sorted(ADAPTERS)
+    ]
 
 
 def test_every_reason_of_an_import_is_explained() -> None:
@@ -42,4 +45,7 @@ def test_the_example_loads() -> None:
     document: dict[str, Any] = yaml.safe_load(example)
     component = Corpora.from_attributes_dict(attributes=document["attributes"])
     config = component.corpora[0].config(Path("/somewhere"))
-    assert config.paths == ("/somewhere/runs", "/somewhere/more/results.tar.gz") and config.domain == "web"
+    assert (
+        config.paths == ("/somewhere/runs", "/somewhere/more/results.tar.gz")
+        and config.domain == "web"
+    )

@@ -20,21 +20,32 @@ from certify_assets_tests.paths import REPOSITORY
 DEPLOY = REPOSITORY / "deploy"
 PAGE = (DEPLOY / "README.md").read_text(encoding="utf-8")
 EXAMPLES = ("one-machine", "postgres", "ray")
-VARIABLES = {"DAGSTER_POSTGRES_URL": "postgresql+psycopg2://u:p@127.0.0.1:1/d", "RAY_DASHBOARD": "http://127.0.0.1:1"}
+VARIABLES = {
+    "DAGSTER_POSTGRES_URL": "postgresql+psycopg2://u:p@127.0.0.1:1/d",
+    "RAY_DASHBOARD": "http://127.0.0.1:1",
+}
 
 
 def example(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load((DEPLOY / "dagster" / f"{name}.yaml").read_text(encoding="utf-8"))
+    found: dict[str, Any] = yaml.safe_load(
+        (DEPLOY / "dagster" / f"{name}.yaml").read_text(encoding="utf-8")
+    )
     return found
 
 
 def manifests() -> list[dict[str, Any]]:
     files = ("raycluster.yaml", "platform.yaml")
-    return [found for name in files for found in yaml.safe_load_all((DEPLOY / "kubernetes" / name).read_text(encoding="utf-8"))]
+    return [
+        found
+        for name in files
+        for found in yaml.safe_load_all((DEPLOY / "kubernetes" / name).read_text(encoding="utf-8"))
+    ]
 
 
 def test_the_file_of_one_machine_is_the_one_that_the_demo_copies() -> None:
-    assert example("one-machine") == yaml.safe_load((REPOSITORY / "dagster.yaml").read_text(encoding="utf-8"))
+    assert example("one-machine") == yaml.safe_load(
+        (REPOSITORY / "dagster.yaml").read_text(encoding="utf-8")
+    )
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -45,13 +56,23 @@ def test_no_example_tells_anybody_or_covers_the_first_page(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["one-machine", pytest.param("postgres", marks=pytest.mark.slow), pytest.param("ray", marks=pytest.mark.slow)]
+    "name",
+    [
+        "one-machine",
+        pytest.param("postgres", marks=pytest.mark.slow),
+        pytest.param("ray", marks=pytest.mark.slow),
+    ],
 )
 def test_dagster_takes_the_example(name: str, tmp_path: Path) -> None:
     if name != "one-machine":
-        pytest.importorskip("dagster_postgres", reason="dagster-postgres is not installed; pip install certify_assets[postgres]")
+        pytest.importorskip(
+            "dagster_postgres",
+            reason="dagster-postgres is not installed; pip install certify_assets[postgres]",
+        )
     if name == "ray":
-        pytest.importorskip("dagster_ray", reason="dagster-ray is not installed; pip install certify_assets[ray]")
+        pytest.importorskip(
+            "dagster_ray", reason="dagster-ray is not installed; pip install certify_assets[ray]"
+        )
     shutil.copy(DEPLOY / "dagster" / f"{name}.yaml", tmp_path / "dagster.yaml")
     # the classes and their settings are checked, nothing is connected
     code = (
@@ -59,15 +80,28 @@ def test_dagster_takes_the_example(name: str, tmp_path: Path) -> None:
         f"ref = InstanceRef.from_dir({str(tmp_path)!r})\n"
         "print(type(ref.run_coordinator).__name__, type(ref.run_launcher).__name__ if ref.run_launcher else '')\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], env={**os.environ, **VARIABLES}, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **VARIABLES},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout.split() == ["QueuedRunCoordinator", "RayRunLauncher" if name == "ray" else "DefaultRunLauncher"]
+    assert done.stdout.split() == [
+        "QueuedRunCoordinator",
+        "RayRunLauncher" if name == "ray" else "DefaultRunLauncher",
+    ]
 
 
 def test_no_password_is_handed_to_ray_by_name() -> None:
-    handed = set(example("ray")["run_launcher"]["config"]["ray"]["env_vars"]) | set(executors._HANDED_ON)
+    handed = set(example("ray")["run_launcher"]["config"]["ray"]["env_vars"]) | set(
+        executors._HANDED_ON
+    )
     assert set(executors._HANDED_ON) == handed, "a step gets what its run gets"
-    assert not {name for name in handed if re.search("URL|PASSWORD|KEY|TOKEN", name)} - {"MLFLOW_UI_URL"}
+    assert not {name for name in handed if re.search("URL|PASSWORD|KEY|TOKEN", name)} - {
+        "MLFLOW_UI_URL"
+    }
     assert "MLFLOW_TRACKING_URI" not in handed
 
 
@@ -80,8 +114,13 @@ def test_the_page_names_every_switch_and_value() -> None:
 def test_service_files_start_programs_that_are_installed() -> None:
     programs = set()
     for path in sorted((DEPLOY / "systemd").glob("*.service")):
-        settings = dict(re.findall(r"^(\w+)=(.*)$", path.read_text(encoding="utf-8"), flags=re.MULTILINE))
-        assert settings["EnvironmentFile"] == "/etc/certify/certify.env" and settings["User"] == "certify"
+        settings = dict(
+            re.findall(r"^(\w+)=(.*)$", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+        )
+        assert (
+            settings["EnvironmentFile"] == "/etc/certify/certify.env"
+            and settings["User"] == "certify"
+        )
         program = Path(settings["ExecStart"].split()[0])
         assert program.parent == Path("/opt/certify/.venv/bin")
         programs.add(program.name)
@@ -91,14 +130,28 @@ def test_service_files_start_programs_that_are_installed() -> None:
 
 
 def test_manifests_have_one_data_root_and_the_pinned_ray() -> None:
-    pins = dict(re.findall(r"^([\w-]+)==(\S+)$", (REPOSITORY / "constraints.txt").read_text(encoding="utf-8"), flags=re.MULTILINE))
+    pins = dict(
+        re.findall(
+            r"^([\w-]+)==(\S+)$",
+            (REPOSITORY / "constraints.txt").read_text(encoding="utf-8"),
+            flags=re.MULTILINE,
+        )
+    )
     cluster, claim, platform = manifests()
     assert cluster["kind"] == "RayCluster" and cluster["spec"]["rayVersion"] == pins["ray"]
-    pods = [group["template"]["spec"] for group in (cluster["spec"]["headGroupSpec"], *cluster["spec"]["workerGroupSpecs"])]
+    pods = [
+        group["template"]["spec"]
+        for group in (cluster["spec"]["headGroupSpec"], *cluster["spec"]["workerGroupSpecs"])
+    ]
     pods.append(platform["spec"]["template"]["spec"])
     for pod in pods:
-        assert {"persistentVolumeClaim": {"claimName": claim["metadata"]["name"]}, "name": "root"} in pod["volumes"]
+        assert {
+            "persistentVolumeClaim": {"claimName": claim["metadata"]["name"]},
+            "name": "root",
+        } in pod["volumes"]
         for container in pod["containers"]:
-            assert {"name": "root", "mountPath": "/var/lib/certify"} in container["volumeMounts"] and container["image"] == "IMAGE"
+            assert {"name": "root", "mountPath": "/var/lib/certify"} in container[
+                "volumeMounts"
+            ] and container["image"] == "IMAGE"
             assert container["envFrom"] == [{"secretRef": {"name": "certify-urls"}}]
     assert claim["spec"]["accessModes"] == ["ReadWriteMany"] and platform["spec"]["replicas"] == 1

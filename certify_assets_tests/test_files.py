@@ -23,7 +23,9 @@ from certify_assets.files import parse_json, read_json, write_atomic
         ('{"a": 1} 2', "Extra data"),
     ],
 )
-def test_json_that_cannot_be_read_or_means_two_things_is_refused(tmp_path: Path, text: str, words: str) -> None:
+def test_json_that_cannot_be_read_or_means_two_things_is_refused(
+    tmp_path: Path, text: str, words: str
+) -> None:
     with pytest.raises(ValueError, match=words):
         parse_json(text)
     (tmp_path / "a.json").write_text(text, encoding="utf-8")
@@ -32,7 +34,10 @@ def test_json_that_cannot_be_read_or_means_two_things_is_refused(tmp_path: Path,
 
 
 def test_json_that_is_sound_is_read() -> None:
-    assert parse_json('{"a": [1, 2.5, -3, null, true], "b": {"a": "ä"}}') == {"a": [1, 2.5, -3, None, True], "b": {"a": "ä"}}
+    assert parse_json('{"a": [1, 2.5, -3, null, true], "b": {"a": "ä"}}') == {
+        "a": [1, 2.5, -3, None, True],
+        "b": {"a": "ä"},
+    }
 
 
 def test_a_failed_write_names_the_file_that_was_asked_for(tmp_path: Path) -> None:

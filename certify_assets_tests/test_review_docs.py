@@ -16,7 +16,10 @@ PAGE = (REPOSITORY / "docs/review.md").read_text(encoding="utf-8")
 def test_every_option_that_is_named_exists() -> None:
     named = set(re.findall(r"(?<=[`\s])--[a-z-]+", PAGE))
     options = {name for parameter in review.params for name in parameter.opts}
-    assert named <= options and {"--serve", "--import", "--export", "--label-studio", "--double"} <= named
+    assert (
+        named <= options
+        and {"--serve", "--import", "--export", "--label-studio", "--double"} <= named
+    )
 
 
 def test_the_labelling_interface_is_the_one_that_tasks_are_made_for() -> None:
@@ -25,9 +28,15 @@ def test_the_labelling_interface_is_the_one_that_tasks_are_made_for() -> None:
 
 def test_limits_and_folds_are_as_written() -> None:
     text = " ".join(PAGE.split())
-    assert f"{Limits().body_bytes // 1024} KiB" in text and f"more than {Limits().seconds:g} seconds" in text
+    assert (
+        f"{Limits().body_bytes // 1024} KiB" in text
+        and f"more than {Limits().seconds:g} seconds" in text
+    )
     assert f"at most {Limits().connections} are served" in text
-    assert f"more than {review_page._SHOWN_CHARS} characters" in text and f"more than {review_page._WHOLE_CHARS:,}" in text
+    assert (
+        f"more than {review_page._SHOWN_CHARS} characters" in text
+        and f"more than {review_page._WHOLE_CHARS:,}" in text
+    )
     assert f"more than {review_page._STEPS} steps" in text
     assert [words[0].lower() for words in review_page.KIND_WORDS.values()] == re.findall(
         r"^\| (audit sample|spot checks|undecided) \|", PAGE, re.MULTILINE

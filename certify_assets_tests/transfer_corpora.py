@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from certify_assets.corpora import corpus as corpus_steps
+from certify_assets.corpora import preparation as corpus_steps
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
 
@@ -25,17 +26,23 @@ def add_corpus(
     **config: object,
 ) -> None:
     """Import and split a corpus whose tasks and instructions carry its name; `edit` changes its JSON Lines before, a target can be certified."""
-    path = write_runs(Path(store.root).parent / f"{name}.jsonl", tasks=tasks, attempts=attempts, seed=seed)
-    text = path.read_text(encoding="utf-8").replace("task-", f"{name}-").replace("Put things", f"Put {name} things")
+    path = write_runs(
+        Path(store.root).parent / f"{name}.jsonl", tasks=tasks, attempts=attempts, seed=seed
+    )
+    text = (
+        path.read_text(encoding="utf-8")
+        .replace("task-", f"{name}-")
+        .replace("Put things", f"Put {name} things")
+    )
     path.write_text(edit(text), encoding="utf-8")
     register_runs(store, name, path, rl=False, domain=domain, **config)
-    corpus_steps.import_trajectories(store, name)
-    corpus_steps.make_splits(store, name)
+    corpus_steps.import_trajectories(Corpus(store, name))
+    corpus_steps.make_splits(Corpus(store, name))
     for split in ("sft", "rl", "cal", "test"):
-        corpus_steps.write_split(store, name, split)
+        corpus_steps.write_split(Corpus(store, name), split)
     if target:
-        corpus_steps.profile(store, name)
-        corpus_steps.leak_controls(store, name)
+        corpus_steps.profile(Corpus(store, name))
+        corpus_steps.leak_controls(Corpus(store, name))
 
 
 def three_corpora(folder: Path) -> Store:

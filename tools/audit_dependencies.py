@@ -20,7 +20,19 @@ SECONDS = 300
 
 def asked(program: str, service: str, constraints: Path) -> tuple[list[dict[str, Any]], str]:
     """Return what a service says of every pin, and why it said nothing."""
-    command = [program, "-s", service, "-r", str(constraints), "--no-deps", "--disable-pip", "-f", "json", "--progress-spinner", "off"]
+    command = [
+        program,
+        "-s",
+        service,
+        "-r",
+        str(constraints),
+        "--no-deps",
+        "--disable-pip",
+        "-f",
+        "json",
+        "--progress-spinner",
+        "off",
+    ]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS)
         return list(json.loads(done.stdout)["dependencies"]), ""
@@ -42,7 +54,9 @@ def told(pins: Sequence[Mapping[str, Any]], reasons: Mapping[str, str]) -> tuple
         for pin in bad
     ]
     if bad:
-        return 1, "\n".join([f"{len(bad)} of {len(pins)} pinned dependencies have advisories:", *lines])
+        return 1, "\n".join(
+            [f"{len(bad)} of {len(pins)} pinned dependencies have advisories:", *lines]
+        )
     if not audited:
         why = "; ".join(f"{service}: {reason}" for service, reason in reasons.items())
         return (

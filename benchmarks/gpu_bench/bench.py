@@ -37,8 +37,15 @@ class Shape:
     def products(self) -> int:
         """Weights of the layers' products."""
         of = self.model
-        inner, keys = of["num_attention_heads"] * of["head_dim"], of["num_key_value_heads"] * of["head_dim"]
-        return of["num_hidden_layers"] * of["hidden_size"] * (2 * inner + 2 * keys + 3 * of["intermediate_size"])
+        inner, keys = (
+            of["num_attention_heads"] * of["head_dim"],
+            of["num_key_value_heads"] * of["head_dim"],
+        )
+        return (
+            of["num_hidden_layers"]
+            * of["hidden_size"]
+            * (2 * inner + 2 * keys + 3 * of["intermediate_size"])
+        )
 
     def flops(self, tokens: int, *, linear: int = 1, attention: int = 1) -> float:
         """Operations of the floor for one prompt."""
@@ -105,11 +112,26 @@ class Bench:
         from tokenizers.models import WordLevel
         from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-        words = ["<pad>", "<eos>", "SUCCESS", "FAIL", *(f"w{place}" for place in range(FIRST, self.shape.model["vocab_size"]))]
-        inner = Tokenizer(WordLevel({word: place for place, word in enumerate(words)}, unk_token="w4"))
-        tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, pad_token="<pad>", eos_token="<eos>", unk_token="w4")
+        words = [
+            "<pad>",
+            "<eos>",
+            "SUCCESS",
+            "FAIL",
+            *(f"w{place}" for place in range(FIRST, self.shape.model["vocab_size"])),
+        ]
+        inner = Tokenizer(
+            WordLevel({word: place for place, word in enumerate(words)}, unk_token="w4")
+        )
+        tokenizer = PreTrainedTokenizerFast(
+            tokenizer_object=inner, pad_token="<pad>", eos_token="<eos>", unk_token="w4"
+        )
         config = Qwen3Config(
-            tie_word_embeddings=True, pad_token_id=0, eos_token_id=1, bos_token_id=None, rope_theta=1e6, **self.shape.model
+            tie_word_embeddings=True,
+            pad_token_id=0,
+            eos_token_id=1,
+            bos_token_id=None,
+            rope_theta=1e6,
+            **self.shape.model,
         )
         torch.manual_seed(0)
         before = torch.get_default_dtype()
@@ -119,7 +141,9 @@ class Bench:
                 model: Any = Qwen3ForCausalLM(config)
         finally:
             torch.set_default_dtype(before)
-        return LanguageModel(model.eval(), tokenizer, VerdictTokens((SUCCESS,), (FAIL,)), self.shape.name, "0" * 40)
+        return LanguageModel(
+            model.eval(), tokenizer, VerdictTokens((SUCCESS,), (FAIL,)), self.shape.name, "0" * 40
+        )
 
     @property
     def peak(self) -> float:
@@ -128,7 +152,12 @@ class Bench:
 
     def prompts(self, lengths: list[int]) -> list[Encoded]:
         """Random prompts."""
-        return [Encoded(tuple(self.rng.integers(FIRST, self.shape.model["vocab_size"], length).tolist())) for length in lengths]
+        return [
+            Encoded(
+                tuple(self.rng.integers(FIRST, self.shape.model["vocab_size"], length).tolist())
+            )
+            for length in lengths
+        ]
 
     def seconds(self, run: Callable[[], Any]) -> float:
         """Wall-clock seconds of a run, the device waited for."""

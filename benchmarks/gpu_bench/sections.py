@@ -24,7 +24,9 @@ def release() -> None:
     Hardware.present().free_memory()
 
 
-def measured(bench: Bench, section: Callable[[Bench], dict[str, Any]], seconds: float) -> dict[str, Any]:
+def measured(
+    bench: Bench, section: Callable[[Bench], dict[str, Any]], seconds: float
+) -> dict[str, Any]:
     """Run a section within its time; an error becomes its result."""
     import torch
 
@@ -42,7 +44,10 @@ def measured(bench: Bench, section: Callable[[Bench], dict[str, Any]], seconds: 
     # whatever breaks here, the other figures are wanted
     except Exception as error:
         text = " ".join(str(error).split())[:300]
-        found = {**bench.found.get(section.__name__, {}), "error": f"{type(error).__name__}: {text}"}
+        found = {
+            **bench.found.get(section.__name__, {}),
+            "error": f"{type(error).__name__}: {text}",
+        }
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
     found["section_seconds"] = time.perf_counter() - start
@@ -65,7 +70,9 @@ def about(bench: Bench) -> dict[str, Any]:
             versions[name] = "absent"
     on_cuda = bench.hardware.accelerated
     return {
-        "device": torch.cuda.get_device_name() if on_cuda else f"CPU {platform.machine()}, {torch.get_num_threads()} threads",
+        "device": torch.cuda.get_device_name()
+        if on_cuda
+        else f"CPU {platform.machine()}, {torch.get_num_threads()} threads",
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),
         "cuda": str(torch.version.cuda),
@@ -85,7 +92,10 @@ def show(name: str, values: dict[str, Any], indent: int = 0) -> None:
         if isinstance(value, dict):
             show(key, value, indent + 2)
         else:
-            print(f"{' ' * indent}  {key:<24} {f'{value:.4g}' if isinstance(value, float) else value}", flush=True)
+            print(
+                f"{' ' * indent}  {key:<24} {f'{value:.4g}' if isinstance(value, float) else value}",
+                flush=True,
+            )
 
 
 def finite(value: Any) -> Any:

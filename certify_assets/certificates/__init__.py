@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
-from certify_assets.certificates.audit import Audit, ResampleAudit, audit_certificate, lower_error_bound, resample_audit
+from certify_assets.certificates.audit import (
+    Audit,
+    ResampleAudit,
+    audit_certificate,
+    lower_error_bound,
+    resample_audit,
+)
 from certify_assets.certificates.baselines import clopper_pearson_upper
 from certify_assets.certificates.certificate import SCHEMA, Certificate
-from certify_assets.certificates.clustering import ClusterSummary, anova_icc, design_effect, kish_effective_tasks, n_min, summarise_clusters
+from certify_assets.certificates.clustering import (
+    ClusterSummary,
+    anova_icc,
+    design_effect,
+    kish_effective_tasks,
+    n_min,
+    summarise_clusters,
+)
 from certify_assets.certificates.counts import TaskCounts, count_at, count_tasks
 from certify_assets.certificates.curve import ThresholdCurve, bootstrap_errors, threshold_curve
 from certify_assets.certificates.decision import Decisions, decide
@@ -20,7 +33,12 @@ from certify_assets.certificates.monitor import Monitoring, monitor_certificate,
 from certify_assets.certificates.planning import Diagnosis, auroc, diagnose
 from certify_assets.certificates.procedures import EVERY_PROCEDURE, PROCEDURES
 from certify_assets.certificates.prospect import Prospect, foresee
-from certify_assets.certificates.verification import NOT_VOUCHED, settings_of, verify_certificate, verify_promise
+from certify_assets.certificates.verification import (
+    NOT_VOUCHED,
+    settings_of,
+    verify_certificate,
+    verify_promise,
+)
 
 __all__ = [
     "Audit",

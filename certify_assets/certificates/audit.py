@@ -107,7 +107,12 @@ class ResampleAudit:
         return asdict(self)
 
 
-def audit_certificate(certificate: Certificate, scores: ArrayLike, outcomes: ArrayLike, tasks: Sequence[Any] | NDArray[Any]) -> Audit:
+def audit_certificate(
+    certificate: Certificate,
+    scores: ArrayLike,
+    outcomes: ArrayLike,
+    tasks: Sequence[Any] | NDArray[Any],
+) -> Audit:
     """Measure a certified threshold once on other data.
 
     Parameters
@@ -131,9 +136,17 @@ def audit_certificate(certificate: Certificate, scores: ArrayLike, outcomes: Arr
         return _of_nothing(certificate, observations)
     # larger tasks than declared are a finding of an audit, not a reason to make none
     evaluation = evaluate(observations, replace(settings, max_task_size=None))
-    own = None if evaluation.lacks else 0.0 if evaluation.chosen is None else float(evaluation.counts.coverage[evaluation.chosen])
+    own = (
+        None
+        if evaluation.lacks
+        else 0.0
+        if evaluation.chosen is None
+        else float(evaluation.counts.coverage[evaluation.chosen])
+    )
     certified = certificate.threshold is not None
-    counts = count_at(observations, settings.side, np.array([certificate.threshold] if certified else []))
+    counts = count_at(
+        observations, settings.side, np.array([certificate.threshold] if certified else [])
+    )
     covered = int(counts.covered_trajectories[0]) if certified else 0
     realized = int(counts.error_totals[0]) / covered if covered else None
     lower = lower_error_bound(counts, settings.delta, settings.budget) if covered else 0.0
@@ -161,32 +174,69 @@ def audit_certificate(certificate: Certificate, scores: ArrayLike, outcomes: Arr
 def _of_nothing(certificate: Certificate, observations: Observations) -> Audit:
     """Say that a judge which gave no score was not measured: that is no error of its threshold, and no evidence for it."""
     reason = "No TEST row has a score: none of the rows to audit on was scored, so there is nothing to measure."
-    nothing: dict[str, Any] = {"coverage": 0.0, "covered_tasks": 0, "trajectories": 0, "tasks": 0, "lower_bound": 0.0}
+    nothing: dict[str, Any] = {
+        "coverage": 0.0,
+        "covered_tasks": 0,
+        "trajectories": 0,
+        "tasks": 0,
+        "lower_bound": 0.0,
+    }
     nothing |= {"realized_error": None, "own_coverage": None, "paper_rule_pass": True}
-    return Audit(verdict="WARN", certificate_sha256=certificate.sha256, unscored=observations.unscored, reason=reason, **nothing)
+    return Audit(
+        verdict="WARN",
+        certificate_sha256=certificate.sha256,
+        unscored=observations.unscored,
+        reason=reason,
+        **nothing,
+    )
 
 
 def _verdict(
-    settings: Settings, counts: TaskCounts, realized: float | None, lower: float, facts: tuple[bool, int, bool]
+    settings: Settings,
+    counts: TaskCounts,
+    realized: float | None,
+    lower: float,
+    facts: tuple[bool, int, bool],
 ) -> tuple[str, str]:
     certified, seen, same = facts
     alpha, needed = settings.alpha, n_min(settings.alpha, settings.delta)
     if not certified:
         return "WARN", "Nothing was certified, so there is nothing to audit."
     if realized is None:
-        return "WARN", "The certified threshold covers no trajectory here, so there is nothing to measure."
+        return (
+            "WARN",
+            "The certified threshold covers no trajectory here, so there is nothing to measure.",
+        )
     if lower > alpha:
-        return "ERROR", f"The lower {1 - settings.delta:g} bound {lower:.3f} of the realised error {realized:.3f} exceeds alpha {alpha:g}."
+        return (
+            "ERROR",
+            f"The lower {1 - settings.delta:g} bound {lower:.3f} of the realised error {realized:.3f} exceeds alpha {alpha:g}.",
+        )
     if realized > alpha:
-        return "WARN", f"The realised error {realized:.3f} exceeds alpha {alpha:g}; its lower bound {lower:.3f} does not."
+        return (
+            "WARN",
+            f"The realised error {realized:.3f} exceeds alpha {alpha:g}; its lower bound {lower:.3f} does not.",
+        )
     if same:
-        return "WARN", "These are the rows that the certificate was issued on; an audit on them is no independent evidence."
+        return (
+            "WARN",
+            "These are the rows that the certificate was issued on; an audit on them is no independent evidence.",
+        )
     if seen < needed:
-        return "WARN", f"{seen} covered tasks are fewer than {needed}, too few to see an error of {alpha:g} that comes as wrong tasks."
+        return (
+            "WARN",
+            f"{seen} covered tasks are fewer than {needed}, too few to see an error of {alpha:g} that comes as wrong tasks.",
+        )
     largest = int(counts.sizes.max())
     if settings.max_task_size is not None and largest > settings.max_task_size:
-        return "WARN", f"A task has {largest} trajectories, above the declared max_task_size {settings.max_task_size}."
-    return "PASS", f"The realised error {realized:.3f} is at most alpha {alpha:g} over {seen} covered tasks."
+        return (
+            "WARN",
+            f"A task has {largest} trajectories, above the declared max_task_size {settings.max_task_size}.",
+        )
+    return (
+        "PASS",
+        f"The realised error {realized:.3f} is at most alpha {alpha:g} over {seen} covered tasks.",
+    )
 
 
 def lower_error_bound(counts: TaskCounts, delta: float, budget: Fraction) -> float:
@@ -207,7 +257,12 @@ def lower_error_bound(counts: TaskCounts, delta: float, budget: Fraction) -> flo
     steps = math.lcm(_RESOLUTION, budget.denominator)
 
     def above(step: int) -> float:
-        return float(bootstrap_tails(error_lattice(counts.covered[:1], counts.errors[:1], Fraction(step, steps)), 1 - delta)[0])
+        return float(
+            bootstrap_tails(
+                error_lattice(counts.covered[:1], counts.errors[:1], Fraction(step, steps)),
+                1 - delta,
+            )[0]
+        )
 
     low, high = -1, steps
     while high - low > 1:
@@ -246,17 +301,31 @@ def resample_audit(
     -------
     ResampleAudit
     """
-    settings = Settings(side=side, alpha=alpha, delta=delta, seed=seed, draws=1 if draws == "exact" else draws)  # type: ignore[arg-type]
+    # another word than "exact" is refused by the settings, like any draws that are no number
+    number: Any = 1 if draws == "exact" else draws
+    settings = Settings(side=side, alpha=alpha, delta=delta, seed=seed, draws=number)
     at = _finite(threshold)
     observations = observe(scores, outcomes, tasks)
     if not observations.scored:
-        return ResampleAudit(0.0, draws, None, 0.0, "No row has a score, so there is no error to measure.")
+        return ResampleAudit(
+            0.0, draws, None, 0.0, "No row has a score, so there is no error to measure."
+        )
     counts = count_at(observations, side, np.array([at]))
     if not int(counts.covered_trajectories[0]):
-        return ResampleAudit(0.0, draws, None, 0.0, "The threshold covers nothing here, so there is no error to measure.")
+        return ResampleAudit(
+            0.0,
+            draws,
+            None,
+            0.0,
+            "The threshold covers nothing here, so there is no error to measure.",
+        )
     coverage = float(counts.coverage[0])
     if draws == "exact":
-        tail = float(bootstrap_tails(error_lattice(counts.covered, counts.errors, settings.budget), settings.delta)[0])
+        tail = float(
+            bootstrap_tails(
+                error_lattice(counts.covered, counts.errors, settings.budget), settings.delta
+            )[0]
+        )
         return ResampleAudit(tail, draws, tail <= delta, coverage, _BY_CONSTRUCTION)
     shares = exceedance_shares(counts, settings.budget, settings.draws, settings.seed)
     if settings.draws < draws_needed(delta):
@@ -267,7 +336,12 @@ def resample_audit(
 
 
 def _finite(threshold: object) -> float:
-    number = threshold if isinstance(threshold, int | float | np.integer | np.floating) and not isinstance(threshold, bool) else math.nan
+    number = (
+        threshold
+        if isinstance(threshold, int | float | np.integer | np.floating)
+        and not isinstance(threshold, bool)
+        else math.nan
+    )
     try:
         value = float(number)
     except OverflowError:

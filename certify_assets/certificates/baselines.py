@@ -20,7 +20,14 @@ from numpy.typing import NDArray
 from certify_assets.certificates.clustering import summarise_clusters
 from certify_assets.certificates.counts import TaskCounts
 
-__all__ = ["binomial_tails", "clopper_pearson_upper", "deff_tails", "hoeffding_tails", "korn_graubard_tails", "naive_tails"]
+__all__ = [
+    "binomial_tails",
+    "clopper_pearson_upper",
+    "deff_tails",
+    "hoeffding_tails",
+    "korn_graubard_tails",
+    "naive_tails",
+]
 
 
 def clopper_pearson_upper(errors: float, covered: float, level: float) -> float:
@@ -44,7 +51,9 @@ def clopper_pearson_upper(errors: float, covered: float, level: float) -> float:
     return float(betaincinv(errors + 1.0, covered - errors, 1.0 - level))
 
 
-def binomial_tails(errors: NDArray[np.floating[Any]], covered: NDArray[np.floating[Any]], alpha: float) -> NDArray[np.float64]:
+def binomial_tails(
+    errors: NDArray[np.floating[Any]], covered: NDArray[np.floating[Any]], alpha: float
+) -> NDArray[np.float64]:
     """P(Binomial(n, α) ≤ k) with real-valued counts: at most the level exactly when the Clopper–Pearson bound is at most α."""
     from scipy.special import betainc
 
@@ -79,7 +88,9 @@ def hoeffding_tails(counts: TaskCounts, alpha: float, tasks: int) -> NDArray[np.
     return tails
 
 
-def korn_graubard_tails(counts: TaskCounts, alpha: float, tasks: int, level: float) -> NDArray[np.float64]:
+def korn_graubard_tails(
+    counts: TaskCounts, alpha: float, tasks: int, level: float
+) -> NDArray[np.float64]:
     """Clopper–Pearson at the effective size p(1 − p)/v, v the linearised variance between tasks, times the squared ratio of t quantiles.
 
     The effective size stays at most the number of covered trajectories, and is that number where no error is seen (v = 0).
@@ -89,7 +100,11 @@ def korn_graubard_tails(counts: TaskCounts, alpha: float, tasks: int, level: flo
     factor = tasks / counts.tasks
     tails = np.ones(counts.thresholds.size)
     for place, (covered, errors) in enumerate(zip(counts.covered, counts.errors, strict=True)):
-        seen, total, wrong = int(np.count_nonzero(covered)), int(covered.sum(dtype=np.int64)), int(errors.sum(dtype=np.int64))
+        seen, total, wrong = (
+            int(np.count_nonzero(covered)),
+            int(covered.sum(dtype=np.int64)),
+            int(errors.sum(dtype=np.int64)),
+        )
         if seen * factor <= 1 or wrong == total:
             continue
         n, k = covered.astype(np.int64), errors.astype(np.int64)
@@ -98,7 +113,9 @@ def korn_graubard_tails(counts: TaskCounts, alpha: float, tasks: int, level: flo
         size = float(total)
         if squares and seen > 1:
             size = min(size, wrong * (total - wrong) * total**2 * (seen - 1) / (seen * squares))
-        ratio = stdtrit(max(factor * total - 1, 1), 1 - level) / stdtrit(factor * seen - 1, 1 - level)
+        ratio = stdtrit(max(factor * total - 1, 1), 1 - level) / stdtrit(
+            factor * seen - 1, 1 - level
+        )
         size = min(factor * size * float(ratio) ** 2, factor * total)
         tails[place] = binomial_tails(np.array([size * wrong / total]), np.array([size]), alpha)[0]
     return tails

@@ -83,7 +83,9 @@ def check_pilot(pilot: Observations, observations: Observations) -> None:
         Naming the first shared task.
     """
     if not pilot.scored:
-        raise InputError("No row of the pilot table has a score; score the pilot trajectories first.")
+        raise InputError(
+            "No row of the pilot table has a score; score the pilot trajectories first."
+        )
     shared = sorted(set(pilot.labels) & set(observations.labels))
     if shared:
         raise InputError(
@@ -92,7 +94,9 @@ def check_pilot(pilot: Observations, observations: Observations) -> None:
         )
 
 
-def make_plan(pilot: Observations, side: str, grid: int, alpha: float, cap: int | None) -> BettingPlan:
+def make_plan(
+    pilot: Observations, side: str, grid: int, alpha: float, cap: int | None
+) -> BettingPlan:
     """Fix thresholds, bets and start from a pilot table.
 
     Parameters
@@ -128,7 +132,9 @@ def _bet(row: NDArray[np.float64]) -> float:
     return low if low > 1e-6 else 0.0
 
 
-def wealth_tails(table: NDArray[np.float64], bets: NDArray[np.float64], factor: float = 1.0) -> NDArray[np.float64]:
+def wealth_tails(
+    table: NDArray[np.float64], bets: NDArray[np.float64], factor: float = 1.0
+) -> NDArray[np.float64]:
     """1/wealth, at most 1, at every threshold: the probability of so much wealth is at most that where the error is at least α.
 
     Parameters

@@ -97,7 +97,9 @@ class Certificate:
         for finding in self.findings:
             _check_mapping("findings", finding, {"code": (str,), "message": (str,)})
         if not all(_is_text(key) and _is_text(value) for key, value in self.provenance.items()):
-            raise ForgedCertificateError("provenance holds something other than text; it maps names to text.")
+            raise ForgedCertificateError(
+                "provenance holds something other than text; it maps names to text."
+            )
         _check_sense(self)
 
     @property
@@ -148,17 +150,28 @@ class Certificate:
             If it lacks a key, has another, or holds a value of another type.
         """
         if not isinstance(document, dict):
-            raise ForgedCertificateError("The document is not a JSON object; give one certificate as it was written.")
+            raise ForgedCertificateError(
+                "The document is not a JSON object; give one certificate as it was written."
+            )
         names = [entry.name for entry in fields(cls)]
         for name in sorted([*names, "digest"]):
             if name not in document:
-                raise ForgedCertificateError(f"The certificate lacks {name}; give it as it was written.")
+                raise ForgedCertificateError(
+                    f"The certificate lacks {name}; give it as it was written."
+                )
         for name in sorted(document, key=str):
             if name not in (*names, "digest"):
-                raise ForgedCertificateError(f"The certificate has a key of no certificate, {name!r}; give it as it was written.")
+                raise ForgedCertificateError(
+                    f"The certificate has a key of no certificate, {name!r}; give it as it was written."
+                )
         if document["schema"] != SCHEMA:
-            raise ForgedCertificateError(f"The certificate has schema {shown(document['schema'])}; this version reads {SCHEMA}.")
-        values = {name: _frozen(document[name]) if name in ("assumptions", "findings") else document[name] for name in names}
+            raise ForgedCertificateError(
+                f"The certificate has schema {shown(document['schema'])}; this version reads {SCHEMA}."
+            )
+        values = {
+            name: _frozen(document[name]) if name in ("assumptions", "findings") else document[name]
+            for name in names
+        }
         return cls(**values)
 
     @classmethod
@@ -184,7 +197,9 @@ def read_document(data: bytes | str) -> Any:
     try:
         return json.loads(data, object_pairs_hook=_once)
     except (ValueError, RecursionError):
-        raise ForgedCertificateError("The certificate is not JSON; give it as it was written.") from None
+        raise ForgedCertificateError(
+            "The certificate is not JSON; give it as it was written."
+        ) from None
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -192,7 +207,9 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
-            raise ForgedCertificateError(f"The certificate gives {shown(key)} twice; give it as it was written.")
+            raise ForgedCertificateError(
+                f"The certificate gives {shown(key)} twice; give it as it was written."
+            )
         found[key] = value
     return found
 
@@ -200,12 +217,41 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 _NUMBER, _COUNT, _TEXT = (float,), (int,), (str,)
 _NONE = type(None)
 _TYPES: dict[str, tuple[type, ...]] = (
-    dict.fromkeys(("alpha", "delta", "coverage", "level", "effective_tasks", "success_rate", "icc", "deff", "n_eff"), _NUMBER)
+    dict.fromkeys(
+        (
+            "alpha",
+            "delta",
+            "coverage",
+            "level",
+            "effective_tasks",
+            "success_rate",
+            "icc",
+            "deff",
+            "n_eff",
+        ),
+        _NUMBER,
+    )
     | dict.fromkeys(("threshold", "selective_error", "tail"), (float, _NONE))
-    | dict.fromkeys(("trajectories", "tasks", "covered_trajectories", "covered_tasks", "errors", "candidates", "seed"), _COUNT)
+    | dict.fromkeys(
+        (
+            "trajectories",
+            "tasks",
+            "covered_trajectories",
+            "covered_tasks",
+            "errors",
+            "candidates",
+            "seed",
+        ),
+        _COUNT,
+    )
     | dict.fromkeys(("procedure", "side", "estimand", "validity", "promise", "schema"), _TEXT)
     | dict.fromkeys(("parameters", "provenance", "inputs", "software"), (dict,))
-    | {"certified": (bool,), "selection": (str, _NONE), "assumptions": (tuple,), "findings": (tuple,)}
+    | {
+        "certified": (bool,),
+        "selection": (str, _NONE),
+        "assumptions": (tuple,),
+        "findings": (tuple,),
+    }
 )
 _SHAPES: dict[str, dict[str, tuple[type, ...]]] = {
     "parameters": {
@@ -242,23 +288,38 @@ def _check(name: str, value: Any, allowed: tuple[type, ...]) -> None:
         or (isinstance(value, int) and abs(value) >= 2**63)
     )
     if type(value) not in allowed or unusable:
-        words = " or ".join({float: "a finite number with a point", _NONE: "null"}.get(kind, kind.__name__) for kind in allowed)
-        raise ForgedCertificateError(f"{name} is {shown(value)}, not {words}; give the certificate as it was written.")
+        words = " or ".join(
+            {float: "a finite number with a point", _NONE: "null"}.get(kind, kind.__name__)
+            for kind in allowed
+        )
+        raise ForgedCertificateError(
+            f"{name} is {shown(value)}, not {words}; give the certificate as it was written."
+        )
 
 
 def _check_mapping(name: str, value: Any, shape: dict[str, tuple[type, ...]]) -> None:
     if not isinstance(value, dict) or set(value) != set(shape):
-        raise ForgedCertificateError(f"{name} is {shown(value)}; it has exactly the keys {', '.join(sorted(shape))}.")
+        raise ForgedCertificateError(
+            f"{name} is {shown(value)}; it has exactly the keys {', '.join(sorted(shape))}."
+        )
     for key, allowed in shape.items():
         _check(f"{name}.{key}", value[key], allowed)
 
 
 def _check_sense(certificate: Certificate) -> None:
     if certificate.schema != SCHEMA:
-        raise ForgedCertificateError(f"schema is {shown(certificate.schema)}; this version writes {SCHEMA}.")
+        raise ForgedCertificateError(
+            f"schema is {shown(certificate.schema)}; this version writes {SCHEMA}."
+        )
     if not all(_is_text(text) for text in certificate.assumptions):
-        raise ForgedCertificateError("assumptions holds something other than text; give the certificate as it was written.")
-    told = [certificate.threshold is not None, certificate.selective_error is not None, certificate.tail is not None]
+        raise ForgedCertificateError(
+            "assumptions holds something other than text; give the certificate as it was written."
+        )
+    told = [
+        certificate.threshold is not None,
+        certificate.selective_error is not None,
+        certificate.tail is not None,
+    ]
     if any(present != certificate.certified for present in told):
         raise ForgedCertificateError(
             "certified contradicts threshold, selective_error or tail: all three are null exactly when nothing is certified."
@@ -270,25 +331,45 @@ def _check_sense(certificate: Certificate) -> None:
 
 def _levels(item: Certificate) -> list[float]:
     """Levels at which a threshold may have been tested: a fallback chain that has reached further starts has more shares of δ."""
-    multiplicity, grid, starts = (item.parameters[name] for name in ("multiplicity", "grid", "starts"))
+    multiplicity, grid, starts = (
+        item.parameters[name] for name in ("multiplicity", "grid", "starts")
+    )
     shares = level_shares(multiplicity, grid, starts)
     reached = shares if multiplicity == "fallback" and item.certified else 1
-    return [significant(count * (item.delta / (shares * item.candidates))) for count in range(1, reached + 1)]
+    return [
+        significant(count * (item.delta / (shares * item.candidates)))
+        for count in range(1, reached + 1)
+    ]
 
 
 def _contradictions(item: Certificate) -> Iterator[tuple[bool, str]]:
     """What cannot be true of a certificate together, in an order in which no later test divides by what an earlier one refuses."""
     yield item.side not in SIDES, f"side is {shown(item.side)}, not one of {', '.join(SIDES)}"
     for name in ("alpha", "delta"):
-        yield not 0.0 < getattr(item, name) < 1.0, f"{name} is {getattr(item, name)}, not strictly between 0 and 1"
-    for name, least in (("trajectories", 0), ("tasks", 0), ("covered_tasks", 0), ("errors", 0), ("candidates", 1)):
+        yield (
+            not 0.0 < getattr(item, name) < 1.0,
+            f"{name} is {getattr(item, name)}, not strictly between 0 and 1",
+        )
+    for name, least in (
+        ("trajectories", 0),
+        ("tasks", 0),
+        ("covered_tasks", 0),
+        ("errors", 0),
+        ("candidates", 1),
+    ):
         yield getattr(item, name) < least, f"{name} is {getattr(item, name)}, below {least}"
     rows, grid = item.inputs["rows"], item.parameters["grid"]
     yield grid < 1, f"parameters.grid is {grid}, below 1"
     starts = item.parameters["starts"] or []
-    yield not all(type(start) is float and 0.0 < start < 1.0 for start in starts), "parameters.starts are not quantiles between 0 and 1"
+    yield (
+        not all(type(start) is float and 0.0 < start < 1.0 for start in starts),
+        "parameters.starts are not quantiles between 0 and 1",
+    )
     levels = _levels(item)
-    yield item.level not in levels, f"level is {item.level}, not delta / (shares * candidates) = {' or '.join(map(repr, levels))}"
+    yield (
+        item.level not in levels,
+        f"level is {item.level}, not delta / (shares * candidates) = {' or '.join(map(repr, levels))}",
+    )
     for name, most, limit in (
         ("trajectories", "inputs.rows", rows),
         ("tasks", "trajectories", item.trajectories),
@@ -298,15 +379,36 @@ def _contradictions(item: Certificate) -> Iterator[tuple[bool, str]]:
         ("errors", "covered_trajectories", item.covered_trajectories),
     ):
         yield getattr(item, name) > limit, f"{name} is {getattr(item, name)}, above {most} {limit}"
-    yield not -_ROUNDING <= item.effective_tasks <= item.covered_tasks * (1 + _ROUNDING), "effective_tasks is not from 0 to covered_tasks"
-    yield not 0.0 <= item.success_rate <= 1.0, f"success_rate is {item.success_rate}, not from 0 to 1"
-    yield item.certified != (item.covered_trajectories > 0), "covered_trajectories is above 0 exactly when something is certified"
+    yield (
+        not -_ROUNDING <= item.effective_tasks <= item.covered_tasks * (1 + _ROUNDING),
+        "effective_tasks is not from 0 to covered_tasks",
+    )
+    yield (
+        not 0.0 <= item.success_rate <= 1.0,
+        f"success_rate is {item.success_rate}, not from 0 to 1",
+    )
+    yield (
+        item.certified != (item.covered_trajectories > 0),
+        "covered_trajectories is above 0 exactly when something is certified",
+    )
     coverage = significant(item.covered_trajectories / max(item.trajectories, 1))
-    yield item.coverage != coverage, f"coverage is {item.coverage}, not covered_trajectories / trajectories = {coverage}"
+    yield (
+        item.coverage != coverage,
+        f"coverage is {item.coverage}, not covered_trajectories / trajectories = {coverage}",
+    )
     if item.selective_error is not None and item.tail is not None:
         error = significant(item.errors / item.covered_trajectories)
-        yield item.selective_error != error, f"selective_error is {item.selective_error}, not errors / covered_trajectories = {error}"
-        yield not 0.0 <= item.tail <= item.level, f"tail is {item.tail}, not from 0 to level {item.level}"
+        yield (
+            item.selective_error != error,
+            f"selective_error is {item.selective_error}, not errors / covered_trajectories = {error}",
+        )
+        yield (
+            not 0.0 <= item.tail <= item.level,
+            f"tail is {item.tail}, not from 0 to level {item.level}",
+        )
         # a test at a level as small as these cannot pass above its own mean; one of the mean over tasks says nothing of trajectories
         above = item.estimand == "trajectory" and item.level <= _SMALL_LEVEL and error > item.alpha
-        yield above, f"selective_error is {error}, above alpha {item.alpha}, although it is certified"
+        yield (
+            above,
+            f"selective_error is {error}, above alpha {item.alpha}, although it is certified",
+        )

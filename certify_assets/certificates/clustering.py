@@ -11,7 +11,14 @@ from numpy.typing import NDArray
 
 from certify_assets.errors import InputError
 
-__all__ = ["ClusterSummary", "anova_icc", "design_effect", "kish_effective_tasks", "n_min", "summarise_clusters"]
+__all__ = [
+    "ClusterSummary",
+    "anova_icc",
+    "design_effect",
+    "kish_effective_tasks",
+    "n_min",
+    "summarise_clusters",
+]
 
 
 @dataclass(frozen=True)
@@ -65,7 +72,10 @@ def anova_icc(sizes: NDArray[np.int64], successes: NDArray[np.int64]) -> float:
     # summed over distinct (size, successes) pairs in ascending order: relabelled tasks give the same bits
     width = int(sizes.max()) + 1
     pairs, often = np.unique(sizes * width + successes, return_counts=True)
-    split = [(*divmod(pair, width), count) for pair, count in zip(pairs.tolist(), often.tolist(), strict=True)]
+    split = [
+        (*divmod(pair, width), count)
+        for pair, count in zip(pairs.tolist(), often.tolist(), strict=True)
+    ]
     within = math.fsum(count * k * (m - k) / m for m, k, count in split)
     right = int(successes.sum())
     between = right * (total - right) / total - within
@@ -98,7 +108,9 @@ def summarise_clusters(sizes: NDArray[np.int64], successes: NDArray[np.int64]) -
     weighted = float(wide @ wide) / total
     icc = anova_icc(sizes, successes)
     deff = design_effect(weighted, icc)
-    return ClusterSummary(total, int(sizes.size), int(successes.sum()) / total, weighted, icc, deff, total / deff)
+    return ClusterSummary(
+        total, int(sizes.size), int(successes.sum()) / total, weighted, icc, deff, total / deff
+    )
 
 
 def kish_effective_tasks(covered: NDArray[np.integer[Any]]) -> float:
@@ -123,5 +135,7 @@ def n_min(alpha: float, level: float) -> int:
         29 at (.1, .05), 14 at (.2, .05), 64 and 30 at .05/40.
     """
     if not (0 < alpha < 1 and 0 < level < 1):
-        raise InputError(f"alpha and level are {alpha!r} and {level!r}; give both strictly between 0 and 1.")
+        raise InputError(
+            f"alpha and level are {alpha!r} and {level!r}; give both strictly between 0 and 1."
+        )
     return math.ceil(math.log(level) / math.log1p(-alpha))

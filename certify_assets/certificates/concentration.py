@@ -47,7 +47,9 @@ def _limits(alpha: float) -> NDArray[np.float64]:
 
 def largest_shares(counts: TaskCounts) -> NDArray[np.float64]:
     """Share of the covered trajectories that the largest covered task holds, at each threshold; 0 where nothing is covered."""
-    return np.asarray(counts.covered.max(axis=1) / np.maximum(counts.covered_trajectories, 1), dtype=np.float64)
+    return np.asarray(
+        counts.covered.max(axis=1) / np.maximum(counts.covered_trajectories, 1), dtype=np.float64
+    )
 
 
 def concentrated(counts: TaskCounts, alpha: float, delta: float) -> NDArray[np.bool_]:
@@ -67,7 +69,9 @@ def concentrated(counts: TaskCounts, alpha: float, delta: float) -> NDArray[np.b
     for place in np.flatnonzero(largest_shares(counts) > 1.0 / _EQUAL):
         row = counts.covered[place]
         top = np.partition(row, max(row.size - _EQUAL, 0))[-_EQUAL:] if row.size > _EQUAL else row
-        shares = np.cumsum(np.sort(top)[::-1], dtype=np.float64) / counts.covered_trajectories[place]
+        shares = (
+            np.cumsum(np.sort(top)[::-1], dtype=np.float64) / counts.covered_trajectories[place]
+        )
         found[place] |= bool((shares > _limits(alpha)[: shares.size] + _ROUNDING).any())
     return found
 
@@ -79,4 +83,8 @@ def factor_needed(counts: TaskCounts, place: int, alpha: float, delta: float) ->
     limits = _limits(alpha)
     places = np.arange(1, _EQUAL + 1, dtype=np.float64)
     shares = float(largest_shares(counts)[place]) * (places / limits)[limits < 1.0]
-    return max(1.0, float(shares.max(initial=0.0)), least_effective(delta) / float(counts.effective_tasks[place]))
+    return max(
+        1.0,
+        float(shares.max(initial=0.0)),
+        least_effective(delta) / float(counts.effective_tasks[place]),
+    )

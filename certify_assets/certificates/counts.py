@@ -44,7 +44,14 @@ class TaskCounts:
     def at(self, place: int) -> TaskCounts:
         """Return the counts of one threshold."""
         part = slice(place, place + 1)
-        return TaskCounts(self.side, self.thresholds[part], self.covered[part], self.errors[part], self.sizes, self.successes)
+        return TaskCounts(
+            self.side,
+            self.thresholds[part],
+            self.covered[part],
+            self.errors[part],
+            self.sizes,
+            self.successes,
+        )
 
     @property
     def tasks(self) -> int:
@@ -84,8 +91,12 @@ class TaskCounts:
     @cached_property
     def effective_tasks(self) -> NDArray[np.float64]:
         """Kish's effective number of covered tasks, (Σ n_g)² / Σ n_g², at each threshold."""
-        squares = np.einsum("tg,tg->t", self.covered, self.covered, dtype=np.int64, casting="safe").astype(np.float64)
-        return np.asarray(np.square(self.covered_trajectories, dtype=np.float64) / np.maximum(squares, 1.0))
+        squares = np.einsum(
+            "tg,tg->t", self.covered, self.covered, dtype=np.int64, casting="safe"
+        ).astype(np.float64)
+        return np.asarray(
+            np.square(self.covered_trajectories, dtype=np.float64) / np.maximum(squares, 1.0)
+        )
 
 
 def count_tasks(observations: Observations, side: str = "reject", grid: int = 40) -> TaskCounts:
@@ -136,7 +147,11 @@ def count_at(observations: Observations, side: str, thresholds: NDArray[np.float
     from certify_assets.certificates import kernels
 
     scored = observations.scored
-    scores, right, codes = observations.scores[:scored], observations.outcomes[:scored], observations.tasks[:scored]
+    scores, right, codes = (
+        observations.scores[:scored],
+        observations.outcomes[:scored],
+        observations.tasks[:scored],
+    )
     sizes = np.bincount(codes, minlength=len(observations.labels))
     successes = np.bincount(codes[right == 1], minlength=len(observations.labels))
     if not sizes.all():
@@ -146,8 +161,22 @@ def count_at(observations: Observations, side: str, thresholds: NDArray[np.float
     if side == "reject":
         ends, wrong = np.searchsorted(scores, thresholds, side="right"), right
     else:
-        ends, wrong, codes = scored - np.searchsorted(scores, thresholds, side="left"), (1 - right)[::-1], codes[::-1]
+        ends, wrong, codes = (
+            scored - np.searchsorted(scores, thresholds, side="left"),
+            (1 - right)[::-1],
+            codes[::-1],
+        )
     covered, errors = kernels.count_rows(
-        np.ascontiguousarray(codes), np.ascontiguousarray(wrong, dtype=np.uint8), np.ascontiguousarray(ends, dtype=np.int64), sizes.size
+        np.ascontiguousarray(codes),
+        np.ascontiguousarray(wrong, dtype=np.uint8),
+        np.ascontiguousarray(ends, dtype=np.int64),
+        sizes.size,
     )
-    return TaskCounts(side, np.ascontiguousarray(thresholds), covered, errors, sizes.astype(np.int64), successes.astype(np.int64))
+    return TaskCounts(
+        side,
+        np.ascontiguousarray(thresholds),
+        covered,
+        errors,
+        sizes.astype(np.int64),
+        successes.astype(np.int64),
+    )

@@ -60,7 +60,9 @@ class ThresholdCurve:
     passed_guard: NDArray[np.bool_]
 
 
-def threshold_curve(scores: ArrayLike, outcomes: ArrayLike, tasks: Sequence[Any] | NDArray[Any], **keywords: Any) -> ThresholdCurve:
+def threshold_curve(
+    scores: ArrayLike, outcomes: ArrayLike, tasks: Sequence[Any] | NDArray[Any], **keywords: Any
+) -> ThresholdCurve:
     """Evaluate guarded_taskboot at every threshold of the grid.
 
     Parameters
@@ -82,7 +84,10 @@ def threshold_curve(scores: ArrayLike, outcomes: ArrayLike, tasks: Sequence[Any]
     if settings.applied_multiplicity == "maxt":
         # adjusted tails are of all thresholds together, and the curve shows each by itself
         tails = evaluate(observations, replace(settings, multiplicity="fixed")).tails
-    upper = [bootstrap_quantile(counts.at(place), settings, bool(tail <= settings.level)) for place, tail in enumerate(tails)]
+    upper = [
+        bootstrap_quantile(counts.at(place), settings, bool(tail <= settings.level))
+        for place, tail in enumerate(tails)
+    ]
     totals = zip(counts.error_totals.tolist(), counts.covered_trajectories.tolist(), strict=True)
     naive = [clopper_pearson_upper(errors, covered, settings.level) for errors, covered in totals]
     return ThresholdCurve(

@@ -39,7 +39,10 @@ class Decisions(NamedTuple):
     @property
     def counts(self) -> dict[str, int]:
         """Rows rejected, released and left to people."""
-        return {name: int(np.count_nonzero(self.decisions == name)) for name in ("reject", "release", "human")}
+        return {
+            name: int(np.count_nonzero(self.decisions == name))
+            for name in ("reject", "release", "human")
+        }
 
 
 def decide(certificates: Certificate | Sequence[Certificate], scores: ArrayLike) -> Decisions:
@@ -62,15 +65,21 @@ def decide(certificates: Certificate | Sequence[Certificate], scores: ArrayLike)
         If there is no certificate, there are two for one side, or a score is text or infinite.
     """
     codes = decision_codes(certificates, scores)
-    return Decisions(np.array(DECISIONS, dtype="<U7")[codes], np.array(REASONS, dtype="<U15")[codes])
+    return Decisions(
+        np.array(DECISIONS, dtype="<U7")[codes], np.array(REASONS, dtype="<U15")[codes]
+    )
 
 
-def decision_codes(certificates: Certificate | Sequence[Certificate], scores: ArrayLike) -> NDArray[np.uint8]:
+def decision_codes(
+    certificates: Certificate | Sequence[Certificate], scores: ArrayLike
+) -> NDArray[np.uint8]:
     """Decide rows as :func:`decide` does; return each row's place in ``DECISIONS`` and ``REASONS``, a byte a row."""
     given = [certificates] if isinstance(certificates, Certificate) else list(certificates)
     sides = [certificate.side for certificate in given]
     if not given or len(set(sides)) != len(sides):
-        raise InputError(f"There are certificates for the sides {', '.join(sides) or 'none'}; give one, or one for each side.")
+        raise InputError(
+            f"There are certificates for the sides {', '.join(sides) or 'none'}; give one, or one for each side."
+        )
     values = _scores(scores)
     # a row in one region has its number, a row in both their sum
     codes = np.zeros(values.size, dtype=np.uint8)
@@ -85,7 +94,11 @@ def decision_codes(certificates: Certificate | Sequence[Certificate], scores: Ar
 def _region(certificate: Certificate, values: NDArray[np.float64]) -> NDArray[np.bool_]:
     if certificate.threshold is None:
         return np.zeros(values.size, dtype=bool)
-    inside: NDArray[np.bool_] = values <= certificate.threshold if certificate.side == "reject" else values >= certificate.threshold
+    inside: NDArray[np.bool_] = (
+        values <= certificate.threshold
+        if certificate.side == "reject"
+        else values >= certificate.threshold
+    )
     return inside
 
 
@@ -93,7 +106,11 @@ def _scores(scores: ArrayLike) -> NDArray[np.float64]:
     try:
         values = np.array(scores, dtype=np.float64, ndmin=1)
     except (TypeError, ValueError, OverflowError):
-        raise InputError("A score is not a number; give the score column that the judge wrote.") from None
+        raise InputError(
+            "A score is not a number; give the score column that the judge wrote."
+        ) from None
     if values.ndim != 1 or np.isinf(values).any():
-        raise InputError("A score is infinite or not one a row; give one finite score a row, and NaN where there is none.")
+        raise InputError(
+            "A score is infinite or not one a row; give one finite score a row, and NaN where there is none."
+        )
     return values

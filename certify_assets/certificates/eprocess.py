@@ -28,7 +28,13 @@ from scipy.special import logsumexp
 
 from certify_assets.certificates.certificate import significant
 
-__all__ = ["TaskStream", "alarm_process", "certification_process", "error_interval", "shiryaev_roberts"]
+__all__ = [
+    "TaskStream",
+    "alarm_process",
+    "certification_process",
+    "error_interval",
+    "shiryaev_roberts",
+]
 
 _STEPS = 30
 # a bet for an error above c is small (the excess over 1 − c), one for an error below is a share of c itself: hence the two spacings
@@ -118,7 +124,9 @@ def certification_process(stream: TaskStream, alpha: float) -> NDArray[np.float6
     return np.asarray(logsumexp(capital, axis=0) - math.log(_DOWNWARD.size))
 
 
-def _started(stream: TaskStream, alpha: float, log_starts: NDArray[np.float64]) -> NDArray[np.float64]:
+def _started(
+    stream: TaskStream, alpha: float, log_starts: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """Logarithm of Σ_j w_j·W↑(tasks j to t), mixed over the bets."""
     growth = np.log1p(np.outer(_UPWARD / alpha, stream.excess(alpha)))
     capital = np.cumsum(growth, axis=1)
@@ -147,7 +155,9 @@ def error_interval(stream: TaskStream, delta: float) -> tuple[float, float]:
     point = stream.realized_error
     if point is None:
         return 0.0, 1.0
-    table = np.stack([stream.errors / stream.scale, stream.covered / stream.scale])[:, stream.covered > 0]
+    table = np.stack([stream.errors / stream.scale, stream.covered / stream.scale])[
+        :, stream.covered > 0
+    ]
     kinds, numbers = np.unique(table, axis=1, return_counts=True)
     limit = math.log(2 / delta)
 
@@ -163,4 +173,6 @@ def error_interval(stream: TaskStream, delta: float) -> tuple[float, float]:
             outer, inner = (middle, inner) if rejected(middle, upward) else (outer, middle)
         return outer
 
-    return significant(end(0.0, True)) if point > 0 else 0.0, significant(end(1.0, False)) if point < 1 else 1.0
+    return significant(end(0.0, True)) if point > 0 else 0.0, significant(
+        end(1.0, False)
+    ) if point < 1 else 1.0

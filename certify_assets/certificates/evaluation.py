@@ -16,7 +16,14 @@ from certify_assets.certificates.guard import GUARDS, GuardTest, apply_guard
 from certify_assets.certificates.inputs import Observations
 from certify_assets.certificates.lattice import as_fraction
 from certify_assets.certificates.montecarlo import draws_needed
-from certify_assets.certificates.multiplicity import DEFAULT_STARTS, MULTIPLICITIES, chain, level_shares, maxt_tails, start_places
+from certify_assets.certificates.multiplicity import (
+    DEFAULT_STARTS,
+    MULTIPLICITIES,
+    chain,
+    level_shares,
+    maxt_tails,
+    start_places,
+)
 from certify_assets.certificates.procedures import PROCEDURES, Procedure, Test, find_procedure
 from certify_assets.certificates.shown import shown
 from certify_assets.errors import InputError
@@ -61,7 +68,11 @@ class Settings:
         _one_of("multiplicity", self.multiplicity, MULTIPLICITIES)
         _check_multiplicity(self.multiplicity, self.starts, self.method)
         _check_estimand(self.estimand, self.method)
-        for name, most in (("grid", _MOST_THRESHOLDS), ("draws", _MOST_DRAWS), ("candidates", 10**9)):
+        for name, most in (
+            ("grid", _MOST_THRESHOLDS),
+            ("draws", _MOST_DRAWS),
+            ("candidates", 10**9),
+        ):
             _whole(name, getattr(self, name), 1, most)
         _whole("seed", self.seed, 0, 2**63 - 1)
         if self.error_icc_cap is not None:
@@ -85,7 +96,11 @@ class Settings:
         """Quantiles at which fixed sequence and fallback chains start, narrowest first; None where there are none, or the pilot says."""
         if self.method.pilot or self.multiplicity not in DEFAULT_STARTS:
             return None
-        return tuple(sorted(float(start) for start in self.starts)) if self.starts else DEFAULT_STARTS[self.multiplicity]
+        return (
+            tuple(sorted(float(start) for start in self.starts))
+            if self.starts
+            else DEFAULT_STARTS[self.multiplicity]
+        )
 
     @property
     def budget(self) -> Fraction:
@@ -95,12 +110,19 @@ class Settings:
     @property
     def level(self) -> float:
         """δ / (shares · candidates): as many shares as thresholds, or as starts of fallback chains, or one."""
-        return self.delta / (level_shares(self.applied_multiplicity, self.grid, self.applied_starts) * self.candidates)
+        return self.delta / (
+            level_shares(self.applied_multiplicity, self.grid, self.applied_starts)
+            * self.candidates
+        )
 
     @property
     def lone_level(self) -> float:
         """Level at which one threshold alone is taken to pass: for max-T, whose tails are of all thresholds together, that of Bonferroni."""
-        return self.delta / (self.grid * self.candidates) if self.applied_multiplicity == "maxt" else self.level
+        return (
+            self.delta / (self.grid * self.candidates)
+            if self.applied_multiplicity == "maxt"
+            else self.level
+        )
 
     @property
     def applied_guard(self) -> str:
@@ -121,7 +143,11 @@ class Settings:
     @property
     def test(self) -> Test:
         """What the procedure is asked."""
-        cap = self.max_task_size if self.method.weighted and self.applied_estimand == "trajectory" else None
+        cap = (
+            self.max_task_size
+            if self.method.weighted and self.applied_estimand == "trajectory"
+            else None
+        )
         return Test(self.budget, self.lone_level, self.engine, self.draws, self.seed, cap)
 
 
@@ -173,7 +199,9 @@ class Evaluation:
         return int(places[-1]) if places.size else None
 
 
-def evaluate(observations: Observations, settings: Settings, pilot: Observations | None = None) -> Evaluation:
+def evaluate(
+    observations: Observations, settings: Settings, pilot: Observations | None = None
+) -> Evaluation:
     """Count tasks on the grid and put every threshold to procedure and guard.
 
     Parameters
@@ -194,12 +222,16 @@ def evaluate(observations: Observations, settings: Settings, pilot: Observations
     """
     lacks, plan = _prepare(observations, settings, pilot)
     counts = (
-        count_tasks(observations, settings.side, settings.grid) if plan is None else count_at(observations, settings.side, plan.thresholds)
+        count_tasks(observations, settings.side, settings.grid)
+        if plan is None
+        else count_at(observations, settings.side, plan.thresholds)
     )
     most = settings.max_task_size
     if most is not None and counts.sizes.size and int(counts.sizes.max()) > most:
         largest = int(counts.sizes.max())
-        raise InputError(f"A task has {largest} scored trajectories, above max_task_size {most}; keep at most {most} attempts a task.")
+        raise InputError(
+            f"A task has {largest} scored trajectories, above max_task_size {most}; keep at most {most} attempts a task."
+        )
     guard = apply_guard(
         counts,
         guard=settings.applied_guard,
@@ -209,19 +241,35 @@ def evaluate(observations: Observations, settings: Settings, pilot: Observations
         size_ratio=settings.size_ratio,
         max_task_size=most,
     )
-    tested = count_at(observations.one_a_task(settings.seed), settings.side, counts.thresholds) if settings.method.one_draw else counts
+    tested = (
+        count_at(observations.one_a_task(settings.seed), settings.side, counts.thresholds)
+        if settings.method.one_draw
+        else counts
+    )
     test = settings.test if plan is None else replace(settings.test, bets=plan.bets)
-    tails = np.ones(counts.thresholds.size) if lacks or not tested.tasks else _tails(tested, test, settings)
-    starts = None if settings.applied_starts is None else start_places(settings.applied_starts, settings.grid)
+    tails = (
+        np.ones(counts.thresholds.size)
+        if lacks or not tested.tasks
+        else _tails(tested, test, settings)
+    )
+    starts = (
+        None
+        if settings.applied_starts is None
+        else start_places(settings.applied_starts, settings.grid)
+    )
     starts = starts if plan is None else (plan.start,)
     levels = np.full(tails.size, settings.level)
     passed = tails <= levels
     if starts is not None:
         levels, passed = chain(tails, starts, settings.level)
-    return Evaluation(counts, tested, tails, levels, passed & (lacks is None), guard, test, starts, plan, lacks)
+    return Evaluation(
+        counts, tested, tails, levels, passed & (lacks is None), guard, test, starts, plan, lacks
+    )
 
 
-def _prepare(observations: Observations, settings: Settings, pilot: Observations | None) -> tuple[str | None, BettingPlan | None]:
+def _prepare(
+    observations: Observations, settings: Settings, pilot: Observations | None
+) -> tuple[str | None, BettingPlan | None]:
     """The input that is lacking, and what the pilot fixes."""
     method, test = settings.method, settings.test
     if method.pilot and pilot is not None:
@@ -268,18 +316,28 @@ def _check_multiplicity(multiplicity: str, starts: object, method: Procedure) ->
     if starts is None:
         return
     if multiplicity not in DEFAULT_STARTS:
-        raise InputError(f"starts go with multiplicity fixed or fallback, not {multiplicity}; leave them out.")
+        raise InputError(
+            f"starts go with multiplicity fixed or fallback, not {multiplicity}; leave them out."
+        )
     most = 1 if multiplicity == "fixed" else _MOST_STARTS
     if isinstance(starts, str) or not isinstance(starts, Sequence) or not 1 <= len(starts) <= most:
-        raise InputError(f"starts is {shown(starts)}; give {'one quantile' if most == 1 else f'1 to {most} quantiles'}.")
+        raise InputError(
+            f"starts is {shown(starts)}; give {'one quantile' if most == 1 else f'1 to {most} quantiles'}."
+        )
     for start in starts:
         _between("start", start, 0.0, 1.0)
     if len(set(starts)) < len(starts):
-        raise InputError(f"starts is {shown(starts)}, which names a quantile twice; give each once.")
+        raise InputError(
+            f"starts is {shown(starts)}, which names a quantile twice; give each once."
+        )
 
 
 def _whole(name: str, value: object, least: int, most: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value <= most:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | np.integer)
+        or not least <= value <= most
+    ):
         raise InputError(f"{name} is {shown(value)}; give a whole number from {least} to {most}.")
 
 

@@ -76,23 +76,34 @@ def facts_of(observations: Observations, **known: Any) -> Facts:
         If all outcomes are equal and the success rate or the AUROC is not given.
     """
     given = {name: value for name, value in known.items() if value is not None}
-    codes, right = observations.tasks[: observations.scored], observations.outcomes[: observations.scored]
+    codes, right = (
+        observations.tasks[: observations.scored],
+        observations.outcomes[: observations.scored],
+    )
     if not codes.size:
-        raise InputError("No row has a score; score the trajectories first, or plan from --success-rate, --auroc and --icc.")
+        raise InputError(
+            "No row has a score; score the trajectories first, or plan from --success-rate, --auroc and --icc."
+        )
     _, owner = np.unique(codes, return_inverse=True)
     sizes = np.bincount(owner)
     clusters = summarise_clusters(sizes, np.bincount(owner, weights=right).astype(np.int64))
     area = auroc(observations)
     if area is None and not {"success_rate", "auroc"} <= set(given):
-        raise InputError("All scored outcomes are equal, so success rate and AUROC cannot be read off; give --success-rate and --auroc.")
+        raise InputError(
+            "All scored outcomes are equal, so success rate and AUROC cannot be read off; give --success-rate and --auroc."
+        )
     ordered = np.sort(sizes)
     if ordered.size > _MOST_SIZES:
-        ordered = ordered[(np.arange(_MOST_SIZES) + 0.5).astype(np.int64) * ordered.size // _MOST_SIZES]
+        ordered = ordered[
+            (np.arange(_MOST_SIZES) + 0.5).astype(np.int64) * ordered.size // _MOST_SIZES
+        ]
     read = {
         "success_rate": clusters.success_rate,
         "auroc": area,
         "icc": clusters.icc,
-        "sizes": tuple(dict.fromkeys(ordered.tolist())) if ordered[0] == ordered[-1] else tuple(ordered.tolist()),
+        "sizes": tuple(dict.fromkeys(ordered.tolist()))
+        if ordered[0] == ordered[-1]
+        else tuple(ordered.tolist()),
         # a given AUROC is of another judge, whose ranking within tasks is unknown
         "within_auroc": None if "auroc" in given else within_task_auroc(observations),
         "tasks": clusters.tasks,
@@ -108,7 +119,11 @@ def within_task_auroc(observations: Observations) -> float | None:
     from scipy.stats import rankdata
 
     scored = observations.scored
-    scores, right, codes = observations.scores[:scored], observations.outcomes[:scored] == 1, observations.tasks[:scored]
+    scores, right, codes = (
+        observations.scores[:scored],
+        observations.outcomes[:scored] == 1,
+        observations.tasks[:scored],
+    )
     order = np.argsort(codes, kind="stable")
     parts = np.split(order, np.flatnonzero(np.diff(codes[order])) + 1)
     wins, pairs, mixed = 0.0, 0, 0

@@ -23,7 +23,9 @@ _MISSED = {"fixed": ".08", "fallback": ".09", "maxt": ".12"}
 _LARGE_RATIO = 5.0
 
 
-def find(observations: Observations, evaluation: Evaluation, settings: Settings) -> tuple[dict[str, str], ...]:
+def find(
+    observations: Observations, evaluation: Evaluation, settings: Settings
+) -> tuple[dict[str, str], ...]:
     """Collect the findings of an evaluation.
 
     Parameters
@@ -46,24 +48,37 @@ def find(observations: Observations, evaluation: Evaluation, settings: Settings)
     if evaluation.lacks is not None:
         found.append((evaluation.lacks, LACKING[evaluation.lacks].format(settings.method.name)))
     elif evaluation.chosen is None:
-        found.append(("nothing_passes", diagnose_evaluation(observations, evaluation, settings).sentence))
+        found.append(
+            ("nothing_passes", diagnose_evaluation(observations, evaluation, settings).sentence)
+        )
     return tuple({"code": code, "message": message} for code, message in found)
 
 
-def _of_the_table(observations: Observations, evaluation: Evaluation, settings: Settings) -> list[tuple[str, str]]:
+def _of_the_table(
+    observations: Observations, evaluation: Evaluation, settings: Settings
+) -> list[tuple[str, str]]:
     found = []
     counts = evaluation.counts
     if observations.unscored:
         text = f"{observations.unscored} of {observations.rows} rows have no score; they are left out here and go to a person when decided."
         found.append(("unscored_rows", text))
     if counts.tasks < FEW_TASKS and not settings.method.pilot:
-        found.append(("few_tasks", f"{counts.tasks} tasks are fewer than {FEW_TASKS}; the bootstrap has not been validated there."))
+        found.append(
+            (
+                "few_tasks",
+                f"{counts.tasks} tasks are fewer than {FEW_TASKS}; the bootstrap has not been validated there.",
+            )
+        )
     distinct = np.unique(counts.thresholds).size
     if distinct < counts.thresholds.size and settings.applied_multiplicity == "bonferroni":
         text = f"The {counts.thresholds.size} thresholds hold {distinct} distinct scores; the correction still counts them all."
         found.append(("tied_grid", text))
     scores = observations.scores[: observations.scored]
-    ends = max(int(np.count_nonzero(scores == scores[0])), int(np.count_nonzero(scores == scores[-1]))) if scores.size else 0
+    ends = (
+        max(int(np.count_nonzero(scores == scores[0])), int(np.count_nonzero(scores == scores[-1])))
+        if scores.size
+        else 0
+    )
     if ends > 1 and ends > _SATURATED * scores.size:
         text = f"{ends} of {scores.size} scores share the lowest or the highest value; score by the log-odds, which do not saturate."
         found.append(("saturated_scores", text))
@@ -73,11 +88,14 @@ def _of_the_table(observations: Observations, evaluation: Evaluation, settings: 
 def _of_the_method(evaluation: Evaluation, settings: Settings) -> list[tuple[str, str]]:
     found = []
     if settings.method.validity == "asymptotic" and evaluation.chosen is not None:
-        found.append(("asymptotic_only", "The confidence holds as the number of tasks grows; it is no finite-sample theorem."))
-    if settings.method.validity == "conjectured" and evaluation.chosen is not None:
-        text = (
-            "That this test keeps its level at any number of tasks is a published conjecture, supported by simulations; it is no theorem."
+        found.append(
+            (
+                "asymptotic_only",
+                "The confidence holds as the number of tasks grows; it is no finite-sample theorem.",
+            )
         )
+    if settings.method.validity == "conjectured" and evaluation.chosen is not None:
+        text = "That this test keeps its level at any number of tasks is a published conjecture, supported by simulations; it is no theorem."
         found.append(("conjectured_only", text))
     if settings.method.validity == "none under clustering":
         text = "The bound treats attempts at one task as independent; its confidence does not hold for clustered trajectories."
@@ -114,7 +132,11 @@ def _of_the_sizes(evaluation: Evaluation, settings: Settings) -> list[tuple[str,
         found.append(("few_effective_tasks", text))
     covered = counts.covered[place]
     largest, median = int(covered.max()), float(np.median(covered[covered > 0]))
-    if largest >= _LARGE_RATIO * median and settings.max_task_size is None and settings.size_ratio < largest / median:
+    if (
+        largest >= _LARGE_RATIO * median
+        and settings.max_task_size is None
+        and settings.size_ratio < largest / median
+    ):
         text = (
             f"The largest covered task has {largest} covered trajectories, {largest / median:.3g} times the median of {median:g} and "
             f"{100 * float(largest_shares(counts)[place]):.1f} % of all; cap the attempts a task, or declare size_ratio or max_task_size."
@@ -160,13 +182,13 @@ def _of_the_guard(evaluation: Evaluation, settings: Settings) -> list[tuple[str,
         kish_passes = counts.effective_tasks[place] >= guard.limits[place]
         if floor_passes if settings.applied_guard == "floor" else kish_passes:
             share = f"the largest task has {100 * float(largest_shares(counts)[place]):.1f} % of the covered trajectories"
-            why = (
-                f"{share} and all weigh as much as {counts.effective_tasks[place]:.1f} of equal size, too few for resampling tasks to tell"
-            )
+            why = f"{share} and all weigh as much as {counts.effective_tasks[place]:.1f} of equal size, too few for resampling tasks to tell"
             found.append(("guard_concentration_blocked", f"{seen}, not the guard: {why}."))
         elif settings.applied_guard == "floor":
             floor = f"{guard.floor_probability[place]:.3g} > {guard.limits[place]:.3g}"
-            why = f"error-free data would have probability {floor} at error-ICC {guard.icc.upper:.3f}"
+            why = (
+                f"error-free data would have probability {floor} at error-ICC {guard.icc.upper:.3f}"
+            )
             found.append(("guard_floor_blocked", f"{seen}, not the floor: {why}."))
         else:
             why = f"{counts.effective_tasks[place]:.1f} effective tasks are fewer than the {guard.limits[place]:.0f} it asks for"

@@ -82,7 +82,10 @@ def exponential_sum_tail(weights: NDArray[np.float64], often: NDArray[np.float64
     def size(u: float) -> float:
         """Log of the integrand's size at u, relative to u = 0."""
         square = (width * np.sinh(u)) ** 2
-        return float(np.log(np.cosh(u)) - 0.5 * (c @ np.log1p(square * np.square(w / room)) + np.log1p(square / point**2)))
+        return float(
+            np.log(np.cosh(u))
+            - 0.5 * (c @ np.log1p(square * np.square(w / room)) + np.log1p(square / point**2))
+        )
 
     reach = 1.0
     while size(reach) > _FLOOR:
@@ -98,7 +101,12 @@ def exponential_sum_tail(weights: NDArray[np.float64], often: NDArray[np.float64
     return float(min(max(np.exp(base) * found / np.pi, 0.0), 1.0))
 
 
-def _integral(u: NDArray[np.float64], slopes: NDArray[np.float64], c: NDArray[np.float64], place: tuple[float, float]) -> float:
+def _integral(
+    u: NDArray[np.float64],
+    slopes: NDArray[np.float64],
+    c: NDArray[np.float64],
+    place: tuple[float, float],
+) -> float:
     """Trapezoidal rule of the real part of the integrand, relative to its size at the saddlepoint."""
     point, width = place
     total = 0.0

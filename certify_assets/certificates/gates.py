@@ -19,7 +19,15 @@ from certify_assets.certificates.planning import auroc
 from certify_assets.certificates.shown import shown
 from certify_assets.errors import InputError
 
-__all__ = ["Gate", "GateThresholds", "auroc_lower_bound", "judge_gate", "sample_gate", "saturation_gate", "table_gates"]
+__all__ = [
+    "Gate",
+    "GateThresholds",
+    "auroc_lower_bound",
+    "judge_gate",
+    "sample_gate",
+    "saturation_gate",
+    "table_gates",
+]
 
 _BOUND = 0.05
 _FEWEST_DRAWS, _MOST_CELLS = 100, 20_000_000
@@ -44,7 +52,9 @@ class GateThresholds:
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
             if not 0 < value <= 1:
-                raise InputError(f"The {name} threshold of a gate is {shown(value)}; give a number above 0 and at most 1.")
+                raise InputError(
+                    f"The {name} threshold of a gate is {shown(value)}; give a number above 0 and at most 1."
+                )
 
 
 @dataclass(frozen=True)
@@ -74,7 +84,11 @@ class Gate:
 
 
 def judge_gate(
-    area: float | None, bound: float | None = None, *, threshold: float = GateThresholds.auroc, how: str = "task bootstrap"
+    area: float | None,
+    bound: float | None = None,
+    *,
+    threshold: float = GateThresholds.auroc,
+    how: str = "task bootstrap",
 ) -> Gate:
     """Gate 1: the lower 95 % bound of the judge's AUROC A₀ lies above a threshold.
 
@@ -90,7 +104,13 @@ def judge_gate(
     """
     name = "judge_can_learn"
     if area is None:
-        return Gate(name, None, None, threshold, "A0 is undefined: all scored outcomes are equal, so there is nothing to rank.")
+        return Gate(
+            name,
+            None,
+            None,
+            threshold,
+            "A0 is undefined: all scored outcomes are equal, so there is nothing to rank.",
+        )
     if bound is None:
         passed = area > threshold
         where = "above" if passed else "not above"
@@ -107,7 +127,9 @@ def judge_gate(
     )
 
 
-def saturation_gate(sft: float | None, base: float | None = None, *, threshold: float = GateThresholds.saturation) -> Gate:
+def saturation_gate(
+    sft: float | None, base: float | None = None, *, threshold: float = GateThresholds.saturation
+) -> Gate:
     """Gate 2: the AUROC of the fine-tuned judge, A_SFT, lies below a threshold, so that further training has something to gain.
 
     Parameters
@@ -121,15 +143,39 @@ def saturation_gate(sft: float | None, base: float | None = None, *, threshold: 
     name = "sft_not_saturated"
     if sft is not None:
         passed = sft < threshold
-        rest = "there is something left to gain" if passed else "training on top of it has nothing to gain"
-        return Gate(name, passed, sft, threshold, f"A_SFT {sft:.3f} is {'below' if passed else 'not below'} {threshold:g}: {rest}.")
+        rest = (
+            "there is something left to gain"
+            if passed
+            else "training on top of it has nothing to gain"
+        )
+        return Gate(
+            name,
+            passed,
+            sft,
+            threshold,
+            f"A_SFT {sft:.3f} is {'below' if passed else 'not below'} {threshold:g}: {rest}.",
+        )
     if base is not None and base >= threshold:
-        return Gate(name, False, base, threshold, f"A_SFT is unknown, but A0 {base:.3f} is not below {threshold:g} as it is.")
+        return Gate(
+            name,
+            False,
+            base,
+            threshold,
+            f"A_SFT is unknown, but A0 {base:.3f} is not below {threshold:g} as it is.",
+        )
     known = "" if base is None else f" A0 {base:.3f} does not decide it."
-    return Gate(name, None, None, threshold, f"A_SFT is unknown: no fine-tuned judge's AUROC was given.{known}")
+    return Gate(
+        name,
+        None,
+        None,
+        threshold,
+        f"A_SFT is unknown: no fine-tuned judge's AUROC was given.{known}",
+    )
 
 
-def sample_gate(n_eff: float | None, *, alpha: float = 0.1, delta: float = 0.05, grid: int = 40, where: str = "") -> Gate:
+def sample_gate(
+    n_eff: float | None, *, alpha: float = 0.1, delta: float = 0.05, grid: int = 40, where: str = ""
+) -> Gate:
     """Gate 3: as many effective trajectories as the smallest error-free sample that excludes α at δ/|Θ|.
 
     Parameters
@@ -161,7 +207,9 @@ def sample_gate(n_eff: float | None, *, alpha: float = 0.1, delta: float = 0.05,
     return Gate("enough_samples", passed, n_eff, float(needed), f"{told}: {verdict}")
 
 
-def auroc_lower_bound(observations: Observations, *, draws: int = 1000, seed: int = 42) -> float | None:
+def auroc_lower_bound(
+    observations: Observations, *, draws: int = 1000, seed: int = 42
+) -> float | None:
     """One-sided lower 95 % bound of the AUROC: the 5 % quantile over resamples of tasks.
 
     Parameters
@@ -176,7 +224,10 @@ def auroc_lower_bound(observations: Observations, *, draws: int = 1000, seed: in
     float or None
         None when all scored outcomes are equal, or when there is one task only. Resamples with one class are left out.
     """
-    scores, right, codes = (column[: observations.scored] for column in (observations.scores, observations.outcomes, observations.tasks))
+    scores, right, codes = (
+        column[: observations.scored]
+        for column in (observations.scores, observations.outcomes, observations.tasks)
+    )
     present, owner = np.unique(codes, return_inverse=True)
     if auroc(observations) is None or present.size < 2:
         return None
@@ -187,18 +238,31 @@ def auroc_lower_bound(observations: Observations, *, draws: int = 1000, seed: in
     while areas.size < draws:
         piece = min(draws - areas.size, max(1, _CHUNK_CELLS // scores.size))
         often = rng.multinomial(present.size, np.full(present.size, 1 / present.size), size=piece)
-        areas = np.concatenate([areas, _weighted_aurocs(often[:, owner].astype(np.float64), right.astype(np.float64), starts)])
+        areas = np.concatenate(
+            [
+                areas,
+                _weighted_aurocs(
+                    often[:, owner].astype(np.float64), right.astype(np.float64), starts
+                ),
+            ]
+        )
     known = areas[np.isfinite(areas)]
     return float(np.quantile(known, _BOUND)) if known.size else None
 
 
-def _weighted_aurocs(weights: NDArray[np.float64], right: NDArray[np.float64], starts: NDArray[np.int64]) -> NDArray[np.float64]:
+def _weighted_aurocs(
+    weights: NDArray[np.float64], right: NDArray[np.float64], starts: NDArray[np.int64]
+) -> NDArray[np.float64]:
     """AUROC under each row of weights; columns ascend by score and ties begin at ``starts``."""
     wins = np.add.reduceat(weights * right, starts, axis=1)
     losses = np.add.reduceat(weights * (1 - right), starts, axis=1)
     below = np.cumsum(losses, axis=1) - losses / 2
     pairs = wins.sum(axis=1) * losses.sum(axis=1)
-    return np.asarray(np.divide((wins * below).sum(axis=1), pairs, out=np.full(pairs.size, math.nan), where=pairs > 0))
+    return np.asarray(
+        np.divide(
+            (wins * below).sum(axis=1), pairs, out=np.full(pairs.size, math.nan), where=pairs > 0
+        )
+    )
 
 
 def table_gates(
@@ -230,11 +294,18 @@ def table_gates(
     """
     observations, limits = observe(scores, outcomes, tasks), thresholds or GateThresholds()
     area = auroc(observations)
-    codes, right = observations.tasks[: observations.scored], observations.outcomes[: observations.scored]
+    codes, right = (
+        observations.tasks[: observations.scored],
+        observations.outcomes[: observations.scored],
+    )
     _, owner = np.unique(codes, return_inverse=True)
-    clusters = summarise_clusters(np.bincount(owner), np.bincount(owner, weights=right).astype(np.int64))
+    clusters = summarise_clusters(
+        np.bincount(owner), np.bincount(owner, weights=right).astype(np.int64)
+    )
     return (
-        judge_gate(area, auroc_lower_bound(observations, draws=draws, seed=seed), threshold=limits.auroc),
+        judge_gate(
+            area, auroc_lower_bound(observations, draws=draws, seed=seed), threshold=limits.auroc
+        ),
         saturation_gate(sft_auroc, area, threshold=limits.saturation),
         sample_gate(clusters.n_eff, alpha=alpha, delta=delta, grid=grid),
     )

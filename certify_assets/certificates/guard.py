@@ -21,7 +21,16 @@ from certify_assets.certificates.clustering import n_min
 from certify_assets.certificates.concentration import concentrated
 from certify_assets.certificates.counts import TaskCounts
 
-__all__ = ["FLOOR_SHARE", "GUARDS", "ErrorIcc", "GuardTest", "apply_guard", "error_icc_bound", "floor_log_probability", "inflated_alpha"]
+__all__ = [
+    "FLOOR_SHARE",
+    "GUARDS",
+    "ErrorIcc",
+    "GuardTest",
+    "apply_guard",
+    "error_icc_bound",
+    "floor_log_probability",
+    "inflated_alpha",
+]
 
 GUARDS = ("floor", "kish", "none")
 #: the floor spends an eighth of δ
@@ -62,7 +71,9 @@ class GuardTest:
     concentrated: NDArray[np.bool_]
 
 
-def error_icc_bound(covered: NDArray[np.int32], errors: NDArray[np.int32], drop: float = _DROP) -> ErrorIcc:
+def error_icc_bound(
+    covered: NDArray[np.int32], errors: NDArray[np.int32], drop: float = _DROP
+) -> ErrorIcc:
     """Beta-binomial intra-task correlation of errors at one threshold with free mean: estimate and upper profile-likelihood bound.
 
     Parameters
@@ -85,7 +96,11 @@ def error_icc_bound(covered: NDArray[np.int32], errors: NDArray[np.int32], drop:
         return ErrorIcc(0.0, 1.0)
     width = int(n.max())
     estimate, upper = kernels.icc_profile(
-        _exceeding(k, width), _exceeding(n - k, width), _exceeding(n, width), float(np.count_nonzero((k > 0) & (k < n))), drop
+        _exceeding(k, width),
+        _exceeding(n - k, width),
+        _exceeding(n, width),
+        float(np.count_nonzero((k > 0) & (k < n))),
+        drop,
     )
     return ErrorIcc(float(estimate), float(upper))
 
@@ -128,8 +143,13 @@ def floor_log_probability(covered: NDArray[np.int32], mean: float, icc: float) -
 def _error_icc(counts: TaskCounts, cap: float | None) -> ErrorIcc:
     """The larger bound of the widest threshold and the first one with ten errors, limited by a declared cap."""
     enough = np.flatnonzero(counts.error_totals >= _ENOUGH_ERRORS)
-    places = {counts.thresholds.size - 1, int(enough[0]) if enough.size else counts.thresholds.size - 1}
-    fits = [error_icc_bound(counts.covered[place], counts.errors[place]) for place in sorted(places)]
+    places = {
+        counts.thresholds.size - 1,
+        int(enough[0]) if enough.size else counts.thresholds.size - 1,
+    }
+    fits = [
+        error_icc_bound(counts.covered[place], counts.errors[place]) for place in sorted(places)
+    ]
     upper = max(fit.upper for fit in fits)
     return ErrorIcc(max(fit.estimate for fit in fits), upper if cap is None else min(upper, cap))
 
@@ -166,16 +186,33 @@ def apply_guard(
         to mean anything (``concentration``); "none" refuses nothing.
     """
     if not counts.thresholds.size:
-        return GuardTest(np.empty(0, dtype=bool), np.empty(0), np.empty(0), ErrorIcc(0.0, 1.0), np.empty(0, dtype=bool))
+        return GuardTest(
+            np.empty(0, dtype=bool),
+            np.empty(0),
+            np.empty(0),
+            ErrorIcc(0.0, 1.0),
+            np.empty(0, dtype=bool),
+        )
     icc = _error_icc(counts, error_icc_cap)
     ratios = np.full(counts.thresholds.size, size_ratio)
     if max_task_size is not None:
         mean_size = counts.covered_trajectories / np.maximum(counts.covered_tasks, 1)
         ratios = np.maximum(ratios, max_task_size / np.maximum(mean_size, 1.0))
     supposed = [inflated_alpha(alpha, float(ratio)) for ratio in ratios]
-    floor = np.array([math.exp(floor_log_probability(row, mean, icc.upper)) for row, mean in zip(counts.covered, supposed, strict=True)])
+    floor = np.array(
+        [
+            math.exp(floor_log_probability(row, mean, icc.upper))
+            for row, mean in zip(counts.covered, supposed, strict=True)
+        ]
+    )
     if guard == "none":
-        return GuardTest(np.ones(floor.size, dtype=bool), floor, np.ones(floor.size), icc, np.zeros(floor.size, dtype=bool))
+        return GuardTest(
+            np.ones(floor.size, dtype=bool),
+            floor,
+            np.ones(floor.size),
+            icc,
+            np.zeros(floor.size, dtype=bool),
+        )
     few = concentrated(counts, alpha, delta)
     if guard == "floor":
         limits = np.full(floor.size, delta / FLOOR_SHARE)

@@ -62,7 +62,14 @@ class Observations:
         picked = (draws * sizes.astype(np.uint64)) >> np.uint64(32)
         chosen = (starts + picked.astype(np.int64))[sizes > 0]
         rows = np.sort(kernels.group_order(tasks.astype(np.int64), len(self.labels))[chosen])
-        return Observations(self.scores[rows], self.outcomes[rows], self.tasks[rows], self.labels, rows.size, self.sha256)
+        return Observations(
+            self.scores[rows],
+            self.outcomes[rows],
+            self.tasks[rows],
+            self.labels,
+            rows.size,
+            self.sha256,
+        )
 
     @property
     def rows(self) -> int:
@@ -80,7 +87,9 @@ class Observations:
         return {"sha256": self.sha256, "rows": self.rows}
 
 
-def observe(scores: ArrayLike, outcomes: ArrayLike, tasks: Sequence[Any] | NDArray[Any]) -> Observations:
+def observe(
+    scores: ArrayLike, outcomes: ArrayLike, tasks: Sequence[Any] | NDArray[Any]
+) -> Observations:
     """Validate a table and bring it into canonical order.
 
     Parameters
@@ -109,14 +118,27 @@ def observe(scores: ArrayLike, outcomes: ArrayLike, tasks: Sequence[Any] | NDArr
             f"scores, outcomes and tasks have {values.size}, {right.size} and {codes.size} rows; give one of each for every trajectory."
         )
     if not values.size:
-        raise InputError("The table has no rows; give at least one scored trajectory with its outcome and task.")
+        raise InputError(
+            "The table has no rows; give at least one scored trajectory with its outcome and task."
+        )
     from certify_assets.certificates import kernels
 
     grouped = kernels.group_order(codes * np.int64(2) + right, 2 * len(labels))
     order = grouped[np.argsort(values[grouped], kind="stable")]
-    ordered, successes, task = values[order], right[order].astype(np.int8), codes[order].astype(np.int32)
+    ordered, successes, task = (
+        values[order],
+        right[order].astype(np.int8),
+        codes[order].astype(np.int32),
+    )
     missing = int(np.isnan(ordered).sum())
-    return Observations(ordered, successes, task, labels, ordered.size - missing, _digest(ordered, successes, task, labels))
+    return Observations(
+        ordered,
+        successes,
+        task,
+        labels,
+        ordered.size - missing,
+        _digest(ordered, successes, task, labels),
+    )
 
 
 def task_codes(tasks: Sequence[Any] | NDArray[Any]) -> tuple[tuple[str, ...], NDArray[np.int64]]:
@@ -130,7 +152,12 @@ def task_codes(tasks: Sequence[Any] | NDArray[Any]) -> tuple[tuple[str, ...], ND
     return _factorise(tasks)
 
 
-def _digest(scores: NDArray[np.float64], outcomes: NDArray[np.int8], tasks: NDArray[np.int32], labels: tuple[str, ...]) -> str:
+def _digest(
+    scores: NDArray[np.float64],
+    outcomes: NDArray[np.int8],
+    tasks: NDArray[np.int32],
+    labels: tuple[str, ...],
+) -> str:
     digest = hashlib.sha256(b"certify_assets/rows/1\n")
     digest.update(json.dumps([scores.size, labels]).encode("ascii"))
     for column, kind in ((scores, "<f8"), (outcomes, "|i1"), (tasks, "<i4")):
@@ -142,13 +169,17 @@ def _scores(scores: ArrayLike) -> NDArray[np.float64]:
     try:
         values = np.array(scores, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
-        raise InputError("A score is not a number; give the log-odds or probability of success, and NaN for an unscored row.") from None
+        raise InputError(
+            "A score is not a number; give the log-odds or probability of success, and NaN for an unscored row."
+        ) from None
     if values.ndim != 1:
         raise InputError(f"scores has {values.ndim} dimensions; give one score a row.")
     infinite = np.isinf(values)
     if infinite.any():
         row = int(np.argmax(infinite))
-        raise InputError(f"The score at row {row} (counting from 0) is infinite; give a finite log-odds, or NaN where there is no score.")
+        raise InputError(
+            f"The score at row {row} (counting from 0) is infinite; give a finite log-odds, or NaN where there is no score."
+        )
     # a NaN has many bit patterns and a zero has two; the hash must see one of each
     values[np.isnan(values)] = np.nan
     values += 0.0
@@ -161,13 +192,20 @@ def _outcomes(outcomes: ArrayLike) -> NDArray[np.int64]:
         raise InputError(f"outcomes has {given.ndim} dimensions; give one outcome a row.")
     if given.dtype.kind not in "biuf":
         try:
-            given = np.array([np.nan if value is None else float(value) for value in given.tolist()], dtype=np.float64)
+            given = np.array(
+                [np.nan if value is None else float(value) for value in given.tolist()],
+                dtype=np.float64,
+            )
         except (TypeError, ValueError):
-            raise InputError("An outcome is neither 0 nor 1; give 1 for a success and 0 for a failure.") from None
+            raise InputError(
+                "An outcome is neither 0 nor 1; give 1 for a success and 0 for a failure."
+            ) from None
     wrong = (given != 0) & (given != 1)
     if wrong.any():
         row = int(np.argmax(wrong))
-        raise InputError(f"The outcome at row {row} (counting from 0) is {given[row].item()}; give 1 for a success and 0 for a failure.")
+        raise InputError(
+            f"The outcome at row {row} (counting from 0) is {given[row].item()}; give 1 for a success and 0 for a failure."
+        )
     return given.astype(np.int64)
 
 
@@ -186,7 +224,10 @@ def _factorise(tasks: Sequence[Any] | NDArray[Any]) -> tuple[tuple[str, ...], ND
             found, codes = _text_codes(array)
         else:
             found, codes = _object_codes(tasks if array is None else array)
-        named = [value if type(value) is str and value else _label(value, place, codes) for place, value in enumerate(found)]
+        named = [
+            value if type(value) is str and value else _label(value, place, codes)
+            for place, value in enumerate(found)
+        ]
     ordered = sorted(dict.fromkeys(named))
     rank = dict(zip(ordered, range(len(ordered)), strict=True))
     ranks = np.fromiter(map(rank.__getitem__, named), dtype=np.int64, count=len(named))
@@ -212,7 +253,9 @@ def _object_codes(tasks: Sequence[Any] | NDArray[Any]) -> tuple[list[Any], NDArr
     try:
         codes = np.fromiter(map(index.__getitem__, objects), dtype=np.int64, count=len(objects))
     except TypeError:
-        raise InputError("A task label is a list or another value that cannot name a task; give text or whole numbers.") from None
+        raise InputError(
+            "A task label is a list or another value that cannot name a task; give text or whole numbers."
+        ) from None
     return list(index), codes if places is None else codes[places]
 
 
@@ -247,5 +290,7 @@ def _label(value: Any, place: int, codes: NDArray[np.int64]) -> str:
         text = str(int(value))
     if not text or value is None or text in {"nan", "NaT", "<NA>"}:
         row = int(np.argmax(codes == place))
-        raise InputError(f"The task at row {row} (counting from 0) is missing; name the task of every trajectory.")
+        raise InputError(
+            f"The task at row {row} (counting from 0) is missing; name the task of every trajectory."
+        )
     return text

@@ -28,7 +28,17 @@ CONFIDENCE = {
     "conjectured": "confidence, by a conjecture that is not proved, of",
     "none under clustering": "confidence, for independent trajectories only, of",
 }
-_PARAMETERS = ("guard", "error_icc_cap", "size_ratio", "max_task_size", "multiplicity", "starts", "grid", "engine", "draws")
+_PARAMETERS = (
+    "guard",
+    "error_icc_cap",
+    "size_ratio",
+    "max_task_size",
+    "multiplicity",
+    "starts",
+    "grid",
+    "engine",
+    "draws",
+)
 
 
 def certify(
@@ -144,7 +154,9 @@ def certify(
     )
     observations = observe(scores, outcomes, tasks)
     if inputs is not None and dict(inputs) != observations.fingerprint:
-        raise IntegrityError(f"The table is {observations.fingerprint}, not the {dict(inputs)} expected; give the table registered.")
+        raise IntegrityError(
+            f"The table is {observations.fingerprint}, not the {dict(inputs)} expected; give the table registered."
+        )
     others = None if pilot is None else observe(*pilot)
     return issue(observations, settings, pilot=others, provenance=provenance, selection=selection)
 
@@ -185,7 +197,9 @@ def issue(
         promise=_promise(evaluation, settings),
         findings=find(observations, evaluation, settings),
         candidates=int(settings.candidates),
-        selection=selection if selection is not None or settings.candidates == 1 else _DEFAULT_SELECTION.format(settings.candidates),
+        selection=selection
+        if selection is not None or settings.candidates == 1
+        else _DEFAULT_SELECTION.format(settings.candidates),
         parameters=_parameters(settings, pilot),
         provenance=_checked_provenance(provenance),
         inputs=observations.fingerprint,
@@ -198,7 +212,13 @@ def _outcome(evaluation: Evaluation, settings: Settings) -> dict[str, Any]:
     """The part of a certificate that depends on the threshold."""
     counts, place = evaluation.counts, evaluation.chosen
     if place is None:
-        nothing = {"certified": False, "threshold": None, "coverage": 0.0, "selective_error": None, "tail": None}
+        nothing = {
+            "certified": False,
+            "threshold": None,
+            "coverage": 0.0,
+            "selective_error": None,
+            "tail": None,
+        }
         return (
             nothing
             | {"level": significant(settings.level)}
@@ -218,7 +238,9 @@ def _outcome(evaluation: Evaluation, settings: Settings) -> dict[str, Any]:
     }
 
 
-_DEFAULT_SELECTION = "One of {} candidates compared on these outcomes; delta is divided by their number."
+_DEFAULT_SELECTION = (
+    "One of {} candidates compared on these outcomes; delta is divided by their number."
+)
 
 
 def _parameters(settings: Settings, pilot: Observations | None) -> dict[str, Any]:
@@ -292,23 +314,37 @@ def _guard_assumptions(settings: Settings) -> tuple[str, ...]:
             f"error-free data at error alpha then have probability at most delta/8. {_size_assumption(settings)}",
         )
     if settings.applied_guard == "kish":
-        return (f"Guard: enough effective tasks are covered to see errors that fill whole tasks. {_size_assumption(settings)}",)
+        return (
+            f"Guard: enough effective tasks are covered to see errors that fill whole tasks. {_size_assumption(settings)}",
+        )
     return ()
 
 
 def _size_assumption(settings: Settings) -> str:
-    cap = "" if settings.max_task_size is None else f" No task has more than {settings.max_task_size} trajectories."
-    return cap.strip() or f"Wrong tasks are at most {settings.size_ratio:g} times as large as others."
+    cap = (
+        ""
+        if settings.max_task_size is None
+        else f" No task has more than {settings.max_task_size} trajectories."
+    )
+    return (
+        cap.strip() or f"Wrong tasks are at most {settings.size_ratio:g} times as large as others."
+    )
 
 
 def _promise(evaluation: Evaluation, settings: Settings) -> str:
     place, counts = evaluation.chosen, evaluation.counts
     if place is None:
-        return f"Nothing is certified on the {settings.side} side: every trajectory goes to a person."
+        return (
+            f"Nothing is certified on the {settings.side} side: every trajectory goes to a person."
+        )
     verb, wrong = _DECIDES[settings.side]
     what = f"{settings.alpha * 100:g} %"
     subject = f"of the trajectories that the judge {verb} {float(counts.thresholds[place])!r}"
-    over = "when every task weighs the same, " if settings.method.weighted else "on average over tasks "
+    over = (
+        "when every task weighs the same, "
+        if settings.method.weighted
+        else "on average over tasks "
+    )
     over = "" if settings.applied_estimand == "trajectory" else over
     share = f"{100 * float(counts.coverage[place]):.1f} %"
     return (

@@ -33,8 +33,13 @@ def joint_promise(certificates: Sequence[Certificate]) -> str:
     if len(certificates) < _PAIR:
         return active[0].promise
     joint = max(0.0, 1.0 - sum(certificate.delta for certificate in certificates))
-    word = CONFIDENCE[next(kind for kind in _WEAKEST if kind in {certificate.validity for certificate in active})]
-    parts = [f"Together, with {word} {100 * joint:g} %:", *[certificate.promise for certificate in certificates]]
+    word = CONFIDENCE[
+        next(kind for kind in _WEAKEST if kind in {certificate.validity for certificate in active})
+    ]
+    parts = [
+        f"Together, with {word} {100 * joint:g} %:",
+        *[certificate.promise for certificate in certificates],
+    ]
     return " ".join([*parts, *_overlap(active)])
 
 
@@ -66,7 +71,10 @@ def document_promise(certificates: Sequence[Certificate]) -> str | None:
     by_procedure: dict[str, list[Certificate]] = {}
     for certificate in certificates:
         by_procedure.setdefault(certificate.procedure, []).append(certificate)
-    if any(sorted(item.side for item in group) != ["reject", "release"] for group in by_procedure.values()):
+    if any(
+        sorted(item.side for item in group) != ["reject", "release"]
+        for group in by_procedure.values()
+    ):
         return None
     built = {name: joint_promise(group) for name, group in by_procedure.items()}
     if len(by_procedure) == 1 or not built:

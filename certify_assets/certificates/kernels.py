@@ -131,7 +131,9 @@ def lattice_histogram(
     for threshold in range(thresholds):
         low, high = np.int64(2**62), np.int64(-(2**62))
         for task in range(tasks):
-            value = denominator * np.int64(errors[threshold, task]) - numerator * np.int64(covered[threshold, task])
+            value = denominator * np.int64(errors[threshold, task]) - numerator * np.int64(
+                covered[threshold, task]
+            )
             row[task] = value
             low, high = min(low, value), max(high, value)
         span = high - low + 1
@@ -162,7 +164,9 @@ def lattice_histogram(
 
 
 @_compiled
-def _cumulants(values: _Integers, counts: _Integers, total: int, t: float) -> tuple[float, float, float, float]:
+def _cumulants(
+    values: _Integers, counts: _Integers, total: int, t: float
+) -> tuple[float, float, float, float]:
     """K(t), K'(t), K''(t), K'''(t) of one draw from the histogram, without overflow and without cancellation near 0."""
     edge = max(t * values[0], t * values[-1])
     mass = first = 0.0
@@ -185,7 +189,9 @@ def _cumulants(values: _Integers, counts: _Integers, total: int, t: float) -> tu
 
 
 @_compiled
-def saddle(values: _Integers, counts: _Integers, draws: int, x: float) -> tuple[float, float, float, float]:
+def saddle(
+    values: _Integers, counts: _Integers, draws: int, x: float
+) -> tuple[float, float, float, float]:
     """Solve draws * K'(t) = x by Newton steps kept inside a bracket; return (t, K, K'', K''') at the solution.
 
     x must lie strictly between draws * values[0] and draws * values[-1].
@@ -261,7 +267,9 @@ def _lattice_tail(values: _Integers, counts: _Integers, draws: int) -> float:
 
 
 @_compiled
-def saddlepoint_tails(values: _Integers, counts: _Integers, offsets: _Integers, draws: int) -> _Floats:
+def saddlepoint_tails(
+    values: _Integers, counts: _Integers, offsets: _Integers, draws: int
+) -> _Floats:
     """Lattice saddlepoint tail P(S > 0) of each histogram in turn; draws is the number of tasks resampled."""
     tails = np.empty(offsets.size - 1, np.float64)
     for threshold in range(tails.size):
@@ -330,7 +338,9 @@ def _profile(errors: _Floats, right: _Floats, sizes: _Floats, mixed: float, rho:
 
 
 @_compiled
-def icc_profile(errors: _Floats, right: _Floats, sizes: _Floats, mixed: float, drop: float) -> tuple[float, float]:
+def icc_profile(
+    errors: _Floats, right: _Floats, sizes: _Floats, mixed: float, drop: float
+) -> tuple[float, float]:
     """Maximum-likelihood intra-task correlation of errors and the upper end of its profile-likelihood interval.
 
     errors[i], right[i], sizes[i] (float64) count the tasks with more than i errors, right decisions, covered rows; mixed counts tasks
@@ -345,7 +355,9 @@ def icc_profile(errors: _Floats, right: _Floats, sizes: _Floats, mixed: float, d
     golden = 0.5 * (math.sqrt(5.0) - 1.0)
     for _ in range(40):
         left, rightmost = high - golden * (high - low), low + golden * (high - low)
-        if _profile(errors, right, sizes, mixed, left) >= _profile(errors, right, sizes, mixed, rightmost):
+        if _profile(errors, right, sizes, mixed, left) >= _profile(
+            errors, right, sizes, mixed, rightmost
+        ):
             high = rightmost
         else:
             low = left

@@ -23,7 +23,15 @@ from numpy.typing import NDArray
 from certify_assets.certificates.shown import shown
 from certify_assets.errors import InputError
 
-__all__ = ["BAND", "NARROW_BAND", "ErrorLattice", "as_fraction", "bootstrap_tails", "error_lattice", "exact_tail"]
+__all__ = [
+    "BAND",
+    "NARROW_BAND",
+    "ErrorLattice",
+    "as_fraction",
+    "bootstrap_tails",
+    "error_lattice",
+    "exact_tail",
+]
 
 #: the exact tail replaces the saddlepoint within this factor of the level: with few tasks, of which some are wholly wrong,
 #: the saddlepoint has been seen wrong by a factor of 1.9 there
@@ -63,11 +71,15 @@ def as_fraction(alpha: float) -> Fraction:
         raise InputError(f"alpha is {shown(alpha)}; give an error budget strictly between 0 and 1.")
     exact = Fraction(repr(float(alpha)))
     if 10_000 % exact.denominator:
-        raise InputError(f"alpha is {shown(alpha)}; give at most four decimals, so that the bootstrap sum lies on a lattice.")
+        raise InputError(
+            f"alpha is {shown(alpha)}; give at most four decimals, so that the bootstrap sum lies on a lattice."
+        )
     return exact
 
 
-def error_lattice(covered: NDArray[np.int32], errors: NDArray[np.int32], budget: Fraction) -> ErrorLattice:
+def error_lattice(
+    covered: NDArray[np.int32], errors: NDArray[np.int32], budget: Fraction
+) -> ErrorLattice:
     """Build the histograms of v = den·k − num·n over tasks for every threshold.
 
     Parameters
@@ -82,11 +94,15 @@ def error_lattice(covered: NDArray[np.int32], errors: NDArray[np.int32], budget:
     """
     from certify_assets.certificates import kernels
 
-    values, counts, offsets = kernels.lattice_histogram(covered, errors, budget.numerator, budget.denominator)
+    values, counts, offsets = kernels.lattice_histogram(
+        covered, errors, budget.numerator, budget.denominator
+    )
     return ErrorLattice(values, counts, offsets, int(covered.shape[1]))
 
 
-def bootstrap_tails(lattice: ErrorLattice, level: float, engine: str = "auto", tasks: int | None = None) -> NDArray[np.float64]:
+def bootstrap_tails(
+    lattice: ErrorLattice, level: float, engine: str = "auto", tasks: int | None = None
+) -> NDArray[np.float64]:
     """P*(resampled selective error > budget) at every threshold, in the limit of infinitely many resamples.
 
     Parameters
@@ -112,8 +128,12 @@ def bootstrap_tails(lattice: ErrorLattice, level: float, engine: str = "auto", t
 
     draws = lattice.tasks if tasks is None else tasks
     if engine == "exact":
-        return np.array([exact_tail(*lattice.histogram(place), draws) for place in range(len(lattice))])
-    tails: NDArray[np.float64] = kernels.saddlepoint_tails(lattice.values, lattice.counts, lattice.offsets, draws)
+        return np.array(
+            [exact_tail(*lattice.histogram(place), draws) for place in range(len(lattice))]
+        )
+    tails: NDArray[np.float64] = kernels.saddlepoint_tails(
+        lattice.values, lattice.counts, lattice.offsets, draws
+    )
     if engine == "auto":
         for place in np.flatnonzero((tails >= level / BAND) & (tails <= level * BAND)):
             values, counts = lattice.histogram(int(place))
@@ -144,7 +164,9 @@ def exact_tail(values: NDArray[np.int64], counts: NDArray[np.int64], draws: int)
         return 0.0
     length, tilt, level, centre = _window(values, counts, draws)
     if length > _LONGEST:
-        raise InputError(f"The exact tail needs {length} lattice points; use engine saddlepoint, or fewer decimals in alpha.")
+        raise InputError(
+            f"The exact tail needs {length} lattice points; use engine saddlepoint, or fewer decimals in alpha."
+        )
     from scipy import fft
 
     probability = counts / counts.sum() * np.exp(tilt * values - level)
@@ -154,7 +176,9 @@ def exact_tail(values: NDArray[np.int64], counts: NDArray[np.int64], draws: int)
     first = max(0, min(centre - length // 2, draws * int(values[-1] - low) // span + 1 - length))
     places = np.arange(max(first, (start - draws * low) // span), first + length)
     sums = places * float(span) + float(draws * low)
-    tail = math.exp(draws * level - tilt * start) * float(np.exp(-tilt * (sums - start)) @ law[places % length])
+    tail = math.exp(draws * level - tilt * start) * float(
+        np.exp(-tilt * (sums - start)) @ law[places % length]
+    )
     return min(max(tail, 0.0), 1.0)
 
 
@@ -165,7 +189,9 @@ def _lattice(values: NDArray[np.int64], draws: int) -> tuple[int, int, int]:
     return low, span, (draws * low) % span or span
 
 
-def _window(values: NDArray[np.int64], counts: NDArray[np.int64], draws: int) -> tuple[int, float, float, int]:
+def _window(
+    values: NDArray[np.int64], counts: NDArray[np.int64], draws: int
+) -> tuple[int, float, float, int]:
     """Length of the FFT, the tilt with its K(t), and the lattice place of the tilted mean.
 
     The length holds all but 1e-20 of the tilted law on each side (Bernstein's inequality), or the whole support.
@@ -188,4 +214,9 @@ def _window(values: NDArray[np.int64], counts: NDArray[np.int64], draws: int) ->
     reach = rare * widest / 3 + math.sqrt((rare * widest / 3) ** 2 + 2 * rare * draws * second)
     support = draws * int(values[-1] - low) // span + 1
     length = min(support, 2 * math.ceil(reach / span) + 3)
-    return int(fft.next_fast_len(length, real=True)), tilt, level, round(draws * (mean - low) / span)
+    return (
+        int(fft.next_fast_len(length, real=True)),
+        tilt,
+        level,
+        round(draws * (mean - low) / span),
+    )

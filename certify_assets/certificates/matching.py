@@ -47,12 +47,18 @@ class Population:
         effect = self.spread * np.random.default_rng([*key, 0]).standard_normal(tasks)
         size: NDArray[np.int64] = np.full(tasks, self.sizes[0])
         if len(self.sizes) > 1:
-            size = np.array(self.sizes)[np.random.default_rng([*key, 1]).integers(len(self.sizes), size=tasks)]
+            size = np.array(self.sizes)[
+                np.random.default_rng([*key, 1]).integers(len(self.sizes), size=tasks)
+            ]
         owner = np.repeat(np.arange(tasks), size)
         chance = _logistic(self.base + effect[owner])
         outcomes = (np.random.default_rng([*key, 2]).random(owner.size) < chance).astype(np.int64)
         noise = np.random.default_rng([*key, 3]).standard_normal(owner.size)
-        return Sample(self.separation * (2 * outcomes - 1) + self.loading * effect[owner] + noise, outcomes, owner)
+        return Sample(
+            self.separation * (2 * outcomes - 1) + self.loading * effect[owner] + noise,
+            outcomes,
+            owner,
+        )
 
     @property
     def success_rate(self) -> float:
@@ -83,7 +89,14 @@ class Population:
         success = _logistic(self.base + effect)
         width = self.separation + _REACH * math.hypot(1.0, self.loading * self.spread)
         thresholds = np.linspace(-width, width, _THRESHOLDS)
-        covered, errors = side_shares(thresholds, side, success, weight, separation=self.separation, shift=self.loading * effect)
+        covered, errors = side_shares(
+            thresholds,
+            side,
+            success,
+            weight,
+            separation=self.separation,
+            shift=self.loading * effect,
+        )
         if side == "release":
             covered, errors = covered[::-1], errors[::-1]
         kept = covered > 1e-6
@@ -103,7 +116,12 @@ class Population:
 
 
 def match_population(
-    *, success_rate: float, auroc: float, icc: float, sizes: tuple[int, ...], within_auroc: float | None = None
+    *,
+    success_rate: float,
+    auroc: float,
+    icc: float,
+    sizes: tuple[int, ...],
+    within_auroc: float | None = None,
 ) -> Population:
     """Solve the population for what was measured, by quadrature.
 
@@ -130,7 +148,12 @@ def match_population(
     InputError
         If a value is outside its range.
     """
-    for name, value in (("success_rate", success_rate), ("auroc", auroc), ("icc", icc), ("within_auroc", within_auroc)):
+    for name, value in (
+        ("success_rate", success_rate),
+        ("auroc", auroc),
+        ("icc", icc),
+        ("within_auroc", within_auroc),
+    ):
         if value is not None and not 0 <= value <= 1:
             raise InputError(f"{name} is {shown(value)}; give a number from 0 to 1.")
     if not 0 < success_rate < 1:
@@ -141,7 +164,9 @@ def match_population(
         raise InputError(f"sizes is {shown(sizes)}; give at least one attempt a task.")
     spread = _spread(success_rate, min(icc, LARGEST_ICC))
     base = _base(success_rate, spread)
-    separation, loading = _scores(base, spread, min(max(auroc, LEAST_AUROC), LARGEST_AUROC), within_auroc)
+    separation, loading = _scores(
+        base, spread, min(max(auroc, LEAST_AUROC), LARGEST_AUROC), within_auroc
+    )
     return Population(base=base, spread=spread, separation=separation, loading=loading, sizes=sizes)
 
 
@@ -150,14 +175,23 @@ def _spread(success_rate: float, icc: float) -> float:
         return 0.0
     from scipy.optimize import brentq
 
-    return float(brentq(lambda spread: _label_icc(_base(success_rate, spread), spread) - icc, 0.0, _WIDEST_EFFECT, xtol=1e-9))
+    return float(
+        brentq(
+            lambda spread: _label_icc(_base(success_rate, spread), spread) - icc,
+            0.0,
+            _WIDEST_EFFECT,
+            xtol=1e-9,
+        )
+    )
 
 
 def _base(success_rate: float, spread: float) -> float:
     from scipy.optimize import brentq
 
     reach = abs(math.log(success_rate / (1 - success_rate))) + 1.0 + 9.0 * spread
-    return float(brentq(lambda base: _success_rate(base, spread) - success_rate, -reach, reach, xtol=1e-10))
+    return float(
+        brentq(lambda base: _success_rate(base, spread) - success_rate, -reach, reach, xtol=1e-10)
+    )
 
 
 def _scores(base: float, spread: float, auroc: float, within: float | None) -> tuple[float, float]:
@@ -167,17 +201,35 @@ def _scores(base: float, spread: float, auroc: float, within: float | None) -> t
     from scipy.optimize import brentq
     from scipy.special import ndtri
 
-    separation = float(ndtri(min(max(auroc if within is None else within, LEAST_AUROC), auroc))) / math.sqrt(2)
+    separation = float(
+        ndtri(min(max(auroc if within is None else within, LEAST_AUROC), auroc))
+    ) / math.sqrt(2)
     if within is not None and (spread <= 0 or within >= auroc):
         # a judge that ranks the attempts of one task better than any others would need a negative loading; it has none then
         return separation, 0.0
     if within is not None:
         loads = np.linspace(0.0, _WIDEST_LOADING, 41)
-        enough = [place for place, load in enumerate(loads) if _auroc(base, spread, separation, load) >= auroc]
+        enough = [
+            place
+            for place, load in enumerate(loads)
+            if _auroc(base, spread, separation, load) >= auroc
+        ]
         if enough:
             low, high = loads[enough[0] - 1], loads[enough[0]]
-            return separation, float(brentq(lambda load: _auroc(base, spread, separation, load) - auroc, low, high, xtol=1e-9))
-    scale = brentq(lambda scale: _auroc(base, spread, scale, _RATIO * scale) - auroc, 0.0, _WIDEST_SCALE, xtol=1e-9)
+            return separation, float(
+                brentq(
+                    lambda load: _auroc(base, spread, separation, load) - auroc,
+                    low,
+                    high,
+                    xtol=1e-9,
+                )
+            )
+    scale = brentq(
+        lambda scale: _auroc(base, spread, scale, _RATIO * scale) - auroc,
+        0.0,
+        _WIDEST_SCALE,
+        xtol=1e-9,
+    )
     return float(scale), _RATIO * float(scale)
 
 

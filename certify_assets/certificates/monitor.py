@@ -14,12 +14,25 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from certify_assets.certificates.certificate import Certificate, significant
-from certify_assets.certificates.eprocess import TaskStream, alarm_process, certification_process, error_interval, shiryaev_roberts
+from certify_assets.certificates.eprocess import (
+    TaskStream,
+    alarm_process,
+    certification_process,
+    error_interval,
+    shiryaev_roberts,
+)
 from certify_assets.certificates.inputs import Observations, observe, task_codes
 from certify_assets.certificates.shown import shown
 from certify_assets.errors import InputError
 
-__all__ = ["DETECTORS", "ESTIMANDS", "RUN_LENGTH", "Monitoring", "monitor_certificate", "task_stream"]
+__all__ = [
+    "DETECTORS",
+    "ESTIMANDS",
+    "RUN_LENGTH",
+    "Monitoring",
+    "monitor_certificate",
+    "task_stream",
+]
 
 DETECTORS = ("e_process", "shiryaev_roberts")
 ESTIMANDS = ("task", "trajectory")
@@ -85,7 +98,11 @@ class Monitoring:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result as JSON values."""
-        return {**asdict(self), "interval": list(self.interval), "findings": [dict(finding) for finding in self.findings]}
+        return {
+            **asdict(self),
+            "interval": list(self.interval),
+            "findings": [dict(finding) for finding in self.findings],
+        }
 
 
 def monitor_certificate(
@@ -129,14 +146,21 @@ def monitor_certificate(
     InputError
         If the table cannot be used, is the certificate's own, holds a task above the cap, or the certificate certifies nothing.
     """
-    for name, value, allowed in (("estimand", estimand, ESTIMANDS), ("detector", detector, DETECTORS)):
+    for name, value, allowed in (
+        ("estimand", estimand, ESTIMANDS),
+        ("detector", detector, DETECTORS),
+    ):
         if value not in allowed:
             raise InputError(f"{name} is {shown(value)}; give one of {', '.join(allowed)}.")
     if not 1 < run_length < math.inf:
-        raise InputError(f"run_length is {shown(run_length)}; give a finite number of tasks above 1.")
+        raise InputError(
+            f"run_length is {shown(run_length)}; give a finite number of tasks above 1."
+        )
     observations = observe(scores, outcomes, tasks)
     if observations.fingerprint == certificate.inputs:
-        raise InputError("These are the rows that the certificate was issued on; monitor it on tasks that were labelled afterwards.")
+        raise InputError(
+            "These are the rows that the certificate was issued on; monitor it on tasks that were labelled afterwards."
+        )
     cap = _cap(certificate, max_task_size) if estimand == "trajectory" else None
     stream = task_stream(certificate, scores, outcomes, tasks, max_task_size=cap)
     alpha, delta = certificate.alpha, certificate.delta
@@ -163,7 +187,9 @@ def monitor_certificate(
         errors=int(stream.errors.sum()),
         trajectories=observations.scored,
         unscored=observations.unscored,
-        realized_error=None if stream.realized_error is None else significant(stream.realized_error),
+        realized_error=None
+        if stream.realized_error is None
+        else significant(stream.realized_error),
         findings=_findings(certificate, observations, stream, estimand),
         **alarms,
     )
@@ -209,7 +235,8 @@ def task_stream(
     found, first = np.unique(codes, return_index=True)
     order = found[np.argsort(first, kind="stable")]
     covered, errors, sizes = (
-        np.bincount(codes[rows], minlength=len(labels))[order].astype(np.int64) for rows in (decided, wrong, ~np.isnan(values))
+        np.bincount(codes[rows], minlength=len(labels))[order].astype(np.int64)
+        for rows in (decided, wrong, ~np.isnan(values))
     )
     names = tuple(labels[code] for code in order)
     if max_task_size is None:
@@ -227,7 +254,9 @@ def task_stream(
 def _cap(certificate: Certificate, declared: int | None) -> int:
     cap = certificate.parameters["max_task_size"] if declared is None else declared
     if cap is None:
-        raise InputError("The trajectory estimand needs a cap on the covered trajectories of a task; give max_task_size, or estimand task.")
+        raise InputError(
+            "The trajectory estimand needs a cap on the covered trajectories of a task; give max_task_size, or estimand task."
+        )
     if cap < 1:
         raise InputError(f"max_task_size is {shown(cap)}; give a whole number above zero.")
     return int(cap)
@@ -239,12 +268,23 @@ def _first(log_process: NDArray[np.float64], threshold: float) -> int | None:
 
 
 def _summary(log_process: NDArray[np.float64], threshold: float) -> dict[str, Any]:
-    value, largest = (significant(math.exp(min(float(log), _LARGEST_LOG))) for log in (log_process[-1], log_process.max()))
+    value, largest = (
+        significant(math.exp(min(float(log), _LARGEST_LOG)))
+        for log in (log_process[-1], log_process.max())
+    )
     first = _first(log_process, threshold)
-    return {"value": value, "largest": largest, "threshold": significant(threshold), "alarm": first is not None, "first_alarm_at": first}
+    return {
+        "value": value,
+        "largest": largest,
+        "threshold": significant(threshold),
+        "alarm": first is not None,
+        "first_alarm_at": first,
+    }
 
 
-def _findings(certificate: Certificate, observations: Observations, stream: TaskStream, estimand: str) -> tuple[dict[str, str], ...]:
+def _findings(
+    certificate: Certificate, observations: Observations, stream: TaskStream, estimand: str
+) -> tuple[dict[str, str], ...]:
     found = []
     if estimand != certificate.estimand:
         text = (
@@ -261,7 +301,12 @@ def _findings(certificate: Certificate, observations: Observations, stream: Task
         text = "The certificate weighs all covered tasks alike; the monitor weighs a task by the share of its attempts that is covered."
         found.append(("task_weights_differ", text))
     if observations.unscored:
-        found.append(("unscored_rows", f"{observations.unscored} of {observations.rows} rows have no score, so none is decided; left out."))
+        found.append(
+            (
+                "unscored_rows",
+                f"{observations.unscored} of {observations.rows} rows have no score, so none is decided; left out.",
+            )
+        )
     empty = int(np.count_nonzero(stream.covered == 0))
     if empty:
         text = f"{empty} of {stream.covered.size} tasks have no row that the certificate decides; they are counted and contribute nothing."

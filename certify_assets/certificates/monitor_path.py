@@ -10,7 +10,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from certify_assets.certificates.certificate import Certificate, significant
-from certify_assets.certificates.eprocess import TaskStream, alarm_process, error_interval, shiryaev_roberts
+from certify_assets.certificates.eprocess import (
+    TaskStream,
+    alarm_process,
+    error_interval,
+    shiryaev_roberts,
+)
 from certify_assets.certificates.monitor import task_stream
 
 __all__ = ["MonitorPath", "monitor_path"]
@@ -88,7 +93,12 @@ def monitor_path(
 
 
 def _head(stream: TaskStream, length: int) -> TaskStream:
-    return TaskStream(stream.covered[:length], stream.errors[:length], stream.scale[:length], stream.labels[:length])
+    return TaskStream(
+        stream.covered[:length],
+        stream.errors[:length],
+        stream.scale[:length],
+        stream.labels[:length],
+    )
 
 
 def _rounded(values: NDArray[np.float64]) -> tuple[float, ...]:

@@ -13,13 +13,22 @@ from numpy.typing import NDArray
 
 from certify_assets.certificates.counts import TaskCounts
 
-__all__ = ["draws_needed", "exceedance_shares", "montecarlo_tails", "resample_errors", "resample_sums", "tail_estimate"]
+__all__ = [
+    "draws_needed",
+    "exceedance_shares",
+    "montecarlo_tails",
+    "resample_errors",
+    "resample_sums",
+    "tail_estimate",
+]
 
 #: places drawn, about a millisecond, and resamples of one call of the kernel at most
 _PLACES, _DRAWS = 1 << 20, 512
 
 
-def resample_sums(values: NDArray[np.int64], draws: int, seed: int, threads: int | None = None) -> NDArray[np.int64]:
+def resample_sums(
+    values: NDArray[np.int64], draws: int, seed: int, threads: int | None = None
+) -> NDArray[np.int64]:
     """Sum the rows of ``values`` over tasks drawn with replacement.
 
     Parameters
@@ -40,7 +49,11 @@ def resample_sums(values: NDArray[np.int64], draws: int, seed: int, threads: int
 
 
 def _pieces(
-    values: NDArray[np.int64], draws: int, seed: int, threads: int | None, reduce: Callable[[NDArray[np.int64]], NDArray[np.int64]]
+    values: NDArray[np.int64],
+    draws: int,
+    seed: int,
+    threads: int | None,
+    reduce: Callable[[NDArray[np.int64]], NDArray[np.int64]],
 ) -> list[NDArray[np.int64]]:
     """Reduce the sums of a few resamples at a time, in order, so that they stay in the cache."""
     from certify_assets.certificates import resampling
@@ -94,10 +107,14 @@ def draws_needed(level: float) -> int:
     """Fewest draws B at which a threshold can pass at all: 1/(B + 1) ≤ level."""
     fewest = max(1, math.ceil(1.0 / level) - 1)
     # the rounded quotient may be one off in either direction
-    return next(draws for draws in range(max(1, fewest - 1), fewest + 3) if 1.0 / (draws + 1) <= level)
+    return next(
+        draws for draws in range(max(1, fewest - 1), fewest + 3) if 1.0 / (draws + 1) <= level
+    )
 
 
-def montecarlo_tails(counts: TaskCounts, budget: Fraction, draws: int, seed: int, threads: int | None = None) -> NDArray[np.float64]:
+def montecarlo_tails(
+    counts: TaskCounts, budget: Fraction, draws: int, seed: int, threads: int | None = None
+) -> NDArray[np.float64]:
     """Monte-Carlo estimate (k + 1)/(B + 1) of P*(resampled error > budget), k of B resamples exceeding it, at every threshold.
 
     Parameters
@@ -130,7 +147,9 @@ def tail_estimate(shares: NDArray[np.float64], draws: int) -> NDArray[np.float64
     return np.asarray((np.rint(shares * draws) + 1.0) / (draws + 1.0))
 
 
-def exceedance_shares(counts: TaskCounts, budget: Fraction, draws: int, seed: int, threads: int | None = None) -> NDArray[np.float64]:
+def exceedance_shares(
+    counts: TaskCounts, budget: Fraction, draws: int, seed: int, threads: int | None = None
+) -> NDArray[np.float64]:
     """Share of the resamples whose selective error exceeds the budget, at every threshold, on the same resamples for all.
 
     Parameters
@@ -144,7 +163,9 @@ def exceedance_shares(counts: TaskCounts, budget: Fraction, draws: int, seed: in
     -------
     float64 array, shape (thresholds,)
     """
-    excess = budget.denominator * counts.errors.astype(np.int64) - budget.numerator * counts.covered.astype(np.int64)
+    excess = budget.denominator * counts.errors.astype(
+        np.int64
+    ) - budget.numerator * counts.covered.astype(np.int64)
     return np.asarray(np.sum(_pieces(excess.T, draws, seed, threads, _positive), axis=0) / draws)
 
 
@@ -153,7 +174,9 @@ def _positive(sums: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.asarray((np.ones(sums.shape[0], np.float32) @ (sums > 0)).astype(np.int64))
 
 
-def resample_errors(covered: NDArray[np.int32], errors: NDArray[np.int32], draws: int, seed: int) -> NDArray[np.float64]:
+def resample_errors(
+    covered: NDArray[np.int32], errors: NDArray[np.int32], draws: int, seed: int
+) -> NDArray[np.float64]:
     """Selective error of each resample at one threshold; 0 for a resample that covers nothing.
 
     Parameters

@@ -19,7 +19,14 @@ from numpy.typing import NDArray
 from certify_assets.certificates.counts import TaskCounts
 from certify_assets.certificates.montecarlo import resample_sums
 
-__all__ = ["DEFAULT_STARTS", "MULTIPLICITIES", "chain", "level_shares", "maxt_tails", "start_places"]
+__all__ = [
+    "DEFAULT_STARTS",
+    "MULTIPLICITIES",
+    "chain",
+    "level_shares",
+    "maxt_tails",
+    "start_places",
+]
 
 MULTIPLICITIES = ("bonferroni", "fixed", "fallback", "maxt")
 DEFAULT_STARTS = {"fixed": (0.3,), "fallback": (0.1, 0.3, 0.5, 0.7)}
@@ -39,10 +46,14 @@ def start_places(starts: Sequence[float], grid: int) -> tuple[int, ...]:
     """First threshold of the grid whose quantile is at least each start; the last one where there is none."""
     quantiles = np.linspace(*_LEVELS, grid)
     # .3 lies within rounding of a quantile of some grids
-    return tuple(sorted({min(int(np.searchsorted(quantiles, start - _TIE)), grid - 1) for start in starts}))
+    return tuple(
+        sorted({min(int(np.searchsorted(quantiles, start - _TIE)), grid - 1) for start in starts})
+    )
 
 
-def chain(tails: NDArray[np.float64], places: Sequence[int], share: float) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def chain(
+    tails: NDArray[np.float64], places: Sequence[int], share: float
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Test upward from each start, carrying on what earlier starts have not lost.
 
     Parameters
@@ -93,7 +104,10 @@ def maxt_tails(counts: TaskCounts, budget: Fraction, draws: int, seed: int) -> N
     Threshold j has T_j = −Σz/s, s its standard deviation over tasks; a resample has T*_j = (Σz* − Σz)/s. From the largest T on, k counts
     the resamples whose largest T* over the thresholds not yet passed exceeds T_j; a tail is never below an earlier one.
     """
-    excess = (budget.denominator * counts.errors.astype(np.int64) - budget.numerator * counts.covered.astype(np.int64)).T
+    excess = (
+        budget.denominator * counts.errors.astype(np.int64)
+        - budget.numerator * counts.covered.astype(np.int64)
+    ).T
     totals = excess.sum(axis=0)
     spread = np.sqrt(np.square(excess - excess.mean(axis=0)).sum(axis=0))
     scale = np.where(spread > 0, spread, 1.0)

@@ -118,20 +118,38 @@ def diagnose(
     return diagnose_evaluation(observations, evaluate(observations, settings, others), settings)
 
 
-def diagnose_evaluation(observations: Observations, evaluation: Evaluation, settings: Settings) -> Diagnosis:
+def diagnose_evaluation(
+    observations: Observations, evaluation: Evaluation, settings: Settings
+) -> Diagnosis:
     """Diagnose an evaluation that is there already; see :func:`diagnose`."""
     counts = evaluation.counts
     if not counts.thresholds.size:
-        return Diagnosis(False, "no_scores", 0, None, None, None, None, None, "No row has a score; score the trajectories first.")
+        return Diagnosis(
+            False,
+            "no_scores",
+            0,
+            None,
+            None,
+            None,
+            None,
+            None,
+            "No row has a score; score the trajectories first.",
+        )
     errors = counts.selective_error
     best = int(np.flatnonzero(errors == errors.min())[-1])
     rate = int(counts.successes.sum()) / counts.trajectories
     stopped = _stopped_by(evaluation, settings)
-    needed, then = _tasks_needed(evaluation, settings) if stopped in ("tasks", "guard") else (None, None)
+    needed, then = (
+        _tasks_needed(evaluation, settings) if stopped in ("tasks", "guard") else (None, None)
+    )
     area = auroc(observations)
     lowest, at = float(errors[best]), float(counts.coverage[best])
-    sentence = _sentence(stopped, _lift(needed, then, counts.tasks), evaluation, settings, (rate, area, lowest, at))
-    return Diagnosis(stopped is None, stopped, counts.tasks, needed, rate, area, lowest, at, sentence, then)
+    sentence = _sentence(
+        stopped, _lift(needed, then, counts.tasks), evaluation, settings, (rate, area, lowest, at)
+    )
+    return Diagnosis(
+        stopped is None, stopped, counts.tasks, needed, rate, area, lowest, at, sentence, then
+    )
 
 
 def _stopped_by(evaluation: Evaluation, settings: Settings) -> str | None:
@@ -158,7 +176,11 @@ def _tasks_needed(evaluation: Evaluation, settings: Settings) -> tuple[int | Non
     coverage: float | None = None
     errors = evaluation.tested.selective_error
     # a chain passes nothing before its start
-    places = np.unique(counts.covered_trajectories, return_index=True)[1].tolist() if evaluation.starts is None else evaluation.starts
+    places = (
+        np.unique(counts.covered_trajectories, return_index=True)[1].tolist()
+        if evaluation.starts is None
+        else evaluation.starts
+    )
     for place in places:
         if errors[place] >= settings.alpha:
             continue
@@ -175,20 +197,29 @@ def _guard_tasks(evaluation: Evaluation, settings: Settings, place: int) -> int 
     if settings.applied_guard == "none":
         return 1
     tasks, limit = evaluation.counts.tasks, float(evaluation.guard.limits[place])
-    factor = factor_needed(evaluation.counts, place, settings.alpha, settings.delta / settings.candidates)
+    factor = factor_needed(
+        evaluation.counts, place, settings.alpha, settings.delta / settings.candidates
+    )
     spread = math.ceil(tasks * factor) if factor > 1.0 else 1
     if settings.applied_guard == "floor":
         log_floor = math.log(max(float(evaluation.guard.floor_probability[place]), 1e-300))
-        return max(spread, math.ceil(tasks * math.log(limit) / log_floor)) if log_floor < 0 else None
+        return (
+            max(spread, math.ceil(tasks * math.log(limit) / log_floor)) if log_floor < 0 else None
+        )
     return max(spread, math.ceil(tasks * limit / float(evaluation.counts.effective_tasks[place])))
 
 
-def _least(evaluation: Evaluation, settings: Settings, place: int, low: int, fewest: int | None) -> int | None:
+def _least(
+    evaluation: Evaluation, settings: Settings, place: int, low: int, fewest: int | None
+) -> int | None:
     """Smallest size from ``low`` on at which the test passes, or ``fewest`` when that is smaller."""
     tested = evaluation.tested.at(place)
 
     def passes(tasks: int) -> bool:
-        return float(settings.method.tails(tested, evaluation.test.at(place), tasks)[0]) <= settings.lone_level
+        return (
+            float(settings.method.tails(tested, evaluation.test.at(place), tasks)[0])
+            <= settings.lone_level
+        )
 
     most = _MOST_TASKS if fewest is None else fewest - 1
     if low > most or not passes(most):
@@ -212,7 +243,9 @@ def _lift(needed: int | None, coverage: float | None, tasks: int) -> str:
     )
 
 
-def _sentence(stopped: str | None, lift: str, evaluation: Evaluation, settings: Settings, facts: _Facts) -> str:
+def _sentence(
+    stopped: str | None, lift: str, evaluation: Evaluation, settings: Settings, facts: _Facts
+) -> str:
     rate, area, lowest, at = facts
     tasks = evaluation.counts.tasks
     seen = f"success rate {rate:.3f}, AUROC {'undefined' if area is None else format(area, '.3f')}"
@@ -238,7 +271,9 @@ def _sentence(stopped: str | None, lift: str, evaluation: Evaluation, settings: 
     if stopped == "guard":
         few = f"{tasks} tasks are too few"
         if bool(evaluation.guard.concentrated[evaluation.passed_test].all()):
-            few = f"a few of the {tasks} tasks hold so much of what is covered that they are too few"
+            few = (
+                f"a few of the {tasks} tasks hold so much of what is covered that they are too few"
+            )
         return (
             f"The guard ({settings.applied_guard}) stops it: {few} to exclude tasks that are wrong throughout "
             f"(lowest observed error {lowest:.3f} at coverage {at:.3f}; {seen}); {lift}."

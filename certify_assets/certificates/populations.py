@@ -64,7 +64,9 @@ class Design(Protocol):
     def draw(self, rng: np.random.Generator) -> Sample:
         """Draw a calibration set."""
 
-    def true_error(self, thresholds: ArrayLike, side: str = "reject", estimand: str = "trajectory") -> NDArray[np.float64]:
+    def true_error(
+        self, thresholds: ArrayLike, side: str = "reject", estimand: str = "trajectory"
+    ) -> NDArray[np.float64]:
         """Selective error of thresholds in the population, over trajectories or with every task weighing the same."""
 
 
@@ -113,11 +115,19 @@ class Clustered:
         size = _draw_sizes(self.sizes, self.tasks, rng)
         effect -= self.size_slope * (size - _mean_size(self.sizes))
         owner = np.repeat(np.arange(self.tasks), size)
-        outcomes = (rng.random(owner.size) < 1 / (1 + np.exp(-(self.base + effect[owner])))).astype(np.int64)
-        scores = self.separation * (2 * outcomes - 1) + self.loading * effect[owner] + rng.normal(size=owner.size)
+        outcomes = (rng.random(owner.size) < 1 / (1 + np.exp(-(self.base + effect[owner])))).astype(
+            np.int64
+        )
+        scores = (
+            self.separation * (2 * outcomes - 1)
+            + self.loading * effect[owner]
+            + rng.normal(size=owner.size)
+        )
         return Sample(scores, outcomes, owner)
 
-    def true_error(self, thresholds: ArrayLike, side: str = "reject", estimand: str = "trajectory") -> NDArray[np.float64]:
+    def true_error(
+        self, thresholds: ArrayLike, side: str = "reject", estimand: str = "trajectory"
+    ) -> NDArray[np.float64]:
         """Selective error of thresholds in the population, by quadrature over task effect and size.
 
         Parameters
@@ -134,8 +144,18 @@ class Clustered:
         """
         effect, weight = self._effects(estimand)
         success = 1 / (1 + np.exp(-(self.base + effect)))
-        covered, errors = side_shares(thresholds, side, success, weight, separation=self.separation, shift=self.loading * effect)
-        return np.asarray(np.divide(errors, covered, out=np.zeros_like(covered), where=covered > 0), dtype=np.float64)
+        covered, errors = side_shares(
+            thresholds,
+            side,
+            success,
+            weight,
+            separation=self.separation,
+            shift=self.loading * effect,
+        )
+        return np.asarray(
+            np.divide(errors, covered, out=np.zeros_like(covered), where=covered > 0),
+            dtype=np.float64,
+        )
 
     def population_icc(self) -> float:
         """Intraclass correlation of the outcomes of two trajectories of one task in the population (sizes left aside)."""
@@ -206,9 +226,15 @@ class Fooled:
             owner = np.repeat(np.arange(self.tasks), size)
             outcomes = (rng.random(owner.size) < rate[owner]).astype(np.int64)
         scores = rng.normal(size=owner.size)
-        return Sample(scores, outcomes, owner) if self.side == "reject" else Sample(-scores, 1 - outcomes, owner)
+        return (
+            Sample(scores, outcomes, owner)
+            if self.side == "reject"
+            else Sample(-scores, 1 - outcomes, owner)
+        )
 
-    def true_error(self, thresholds: ArrayLike, side: str = "reject", estimand: str = "trajectory") -> NDArray[np.float64]:
+    def true_error(
+        self, thresholds: ArrayLike, side: str = "reject", estimand: str = "trajectory"
+    ) -> NDArray[np.float64]:
         """Selective error of thresholds in the population, over trajectories or tasks: the same for all of them."""
         wrong = self.share if estimand == "trajectory" else self.task_share
         return np.full(np.shape(thresholds), wrong if side == self.side else 1 - wrong)
@@ -262,7 +288,9 @@ def _size_law(law: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     from scipy.stats import poisson
 
     extra = np.arange(60)
-    return np.asarray(1.0 + extra, dtype=np.float64), np.asarray(poisson.pmf(extra, 7), dtype=np.float64)
+    return np.asarray(1.0 + extra, dtype=np.float64), np.asarray(
+        poisson.pmf(extra, 7), dtype=np.float64
+    )
 
 
 def _mean_size(law: str) -> float:

@@ -12,7 +12,12 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from certify_assets.certificates.baselines import deff_tails, hoeffding_tails, korn_graubard_tails, naive_tails
+from certify_assets.certificates.baselines import (
+    deff_tails,
+    hoeffding_tails,
+    korn_graubard_tails,
+    naive_tails,
+)
 from certify_assets.certificates.betting import payoffs, wealth_tails
 from certify_assets.certificates.counts import TaskCounts
 from certify_assets.certificates.gaffke import gaffke_tails
@@ -112,7 +117,9 @@ def _taskboot(counts: TaskCounts, test: Test, tasks: int) -> NDArray[np.float64]
     if test.engine == "montecarlo" and tasks == counts.tasks:
         return montecarlo_tails(counts, test.budget, test.draws, test.seed)
     engine = "auto" if test.engine == "montecarlo" else test.engine
-    return bootstrap_tails(error_lattice(counts.covered, counts.errors, test.budget), test.level, engine, tasks)
+    return bootstrap_tails(
+        error_lattice(counts.covered, counts.errors, test.budget), test.level, engine, tasks
+    )
 
 
 def _naive(counts: TaskCounts, test: Test, tasks: int) -> NDArray[np.float64]:
@@ -155,22 +162,64 @@ _TASK_MEAN = "The error is the mean over tasks of each task's error rate, not ov
 _LINEAR = "The linearised variance between covered tasks stands for the sampling variance; where no error is seen it says nothing."
 
 _PILOT = "The pilot tasks are others than these, and the pilot table was fixed before these outcomes were seen."
-_CONJECTURE = (
-    "Gaffke's conjecture: the test keeps its level for every distribution of the tasks. It is proved for tasks of one trajectory only."
-)
+_CONJECTURE = "Gaffke's conjecture: the test keeps its level for every distribution of the tasks. It is proved for tasks of one trajectory only."
 
 PROCEDURES: dict[str, Procedure] = {
     procedure.name: procedure
     for procedure in (
-        Procedure("guarded_taskboot", _taskboot, "asymptotic", "trajectory", _BOOTSTRAP, guarded=True, joint=True),
-        Procedure("taskboot", _taskboot, "asymptotic", "trajectory", (*_BOOTSTRAP, _RARE), joint=True),
+        Procedure(
+            "guarded_taskboot",
+            _taskboot,
+            "asymptotic",
+            "trajectory",
+            _BOOTSTRAP,
+            guarded=True,
+            joint=True,
+        ),
+        Procedure(
+            "taskboot", _taskboot, "asymptotic", "trajectory", (*_BOOTSTRAP, _RARE), joint=True
+        ),
         Procedure("naive", _naive, "none under clustering", "trajectory", (_INDEPENDENT, *_COMMON)),
         Procedure("deff", _deff, "asymptotic", "trajectory", (_TASKS_IID, _SAME_DEFF, *_COMMON)),
-        Procedure("one_per_task", _naive, "finite-sample", "task", (_TASKS_IID, _ONE, *_COMMON), one_draw=True),
-        Procedure("task_hoeffding", _task_hoeffding, "finite-sample", "task", (_TASKS_IID, _TASK_MEAN, *_COMMON)),
-        Procedure("betting", _betting, "finite-sample", "task", (_TASKS_IID, _PILOT, *_COMMON), weighted=True, pilot=True),
-        Procedure("gaffke", _gaffke, "conjectured", "task", (_TASKS_IID, _CONJECTURE, *_COMMON), weighted=True),
-        Procedure("korn_graubard", _korn_graubard, "asymptotic", "trajectory", (_TASKS_IID, _LINEAR, _RARE, *_COMMON)),
+        Procedure(
+            "one_per_task",
+            _naive,
+            "finite-sample",
+            "task",
+            (_TASKS_IID, _ONE, *_COMMON),
+            one_draw=True,
+        ),
+        Procedure(
+            "task_hoeffding",
+            _task_hoeffding,
+            "finite-sample",
+            "task",
+            (_TASKS_IID, _TASK_MEAN, *_COMMON),
+        ),
+        Procedure(
+            "betting",
+            _betting,
+            "finite-sample",
+            "task",
+            (_TASKS_IID, _PILOT, *_COMMON),
+            weighted=True,
+            pilot=True,
+        ),
+        Procedure(
+            "gaffke",
+            _gaffke,
+            "conjectured",
+            "task",
+            (_TASKS_IID, _CONJECTURE, *_COMMON),
+            weighted=True,
+        ),
+        Procedure(
+            "korn_graubard",
+            _korn_graubard,
+            "asymptotic",
+            "trajectory",
+            (_TASKS_IID, _LINEAR, _RARE, *_COMMON),
+        ),
     )
 }
 
@@ -188,5 +237,7 @@ def find_procedure(name: str) -> Procedure:
         If there is none; the message lists those available.
     """
     if not isinstance(name, str) or name not in PROCEDURES:
-        raise InputError(f"procedure {shown(name)} is not available; give one of {', '.join(PROCEDURES)}.")
+        raise InputError(
+            f"procedure {shown(name)} is not available; give one of {', '.join(PROCEDURES)}."
+        )
     return PROCEDURES[name]

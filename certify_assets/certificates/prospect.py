@@ -14,10 +14,23 @@ from certify_assets.certificates.clustering import n_min
 from certify_assets.certificates.evaluation import Settings, evaluate
 from certify_assets.certificates.facts import Facts
 from certify_assets.certificates.findings import FEW_TASKS
-from certify_assets.certificates.gates import Gate, GateThresholds, auroc_lower_bound, judge_gate, sample_gate, saturation_gate
+from certify_assets.certificates.gates import (
+    Gate,
+    GateThresholds,
+    auroc_lower_bound,
+    judge_gate,
+    sample_gate,
+    saturation_gate,
+)
 from certify_assets.certificates.guard import FLOOR_SHARE
 from certify_assets.certificates.inputs import observe
-from certify_assets.certificates.matching import LARGEST_AUROC, LARGEST_ICC, LEAST_AUROC, Population, match_population
+from certify_assets.certificates.matching import (
+    LARGEST_AUROC,
+    LARGEST_ICC,
+    LEAST_AUROC,
+    Population,
+    match_population,
+)
 from certify_assets.certificates.planning import auroc
 from certify_assets.certificates.shown import shown
 from certify_assets.certificates.sizing import Sizing, bracket_tasks, size_tasks
@@ -85,7 +98,11 @@ class Prospect:
             )
         if sizing.at_lower_bound:
             notes.append("Two tasks, the fewest considered, do already.")
-        if sizing.tasks is not None and sizing.tasks < FEW_TASKS and self.settings.method.validity == "asymptotic":
+        if (
+            sizing.tasks is not None
+            and sizing.tasks < FEW_TASKS
+            and self.settings.method.validity == "asymptotic"
+        ):
             notes.append(
                 f"Below {FEW_TASKS} tasks {self.settings.procedure} has not been validated: label at least {FEW_TASKS}, although {sizing.tasks} often "
                 "lead to a certificate."
@@ -104,7 +121,11 @@ class Prospect:
     @property
     def law(self) -> float:
         """The paper's parameter-free prediction of the coverage (1 − π)(2A₀ − 1); π takes the place of 1 − π on the release side."""
-        raw = 1 - self.facts.success_rate if self.settings.side == "reject" else self.facts.success_rate
+        raw = (
+            1 - self.facts.success_rate
+            if self.settings.side == "reject"
+            else self.facts.success_rate
+        )
         return raw * max(0.0, 2 * self.facts.auroc - 1)
 
     @property
@@ -112,7 +133,10 @@ class Prospect:
         """The answer in one sentence."""
         if self.sizing.tasks is None or not self.sizing.checks:
             return f"No number of tasks like these leads to a certificate. {self.reason}"
-        check, attempts = self.sizing.checks[-1], f"{self.facts.attempts:.3g} attempt{'' if self.facts.attempts == 1 else 's'}"
+        check, attempts = (
+            self.sizing.checks[-1],
+            f"{self.facts.attempts:.3g} attempt{'' if self.facts.attempts == 1 else 's'}",
+        )
         chance = f"{100 * check.share:.0f} % of {check.trials} simulated draws certify something, {100 * check.coverage:.0f} % of the trajectories on average"
         if self.more_tasks is None:
             return f"With about {check.tasks} tasks of {attempts} each, {chance}."
@@ -142,7 +166,14 @@ class Prospect:
                 "law": significant(self.law),
             },
             "checks": [
-                _rounded({"tasks": c.tasks, "trials": c.trials, "successes": c.successes, "coverage": c.coverage})
+                _rounded(
+                    {
+                        "tasks": c.tasks,
+                        "trials": c.trials,
+                        "successes": c.successes,
+                        "coverage": c.coverage,
+                    }
+                )
                 for c in self.sizing.checks
             ],
             "alternatives": [_alternative(*pair) for pair in self.alternatives],
@@ -150,14 +181,21 @@ class Prospect:
             "certified_now": self.certified_now,
             "tasks": self.facts.tasks,
             "model": _model(self.facts, self.population),
-            **{name: getattr(self.settings, name) for name in ("side", "alpha", "delta", "procedure", "guard", "grid", "seed")},
+            **{
+                name: getattr(self.settings, name)
+                for name in ("side", "alpha", "delta", "procedure", "guard", "grid", "seed")
+            },
             "trials": self.trials,
             "software": {"version": __version__},
         }
 
     def _fewest_trajectories(self) -> dict[str, Any] | None:
         """The number of attempts that takes the fewest trajectories."""
-        known = [(attempts * tasks, attempts, tasks) for attempts, tasks in self.alternatives if tasks is not None]
+        known = [
+            (attempts * tasks, attempts, tasks)
+            for attempts, tasks in self.alternatives
+            if tasks is not None
+        ]
         return _alternative(*min(known)[1:]) if known else None
 
 
@@ -202,23 +240,35 @@ def foresee(
     Draws are from :class:`~certify_assets.certificates.population.Population` matched to the facts. The answer holds for corpora like it:
     Gaussian task effects, Gaussian score noise, attempts at one task exchangeable.
     """
-    for name, value, least in (("trials", trials, 1), ("most_tasks", most_tasks, 2), ("tasks", facts.tasks, 1)):
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
+    for name, value, least in (
+        ("trials", trials, 1),
+        ("most_tasks", most_tasks, 2),
+        ("tasks", facts.tasks, 1),
+    ):
+        if value is not None and (
+            isinstance(value, bool) or not isinstance(value, int) or value < least
+        ):
             raise InputError(f"{name} is {shown(value)}; give a whole number from {least}.")
     if settings.method.pilot:
-        raise InputError(f"{settings.procedure} needs a pilot table, which a plan cannot draw; give another procedure.")
+        raise InputError(
+            f"{settings.procedure} needs a pilot table, which a plan cannot draw; give another procedure."
+        )
     population = match_population(
-        success_rate=facts.success_rate, auroc=facts.auroc, icc=facts.icc, sizes=facts.sizes, within_auroc=facts.within_auroc
+        success_rate=facts.success_rate,
+        auroc=facts.auroc,
+        icc=facts.icc,
+        sizes=facts.sizes,
+        within_auroc=facts.within_auroc,
     )
     reason = _hopeless(population, settings)
     guess = n_min(settings.alpha, settings.delta / FLOOR_SHARE)
     sizing = Sizing(None)
     if reason is None:
-        sizing = size_tasks(population, settings, guess=guess, most=most_tasks, trials=trials, progress=progress)
+        sizing = size_tasks(
+            population, settings, guess=guess, most=most_tasks, trials=trials, progress=progress
+        )
         if sizing.tasks is None:
-            reason = (
-                f"With {most_tasks} tasks, the largest number considered, only {100 * sizing.best:.0f} % of the draws certify something."
-            )
+            reason = f"With {most_tasks} tasks, the largest number considered, only {100 * sizing.best:.0f} % of the draws certify something."
     return Prospect(
         facts=facts,
         settings=settings,
@@ -228,9 +278,13 @@ def foresee(
         population_coverage=population.coverage_at(settings.alpha, settings.side),
         alternatives=()
         if sizing.tasks is None
-        else _alternatives(population, settings, sizing.tasks, (most_tasks, other_attempts), progress),
+        else _alternatives(
+            population, settings, sizing.tasks, (most_tasks, other_attempts), progress
+        ),
         reason=reason,
-        certified_now=None if facts.observed is None else evaluate(facts.observed, settings).chosen is not None,
+        certified_now=None
+        if facts.observed is None
+        else evaluate(facts.observed, settings).chosen is not None,
         trials=trials,
     )
 
@@ -251,7 +305,11 @@ def _hopeless(population: Population, settings: Settings) -> str | None:
 
 
 def _gates(
-    facts: Facts, settings: Settings, population: Population, planned: int | None, limits: GateThresholds
+    facts: Facts,
+    settings: Settings,
+    population: Population,
+    planned: int | None,
+    limits: GateThresholds,
 ) -> tuple[Gate, Gate, Gate]:
     tasks = planned if facts.tasks is None else facts.tasks
     whose = f" of the {tasks} tasks {'planned' if facts.tasks is None else 'there are'}"
@@ -259,25 +317,41 @@ def _gates(
     if facts.observed is not None and facts.bootstrapped:
         bound, how = auroc_lower_bound(facts.observed, seed=settings.seed), "task bootstrap"
     elif tasks is not None and tasks > 1:
-        bound, how = _expected_bound(population, tasks, settings.seed), f"expected with {tasks} tasks, simulated"
+        bound, how = (
+            _expected_bound(population, tasks, settings.seed),
+            f"expected with {tasks} tasks, simulated",
+        )
     else:
         bound, how = None, ""
     return (
         judge_gate(facts.auroc, bound, threshold=limits.auroc, how=how),
         saturation_gate(facts.sft_auroc, facts.auroc, threshold=limits.saturation),
-        sample_gate(None if tasks is None else facts.n_eff(tasks), alpha=settings.alpha, delta=settings.delta, grid=shares, where=whose),
+        sample_gate(
+            None if tasks is None else facts.n_eff(tasks),
+            alpha=settings.alpha,
+            delta=settings.delta,
+            grid=shares,
+            where=whose,
+        ),
     )
 
 
 def _expected_bound(population: Population, tasks: int, seed: int) -> float | None:
     """The 5 % quantile of the AUROC over draws of so many tasks: where a task bootstrap would put its lower bound, on average."""
-    areas = [auroc(observe(*population.draw(tasks, (seed, _GATE_STREAM, trial)))) for trial in range(_BOUND_DRAWS)]
+    areas = [
+        auroc(observe(*population.draw(tasks, (seed, _GATE_STREAM, trial))))
+        for trial in range(_BOUND_DRAWS)
+    ]
     known = [area for area in areas if area is not None]
     return float(np.quantile(known, _BOUND)) if known else None
 
 
 def _alternatives(
-    population: Population, settings: Settings, tasks: int, limits: tuple[int, Sequence[int]], progress: Progress | None
+    population: Population,
+    settings: Settings,
+    tasks: int,
+    limits: tuple[int, Sequence[int]],
+    progress: Progress | None,
 ) -> tuple[tuple[int, int | None], ...]:
     """Tasks needed at other numbers of attempts, coarsely; the population stays the same in every other respect."""
     own = population.sizes[0] if len(population.sizes) == 1 else None
@@ -287,15 +361,23 @@ def _alternatives(
         if attempts == own:
             found.append((attempts, tasks))
             continue
-        needed, _ = bracket_tasks(replace(population, sizes=(attempts,)), settings, guess=tasks, most=most, precision=0.08)
+        needed, _ = bracket_tasks(
+            replace(population, sizes=(attempts,)), settings, guess=tasks, most=most, precision=0.08
+        )
         found.append((attempts, needed))
         if progress is not None:
-            progress(f"{attempts} attempts a task: {'no number of tasks' if needed is None else f'about {needed} tasks'}")
+            progress(
+                f"{attempts} attempts a task: {'no number of tasks' if needed is None else f'about {needed} tasks'}"
+            )
     return tuple(found)
 
 
 def _alternative(attempts: int, tasks: int | None) -> dict[str, Any]:
-    return {"attempts_per_task": attempts, "tasks": tasks, "trajectories": None if tasks is None else attempts * tasks}
+    return {
+        "attempts_per_task": attempts,
+        "tasks": tasks,
+        "trajectories": None if tasks is None else attempts * tasks,
+    }
 
 
 def _model(facts: Facts, population: Population) -> dict[str, Any]:
@@ -306,10 +388,20 @@ def _model(facts: Facts, population: Population) -> dict[str, Any]:
         "auroc": significant(facts.auroc),
         "icc": significant(facts.icc),
         "within_auroc": significant(population.within_auroc),
-        **{name: significant(getattr(population, name)) for name in ("base", "spread", "separation", "loading")},
-        "attempts": {"mean": significant(facts.attempts), "fewest": min(facts.sizes), "most": max(facts.sizes)},
+        **{
+            name: significant(getattr(population, name))
+            for name in ("base", "spread", "separation", "loading")
+        },
+        "attempts": {
+            "mean": significant(facts.attempts),
+            "fewest": min(facts.sizes),
+            "most": max(facts.sizes),
+        },
     }
 
 
 def _rounded(document: dict[str, Any]) -> dict[str, Any]:
-    return {name: significant(value) if isinstance(value, float) else value for name, value in document.items()}
+    return {
+        name: significant(value) if isinstance(value, float) else value
+        for name, value in document.items()
+    }

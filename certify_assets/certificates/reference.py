@@ -7,7 +7,16 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["count_rows", "distinct_rows", "group_order", "icc_profile", "lattice_histogram", "saddlepoint_tails", "task_draws", "task_sums"]
+__all__ = [
+    "count_rows",
+    "distinct_rows",
+    "group_order",
+    "icc_profile",
+    "lattice_histogram",
+    "saddlepoint_tails",
+    "task_draws",
+    "task_sums",
+]
 
 _Integers = NDArray[np.int64]
 _Floats = NDArray[np.float64]
@@ -44,10 +53,16 @@ def lattice_histogram(
     table = denominator * errors.astype(np.int64) - numerator * covered.astype(np.int64)
     rows = [np.unique(row, return_counts=True) for row in table]
     offsets = np.concatenate([[0], np.cumsum([values.size for values, _ in rows])])
-    return np.concatenate([values for values, _ in rows]), np.concatenate([counts for _, counts in rows]), offsets
+    return (
+        np.concatenate([values for values, _ in rows]),
+        np.concatenate([counts for _, counts in rows]),
+        offsets,
+    )
 
 
-def saddlepoint_tails(values: _Integers, counts: _Integers, offsets: _Integers, draws: int) -> _Floats:
+def saddlepoint_tails(
+    values: _Integers, counts: _Integers, offsets: _Integers, draws: int
+) -> _Floats:
     """Lattice-corrected Lugannani–Rice tails with the saddlepoint found by bracketing."""
     return np.array([_tail(values[a:b], counts[a:b], draws) for a, b in pairwise(offsets.tolist())])
 
@@ -124,4 +139,6 @@ def icc_profile(covered: _Integers, errors: _Integers, drop: float) -> tuple[flo
     inside = np.flatnonzero(values >= values[best] - drop)[-1]
     if inside == grid.size - 1:
         return float(grid[best]), 1.0
-    return float(grid[best]), float(brentq(lambda rho: profile(rho) - values[best] + drop, grid[inside], grid[inside + 1]))
+    return float(grid[best]), float(
+        brentq(lambda rho: profile(rho) - values[best] + drop, grid[inside], grid[inside + 1])
+    )

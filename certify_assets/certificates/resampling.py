@@ -36,7 +36,8 @@ def _row_adder(widths: tuple[int, ...]) -> Callable[..., Any]:
     def add_rows(context: Any, lanes: Any, flat: Any, rows: Any, count: Any, base: Any) -> Any:  # noqa: PLR0917
         def generate(target: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
             out, table, starts = (
-                target.make_array(kind)(target, builder, value).data for kind, value in zip(signature.args[:3], arguments[:3], strict=True)
+                target.make_array(kind)(target, builder, value).data
+                for kind, value in zip(signature.args[:3], arguments[:3], strict=True)
             )
             byte, lane, word = ir.IntType(8), ir.IntType(16), ir.IntType(64)
             places = [sum(widths[:part]) for part in range(len(widths))]
@@ -46,11 +47,22 @@ def _row_adder(widths: tuple[int, ...]) -> Callable[..., Any]:
                 row = builder.add(builder.load(builder.gep(starts, [loop.index])), arguments[4])
                 for width, place, total in zip(widths, places, sums, strict=True):
                     start = builder.gep(table, [builder.add(row, ir.Constant(word, place))])
-                    loaded = builder.load(builder.bitcast(start, ir.VectorType(byte, width).as_pointer()), align=1)
-                    builder.store(builder.add(builder.load(total), builder.zext(loaded, ir.VectorType(lane, width))), total)
+                    loaded = builder.load(
+                        builder.bitcast(start, ir.VectorType(byte, width).as_pointer()), align=1
+                    )
+                    builder.store(
+                        builder.add(
+                            builder.load(total), builder.zext(loaded, ir.VectorType(lane, width))
+                        ),
+                        total,
+                    )
             for width, place, total in zip(widths, places, sums, strict=True):
                 start = builder.gep(out, [ir.Constant(word, place)])
-                builder.store(builder.load(total), builder.bitcast(start, ir.VectorType(lane, width).as_pointer()), align=2)
+                builder.store(
+                    builder.load(total),
+                    builder.bitcast(start, ir.VectorType(lane, width).as_pointer()),
+                    align=2,
+                )
             return target.get_dummy_value()
 
         return types.void(lanes, flat, rows, count, base), generate
@@ -63,7 +75,9 @@ _add_narrow = _row_adder((8,))
 
 
 @_compiled
-def task_sums(table: NDArray[np.uint8], draws: int, seed: np.uint64, first: int) -> NDArray[np.int64]:
+def task_sums(
+    table: NDArray[np.uint8], draws: int, seed: np.uint64, first: int
+) -> NDArray[np.int64]:
     """Sums of byte columns over tasks drawn with replacement, for draws first … first + draws − 1.
 
     table has shape (blocks, tasks, STRIDE), of which the first LANES bytes count, or (blocks, tasks, NARROW); the answer has shape
@@ -81,7 +95,9 @@ def task_sums(table: NDArray[np.uint8], draws: int, seed: np.uint64, first: int)
             places = min(_ROWS, tasks - start)
             for place in range(places):
                 z = _splitmix(seed, counter + np.uint64(start + place))
-                rows[place] = (((z >> np.uint64(32)) * np.uint64(tasks)) >> np.uint64(32)) * np.uint64(width)
+                rows[place] = (
+                    ((z >> np.uint64(32)) * np.uint64(tasks)) >> np.uint64(32)
+                ) * np.uint64(width)
             for block in range(blocks):
                 base = np.uint64(block * tasks * width)
                 if lanes == LANES:

@@ -102,7 +102,13 @@ class _Draws:
 
 
 def bracket_tasks(
-    population: Population, settings: Settings, *, guess: int, most: int, precision: float = 0.03, progress: Progress | None = None
+    population: Population,
+    settings: Settings,
+    *,
+    guess: int,
+    most: int,
+    precision: float = 0.03,
+    progress: Progress | None = None,
 ) -> tuple[int | None, float]:
     """Find the size by doubling and bisection on common draws: each smaller draw is the beginning of a larger one.
 
@@ -131,7 +137,9 @@ def bracket_tasks(
     def enough(tasks: int) -> bool:
         share = draws.share(tasks)
         if progress is not None:
-            progress(f"{tasks} tasks: {share:.0%} of {len(draws.kept[tasks])} draws certify something")
+            progress(
+                f"{tasks} tasks: {share:.0%} of {len(draws.kept[tasks])} draws certify something"
+            )
         return share >= TARGET
 
     low, high = _FEWEST, min(max(guess, _FEWEST), most)
@@ -153,7 +161,13 @@ def bracket_tasks(
 
 
 def size_tasks(
-    population: Population, settings: Settings, *, guess: int, most: int, trials: int = 300, progress: Progress | None = None
+    population: Population,
+    settings: Settings,
+    *,
+    guess: int,
+    most: int,
+    trials: int = 300,
+    progress: Progress | None = None,
 ) -> Sizing:
     """Find the number of tasks at which a certificate succeeds in 80 % of draws, and check it on fresh draws.
 
@@ -174,7 +188,9 @@ def size_tasks(
     sizes near it (1,600 draws; standard error of the success probability at the size found about .013).
     """
     tell = progress or (lambda _: None)
-    tasks, best = bracket_tasks(population, settings, guess=guess, most=most, precision=_NEAR / 2, progress=progress)
+    tasks, best = bracket_tasks(
+        population, settings, guess=guess, most=most, precision=_NEAR / 2, progress=progress
+    )
     if tasks is None:
         return Sizing(None, best=best)
     draws = _Draws(population, settings)
@@ -204,14 +220,23 @@ def _polish(draws: _Draws, tasks: int, seen: dict[int, list[int]], number: int, 
     """Move a size to where the success probability is the target; ``seen`` maps sizes to draws and successes, and grows."""
     for turn in range(_ROUNDS):
         reach = max(2, math.ceil(_NEAR * tasks))
-        sizes = np.unique(np.linspace(max(_FEWEST, tasks - reach), min(tasks + reach, most), _SIZES).round().astype(int)).tolist()
+        sizes = np.unique(
+            np.linspace(max(_FEWEST, tasks - reach), min(tasks + reach, most), _SIZES)
+            .round()
+            .astype(int)
+        ).tolist()
         rows = tasks * sum(draws.population.sizes) / len(draws.population.sizes)
         each = math.ceil(min(_POLISH_DRAWS, max(_LEAST_DRAWS, _POLISH_ROWS / rows)) / len(sizes))
         for size in sizes:
             at = seen.setdefault(size, [0, 0])
-            at[1] += sum(draws.coverage(size, _POLISH, number, turn, size, trial) > 0 for trial in range(each))
+            at[1] += sum(
+                draws.coverage(size, _POLISH, number, turn, size, trial) > 0
+                for trial in range(each)
+            )
             at[0] += each
-        moved = _solve({size: at for size, at in seen.items() if abs(size - tasks) <= 2 * reach}, tasks)
+        moved = _solve(
+            {size: at for size, at in seen.items() if abs(size - tasks) <= 2 * reach}, tasks
+        )
         tasks, last = min(max(moved, sizes[0] - reach, _FEWEST), sizes[-1] + reach, most), tasks
         if sizes[0] <= tasks <= sizes[-1] or tasks == last:
             break
@@ -231,7 +256,9 @@ def _solve(seen: dict[int, list[int]], tasks: int) -> int:
     return int(near[np.argmin(np.abs(fitted - TARGET))])
 
 
-def _logistic_fit(x: NDArray[np.float64], count: NDArray[np.float64], hits: NDArray[np.float64]) -> tuple[float, float]:
+def _logistic_fit(
+    x: NDArray[np.float64], count: NDArray[np.float64], hits: NDArray[np.float64]
+) -> tuple[float, float]:
     """Level and slope of a logistic regression on one variable, by Newton's method with a little shrinkage where sizes separate the outcomes."""
     design = np.stack([np.ones_like(x), x], axis=1)
     found = np.array([math.log((hits.sum() + 1) / (count.sum() - hits.sum() + 1)), 0.0])
@@ -239,7 +266,9 @@ def _logistic_fit(x: NDArray[np.float64], count: NDArray[np.float64], hits: NDAr
     for _ in range(50):
         mean = 1 / (1 + np.exp(-np.clip(design @ found, -30, 30)))
         slope = design.T @ (hits - count * mean) - shrink @ found
-        step = np.linalg.solve((design * (count * mean * (1 - mean))[:, None]).T @ design + shrink, slope)
+        step = np.linalg.solve(
+            (design * (count * mean * (1 - mean))[:, None]).T @ design + shrink, slope
+        )
         found = found + np.clip(step, -5.0, 5.0)
         if np.abs(step).max() < 1e-9:
             break

@@ -99,7 +99,13 @@ def verify_certificate(
             return found
         used = others if certificate.parameters["pilot"] is not None else None
         settings = settings_of(certificate)
-        again = issue(observations, settings, pilot=used, provenance=certificate.provenance, selection=certificate.selection)
+        again = issue(
+            observations,
+            settings,
+            pilot=used,
+            provenance=certificate.provenance,
+            selection=certificate.selection,
+        )
     except (ForgedCertificateError, InputError) as error:
         return str(error)
     told = {**certificate.to_dict(), "digest": digest}

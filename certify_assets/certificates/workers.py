@@ -62,7 +62,10 @@ def in_processes(
 
     # a fork would copy threads of libraries in whatever state they are
     pool = ProcessPoolExecutor(
-        min(workers, len(jobs)), mp_context=get_context("spawn"), initializer=prepare, max_tasks_per_child=1 if fresh else None
+        min(workers, len(jobs)),
+        mp_context=get_context("spawn"),
+        initializer=prepare,
+        max_tasks_per_child=1 if fresh else None,
     )
     try:
         waiting = {pool.submit(function, job): place for place, job in enumerate(jobs)}

@@ -8,15 +8,28 @@ import click
 
 from certify_assets.cli.options import root_option
 from certify_assets.cli.output import console, emit_json, json_option, say, show_table
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import JUDGES, judge_spec
 
 if TYPE_CHECKING:
-    from certify_assets.storage.store import Store
+    pass
 
 __all__ = ["arms"]
 
-_COLUMNS = ["candidate", "", "AUROC CAL", "on CAL", "alone", "AUROC TEST", "on TEST", "TEST's own", "error", "audit"]
+_COLUMNS = [
+    "candidate",
+    "",
+    "AUROC CAL",
+    "on CAL",
+    "alone",
+    "AUROC TEST",
+    "on TEST",
+    "TEST's own",
+    "error",
+    "audit",
+]
 
 
 @click.command("arms")
@@ -30,7 +43,9 @@ _COLUMNS = ["candidate", "", "AUROC CAL", "on CAL", "alone", "AUROC TEST", "on T
     help="Which judge.",
 )
 @click.option(
-    "--audit", is_flag=True, help="Train missing controls, register every certificate, and read TEST for each through the ledger."
+    "--audit",
+    is_flag=True,
+    help="Train missing controls, register every certificate, and read TEST for each through the ledger.",
 )
 @root_option
 @json_option
@@ -44,29 +59,35 @@ def arms(corpus: str, name: str, audit: bool, root: str | None, as_json: bool) -
 
     store = open_corpus_store(root, corpus)
     if not store.exists(f"judges/{name}/{corpus}/adapter.json"):
-        raise InputError(f"{name} was not trained on {corpus}; call `certify judge train {corpus} --judge {name}` first.")
-    document = _document(store, corpus, name, audit=audit)
+        raise InputError(
+            f"{name} was not trained on {corpus}; call `certify judge train {corpus} --judge {name}` first."
+        )
+    document = _document(Corpus(store, corpus), name, audit=audit)
     if as_json:
         emit_json(document)
         return
     _show(document)
 
 
-def _document(store: Store, corpus: str, name: str, *, audit: bool) -> dict[str, Any]:
+def _document(corpus: Corpus, name: str, *, audit: bool) -> dict[str, Any]:
     from certify_assets.evaluation.arms_audit import audit_arms, load_arms_audit
     from certify_assets.judges.judging import current_adapter
     from certify_assets.reports.arms import MEANINGS, improvement
     from certify_assets.storage.progress import ProgressLines
 
     spec = judge_spec(name)
-    adapter = current_adapter(store, corpus, name)
+    adapter = current_adapter(JudgedCorpus(corpus, name))
     if audit:
-        audit_arms(store, corpus, spec, report=ProgressLines(say))
-    seen = load_arms_audit(store, corpus, spec) if store.exists(f"judges/{name}/{corpus}/arms_audit.json") else None
+        audit_arms(JudgedCorpus.of(corpus, spec), report=ProgressLines(say))
+    seen = (
+        load_arms_audit(JudgedCorpus.of(corpus, spec))
+        if corpus.store.exists(f"judges/{name}/{corpus}/arms_audit.json")
+        else None
+    )
     pairs = zip(seen["plan"]["cells"], seen["brackets"], strict=True) if seen else ()
     return {
         "judge": name,
-        "corpus": corpus,
+        "corpus": corpus.name,
         "chosen": adapter["chosen"],
         "selection_rule": adapter["selection_rule"],
         "candidates": adapter["selection"],
@@ -82,13 +103,42 @@ def _show(document: dict[str, Any]) -> None:
     title = f"{document['judge']} on {document['corpus']}"
     out = console()
     if document["audit"] is None:
-        rows = [[row["name"], f"{row['alpha']:g}", f"{row['coverage']:.3f}", f"{row['uncorrected']:.3f}"] for row in document["candidates"]]
+        rows = [
+            [
+                row["name"],
+                f"{row['alpha']:g}",
+                f"{row['coverage']:.3f}",
+                f"{row['uncorrected']:.3f}",
+            ]
+            for row in document["candidates"]
+        ]
         show_table(f"{title}: candidates on CAL", ["candidate", "alpha", "on CAL", "alone"], rows)
-        out.print(f"Chosen: {document['chosen']}. TEST was not read for the arms yet; --audit does it.", markup=False)
+        out.print(
+            f"Chosen: {document['chosen']}. TEST was not read for the arms yet; --audit does it.",
+            markup=False,
+        )
     for cell in arm_cells(document["audit"]) if document["audit"] else ():
         if cell.certified:
-            shown = [[r.name, r.roles, r.cal_auroc, r.cal, r.alone, r.test_auroc, r.test, r.own, r.error, r.verdict] for r in cell.rows]
-            show_table(f"{title}: {cell.side}, alpha {cell.alpha:g} (gain {cell.gain}, regret {cell.regret})", _COLUMNS, shown)
+            shown = [
+                [
+                    r.name,
+                    r.roles,
+                    r.cal_auroc,
+                    r.cal,
+                    r.alone,
+                    r.test_auroc,
+                    r.test,
+                    r.own,
+                    r.error,
+                    r.verdict,
+                ]
+                for r in cell.rows
+            ]
+            show_table(
+                f"{title}: {cell.side}, alpha {cell.alpha:g} (gain {cell.gain}, regret {cell.regret})",
+                _COLUMNS,
+                shown,
+            )
         out.print(cell.sentence, markup=False)
     out.print(f"The choice: {document['selection_rule']}.", markup=False)
     for word, meaning in document["meanings"].items():

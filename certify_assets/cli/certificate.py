@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from certify_assets.cli.options import PATH, column_options, read_pilot, read_scores
-from certify_assets.cli.output import NOTHING, console, emit_json, json_option, percent, refuse_overwrite, show_table, write_document
+from certify_assets.cli.output import (
+    NOTHING,
+    console,
+    emit_json,
+    json_option,
+    percent,
+    refuse_overwrite,
+    show_table,
+    write_document,
+)
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate
@@ -28,17 +37,46 @@ _PROCEDURE_HELP = (
 @click.command()
 @click.argument("scores", type=PATH)
 @click.option(
-    "--side", type=click.Choice(["reject", "release", "both"]), default="reject", show_default=True, help="Which decision to certify."
+    "--side",
+    type=click.Choice(["reject", "release", "both"]),
+    default="reject",
+    show_default=True,
+    help="Which decision to certify.",
 )
-@click.option("--alpha", type=float, default=0.1, show_default=True, help="Error budget among auto-decided trajectories.")
-@click.option("--delta", type=float, default=0.05, show_default=True, help="One minus the confidence.")
-@click.option("--procedure", default="guarded_taskboot", show_default=True, help=_PROCEDURE_HELP)
-@click.option("--guard", type=click.Choice(["floor", "kish", "none"]), default="floor", show_default=True, help="Guard on top of TaskBoot.")
-@click.option("--error-icc-cap", type=float, default=None, help="Declared upper limit of the correlation of errors within a task.")
 @click.option(
-    "--size-ratio", type=float, default=1.0, show_default=True, help="Declared limit of how much larger wrong tasks are than others."
+    "--alpha",
+    type=float,
+    default=0.1,
+    show_default=True,
+    help="Error budget among auto-decided trajectories.",
 )
-@click.option("--max-task-size", type=int, default=None, help="Declared limit of trajectories a task.")
+@click.option(
+    "--delta", type=float, default=0.05, show_default=True, help="One minus the confidence."
+)
+@click.option("--procedure", default="guarded_taskboot", show_default=True, help=_PROCEDURE_HELP)
+@click.option(
+    "--guard",
+    type=click.Choice(["floor", "kish", "none"]),
+    default="floor",
+    show_default=True,
+    help="Guard on top of TaskBoot.",
+)
+@click.option(
+    "--error-icc-cap",
+    type=float,
+    default=None,
+    help="Declared upper limit of the correlation of errors within a task.",
+)
+@click.option(
+    "--size-ratio",
+    type=float,
+    default=1.0,
+    show_default=True,
+    help="Declared limit of how much larger wrong tasks are than others.",
+)
+@click.option(
+    "--max-task-size", type=int, default=None, help="Declared limit of trajectories a task."
+)
 @click.option(
     "--estimand",
     type=click.Choice(["trajectory", "task"]),
@@ -61,14 +99,26 @@ _PROCEDURE_HELP = (
     help="Score quantile at which fixed and fallback start, fixed before the outcomes are seen; may be given again for fallback. "
     "[default: .3; fallback .1 .3 .5 .7]",
 )
-@click.option("--grid", type=int, default=40, show_default=True, help="Number of candidate thresholds.")
 @click.option(
-    "--engine", type=click.Choice(["auto", "exact", "saddlepoint", "montecarlo"]), default="auto", show_default=True, help="Tail engine."
+    "--grid", type=int, default=40, show_default=True, help="Number of candidate thresholds."
 )
-@click.option("--draws", type=int, default=2000, show_default=True, help="Draws of the Monte-Carlo engine.")
+@click.option(
+    "--engine",
+    type=click.Choice(["auto", "exact", "saddlepoint", "montecarlo"]),
+    default="auto",
+    show_default=True,
+    help="Tail engine.",
+)
+@click.option(
+    "--draws", type=int, default=2000, show_default=True, help="Draws of the Monte-Carlo engine."
+)
 @click.option("--seed", type=int, default=42, show_default=True, help="Seed of whatever is drawn.")
 @click.option(
-    "--candidates", type=int, default=1, show_default=True, help="Judges or settings compared on this same table; the level pays for them."
+    "--candidates",
+    type=int,
+    default=1,
+    show_default=True,
+    help="Judges or settings compared on this same table; the level pays for them.",
 )
 @click.option(
     "--pilot",
@@ -81,13 +131,24 @@ _PROCEDURE_HELP = (
 @column_options
 @json_option
 @click.pass_context
-def certificate(ctx: click.Context, /, scores: Path, out: Path | None, as_json: bool, pilot: Path | None, **options: Any) -> None:
+def certificate(
+    ctx: click.Context,
+    /,
+    scores: Path,
+    out: Path | None,
+    as_json: bool,
+    pilot: Path | None,
+    **options: Any,
+) -> None:
     """Certify what share of trajectories a judge may decide alone.
 
     SCORES is a table (CSV, Parquet or JSON Lines) with the columns task_id, score (higher = more likely a success; empty = unscored) and outcome (0
     or 1), optionally trajectory_id, agent and split (then the rows with split=cal are used).
     """
-    refuse_overwrite({"--out": out}, {"SCORES": scores} if pilot is None else {"SCORES": scores, "--pilot": pilot})
+    refuse_overwrite(
+        {"--out": out},
+        {"SCORES": scores} if pilot is None else {"SCORES": scores, "--pilot": pilot},
+    )
     _refuse(pilot, **options)
     options["starts"] = options["starts"] or None
     columns = {name: options.pop(name) for name in ("task_col", "score_col", "outcome_col")}
@@ -105,17 +166,30 @@ def certificate(ctx: click.Context, /, scores: Path, out: Path | None, as_json: 
     ctx.exit(0 if any(item.certified for item in certificates) else NOTHING)
 
 
-def _refuse(pilot: Path | None, *, side: str, procedure: str, joint: bool, estimand: str | None, **_: Any) -> None:
+def _refuse(
+    pilot: Path | None, *, side: str, procedure: str, joint: bool, estimand: str | None, **_: Any
+) -> None:
     if pilot is not None and procedure not in ("betting", "all"):
-        raise click.UsageError(f"--pilot is for betting, and {procedure} does not read it; leave it out or name betting or all.")
+        raise click.UsageError(
+            f"--pilot is for betting, and {procedure} does not read it; leave it out or name betting or all."
+        )
     if joint and side != "both":
         raise click.UsageError("--joint is about both sides; add --side both.")
     if estimand is not None and procedure == "all":
-        raise click.UsageError("--estimand goes with one procedure, and each of all has its own; leave it out or name a procedure.")
+        raise click.UsageError(
+            "--estimand goes with one procedure, and each of all has its own; leave it out or name a procedure."
+        )
 
 
 def _issue(
-    table: ScoreTable, pilot: Table | None, *, side: str, procedure: str, joint: bool, delta: float, **options: Any
+    table: ScoreTable,
+    pilot: Table | None,
+    *,
+    side: str,
+    procedure: str,
+    joint: bool,
+    delta: float,
+    **options: Any,
 ) -> list[Certificate]:
     from certify_assets.certificates import EVERY_PROCEDURE, certify
 
@@ -123,7 +197,9 @@ def _issue(
     outcomes = table.labelled()
     settings = {**options, "delta": delta / 2 if joint else delta}
     return [
-        certify(table.scores, outcomes, table.tasks, procedure=name, side=each, pilot=pilot, **settings)
+        certify(
+            table.scores, outcomes, table.tasks, procedure=name, side=each, pilot=pilot, **settings
+        )
         for name in (EVERY_PROCEDURE if procedure == "all" else (procedure,))
         for each in sides
     ]
@@ -153,9 +229,15 @@ def _show(certificates: list[Certificate], promise: str | None) -> None:
             ]
             for item in certificates
         ]
-        show_table("Certificates", ["procedure", "side", "certified", "error", "estimand", "validity"], rows)
+        show_table(
+            "Certificates",
+            ["procedure", "side", "certified", "error", "estimand", "validity"],
+            rows,
+        )
     out = console()
-    for sentence in [item.promise for item in certificates] if promise is None else promise.splitlines():
+    for sentence in (
+        [item.promise for item in certificates] if promise is None else promise.splitlines()
+    ):
         out.print(sentence, markup=False)
     for finding, names in _gathered(certificates).items():
         owner = f"{', '.join(names)}: " if len(certificates) > 1 else ""
@@ -178,11 +260,19 @@ def _show_upright(certificates: list[Certificate]) -> None:
     """One column a certificate: a terminal is narrow, and the figures of one certificate belong together."""
     figures: dict[str, Callable[[Certificate], str]] = {
         "procedure": lambda item: item.procedure,
-        "certified": lambda item: percent(item.coverage) + " of trajectories" if item.certified else "nothing",
+        "certified": lambda item: (
+            percent(item.coverage) + " of trajectories" if item.certified else "nothing"
+        ),
         "error budget": lambda item: f"{item.alpha:g} with confidence {1 - item.delta:g}",
-        "threshold": lambda item: "" if item.threshold is None else f"score {'≤' if item.side == 'reject' else '≥'} {item.threshold:.6g}",
+        "threshold": lambda item: (
+            ""
+            if item.threshold is None
+            else f"score {'≤' if item.side == 'reject' else '≥'} {item.threshold:.6g}"
+        ),
         "error there": lambda item: _rounded(item.selective_error),
-        "tail ≤ level": lambda item: "" if item.tail is None else f"{item.tail:.2e} ≤ {item.level:.2e}",
+        "tail ≤ level": lambda item: (
+            "" if item.tail is None else f"{item.tail:.2e} ≤ {item.level:.2e}"
+        ),
         "tasks": lambda item: f"{item.covered_tasks} of {item.tasks} covered",
         "trajectories": lambda item: str(item.trajectories),
         "success rate, ICC": lambda item: f"{item.success_rate:.3f}, {item.icc:.3f}",

@@ -7,9 +7,30 @@ from typing import Any
 
 import click
 
-from certify_assets.cli.documents import Choice, certificate_documents, choice_options, one_certificate, promise_difference
-from certify_assets.cli.options import PATH, column_options, pilot_option, read_pilot, read_scores, split_option
-from certify_assets.cli.output import NOTHING, complain, console, emit_json, json_option, percent, show_table
+from certify_assets.cli.documents import (
+    Choice,
+    certificate_documents,
+    choice_options,
+    one_certificate,
+    promise_difference,
+)
+from certify_assets.cli.options import (
+    PATH,
+    column_options,
+    pilot_option,
+    read_pilot,
+    read_scores,
+    split_option,
+)
+from certify_assets.cli.output import (
+    NOTHING,
+    complain,
+    console,
+    emit_json,
+    json_option,
+    percent,
+    show_table,
+)
 
 __all__ = ["audit", "resample", "verify"]
 
@@ -46,14 +67,24 @@ def audit(
     if as_json:
         emit_json(result)
     else:
-        show_table("Audit", ["figure", "value"], [[name, "" if value is None else str(value)] for name, value in result.items()])
+        show_table(
+            "Audit",
+            ["figure", "value"],
+            [[name, "" if value is None else str(value)] for name, value in result.items()],
+        )
     ctx.exit(NOTHING if result["verdict"] == "ERROR" else 0)
 
 
 @click.command()
 @click.argument("scores", type=PATH)
 @click.option("--threshold", type=float, required=True, help="The threshold to audit.")
-@click.option("--side", type=click.Choice(["reject", "release"]), default="reject", show_default=True, help="Which decision it makes.")
+@click.option(
+    "--side",
+    type=click.Choice(["reject", "release"]),
+    default="reject",
+    show_default=True,
+    help="Which decision it makes.",
+)
 @click.option("--alpha", type=float, default=0.1, show_default=True, help="Error budget.")
 @click.option("--draws", default="3000", show_default=True, help="Number of resamples, or 'exact'.")
 @click.option("--seed", type=int, default=42, show_default=True, help="Seed of the draws.")
@@ -61,7 +92,14 @@ def audit(
 @column_options
 @json_option
 def resample(
-    scores: Path, as_json: bool, split: str | None, draws: str, task_col: str, score_col: str, outcome_col: str, **options: Any
+    scores: Path,
+    as_json: bool,
+    split: str | None,
+    draws: str,
+    task_col: str,
+    score_col: str,
+    outcome_col: str,
+    **options: Any,
 ) -> None:
     """How often a threshold's error exceeds α when tasks are resampled.
 
@@ -74,7 +112,11 @@ def resample(
         raise click.UsageError(f"--draws is {draws!r}; give a whole number above zero, or exact.")
     table = read_scores(scores, task_col, score_col, outcome_col).choose_split(split, required=True)
     result = resample_audit(
-        table.scores, table.labelled(), table.tasks, draws=draws if draws == "exact" else int(draws), **options
+        table.scores,
+        table.labelled(),
+        table.tasks,
+        draws=draws if draws == "exact" else int(draws),
+        **options,
     ).to_dict()
     if as_json:
         emit_json({**result, "exact": draws == "exact"})
@@ -94,7 +136,15 @@ def resample(
 @column_options
 @json_option
 @click.pass_context
-def verify(ctx: click.Context, /, certificate: Path, scores: Path, pilot: Path | None, as_json: bool, **columns: str) -> None:
+def verify(
+    ctx: click.Context,
+    /,
+    certificate: Path,
+    scores: Path,
+    pilot: Path | None,
+    as_json: bool,
+    **columns: str,
+) -> None:
     """Recompute a certificate from its scores and compare every byte.
 
     Exit 3, with the first difference, when the certificate was altered, is incomplete, or is of other scores, or when it is one of betting and its
@@ -111,15 +161,28 @@ def verify(ctx: click.Context, /, certificate: Path, scores: Path, pilot: Path |
     for place, document in enumerate(documents, 1):
         found = verify_certificate(document, table.scores, outcomes, table.tasks, pilot=others)
         if found is not None:
-            difference = found if len(documents) == 1 else f"certificate {place} of {len(documents)}: {found}"
+            difference = (
+                found
+                if len(documents) == 1
+                else f"certificate {place} of {len(documents)}: {found}"
+            )
             break
     if difference is None:
-        difference = promise_difference(certificate, [Certificate.from_dict(document) for document in documents])
+        difference = promise_difference(
+            certificate, [Certificate.from_dict(document) for document in documents]
+        )
     if as_json:
-        result = {"verified": difference is None, "certificates": len(documents), "difference": difference}
+        result = {
+            "verified": difference is None,
+            "certificates": len(documents),
+            "difference": difference,
+        }
         emit_json({**result, "not_vouched": NOT_VOUCHED} if difference is None else result)
     elif difference is None:
-        console().print(f"Verified: {len(documents)} certificate(s) recomputed from {scores}, byte for byte. {NOT_VOUCHED}", markup=False)
+        console().print(
+            f"Verified: {len(documents)} certificate(s) recomputed from {scores}, byte for byte. {NOT_VOUCHED}",
+            markup=False,
+        )
     if difference is not None:
         complain(f"not verified: {difference}")
         ctx.exit(NOTHING)

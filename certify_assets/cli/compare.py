@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from certify_assets.cli.options import PATH, root_option
-from certify_assets.cli.output import NOTHING, console, emit_json, json_option, refuse_overwrite, say, show_table
+from certify_assets.cli.output import (
+    NOTHING,
+    console,
+    emit_json,
+    json_option,
+    refuse_overwrite,
+    say,
+    show_table,
+)
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import JUDGES
 
 if TYPE_CHECKING:
@@ -20,7 +30,11 @@ __all__ = ["compare"]
 
 @click.command()
 @click.argument("corpora", nargs=-1)
-@click.option("--agent-disjoint", is_flag=True, help="Train without some agents first, and read the judges on those.")
+@click.option(
+    "--agent-disjoint",
+    is_flag=True,
+    help="Train without some agents first, and read the judges on those.",
+)
 @click.option(
     "--judge",
     "judges",
@@ -28,10 +42,23 @@ __all__ = ["compare"]
     type=click.Choice(tuple(JUDGES)),
     help="Judge of --agent-disjoint; repeat for more. sft trains once a fold, minutes each. [default: lexical]",
 )
-@click.option("--folds", type=click.IntRange(2, 4), default=4, show_default=True, help="Groups of agents of --agent-disjoint.")
-@click.option("--seed", type=click.IntRange(min=0), default=42, show_default=True, help="Of those groups.")
+@click.option(
+    "--folds",
+    type=click.IntRange(2, 4),
+    default=4,
+    show_default=True,
+    help="Groups of agents of --agent-disjoint.",
+)
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=42, show_default=True, help="Of those groups."
+)
 @click.option("--html", type=PATH, default=None, help="Write the page here.")
-@click.option("--csv", type=PATH, default=None, help="Write the first table as CSV to FILE, the others beside it under their names.")
+@click.option(
+    "--csv",
+    type=PATH,
+    default=None,
+    help="Write the first table as CSV to FILE, the others beside it under their names.",
+)
 @click.option("--markdown", type=PATH, default=None, help="Write the tables as Markdown, one file.")
 @click.option("--latex", type=PATH, default=None, help="Write the tables as LaTeX, one file.")
 @root_option
@@ -74,7 +101,9 @@ def compare(
     ctx.exit(0 if document["corpora"] else NOTHING)
 
 
-def _evaluate(store: Store, corpora: Sequence[str], judges: Sequence[str], *, folds: int, seed: int) -> None:
+def _evaluate(
+    store: Store, corpora: Sequence[str], judges: Sequence[str], *, folds: int, seed: int
+) -> None:
     from certify_assets.corpora.config import registered_corpora
     from certify_assets.evaluation.agent_folds import evaluate_agent_folds
 
@@ -82,17 +111,23 @@ def _evaluate(store: Store, corpora: Sequence[str], judges: Sequence[str], *, fo
         for judge in judges:
             if corpora or store.exists(f"judges/{judge}/{corpus}/scores.json"):
                 say(f"{judge} on {corpus}: trained without some agents, {folds} times")
-                evaluate_agent_folds(store, corpus, judge, folds=folds, seed=seed)
+                evaluate_agent_folds(
+                    JudgedCorpus(Corpus(store, corpus), judge), folds=folds, seed=seed
+                )
 
 
-def _write(document: Mapping[str, Any], html: Path | None, exports: Mapping[str, Path | None]) -> None:
+def _write(
+    document: Mapping[str, Any], html: Path | None, exports: Mapping[str, Path | None]
+) -> None:
     from certify_assets.files import write_atomic
     from certify_assets.reports.comparison_tables import comparison_tables, write_table
 
     if html is not None:
         from certify_assets.reports.comparison_page import render_comparison
 
-        write_atomic(html, render_comparison(document["corpora"], document["left_out"]).encode("utf-8"))
+        write_atomic(
+            html, render_comparison(document["corpora"], document["left_out"]).encode("utf-8")
+        )
     tables = comparison_tables(document["corpora"])
     for kind, path in exports.items():
         if path is None:
@@ -101,7 +136,10 @@ def _write(document: Mapping[str, Any], html: Path | None, exports: Mapping[str,
         if kind == "csv":
             # one table a file: two headers in one are no CSV
             for table, text in zip(tables, texts, strict=True):
-                write_atomic(path if table is tables[0] else path.with_stem(f"{path.stem}_{table.name}"), text.encode("utf-8"))
+                write_atomic(
+                    path if table is tables[0] else path.with_stem(f"{path.stem}_{table.name}"),
+                    text.encode("utf-8"),
+                )
         else:
             write_atomic(path, "\n".join(texts).encode("utf-8"))
 
@@ -113,13 +151,23 @@ def _show(document: Mapping[str, Any]) -> None:
     for corpus in document["corpora"]:
         for table in comparison_tables([corpus]):
             if table.rows:
-                show_table(f"{corpus['corpus']}: {table.title}", table.columns[1:], [row[1:] for row in table.rows])
+                show_table(
+                    f"{corpus['corpus']}: {table.title}",
+                    table.columns[1:],
+                    [row[1:] for row in table.rows],
+                )
         for item in corpus["best"]:
             if item["judge"]:
-                out.print(f"{corpus['corpus']}, {item['what']}: {item['judge']} ({item['value']:.4g}).", markup=False)
+                out.print(
+                    f"{corpus['corpus']}, {item['what']}: {item['judge']} ({item['value']:.4g}).",
+                    markup=False,
+                )
         for item in corpus["findings"]:
             out.print(f"{corpus['corpus']}: {item['message']}", markup=False)
         for item in corpus["missing"]:
-            out.print(f"{corpus['corpus']}, missing {item['what']} of {item['judge']}: {item['reason']}", markup=False)
+            out.print(
+                f"{corpus['corpus']}, missing {item['what']} of {item['judge']}: {item['reason']}",
+                markup=False,
+            )
     for item in document["left_out"]:
         out.print(f"Left out: {item['corpus']}: {item['reason']}", markup=False)

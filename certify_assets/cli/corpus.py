@@ -13,12 +13,13 @@ import click
 
 from certify_assets.cli.options import PATH, root_option
 from certify_assets.cli.output import console, emit_json, json_option, say, show_table
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.splits import PROFILES
 from certify_assets.errors import InputError
 
 if TYPE_CHECKING:
     from certify_assets.corpora.config import CorpusConfig
-    from certify_assets.corpora.corpus import ImportSummary
+    from certify_assets.corpora.preparation import ImportSummary
     from certify_assets.storage.store import Store
 
 __all__ = ["corpus", "parse_options"]
@@ -33,12 +34,37 @@ def corpus() -> None:
 
 @corpus.command("import")
 @click.argument("paths", type=PATH, nargs=-1, required=True)
-@click.option("--format", "format_name", default="auto", show_default=True, help="Source format, or auto to take the one that fits.")
+@click.option(
+    "--format",
+    "format_name",
+    default="auto",
+    show_default=True,
+    help="Source format, or auto to take the one that fits.",
+)
 @click.option("--name", required=True, help="Name of the corpus.")
-@click.option("--option", "options", multiple=True, metavar="KEY=VALUE", help="Option of the source format; repeat for more.")
-@click.option("--profile", type=click.Choice(tuple(PROFILES)), default="certify", show_default=True, help="Split profile.")
-@click.option("--seed", type=click.IntRange(min=0), default=42, show_default=True, help="Seed of the splits.")
-@click.option("--rl/--no-rl", default=True, show_default=True, help="Keep a share for RL; --no-rl gives it to CAL.")
+@click.option(
+    "--option",
+    "options",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Option of the source format; repeat for more.",
+)
+@click.option(
+    "--profile",
+    type=click.Choice(tuple(PROFILES)),
+    default="certify",
+    show_default=True,
+    help="Split profile.",
+)
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=42, show_default=True, help="Seed of the splits."
+)
+@click.option(
+    "--rl/--no-rl",
+    default=True,
+    show_default=True,
+    help="Keep a share for RL; --no-rl gives it to CAL.",
+)
 @click.option(
     "--accept-structural-leak",
     default=None,
@@ -58,7 +84,11 @@ def corpus() -> None:
     metavar="NAME",
     help="Kind of work, such as web, shell or software, for strict transfer judges. [default: that of the format, where it has one]",
 )
-@click.option("--replace", is_flag=True, help="Read the corpus of this name anew; its trajectories are not kept.")
+@click.option(
+    "--replace",
+    is_flag=True,
+    help="Read the corpus of this name anew; its trajectories are not kept.",
+)
 @root_option
 @json_option
 def import_(
@@ -82,7 +112,9 @@ def import_(
     from certify_assets.corpora.domains import corpus_domain
 
     if name in EMBEDDED:
-        raise InputError(f"{name} is the name of a corpus that comes with the package; choose another.")
+        raise InputError(
+            f"{name} is the name of a corpus that comes with the package; choose another."
+        )
     store = open_store(root)
     config = CorpusConfig(
         name,
@@ -97,21 +129,41 @@ def import_(
     summary = _register(store, config)
     profile = _profile(store, config, summary.dropped)
     say(add_partitions(store, [name]))
-    keys = ("trajectories", "tasks", "unlabelled", "success_rate", "icc", "deff", "n_eff", "agents", "attempts", "duplicates", "dropped")
+    keys = (
+        "trajectories",
+        "tasks",
+        "unlabelled",
+        "success_rate",
+        "icc",
+        "deff",
+        "n_eff",
+        "agents",
+        "attempts",
+        "duplicates",
+        "dropped",
+    )
     document = {
         "corpus": name,
-        "domain": str(corpus_domain(store, name)),
+        "domain": str(corpus_domain(Corpus(store, name))),
         **{key: profile[key] for key in keys},
         "gates": profile["gates"],
         "files": len(summary.files),
     }
-    document |= {"notes": summary.notes, "label_facts": summary.label_facts, "examples": summary.examples}
+    document |= {
+        "notes": summary.notes,
+        "label_facts": summary.label_facts,
+        "examples": summary.examples,
+    }
     if as_json:
         emit_json(document)
         return
-    _show_import(document, ["domain", *keys, *(key for key in ("notes", "label_facts") if document[key])])
+    _show_import(
+        document, ["domain", *keys, *(key for key in ("notes", "label_facts") if document[key])]
+    )
     if summary.label_facts.get("labels_only"):
-        console().print("This corpus holds labels without runs: it has a profile, but nothing that could be judged or certified.")
+        console().print(
+            "This corpus holds labels without runs: it has a profile, but nothing that could be judged or certified."
+        )
         return
     # TEST audits and certifies nothing: its gate says nothing that a user could act on here
     for gate in [gate for gate in document["gates"] if gate["split"] != "test"]:
@@ -120,14 +172,25 @@ def import_(
 
 def _show_import(document: dict[str, Any], keys: list[str]) -> None:
     """Print what was read, and of everything that was left out the first case in a sentence."""
-    show_table(f"Corpus {document['corpus']}", ["figure", "value"], [[key, _shown(document[key])] for key in keys])
+    show_table(
+        f"Corpus {document['corpus']}",
+        ["figure", "value"],
+        [[key, _shown(document[key])] for key in keys],
+    )
     for reason, number in document["dropped"].items():
-        console().print(f"{reason} ({number}), the first: {document['examples'].get(reason, 'not described')}", markup=False)
+        console().print(
+            f"{reason} ({number}), the first: {document['examples'].get(reason, 'not described')}",
+            markup=False,
+        )
 
 
 def _announce_replacement(store: Store, name: str, *, replace: bool) -> None:
     key = f"corpora/{name}/import.json"
-    number = f"{store.read_json(key)['trajectories']} trajectories" if store.exists(key) else "trajectories not yet read"
+    number = (
+        f"{store.read_json(key)['trajectories']} trajectories"
+        if store.exists(key)
+        else "trajectories not yet read"
+    )
     if not replace:
         raise InputError(
             f"a corpus called {name} is registered already ({number}); import under another name, or give --replace, which does not keep them."
@@ -138,14 +201,14 @@ def _announce_replacement(store: Store, name: str, *, replace: bool) -> None:
 def _register(store: Store, config: CorpusConfig) -> ImportSummary:
     """Register a corpus and read it; one that cannot be read is not registered, one that was keeps its old configuration."""
     from certify_assets.corpora.config import save_config
-    from certify_assets.corpora.corpus import import_trajectories
+    from certify_assets.corpora.preparation import import_trajectories
 
     key = f"corpora/{config.name}/corpus.json"
     previous = store.read_bytes(key) if store.exists(key) else None
     new = _missing_folders(store.local_path(key).parent) if store.is_local else []
     save_config(store, config)
     try:
-        return import_trajectories(store, config.name)
+        return import_trajectories(Corpus(store, config.name))
     except BaseException:
         if previous is None:
             store.delete(key)
@@ -165,17 +228,21 @@ def _missing_folders(folder: Path) -> list[Path]:
 
 def _profile(store: Store, config: CorpusConfig, dropped: dict[str, int]) -> dict[str, Any]:
     """Profile what was read; the gates are of CAL and TEST, because a certificate is computed on CAL alone."""
-    from certify_assets.corpora.corpus import read_outlines, read_small
+    from certify_assets.corpora.preparation import read_outlines, read_small
     from certify_assets.corpora.profile import profile_corpus
     from certify_assets.corpora.splits import make_manifest
 
-    frame = read_small(store, config.name)
+    frame = read_small(Corpus(store, config.name))
     manifest = None
     try:
-        manifest = make_manifest(frame["task_id"].unique(), config.name, config.profile, config.seed, train_rl=config.rl)
+        manifest = make_manifest(
+            frame["task_id"].unique(), config.name, config.profile, config.seed, train_rl=config.rl
+        )
     except InputError as error:
         say(f"The corpus is stored but cannot be split, so the gate below is of all of it: {error}")
-    return profile_corpus(frame, manifest, dropped=dropped, rendered=read_outlines(store, config.name)).to_dict()
+    return profile_corpus(
+        frame, manifest, dropped=dropped, rendered=read_outlines(Corpus(store, config.name))
+    ).to_dict()
 
 
 @corpus.command("list")
@@ -187,12 +254,21 @@ def list_(root: str | None, as_json: bool) -> None:
     from certify_assets.corpora.config import load_config, registered_corpora
 
     store = open_store(root)
-    configs = [{**load_config(store, name).to_dict(), **_counts(store, name), **_domain(store, name)} for name in registered_corpora(store)]
+    configs = [
+        {**load_config(store, name).to_dict(), **_counts(store, name), **_domain(store, name)}
+        for name in registered_corpora(store)
+    ]
     if as_json:
         emit_json({"corpora": configs})
         return
     keys = ("name", "domain", "trajectories", "tasks", "versions", "format", "profile", "seed")
-    rows = [[*("" if config[key] is None else str(config[key]) for key in keys), ", ".join(config["paths"])] for config in configs]
+    rows = [
+        [
+            *("" if config[key] is None else str(config[key]) for key in keys),
+            ", ".join(config["paths"]),
+        ]
+        for config in configs
+    ]
     show_table("Corpora", ["corpus", *keys[1:], "paths"], rows)
 
 
@@ -202,14 +278,17 @@ def _counts(store: Store, name: str) -> dict[str, int | None]:
 
     key = f"corpora/{name}/import.json"
     summary = store.read_json(key) if store.exists(key) else {}
-    return {**{figure: summary.get(figure) for figure in ("trajectories", "tasks")}, "versions": len(read_versions(store, name))}
+    return {
+        **{figure: summary.get(figure) for figure in ("trajectories", "tasks")},
+        "versions": len(read_versions(Corpus(store, name))),
+    }
 
 
 def _domain(store: Store, name: str) -> dict[str, str]:
     """Say what kind of work a corpus holds: that of the configuration, else that of its format."""
     from certify_assets.corpora.domains import corpus_domain
 
-    return {"domain": str(corpus_domain(store, name))}
+    return {"domain": str(corpus_domain(Corpus(store, name)))}
 
 
 @corpus.command("remove")
@@ -228,7 +307,9 @@ def remove(name: str, yes: bool, root: str | None, as_json: bool) -> None:
 
     store = open_store(root)
     load_config(store, name)
-    if not yes and not click.confirm(f"Remove the trajectories and splits of {name} from {store.root}?", err=True):
+    if not yes and not click.confirm(
+        f"Remove the trajectories and splits of {name} from {store.root}?", err=True
+    ):
         raise click.Abort
     gone = remove_corpus(store, name)
     say(remove_partition(store, name))
@@ -240,7 +321,9 @@ def remove(name: str, yes: bool, root: str | None, as_json: bool) -> None:
 
 @corpus.command("show")
 @click.argument("name")
-@click.option("--page", type=PATH, default=None, metavar="FILE", help="Draw the corpus's page here as well.")
+@click.option(
+    "--page", type=PATH, default=None, metavar="FILE", help="Draw the corpus's page here as well."
+)
 @root_option
 @json_option
 def show(name: str, page: Path | None, root: str | None, as_json: bool) -> None:
@@ -254,7 +337,7 @@ def show(name: str, page: Path | None, root: str | None, as_json: bool) -> None:
     from certify_assets.corpora.report import gather_report
     from certify_assets.reports.corpus_page import render_corpus
 
-    report = gather_report(open_store(root), name)
+    report = gather_report(Corpus(open_store(root), name))
     if page is not None:
         _write_page(page, render_corpus(report))
     if as_json:
@@ -264,13 +347,30 @@ def show(name: str, page: Path | None, root: str | None, as_json: bool) -> None:
 
 
 @corpus.command("generate")
-@click.option("--out", type=PATH, required=True, help="Folder for the runs; an interrupted generation in it goes on.")
-@click.option("--attempts", type=click.IntRange(1, 1000), default=4, show_default=True, help="Attempts a task and agent.")
-@click.option("--seed", type=int, default=42, show_default=True, help="Seed of instances and faults.")
-@click.option("--workers", type=click.IntRange(1, 64), default=2, show_default=True, help="Browser processes.")
+@click.option(
+    "--out",
+    type=PATH,
+    required=True,
+    help="Folder for the runs; an interrupted generation in it goes on.",
+)
+@click.option(
+    "--attempts",
+    type=click.IntRange(1, 1000),
+    default=4,
+    show_default=True,
+    help="Attempts a task and agent.",
+)
+@click.option(
+    "--seed", type=int, default=42, show_default=True, help="Seed of instances and faults."
+)
+@click.option(
+    "--workers", type=click.IntRange(1, 64), default=2, show_default=True, help="Browser processes."
+)
 @click.option("--task", "tasks", multiple=True, help="Only this task; repeat for more.")
 @json_option
-def generate(out: Path, attempts: int, seed: int, workers: int, tasks: tuple[str, ...], as_json: bool) -> None:
+def generate(
+    out: Path, attempts: int, seed: int, workers: int, tasks: tuple[str, ...], as_json: bool
+) -> None:
     """Generate the embedded MiniWoB++ corpora again, in a real Chromium.
 
     Resumable: kill it and call it again. Needs Chromium and the extra 'miniwob'.
@@ -278,13 +378,30 @@ def generate(out: Path, attempts: int, seed: int, workers: int, tasks: tuple[str
     from certify_assets.research.miniwob import generate as run
 
     with _bar(quiet=as_json) as progress:
-        made = run(out, attempts=attempts, seed=seed, workers=workers, tasks=list(tasks) or None, progress=progress)
+        made = run(
+            out,
+            attempts=attempts,
+            seed=seed,
+            workers=workers,
+            tasks=list(tasks) or None,
+            progress=progress,
+        )
     tables = {name: str(path) for name, path in made.tables.items()}
-    document = {"episodes": made.episodes, "kept": made.kept, "retries": made.retries, "failed": made.failed, "tables": tables}
+    document = {
+        "episodes": made.episodes,
+        "kept": made.kept,
+        "retries": made.retries,
+        "failed": made.failed,
+        "tables": tables,
+    }
     if as_json:
         emit_json(document)
     else:
-        show_table(f"Generated in {out}", ["figure", "value"], [[key, _shown(value)] for key, value in document.items()])
+        show_table(
+            f"Generated in {out}",
+            ["figure", "value"],
+            [[key, _shown(value)] for key, value in document.items()],
+        )
 
 
 @contextmanager
@@ -294,20 +411,26 @@ def _bar(*, quiet: bool) -> Iterator[Callable[[int, int], None]]:
 
     out = console(stderr=True)
     if quiet or not out.is_terminal:
-        yield lambda done, total: None if quiet or done % 100 else say(f"{done} of {total} episodes")
+        yield (
+            lambda done, total: None if quiet or done % 100 else say(f"{done} of {total} episodes")
+        )
         return
     with Progress(console=out, transient=True) as bar:
         task = bar.add_task("episodes", total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
-def parse_options(options: tuple[str, ...], flag: str = "--option", example: str = "merge_same_instruction=true") -> dict[str, Any]:
+def parse_options(
+    options: tuple[str, ...], flag: str = "--option", example: str = "merge_same_instruction=true"
+) -> dict[str, Any]:
     """Read options of the form KEY=VALUE; values that are JSON are taken as what they are."""
     parsed: dict[str, Any] = {}
     for option in options:
         key, found, value = option.partition("=")
         if not found or not key:
-            raise click.UsageError(f"{flag} {option!r} is not KEY=VALUE; write for example {flag} {example}.")
+            raise click.UsageError(
+                f"{flag} {option!r} is not KEY=VALUE; write for example {flag} {example}."
+            )
         try:
             # JSON has no number that begins with its point
             parsed[key] = json.loads(f"0{value}" if value.startswith(".") else value)
@@ -322,7 +445,9 @@ def _write_page(path: Path, html: str) -> None:
     try:
         write_atomic(path, html.encode("utf-8"))
     except OSError as error:
-        raise InputError(f"{path} cannot be written ({error.strerror}); choose another place.") from None
+        raise InputError(
+            f"{path} cannot be written ({error.strerror}); choose another place."
+        ) from None
 
 
 def _shown(value: Any) -> str:
@@ -330,5 +455,13 @@ def _shown(value: Any) -> str:
         return f"{value:.4g}"
     if isinstance(value, dict):
         rest = [f"and {len(value) - _MOST_SHOWN:,} more"] if len(value) > _MOST_SHOWN else []
-        return ", ".join([*(f"{key}: {_shown(item)}" for key, item in islice(value.items(), _MOST_SHOWN)), *rest]) or "nothing"
+        return (
+            ", ".join(
+                [
+                    *(f"{key}: {_shown(item)}" for key, item in islice(value.items(), _MOST_SHOWN)),
+                    *rest,
+                ]
+            )
+            or "nothing"
+        )
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

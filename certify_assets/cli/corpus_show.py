@@ -38,16 +38,32 @@ def show_report(report: CorpusReport, page: Path | None) -> None:
     ]
     show_table(f"Corpus {name}", ["figure", "value"], facts)
     if profile["splits"]:
-        show_table("Splits", ["split", "tasks", "runs", "π", "ICC", "DEFF", "n_eff"], corpus_tables.split_rows(profile))
-    agents = [[row.name, row.runs, row.read, row.success_rate] for row in corpus_tables.agent_rows(profile, report.controls)]
-    show_table("Agents", ["agent", "runs", "labelled, outside TEST", "success rate of those"], agents)
+        show_table(
+            "Splits",
+            ["split", "tasks", "runs", "π", "ICC", "DEFF", "n_eff"],
+            corpus_tables.split_rows(profile),
+        )
+    agents = [
+        [row.name, row.runs, row.read, row.success_rate]
+        for row in corpus_tables.agent_rows(profile, report.controls)
+    ]
+    show_table(
+        "Agents", ["agent", "runs", "labelled, outside TEST", "success rate of those"], agents
+    )
     rows = [
         [row.name, row.auroc, row.interval, row.threshold, "over" if row.over else ""]
         for row in corpus_tables.control_rows(report.controls)
     ]
-    show_table("Leak controls, outside TEST", ["control", "AUROC", "95 % over tasks", "threshold", ""], rows)
+    show_table(
+        "Leak controls, outside TEST",
+        ["control", "AUROC", "95 % over tasks", "threshold", ""],
+        rows,
+    )
     if profile["dropped"]:
-        dropped = [[reason, str(number), report.imported["examples"].get(reason, "")] for reason, number in profile["dropped"].items()]
+        dropped = [
+            [reason, str(number), report.imported["examples"].get(reason, "")]
+            for reason, number in profile["dropped"].items()
+        ]
         show_table("Left out", ["reason", "records", "the first"], dropped)
     if report.imported["notes"]:
         notes = [[note, str(number)] for note, number in report.imported["notes"].items()]

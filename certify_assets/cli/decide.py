@@ -8,7 +8,14 @@ import click
 
 from certify_assets.cli.documents import Choice, choice_options, load_certificates, one_a_side
 from certify_assets.cli.options import PATH, column_options, read_scores, split_option
-from certify_assets.cli.output import NOTHING, console, emit_json, json_option, refuse_overwrite, show_table
+from certify_assets.cli.output import (
+    NOTHING,
+    console,
+    emit_json,
+    json_option,
+    refuse_overwrite,
+    show_table,
+)
 
 __all__ = ["decide"]
 
@@ -22,7 +29,12 @@ _QUEUE_HELP = (
 @click.argument("certificate", type=PATH)
 @click.argument("scores", type=PATH)
 @click.option("--queue", type=PATH, default=None, help=_QUEUE_HELP)
-@click.option("--decisions", type=PATH, default=None, help="Write every row with its decision and reason here.")
+@click.option(
+    "--decisions",
+    type=PATH,
+    default=None,
+    help="Write every row with its decision and reason here.",
+)
 @split_option
 @choice_options
 @column_options
@@ -49,10 +61,20 @@ def decide(
     """
     from certify_assets.evaluation.decisions import check_table_file, decide_table, write_table_file
 
-    refuse_overwrite({"--queue": queue, "--decisions": decisions}, {"CERTIFICATE": certificate, "SCORES": scores})
-    certificates = one_a_side(certificate, load_certificates(certificate, Choice(side, alpha, procedure)))
-    result = decide_table(certificates, read_scores(scores, **columns).choose_split(split, required=True))
-    outputs = [(path, frame) for path, frame in ((queue, result.queue()), (decisions, result.frame)) if path is not None]
+    refuse_overwrite(
+        {"--queue": queue, "--decisions": decisions}, {"CERTIFICATE": certificate, "SCORES": scores}
+    )
+    certificates = one_a_side(
+        certificate, load_certificates(certificate, Choice(side, alpha, procedure))
+    )
+    result = decide_table(
+        certificates, read_scores(scores, **columns).choose_split(split, required=True)
+    )
+    outputs = [
+        (path, frame)
+        for path, frame in ((queue, result.queue()), (decisions, result.frame))
+        if path is not None
+    ]
     for path, frame in outputs:
         check_table_file(path, frame)
     for path, frame in outputs:
@@ -60,11 +82,19 @@ def decide(
     counts = {name: result.count(name) for name in ("reject", "release", "human")}
     hashes = result.certificate_sha256
     if as_json:
-        emit_json({**counts, "reasons": result.reasons(), "certificate_sha256": hashes[0] if len(hashes) == 1 else list(hashes)})
+        emit_json(
+            {
+                **counts,
+                "reasons": result.reasons(),
+                "certificate_sha256": hashes[0] if len(hashes) == 1 else list(hashes),
+            }
+        )
     else:
         total = max(1, sum(counts.values()))
         show_table(
-            "Decisions", ["decision", "trajectories", "share"], [[name, str(n), f"{100 * n / total:.1f} %"] for name, n in counts.items()]
+            "Decisions",
+            ["decision", "trajectories", "share"],
+            [[name, str(n), f"{100 * n / total:.1f} %"] for name, n in counts.items()],
         )
         for reason, number in result.reasons().items():
             console().print(f"  {reason}: {number}", markup=False)

@@ -16,7 +16,15 @@ from certify_assets.files import read_json
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate
 
-__all__ = ["Choice", "certificate_documents", "choice_options", "load_certificates", "one_a_side", "one_certificate", "promise_difference"]
+__all__ = [
+    "Choice",
+    "certificate_documents",
+    "choice_options",
+    "load_certificates",
+    "one_a_side",
+    "one_certificate",
+    "promise_difference",
+]
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -39,8 +47,14 @@ def _parts(path: Path) -> tuple[list[Any], dict[str, Any]]:
     document = read_json(path)
     if isinstance(document, dict) and "certificates" in document:
         inner = document["certificates"]
-        if not set(document) <= {"certificates", "promise"} or not isinstance(inner, list) or not inner:
-            raise ForgedCertificateError(f"{path} is not a list of certificates as the command writes it; give the file as it was written.")
+        if (
+            not set(document) <= {"certificates", "promise"}
+            or not isinstance(inner, list)
+            or not inner
+        ):
+            raise ForgedCertificateError(
+                f"{path} is not a list of certificates as the command writes it; give the file as it was written."
+            )
         return inner, {key: value for key, value in document.items() if key != "certificates"}
     return [document], {}
 
@@ -55,14 +69,22 @@ class Choice:
 
     def fits(self, certificate: Certificate) -> bool:
         """Whether a certificate is one of those."""
-        wanted = ((self.side, certificate.side), (self.alpha, certificate.alpha), (self.procedure, certificate.procedure))
+        wanted = (
+            (self.side, certificate.side),
+            (self.alpha, certificate.alpha),
+            (self.procedure, certificate.procedure),
+        )
         return all(asked is None or asked == found for asked, found in wanted)
 
 
 def choice_options(command: _Command) -> _Command:
     """Add --side, --alpha and --procedure, which choose from a document of several certificates."""
     for option in (
-        click.option("--procedure", default=None, help="Of a document of several: the certificates of this procedure."),
+        click.option(
+            "--procedure",
+            default=None,
+            help="Of a document of several: the certificates of this procedure.",
+        ),
         click.option(
             "--alpha",
             type=Finite(0, 1, min_open=True, max_open=True),
@@ -70,7 +92,10 @@ def choice_options(command: _Command) -> _Command:
             help="Of a document of several: those of this error budget.",
         ),
         click.option(
-            "--side", type=click.Choice(["reject", "release"]), default=None, help="Of a document of several: those of this side."
+            "--side",
+            type=click.Choice(["reject", "release"]),
+            default=None,
+            help="Of a document of several: those of this side.",
         ),
     ):
         command = option(command)
@@ -93,9 +118,13 @@ def load_certificates(path: Path, choice: Choice | None = None) -> list[Certific
             raise ForgedCertificateError(difference)
     except ForgedCertificateError as error:
         raise InputError(f"{path} does not hold a certificate: {error}") from None
-    chosen = certificates if choice is None else [item for item in certificates if choice.fits(item)]
+    chosen = (
+        certificates if choice is None else [item for item in certificates if choice.fits(item)]
+    )
     if not chosen:
-        raise InputError(f"{path} holds no certificate of that side, budget and procedure; it holds {_named(certificates)}.")
+        raise InputError(
+            f"{path} holds no certificate of that side, budget and procedure; it holds {_named(certificates)}."
+        )
     return chosen
 
 
@@ -134,4 +163,6 @@ def one_certificate(path: Path, choice: Choice | None = None) -> Certificate:
 
 
 def _named(certificates: list[Certificate]) -> str:
-    return "; ".join(dict.fromkeys(f"{item.side}, {item.alpha:g}, {item.procedure}" for item in certificates))
+    return "; ".join(
+        dict.fromkeys(f"{item.side}, {item.alpha:g}, {item.procedure}" for item in certificates)
+    )

@@ -8,6 +8,7 @@ import click
 
 from certify_assets.cli.options import root_option
 from certify_assets.cli.output import NOTHING, emit_json, json_option, say, show_table
+from certify_assets.corpora.corpus import Corpus
 
 __all__ = ["harvest"]
 
@@ -19,16 +20,41 @@ _FIGURES = ("harvest", "wrong", "half B", "TEST own", "TEST deployed", "TEST err
 @click.command()
 @click.argument("corpus")
 @click.option(
-    "--learner", type=click.Choice(_LEARNERS), default="lexical", show_default=True, help="Who learns: seconds, or minutes a training."
+    "--learner",
+    type=click.Choice(_LEARNERS),
+    default="lexical",
+    show_default=True,
+    help="Who learns: seconds, or minutes a training.",
 )
 @click.option(
-    "--alpha", "alphas", type=float, multiple=True, help="Budget of wrong pseudo-labels; several are several loops.  [default: 0.1 and 0.2]"
+    "--alpha",
+    "alphas",
+    type=float,
+    multiple=True,
+    help="Budget of wrong pseudo-labels; several are several loops.  [default: 0.1 and 0.2]",
 )
-@click.option("--gate", "gates", multiple=True, help="Procedure that certifies half A.  [default: guarded_taskboot, taskboot, betting]")
-@click.option("--side", "sides", type=click.Choice(("reject", "release")), multiple=True, help="[default: both]")
-@click.option("--profile", "profiles", multiple=True, help="Split profile.  [default: certify and paper]")
 @click.option(
-    "--rounds", type=click.IntRange(1, 5), default=2, show_default=True, help="Rounds, fixed beforehand: no rule decides when to stop."
+    "--gate",
+    "gates",
+    multiple=True,
+    help="Procedure that certifies half A.  [default: guarded_taskboot, taskboot, betting]",
+)
+@click.option(
+    "--side",
+    "sides",
+    type=click.Choice(("reject", "release")),
+    multiple=True,
+    help="[default: both]",
+)
+@click.option(
+    "--profile", "profiles", multiple=True, help="Split profile.  [default: certify and paper]"
+)
+@click.option(
+    "--rounds",
+    type=click.IntRange(1, 5),
+    default=2,
+    show_default=True,
+    help="Rounds, fixed beforehand: no rule decides when to stop.",
 )
 @root_option
 @json_option
@@ -56,11 +82,12 @@ def harvest(
     from certify_assets.research.harvest_study import HarvestPlan, learner_maker, run_harvests
     from certify_assets.storage.progress import ProgressLines
 
-    given = {"alphas": alphas, "gates": gates, "sides": sides, "profiles": profiles}
-    plan = HarvestPlan(learner=learner, rounds=rounds, **{name: value for name, value in given.items() if value})  # type: ignore[arg-type]
+    given: dict[str, Any] = {"alphas": alphas, "gates": gates, "sides": sides, "profiles": profiles}
+    chosen = {name: value for name, value in given.items() if value}
+    plan = HarvestPlan(learner=learner, rounds=rounds, **chosen)
     store = open_corpus_store(root, corpus)
-    with learner_maker(store, corpus, learner, report=ProgressLines(say)) as make:
-        document = run_harvests(store, corpus, plan, learner=make, say=say)
+    with learner_maker(Corpus(store, corpus), learner, report=ProgressLines(say)) as make:
+        document = run_harvests(Corpus(store, corpus), plan, learner=make, say=say)
     if as_json:
         emit_json(document)
     else:
@@ -68,15 +95,27 @@ def harvest(
     ctx.exit(0 if document["harvests"] else NOTHING)
 
 
-def _show(document: dict[str, Any], rounds: list[dict[str, str]], controls: list[dict[str, str]]) -> None:
+def _show(
+    document: dict[str, Any], rounds: list[dict[str, str]], controls: list[dict[str, str]]
+) -> None:
     """One table a profile, side and budget: rounds of every gate, then what came without a certificate."""
     for place in dict.fromkeys(tuple(row[name] for name in _PLACE) for row in rounds):
         mine = [row for row in rounds if tuple(row[name] for name in _PLACE) == place]
         beside = [row for row in controls if tuple(row[name] for name in _PLACE) == place]
-        lines = [[f"{row['gate'].removesuffix('_taskboot')} {row['round']}", *(row[name] for name in _FIGURES)] for row in mine]
+        lines = [
+            [
+                f"{row['gate'].removesuffix('_taskboot')} {row['round']}",
+                *(row[name] for name in _FIGURES),
+            ]
+            for row in mine
+        ]
         lines += [[row["control"], *(row[name] for name in _FIGURES)] for row in beside]
         profile, side, alpha = place
-        show_table(f"{document['corpus']}, {profile} split, {side} at {alpha}", ["gate and round", *_FIGURES], lines)
+        show_table(
+            f"{document['corpus']}, {profile} split, {side} at {alpha}",
+            ["gate and round", *_FIGURES],
+            lines,
+        )
     say(
         f"{document['harvests']} harvests: {document['within_budget']} within budget, {document['beyond_chance']} above it beyond chance; "
         f"{document['gates_closed']} gates closed. The promise is on the population below the threshold, not on the finite pool."

@@ -9,14 +9,23 @@ import click
 
 from certify_assets.cli.corpus import parse_options
 from certify_assets.cli.options import PATH, root_option
-from certify_assets.cli.output import NOTHING, console, emit_json, json_option, percent, refuse_overwrite, say, show_table
+from certify_assets.cli.output import (
+    NOTHING,
+    console,
+    emit_json,
+    json_option,
+    percent,
+    refuse_overwrite,
+    say,
+    show_table,
+)
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from certify_assets.operations.batches import Received
-    from certify_assets.storage.store import Store
 
 __all__ = ["incoming"]
 
@@ -31,9 +40,25 @@ __all__ = ["incoming"]
     metavar="NAME",
     help="Source format, or auto to take the one that fits. [default: format and options of the corpus, auto where it comes with the package]",
 )
-@click.option("--option", "options", multiple=True, metavar="KEY=VALUE", help="Option of the source format; repeat for more.")
-@click.option("--decisions", type=PATH, default=None, help="Write every row of this call's batches here (CSV, Parquet or JSON Lines).")
-@click.option("--queue", type=PATH, default=None, help="Write the rows that people are asked about here, in the order of their need.")
+@click.option(
+    "--option",
+    "options",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Option of the source format; repeat for more.",
+)
+@click.option(
+    "--decisions",
+    type=PATH,
+    default=None,
+    help="Write every row of this call's batches here (CSV, Parquet or JSON Lines).",
+)
+@click.option(
+    "--queue",
+    type=PATH,
+    default=None,
+    help="Write the rows that people are asked about here, in the order of their need.",
+)
 @root_option
 @json_option
 @click.pass_context
@@ -63,12 +88,20 @@ def incoming(
     from certify_assets.operations.deciding import decide_ready
     from certify_assets.storage.progress import ProgressLines
 
-    refuse_overwrite({"--decisions": decisions, "--queue": queue}, {f"PATH {number}": Path(path) for number, path in enumerate(paths, 1)})
+    refuse_overwrite(
+        {"--decisions": decisions, "--queue": queue},
+        {f"PATH {number}": Path(path) for number, path in enumerate(paths, 1)},
+    )
     store = open_corpus_store(root, corpus)
-    received = receive(store, corpus, [_absolute(path) for path in paths], format=format_name, options=parse_options(options))
-    documents = decide_ready(store, corpus, report=ProgressLines(say))
-    documents += _decided_before(store, corpus, received, documents)
-    _write(store, corpus, documents, decisions, queue)
+    received = receive(
+        Corpus(store, corpus),
+        [_absolute(path) for path in paths],
+        format=format_name,
+        options=parse_options(options),
+    )
+    documents = decide_ready(Corpus(store, corpus), report=ProgressLines(say))
+    documents += _decided_before(Corpus(store, corpus), received, documents)
+    _write(Corpus(store, corpus), documents, decisions, queue)
     if as_json:
         emit_json({"corpus": corpus, **_received(received), "batches": documents})
     else:
@@ -80,13 +113,15 @@ def _absolute(path: str) -> str:
     return path if "://" in path else str(Path(path).absolute())
 
 
-def _decided_before(store: Store, corpus: str, received: Received, documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _decided_before(
+    corpus: Corpus, received: Received, documents: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
     """Return the batch that these very files made earlier."""
     from certify_assets.operations.deciding import batch_document
 
     if received.batch is None or received.batch in {document["batch"] for document in documents}:
         return []
-    return [batch_document(store, corpus, received.batch)]
+    return [batch_document(corpus, received.batch)]
 
 
 def _received(received: Received) -> dict[str, Any]:
@@ -98,7 +133,9 @@ def _received(received: Received) -> dict[str, Any]:
     }
 
 
-def _write(store: Store, corpus: str, documents: list[dict[str, Any]], decisions: Path | None, queue: Path | None) -> None:
+def _write(
+    corpus: Corpus, documents: list[dict[str, Any]], decisions: Path | None, queue: Path | None
+) -> None:
     import pandas as pd
 
     from certify_assets.evaluation.decisions import check_table_file, write_table_file
@@ -107,11 +144,19 @@ def _write(store: Store, corpus: str, documents: list[dict[str, Any]], decisions
     if decisions is None and queue is None:
         return
     if not documents:
-        raise InputError("nothing was decided by this call, so there is nothing to write; leave --decisions and --queue out.")
+        raise InputError(
+            "nothing was decided by this call, so there is nothing to write; leave --decisions and --queue out."
+        )
     for document in documents:
-        require_as_decided(store, corpus, document["batch"], "decisions")
-    frame = pd.concat([decisions_of(store, corpus, document["batch"]) for document in documents], ignore_index=True)
-    outputs = [(path, table) for path, table in ((decisions, frame), (queue, _queue(frame))) if path is not None]
+        require_as_decided(corpus, document["batch"], "decisions")
+    frame = pd.concat(
+        [decisions_of(corpus, document["batch"]) for document in documents], ignore_index=True
+    )
+    outputs = [
+        (path, table)
+        for path, table in ((decisions, frame), (queue, _queue(frame)))
+        if path is not None
+    ]
     for path, table in outputs:
         check_table_file(path, table)
     for path, table in outputs:
@@ -126,13 +171,25 @@ def _queue(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _show(received: Received, documents: list[dict[str, Any]]) -> None:
-    dropped = ", ".join(f"{reason}: {number}" for reason, number in (received.dropped or {}).items()) or "nothing"
-    say(f"{received.runs} runs read; {received.new} new, {received.changed} changed, {received.known} decided before; left out: {dropped}.")
+    dropped = (
+        ", ".join(f"{reason}: {number}" for reason, number in (received.dropped or {}).items())
+        or "nothing"
+    )
+    say(
+        f"{received.runs} runs read; {received.new} new, {received.changed} changed, {received.known} decided before; left out: {dropped}."
+    )
     for sentence in received.sentences:
         say(sentence)
     for document in documents:
-        rows = [[name, str(number), percent(number / max(1, document["rows"]))] for name, number in document["decisions"].items()]
-        show_table(f"Batch {document['batch']}: {document['rows']} runs", ["decision", "runs", "share"], rows)
+        rows = [
+            [name, str(number), percent(number / max(1, document["rows"]))]
+            for name, number in document["decisions"].items()
+        ]
+        show_table(
+            f"Batch {document['batch']}: {document['rows']} runs",
+            ["decision", "runs", "share"],
+            rows,
+        )
         for name, number in document["reasons"].items():
             console().print(f"  {name}: {number}", markup=False)
         asked = ", ".join(f"{name} {number}" for name, number in document["asked"].items() if name)
@@ -140,4 +197,6 @@ def _show(received: Received, documents: list[dict[str, Any]]) -> None:
         for finding in document["findings"]:
             console().print(f"  {finding['code']}: {finding['message']}", markup=False)
         if document["refusal"] is not None:
-            console().print(f"{document['refusal']['code']}: {document['refusal']['sentence']}", markup=False)
+            console().print(
+                f"{document['refusal']['code']}: {document['refusal']['sentence']}", markup=False
+            )

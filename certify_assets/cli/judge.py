@@ -9,22 +9,45 @@ import click
 
 from certify_assets.cli.arms import arms
 from certify_assets.cli.options import PATH, root_option
-from certify_assets.cli.output import NOTHING, complain, console, emit_json, json_option, percent, refuse_overwrite, say, show_table
+from certify_assets.cli.output import (
+    NOTHING,
+    complain,
+    console,
+    emit_json,
+    json_option,
+    percent,
+    refuse_overwrite,
+    say,
+    show_table,
+)
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import judge_problems, judge_spec, judges
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from certify_assets.storage.store import Store
 
 __all__ = ["judge"]
 
-_SHOWN = ("judge", "corpus", "adapter_sha256", "candidates", "selection_rule", "sft_trajectories", "sft_tasks")
+_SHOWN = (
+    "judge",
+    "corpus",
+    "adapter_sha256",
+    "candidates",
+    "selection_rule",
+    "sft_trajectories",
+    "sft_tasks",
+)
 _TABLES = (".csv", ".parquet", ".jsonl")
 
 judge_option = click.option(
-    "--judge", "name", default="lexical", show_default=True, help="Which judge; `certify judge list` names them, those of judges.yaml too."
+    "--judge",
+    "name",
+    default="lexical",
+    show_default=True,
+    help="Which judge; `certify judge list` names them, those of judges.yaml too.",
 )
 
 
@@ -49,11 +72,16 @@ def list_(ctx: click.Context, /, root: str | None, as_json: bool) -> None:
 
     place = open_store(root).root
     known, problems = judges(place), judge_problems(place)
-    rows = [{"judge": name, "family": spec.family, "model": spec.model, "summary": spec.summary} for name, spec in known.items()]
+    rows = [
+        {"judge": name, "family": spec.family, "model": spec.model, "summary": spec.summary}
+        for name, spec in known.items()
+    ]
     if as_json:
         emit_json({"judges": rows, "problems": list(problems)})
     else:
-        show_table("Judges", ["judge", "family", "model", "summary"], [list(row.values()) for row in rows])
+        show_table(
+            "Judges", ["judge", "family", "model", "summary"], [list(row.values()) for row in rows]
+        )
     for problem in problems:
         complain(problem)
     ctx.exit(2 if problems else 0)
@@ -73,14 +101,23 @@ def train(corpus: str, name: str, root: str | None, as_json: bool) -> None:
     from certify_assets.cli.launching import open_corpus_store
     from certify_assets.judges.training import train_judge
 
-    document = train_judge(open_corpus_store(root, corpus), corpus, name)
+    document = train_judge(JudgedCorpus(Corpus(open_corpus_store(root, corpus), corpus), name))
     if as_json:
         emit_json(document)
         return
-    show_table(f"{name} on {corpus}", ["figure", "value"], [[key, str(document[key])] for key in _SHOWN])
+    show_table(
+        f"{name} on {corpus}", ["figure", "value"], [[key, str(document[key])] for key in _SHOWN]
+    )
     if document["selection"]:
-        rows = [[row["name"], f"{row['alpha']:g}", f"{row['coverage']:.3f}"] for row in document["selection"]]
-        show_table("Candidates on CAL, each at the level that pays for all", ["candidate", "alpha", "certified coverage"], rows)
+        rows = [
+            [row["name"], f"{row['alpha']:g}", f"{row['coverage']:.3f}"]
+            for row in document["selection"]
+        ]
+        show_table(
+            "Candidates on CAL, each at the level that pays for all",
+            ["candidate", "alpha", "certified coverage"],
+            rows,
+        )
 
 
 @judge.command("sources")
@@ -96,7 +133,7 @@ def sources(corpus: str, strict: bool, root: str | None, as_json: bool) -> None:
     from certify_assets.cli.launching import open_store
     from certify_assets.judges.transfer import gather_pool
 
-    pool = gather_pool(open_store(root), corpus, strict=strict)
+    pool = gather_pool(Corpus(open_store(root), corpus), strict=strict)
     if as_json:
         emit_json({**pool.to_dict(), "rows": len(pool.frame), "missing": pool.missing})
         return
@@ -116,18 +153,34 @@ def sources(corpus: str, strict: bool, root: str | None, as_json: bool) -> None:
         ],
     )
     if pool.left_out:
-        show_table("Corpora that give nothing", ["corpus", "reason"], [list(pair) for pair in pool.left_out.items()])
+        show_table(
+            "Corpora that give nothing",
+            ["corpus", "reason"],
+            [list(pair) for pair in pool.left_out.items()],
+        )
 
 
 @judge.command("score")
 @click.argument("corpus")
 @click.argument("paths", nargs=-1, type=PATH)
 @judge_option
-@click.option("--format", "format_name", default="auto", show_default=True, help="Source format of PATHS.")
-@click.option("--out", type=PATH, default=None, help="Write the score table here: .csv, .parquet or .jsonl.")
+@click.option(
+    "--format", "format_name", default="auto", show_default=True, help="Source format of PATHS."
+)
+@click.option(
+    "--out", type=PATH, default=None, help="Write the score table here: .csv, .parquet or .jsonl."
+)
 @root_option
 @json_option
-def score(corpus: str, paths: tuple[Path, ...], name: str, format_name: str, out: Path | None, root: str | None, as_json: bool) -> None:
+def score(
+    corpus: str,
+    paths: tuple[Path, ...],
+    name: str,
+    format_name: str,
+    out: Path | None,
+    root: str | None,
+    as_json: bool,
+) -> None:
     """Score runs with the judge that was trained on CORPUS.
 
     Without PATHS the RL, CAL and TEST splits of the corpus are scored and stored; TEST rows carry no outcome. PATHS are new runs, files, folders or
@@ -139,11 +192,19 @@ def score(corpus: str, paths: tuple[Path, ...], name: str, format_name: str, out
     if paths and out is None:
         raise InputError("there is no place for the scores of new runs; give one with --out.")
     if out is not None and out.suffix.lower() not in _TABLES:
-        raise InputError(f"{out} does not end in {', '.join(_TABLES)}; choose one of them for --out.")
-    refuse_overwrite({"--out": out}, {f"run {number}": path for number, path in enumerate(paths, 1)})
+        raise InputError(
+            f"{out} does not end in {', '.join(_TABLES)}; choose one of them for --out."
+        )
+    refuse_overwrite(
+        {"--out": out}, {f"run {number}": path for number, path in enumerate(paths, 1)}
+    )
     store = open_corpus_store(root, corpus)
     judge_spec(name, store.root)
-    table, dropped, bill = _new_runs(store, corpus, name, paths, format_name) if paths else _splits(store, corpus, name)
+    table, dropped, bill = (
+        _new_runs(Corpus(store, corpus), name, paths, format_name)
+        if paths
+        else _splits(Corpus(store, corpus), name)
+    )
     if out is not None:
         _write(table, out)
     document = {
@@ -159,7 +220,11 @@ def score(corpus: str, paths: tuple[Path, ...], name: str, format_name: str, out
     if as_json:
         emit_json(document)
         return
-    show_table(f"Scores of {name}", ["figure", "value"], [[key, _shown(value)] for key, value in document.items() if key != "bill"])
+    show_table(
+        f"Scores of {name}",
+        ["figure", "value"],
+        [[key, _shown(value)] for key, value in document.items() if key != "bill"],
+    )
     if bill is not None:
         console().print(cost_line(bill), markup=False)
 
@@ -194,7 +259,7 @@ def parity(ctx: click.Context, /, corpus: str, name: str, root: str | None, as_j
     from certify_assets.cli.launching import open_corpus_store
     from certify_assets.evaluation.parity import run_parity, sentence
 
-    document = run_parity(open_corpus_store(root, corpus), corpus, name)
+    document = run_parity(JudgedCorpus(Corpus(open_corpus_store(root, corpus), corpus), name))
     if as_json:
         emit_json(document)
     else:
@@ -215,37 +280,53 @@ def recalibrate(corpus: str, name: str, root: str | None, as_json: bool) -> None
     shows when it is drawn again. Any judge that has scored the corpus will do; one behind a server answers about SFT where a corpus has no RL split.
     """
     from certify_assets.cli.launching import open_corpus_store
-    from certify_assets.evaluation.recalibration import recalibration_lines, recalibration_rows, write_recalibration
+    from certify_assets.evaluation.recalibration import (
+        recalibration_lines,
+        recalibration_rows,
+        write_recalibration,
+    )
 
-    document = write_recalibration(open_corpus_store(root, corpus), corpus, name)
+    document = write_recalibration(
+        JudgedCorpus(Corpus(open_corpus_store(root, corpus), corpus), name)
+    )
     if as_json:
         emit_json(document)
         return
     columns, rows = recalibration_rows(document)
-    show_table(f"{name} on {corpus}, recalibrated on {document['fitted_on']} ({document['rows']} runs)", columns, rows)
+    show_table(
+        f"{name} on {corpus}, recalibrated on {document['fitted_on']} ({document['rows']} runs)",
+        columns,
+        rows,
+    )
     for line in [*recalibration_lines(document), document["verdict"]]:
         console().print(line, markup=False)
 
 
-def _splits(store: Store, corpus: str, name: str) -> tuple[pd.DataFrame, dict[str, int], dict[str, Any] | None]:
+def _splits(
+    corpus: Corpus, name: str
+) -> tuple[pd.DataFrame, dict[str, int], dict[str, Any] | None]:
     from certify_assets.judges.scoring import score_corpus, stored_bill
     from certify_assets.storage.progress import ProgressLines
 
-    return score_corpus(store, corpus, name, report=ProgressLines(say)), {}, stored_bill(store, corpus, name)
+    return (
+        score_corpus(JudgedCorpus(corpus, name), report=ProgressLines(say)),
+        {},
+        stored_bill(JudgedCorpus(corpus, name)),
+    )
 
 
 def _new_runs(
-    store: Store, corpus: str, name: str, paths: tuple[Path, ...], format_name: str
+    corpus: Corpus, name: str, paths: tuple[Path, ...], format_name: str
 ) -> tuple[pd.DataFrame, dict[str, int], dict[str, Any] | None]:
     from certify_assets.corpora.formats import gather_new_runs
     from certify_assets.corpora.schema import to_frame
     from certify_assets.judges.scoring import score_runs_with_bill
     from certify_assets.storage.progress import ProgressLines
 
-    with gather_new_runs(list(paths), format=format_name, name=corpus) as (runs, found):
+    with gather_new_runs(list(paths), format=format_name, name=corpus.name) as (runs, found):
         frame = to_frame(runs.trajectories())
     say(f"{len(frame)} runs read as {found.format}; left out: {_shown(found.dropped)}.")
-    table, bill = score_runs_with_bill(store, corpus, name, frame, report=ProgressLines(say))
+    table, bill = score_runs_with_bill(JudgedCorpus(corpus, name), frame, report=ProgressLines(say))
     return table, found.dropped, bill
 
 
@@ -270,7 +351,9 @@ def _write(table: pd.DataFrame, out: Path) -> None:
     elif suffix == ".csv":
         write_atomic(out, table.to_csv(index=False).encode("utf-8"))
     else:
-        write_atomic(out, table.to_json(orient="records", lines=True, double_precision=15).encode("utf-8"))
+        write_atomic(
+            out, table.to_json(orient="records", lines=True, double_precision=15).encode("utf-8")
+        )
 
 
 def _shown(value: Any) -> str:

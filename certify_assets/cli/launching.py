@@ -10,11 +10,20 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from certify_assets.cli.output import NOTHING
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError, IntegrityError
 from certify_assets.files import write_atomic
 from certify_assets.storage.store import Store, default_root
 
-__all__ = ["add_partitions", "dagster_environment", "find_program", "open_corpus_store", "open_store", "remove_partition", "run_corpus"]
+__all__ = [
+    "add_partitions",
+    "dagster_environment",
+    "find_program",
+    "open_corpus_store",
+    "open_store",
+    "remove_partition",
+    "run_corpus",
+]
 
 _INSTANCE = """\
 # Written by certify where no instance was; edit it as you like.
@@ -81,11 +90,13 @@ def remove_partition(store: Store, name: str) -> str:
 def _launch(store: Store, *arguments: str) -> str:
     """Change partitions in a process of its own; return the reason where it failed."""
     command = [sys.executable, "-m", "certify_assets.defs.launch", *arguments]
-    done = subprocess.run(command, env=dagster_environment(store), capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, env=dagster_environment(store), capture_output=True, text=True, check=False
+    )
     return (done.stderr.strip().splitlines() or ["no reason given"])[-1] if done.returncode else ""
 
 
-def run_corpus(store: Store, corpus: str, *, quiet: bool, judges: Sequence[str] = ()) -> None:
+def run_corpus(corpus: Corpus, *, quiet: bool, judges: Sequence[str] = ()) -> None:
     """Materialize the whole line for one corpus, or the chains of language-model judges on it, with progress on stderr.
 
     Raises
@@ -97,14 +108,28 @@ def run_corpus(store: Store, corpus: str, *, quiet: bool, judges: Sequence[str] 
     InputError
         If the corpus was imported as labels alone, of which nothing can be judged.
     """
-    key = f"corpora/{corpus}/import.json"
-    if store.exists(key) and store.read_json(key).get("label_facts", {}).get("labels_only"):
+    key = corpus.key("import.json")
+    if corpus.store.exists(key) and corpus.store.read_json(key).get("label_facts", {}).get(
+        "labels_only"
+    ):
         raise InputError(
             f"{corpus} holds labels without runs: it has a profile (`certify corpus show {corpus}`) and nothing that could be judged; import the "
             "runs too."
         )
-    command = [sys.executable, "-m", "certify_assets.defs.launch", "run", corpus, *(part for name in judges for part in ("--judge", name))]
-    done = subprocess.run([*command, "--quiet"] if quiet else command, env=dagster_environment(store), stdout=sys.stderr, check=False)
+    command = [
+        sys.executable,
+        "-m",
+        "certify_assets.defs.launch",
+        "run",
+        corpus.name,
+        *(part for name in judges for part in ("--judge", name)),
+    ]
+    done = subprocess.run(
+        [*command, "--quiet"] if quiet else command,
+        env=dagster_environment(corpus.store),
+        stdout=sys.stderr,
+        check=False,
+    )
     if done.returncode == NOTHING:
         raise IntegrityError(
             f"{corpus} is stopped by a check (see above), and nothing of it is certified; `certify corpus show {corpus}` says more."

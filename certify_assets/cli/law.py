@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from certify_assets.cli.options import PATH, Finite, root_option
-from certify_assets.cli.output import NOTHING, console, emit_json, json_option, refuse_overwrite, show_table, write_document
+from certify_assets.cli.output import (
+    NOTHING,
+    console,
+    emit_json,
+    json_option,
+    refuse_overwrite,
+    show_table,
+    write_document,
+)
 from certify_assets.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,21 +31,49 @@ _SHARE = Finite(min=0, max=1)
 
 @click.command()
 @click.argument("points", type=PATH, required=False)
-@click.option("--paper", is_flag=True, help="Use the paper's seven points, and print its table beside ours.")
-@click.option("--predict", is_flag=True, help="Predict a new corpus from --success-rate and --auroc.")
-@click.option("--success-rate", type=_SHARE, default=None, help="Success rate of the new corpus.")
-@click.option("--auroc", type=_SHARE, default=None, help="AUROC of the base judge on the new corpus.")
-@click.option("--n-eff", type=Finite(min=0, min_open=True), default=None, help="Effective trajectories of the new corpus, if known.")
-@click.option("--confidence", type=Finite(min=0.01, max=0.999), default=0.95, show_default=True, help="Of the prediction interval.")
 @click.option(
-    "--alpha", type=Finite(min=0, max=1, min_open=True, max_open=True), default=0.1, show_default=True, help="Budget of the coverages."
+    "--paper", is_flag=True, help="Use the paper's seven points, and print its table beside ours."
+)
+@click.option(
+    "--predict", is_flag=True, help="Predict a new corpus from --success-rate and --auroc."
+)
+@click.option("--success-rate", type=_SHARE, default=None, help="Success rate of the new corpus.")
+@click.option(
+    "--auroc", type=_SHARE, default=None, help="AUROC of the base judge on the new corpus."
+)
+@click.option(
+    "--n-eff",
+    type=Finite(min=0, min_open=True),
+    default=None,
+    help="Effective trajectories of the new corpus, if known.",
+)
+@click.option(
+    "--confidence",
+    type=Finite(min=0.01, max=0.999),
+    default=0.95,
+    show_default=True,
+    help="Of the prediction interval.",
+)
+@click.option(
+    "--alpha",
+    type=Finite(min=0, max=1, min_open=True, max_open=True),
+    default=0.1,
+    show_default=True,
+    help="Budget of the coverages.",
 )
 @click.option("--out", type=PATH, default=None, help="Write the document that --json prints here.")
 @root_option
 @json_option
 @click.pass_context
 def law(
-    ctx: click.Context, /, points: Path | None, paper: bool, out: Path | None, root: str | None, as_json: bool, **settings: Any
+    ctx: click.Context,
+    /,
+    points: Path | None,
+    paper: bool,
+    out: Path | None,
+    root: str | None,
+    as_json: bool,
+    **settings: Any,
 ) -> None:
     """Fit the certifiability law: coverage from success rate and base AUROC.
 
@@ -45,15 +81,26 @@ def law(
     it the corpora of the data root are used, each measured on CAL. Every form is fitted leave-one-corpus-out, and with --predict a new corpus gets
     an expected coverage, its interval, and what the number rests on. Exit 3 where the data root has too few corpora for a fit.
     """
-    new = _new_corpus(**{name: settings[name] for name in ("predict", "success_rate", "auroc", "n_eff")})
+    new = _new_corpus(
+        **{name: settings[name] for name in ("predict", "success_rate", "auroc", "n_eff")}
+    )
     if paper and points is not None:
         raise InputError("POINTS and --paper name two sets of points; give one of them.")
     refuse_overwrite({"--out": out}, {"POINTS": points})
     fitted, document = _fit(points, paper=paper, root=root)
     prediction = None
     if new is not None:
-        prediction = _predict(fitted, document, {**new, "alpha": settings["alpha"], "confidence": settings["confidence"]})
-        document["prediction"] = {"success_rate": new["success_rate"], "auroc": new["auroc"], "n_eff": new["n_eff"], **prediction.to_dict()}
+        prediction = _predict(
+            fitted,
+            document,
+            {**new, "alpha": settings["alpha"], "confidence": settings["confidence"]},
+        )
+        document["prediction"] = {
+            "success_rate": new["success_rate"],
+            "auroc": new["auroc"],
+            "n_eff": new["n_eff"],
+            **prediction.to_dict(),
+        }
     if out is not None:
         write_document(out, document)
     if as_json:
@@ -63,16 +110,26 @@ def law(
     ctx.exit(0 if fitted is not None else NOTHING)
 
 
-def _new_corpus(*, predict: bool, success_rate: float | None, auroc: float | None, n_eff: float | None) -> dict[str, float | None] | None:
+def _new_corpus(
+    *, predict: bool, success_rate: float | None, auroc: float | None, n_eff: float | None
+) -> dict[str, float | None] | None:
     if not predict and success_rate is None and auroc is None and n_eff is None:
         return None
-    missing = [flag for flag, value in (("--success-rate", success_rate), ("--auroc", auroc)) if value is None]
+    missing = [
+        flag
+        for flag, value in (("--success-rate", success_rate), ("--auroc", auroc))
+        if value is None
+    ]
     if missing:
-        raise InputError(f"a prediction needs {' and '.join(missing)}; give success rate and base AUROC of the new corpus.")
+        raise InputError(
+            f"a prediction needs {' and '.join(missing)}; give success rate and base AUROC of the new corpus."
+        )
     return {"success_rate": success_rate, "auroc": auroc, "n_eff": n_eff}
 
 
-def _fit(points: Path | None, *, paper: bool, root: str | None) -> tuple[Law | None, dict[str, Any]]:
+def _fit(
+    points: Path | None, *, paper: bool, root: str | None
+) -> tuple[Law | None, dict[str, Any]]:
     from certify_assets.certificates.certificate import rounded
     from certify_assets.research.certifiability import fit_measured, gather_points
     from certify_assets.research.law import fit_law
@@ -93,12 +150,17 @@ def _fit(points: Path | None, *, paper: bool, root: str | None) -> tuple[Law | N
         "findings": [{"code": code, "message": message} for code, message in law_findings(fitted)],
     }
     if paper:
-        document["published"] = {name: dict(zip(("r2", "loocv_r2", "mae"), row, strict=True)) for name, row in PAPER_FORMS.items()}
+        document["published"] = {
+            name: dict(zip(("r2", "loocv_r2", "mae"), row, strict=True))
+            for name, row in PAPER_FORMS.items()
+        }
         document["facts"] = list(PAPER_FACTS)
     return fitted, document
 
 
-def _predict(fitted: Law | None, document: Mapping[str, Any], new: Mapping[str, Any]) -> LawPrediction:
+def _predict(
+    fitted: Law | None, document: Mapping[str, Any], new: Mapping[str, Any]
+) -> LawPrediction:
     from certify_assets.research.law_prediction import predict_coverage
 
     if fitted is None:
@@ -108,14 +170,24 @@ def _predict(fitted: Law | None, document: Mapping[str, Any], new: Mapping[str, 
     return predict_coverage(fitted, **new)
 
 
-def _show(fitted: Law | None, document: Mapping[str, Any], prediction: LawPrediction | None, *, paper: bool) -> None:
+def _show(
+    fitted: Law | None,
+    document: Mapping[str, Any],
+    prediction: LawPrediction | None,
+    *,
+    paper: bool,
+) -> None:
     _show_points(document["points"], fitted)
     if fitted is not None:
         _show_forms(fitted, paper=paper)
     out = console()
     for item in document.get("left_out", ()):
         out.print(f"Left out: {item['corpus']}: {item['reason']}", markup=False)
-    said = [*(prediction.sentences if prediction else ()), *(item["message"] for item in document["findings"]), *document.get("facts", ())]
+    said = [
+        *(prediction.sentences if prediction else ()),
+        *(item["message"] for item in document["findings"]),
+        *document.get("facts", ()),
+    ]
     for sentence in dict.fromkeys(said):
         out.print(sentence, markup=False)
 
@@ -125,12 +197,32 @@ def _show_points(points: Sequence[Mapping[str, Any]], fitted: Law | None) -> Non
     for point in points:
         size = "–" if point["n_eff"] is None else f"{point['n_eff']:.0f}"
         known = [_short(point[name]) for name in ("success_rate", "auroc")]
-        rows.append([point["corpus"], *known, point.get("base_judge") or "–", size, _short(point["index"]), _short(point["coverage"])])
+        rows.append(
+            [
+                point["corpus"],
+                *known,
+                point.get("base_judge") or "–",
+                size,
+                _short(point["index"]),
+                _short(point["coverage"]),
+            ]
+        )
     if rows:
-        show_table("Corpora; index = (1−π)(2A₀−1)", ["corpus", "π", "A₀", "A₀ of", "n_eff", "index", "coverage"], rows)
+        show_table(
+            "Corpora; index = (1−π)(2A₀−1)",
+            ["corpus", "π", "A₀", "A₀ of", "n_eff", "index", "coverage"],
+            rows,
+        )
     if fitted is not None:
-        without = [[item.corpus, *map(_short, (item.left_out, item.leverage, item.loocv_r2_without))] for item in fitted.influence]
-        show_table("What each does to the law", ["corpus", "predicted by the others", "leverage", "LOOCV R² without"], without)
+        without = [
+            [item.corpus, *map(_short, (item.left_out, item.leverage, item.loocv_r2_without))]
+            for item in fitted.influence
+        ]
+        show_table(
+            "What each does to the law",
+            ["corpus", "predicted by the others", "leverage", "LOOCV R² without"],
+            without,
+        )
 
 
 def _show_forms(fitted: Law, *, paper: bool) -> None:
@@ -139,15 +231,27 @@ def _show_forms(fitted: Law, *, paper: bool) -> None:
     rows = []
     for fit in fitted.forms:
         words = fit.words.replace("s(K), tuned", f"s({fit.k:g}) tuned") if fit.k else fit.words
-        numbers = [_short(value) for value in (fit.slope, fit.intercept, fit.r2, fit.loocv_r2, fit.mae)]
+        numbers = [
+            _short(value) for value in (fit.slope, fit.intercept, fit.r2, fit.loocv_r2, fit.mae)
+        ]
         printed = " ".join(_short(value) for value in PAPER_FORMS.get(fit.form, ()))
         rows.append([words, *numbers, *([printed or "–"] if paper else [])])
     columns = ["form", "a", "b", "R²", "LOOCV R²", "MAE", *(["paper"] if paper else [])]
-    show_table(f"coverage = a·form + b over {len(fitted.points)} corpora; s(K) = 1−exp(−n_eff/K)", columns, rows)
+    show_table(
+        f"coverage = a·form + b over {len(fitted.points)} corpora; s(K) = 1−exp(−n_eff/K)",
+        columns,
+        rows,
+    )
     for fit in fitted.forms:
         if fit.reason:
             console().print(f"{fit.words} is not fitted: {fit.reason}.", markup=False)
 
 
 def _short(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3f}".replace("0.", ".", 1) if abs(value) < 1 else f"{value:.3f}"
+    return (
+        "–"
+        if value is None
+        else f"{value:.3f}".replace("0.", ".", 1)
+        if abs(value) < 1
+        else f"{value:.3f}"
+    )

@@ -23,11 +23,15 @@ _SHOWN = 5
 
 @click.command()
 @click.argument("name", metavar="ID")
-@click.option("--corpus", default=None, help="Corpus to look in, where an ID is in several. [default: all]")
+@click.option(
+    "--corpus", default=None, help="Corpus to look in, where an ID is in several. [default: all]"
+)
 @root_option
 @json_option
 @click.pass_context
-def lineage(ctx: click.Context, /, name: str, corpus: str | None, root: str | None, as_json: bool) -> None:
+def lineage(
+    ctx: click.Context, /, name: str, corpus: str | None, root: str | None, as_json: bool
+) -> None:
     """Follow a decision, a certificate or a batch to the files that it comes from.
 
     ID is the trajectory_id of a decided run, the beginning of a certificate's SHA-256 (8 digits or more), or a batch. Each link is named by a hash, which
@@ -55,7 +59,9 @@ def lineage(ctx: click.Context, /, name: str, corpus: str | None, root: str | No
     else:
         for tree in trees:
             console().print(_tree(tree), soft_wrap=False)
-        console().print("Every link holds." if not broken else f"{len(broken)} links do not hold.", markup=False)
+        console().print(
+            "Every link holds." if not broken else f"{len(broken)} links do not hold.", markup=False
+        )
     ctx.exit(NOTHING if broken else 0)
 
 

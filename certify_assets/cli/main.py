@@ -18,30 +18,93 @@ __all__ = ["cli", "main"]
 
 # command → module that holds it: a command's libraries are imported when it is called, not for `certify --help`
 _COMMANDS = {
-    "audit": ("certify_assets.cli.check", "How the certified threshold does on other labelled tasks."),
-    "certificate": ("certify_assets.cli.certificate", "Certify what share of trajectories a judge may decide alone."),
-    "compare": ("certify_assets.cli.compare", "Compare the judges of corpora: ranking, certified coverage, audit, cost."),
-    "corpus": ("certify_assets.cli.corpus", "Import, list, generate and remove corpora of agent runs."),
-    "decide": ("certify_assets.cli.decide", "Decide new trajectories: reject, release, or a person."),
-    "demo": ("certify_assets.cli.platform", "Certificates for the embedded corpora, from runs to pages."),
-    "deploy": ("certify_assets.cli.deploy", "Let a certified judge decide a corpus's new runs, or show which does."),
-    "harvest": ("certify_assets.cli.harvest", "Self-train on what the certificate lets through, with its controls."),
-    "incoming": ("certify_assets.cli.incoming", "Decide new runs of a corpus by the deployed judge."),
+    "audit": (
+        "certify_assets.cli.check",
+        "How the certified threshold does on other labelled tasks.",
+    ),
+    "certificate": (
+        "certify_assets.cli.certificate",
+        "Certify what share of trajectories a judge may decide alone.",
+    ),
+    "compare": (
+        "certify_assets.cli.compare",
+        "Compare the judges of corpora: ranking, certified coverage, audit, cost.",
+    ),
+    "corpus": (
+        "certify_assets.cli.corpus",
+        "Import, list, generate and remove corpora of agent runs.",
+    ),
+    "decide": (
+        "certify_assets.cli.decide",
+        "Decide new trajectories: reject, release, or a person.",
+    ),
+    "demo": (
+        "certify_assets.cli.platform",
+        "Certificates for the embedded corpora, from runs to pages.",
+    ),
+    "deploy": (
+        "certify_assets.cli.deploy",
+        "Let a certified judge decide a corpus's new runs, or show which does.",
+    ),
+    "harvest": (
+        "certify_assets.cli.harvest",
+        "Self-train on what the certificate lets through, with its controls.",
+    ),
+    "incoming": (
+        "certify_assets.cli.incoming",
+        "Decide new runs of a corpus by the deployed judge.",
+    ),
     "judge": ("certify_assets.cli.judge", "Train judges, and score runs with them."),
-    "law": ("certify_assets.cli.law", "Fit the certifiability law: coverage from success rate and base AUROC."),
-    "lineage": ("certify_assets.cli.lineage", "Where a decision comes from: certificate, scores, adapter, splits, source files."),
-    "monitor": ("certify_assets.cli.monitor", "Raise an alarm when newly labelled tasks show an error above α."),
-    "plan": ("certify_assets.cli.plan", "How many more tasks until a certificate, what it would cover, and the three gates."),
-    "protocol": ("certify_assets.cli.protocol", "What was fixed before TEST was read, and who read it."),
-    "recertify": ("certify_assets.cli.recertify", "Certify anew on CAL and the tasks that people labelled since."),
+    "law": (
+        "certify_assets.cli.law",
+        "Fit the certifiability law: coverage from success rate and base AUROC.",
+    ),
+    "lineage": (
+        "certify_assets.cli.lineage",
+        "Where a decision comes from: certificate, scores, adapter, splits, source files.",
+    ),
+    "monitor": (
+        "certify_assets.cli.monitor",
+        "Raise an alarm when newly labelled tasks show an error above α.",
+    ),
+    "plan": (
+        "certify_assets.cli.plan",
+        "How many more tasks until a certificate, what it would cover, and the three gates.",
+    ),
+    "protocol": (
+        "certify_assets.cli.protocol",
+        "What was fixed before TEST was read, and who read it.",
+    ),
+    "recertify": (
+        "certify_assets.cli.recertify",
+        "Certify anew on CAL and the tasks that people labelled since.",
+    ),
     "report": ("certify_assets.cli.report", "Draw a certificate as a page that opens from disk."),
-    "resample": ("certify_assets.cli.check", "How often a threshold's error exceeds α when tasks are resampled."),
-    "review": ("certify_assets.cli.review", "Show, export or serve the runs that people are asked about; read their labels."),
-    "simulate": ("certify_assets.cli.simulate", "How often each procedure certifies wrongly where the truth is known."),
-    "splits": ("certify_assets.cli.splits", "Tasks and trajectories of a corpus's four splits, and the hash of the manifest."),
-    "study": ("certify_assets.cli.study", "Every table of the paper with ours beside it, as a site."),
+    "resample": (
+        "certify_assets.cli.check",
+        "How often a threshold's error exceeds α when tasks are resampled.",
+    ),
+    "review": (
+        "certify_assets.cli.review",
+        "Show, export or serve the runs that people are asked about; read their labels.",
+    ),
+    "simulate": (
+        "certify_assets.cli.simulate",
+        "How often each procedure certifies wrongly where the truth is known.",
+    ),
+    "splits": (
+        "certify_assets.cli.splits",
+        "Tasks and trajectories of a corpus's four splits, and the hash of the manifest.",
+    ),
+    "study": (
+        "certify_assets.cli.study",
+        "Every table of the paper with ours beside it, as a site.",
+    ),
     "ui": ("certify_assets.cli.platform", "Start the Dagster UI, and MLflow beside it."),
-    "verify": ("certify_assets.cli.check", "Recompute a certificate from its scores and compare every byte."),
+    "verify": (
+        "certify_assets.cli.check",
+        "Recompute a certificate from its scores and compare every byte.",
+    ),
 }
 
 
@@ -70,10 +133,14 @@ class _Lazy(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, summary) for name, (_, summary) in sorted(_COMMANDS.items())])
+            formatter.write_dl(
+                [(name, summary) for name, (_, summary) in sorted(_COMMANDS.items())]
+            )
 
 
-@click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+@click.group(
+    cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120}
+)
 @click.version_option(__version__, prog_name="certify")
 def cli() -> None:
     """Certified selective automation of LLM agent evaluation.
@@ -105,12 +172,15 @@ def main(arguments: list[str] | None = None) -> None:
     except OSError as error:
         _abandon_stdout()
         code = _complain(
-            f"{error.filename or 'the output'}: {error.strerror or error}; check the path, its permissions and the free space.", 2
+            f"{error.filename or 'the output'}: {error.strerror or error}; check the path, its permissions and the free space.",
+            2,
         )
     except ImportError as error:
         if (error.name or "").startswith("certify_assets"):
             raise
-        code = _complain(f"a package that this step needs is not installed ({error}); install it.", 2)
+        code = _complain(
+            f"a package that this step needs is not installed ({error}); install it.", 2
+        )
     sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -9,7 +9,14 @@ import click
 
 from certify_assets.cli.documents import Choice, choice_options, one_certificate
 from certify_assets.cli.options import PATH, Finite, column_options, read_scores, split_option
-from certify_assets.cli.output import NOTHING, console, emit_json, json_option, refuse_overwrite, show_table
+from certify_assets.cli.output import (
+    NOTHING,
+    console,
+    emit_json,
+    json_option,
+    refuse_overwrite,
+    show_table,
+)
 from certify_assets.files import sha256_bytes, write_atomic
 
 __all__ = ["monitor"]
@@ -19,7 +26,11 @@ __all__ = ["monitor"]
 @click.argument("certificate", type=PATH)
 @click.argument("labels", type=PATH)
 @click.option(
-    "--estimand", type=click.Choice(["task", "trajectory"]), default="task", show_default=True, help="Which error to follow; see above."
+    "--estimand",
+    type=click.Choice(["task", "trajectory"]),
+    default="task",
+    show_default=True,
+    help="Which error to follow; see above.",
 )
 @click.option(
     "--max-task-size",
@@ -41,7 +52,13 @@ __all__ = ["monitor"]
     show_default=True,
     help="Shiryaev–Roberts: smallest mean number of tasks to a false alarm.",
 )
-@click.option("--html", "page", type=PATH, default=None, help="Write the monitor as a page that opens from disk, to this file.")
+@click.option(
+    "--html",
+    "page",
+    type=PATH,
+    default=None,
+    help="Write the monitor as a page that opens from disk, to this file.",
+)
 @split_option
 @choice_options
 @column_options
@@ -107,17 +124,27 @@ def _write_page(page: Path, entry: dict[str, Any], labels: Path) -> None:
 
 
 def _show(result: dict[str, Any]) -> None:
-    figures = {name: value for name, value in result.items() if name not in ("findings", "e_process", "shiryaev_roberts", "interval")}
+    figures = {
+        name: value
+        for name, value in result.items()
+        if name not in ("findings", "e_process", "shiryaev_roberts", "interval")
+    }
     low, high = result["interval"]
     rows = [[name, "" if value is None else str(value)] for name, value in figures.items()]
     rows.append(["interval", f"{low:.4f} to {high:.4f}"])
     for name in ("e_process", "shiryaev_roberts"):
         part = result[name]
-        rows.append([name, f"{part['value']:.4g} now, at most {part['largest']:.4g}; alarm from {part['threshold']:g}"])
+        rows.append(
+            [
+                name,
+                f"{part['value']:.4g} now, at most {part['largest']:.4g}; alarm from {part['threshold']:g}",
+            ]
+        )
     show_table("Monitor", ["figure", "value"], rows)
     if result["alarm"]:
         console().print(
-            f"Alarm after {result['first_alarm_at']} tasks, at {result['first_alarm_task']}: issue a new certificate.", markup=False
+            f"Alarm after {result['first_alarm_at']} tasks, at {result['first_alarm_task']}: issue a new certificate.",
+            markup=False,
         )
     for finding in result["findings"]:
         console().print(f"  {finding['code']}: {finding['message']}", markup=False)

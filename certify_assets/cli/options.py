@@ -13,7 +13,17 @@ from numpy.typing import NDArray
 
 from certify_assets.evaluation.score_table import ColumnNames, ScoreTable, read_score_table
 
-__all__ = ["PATH", "Finite", "Table", "column_options", "pilot_option", "read_pilot", "read_scores", "root_option", "split_option"]
+__all__ = [
+    "PATH",
+    "Finite",
+    "Table",
+    "column_options",
+    "pilot_option",
+    "read_pilot",
+    "read_scores",
+    "root_option",
+    "split_option",
+]
 
 #: scores, outcomes and tasks
 Table = tuple[NDArray[np.float64], NDArray[np.int8], NDArray[np.object_]]
@@ -22,19 +32,30 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 PATH = click.Path(path_type=Path)
 
 root_option = click.option(
-    "--root", envvar="CERTIFY_ROOT", default=None, show_envvar=True, help="Data root: a folder or an fsspec URL. [default: .certify]"
+    "--root",
+    envvar="CERTIFY_ROOT",
+    default=None,
+    show_envvar=True,
+    help="Data root: a folder or an fsspec URL. [default: .certify]",
 )
-split_option = click.option("--split", default=None, help="Rows to use, by the table's split column. [default: all]")
+split_option = click.option(
+    "--split", default=None, help="Rows to use, by the table's split column. [default: all]"
+)
 
 pilot_option = click.option(
-    "--pilot", type=PATH, default=None, help="The pilot table that a betting certificate was issued with; it cannot be recomputed without."
+    "--pilot",
+    type=PATH,
+    default=None,
+    help="The pilot table that a betting certificate was issued with; it cannot be recomputed without.",
 )
 
 
 class Finite(click.FloatRange):
     """A number in a range; neither infinite nor NaN, which no range keeps out."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
         """Return the number, or fail as an option does."""
         number = float(super().convert(value, param, ctx))
         if not math.isfinite(number):
@@ -49,13 +70,21 @@ def column_options(command: _Command) -> _Command:
         ("--score-col", "score_col", "score"),
         ("--task-col", "task_col", "task_id"),
     ):
-        command = click.option(flag, name, default=default, show_default=True, help=f"Column of the {name.split('_')[0]}.")(command)
+        command = click.option(
+            flag,
+            name,
+            default=default,
+            show_default=True,
+            help=f"Column of the {name.split('_')[0]}.",
+        )(command)
     return command
 
 
 def read_scores(path: Path, task_col: str, score_col: str, outcome_col: str) -> ScoreTable:
     """Read a score table under the names that the options give."""
-    return read_score_table(path, columns=ColumnNames(task=task_col, score=score_col, outcome=outcome_col))
+    return read_score_table(
+        path, columns=ColumnNames(task=task_col, score=score_col, outcome=outcome_col)
+    )
 
 
 def read_pilot(path: Path, **columns: str) -> Table:

@@ -39,7 +39,9 @@ _UNPRINTABLE = re.compile(
     r"\ud800-\udfff\ufeff\ufff9-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0001-\U000e007f]"
 )
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document on stdout and nothing else.")
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON document on stdout and nothing else."
+)
 
 
 def printable(text: str, *, keep: str = "") -> str:
@@ -58,7 +60,9 @@ def printable(text: str, *, keep: str = "") -> str:
 def _escape(character: str) -> str:
     # as JSON writes it: two escapes beyond the first plane
     units = character.encode("utf-16-be", "surrogatepass")
-    return "".join(f"\\u{units[place]:02x}{units[place + 1]:02x}" for place in range(0, len(units), 2))
+    return "".join(
+        f"\\u{units[place]:02x}{units[place + 1]:02x}" for place in range(0, len(units), 2)
+    )
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -67,7 +71,13 @@ def console(*, stderr: bool = False) -> Console:
 
     class Plain(Console):
         def print(self, *objects: Any, **options: Any) -> None:
-            super().print(*[printable(item, keep="\n") if isinstance(item, str) else item for item in objects], **options)
+            super().print(
+                *[
+                    printable(item, keep="\n") if isinstance(item, str) else item
+                    for item in objects
+                ],
+                **options,
+            )
 
         def on_broken_pipe(self) -> None:
             # the library would end the process with a code of its own
@@ -116,7 +126,12 @@ def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
     for place, column in enumerate(columns):
         # a name that is cut is a name that cannot be typed: folded where it must be, and in the first column only beyond a fair width
         longest = max((len(row[0]) for row in rows), default=0) if place == 0 else 0
-        table.add_column(Text(printable(column)), overflow="fold", no_wrap=0 < longest <= _NAME, min_width=min(longest, _NAME) or None)
+        table.add_column(
+            Text(printable(column)),
+            overflow="fold",
+            no_wrap=0 < longest <= _NAME,
+            min_width=min(longest, _NAME) or None,
+        )
     for row in rows:
         table.add_row(*[Text(printable(cell)) for cell in row])
     console().print(table)
@@ -124,7 +139,10 @@ def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
 
 def _narrowest(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
     """Return the width below which a table has to break words."""
-    words = [max(len(word) for cell in column for word in (*cell.split(), "")) for column in zip(columns, *rows, strict=True)]
+    words = [
+        max(len(word) for cell in column for word in (*cell.split(), ""))
+        for column in zip(columns, *rows, strict=True)
+    ]
     return sum(min(width, _NAME) for width in words) + 3 * len(columns) + 1
 
 
@@ -138,8 +156,17 @@ def _show_rows(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
     out.print(Text(printable(title), style="italic"))
     for row in rows:
         out.print(Text(printable(f"{columns[0]} {row[0]}"), style="bold"))
-        told = "; ".join(f"{column} {cell}".replace(" ", glue) for column, cell in zip(columns[1:], row[1:], strict=True))
-        lines = textwrap.wrap(printable(told), out.width, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)
+        told = "; ".join(
+            f"{column} {cell}".replace(" ", glue)
+            for column, cell in zip(columns[1:], row[1:], strict=True)
+        )
+        lines = textwrap.wrap(
+            printable(told),
+            out.width,
+            initial_indent="  ",
+            subsequent_indent="  ",
+            break_on_hyphens=False,
+        )
         out.print(Text("\n".join(lines).replace(glue, " ")))
 
 
@@ -165,8 +192,12 @@ def refuse_overwrite(outputs: Mapping[str, Path | None], inputs: Mapping[str, Pa
     for name, path in outputs.items():
         if path is None:
             continue
-        if (other := next((other for other, there in taken if _same_file(path, there)), None)) is not None:
-            raise InputError(f"{name} is {path}, which is {other} too and would be overwritten; give {name} another path.")
+        if (
+            other := next((other for other, there in taken if _same_file(path, there)), None)
+        ) is not None:
+            raise InputError(
+                f"{name} is {path}, which is {other} too and would be overwritten; give {name} another path."
+            )
         taken.append((name, path))
 
 
@@ -186,4 +217,6 @@ def write_document(path: Path, document: Mapping[str, Any]) -> None:
     try:
         write_atomic(path, _json_text(document).encode("utf-8"))
     except OSError as error:
-        raise InputError(f"{path} cannot be written ({error.strerror}); choose another place.") from None
+        raise InputError(
+            f"{path} cannot be written ({error.strerror}); choose another place."
+        ) from None

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from certify_assets.cli.options import PATH, Finite, column_options, read_scores
-from certify_assets.cli.output import NOTHING, console, emit_json, json_option, percent, refuse_overwrite, say, show_table, write_document
+from certify_assets.cli.output import (
+    NOTHING,
+    console,
+    emit_json,
+    json_option,
+    percent,
+    refuse_overwrite,
+    say,
+    show_table,
+    write_document,
+)
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Facts, Prospect
@@ -21,36 +31,120 @@ _REQUIRED = {"success_rate": "--success-rate", "auroc": "--auroc", "icc": "--icc
 
 @click.command()
 @click.argument("scores", type=PATH, required=False)
-@click.option("--alpha", type=float, default=0.1, show_default=True, help="Error budget among auto-decided trajectories.")
-@click.option("--delta", type=float, default=0.05, show_default=True, help="One minus the confidence.")
-@click.option("--success-rate", "--pi", "success_rate", type=Finite(0, 1, min_open=True, max_open=True), help="Share of successes π.")
+@click.option(
+    "--alpha",
+    type=float,
+    default=0.1,
+    show_default=True,
+    help="Error budget among auto-decided trajectories.",
+)
+@click.option(
+    "--delta", type=float, default=0.05, show_default=True, help="One minus the confidence."
+)
+@click.option(
+    "--success-rate",
+    "--pi",
+    "success_rate",
+    type=Finite(0, 1, min_open=True, max_open=True),
+    help="Share of successes π.",
+)
 @click.option("--auroc", type=Finite(0, 1), help="AUROC A0 of the judge.")
-@click.option("--icc", "--rho", "icc", type=Finite(0, 1), help="Correlation of the outcomes of two attempts at one task.")
 @click.option(
-    "--within-auroc", type=Finite(0, 1), help="AUROC among attempts at one task. [default: that of SCORES, else as in the paper's process]"
+    "--icc",
+    "--rho",
+    "icc",
+    type=Finite(0, 1),
+    help="Correlation of the outcomes of two attempts at one task.",
 )
-@click.option("--tasks", type=click.IntRange(1, 10_000_000), help="Labelled tasks that are there. [default: those of SCORES]")
-@click.option("--attempts", type=click.IntRange(1, 1000), help="Attempts a task. [default: those of SCORES, else 8]")
-@click.option("--side", type=click.Choice(["reject", "release"]), default="reject", show_default=True, help="Which decision to certify.")
-@click.option("--procedure", default="guarded_taskboot", show_default=True, help="As for certificate; one that needs no --pilot.")
-@click.option("--guard", type=click.Choice(["floor", "kish", "none"]), default="floor", show_default=True, help="Guard on top of TaskBoot.")
-@click.option("--grid", type=int, default=40, show_default=True, help="Number of candidate thresholds.")
-@click.option("--sft-auroc", type=Finite(0, 1), help="AUROC of the fine-tuned judge, for the second gate.")
 @click.option(
-    "--gate-auroc", type=Finite(0, 1, min_open=True), default=0.60, show_default=True, help="Gate 1: A0's lower bound must be above."
+    "--within-auroc",
+    type=Finite(0, 1),
+    help="AUROC among attempts at one task. [default: that of SCORES, else as in the paper's process]",
 )
-@click.option("--gate-saturation", type=Finite(0, 1, min_open=True), default=0.97, show_default=True, help="Gate 2: A_SFT must be below.")
-@click.option("--trials", type=click.IntRange(1, 100_000), default=300, show_default=True, help="Fresh draws that check the planned size.")
 @click.option(
-    "--most-tasks", type=click.IntRange(2, 100_000), default=10_000, show_default=True, help="Largest number of tasks considered."
+    "--tasks",
+    type=click.IntRange(1, 10_000_000),
+    help="Labelled tasks that are there. [default: those of SCORES]",
 )
-@click.option("--alternatives/--no-alternatives", default=True, show_default=True, help="Compare other numbers of attempts a task.")
-@click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=42, show_default=True, help="Seed of all draws.")
+@click.option(
+    "--attempts",
+    type=click.IntRange(1, 1000),
+    help="Attempts a task. [default: those of SCORES, else 8]",
+)
+@click.option(
+    "--side",
+    type=click.Choice(["reject", "release"]),
+    default="reject",
+    show_default=True,
+    help="Which decision to certify.",
+)
+@click.option(
+    "--procedure",
+    default="guarded_taskboot",
+    show_default=True,
+    help="As for certificate; one that needs no --pilot.",
+)
+@click.option(
+    "--guard",
+    type=click.Choice(["floor", "kish", "none"]),
+    default="floor",
+    show_default=True,
+    help="Guard on top of TaskBoot.",
+)
+@click.option(
+    "--grid", type=int, default=40, show_default=True, help="Number of candidate thresholds."
+)
+@click.option(
+    "--sft-auroc", type=Finite(0, 1), help="AUROC of the fine-tuned judge, for the second gate."
+)
+@click.option(
+    "--gate-auroc",
+    type=Finite(0, 1, min_open=True),
+    default=0.60,
+    show_default=True,
+    help="Gate 1: A0's lower bound must be above.",
+)
+@click.option(
+    "--gate-saturation",
+    type=Finite(0, 1, min_open=True),
+    default=0.97,
+    show_default=True,
+    help="Gate 2: A_SFT must be below.",
+)
+@click.option(
+    "--trials",
+    type=click.IntRange(1, 100_000),
+    default=300,
+    show_default=True,
+    help="Fresh draws that check the planned size.",
+)
+@click.option(
+    "--most-tasks",
+    type=click.IntRange(2, 100_000),
+    default=10_000,
+    show_default=True,
+    help="Largest number of tasks considered.",
+)
+@click.option(
+    "--alternatives/--no-alternatives",
+    default=True,
+    show_default=True,
+    help="Compare other numbers of attempts a task.",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(0, 2**63 - 1),
+    default=42,
+    show_default=True,
+    help="Seed of all draws.",
+)
 @click.option("--out", type=PATH, default=None, help="Also write the document to this file.")
 @column_options
 @json_option
 @click.pass_context
-def plan(ctx: click.Context, /, scores: Path | None, out: Path | None, as_json: bool, **options: Any) -> None:
+def plan(
+    ctx: click.Context, /, scores: Path | None, out: Path | None, as_json: bool, **options: Any
+) -> None:
     """How many more tasks until a certificate, what it would cover, and the three gates.
 
     The facts are those of SCORES, a table as for certify certificate (its rows with split=cal); an option takes the place of what the table says.
@@ -68,9 +162,22 @@ def plan(ctx: click.Context, /, scores: Path | None, out: Path | None, as_json: 
         options.pop("most_tasks"),
         GateThresholds(options.pop("gate_auroc"), options.pop("gate_saturation")),
     )
-    settings = Settings(**{name: options.pop(name) for name in ("alpha", "delta", "side", "procedure", "guard", "grid", "seed")})
+    settings = Settings(
+        **{
+            name: options.pop(name)
+            for name in ("alpha", "delta", "side", "procedure", "guard", "grid", "seed")
+        }
+    )
     others: dict[str, Any] = {} if options.pop("alternatives") else {"other_attempts": ()}
-    found = foresee(_facts(scores, columns, **options), settings, trials=trials, most_tasks=most, thresholds=limits, progress=say, **others)
+    found = foresee(
+        _facts(scores, columns, **options),
+        settings,
+        trials=trials,
+        most_tasks=most,
+        thresholds=limits,
+        progress=say,
+        **others,
+    )
     document = found.to_dict()
     if out is not None:
         write_document(out, document)
@@ -81,15 +188,23 @@ def plan(ctx: click.Context, /, scores: Path | None, out: Path | None, as_json: 
     ctx.exit(0 if found.sizing.tasks is not None else NOTHING)
 
 
-def _facts(scores: Path | None, columns: dict[str, str], *, attempts: int | None, **given: Any) -> Facts:
+def _facts(
+    scores: Path | None, columns: dict[str, str], *, attempts: int | None, **given: Any
+) -> Facts:
     from certify_assets.certificates import Facts, facts_of, observe
 
     if scores is not None:
         table = read_scores(scores, **columns).choose_split("cal")
-        return facts_of(observe(table.scores, table.labelled(), table.tasks), sizes=attempts and (attempts,), **given)
+        return facts_of(
+            observe(table.scores, table.labelled(), table.tasks),
+            sizes=attempts and (attempts,),
+            **given,
+        )
     missing = [flag for name, flag in _REQUIRED.items() if given[name] is None]
     if missing:
-        raise click.UsageError(f"without SCORES the facts are options: give {', '.join(missing)}, or a score table.")
+        raise click.UsageError(
+            f"without SCORES the facts are options: give {', '.join(missing)}, or a score table."
+        )
     return Facts(sizes=(attempts or _DEFAULT_ATTEMPTS,), **given)
 
 
@@ -114,8 +229,15 @@ def _show(found: Prospect, document: dict[str, Any]) -> None:
     }
     show_table("Plan", ["", ""], [[name, value] for name, value in figures.items()])
     if len(document["alternatives"]) > 1:
-        rows = [["–" if value is None else str(value) for value in item.values()] for item in document["alternatives"]]
-        show_table("Other numbers of attempts (to about a tenth)", ["attempts a task", "tasks", "trajectories"], rows)
+        rows = [
+            ["–" if value is None else str(value) for value in item.values()]
+            for item in document["alternatives"]
+        ]
+        show_table(
+            "Other numbers of attempts (to about a tenth)",
+            ["attempts a task", "tasks", "trajectories"],
+            rows,
+        )
     if found.certified_now:
         out.print("The table certifies something as it is; see certify certificate.")
     for sentence in (*found.notes, found.sentence):

@@ -48,7 +48,13 @@ def _show(one: dict[str, Any]) -> None:
     if one["fault"]:
         say(f"{one['corpus']}: {one['fault']}")
         return
-    rows = [[reader["judge"], *(str(reader[name]) for name in _COLUMNS)] for reader in one["readers"]]
-    show_table(f"TEST of {one['corpus']}: {len(one['registrations'])} registrations", ["reader", *_COLUMNS], rows)
+    rows = [
+        [reader["judge"], *(str(reader[name]) for name in _COLUMNS)] for reader in one["readers"]
+    ]
+    show_table(
+        f"TEST of {one['corpus']}: {len(one['registrations'])} registrations",
+        ["reader", *_COLUMNS],
+        rows,
+    )
     for broken in one["violations"]:
         say(f"  {broken['judge']}: the read of {broken['time']} is {broken['kind']}.")

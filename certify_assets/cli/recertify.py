@@ -8,33 +8,86 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from certify_assets.cli.options import Finite, root_option
-from certify_assets.cli.output import NOTHING, console, emit_json, json_option, percent, say, show_table
+from certify_assets.cli.output import (
+    NOTHING,
+    console,
+    emit_json,
+    json_option,
+    percent,
+    say,
+    show_table,
+)
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
+from certify_assets.judges.judged import JudgedCorpus
 
 if TYPE_CHECKING:
     from certify_assets.operations.spending import Schedule
-    from certify_assets.storage.store import Store
 
 __all__ = ["recertify"]
 
 
 @click.command()
 @click.argument("corpus")
-@click.option("--judge", default=None, help="Judge to recertify. [default: the one that is deployed]")
-@click.option("--dry-run", is_flag=True, help="Say which tasks count and what it would spend; computes no certificate.")
-@click.option("--deploy", "deploys", is_flag=True, help="Let what is certified decide from now on, at the budgets of the deployment.")
+@click.option(
+    "--judge", default=None, help="Judge to recertify. [default: the one that is deployed]"
+)
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Say which tasks count and what it would spend; computes no certificate.",
+)
+@click.option(
+    "--deploy",
+    "deploys",
+    is_flag=True,
+    help="Let what is certified decide from now on, at the budgets of the deployment.",
+)
 @click.option(
     "--schedule",
     type=click.Choice(["inverse_square", "geometric", "equal"]),
     default=None,
     help="How δ is spent; declared once. [default: inverse_square]",
 )
-@click.option("--total", type=Finite(0, 1, min_open=True, max_open=True), default=0.05, show_default=True, help="δ of all together.")
-@click.option("--ratio", type=Finite(0, 1, min_open=True, max_open=True), default=0.5, show_default=True, help="Of the geometric schedule.")
-@click.option("--count", type=click.IntRange(min=1), default=10, show_default=True, help="Of the equal schedule.")
-@click.option("--every", type=click.IntRange(min=1), default=20, show_default=True, help="Least new tasks, part of the schedule.")
-@click.option("--reason", default="", help="A sentence on why the schedule changes, where another was declared.")
-@click.option("--at-least", type=click.IntRange(min=0), default=None, help="New tasks needed this time. [default: the schedule's]")
+@click.option(
+    "--total",
+    type=Finite(0, 1, min_open=True, max_open=True),
+    default=0.05,
+    show_default=True,
+    help="δ of all together.",
+)
+@click.option(
+    "--ratio",
+    type=Finite(0, 1, min_open=True, max_open=True),
+    default=0.5,
+    show_default=True,
+    help="Of the geometric schedule.",
+)
+@click.option(
+    "--count",
+    type=click.IntRange(min=1),
+    default=10,
+    show_default=True,
+    help="Of the equal schedule.",
+)
+@click.option(
+    "--every",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    help="Least new tasks, part of the schedule.",
+)
+@click.option(
+    "--reason",
+    default="",
+    help="A sentence on why the schedule changes, where another was declared.",
+)
+@click.option(
+    "--at-least",
+    type=click.IntRange(min=0),
+    default=None,
+    help="New tasks needed this time. [default: the schedule's]",
+)
 @click.option("--training-labels", is_flag=True, help="Write the labels that may train, and end.")
 @root_option
 @json_option
@@ -64,43 +117,80 @@ def recertify(
 
     store = open_corpus_store(root, corpus)
     if training_labels:
-        _train(store, corpus, as_json)
+        _train(Corpus(store, corpus), as_json)
         return
-    name = judge or _deployed(store, corpus)
+    name = judge or _deployed(Corpus(store, corpus))
     declared = _schedule(schedule, options)
     if dry_run:
-        emit_json(_preview(store, corpus, name, declared)) if as_json else _show_preview(_preview(store, corpus, name, declared))
+        emit_json(
+            _preview(JudgedCorpus(Corpus(store, corpus), name), declared)
+        ) if as_json else _show_preview(
+            _preview(JudgedCorpus(Corpus(store, corpus), name), declared)
+        )
         return
-    ctx.exit(_recertify(store, corpus, name, declared, reason, at_least, deploys=deploys, as_json=as_json))
+    ctx.exit(
+        _recertify(
+            JudgedCorpus(Corpus(store, corpus), name),
+            declared,
+            reason,
+            at_least,
+            deploys=deploys,
+            as_json=as_json,
+        )
+    )
 
 
 def _recertify(
-    store: Store, corpus: str, judge: str, schedule: Schedule | None, reason: str, at_least: int | None, *, deploys: bool, as_json: bool
+    judge: JudgedCorpus,
+    schedule: Schedule | None,
+    reason: str,
+    at_least: int | None,
+    *,
+    deploys: bool,
+    as_json: bool,
 ) -> int:
     from certify_assets.operations import recertification, recertified
     from certify_assets.operations.events import notify
 
-    document, said = recertification.recertify(store, corpus, judge, schedule=schedule, reason=reason, least_new_tasks=at_least)
-    deployed = recertified.promote(store, corpus, document).number if deploys and document is not None else None
+    document, said = recertification.recertify(
+        judge, schedule=schedule, reason=reason, least_new_tasks=at_least
+    )
+    deployed = (
+        recertified.promote(judge.corpus, document).number
+        if deploys and document is not None
+        else None
+    )
     if as_json:
-        emit_json({"said": said, "deployment": deployed, **(document or {"number": None, "corpus": corpus, "judge": judge})})
+        emit_json(
+            {
+                "said": said,
+                "deployment": deployed,
+                **(document or {"number": None, "corpus": judge.corpus.name, "judge": judge.name}),
+            }
+        )
     else:
         say(said)
         if document is not None:
             _show(document)
         if deployed is not None:
             say(f"deployment {deployed} decides now.")
-    for sentence in notify(store, corpus):
+    for sentence in notify(judge.corpus):
         say(sentence)
-    return 0 if document is not None and any(item["certified"] for item in document["sides"]) else NOTHING
+    return (
+        0
+        if document is not None and any(item["certified"] for item in document["sides"])
+        else NOTHING
+    )
 
 
-def _deployed(store: Store, corpus: str) -> str:
+def _deployed(corpus: Corpus) -> str:
     from certify_assets.operations.in_use import deployed_document
 
-    document = deployed_document(store, corpus)
+    document = deployed_document(corpus)
     if document is None:
-        raise InputError(f"no judge is deployed on {corpus}; deploy one, or name a judge with --judge.")
+        raise InputError(
+            f"no judge is deployed on {corpus}; deploy one, or name a judge with --judge."
+        )
     return str(document["judge"])
 
 
@@ -109,20 +199,28 @@ def _schedule(kind: str | None, options: dict[str, Any]) -> Schedule | None:
 
     if kind is None:
         return None
-    return Schedule(kind, options["total"], ratio=options["ratio"], count=options["count"], least_new_tasks=options["every"])
+    return Schedule(
+        kind,
+        options["total"],
+        ratio=options["ratio"],
+        count=options["count"],
+        least_new_tasks=options["every"],
+    )
 
 
-def _preview(store: Store, corpus: str, judge: str, declared: Schedule | None) -> dict[str, Any]:
+def _preview(judge: JudgedCorpus, declared: Schedule | None) -> dict[str, Any]:
     from certify_assets.operations.recertification import plan_recertification
     from certify_assets.operations.spending import Schedule, read_spending
 
-    spending, plan = read_spending(store, corpus), plan_recertification(store, corpus, judge)
-    known = next((item for item in spending.claims if item.inputs_sha256 == plan.inputs_sha256), None)
+    spending, plan = read_spending(judge.corpus), plan_recertification(judge)
+    known = next(
+        (item for item in spending.claims if item.inputs_sha256 == plan.inputs_sha256), None
+    )
     schedule = spending.schedule or declared or Schedule()
     share = spending.next_share() if spending.schedule is not None else schedule.share(1)
     return {
-        "corpus": corpus,
-        "judge": judge,
+        "corpus": judge.corpus.name,
+        "judge": judge.name,
         "number": known.number if known else len(spending.claims) + 1,
         "delta": known.delta if known else share,
         "made_before": known is not None,
@@ -141,13 +239,24 @@ def _show_preview(found: dict[str, Any]) -> None:
     left_out = ", ".join(f"{name} {number}" for name, number in found["left_out"].items()) or "none"
     rows = [
         ["drawn for the audit", str(found["drawn"])],
-        ["count", f"{found['counted']}, {found['new_tasks']} of them new ({found['needed']} needed)"],
+        [
+            "count",
+            f"{found['counted']}, {found['new_tasks']} of them new ({found['needed']} needed)",
+        ],
         ["left out", left_out],
         ["open or tied", percent(found["open_share"])],
-        ["δ of this one", f"{found['delta']:g}" + (" (made before: nothing more is spent)" if found["made_before"] else "")],
+        [
+            "δ of this one",
+            f"{found['delta']:g}"
+            + (" (made before: nothing more is spent)" if found["made_before"] else ""),
+        ],
         ["spent so far", f"{found['spent']:.4g}"],
     ]
-    show_table(f"Recertification {found['number']} of {found['judge']} on {found['corpus']}", ["what", "how much"], rows)
+    show_table(
+        f"Recertification {found['number']} of {found['judge']} on {found['corpus']}",
+        ["what", "how much"],
+        rows,
+    )
     say("A look at what would come of it is a recertification: run it without --dry-run.")
 
 
@@ -155,26 +264,51 @@ def _show(document: dict[str, Any]) -> None:
     rows = []
     for side in document["sides"]:
         audit = side["audit_sample"]
-        alone = f"{audit['realized_error']:.3f}, {audit['verdict']}" if audit and audit["realized_error"] is not None else ""
+        alone = (
+            f"{audit['realized_error']:.3f}, {audit['verdict']}"
+            if audit and audit["realized_error"] is not None
+            else ""
+        )
         worst = "" if side["worst_error"] is None else f"{side['worst_error']:.3f}"
-        cells = [percent(side["coverage"]), f"{side['threshold']:.4g}", alone, worst] if side["certified"] else ["nothing", "", "", ""]
+        cells = (
+            [percent(side["coverage"]), f"{side['threshold']:.4g}", alone, worst]
+            if side["certified"]
+            else ["nothing", "", "", ""]
+        )
         rows.append([side["side"], f"{side['alpha']:g}", *cells])
     tasks = document["tasks"]
     title = f"Recertification {document['number']}: {tasks['cal']} tasks of CAL, {tasks['audit_sample']} of the audit sample, δ {document['delta']:g}"
-    show_table(title, ["side", "α", "decides", "threshold", "error in the audit sample", "in both, were all open runs wrong"], rows)
+    show_table(
+        title,
+        [
+            "side",
+            "α",
+            "decides",
+            "threshold",
+            "error in the audit sample",
+            "in both, were all open runs wrong",
+        ],
+        rows,
+    )
     out = console()
     for finding in document["findings"]:
         out.print(f"  {finding['code']}: {finding['message']}", markup=False)
     out.print(document["joint"], markup=False)
 
 
-def _train(store: Store, corpus: str, as_json: bool) -> None:
+def _train(corpus: Corpus, as_json: bool) -> None:
     from certify_assets.operations.training_labels import NOT_TRAINING, write_training_labels
 
-    made = write_training_labels(store, corpus)
+    made = write_training_labels(corpus)
     if as_json:
         emit_json(asdict(made))
         return
-    rows = [["may train", str(made.rows)], ["of tasks", str(made.tasks)], ["successes", str(made.successes)]]
+    rows = [
+        ["may train", str(made.rows)],
+        ["of tasks", str(made.tasks)],
+        ["successes", str(made.successes)],
+    ]
     rows += [[NOT_TRAINING[name], str(number)] for name, number in made.left_out.items()]
-    show_table(f"Labels that may train: {store.locate(made.key)}", ["labelled runs", "number"], rows)
+    show_table(
+        f"Labels that may train: {corpus.store.locate(made.key)}", ["labelled runs", "number"], rows
+    )

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from certify_assets.cli.documents import load_certificates
-from certify_assets.cli.options import PATH, Finite, column_options, pilot_option, read_pilot, read_scores
+from certify_assets.cli.options import (
+    PATH,
+    Finite,
+    column_options,
+    pilot_option,
+    read_pilot,
+    read_scores,
+)
 from certify_assets.cli.output import console, emit_json, json_option, refuse_overwrite
 from certify_assets.errors import InputError, StaleCertificateError
 from certify_assets.files import write_atomic
@@ -25,10 +32,20 @@ __all__ = ["report"]
 @click.argument("certificate", type=PATH)
 @click.argument("scores", type=PATH)
 @click.option(
-    "--audit", "audit_path", type=PATH, default=None, help="Score table of other labelled tasks. [default: rows with split=test, if any]"
+    "--audit",
+    "audit_path",
+    type=PATH,
+    default=None,
+    help="Score table of other labelled tasks. [default: rows with split=test, if any]",
 )
 @pilot_option
-@click.option("--out", type=PATH, default=Path("certificate.html"), show_default=True, help="Where the page goes.")
+@click.option(
+    "--out",
+    type=PATH,
+    default=Path("certificate.html"),
+    show_default=True,
+    help="Where the page goes.",
+)
 @click.option("--title", default=None, help="Title of the page. [default: name of the score table]")
 @click.option(
     "--minutes",
@@ -37,7 +54,12 @@ __all__ = ["report"]
     show_default=True,
     help="Minutes a person needs to review one run.",
 )
-@click.option("--score-scale", default="log-odds", show_default=True, help="What a score is; anything else is shown as it stands.")
+@click.option(
+    "--score-scale",
+    default="log-odds",
+    show_default=True,
+    help="What a score is; anything else is shown as it stands.",
+)
 @column_options
 @json_option
 def report(
@@ -59,11 +81,16 @@ def report(
     """
     from certify_assets.reports.page import render_page
 
-    refuse_overwrite({"--out": out}, {"CERTIFICATE": certificate, "SCORES": scores, "--audit": audit_path, "--pilot": pilot})
+    refuse_overwrite(
+        {"--out": out},
+        {"CERTIFICATE": certificate, "SCORES": scores, "--audit": audit_path, "--pilot": pilot},
+    )
     certificates = load_certificates(certificate)
     whole = read_scores(scores, **columns)
     table = whole.choose_split("cal")
-    _verify(certificate, certificates, table, None if pilot is None else read_pilot(pilot, **columns))
+    _verify(
+        certificate, certificates, table, None if pilot is None else read_pilot(pilot, **columns)
+    )
     test = _audit_table(whole, audit_path, columns)
     page = render_page(
         certificates,
@@ -77,24 +104,37 @@ def report(
         scores_file=scores.name,
     )
     write_atomic(out, page.encode("utf-8"))
-    document = {"page": str(out), "bytes": len(page.encode("utf-8")), "certificates": len(certificates), "audited": test is not None}
+    document = {
+        "page": str(out),
+        "bytes": len(page.encode("utf-8")),
+        "certificates": len(certificates),
+        "audited": test is not None,
+    }
     if as_json:
         emit_json(document)
     else:
-        console().print(f"{out}: {len(certificates)} certificate(s), {document['bytes']} bytes", markup=False)
+        console().print(
+            f"{out}: {len(certificates)} certificate(s), {document['bytes']} bytes", markup=False
+        )
 
 
-def _verify(path: Path, certificates: list[Certificate], table: ScoreTable, pilot: Table | None) -> None:
+def _verify(
+    path: Path, certificates: list[Certificate], table: ScoreTable, pilot: Table | None
+) -> None:
     from certify_assets.certificates import verify_certificate
 
     outcomes = table.labelled()
     for item in certificates:
-        difference = verify_certificate(item.to_dict(), table.scores, outcomes, table.tasks, pilot=pilot)
+        difference = verify_certificate(
+            item.to_dict(), table.scores, outcomes, table.tasks, pilot=pilot
+        )
         if difference is not None:
             raise StaleCertificateError(f"{path} is not of {table.path}: {difference}")
 
 
-def _audit_table(whole: ScoreTable, path: Path | None, columns: dict[str, str]) -> ScoreTable | None:
+def _audit_table(
+    whole: ScoreTable, path: Path | None, columns: dict[str, str]
+) -> ScoreTable | None:
     if path is not None:
         return read_scores(path, **columns).choose_split("test")
     if whole.splits is None or "test" not in set(whole.splits):
@@ -113,6 +153,10 @@ def _audits(certificates: list[Certificate], test: ScoreTable) -> list[dict[str,
     if not len(test):
         raise InputError(f"{test.path} has no row to audit with; give labelled rows.")
     return [
-        {"side": item.side, "alpha": item.alpha, **audit_certificate(item, test.scores, outcomes, test.tasks).to_dict()}
+        {
+            "side": item.side,
+            "alpha": item.alpha,
+            **audit_certificate(item, test.scores, outcomes, test.tasks).to_dict(),
+        }
         for item in certificates
     ]

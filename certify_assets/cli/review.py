@@ -11,11 +11,11 @@ import click
 
 from certify_assets.cli.options import PATH, root_option
 from certify_assets.cli.output import console, emit_json, json_option, percent, say, show_table
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 
 if TYPE_CHECKING:
     from certify_assets.operations.queue import Queue
-    from certify_assets.storage.store import Store
 
 __all__ = ["review"]
 
@@ -31,24 +31,64 @@ _IMPORT_HELP = (
 
 @click.command()
 @click.argument("corpus")
-@click.option("--limit", type=click.IntRange(min=0), default=20, show_default=True, help="Rows of the queue to print.")
 @click.option(
-    "--minutes-per-run", type=click.FloatRange(min=0, min_open=True), default=4.0, show_default=True, help="What a label takes: assumed."
+    "--limit",
+    type=click.IntRange(min=0),
+    default=20,
+    show_default=True,
+    help="Rows of the queue to print.",
 )
 @click.option(
-    "--double", type=click.FloatRange(0, 1), default=0.0, show_default=True, help="Share of runs, drawn, that two people are asked about."
+    "--minutes-per-run",
+    type=click.FloatRange(min=0, min_open=True),
+    default=4.0,
+    show_default=True,
+    help="What a label takes: assumed.",
+)
+@click.option(
+    "--double",
+    type=click.FloatRange(0, 1),
+    default=0.0,
+    show_default=True,
+    help="Share of runs, drawn, that two people are asked about.",
 )
 @click.option("--export", "table", type=PATH, default=None, help=_EXPORT_HELP)
-@click.option("--with-judge", is_flag=True, help="With --export: also agent, score and decision, which sway whoever labels.")
 @click.option(
-    "--label-studio", "studio", type=PATH, default=None, help="Write the queue here as tasks of Label Studio (.json), with the runs' texts."
+    "--with-judge",
+    is_flag=True,
+    help="With --export: also agent, score and decision, which sway whoever labels.",
+)
+@click.option(
+    "--label-studio",
+    "studio",
+    type=PATH,
+    default=None,
+    help="Write the queue here as tasks of Label Studio (.json), with the runs' texts.",
 )
 @click.option("--import", "labels", type=PATH, default=None, help=_IMPORT_HELP)
-@click.option("--reviewer", default=None, help="With --import: whose labels these are, where the file does not say.")
-@click.option("--serve", is_flag=True, help="Serve the page on which runs are labelled, until Ctrl-C.")
-@click.option("--port", type=click.IntRange(0, 65535), default=0, show_default=True, help="With --serve: port, 0 for any that is free.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="With --serve: address to listen on.")
-@click.option("--exposed", is_flag=True, help="With --serve: allow an address that other machines reach; nothing is encrypted.")
+@click.option(
+    "--reviewer",
+    default=None,
+    help="With --import: whose labels these are, where the file does not say.",
+)
+@click.option(
+    "--serve", is_flag=True, help="Serve the page on which runs are labelled, until Ctrl-C."
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    show_default=True,
+    help="With --serve: port, 0 for any that is free.",
+)
+@click.option(
+    "--host", default="127.0.0.1", show_default=True, help="With --serve: address to listen on."
+)
+@click.option(
+    "--exposed",
+    is_flag=True,
+    help="With --serve: allow an address that other machines reach; nothing is encrypted.",
+)
 @root_option
 @json_option
 def review(
@@ -76,39 +116,62 @@ def review(
     from certify_assets.operations.layout import batch_names
 
     if sum(map(bool, (labels, serve, table or studio))) > 1:
-        raise InputError("--import, --serve and the exports are different things; give one of them.")
+        raise InputError(
+            "--import, --serve and the exports are different things; give one of them."
+        )
     store = open_store(root)
-    if not batch_names(store, corpus):
-        raise InputError(f"no batch of {corpus} was decided below {store.root}; decide incoming runs first (`certify incoming {corpus}`).")
+    if not batch_names(Corpus(store, corpus)):
+        raise InputError(
+            f"no batch of {corpus} was decided below {store.root}; decide incoming runs first (`certify incoming {corpus}`)."
+        )
     if labels is not None:
-        _import(store, corpus, labels, reviewer, as_json)
+        _import(Corpus(store, corpus), labels, reviewer, as_json)
     elif serve:
         _require_reachable(host, exposed)
-        _serve(store, corpus, host, port, as_json, costs)
+        _serve(Corpus(store, corpus), host, port, as_json, costs)
     else:
-        _queue(store, corpus, {"table": table, "studio": studio}, with_judge, limit, as_json, costs)
+        _queue(
+            Corpus(store, corpus),
+            {"table": table, "studio": studio},
+            with_judge,
+            limit,
+            as_json,
+            costs,
+        )
 
 
 def _queue(
-    store: Store, corpus: str, paths: dict[str, Path | None], with_judge: bool, limit: int, as_json: bool, costs: dict[str, float]
+    corpus: Corpus,
+    paths: dict[str, Path | None],
+    with_judge: bool,
+    limit: int,
+    as_json: bool,
+    costs: dict[str, float],
 ) -> None:
     from certify_assets.cli.output import refuse_overwrite
     from certify_assets.operations.label_files import export_queue, export_studio
     from certify_assets.operations.queue import load_queue
 
     refuse_overwrite({"--export": paths["table"], "--label-studio": paths["studio"]}, {})
-    queue = load_queue(store, corpus, **costs)
+    queue = load_queue(corpus, **costs)
     if paths["table"] is not None:
         export_queue(paths["table"], queue, with_judge=with_judge)
     if paths["studio"] is not None:
-        export_studio(paths["studio"], store, corpus, queue)
+        export_studio(paths["studio"], corpus.store, corpus.name, queue)
     if as_json:
         from certify_assets.operations.queue import BLIND_COLUMNS
 
         rows = queue.frame[list(BLIND_COLUMNS)].head(limit).to_dict("records")
-        emit_json({"corpus": corpus, "budget": queue.budget.to_dict(), "waiting": len(queue.frame), "queue": rows})
+        emit_json(
+            {
+                "corpus": corpus.name,
+                "budget": queue.budget.to_dict(),
+                "waiting": len(queue.frame),
+                "queue": rows,
+            }
+        )
     else:
-        _show(corpus, queue, limit)
+        _show(corpus.name, queue, limit)
         for path in filter(None, paths.values()):
             say(f"{path}: {len(queue.frame)} runs to label")
 
@@ -128,7 +191,11 @@ def _show(corpus: str, queue: Queue, limit: int) -> None:
         ]
         for kind in budget.kinds
     ]
-    show_table(f"Labels that {corpus} asks for", ["asked for", "labels", "runs", "tasks", "tied", "time"], rows)
+    show_table(
+        f"Labels that {corpus} asks for",
+        ["asked for", "labels", "runs", "tasks", "tied", "time"],
+        rows,
+    )
     share = percent(budget.saved / budget.decided)
     out.print(
         f"{duration(budget.minutes)} in all, at {budget.minutes_per_run:g} min a run, which is assumed. The certificate decided {budget.saved} of "
@@ -142,17 +209,21 @@ def _show(corpus: str, queue: Queue, limit: int) -> None:
         [row["trajectory_id"], row["task_id"], short[row["kind"]], row["why"], str(row["reviews"])]
         for row in queue.frame.head(limit).to_dict("records")
     ]
-    show_table(f"The first {len(lines)} of {len(queue.frame)}", ["run", "task", "for", "why here", "votes"], lines)
+    show_table(
+        f"The first {len(lines)} of {len(queue.frame)}",
+        ["run", "task", "for", "why here", "votes"],
+        lines,
+    )
 
 
-def _import(store: Store, corpus: str, path: Path, reviewer: str | None, as_json: bool) -> None:
+def _import(corpus: Corpus, path: Path, reviewer: str | None, as_json: bool) -> None:
     from certify_assets.operations.label_files import import_labels
 
-    done = import_labels(store, corpus, path, reviewer=reviewer)
+    done = import_labels(corpus, path, reviewer=reviewer)
     if as_json:
         emit_json(
             {
-                "corpus": corpus,
+                "corpus": corpus.name,
                 "added": done.added,
                 "stood_already": done.stood,
                 "without_outcome": done.empty,
@@ -171,7 +242,9 @@ def _require_reachable(host: str, exposed: bool) -> None:
     from certify_assets.cli.review_server import is_loopback
 
     if host in {"", "0.0.0.0", "::"}:
-        raise InputError(f"--host {host!r} is every address of this machine; give the one that reviewers will type.")
+        raise InputError(
+            f"--host {host!r} is every address of this machine; give the one that reviewers will type."
+        )
     if is_loopback(host):
         return
     if not exposed:
@@ -181,23 +254,35 @@ def _require_reachable(host: str, exposed: bool) -> None:
     say(f"warning: whoever can read the traffic to {host} can label in any reviewer's name")
 
 
-def _serve(store: Store, corpus: str, host: str, port: int, as_json: bool, costs: dict[str, float]) -> None:
+def _serve(corpus: Corpus, host: str, port: int, as_json: bool, costs: dict[str, float]) -> None:
     from certify_assets.cli.review_server import ReviewServer
     from certify_assets.operations.reviewing import ReviewSession
 
-    session = ReviewSession(store, corpus, **costs)
+    session = ReviewSession(corpus.store, corpus.name, **costs)
     waiting = len(session.queue().frame)
     server = ReviewServer(session, host=host, port=port)
     before = signal.signal(signal.SIGTERM, _stop)
     if as_json:
-        emit_json({"corpus": corpus, "url": server.url, "port": server.server_port, "waiting": waiting})
+        emit_json(
+            {
+                "corpus": corpus.name,
+                "url": server.url,
+                "port": server.server_port,
+                "waiting": waiting,
+            }
+        )
     else:
-        console().print(f"{waiting} runs wait. Open this link, which lets whoever has it label:\n  {server.url}", markup=False)
+        console().print(
+            f"{waiting} runs wait. Open this link, which lets whoever has it label:\n  {server.url}",
+            markup=False,
+        )
     sys.stdout.flush()
     try:
         server.serve_forever(poll_interval=0.2)
     except KeyboardInterrupt:
-        say(f"stopped; every confirmed label is in {store.locate(f'operations/{corpus}/labels.jsonl')}")
+        say(
+            f"stopped; every confirmed label is in {corpus.store.locate(f'operations/{corpus}/labels.jsonl')}"
+        )
     finally:
         signal.signal(signal.SIGTERM, before)
         server.server_close()

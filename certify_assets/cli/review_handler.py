@@ -14,7 +14,14 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from certify_assets.cli.output import complain
 from certify_assets.errors import InputError
-from certify_assets.reports.review_page import Reviewer, render_message, render_name, render_queue, render_review, style_hash
+from certify_assets.reports.review_page import (
+    Reviewer,
+    render_message,
+    render_name,
+    render_queue,
+    render_review,
+    style_hash,
+)
 
 if TYPE_CHECKING:
     from certify_assets.cli.review_server import ReviewServer
@@ -59,7 +66,13 @@ class ReviewHandler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         """Take a form and lead on to the next page."""
-        posts = {"/name": self._name, "/label": self._label, "/skip": self._skip, "/undo": self._undo, "/again": self._again}
+        posts = {
+            "/name": self._name,
+            "/label": self._label,
+            "/skip": self._skip,
+            "/undo": self._undo,
+            "/again": self._again,
+        }
         self._answer(posts)
 
     def version_string(self) -> str:
@@ -73,7 +86,12 @@ class ReviewHandler(BaseHTTPRequestHandler):
         """Refuse what is no HTTP, or a method that there is not, without repeating it."""
         # a request without a version would get a page without a head, and so without the policy
         self.request_version = self.protocol_version
-        self._message(HTTPStatus(code), "Not understood", "This is no request that the review page answers.", onward=False)
+        self._message(
+            HTTPStatus(code),
+            "Not understood",
+            "This is no request that the review page answers.",
+            onward=False,
+        )
 
     def _answer(self, routes: Mapping[str, Callable[[], None]]) -> None:
         try:
@@ -84,7 +102,12 @@ class ReviewHandler(BaseHTTPRequestHandler):
                 raise _RefusedError(HTTPStatus.NOT_FOUND, "There is no such page here.")
             route()
         except _RefusedError as refused:
-            self._message(refused.status, "Refused", str(refused), onward=refused.status is not HTTPStatus.FORBIDDEN)
+            self._message(
+                refused.status,
+                "Refused",
+                str(refused),
+                onward=refused.status is not HTTPStatus.FORBIDDEN,
+            )
         except InputError as error:
             self._message(HTTPStatus.CONFLICT, "Not done", str(error))
         except (BrokenPipeError, ConnectionResetError, TimeoutError):
@@ -92,7 +115,9 @@ class ReviewHandler(BaseHTTPRequestHandler):
         except OSError as error:
             complain(f"{error.filename or 'the data root'}: {error.strerror or error}")
             self._message(
-                HTTPStatus.INTERNAL_SERVER_ERROR, "Not written", "This label could not be written; those before it stand. Send it again."
+                HTTPStatus.INTERNAL_SERVER_ERROR,
+                "Not written",
+                "This label could not be written; those before it stand. Send it again.",
             )
 
     def _home(self) -> None:
@@ -107,25 +132,45 @@ class ReviewHandler(BaseHTTPRequestHandler):
         session, who = self.server.session, Reviewer(reviewer, self.server.csrf(reviewer))
         shown, said = session.shown(reviewer), session.last(reviewer)
         if shown is not None:
-            self._send(HTTPStatus.OK, render_review(shown, said, session.queue().budget, session.corpus, who))
+            self._send(
+                HTTPStatus.OK,
+                render_review(shown, said, session.queue().budget, session.corpus, who),
+            )
             return
         skipped = session.skipped(reviewer)
         told = "New runs appear here when they are decided."
         sentence = f"You skipped {skipped}. {told}" if skipped else told
         if broken := session.unreadable():
             sentence += f" {len(broken)} runs of the queue cannot be shown: {broken[0]}"
-        page = render_message("Nothing is left for you", sentence, corpus=session.corpus, reviewer=who, said=said, skipped=skipped)
+        page = render_message(
+            "Nothing is left for you",
+            sentence,
+            corpus=session.corpus,
+            reviewer=who,
+            said=said,
+            skipped=skipped,
+        )
         self._send(HTTPStatus.OK, page)
 
     def _enter(self, token: str) -> None:
         if not hmac.compare_digest(token.encode(), self.server.token.encode()):
-            raise _RefusedError(HTTPStatus.FORBIDDEN, "The token is not the one that was printed when this server was started.")
-        page = render_name(self.server.session.corpus, self.server.csrf(""), name=self._cookie(_REVIEWER))
+            raise _RefusedError(
+                HTTPStatus.FORBIDDEN,
+                "The token is not the one that was printed when this server was started.",
+            )
+        page = render_name(
+            self.server.session.corpus, self.server.csrf(""), name=self._cookie(_REVIEWER)
+        )
         self._send(HTTPStatus.OK, page, cookies={self.server.cookie: self.server.token})
 
     def _ask_name(self) -> None:
         self._entered()
-        self._send(HTTPStatus.OK, render_name(self.server.session.corpus, self.server.csrf(""), name=self._cookie(_REVIEWER)))
+        self._send(
+            HTTPStatus.OK,
+            render_name(
+                self.server.session.corpus, self.server.csrf(""), name=self._cookie(_REVIEWER)
+            ),
+        )
 
     def _queue(self) -> None:
         self._entered()
@@ -147,8 +192,12 @@ class ReviewHandler(BaseHTTPRequestHandler):
         reviewer, form = self._signed()
         outcome = {"0": 0, "1": 1}.get(form.get("outcome", ""))
         if outcome is None:
-            raise _RefusedError(HTTPStatus.BAD_REQUEST, "The form says neither success nor failure.")
-        self.server.session.say(reviewer, form.get("run", ""), outcome, _number(form, "number"), form.get("comment", ""))
+            raise _RefusedError(
+                HTTPStatus.BAD_REQUEST, "The form says neither success nor failure."
+            )
+        self.server.session.say(
+            reviewer, form.get("run", ""), outcome, _number(form, "number"), form.get("comment", "")
+        )
         self._redirect("/")
 
     def _skip(self) -> None:
@@ -177,7 +226,9 @@ class ReviewHandler(BaseHTTPRequestHandler):
         """Return path and query of the address that was asked for."""
         try:
             parts = urlsplit(self.path)
-            return parts.path, dict(parse_qsl(parts.query, max_num_fields=self.server.limits.fields))
+            return parts.path, dict(
+                parse_qsl(parts.query, max_num_fields=self.server.limits.fields)
+            )
         except ValueError:
             raise _RefusedError(HTTPStatus.BAD_REQUEST, "There is no such address.") from None
 
@@ -188,12 +239,19 @@ class ReviewHandler(BaseHTTPRequestHandler):
         except ValueError:
             name = None
         if name not in self.server.names:
-            raise _RefusedError(HTTPStatus.FORBIDDEN, "This page answers only under the address that was printed when it was started.")
+            raise _RefusedError(
+                HTTPStatus.FORBIDDEN,
+                "This page answers only under the address that was printed when it was started.",
+            )
 
     def _entered(self) -> str | None:
         """Return the reviewer, None where they have no name yet; refuse whoever did not come by the link."""
-        if not hmac.compare_digest(self._cookie(self.server.cookie).encode(), self.server.token.encode()):
-            raise _RefusedError(HTTPStatus.FORBIDDEN, "Open the link that was printed when this server was started.")
+        if not hmac.compare_digest(
+            self._cookie(self.server.cookie).encode(), self.server.token.encode()
+        ):
+            raise _RefusedError(
+                HTTPStatus.FORBIDDEN, "Open the link that was printed when this server was started."
+            )
         try:
             return self.server.session.name(self._cookie(_REVIEWER))
         except InputError:
@@ -208,49 +266,83 @@ class ReviewHandler(BaseHTTPRequestHandler):
 
     def _length(self) -> int:
         given = self.headers.get_all("Content-Length") or ["0"]
-        if len(given) > 1 or not given[0].isascii() or not given[0].isdigit() or self.headers.get("Transfer-Encoding"):
+        if (
+            len(given) > 1
+            or not given[0].isascii()
+            or not given[0].isdigit()
+            or self.headers.get("Transfer-Encoding")
+        ):
             raise _RefusedError(HTTPStatus.BAD_REQUEST, "The length of the form is not known.")
         return int(given[0][:12])
 
     def _form(self, reviewer: str) -> dict[str, str]:
         """Read the form, which must be of this site and of this reviewer."""
         if self._unread > self.server.limits.body_bytes:
-            raise _RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The form is too long; shorten the comment.")
+            raise _RefusedError(
+                HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The form is too long; shorten the comment."
+            )
         if self.headers.get_content_type() != "application/x-www-form-urlencoded":
-            raise _RefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "This is not one of the page's forms.")
+            raise _RefusedError(
+                HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "This is not one of the page's forms."
+            )
         body, length = self.rfile.read(self._unread), self._unread
         self._unread = 0
         if len(body) < length:
             raise _RefusedError(HTTPStatus.BAD_REQUEST, "The form ended early; send it again.")
         try:
-            pairs = parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=self.server.limits.fields, errors="strict")
+            pairs = parse_qsl(
+                body.decode("ascii"),
+                keep_blank_values=True,
+                max_num_fields=self.server.limits.fields,
+                errors="strict",
+            )
         except ValueError:
-            raise _RefusedError(HTTPStatus.BAD_REQUEST, "The form cannot be read; go back and send it again.") from None
+            raise _RefusedError(
+                HTTPStatus.BAD_REQUEST, "The form cannot be read; go back and send it again."
+            ) from None
         form = dict(pairs)
         elsewhere = self.headers.get("Sec-Fetch-Site", "same-origin") not in ("same-origin", "none")
         if (
             elsewhere
             or len(form) < len(pairs)
-            or not hmac.compare_digest(form.get("csrf", "").encode(), self.server.csrf(reviewer).encode())
+            or not hmac.compare_digest(
+                form.get("csrf", "").encode(), self.server.csrf(reviewer).encode()
+            )
         ):
             raise _RefusedError(
-                HTTPStatus.FORBIDDEN, "This form was not made by this page for you; go back to the queue and send it from there."
+                HTTPStatus.FORBIDDEN,
+                "This form was not made by this page for you; go back to the queue and send it from there.",
             )
         return form
 
-    def _message(self, status: HTTPStatus, title: str, sentence: str, *, onward: bool = True) -> None:
-        self._send(status, render_message(title, sentence, corpus=self.server.session.corpus, onward=onward))
+    def _message(
+        self, status: HTTPStatus, title: str, sentence: str, *, onward: bool = True
+    ) -> None:
+        self._send(
+            status,
+            render_message(title, sentence, corpus=self.server.session.corpus, onward=onward),
+        )
 
     def _redirect(self, where: str, cookies: Mapping[str, str] | None = None) -> None:
         self._send(HTTPStatus.SEE_OTHER, "", cookies=cookies, headers={"Location": where})
 
     def _send(
-        self, status: HTTPStatus, page: str, *, cookies: Mapping[str, str] | None = None, headers: Mapping[str, str] | None = None
+        self,
+        status: HTTPStatus,
+        page: str,
+        *,
+        cookies: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         data = page.encode("utf-8", errors="replace")
         self.send_response(status)
         policy = f"default-src 'none'; style-src {style_hash()}; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-        for name, value in {**_HEADERS, "Content-Security-Policy": policy, "Content-Length": str(len(data)), **(headers or {})}.items():
+        for name, value in {
+            **_HEADERS,
+            "Content-Security-Policy": policy,
+            "Content-Length": str(len(data)),
+            **(headers or {}),
+        }.items():
             self.send_header(name, value)
         for name, value in (cookies or {}).items():
             self.send_header("Set-Cookie", f"{name}={value}; HttpOnly; SameSite=Strict; Path=/")
@@ -275,5 +367,7 @@ class ReviewHandler(BaseHTTPRequestHandler):
 def _number(form: Mapping[str, str], name: str) -> int:
     given = form.get(name, "")
     if not (given.isascii() and given.isdigit() and len(given) < 12):
-        raise _RefusedError(HTTPStatus.BAD_REQUEST, f"The form's {name} is no number; go back and send it again.")
+        raise _RefusedError(
+            HTTPStatus.BAD_REQUEST, f"The form's {name} is no number; go back and send it again."
+        )
     return int(given)

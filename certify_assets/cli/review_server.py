@@ -79,17 +79,28 @@ class ReviewServer(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
 
-    def __init__(self, session: ReviewSession, *, host: str = "127.0.0.1", port: int = 0, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        session: ReviewSession,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        limits: Limits | None = None,
+    ) -> None:
         self.session = session
         self.limits = limits or Limits()
         self.token = secrets.token_urlsafe(32)
-        self.names = frozenset({host.lower(), "127.0.0.1", "localhost", "::1"} if is_loopback(host) else {host.lower()})
+        self.names = frozenset(
+            {host.lower(), "127.0.0.1", "localhost", "::1"} if is_loopback(host) else {host.lower()}
+        )
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._places = threading.BoundedSemaphore(self.limits.connections)
         try:
             super().__init__((host, port), ReviewHandler)
         except OSError as error:
-            raise InputError(f"{host}:{port} cannot be listened on ({error.strerror or error}); give another --host or --port.") from None
+            raise InputError(
+                f"{host}:{port} cannot be listened on ({error.strerror or error}); give another --host or --port."
+            ) from None
 
     @property
     def cookie(self) -> str:
@@ -106,7 +117,10 @@ class ReviewServer(ThreadingHTTPServer):
     def server_bind(self) -> None:
         """Bind without asking a name server what this machine is called."""
         socketserver.TCPServer.server_bind(self)
-        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+        self.server_name, self.server_port = (
+            str(self.server_address[0]),
+            int(self.server_address[1]),
+        )
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Start a thread for a request, unless there are too many."""
@@ -133,7 +147,9 @@ class ReviewServer(ThreadingHTTPServer):
 
     def csrf(self, reviewer: str) -> str:
         """Return the field that forms of a reviewer carry and no other site can know; "" for the form that asks for the name."""
-        return hmac.new(self.token.encode(), f"csrf:{reviewer}".encode(), hashlib.sha256).hexdigest()
+        return hmac.new(
+            self.token.encode(), f"csrf:{reviewer}".encode(), hashlib.sha256
+        ).hexdigest()
 
 
 def _cut(request: socket.socket) -> None:

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from certify_assets.cli.options import PATH, Finite
-from certify_assets.cli.output import console, emit_json, json_option, refuse_overwrite, say, show_table, write_document
+from certify_assets.cli.output import (
+    console,
+    emit_json,
+    json_option,
+    refuse_overwrite,
+    say,
+    show_table,
+    write_document,
+)
 
 if TYPE_CHECKING:
     from certify_assets.research.simulation_study import Journal
@@ -42,23 +50,82 @@ class _Several(click.Command):
 
 
 @click.command(cls=_Several)
-@click.option("--tasks", multiple=True, type=click.IntRange(2, 1_000_000), help="Tasks in a calibration set; several may follow.")
-@click.option("--rho", multiple=True, type=Finite(0, 0.9), help="Nominal label ICCs; several may follow.")
-@click.option("--design", multiple=True, help="paper, adversarial, fooled, failure, all, or designs by name; several may follow.")
 @click.option(
-    "--excess", multiple=True, type=Finite(0, min_open=True), help="True errors of fooled tasks over α. [default: 1.5; failure: 1.02 1.5]"
+    "--tasks",
+    multiple=True,
+    type=click.IntRange(2, 1_000_000),
+    help="Tasks in a calibration set; several may follow.",
 )
-@click.option("--side", type=click.Choice(["reject", "release"]), default="reject", show_default=True, help="Which decision to certify.")
-@click.option("--trials", type=click.IntRange(1, 1_000_000), default=300, show_default=True, help="Calibration sets a design.")
-@click.option("--alpha", type=Finite(0, 1, min_open=True, max_open=True), default=0.1, show_default=True, help="Error budget α.")
-@click.option("--delta", type=Finite(0, 1, min_open=True, max_open=True), default=0.05, show_default=True, help="1 − confidence.")
-@click.option("--grid", type=click.IntRange(1, 1000), default=40, show_default=True, help="Number of thresholds.")
+@click.option(
+    "--rho", multiple=True, type=Finite(0, 0.9), help="Nominal label ICCs; several may follow."
+)
+@click.option(
+    "--design",
+    multiple=True,
+    help="paper, adversarial, fooled, failure, all, or designs by name; several may follow.",
+)
+@click.option(
+    "--excess",
+    multiple=True,
+    type=Finite(0, min_open=True),
+    help="True errors of fooled tasks over α. [default: 1.5; failure: 1.02 1.5]",
+)
+@click.option(
+    "--side",
+    type=click.Choice(["reject", "release"]),
+    default="reject",
+    show_default=True,
+    help="Which decision to certify.",
+)
+@click.option(
+    "--trials",
+    type=click.IntRange(1, 1_000_000),
+    default=300,
+    show_default=True,
+    help="Calibration sets a design.",
+)
+@click.option(
+    "--alpha",
+    type=Finite(0, 1, min_open=True, max_open=True),
+    default=0.1,
+    show_default=True,
+    help="Error budget α.",
+)
+@click.option(
+    "--delta",
+    type=Finite(0, 1, min_open=True, max_open=True),
+    default=0.05,
+    show_default=True,
+    help="1 − confidence.",
+)
+@click.option(
+    "--grid",
+    type=click.IntRange(1, 1000),
+    default=40,
+    show_default=True,
+    help="Number of thresholds.",
+)
 @click.option("--procedure", multiple=True, help=_PROCEDURE_HELP)
 @click.option(
-    "--guard", type=click.Choice(["floor", "kish", "none"]), default="floor", show_default=True, help="Guard of guarded_taskboot."
+    "--guard",
+    type=click.Choice(["floor", "kish", "none"]),
+    default="floor",
+    show_default=True,
+    help="Guard of guarded_taskboot.",
 )
-@click.option("--error-icc-cap", type=Finite(0, 1), default=None, help="Declared upper limit of the error ICC.")
-@click.option("--size-ratio", type=Finite(1), default=1.0, show_default=True, help="Declared limit of how much larger wrong tasks are.")
+@click.option(
+    "--error-icc-cap",
+    type=Finite(0, 1),
+    default=None,
+    help="Declared upper limit of the error ICC.",
+)
+@click.option(
+    "--size-ratio",
+    type=Finite(1),
+    default=1.0,
+    show_default=True,
+    help="Declared limit of how much larger wrong tasks are.",
+)
 @click.option(
     "--multiplicity",
     type=click.Choice(["bonferroni", "fixed", "fallback", "maxt"]),
@@ -67,17 +134,41 @@ class _Several(click.Command):
     help="How the grid is paid for.",
 )
 @click.option(
-    "--estimand", type=click.Choice(["task", "trajectory"]), default=None, help="Error that betting and gaffke promise. [default: task]"
+    "--estimand",
+    type=click.Choice(["task", "trajectory"]),
+    default=None,
+    help="Error that betting and gaffke promise. [default: task]",
 )
 @click.option(
-    "--pilot-tasks", type=click.IntRange(2, 100_000), default=200, show_default=True, help="Other tasks that betting reads, a trial."
+    "--pilot-tasks",
+    type=click.IntRange(2, 100_000),
+    default=200,
+    show_default=True,
+    help="Other tasks that betting reads, a trial.",
 )
-@click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=42, show_default=True, help="Seed of all draws.")
-@click.option("--workers", type=click.IntRange(1, 256), default=1, show_default=True, help="Processes; results do not depend on it.")
 @click.option(
-    "--out", type=PATH, default=None, help="Write the JSON document to this file as well; an interrupted study goes on from FILE.partial."
+    "--seed",
+    type=click.IntRange(0, 2**63 - 1),
+    default=42,
+    show_default=True,
+    help="Seed of all draws.",
 )
-@click.option("--page", type=PATH, default=None, help="Draw the study as a page that opens from disk.")
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 256),
+    default=1,
+    show_default=True,
+    help="Processes; results do not depend on it.",
+)
+@click.option(
+    "--out",
+    type=PATH,
+    default=None,
+    help="Write the JSON document to this file as well; an interrupted study goes on from FILE.partial.",
+)
+@click.option(
+    "--page", type=PATH, default=None, help="Draw the study as a page that opens from disk."
+)
 @json_option
 def simulate(
     tasks: tuple[int, ...],
@@ -117,7 +208,14 @@ def simulate(
     refuse_overwrite({"--out": out, "--page": page}, {})
     chosen = design or (("paper",) if tasks or rho else ("all",))
     times = excess or ((1.02, 1.5) if "failure" in chosen else (1.5,))
-    cells = study_designs(_names(chosen), tasks=tasks, rhos=rho, alpha=settings["alpha"], side=settings["side"], excess=times)
+    cells = study_designs(
+        _names(chosen),
+        tasks=tasks,
+        rhos=rho,
+        alpha=settings["alpha"],
+        side=settings["side"],
+        excess=times,
+    )
     for name, path in (("--out", out), ("--page", page)):
         _check_folder(name, path)
     journal = None if out is None or (out.exists() and not out.is_file()) else _journal(out)
@@ -159,7 +257,9 @@ def _check_folder(name: str, path: Path | None) -> None:
     from certify_assets.errors import InputError
 
     if path is not None and not path.resolve().parent.is_dir():
-        raise InputError(f"{path} cannot be written (its folder does not exist); choose another place for {name}.")
+        raise InputError(
+            f"{path} cannot be written (its folder does not exist); choose another place for {name}."
+        )
 
 
 def _journal(out: Path) -> Journal:
@@ -187,7 +287,9 @@ def _progress(total: int) -> Iterator[Callable[[Cell, int, int], None]]:
 
     with Progress(console=screen, transient=True) as bar:
         task = bar.add_task("designs", total=total)
-        yield lambda cell, done, total: bar.update(task, completed=done, description=f"{done} of {total}: {cell.title}")
+        yield lambda cell, done, total: bar.update(
+            task, completed=done, description=f"{done} of {total}: {cell.title}"
+        )
 
 
 def _show(document: Simulation) -> None:
@@ -195,7 +297,11 @@ def _show(document: Simulation) -> None:
     for cell in document.cells:
         rows.append([cell.title, "", "", "", ""])
         for found in cell.procedures:
-            printed = [] if found.paper is None else ["–" if value is None else _short(value) for value in found.paper.values()]
+            printed = (
+                []
+                if found.paper is None
+                else ["–" if value is None else _short(value) for value in found.paper.values()]
+            )
             rows.append(
                 [
                     f"  {found.procedure.replace(':', ': ')}",  # breaks at the space where the terminal is narrow
@@ -207,19 +313,27 @@ def _show(document: Simulation) -> None:
             )
     title = f"Synthetic validity, {document.side} side, {document.trials} trials a design"
     show_table(title, ["design", "violation", "if certified", "coverage", "paper"], rows)
-    by_task = any(found.own_violation is not None for cell in document.cells for found in cell.procedures)
+    by_task = any(
+        found.own_violation is not None for cell in document.cells for found in cell.procedures
+    )
     console().print(
         "violation: share of all trials whose true error exceeds α, which δ bounds; if certified: of the trials that certified anything; coverage: 0 "
         "where nothing was; each ± standard error. paper: violation if certified / coverage. A standard error of 0 proves nothing: --json has the "
         "lower and upper 95 % bounds."
-        + (" [by task …]: by the error that the procedure promises, in which every task weighs the same." if by_task else ""),
+        + (
+            " [by task …]: by the error that the procedure promises, in which every task weighs the same."
+            if by_task
+            else ""
+        ),
         markup=False,
     )
 
 
 def _violation(found: Rates) -> str:
     text = _rate(found.violation, found.violation_se)
-    return text if found.own_violation is None else f"{text} [by task {_short(found.own_violation)}]"
+    return (
+        text if found.own_violation is None else f"{text} [by task {_short(found.own_violation)}]"
+    )
 
 
 def _rate(value: float | None, error: float | None) -> str:

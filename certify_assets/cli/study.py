@@ -32,12 +32,23 @@ _SHOWN = ("main", "self_training", "transfer")
     help="Minutes without language models, or hours with.",
 )
 @click.option(
-    "--workers", type=click.IntRange(1, 64), default=2, show_default=True, help="Processes, a corpus each; results do not depend on it."
+    "--workers",
+    type=click.IntRange(1, 64),
+    default=2,
+    show_default=True,
+    help="Processes, a corpus each; results do not depend on it.",
 )
 @root_option
 @json_option
 @click.pass_context
-def study(ctx: click.Context, corpora: tuple[str, ...], profile: str, workers: int, root: str | None, as_json: bool) -> None:
+def study(
+    ctx: click.Context,
+    corpora: tuple[str, ...],
+    profile: str,
+    workers: int,
+    root: str | None,
+    as_json: bool,
+) -> None:
     """Every table of the paper with ours beside it, from runs to a site.
 
     Runs every stage on CORPORA, or on every corpus of the data root: splits, judges, split seeds, harvests, transfer, procedures on real scores, comparison,
@@ -59,7 +70,9 @@ def study(ctx: click.Context, corpora: tuple[str, ...], profile: str, workers: i
     ctx.exit(_FAILED if document["counts"].get("failed") else 0)
 
 
-def _document(store: Store, outcomes: Sequence[Outcome], site: str, profile: str, seconds: float) -> dict[str, Any]:
+def _document(
+    store: Store, outcomes: Sequence[Outcome], site: str, profile: str, seconds: float
+) -> dict[str, Any]:
     from dataclasses import asdict
 
     counts = Counter(outcome.status for outcome in outcomes)
@@ -89,8 +102,12 @@ def _show(store: Store, document: dict[str, Any]) -> None:
     why: dict[str, list[str]] = {}
     for item in document["stages"]:
         if item["status"] in ("skipped", "failed"):
-            why.setdefault(f"{item['stage']} {item['status']}: {item['reason']}", []).append(item["corpus"])
+            why.setdefault(f"{item['stage']} {item['status']}: {item['reason']}", []).append(
+                item["corpus"]
+            )
     for sentence, corpora in why.items():
         out.print(f"{', '.join(corpora)}: {sentence}", markup=False)
     counted = ", ".join(f"{number} {status}" for status, number in document["counts"].items())
-    out.print(f"Stages: {counted}; {document['seconds']:g} s. Open {document['site']}", markup=False)
+    out.print(
+        f"Stages: {counted}; {document['seconds']:g} s. Open {document['site']}", markup=False
+    )

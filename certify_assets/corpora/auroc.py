@@ -42,7 +42,9 @@ def auroc(scores: ArrayLike, outcomes: ArrayLike) -> float:
     """
     values, labels = np.asarray(scores, dtype=np.float64), np.asarray(outcomes, dtype=np.float64)
     if values.ndim != 1 or values.shape != labels.shape:
-        raise InputError(f"scores {values.shape} and outcomes {labels.shape} are not two lists of one length; give one of each a row.")
+        raise InputError(
+            f"scores {values.shape} and outcomes {labels.shape} are not two lists of one length; give one of each a row."
+        )
     if not np.isin(labels, (0.0, 1.0)).all():
         raise InputError("an outcome is neither 0 nor 1; leave out rows without an outcome.")
     kept = ~np.isnan(values)
@@ -75,7 +77,9 @@ class Ranking:
     @classmethod
     def of(cls, scores: ArrayLike, outcomes: ArrayLike) -> Ranking:
         """Order finite scores."""
-        places = np.unique(np.asarray(scores, dtype=np.float64), return_inverse=True)[1].astype(np.int64)
+        places = np.unique(np.asarray(scores, dtype=np.float64), return_inverse=True)[1].astype(
+            np.int64
+        )
         return cls(places, np.asarray(outcomes, dtype=np.float64))
 
     def auroc(self, weights: NDArray[np.float64]) -> float:

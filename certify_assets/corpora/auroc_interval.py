@@ -60,7 +60,9 @@ class PairRanking:
     outcomes: NDArray[np.float64]
 
     @classmethod
-    def of(cls, scores: ArrayLike, outcomes: ArrayLike, groups: NDArray[np.int64] | None = None) -> PairRanking:
+    def of(
+        cls, scores: ArrayLike, outcomes: ArrayLike, groups: NDArray[np.int64] | None = None
+    ) -> PairRanking:
         """Order finite scores; without groups all rows are one."""
         values, right = np.asarray(scores, dtype=np.float64), np.asarray(outcomes, dtype=np.float64)
         owner = np.zeros(values.size, dtype=np.int64) if groups is None else groups
@@ -72,7 +74,9 @@ class PairRanking:
         heads = np.maximum.accumulate(np.where(new_group[starts], np.arange(starts.size), 0))
         return cls(order, starts, heads, right[order])
 
-    def won_and_all(self, weights: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def won_and_all(
+        self, weights: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return, for each row of weights, the pairs won (a tie is half a pair) and all pairs.
 
         Parameters
@@ -98,16 +102,22 @@ class PairRanking:
         step = max(1, _CELLS // max(1, self.order.size))
         parts = [self.won_and_all(weights[at : at + step]) for at in range(0, len(weights), step)]
         won, pairs = (np.concatenate([part[side] for part in parts]) for side in (0, 1))
-        found: NDArray[np.float64] = np.divide(won, pairs, out=np.full(won.shape, np.nan), where=pairs > 0)
+        found: NDArray[np.float64] = np.divide(
+            won, pairs, out=np.full(won.shape, np.nan), where=pairs > 0
+        )
         return found
 
 
 def codes(names: Sequence[Any] | NDArray[Any]) -> NDArray[np.int64]:
     """Number the names in the order of their sorting."""
-    return np.unique(np.asarray([str(name) for name in names], dtype=object), return_inverse=True)[1].astype(np.int64)
+    return np.unique(np.asarray([str(name) for name in names], dtype=object), return_inverse=True)[
+        1
+    ].astype(np.int64)
 
 
-def task_resamples(tasks: NDArray[np.int64], *, draws: int = _DRAWS, seed: int = 42) -> NDArray[np.float64]:
+def task_resamples(
+    tasks: NDArray[np.int64], *, draws: int = _DRAWS, seed: int = 42
+) -> NDArray[np.float64]:
     """Return how often every row is in every resample of tasks with replacement.
 
     Parameters
@@ -123,7 +133,9 @@ def task_resamples(tasks: NDArray[np.int64], *, draws: int = _DRAWS, seed: int =
     number = int(tasks.max()) + 1 if tasks.size else 0
     if number < 2:
         return np.empty((0, tasks.size))
-    drawn = np.random.Generator(np.random.PCG64([seed, number])).multinomial(number, np.full(number, 1 / number), size=draws)
+    drawn = np.random.Generator(np.random.PCG64([seed, number])).multinomial(
+        number, np.full(number, 1 / number), size=draws
+    )
     often: NDArray[np.float64] = drawn[:, tasks].astype(np.float64)
     return often
 
@@ -139,7 +151,9 @@ def interval(values: NDArray[np.float64]) -> tuple[float | None, float | None]:
 
 def area_of(ranking: PairRanking, resamples: NDArray[np.float64]) -> Area:
     """Return the AUROC of all rows with its interval over resamples."""
-    won, pairs = (float(value[0]) for value in ranking.won_and_all(np.ones((1, ranking.order.size))))
+    won, pairs = (
+        float(value[0]) for value in ranking.won_and_all(np.ones((1, ranking.order.size)))
+    )
     if pairs == 0:
         return Area(None, None, None, 0)
     low, high = interval(ranking.areas(resamples)) if len(resamples) else (None, None)

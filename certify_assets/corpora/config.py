@@ -12,7 +12,15 @@ from certify_assets.corpora.leak_thresholds import complete_thresholds
 from certify_assets.errors import InputError
 from certify_assets.storage.store import Store
 
-__all__ = ["EMBEDDED", "CorpusConfig", "embedded_config", "load_config", "registered_corpora", "remove_corpus", "save_config"]
+__all__ = [
+    "EMBEDDED",
+    "CorpusConfig",
+    "embedded_config",
+    "load_config",
+    "registered_corpora",
+    "remove_corpus",
+    "save_config",
+]
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_\-]{0,63}")
 _DOMAIN = re.compile(r"[a-z][a-z0-9_]{0,39}")
@@ -63,7 +71,9 @@ class CorpusConfig:
                 f"{self.name!r} cannot name a corpus; use a letter followed by letters, digits, '_' or '-', at most 64 characters."
             )
         if not isinstance(self.leak_thresholds, Mapping):
-            raise InputError('leak_thresholds of corpus.json is no object; map a control such as "length" to an AUROC.')
+            raise InputError(
+                'leak_thresholds of corpus.json is no object; map a control such as "length" to an AUROC.'
+            )
         complete_thresholds(self.leak_thresholds)
         if not isinstance(self.domain, str) or (self.domain and not _DOMAIN.fullmatch(self.domain)):
             raise InputError(
@@ -90,7 +100,9 @@ class CorpusConfig:
         """
         unknown = sorted(set(document) - set(cls.__dataclass_fields__))
         if unknown:
-            raise InputError(f"corpus.json has the unknown key {unknown[0]!r}; known keys are {', '.join(cls.__dataclass_fields__)}.")
+            raise InputError(
+                f"corpus.json has the unknown key {unknown[0]!r}; known keys are {', '.join(cls.__dataclass_fields__)}."
+            )
         if "name" not in document:
             raise InputError("corpus.json has no key 'name'; add the corpus's name.")
         return cls(**{**document, "paths": tuple(document.get("paths", ()))})
@@ -120,12 +132,16 @@ def load_config(store: Store, name: str) -> CorpusConfig:
     if name in EMBEDDED:
         return embedded_config(name)
     known = ", ".join(registered_corpora(store))
-    raise InputError(f"no corpus is called {name!r}; known are {known}; register it with `certify corpus import PATH --name {name}`.")
+    raise InputError(
+        f"no corpus is called {name!r}; known are {known}; register it with `certify corpus import PATH --name {name}`."
+    )
 
 
 def registered_corpora(store: Store) -> list[str]:
     """Return the names of all corpora: the embedded ones and those registered in the data root, sorted."""
-    imported = [name for name in store.names("corpora") if store.exists(f"corpora/{name}/corpus.json")]
+    imported = [
+        name for name in store.names("corpora") if store.exists(f"corpora/{name}/corpus.json")
+    ]
     return sorted({*EMBEDDED, *imported})
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from certify_assets.corpora.config import load_config
-from certify_assets.storage.store import Store
+from certify_assets.corpora.corpus import Corpus
 
 __all__ = ["FORMAT_DOMAINS", "Domain", "corpus_domain", "format_domain"]
 
@@ -45,16 +44,22 @@ class Domain:
     origin: str
 
     def __str__(self) -> str:
-        return {"stated": self.name, "derived": f"{self.name} (derived from the format)"}.get(self.origin, "not stated")
+        return {"stated": self.name, "derived": f"{self.name} (derived from the format)"}.get(
+            self.origin, "not stated"
+        )
 
 
-def corpus_domain(store: Store, corpus: str) -> Domain:
+def corpus_domain(corpus: Corpus) -> Domain:
     """Return the domain that a corpus's configuration states, else that of the format it was read as."""
-    config = load_config(store, corpus)
+    config = corpus.config
     if config.domain:
         return Domain(config.domain, "stated")
-    key = f"corpora/{corpus}/import.json"
-    read_as = store.read_json(key)["format"] if config.format == "auto" and store.exists(key) else config.format
+    key = corpus.key("import.json")
+    read_as = (
+        corpus.store.read_json(key)["format"]
+        if config.format == "auto" and corpus.store.exists(key)
+        else config.format
+    )
     return format_domain(str(read_as))
 
 

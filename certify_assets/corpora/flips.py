@@ -88,7 +88,9 @@ def flip_rates(frame: pd.DataFrame, rendered: Sequence[Rendered | Outline]) -> F
         Of its rows; empty leaves contradicted texts out.
     """
     labelled = frame["outcome"].notna().to_numpy()
-    rows = frame.loc[labelled, ["task_id", "agent"]].assign(outcome=frame.loc[labelled, "outcome"].astype("int64"))
+    rows = frame.loc[labelled, ["task_id", "agent"]].assign(
+        outcome=frame.loc[labelled, "outcome"].astype("int64")
+    )
     cells, flipped_cells, lost, attempts = _flipped(rows, ["task_id", "agent"])
     tasks, flipped_tasks, _, _ = _flipped(rows, ["task_id"])
     contradicted, label_ceiling = 0, None
@@ -120,7 +122,12 @@ def text_lengths(rendered: Sequence[Rendered | Outline]) -> TextLengths | None:
     # a quantile that is one of the lengths, so that the figure exists
     median, p95 = (int(value) for value in np.quantile(lengths, [0.5, 0.95], method="lower"))
     return TextLengths(
-        int(lengths.min()), median, p95, int(lengths.max()), int(np.count_nonzero(lost)), float(lost.sum() / max(1, lengths.sum()))
+        int(lengths.min()),
+        median,
+        p95,
+        int(lengths.max()),
+        int(np.count_nonzero(lost)),
+        float(lost.sum() / max(1, lengths.sum())),
     )
 
 

@@ -11,12 +11,21 @@ from pathlib import Path
 from typing import Any
 
 from certify_assets.corpora.config import CorpusConfig, load_config, registered_corpora, save_config
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.landed import Look
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, parse_json, sha256_bytes
 from certify_assets.storage.store import Store
 
-__all__ = ["Arrival", "adopt", "declare", "read_versions", "record_version", "scan_declared", "scan_incoming"]
+__all__ = [
+    "Arrival",
+    "adopt",
+    "declare",
+    "read_versions",
+    "record_version",
+    "scan_declared",
+    "scan_incoming",
+]
 
 # for all corpora together: a sensor that is not done within its minute sees none of them
 _SCAN_SECONDS = 30.0
@@ -73,11 +82,15 @@ def scan_incoming(
         if entry.name.startswith(".") or entry.is_symlink():
             continue
         if not entry.is_dir():
-            waiting[entry.name] = f"it lies beside the folders of corpora; move it into {folder.name}/<corpus>/"
+            waiting[entry.name] = (
+                f"it lies beside the folders of corpora; move it into {folder.name}/<corpus>/"
+            )
             continue
         try:
             key = f"corpora/{CorpusConfig(entry.name).name}/landed_incoming.json"
-            landed = Look(store, key, settle_seconds=settle_seconds, now=now, until=until).at([entry])
+            landed = Look(store, key, settle_seconds=settle_seconds, now=now, until=until).at(
+                [entry]
+            )
         except (InputError, OSError) as error:
             waiting[entry.name] = str(error)
         else:
@@ -86,19 +99,31 @@ def scan_incoming(
 
 
 def scan_declared(
-    store: Store, configs: Iterable[CorpusConfig], *, settle_seconds: float = 5.0, now: float | None = None
+    store: Store,
+    configs: Iterable[CorpusConfig],
+    *,
+    settle_seconds: float = 5.0,
+    now: float | None = None,
 ) -> tuple[list[Arrival], dict[str, str]]:
     """Look at the paths of declared corpora; parameters and result are those of `scan_incoming`."""
     arrivals, waiting = [], {}
     until = time.monotonic() + _SCAN_SECONDS
     for config in configs:
         try:
-            look = Look(store, f"corpora/{config.name}/landed_declared.json", settle_seconds=settle_seconds, now=now, until=until)
+            look = Look(
+                store,
+                f"corpora/{config.name}/landed_declared.json",
+                settle_seconds=settle_seconds,
+                now=now,
+                until=until,
+            )
             landed = look.at([Path(path) for path in config.paths])
         except (InputError, OSError) as error:
             waiting[config.name] = str(error)
         else:
-            version = sha256_bytes(canonical_json({"config": config.to_dict(), "content": landed.version}))
+            version = sha256_bytes(
+                canonical_json({"config": config.to_dict(), "content": landed.version})
+            )
             arrivals.append(Arrival(config.name, "declared", version, landed.files))
     return arrivals, waiting
 
@@ -106,9 +131,13 @@ def scan_declared(
 def adopt(store: Store, folder: Path, corpus: str) -> CorpusConfig:
     """Register the corpus of an incoming folder, or add the folder to the paths of a registered one."""
     path = str(folder / corpus)
-    config = load_config(store, corpus) if corpus in registered_corpora(store) else CorpusConfig(corpus)
+    config = (
+        load_config(store, corpus) if corpus in registered_corpora(store) else CorpusConfig(corpus)
+    )
     if config.format == "embedded":
-        raise InputError(f"{corpus} comes with the package; give the folder {path} the name of another corpus.")
+        raise InputError(
+            f"{corpus} comes with the package; give the folder {path} the name of another corpus."
+        )
     if path not in config.paths:
         config = replace(config, paths=(*config.paths, path))
         save_config(store, config)
@@ -127,10 +156,10 @@ def declare(store: Store, config: CorpusConfig) -> CorpusConfig:
     return config
 
 
-def read_versions(store: Store, corpus: str) -> list[dict[str, Any]]:
+def read_versions(corpus: Corpus) -> list[dict[str, Any]]:
     """Return what landed in a corpus, version by version, the oldest first."""
-    key = f"corpora/{corpus}/versions.jsonl"
-    data = store.read_bytes(key) if store.exists(key) else b""
+    key = corpus.key("versions.jsonl")
+    data = corpus.store.read_bytes(key) if corpus.store.exists(key) else b""
     # a last line without its end is the trace of a kill
     return [parse_json(line.decode("utf-8")) for line in data[: data.rfind(b"\n") + 1].splitlines()]
 
@@ -150,10 +179,20 @@ def record_version(store: Store, arrival: Arrival) -> int:
         versions = [parse_json(entry.decode("utf-8")) for entry in old.splitlines()]
         number = len(versions) + 1
         moment = datetime.now(UTC).isoformat(timespec="seconds")
-        entry = {"number": number, "version": arrival.version, "source": arrival.source, "time": moment, "files": arrival.files}
+        entry = {
+            "number": number,
+            "version": arrival.version,
+            "source": arrival.source,
+            "time": moment,
+            "files": arrival.files,
+        }
         return json.dumps(entry, ensure_ascii=False)
 
-    of_source = [entry for entry in read_versions(store, arrival.corpus) if entry["source"] == arrival.source]
+    of_source = [
+        entry
+        for entry in read_versions(Corpus(store, arrival.corpus))
+        if entry["source"] == arrival.source
+    ]
     if of_source and of_source[-1]["version"] == arrival.version:
         return int(of_source[-1]["number"])
     store.append_line(f"corpora/{arrival.corpus}/versions.jsonl", line)

@@ -22,7 +22,16 @@ from certify_assets.storage.store import Store
 
 __all__ = ["Landed", "Look", "WaitingError"]
 
-_UNFINISHED = (".part", ".partial", ".tmp", ".temp", ".crdownload", ".download", ".filepart", ".swp")
+_UNFINISHED = (
+    ".part",
+    ".partial",
+    ".tmp",
+    ".temp",
+    ".crdownload",
+    ".download",
+    ".filepart",
+    ".swp",
+)
 _CHUNK = 1 << 20
 # a sensor has a minute: what a look may take is this and the budget of the looks together
 _FILE_SECONDS = 20.0
@@ -102,14 +111,19 @@ class Look:
             for path, stamp in found:
                 old = before.get(str(path), {})
                 same = old.get("stamp") == list(stamp)
-                seen[str(path)] = {"stamp": list(stamp), "sha256": old.get("sha256") if same else None}
+                seen[str(path)] = {
+                    "stamp": list(stamp),
+                    "sha256": old.get("sha256") if same else None,
+                }
                 if same and isinstance(old.get("refused"), str):
                     seen[str(path)]["refused"] = old["refused"]
             self._refuse_unsettled(found, before)
             self._hash(found, seen)
             files = _once(seen, before)
         except OSError as error:
-            raise WaitingError(f"{error.filename or 'a file'} cannot be read ({error.strerror or error})") from None
+            raise WaitingError(
+                f"{error.filename or 'a file'} cannot be read ({error.strerror or error})"
+            ) from None
         finally:
             if seen != before:
                 self.store.write_json(self.journal, {"files": seen})
@@ -119,24 +133,36 @@ class Look:
 
     def _remembered(self) -> dict[str, dict[str, Any]]:
         try:
-            files = self.store.read_json(self.journal)["files"] if self.store.exists(self.journal) else {}
+            files = (
+                self.store.read_json(self.journal)["files"]
+                if self.store.exists(self.journal)
+                else {}
+            )
             return {str(name): dict(entry) for name, entry in files.items()}
         except (InputError, KeyError, TypeError, ValueError, AttributeError):
             # a journal saves work and is worth nothing else
             return {}
 
-    def _refuse_unsettled(self, found: Sequence[tuple[Path, _Stamp]], before: Mapping[str, Mapping[str, Any]]) -> None:
+    def _refuse_unsettled(
+        self, found: Sequence[tuple[Path, _Stamp]], before: Mapping[str, Mapping[str, Any]]
+    ) -> None:
         moment = time.time() if self.now is None else self.now
         for path, stamp in found:
             old = before.get(str(path), {}).get("stamp")
             age = moment - stamp[1] / 1e9
             # a clock ahead of this one gives files of the future: two looks alike settle those
-            if path.name.lower().endswith(_UNFINISHED) or (age < self.settle_seconds and (age >= 0 or old != list(stamp))):
+            if path.name.lower().endswith(_UNFINISHED) or (
+                age < self.settle_seconds and (age >= 0 or old != list(stamp))
+            ):
                 raise WaitingError(f"{path.name} may still be written")
             if old is not None and old[0] < stamp[0]:
-                raise WaitingError(f"{path.name} grew from {old[0]:,} to {stamp[0]:,} bytes since the last look")
+                raise WaitingError(
+                    f"{path.name} grew from {old[0]:,} to {stamp[0]:,} bytes since the last look"
+                )
 
-    def _hash(self, found: Sequence[tuple[Path, _Stamp]], seen: Mapping[str, dict[str, Any]]) -> None:
+    def _hash(
+        self, found: Sequence[tuple[Path, _Stamp]], seen: Mapping[str, dict[str, Any]]
+    ) -> None:
         until = time.monotonic() + self.budget_seconds if self.until is None else self.until
         for place, (path, stamp) in enumerate(found):
             entry = seen[str(path)]
@@ -145,7 +171,9 @@ class Look:
             if "refused" in entry:
                 raise WaitingError(entry["refused"])
             if time.monotonic() > until:
-                raise WaitingError(f"{place:,} of {len(found):,} files are read, the next look goes on")
+                raise WaitingError(
+                    f"{place:,} of {len(found):,} files are read, the next look goes on"
+                )
             try:
                 digest = _read(path)
             except _RefusedError as error:
@@ -194,14 +222,20 @@ def _read(path: Path) -> str:
 def _chunks(path: Path, stream: IO[bytes], end: float) -> Iterator[bytes]:
     while chunk := stream.read(_CHUNK):
         if time.monotonic() > end:
-            raise _RefusedError(f"{path.name} takes longer than {_FILE_SECONDS:g} seconds to read; split or unpack it")
+            raise _RefusedError(
+                f"{path.name} takes longer than {_FILE_SECONDS:g} seconds to read; split or unpack it"
+            )
         yield chunk
 
 
-def _once(seen: Mapping[str, dict[str, Any]], before: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+def _once(
+    seen: Mapping[str, dict[str, Any]], before: Mapping[str, Mapping[str, Any]]
+) -> dict[str, str]:
     """Leave out files with the bytes of another in their folder; the one that counted at the last look goes on counting, and is marked."""
     kept: dict[tuple[str, str], str] = {}
-    for name in sorted(seen, key=lambda name: (before.get(name, {}).get("counts") != seen[name]["sha256"], name)):
+    for name in sorted(
+        seen, key=lambda name: (before.get(name, {}).get("counts") != seen[name]["sha256"], name)
+    ):
         kept.setdefault((str(Path(name).parent), seen[name]["sha256"]), name)
     for name in kept.values():
         seen[name]["counts"] = seen[name]["sha256"]
@@ -225,7 +259,9 @@ def _refuse_incomplete(path: Path, end: float) -> None:
         if isinstance(error, OSError) and error.errno is not None:
             # of the disk, not of the file: it may pass
             raise
-        raise _RefusedError(f"{path.name} is not complete or broken ({error}); copy it again") from None
+        raise _RefusedError(
+            f"{path.name} is not complete or broken ({error}); copy it again"
+        ) from None
 
 
 def _read_through(path: Path, end: float) -> None:
@@ -234,7 +270,9 @@ def _read_through(path: Path, end: float) -> None:
         for chunk in _chunks(path, stream, end):
             total += len(chunk)
             if total > _UNPACKED_BYTES:
-                raise _RefusedError(f"{path.name} unpacks to more than {_UNPACKED_BYTES:,} bytes; split it")
+                raise _RefusedError(
+                    f"{path.name} unpacks to more than {_UNPACKED_BYTES:,} bytes; split it"
+                )
 
 
 def _ends_like_parquet(path: Path) -> bool:

@@ -85,7 +85,10 @@ class LeakEvidence:
         document = asdict(self)
         for part in (document["length"], document["steps"]):
             part |= {name: list(values) for name, values in part.items()}
-        phrases = [item | {"examples": [list(example) for example in item["examples"]]} for item in document["phrases"]]
+        phrases = [
+            item | {"examples": [list(example) for example in item["examples"]]}
+            for item in document["phrases"]
+        ]
         return document | {"agents": list(document["agents"]), "phrases": phrases}
 
 
@@ -111,7 +114,10 @@ def leak_evidence(
     """
     grouped = rows.assign(outcome=outcomes).groupby("agent")
     agents = [
-        AgentRate(str(agent), len(part), int(part["task_id"].nunique()), float(part["outcome"].mean())) for agent, part in sorted(grouped)
+        AgentRate(
+            str(agent), len(part), int(part["task_id"].nunique()), float(part["outcome"].mean())
+        )
+        for agent, part in sorted(grouped)
     ]
     return LeakEvidence(
         length=_spread(lengths, outcomes),
@@ -138,23 +144,41 @@ def _spread(values: NDArray[np.float64], outcomes: NDArray[np.int64]) -> Spread:
     return Spread(tuple(float(edge) for edge in edges), *(tuple(side) for side in counts))
 
 
-def _phrase(name: str, pattern: re.Pattern[str], rows: pd.DataFrame, outcomes: NDArray[np.int64]) -> PhraseEvidence:
+def _phrase(
+    name: str, pattern: re.Pattern[str], rows: pd.DataFrame, outcomes: NDArray[np.int64]
+) -> PhraseEvidence:
     places = [_last(pattern, *run) for run in zip(rows["instruction"], rows["steps"], strict=True)]
     marks = np.array([place is not None for place in places], dtype=np.bool_)
     rates = [float(outcomes[side].mean()) if side.any() else None for side in (marks, ~marks)]
     # one of each outcome says more than two alike
-    order = [index for side in (1, 0) for index in np.flatnonzero(marks & (outcomes == side))[:1].tolist()]
+    order = [
+        index
+        for side in (1, 0)
+        for index in np.flatnonzero(marks & (outcomes == side))[:1].tolist()
+    ]
     order += [index for index in np.flatnonzero(marks).tolist() if index not in order]
     identities = rows["trajectory_id"].tolist()
-    examples = tuple((str(identities[index]), *place) for index in order[:_EXAMPLES] if (place := places[index]) is not None)
+    examples = tuple(
+        (str(identities[index]), *place)
+        for index in order[:_EXAMPLES]
+        if (place := places[index]) is not None
+    )
     return PhraseEvidence(name, int(marks.sum()), rates[0], rates[1], examples)
 
 
 def _last(pattern: re.Pattern[str], instruction: str, steps: Any) -> tuple[int, str] | None:
     """Return the number of the last step that has the phrase, 0 for the instruction, and the text around it."""
-    for number, text in reversed([(0, instruction), *((number, step["observation"]) for number, step in enumerate(steps, 1))]):
+    for number, text in reversed(
+        [(0, instruction), *((number, step["observation"]) for number, step in enumerate(steps, 1))]
+    ):
         matches = list(pattern.finditer(text))
         if matches:
-            start, end = max(0, matches[-1].start() - _AROUND), min(len(text), matches[-1].end() + _AROUND)
-            return number, f"{'…' if start else ''}{text[start:end]}{'…' if end < len(text) else ''}"
+            start, end = (
+                max(0, matches[-1].start() - _AROUND),
+                min(len(text), matches[-1].end() + _AROUND),
+            )
+            return (
+                number,
+                f"{'…' if start else ''}{text[start:end]}{'…' if end < len(text) else ''}",
+            )
     return None

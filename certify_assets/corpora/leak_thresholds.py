@@ -22,7 +22,11 @@ def complete_thresholds(given: Mapping[str, Any]) -> dict[str, float]:
     """
     for name, value in given.items():
         if name not in THRESHOLDS:
-            raise InputError(f"leak_thresholds names the control {name!r}; known are {', '.join(THRESHOLDS)}.")
+            raise InputError(
+                f"leak_thresholds names the control {name!r}; known are {', '.join(THRESHOLDS)}."
+            )
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0.5 < value <= 1:
-            raise InputError(f"the leak threshold of {name} is {value!r}; give an AUROC above .5 and at most 1.")
+            raise InputError(
+                f"the leak threshold of {name} is {value!r}; give an AUROC above .5 and at most 1."
+            )
     return {name: float(given.get(name, default)) for name, default in THRESHOLDS.items()}

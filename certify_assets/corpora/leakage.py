@@ -32,7 +32,9 @@ __all__ = [
     "find_leak_fields",
 ]
 
-LEAK_FIELDS: Mapping[str, tuple[str, ...]] = {name: adapter.leak_fields for name, adapter in ADAPTERS.items()}
+LEAK_FIELDS: Mapping[str, tuple[str, ...]] = {
+    name: adapter.leak_fields for name, adapter in ADAPTERS.items()
+}
 
 # names that only harnesses use, so that an agent which reads a file called "results" or prints an "error" is no leak
 LEAK_KEYS: tuple[str, ...] = (
@@ -71,7 +73,9 @@ VERDICT_PHRASES: Mapping[str, str] = {
 
 # what a phrase says: its number where it ends in one, else no where it has one of these words, else yes
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?\Z")
-_NO = re.compile(r"false|(?<!\b0 )fail|incorrect|unsolved|unresolved|wrong|reject|\bno\b", re.IGNORECASE)
+_NO = re.compile(
+    r"false|(?<!\b0 )fail|incorrect|unsolved|unresolved|wrong|reject|\bno\b", re.IGNORECASE
+)
 
 _HALVINGS = 10
 _DRAWS = 400
@@ -154,11 +158,23 @@ class LeakControls:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the controls as a JSON object; null where one cannot be measured."""
-        bounds = {name: None if bound is None else list(bound) for name, bound in self.intervals.items()}
-        phrases = {name: None if math.isnan(value) else value for name, value in self.phrases.items()}
-        document = asdict(self) | {"over": list(self.over), "passed": self.passed, "intervals": bounds, "phrases": phrases}
+        bounds = {
+            name: None if bound is None else list(bound) for name, bound in self.intervals.items()
+        }
+        phrases = {
+            name: None if math.isnan(value) else value for name, value in self.phrases.items()
+        }
+        document = asdict(self) | {
+            "over": list(self.over),
+            "passed": self.passed,
+            "intervals": bounds,
+            "phrases": phrases,
+        }
         document["evidence"] = self.evidence.to_dict()
-        return {key: None if isinstance(value, float) and math.isnan(value) else value for key, value in document.items()}
+        return {
+            key: None if isinstance(value, float) and math.isnan(value) else value
+            for key, value in document.items()
+        }
 
 
 def controls(
@@ -188,17 +204,27 @@ def controls(
     texts = render_frame(frame) if rendered is None else rendered
     labelled = frame["outcome"].notna().to_numpy()
     outcomes = frame["outcome"][labelled].to_numpy(dtype=np.int64)
-    lengths = np.array([len(item.text) + item.cut_chars for item in texts], dtype=np.float64)[labelled]
+    lengths = np.array([len(item.text) + item.cut_chars for item in texts], dtype=np.float64)[
+        labelled
+    ]
     steps = frame["steps"].map(len).to_numpy(dtype=np.float64)[labelled]
     rows = frame[labelled]
     phrases = _phrases(rows)
     tasks = _codes(rows["task_id"].tolist())
     weights = _resamples(tasks, seed)
-    measured = {name: _either_way(values, outcomes, weights) for name, values in (("length", lengths), ("steps", steps))}
+    measured = {
+        name: _either_way(values, outcomes, weights)
+        for name, values in (("length", lengths), ("steps", steps))
+    }
     for name, (presence, said) in phrases.items():
-        measured[f"phrase {name}"] = max((_either_way(marks, outcomes, weights) for marks in (presence, said)), key=lambda found: found[0])
+        measured[f"phrase {name}"] = max(
+            (_either_way(marks, outcomes, weights) for marks in (presence, said)),
+            key=lambda found: found[0],
+        )
     agent = _AgentControl(rows["agent"].tolist(), rows["task_id"].tolist(), outcomes, seed)
-    values = {name: value for name, (value, _, _) in measured.items()} | {"agent": agent(np.ones(len(rows)))}
+    values = {name: value for name, (value, _, _) in measured.items()} | {
+        "agent": agent(np.ones(len(rows)))
+    }
     return LeakControls(
         length_auroc=values["length"],
         longer_succeeds=measured["length"][1],
@@ -207,12 +233,21 @@ def controls(
         agent_auroc=values["agent"],
         phrases={name: values[f"phrase {name}"] for name in phrases},
         phrase_trajectories={name: int(presence.sum()) for name, (presence, _) in phrases.items()},
-        intervals={name: bound for name, (_, _, bound) in measured.items()} | {"agent": _interval(agent, weights)},
+        intervals={name: bound for name, (_, _, bound) in measured.items()}
+        | {"agent": _interval(agent, weights)},
         thresholds=limits,
-        over=tuple(name for name, value in values.items() if value >= limits["phrases" if name.startswith("phrase ") else name]),
+        over=tuple(
+            name
+            for name, value in values.items()
+            if value >= limits["phrases" if name.startswith("phrase ") else name]
+        ),
         accepted=accept_structural_leak,
         evidence=leak_evidence(
-            rows, lengths, steps, outcomes, {name: re.compile(VERDICT_PHRASES[name], re.IGNORECASE) for name in phrases}
+            rows,
+            lengths,
+            steps,
+            outcomes,
+            {name: re.compile(VERDICT_PHRASES[name], re.IGNORECASE) for name in phrases},
         ),
     )
 
@@ -234,14 +269,23 @@ def find_leak_fields(frame: pd.DataFrame, keys: Sequence[str] = LEAK_KEYS) -> li
     """
     ids = [str(identity) for identity in frame["trajectory_id"]]
     first = ids[0] if ids else ""
-    found = [LeakFinding("column", str(name), len(ids), first) for name in frame.columns if name not in COLUMNS]
+    found = [
+        LeakFinding("column", str(name), len(ids), first)
+        for name in frame.columns
+        if name not in COLUMNS
+    ]
     pattern = re.compile(rf"""\\*["']({"|".join(map(re.escape, keys))})\\*["']\s*:""")
     seen: dict[str, list[str]] = {}
     for identity, instruction, steps in zip(ids, frame["instruction"], frame["steps"], strict=True):
-        parts = (instruction, *(text for step in steps for text in (step["action"], step["observation"])))
+        parts = (
+            instruction,
+            *(text for step in steps for text in (step["action"], step["observation"])),
+        )
         for name in {match for part in parts for match in pattern.findall(part)}:
             seen.setdefault(name, []).append(identity)
-    return found + [LeakFinding("key", name, len(where), where[0]) for name, where in sorted(seen.items())]
+    return found + [
+        LeakFinding("key", name, len(where), where[0]) for name, where in sorted(seen.items())
+    ]
 
 
 def _codes(names: Sequence[str]) -> NDArray[np.int64]:
@@ -255,10 +299,14 @@ def _resamples(tasks: NDArray[np.int64], seed: int) -> NDArray[np.float64]:
     if number < 2:
         return np.empty((0, tasks.size))
     drawn = np.random.Generator(np.random.PCG64(seed)).integers(number, size=(_DRAWS, number))
-    return np.stack([np.bincount(draw, minlength=number)[tasks] for draw in drawn]).astype(np.float64)
+    return np.stack([np.bincount(draw, minlength=number)[tasks] for draw in drawn]).astype(
+        np.float64
+    )
 
 
-def _interval(measure: Callable[[NDArray[np.float64]], float], weights: NDArray[np.float64]) -> tuple[float, float] | None:
+def _interval(
+    measure: Callable[[NDArray[np.float64]], float], weights: NDArray[np.float64]
+) -> tuple[float, float] | None:
     """Percentile interval of a measure of weighted rows; resamples in which all outcomes are equal are left out."""
     found = [value for value in map(measure, weights) if not math.isnan(value)]
     if not found:
@@ -284,11 +332,16 @@ class _AgentControl:
     Leaving out one task at a time would order trajectories of one agent by their own outcomes, backwards.
     """
 
-    def __init__(self, agents: Sequence[str], tasks: Sequence[str], outcomes: NDArray[np.int64], seed: int) -> None:
+    def __init__(
+        self, agents: Sequence[str], tasks: Sequence[str], outcomes: NDArray[np.int64], seed: int
+    ) -> None:
         self._agents, self._outcomes = _codes(agents), outcomes
         self._halves: list[NDArray[np.bool_]] = []
         for halving in range(_HALVINGS):
-            names = sorted(set(tasks), key=lambda task: hashlib.sha256(f"{seed}\0{halving}\0{task}".encode()).digest())
+            names = sorted(
+                set(tasks),
+                key=lambda task: hashlib.sha256(f"{seed}\0{halving}\0{task}".encode()).digest(),
+            )
             half = set(names[: len(names) // 2])
             inside = np.array([task in half for task in tasks], dtype=np.bool_)
             self._halves += [inside, ~inside]

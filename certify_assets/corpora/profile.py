@@ -18,7 +18,15 @@ from certify_assets.errors import InputError
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ALPHAS", "CorpusProfile", "Gate", "certification_gate", "cluster_summary", "duplicated", "profile_corpus"]
+__all__ = [
+    "ALPHAS",
+    "CorpusProfile",
+    "Gate",
+    "certification_gate",
+    "cluster_summary",
+    "duplicated",
+    "profile_corpus",
+]
 
 ALPHAS: tuple[float, ...] = (0.1, 0.2)
 
@@ -123,7 +131,10 @@ class CorpusProfile:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the profile as a JSON object."""
-        return asdict(self) | {"attempts": list(self.attempts), "same_instruction": [list(tasks) for tasks in self.same_instruction]}
+        return asdict(self) | {
+            "attempts": list(self.attempts),
+            "same_instruction": [list(tasks) for tasks in self.same_instruction],
+        }
 
 
 def profile_corpus(
@@ -164,12 +175,22 @@ def profile_corpus(
         verify_manifest(manifest, frame)
         belongs = frame["task_id"].map(manifest.assignment)
         counted = frame[["task_id", "outcome"]]
-        splits = {name: cluster_summary(counted[belongs == name]) for name in SPLITS if (belongs == name).any()}
-    judged = {name: summary for name, summary in splits.items() if name in ("cal", "test")} or {"all": whole}
+        splits = {
+            name: cluster_summary(counted[belongs == name])
+            for name in SPLITS
+            if (belongs == name).any()
+        }
+    judged = {name: summary for name, summary in splits.items() if name in ("cal", "test")} or {
+        "all": whole
+    }
     texts = render_frame(frame) if rendered is None else rendered
     copies = int(duplicated(frame, texts).sum())
     # a flip is told by outcomes, and those of TEST are read through its ledger alone
-    readable = np.ones(len(frame), np.bool_) if manifest is None else (frame["task_id"].map(manifest.assignment) != "test").to_numpy()
+    readable = (
+        np.ones(len(frame), np.bool_)
+        if manifest is None
+        else (frame["task_id"].map(manifest.assignment) != "test").to_numpy()
+    )
     sizes = frame.groupby("task_id").size()
     return CorpusProfile(
         corpus=str(frame["corpus"].iloc[0]),
@@ -188,8 +209,15 @@ def profile_corpus(
         same_instruction=_same_instruction(frame),
         dropped=dict(dropped or {}),
         splits=splits,
-        gates=tuple(certification_gate(summary, alpha, split=name) for name, summary in judged.items() for alpha in alphas),
-        flips=flip_rates(frame[readable], [text for text, kept in zip(texts, readable, strict=True) if kept] if texts else []),
+        gates=tuple(
+            certification_gate(summary, alpha, split=name)
+            for name, summary in judged.items()
+            for alpha in alphas
+        ),
+        flips=flip_rates(
+            frame[readable],
+            [text for text, kept in zip(texts, readable, strict=True) if kept] if texts else [],
+        ),
         lengths=text_lengths(texts),
     )
 
@@ -202,7 +230,13 @@ def cluster_summary(frame: pd.DataFrame) -> ClusterSummary:
     return summarise_clusters(sizes, grouped.sum().to_numpy(dtype=np.int64))
 
 
-def certification_gate(summary: ClusterSummary, alpha: float, delta: float = _DELTA, grid: int = _GRID, split: str = "all") -> Gate:
+def certification_gate(
+    summary: ClusterSummary,
+    alpha: float,
+    delta: float = _DELTA,
+    grid: int = _GRID,
+    split: str = "all",
+) -> Gate:
     """Say whether a guarded certificate is arithmetically possible on so many tasks.
 
     Notes
@@ -216,17 +250,29 @@ def certification_gate(summary: ClusterSummary, alpha: float, delta: float = _DE
     possible, enough = summary.tasks >= floor, summary.n_eff >= at_grid
     place = f"{split.upper()} has {summary.tasks} tasks, the guard needs {floor} at α={alpha:g}"
     if not possible:
-        reason = (
-            f"{place}: no certificate is arithmetically possible when errors come by whole tasks; bring {floor - summary.tasks} more tasks."
-        )
+        reason = f"{place}: no certificate is arithmetically possible when errors come by whole tasks; bring {floor - summary.tasks} more tasks."
     elif not enough:
         reason = f"{place}; effective sample {summary.n_eff:.1f} is below n_min {at_grid} at δ/{grid}: only a good judge will certify."
     else:
         reason = f"{place}; effective sample {summary.n_eff:.1f} is at least n_min {at_grid} at δ/{grid}: a certificate is possible."
-    return Gate(split, alpha, delta, summary.tasks, summary.n_eff, floor, at_delta, at_grid, possible, enough, reason)
+    return Gate(
+        split,
+        alpha,
+        delta,
+        summary.tasks,
+        summary.n_eff,
+        floor,
+        at_delta,
+        at_grid,
+        possible,
+        enough,
+        reason,
+    )
 
 
-def duplicated(frame: pd.DataFrame, rendered: Sequence[Rendered | Outline] | None = None) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def duplicated(
+    frame: pd.DataFrame, rendered: Sequence[Rendered | Outline] | None = None
+) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """Mark the rows whose rendering equals that of an earlier row.
 
     Returns
@@ -244,7 +290,11 @@ def duplicated(frame: pd.DataFrame, rendered: Sequence[Rendered | Outline] | Non
 
 def _same_instruction(frame: pd.DataFrame) -> tuple[tuple[str, ...], ...]:
     """Group the tasks that have an instruction in common (there may be several instructions to a task)."""
-    pairs = {(text.strip(), task) for text, task in set(zip(frame["instruction"], frame["task_id"], strict=True)) if text.strip()}
+    pairs = {
+        (text.strip(), task)
+        for text, task in set(zip(frame["instruction"], frame["task_id"], strict=True))
+        if text.strip()
+    }
     by_text: dict[str, set[str]] = {}
     for text, task in pairs:
         by_text.setdefault(text, set()).add(task)

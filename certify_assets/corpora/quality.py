@@ -22,7 +22,14 @@ if TYPE_CHECKING:
 
 __all__ = ["BLOCKING", "QualityReport", "QualityResult", "evaluate_suites", "run_suites"]
 
-BLOCKING: tuple[str, ...] = ("schema", "unique_trajectory_id", "binary_outcome", "disjoint_tasks", "no_leak_field", "manifest")
+BLOCKING: tuple[str, ...] = (
+    "schema",
+    "unique_trajectory_id",
+    "binary_outcome",
+    "disjoint_tasks",
+    "no_leak_field",
+    "manifest",
+)
 
 _REQUIRED = ("corpus", "task_id", "trajectory_id", "agent", "attempt")
 _TABLE_SUITES = ("schema", "unique_trajectory_id", "binary_outcome", "no_leak_field", "duplicates")
@@ -84,7 +91,9 @@ def run_suites(
     alpha: float = 0.2,
 ) -> list[QualityResult]:
     """Check a corpus and its splits: the results of `evaluate_suites`."""
-    return list(evaluate_suites(frame, manifest, splits=splits, rendered=rendered, alpha=alpha).results)
+    return list(
+        evaluate_suites(frame, manifest, splits=splits, rendered=rendered, alpha=alpha).results
+    )
 
 
 def evaluate_suites(
@@ -128,10 +137,16 @@ def evaluate_suites(
         "rows": rows.assign(copy=duplicated(frame, rendered)) if complete else rows,
         "leaks": pd.DataFrame({} if leaks is None else {"finding": leaks}, dtype=object),
         "tasks": _task_table(members),
-        "cal": pd.DataFrame({"tasks": [len(tasks) for name, tasks in members.items() if name == "cal"]}),
+        "cal": pd.DataFrame(
+            {"tasks": [len(tasks) for name, tasks in members.items() if name == "cal"]}
+        ),
     }
     results, documents = _validate(tables, _expectations(tables, members, alpha))
-    results += [_unchecked(name) for name in _TABLE_SUITES if name not in {result.name for result in results}]
+    results += [
+        _unchecked(name)
+        for name in _TABLE_SUITES
+        if name not in {result.name for result in results}
+    ]
     results += [] if manifest is None else [_manifest_result(manifest, frame, splits)]
     return QualityReport(tuple(results), documents)
 
@@ -149,42 +164,86 @@ class _Check:
 def _great_expectations() -> Any:
     """Import the library, whose own imports use two modules of Python's that are marked for removal."""
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=r"module 'sre_\w+' is deprecated", category=DeprecationWarning)
+        warnings.filterwarnings(
+            "ignore", message=r"module 'sre_\w+' is deprecated", category=DeprecationWarning
+        )
         return importlib.import_module("great_expectations")
 
 
-def _expectations(tables: Mapping[str, pd.DataFrame], members: Mapping[str, set[str]], alpha: float) -> list[_Check]:
+def _expectations(
+    tables: Mapping[str, pd.DataFrame], members: Mapping[str, set[str]], alpha: float
+) -> list[_Check]:
     gxe = _great_expectations().expectations
     columns = set(tables["rows"].columns)
     whole = gxe.ExpectTableColumnsToMatchSet(column_set=list(COLUMNS), exact_match=False)
-    checks = [_Check("schema", "columns", whole, f"the table has the {len(COLUMNS)} columns of a trajectory and no identity is missing")]
-    checks += [_Check("schema", "rows", gxe.ExpectColumnValuesToNotBeNull(column=name), "") for name in _REQUIRED if name in columns]
+    checks = [
+        _Check(
+            "schema",
+            "columns",
+            whole,
+            f"the table has the {len(COLUMNS)} columns of a trajectory and no identity is missing",
+        )
+    ]
+    checks += [
+        _Check("schema", "rows", gxe.ExpectColumnValuesToNotBeNull(column=name), "")
+        for name in _REQUIRED
+        if name in columns
+    ]
     if "trajectory_id" in columns:
         unique = gxe.ExpectColumnValuesToBeUnique(column="trajectory_id")
-        checks.append(_Check("unique_trajectory_id", "rows", unique, f"{len(tables['rows'])} trajectories, every id once"))
+        checks.append(
+            _Check(
+                "unique_trajectory_id",
+                "rows",
+                unique,
+                f"{len(tables['rows'])} trajectories, every id once",
+            )
+        )
     if "outcome" in columns:
         binary = gxe.ExpectColumnValuesToBeInSet(column="outcome", value_set=[0, 1])
-        checks.append(_Check("binary_outcome", "rows", binary, "every outcome that is there is 0 or 1"))
+        checks.append(
+            _Check("binary_outcome", "rows", binary, "every outcome that is there is 0 or 1")
+        )
     if "finding" in tables["leaks"]:
         nothing = gxe.ExpectTableRowCountToEqual(value=0)
-        checks.append(_Check("no_leak_field", "leaks", nothing, f"none of {len(LEAK_KEYS)} harness keys, no column beyond the schema"))
+        checks.append(
+            _Check(
+                "no_leak_field",
+                "leaks",
+                nothing,
+                f"none of {len(LEAK_KEYS)} harness keys, no column beyond the schema",
+            )
+        )
     if "copy" in columns:
         different = gxe.ExpectColumnValuesToBeInSet(column="copy", value_set=[False])
         checks.append(_Check("duplicates", "rows", different, "no two renderings are equal"))
     for pair in tables["tasks"].columns[1:]:
         apart = gxe.ExpectColumnValuesToBeInSet(column=pair, value_set=[0])
-        checks.append(_Check("disjoint_tasks", "tasks", apart, f"no task is in two of {', '.join(members)}"))
+        checks.append(
+            _Check("disjoint_tasks", "tasks", apart, f"no task is in two of {', '.join(members)}")
+        )
     if "cal" in members:
         needed = n_min(alpha, _DELTA)
         large = gxe.ExpectColumnValuesToBeBetween(column="tasks", min_value=needed)
-        checks.append(_Check("n_min_tasks", "cal", large, f"CAL has at least the {needed} tasks that α={alpha:g} needs"))
+        checks.append(
+            _Check(
+                "n_min_tasks",
+                "cal",
+                large,
+                f"CAL has at least the {needed} tasks that α={alpha:g} needs",
+            )
+        )
     return checks
 
 
-def _validate(tables: Mapping[str, pd.DataFrame], checks: Sequence[_Check]) -> tuple[list[QualityResult], dict[str, Any]]:
+def _validate(
+    tables: Mapping[str, pd.DataFrame], checks: Sequence[_Check]
+) -> tuple[list[QualityResult], dict[str, Any]]:
     """Validate every table once; gather the results by suite, in the order of the checks, and what the library renders by table."""
     gx = _great_expectations()
-    renderer = importlib.import_module("great_expectations.render.renderer").ValidationResultsPageRenderer()
+    renderer = importlib.import_module(
+        "great_expectations.render.renderer"
+    ).ValidationResultsPageRenderer()
     documents: dict[str, Any] = {}
     context = gx.get_context(mode="ephemeral")
     context.enable_analytics(False)
@@ -197,16 +256,27 @@ def _validate(tables: Mapping[str, pd.DataFrame], checks: Sequence[_Check]) -> t
             continue
         for number in numbers:
             checks[number].expectation.meta = {"number": number}
-        suite = gx.ExpectationSuite(name=name, expectations=[checks[number].expectation for number in numbers])
-        batch = source.add_dataframe_asset(name).add_batch_definition_whole_dataframe("whole").get_batch({"dataframe": table})
-        validated = batch.validate(suite, result_format={"result_format": "BASIC", "partial_unexpected_count": _FEW})
+        suite = gx.ExpectationSuite(
+            name=name, expectations=[checks[number].expectation for number in numbers]
+        )
+        batch = (
+            source.add_dataframe_asset(name)
+            .add_batch_definition_whole_dataframe("whole")
+            .get_batch({"dataframe": table})
+        )
+        validated = batch.validate(
+            suite, result_format={"result_format": "BASIC", "partial_unexpected_count": _FEW}
+        )
         documents[name] = renderer.render(validated).to_json_dict()
         for result in validated.results:
             if not result.success:
                 number = result.expectation_config.meta["number"]
                 problems[number] = _problem(checks[number], result, table)
     names = dict.fromkeys(check.suite for check in checks)
-    results = [_result(name, {n: check for n, check in enumerate(checks) if check.suite == name}, problems) for name in names]
+    results = [
+        _result(name, {n: check for n, check in enumerate(checks) if check.suite == name}, problems)
+        for name in names
+    ]
     return results, documents
 
 
@@ -229,22 +299,36 @@ def _problem(check: _Check, result: Any, table: pd.DataFrame) -> str:
         return f"{int(table['copy'].sum())} of {len(table)} renderings equal an earlier one"
     if check.suite == "schema":
         return f"{column} is missing in {result.result['unexpected_count']} rows: give every trajectory its {column}"
-    values = ", ".join(dict.fromkeys(str(value) for value in result.result["partial_unexpected_list"]))
-    return f"{result.result['unexpected_count']} rows have a {column} such as {values}: correct them"
+    values = ", ".join(
+        dict.fromkeys(str(value) for value in result.result["partial_unexpected_list"])
+    )
+    return (
+        f"{result.result['unexpected_count']} rows have a {column} such as {values}: correct them"
+    )
 
 
 def _result(name: str, checks: Mapping[int, _Check], problems: Mapping[int, str]) -> QualityResult:
     found = [problems[number] for number in checks if number in problems]
     detail = "; ".join(found) or next(check.fine for check in checks.values() if check.fine)
-    return QualityResult(name, not found, "error" if name in BLOCKING else "warning", f"{detail}.", len(checks))
+    return QualityResult(
+        name, not found, "error" if name in BLOCKING else "warning", f"{detail}.", len(checks)
+    )
 
 
 def _unchecked(name: str) -> QualityResult:
     """Fail a suite that had nothing to look at: what is missing must not pass for what is sound."""
-    return QualityResult(name, False, "error" if name in BLOCKING else "warning", "its column is missing: see schema.", 0)
+    return QualityResult(
+        name,
+        False,
+        "error" if name in BLOCKING else "warning",
+        "its column is missing: see schema.",
+        0,
+    )
 
 
-def _members(frame: pd.DataFrame, manifest: SplitManifest | None, splits: Mapping[str, pd.DataFrame] | None) -> dict[str, set[str]]:
+def _members(
+    frame: pd.DataFrame, manifest: SplitManifest | None, splits: Mapping[str, pd.DataFrame] | None
+) -> dict[str, set[str]]:
     """Return the tasks of every split: of the tables as they are stored, or as the manifest has them."""
     if splits is not None:
         return {name: set(table["task_id"]) for name, table in splits.items()}
@@ -258,17 +342,37 @@ def _task_table(members: Mapping[str, set[str]]) -> pd.DataFrame:
     import pandas as pd
 
     tasks = sorted(set().union(*members.values()))
-    pairs = {f"{one} and {other}": members[one] & members[other] for one, other in combinations(members, 2)}
-    return pd.DataFrame({"task_id": tasks} | {name: [int(task in shared) for task in tasks] for name, shared in pairs.items()})
+    pairs = {
+        f"{one} and {other}": members[one] & members[other]
+        for one, other in combinations(members, 2)
+    }
+    return pd.DataFrame(
+        {"task_id": tasks}
+        | {name: [int(task in shared) for task in tasks] for name, shared in pairs.items()}
+    )
 
 
-def _manifest_result(manifest: SplitManifest, frame: pd.DataFrame, splits: Mapping[str, pd.DataFrame] | None) -> QualityResult:
+def _manifest_result(
+    manifest: SplitManifest, frame: pd.DataFrame, splits: Mapping[str, pd.DataFrame] | None
+) -> QualityResult:
     """Verify the manifest against the corpus, and the stored splits against the manifest."""
     try:
         verify_manifest(manifest, frame)
         for name in SPLITS:
-            if splits is not None and name in splits and set(splits[name]["task_id"]) != set(manifest.tasks[name]):
-                raise ManifestError(f"the stored {name} split has other tasks than the manifest gives it; write the splits again.")
+            if (
+                splits is not None
+                and name in splits
+                and set(splits[name]["task_id"]) != set(manifest.tasks[name])
+            ):
+                raise ManifestError(
+                    f"the stored {name} split has other tasks than the manifest gives it; write the splits again."
+                )
     except ManifestError as error:
         return QualityResult("manifest", False, "error", str(error), 1)
-    return QualityResult("manifest", True, "error", f"seed {manifest.seed}, profile {manifest.profile}, hash {manifest.sha256[:12]}.", 1)
+    return QualityResult(
+        "manifest",
+        True,
+        "error",
+        f"seed {manifest.seed}, profile {manifest.profile}, hash {manifest.sha256[:12]}.",
+        1,
+    )

@@ -81,7 +81,9 @@ def defuse(text: str) -> str:
         return text
     text = _LINE_BREAKS.sub("\n", clean_text(text))
     text = _UNSEEN.sub(lambda match: f"\\u{{{ord(match.group()):x}}}", text)
-    return _CHAT_MARKUP.sub(lambda match: " >" if match.group() == ">" else f"{match.group()} ", text)
+    return _CHAT_MARKUP.sub(
+        lambda match: " >" if match.group() == ">" else f"{match.group()} ", text
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,12 +111,19 @@ class Renderer:
     budget_tokens: int | None = None
 
     def __post_init__(self) -> None:
-        for name, smallest in (("budget_chars", _SMALLEST_BUDGET), ("action_chars", 40), ("observation_chars", 40), ("budget_tokens", 1)):
+        for name, smallest in (
+            ("budget_chars", _SMALLEST_BUDGET),
+            ("action_chars", 40),
+            ("observation_chars", 40),
+            ("budget_tokens", 1),
+        ):
             value = getattr(self, name)
             if name == "budget_tokens" and value is None:
                 continue
             if isinstance(value, bool) or not isinstance(value, int) or value < smallest:
-                raise InputError(f"the renderer's {name} is {value!r}; give a whole number of at least {smallest}.")
+                raise InputError(
+                    f"the renderer's {name} is {value!r}; give a whole number of at least {smallest}."
+                )
 
     @property
     def sha256(self) -> str:
@@ -142,7 +151,13 @@ class Renderer:
         return Rendered(head + body, cut + lost)
 
     def render_tokens(
-        self, instruction: str, steps: Iterable[Step | Mapping[str, str]], encode: Encode, *, before: str = "", after: str = ""
+        self,
+        instruction: str,
+        steps: Iterable[Step | Mapping[str, str]],
+        encode: Encode,
+        *,
+        before: str = "",
+        after: str = "",
     ) -> TokenRendered:
         """Render one trajectory into a prompt within the budget of tokens; the steps are cut by tokens alone.
 
@@ -163,9 +178,14 @@ class Renderer:
         if self.budget_tokens is None:
             raise InputError("this renderer has no budget of tokens; make it with budget_tokens.")
         head, body, cut = self._parts(instruction, steps)
-        return replace(fit_tokens(before + head, body, after, encode=encode, budget=self.budget_tokens), cut_chars=cut)
+        return replace(
+            fit_tokens(before + head, body, after, encode=encode, budget=self.budget_tokens),
+            cut_chars=cut,
+        )
 
-    def _parts(self, instruction: str, steps: Iterable[Step | Mapping[str, str]]) -> tuple[str, str, int]:
+    def _parts(
+        self, instruction: str, steps: Iterable[Step | Mapping[str, str]]
+    ) -> tuple[str, str, int]:
         """Return heading with instruction, steps, and how many characters their excerpts lost."""
         task, cut = _excerpt(defuse(instruction).strip(), self.budget_chars // 3)
         parts: list[str] = []
@@ -176,7 +196,11 @@ class Renderer:
         return f"TASK\n{_indented(task)}\n", "".join(parts) or "NO STEPS\n", cut
 
     def _step(self, number: int, step: Step | Mapping[str, str]) -> tuple[str, int]:
-        action, observation = (step.action, step.observation) if isinstance(step, Step) else (step["action"], step["observation"])
+        action, observation = (
+            (step.action, step.observation)
+            if isinstance(step, Step)
+            else (step["action"], step["observation"])
+        )
         text, cut = f"STEP {number}\n", 0
         for heading, content, limit in (
             ("ACTION", action, self.action_chars),
@@ -193,7 +217,9 @@ def render_frame(frame: pd.DataFrame, renderer: Renderer | None = None) -> list[
     """Render every row of a table of trajectories, in its order."""
     renderer = renderer or Renderer()
     columns: list[list[Any]] = [frame["instruction"].tolist(), frame["steps"].tolist()]
-    return [renderer.render(instruction, steps) for instruction, steps in zip(*columns, strict=True)]
+    return [
+        renderer.render(instruction, steps) for instruction, steps in zip(*columns, strict=True)
+    ]
 
 
 def _indented(text: str) -> str:

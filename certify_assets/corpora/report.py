@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from certify_assets.corpora import corpus as corpus_steps
-from certify_assets.corpora.config import CorpusConfig, load_config
+from certify_assets.corpora import preparation as corpus_steps
+from certify_assets.corpora.config import CorpusConfig
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.domains import Domain, corpus_domain
 from certify_assets.corpora.leak_thresholds import complete_thresholds
 from certify_assets.corpora.splits import SplitManifest, verify_manifest
@@ -51,7 +52,11 @@ class CorpusReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as a JSON object, without the runs."""
-        shares = None if self.manifest is None else {name: len(tasks) for name, tasks in self.manifest.tasks.items()}
+        shares = (
+            None
+            if self.manifest is None
+            else {name: len(tasks) for name, tasks in self.manifest.tasks.items()}
+        )
         return {
             "corpus": self.config.name,
             "domain": {"name": self.domain.name or None, "origin": self.domain.origin},
@@ -64,7 +69,7 @@ class CorpusReport:
         }
 
 
-def gather_report(store: Store, corpus: str) -> CorpusReport:
+def gather_report(corpus: Corpus) -> CorpusReport:
     """Gather the report.
 
     Raises
@@ -74,24 +79,26 @@ def gather_report(store: Store, corpus: str) -> CorpusReport:
     ManifestError
         If the stored manifest does not hold.
     """
-    config = load_config(store, corpus)
-    frame, imported = corpus_steps.read_import(store, corpus)
-    manifest, unsplit = _manifest(store, config, frame)
+    config = corpus.config
+    frame, imported = corpus_steps.read_import(corpus)
+    manifest, unsplit = _manifest(corpus.store, config, frame)
     readable = frame if manifest is None else corpus_steps.without_test(frame, manifest)
     labelled = readable[readable["outcome"].notna()]
     return CorpusReport(
         config=config,
         imported=imported,
-        profile=_profile(store, corpus, frame, manifest, imported["dropped"]),
-        controls=_controls(store, config, readable, manifest),
+        profile=_profile(corpus, frame, manifest, imported["dropped"]),
+        controls=_controls(corpus.store, config, readable, manifest),
         manifest=manifest,
         unsplit=unsplit,
         runs=labelled[["task_id", "agent", "attempt", "outcome"]].reset_index(drop=True),
-        domain=corpus_domain(store, corpus),
+        domain=corpus_domain(corpus),
     )
 
 
-def _manifest(store: Store, config: CorpusConfig, frame: pd.DataFrame) -> tuple[SplitManifest | None, str]:
+def _manifest(
+    store: Store, config: CorpusConfig, frame: pd.DataFrame
+) -> tuple[SplitManifest | None, str]:
     key = f"corpora/{config.name}/splits/manifest.json"
     if store.exists(key):
         manifest = SplitManifest.from_dict(store.read_json(key))
@@ -103,25 +110,39 @@ def _manifest(store: Store, config: CorpusConfig, frame: pd.DataFrame) -> tuple[
         return None, str(error)
 
 
-def _profile(store: Store, corpus: str, frame: pd.DataFrame, manifest: SplitManifest | None, dropped: dict[str, int]) -> dict[str, Any]:
+def _profile(
+    corpus: Corpus, frame: pd.DataFrame, manifest: SplitManifest | None, dropped: dict[str, int]
+) -> dict[str, Any]:
     from certify_assets.corpora.profile import profile_corpus
 
-    key = f"corpora/{corpus}/profile.json"
-    if manifest is not None and store.exists(key):
-        stored: dict[str, Any] = store.read_json(key)
-        if all(stored.get(name) == value for name, value in corpus_steps.ground(store, corpus, manifest).items()):
+    key = corpus.key("profile.json")
+    if manifest is not None and corpus.store.exists(key):
+        stored: dict[str, Any] = corpus.store.read_json(key)
+        if all(
+            stored.get(name) == value
+            for name, value in corpus_steps.ground(corpus, manifest).items()
+        ):
             return stored
     return profile_corpus(frame, manifest, dropped=dropped).to_dict()
 
 
-def _controls(store: Store, config: CorpusConfig, readable: pd.DataFrame, manifest: SplitManifest | None) -> dict[str, Any]:
+def _controls(
+    store: Store, config: CorpusConfig, readable: pd.DataFrame, manifest: SplitManifest | None
+) -> dict[str, Any]:
     from certify_assets.corpora.leakage import controls
 
     key = f"corpora/{config.name}/controls.json"
     if manifest is not None and store.exists(key):
         stored: dict[str, Any] = store.read_json(key)
-        declared = {"thresholds": complete_thresholds(config.leak_thresholds), "accepted": config.accept_structural_leak}
-        wanted = {**corpus_steps.ground(store, config.name, manifest), **declared}
+        declared = {
+            "thresholds": complete_thresholds(config.leak_thresholds),
+            "accepted": config.accept_structural_leak,
+        }
+        wanted = {**corpus_steps.ground(Corpus(store, config.name), manifest), **declared}
         if all(stored.get(name) == value for name, value in wanted.items()):
             return stored
-    return controls(readable, thresholds=config.leak_thresholds, accept_structural_leak=config.accept_structural_leak).to_dict()
+    return controls(
+        readable,
+        thresholds=config.leak_thresholds,
+        accept_structural_leak=config.accept_structural_leak,
+    ).to_dict()

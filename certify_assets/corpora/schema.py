@@ -42,7 +42,13 @@ ARROW_SCHEMA = pa.schema(
         pa.field("agent", pa.string(), nullable=False),
         pa.field("attempt", pa.int32(), nullable=False),
         pa.field("instruction", pa.string(), nullable=False),
-        pa.field("steps", pa.list_(pa.struct([pa.field("action", pa.string()), pa.field("observation", pa.string())])), nullable=False),
+        pa.field(
+            "steps",
+            pa.list_(
+                pa.struct([pa.field("action", pa.string()), pa.field("observation", pa.string())])
+            ),
+            nullable=False,
+        ),
         pa.field("outcome", pa.int8(), nullable=True),
         pa.field("source_file", pa.string(), nullable=False),
         pa.field("source_sha256", pa.string(), nullable=False),
@@ -77,7 +83,9 @@ class Step:
             return
         for name, value in (("action", self.action), ("observation", self.observation)):
             if not isinstance(value, str):
-                raise InputError(f"a step's {name} is {type(value).__name__}, not text; give text, empty where there was none.")
+                raise InputError(
+                    f"a step's {name} is {type(value).__name__}, not text; give text, empty where there was none."
+                )
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,13 +133,23 @@ class Trajectory:
             if name in _IDENTITIES and not value.strip():
                 raise self._error(f"{name} is empty; give every trajectory its {name}.")
         if self.source_sha256 and not _SHA256.fullmatch(self.source_sha256):
-            raise self._error("source_sha256 is not 64 hexadecimal digits; hash the source file again.")
-        if isinstance(self.attempt, bool) or not isinstance(self.attempt, int) or not 0 <= self.attempt <= _MAX_ATTEMPT:
+            raise self._error(
+                "source_sha256 is not 64 hexadecimal digits; hash the source file again."
+            )
+        if (
+            isinstance(self.attempt, bool)
+            or not isinstance(self.attempt, int)
+            or not 0 <= self.attempt <= _MAX_ATTEMPT
+        ):
             raise self._error(f"attempt is {self.attempt!r}; number attempts with integers from 0.")
         if isinstance(self.outcome, bool) or self.outcome not in (None, 0, 1):
             raise self._error(f"outcome is {self.outcome!r}; give 1, 0 or nothing.")
-        if not isinstance(self.steps, tuple) or not all(isinstance(step, Step) for step in self.steps):
-            raise self._error("steps is not a tuple of Step; wrap each exchange in Step(action, observation).")
+        if not isinstance(self.steps, tuple) or not all(
+            isinstance(step, Step) for step in self.steps
+        ):
+            raise self._error(
+                "steps is not a tuple of Step; wrap each exchange in Step(action, observation)."
+            )
 
     def _error(self, what: str) -> InputError:
         return InputError(f"trajectory {self.trajectory_id!r} of task {self.task_id!r}: {what}")
@@ -146,12 +164,20 @@ def to_frame(trajectories: Iterable[Trajectory]) -> pd.DataFrame:
         One row a trajectory with the columns `COLUMNS`; `steps` holds a tuple of {"action", "observation"} dicts, `outcome`
         is a nullable Int8. Rows are sorted by task_id, trajectory_id.
     """
-    items = sorted(trajectories, key=lambda item: (clean_text(item.task_id), clean_text(item.trajectory_id)))
+    items = sorted(
+        trajectories, key=lambda item: (clean_text(item.task_id), clean_text(item.trajectory_id))
+    )
     fields = [ARROW_SCHEMA.field(name) for name in _PLAIN]
-    columns = [text_array([getattr(item, field.name) for item in items], field.type) for field in fields]
+    columns = [
+        text_array([getattr(item, field.name) for item in items], field.type) for field in fields
+    ]
     # the texts of the steps stay the objects that they are: they are most of a corpus, and there is one of each
     steps = [
-        tuple({"action": clean_text(step.action), "observation": clean_text(step.observation)} for step in item.steps) for item in items
+        tuple(
+            {"action": clean_text(step.action), "observation": clean_text(step.observation)}
+            for step in item.steps
+        )
+        for item in items
     ]
     return _to_frame(pa.Table.from_arrays(columns, schema=pa.schema(fields)), steps)
 
@@ -258,17 +284,23 @@ def read_groups(path: Path, columns: Sequence[str] = COLUMNS) -> Iterator[pa.Tab
                 )
             # an iterator over all groups would hold on to every group that it has read
             for group in range(file.num_row_groups):
-                for batch in file.iter_batches(batch_size=_GROUP_ROWS, row_groups=[group], columns=list(columns)):
+                for batch in file.iter_batches(
+                    batch_size=_GROUP_ROWS, row_groups=[group], columns=list(columns)
+                ):
                     yield _cast(path, pa.Table.from_batches([batch]), columns)
     except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{path} is not a readable Parquet file ({_first_line(error)}); import the corpus again.") from None
+        raise InputError(
+            f"{path} is not a readable Parquet file ({_first_line(error)}); import the corpus again."
+        ) from None
 
 
 def _cast(path: Path, table: pa.Table, columns: Sequence[str]) -> pa.Table:
     try:
         return table.select(columns).cast(pa.schema([ARROW_SCHEMA.field(name) for name in columns]))
     except (pa.ArrowException, ValueError) as error:
-        raise InputError(f"{path} has columns of other types than a table of trajectories ({_first_line(error)}); import again.") from None
+        raise InputError(
+            f"{path} has columns of other types than a table of trajectories ({_first_line(error)}); import again."
+        ) from None
 
 
 def _first_line(error: Exception) -> str:
@@ -277,15 +309,31 @@ def _first_line(error: Exception) -> str:
 
 def _from_arrow(table: pa.Table) -> list[Trajectory]:
     return [
-        Trajectory(**(row | {"steps": tuple(Step(step["action"] or "", step["observation"] or "") for step in row["steps"])}))
+        Trajectory(
+            **(
+                row
+                | {
+                    "steps": tuple(
+                        Step(step["action"] or "", step["observation"] or "")
+                        for step in row["steps"]
+                    )
+                }
+            )
+        )
         for row in table.to_pylist()
     ]
 
 
 def _validated(frame: pd.DataFrame) -> Iterator[pa.Table]:
     """Go through a checked table by groups of rows: a copy of all of it at once would double what a corpus needs."""
-    if repeated := frame["trajectory_id"][frame["trajectory_id"].duplicated()].tolist() if "trajectory_id" in frame else []:
-        raise InputError(f"trajectory_id {repeated[0]!r} occurs more than once; give every trajectory its own id.")
+    if (
+        repeated := frame["trajectory_id"][frame["trajectory_id"].duplicated()].tolist()
+        if "trajectory_id" in frame
+        else []
+    ):
+        raise InputError(
+            f"trajectory_id {repeated[0]!r} occurs more than once; give every trajectory its own id."
+        )
     for start, end in list(row_groups(_chars(frame))) or [(0, 0)]:
         table = _frame_to_arrow(frame.iloc[start:end], start)
         if not _plainly_valid(table):
@@ -301,7 +349,9 @@ def _chars(frame: pd.DataFrame) -> list[int]:
     try:
         return [
             len(instruction) + sum(len(step["action"]) + len(step["observation"]) for step in steps)
-            for instruction, steps in zip(frame["instruction"].tolist(), frame["steps"].tolist(), strict=True)
+            for instruction, steps in zip(
+                frame["instruction"].tolist(), frame["steps"].tolist(), strict=True
+            )
         ]
     except (TypeError, KeyError):
         return [0] * len(frame)
@@ -320,7 +370,11 @@ def _ordered(frame: pd.DataFrame) -> pd.DataFrame:
 
 def _plainly_valid(table: pa.Table) -> bool:
     """Check by columns what `Trajectory` checks by rows; the types are those of the schema already."""
-    distinct = {field.name: table.column(field.name).unique().to_pylist() for field in ARROW_SCHEMA if field.name != "steps"}
+    distinct = {
+        field.name: table.column(field.name).unique().to_pylist()
+        for field in ARROW_SCHEMA
+        if field.name != "steps"
+    }
     return (
         all(value.strip() for name in _IDENTITIES for value in distinct[name])
         and all(_SHA256.fullmatch(value) for value in distinct["source_sha256"] if value)
@@ -349,16 +403,25 @@ def _to_frame(plain: pa.Table, steps: list[tuple[dict[str, str], ...]]) -> pd.Da
 
 def _frame_to_arrow(frame: pd.DataFrame, first: int = 0) -> pa.Table:
     if missing := [name for name in COLUMNS if name not in frame.columns]:
-        raise InputError(f"the table lacks the columns {', '.join(missing)}; give a table of trajectories.")
+        raise InputError(
+            f"the table lacks the columns {', '.join(missing)}; give a table of trajectories."
+        )
     columns: list[pa.Array] = []
     for field in ARROW_SCHEMA:
         column = frame[field.name]
-        values = [None if absent else value for value, absent in zip(column.tolist(), column.isna().tolist(), strict=True)]
+        values = [
+            None if absent else value
+            for value, absent in zip(column.tolist(), column.isna().tolist(), strict=True)
+        ]
         try:
             columns.append(pa.array(values, type=field.type))
         except (pa.ArrowException, TypeError, UnicodeEncodeError) as error:
-            raise InputError(f"column {field.name} is not {field.type} throughout ({_first_line(error)}); correct its values.") from None
+            raise InputError(
+                f"column {field.name} is not {field.type} throughout ({_first_line(error)}); correct its values."
+            ) from None
         if not field.nullable and columns[-1].null_count:
             row = columns[-1].is_null().to_pylist().index(True)
-            raise InputError(f"column {field.name} is missing in row {first + row}; give every trajectory its {field.name}.")
+            raise InputError(
+                f"column {field.name} is missing in row {first + row}; give every trajectory its {field.name}."
+            )
     return pa.Table.from_arrays(columns, schema=ARROW_SCHEMA)

@@ -43,7 +43,19 @@ _SCHEMA = "certify_assets/split_manifest/1"
 _CAL_TASKS = 50
 _CAL_TASKS_FROM = 100
 _KEYS = frozenset(
-    {"schema", "corpus", "profile", "seed", "shares", "train_rl", "minimum_cal_tasks", "pinned_sft", "universe", "assignment", "sha256"}
+    {
+        "schema",
+        "corpus",
+        "profile",
+        "seed",
+        "shares",
+        "train_rl",
+        "minimum_cal_tasks",
+        "pinned_sft",
+        "universe",
+        "assignment",
+        "sha256",
+    }
 )
 
 
@@ -89,7 +101,10 @@ class SplitManifest:
     @cached_property
     def tasks(self) -> Mapping[str, tuple[str, ...]]:
         """Tasks of every split, sorted."""
-        return {name: tuple(sorted(task for task, split in self.assignment.items() if split == name)) for name in SPLITS}
+        return {
+            name: tuple(sorted(task for task, split in self.assignment.items() if split == name))
+            for name in SPLITS
+        }
 
     def to_dict(self) -> dict[str, Any]:
         """Return the manifest as a JSON object."""
@@ -123,18 +138,45 @@ class SplitManifest:
             If a key is missing, unknown or of another type.
         """
         if not isinstance(document, Mapping) or document.get("schema") != _SCHEMA:
-            raise ManifestError(f"this is not a split manifest ({_SCHEMA}); make one with make_manifest.")
+            raise ManifestError(
+                f"this is not a split manifest ({_SCHEMA}); make one with make_manifest."
+            )
         if wrong := sorted(_KEYS.symmetric_difference(document)):
-            raise ManifestError(f"the split manifest has missing or unknown keys ({', '.join(wrong)}); make the splits again.")
+            raise ManifestError(
+                f"the split manifest has missing or unknown keys ({', '.join(wrong)}); make the splits again."
+            )
         texts = all(isinstance(document[key], str) for key in ("corpus", "profile", "sha256"))
-        numbers = all(type(document[key]) is int for key in ("seed", "minimum_cal_tasks")) and type(document["train_rl"]) is bool
+        numbers = (
+            all(type(document[key]) is int for key in ("seed", "minimum_cal_tasks"))
+            and type(document["train_rl"]) is bool
+        )
         lists = all(_strings(document[key]) for key in ("pinned_sft", "universe"))
         shares, assignment = document["shares"], document["assignment"]
-        maps = isinstance(shares, Mapping) and isinstance(assignment, Mapping) and _strings(list(assignment.values()))
-        if not (texts and numbers and lists and maps and all(type(value) in (int, float) for value in shares.values())):
-            raise ManifestError("the split manifest has values of the wrong type; make the splits again.")
+        maps = (
+            isinstance(shares, Mapping)
+            and isinstance(assignment, Mapping)
+            and _strings(list(assignment.values()))
+        )
+        if not (
+            texts
+            and numbers
+            and lists
+            and maps
+            and all(type(value) in (int, float) for value in shares.values())
+        ):
+            raise ManifestError(
+                "the split manifest has values of the wrong type; make the splits again."
+            )
         values = {key: document[key] for key in _KEYS - {"schema"}}
-        return cls(**(values | {"pinned_sft": tuple(document["pinned_sft"]), "universe": tuple(document["universe"])}))
+        return cls(
+            **(
+                values
+                | {
+                    "pinned_sft": tuple(document["pinned_sft"]),
+                    "universe": tuple(document["universe"]),
+                }
+            )
+        )
 
 
 def make_manifest(
@@ -186,11 +228,17 @@ def make_manifest(
     """
     own = _tasks(task_ids)
     others = _tasks(universe) - own
-    pinned = _tasks(pretraining_tasks(corpus)) & (own | others) if pinned_sft is None else _tasks(pinned_sft)
+    pinned = (
+        _tasks(pretraining_tasks(corpus)) & (own | others)
+        if pinned_sft is None
+        else _tasks(pinned_sft)
+    )
     wanted = _shares(profile, shares)
     floor = _CAL_TASKS if profile == "certify" and shares is None else 0
     if unknown := pinned - own - others:
-        raise InputError(f"corpus {corpus} has no task {min(unknown)!r} to pin to SFT; pin tasks that it has.")
+        raise InputError(
+            f"corpus {corpus} has no task {min(unknown)!r} to pin to SFT; pin tasks that it has."
+        )
     plan = _Plan(wanted, train_rl, floor)
     assignment = _assign(own | others, pinned, seed, plan)
     if pinned_sft is None and pinned and assignment == _assign(own | others, set(), seed, plan):
@@ -239,7 +287,9 @@ def verify_manifest(manifest: SplitManifest, frame: pd.DataFrame, *, complete: b
     verify_pretraining(manifest, pretraining_tasks(manifest.corpus))
     present = set(frame["task_id"].unique())
     if unknown := sorted(present - set(manifest.assignment)):
-        raise ManifestError(f"task {unknown[0]!r} of {manifest.corpus} is in no split ({len(unknown)} such tasks); make the splits again.")
+        raise ManifestError(
+            f"task {unknown[0]!r} of {manifest.corpus} is in no split ({len(unknown)} such tasks); make the splits again."
+        )
     if complete and (missing := sorted(set(manifest.assignment) - present)):
         raise ManifestError(
             f"task {missing[0]!r} of the split manifest has no trajectory ({len(missing)} such tasks); make the splits again."
@@ -248,7 +298,9 @@ def verify_manifest(manifest: SplitManifest, frame: pd.DataFrame, *, complete: b
 
 def verify_pretraining(manifest: SplitManifest, tasks: Iterable[str]) -> None:
     """Refuse, by a ManifestError, a manifest whose CAL or TEST holds a task that a judge was pretrained on."""
-    if seen := sorted(task for task in set(tasks) if manifest.assignment.get(task) in ("cal", "test")):
+    if seen := sorted(
+        task for task in set(tasks) if manifest.assignment.get(task) in ("cal", "test")
+    ):
         raise ManifestError(
             f"a judge was pretrained on task {seen[0]!r}, which is in split {manifest.assignment[seen[0]]} of {manifest.corpus} "
             f"({len(seen)} such tasks): its certificate would hold for nothing; make the splits again with these tasks pinned to SFT."
@@ -256,12 +308,18 @@ def verify_pretraining(manifest: SplitManifest, tasks: Iterable[str]) -> None:
 
 
 def _verify_assignment(manifest: SplitManifest) -> None:
-    tasks, pinned, others = set(manifest.assignment), set(manifest.pinned_sft), set(manifest.universe)
+    tasks, pinned, others = (
+        set(manifest.assignment),
+        set(manifest.pinned_sft),
+        set(manifest.universe),
+    )
     plan = _Plan(manifest.shares, manifest.train_rl, manifest.minimum_cal_tasks)
     try:
         declared = _assign(tasks | others, pinned, manifest.seed, plan)
     except InputError as error:
-        raise ManifestError(f"the split manifest of {manifest.corpus} cannot be what its seed and shares give: {error}") from None
+        raise ManifestError(
+            f"the split manifest of {manifest.corpus} cannot be what its seed and shares give: {error}"
+        ) from None
     for task, split in sorted(manifest.assignment.items()):
         if declared[task] != split:
             raise ManifestError(
@@ -302,7 +360,9 @@ def read_manifest(path: Path) -> SplitManifest:
     if not path.is_file():
         raise ManifestError(f"{path} does not exist; make the splits first.")
     try:
-        return SplitManifest.from_dict(json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_without_repetition))
+        return SplitManifest.from_dict(
+            json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_without_repetition)
+        )
     except ManifestError as error:
         raise ManifestError(f"{path}: {error}") from None
     except (ValueError, RecursionError):
@@ -329,8 +389,12 @@ class _Plan:
 
 def _assign(tasks: set[str], pinned: set[str], seed: int, plan: _Plan) -> dict[str, str]:
     sizes = _sizes(len(tasks), len(pinned), plan)
-    free = sorted(tasks - pinned, key=lambda task: hashlib.sha256(f"{seed}\0{task}".encode()).digest())
-    splits = [name for name in SPLITS for _ in range(sizes[name] - (len(pinned) if name == "sft" else 0))]
+    free = sorted(
+        tasks - pinned, key=lambda task: hashlib.sha256(f"{seed}\0{task}".encode()).digest()
+    )
+    splits = [
+        name for name in SPLITS for _ in range(sizes[name] - (len(pinned) if name == "sft" else 0))
+    ]
     return dict.fromkeys(pinned, "sft") | dict(zip(free, splits, strict=True))
 
 
@@ -348,15 +412,23 @@ def _sizes(tasks: int, pinned: int, plan: _Plan) -> dict[str, int]:
         fixed["sft"] = pinned
         sizes = _with_fixed(tasks, shares, fixed)
     if empty := [name for name in SPLITS if shares[name] > 0 and sizes[name] < 1]:
-        raise InputError(f"{tasks} tasks are too few for a {empty[0].upper()} split of their own; bring more tasks or change the shares.")
+        raise InputError(
+            f"{tasks} tasks are too few for a {empty[0].upper()} split of their own; bring more tasks or change the shares."
+        )
     return sizes
 
 
-def _with_fixed(tasks: int, shares: Mapping[str, float], fixed: Mapping[str, int]) -> dict[str, int]:
+def _with_fixed(
+    tasks: int, shares: Mapping[str, float], fixed: Mapping[str, int]
+) -> dict[str, int]:
     left = tasks - sum(fixed.values())
     if left < 0:
-        raise InputError(f"{tasks} tasks are too few for the {sum(fixed.values())} that are pinned or needed in CAL; pin fewer tasks.")
-    return _largest_remainder(left, {name: 0.0 if name in fixed else share for name, share in shares.items()}) | dict(fixed)
+        raise InputError(
+            f"{tasks} tasks are too few for the {sum(fixed.values())} that are pinned or needed in CAL; pin fewer tasks."
+        )
+    return _largest_remainder(
+        left, {name: 0.0 if name in fixed else share for name, share in shares.items()}
+    ) | dict(fixed)
 
 
 def _largest_remainder(total: int, shares: Mapping[str, float]) -> dict[str, int]:
@@ -365,7 +437,9 @@ def _largest_remainder(total: int, shares: Mapping[str, float]) -> dict[str, int
     exact = {name: total * share / whole for name, share in shares.items()}
     sizes = {name: int(value) for name, value in exact.items()}
     # rounded, so that shares such as .1 + .2 do not decide a tie by their last bit
-    for name in sorted(shares, key=lambda name: -round(exact[name] - sizes[name], 9))[: total - sum(sizes.values())]:
+    for name in sorted(shares, key=lambda name: -round(exact[name] - sizes[name], 9))[
+        : total - sum(sizes.values())
+    ]:
         sizes[name] += 1
     return sizes
 
@@ -373,15 +447,26 @@ def _largest_remainder(total: int, shares: Mapping[str, float]) -> dict[str, int
 def _shares(profile: str, shares: Mapping[str, float] | None) -> dict[str, float]:
     if shares is None:
         if profile not in PROFILES:
-            raise InputError(f"there is no split profile {profile!r}; choose one of {', '.join(sorted(PROFILES))} or give shares.")
+            raise InputError(
+                f"there is no split profile {profile!r}; choose one of {', '.join(sorted(PROFILES))} or give shares."
+            )
         return dict(PROFILES[profile])
     if unknown := sorted(set(shares) - set(SPLITS)):
-        raise InputError(f"there is no split {unknown[0]!r} to give a share; name {', '.join(SPLITS)}.")
+        raise InputError(
+            f"there is no split {unknown[0]!r} to give a share; name {', '.join(SPLITS)}."
+        )
     values = {name: shares.get(name, 0) for name in SPLITS}
-    if any(type(value) not in (int, float) or not 0 <= value < float("inf") for value in values.values()):
-        raise InputError(f"the shares {dict(shares)} are not numbers of at least 0; give relative shares such as 25, 10, 40, 25.")
+    if any(
+        type(value) not in (int, float) or not 0 <= value < float("inf")
+        for value in values.values()
+    ):
+        raise InputError(
+            f"the shares {dict(shares)} are not numbers of at least 0; give relative shares such as 25, 10, 40, 25."
+        )
     if not (values["cal"] > 0 and values["test"] > 0):
-        raise InputError("CAL or TEST has no share; a certificate needs the first and its audit the second.")
+        raise InputError(
+            "CAL or TEST has no share; a certificate needs the first and its audit the second."
+        )
     return values
 
 

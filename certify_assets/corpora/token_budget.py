@@ -16,7 +16,10 @@ from certify_assets.errors import InputError
 __all__ = ["Encode", "Encoding", "TokenRendered", "fast_encoder", "fit_tokens"]
 
 # headings of a rendering and control tokens of chat templates: half of one would be read as something else
-_MARKER = re.compile(r"^(?:TASK|STEP \d+|ACTION|OBSERVATION|NO STEPS)$|<\|[^|<>\n]{1,64}\|>|<[^<>\s]{1,64}>|\[/?INST\]", re.MULTILINE)
+_MARKER = re.compile(
+    r"^(?:TASK|STEP \d+|ACTION|OBSERVATION|NO STEPS)$|<\|[^|<>\n]{1,64}\|>|<[^<>\s]{1,64}>|\[/?INST\]",
+    re.MULTILINE,
+)
 _INDENT = "  "
 
 
@@ -76,7 +79,9 @@ def fast_encoder(tokenizer: Any) -> Encode:
     """
     backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
     if not hasattr(backend, "encode") or (hasattr(tokenizer, "is_fast") and not tokenizer.is_fast):
-        raise InputError(f"{type(tokenizer).__name__} knows no offsets of tokens; give a fast tokenizer.")
+        raise InputError(
+            f"{type(tokenizer).__name__} knows no offsets of tokens; give a fast tokenizer."
+        )
 
     def encode(text: str) -> Encoding:
         found = backend.encode(text, add_special_tokens=False)
@@ -123,16 +128,26 @@ def fit_tokens(head: str, body: str, tail: str, *, encode: Encode, budget: int) 
         note = tuple(encode(note_text).ids)
         over = len(ids) - (last - first) + len(note) - budget
         if over <= 0:
-            return TokenRendered(ids[:first] + note + ids[last:], whole[: ends[first]] + note_text + whole[starts[last] :], last - first)
+            return TokenRendered(
+                ids[:first] + note + ids[last:],
+                whole[: ends[first]] + note_text + whole[starts[last] :],
+                last - first,
+            )
         kept = -1 if kept == 0 else max(0, kept - over)
     raise InputError(
         f"a prompt of {len(ids)} tokens cannot be cut to {budget}: head, tail and note need more; give a larger budget of tokens."
     )
 
 
-def _cut_places(whole: str, ends: Sequence[int], starts: Sequence[int], body: tuple[int, int]) -> list[int]:
+def _cut_places(
+    whole: str, ends: Sequence[int], starts: Sequence[int], body: tuple[int, int]
+) -> list[int]:
     """Return the boundaries of tokens at which a cut may begin or end, in ascending order."""
-    inside = {place for marker in _MARKER.finditer(whole) for place in range(marker.start() + 1, marker.end())}
+    inside = {
+        place
+        for marker in _MARKER.finditer(whole)
+        for place in range(marker.start() + 1, marker.end())
+    }
     return [
         place
         for place, (end, start) in enumerate(zip(ends, starts, strict=True))

@@ -10,7 +10,14 @@ from typing import IO, TYPE_CHECKING
 import pyarrow as pa
 
 from certify_assets.corpora.rendering import Outline, Renderer
-from certify_assets.corpora.schema import ARROW_SCHEMA, COLUMNS, Trajectory, read_groups, text_array, write_tables
+from certify_assets.corpora.schema import (
+    ARROW_SCHEMA,
+    COLUMNS,
+    Trajectory,
+    read_groups,
+    text_array,
+    write_tables,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,7 +52,9 @@ def read_columns(path: Path, columns: Sequence[str] = SMALL_COLUMNS) -> pd.DataF
     import pandas as pd
 
     tables = list(read_groups(path, columns))
-    table = pa.concat_tables([pa.schema([ARROW_SCHEMA.field(name) for name in columns]).empty_table(), *tables])
+    table = pa.concat_tables(
+        [pa.schema([ARROW_SCHEMA.field(name) for name in columns]).empty_table(), *tables]
+    )
     frame = table.to_pandas()
     if "outcome" in columns:
         frame["outcome"] = pd.array(table.column("outcome").to_pylist(), dtype="Int8")
@@ -62,14 +71,26 @@ def _texts(path: Path) -> Iterator[tuple[str, list[dict[str, str]]]]:
     for table in read_groups(path, ("instruction", "steps")):
         for start in range(0, table.num_rows, _AT_ONCE):
             part = table.slice(start, _AT_ONCE)
-            yield from zip(part.column("instruction").to_pylist(), part.column("steps").to_pylist(), strict=True)
+            yield from zip(
+                part.column("instruction").to_pylist(),
+                part.column("steps").to_pylist(),
+                strict=True,
+            )
 
 
 def _table(items: Sequence[Trajectory]) -> pa.Table:
-    columns = {name: text_array([getattr(item, name) for item in items], ARROW_SCHEMA.field(name).type) for name in SMALL_COLUMNS}
+    columns = {
+        name: text_array([getattr(item, name) for item in items], ARROW_SCHEMA.field(name).type)
+        for name in SMALL_COLUMNS
+    }
     steps = [step for item in items for step in item.steps]
     kind = ARROW_SCHEMA.field("steps").type
-    texts = [text_array([getattr(step, name) for step in steps], pa.string()) for name in ("action", "observation")]
+    texts = [
+        text_array([getattr(step, name) for step in steps], pa.string())
+        for name in ("action", "observation")
+    ]
     ends = pa.array(accumulate((len(item.steps) for item in items), initial=0), pa.int32())
-    columns["steps"] = pa.ListArray.from_arrays(ends, pa.StructArray.from_arrays(texts, fields=list(kind.value_type)), kind)
+    columns["steps"] = pa.ListArray.from_arrays(
+        ends, pa.StructArray.from_arrays(texts, fields=list(kind.value_type)), kind
+    )
     return pa.Table.from_arrays([columns[name] for name in COLUMNS], schema=ARROW_SCHEMA)

@@ -5,6 +5,12 @@ import warnings
 import dagster as dg
 
 # partitions on checks are marked as preview in Dagster 1.13; the versions are pinned as a pair, so the notice would only bury real ones
-warnings.filterwarnings("ignore", message="Specifying a partitions_def on an AssetCheckSpec", category=dg.PreviewWarning)
+warnings.filterwarnings(
+    "ignore", message="Specifying a partitions_def on an AssetCheckSpec", category=dg.PreviewWarning
+)
 # partitions of two dimensions, and their mapping to one, are marked as beta
-warnings.filterwarnings("ignore", message="Class `Multi(PartitionsDefinition|ToSingleDimensionPartitionMapping)`", category=dg.BetaWarning)
+warnings.filterwarnings(
+    "ignore",
+    message="Class `Multi(PartitionsDefinition|ToSingleDimensionPartitionMapping)`",
+    category=dg.BetaWarning,
+)

@@ -13,7 +13,15 @@ __all__ = ["EXECUTOR_VARIABLE", "job_executor"]
 EXECUTOR_VARIABLE = "CERTIFY_EXECUTOR"
 _NAMES = ("in_process", "multiprocess", "ray")
 # what a Ray job gets from the process that submits it; passwords are not among it, as Ray's dashboard shows a job's variables
-_HANDED_ON = ["DAGSTER_HOME", "CERTIFY_ROOT", "CERTIFY_JUDGES", "CERTIFY_EXECUTOR", "CERTIFY_SHARDS", "MLFLOW_UI_URL", "RAY_DASHBOARD"]
+_HANDED_ON = [
+    "DAGSTER_HOME",
+    "CERTIFY_ROOT",
+    "CERTIFY_JUDGES",
+    "CERTIFY_EXECUTOR",
+    "CERTIFY_SHARDS",
+    "MLFLOW_UI_URL",
+    "RAY_DASHBOARD",
+]
 
 
 def job_executor() -> dg.ExecutorDefinition:
@@ -28,11 +36,17 @@ def job_executor() -> dg.ExecutorDefinition:
     """
     named = os.environ.get(EXECUTOR_VARIABLE) or _NAMES[0]
     if named not in _NAMES:
-        raise InputError(f"{EXECUTOR_VARIABLE} is {named!r}; give one of {', '.join(_NAMES)}, or leave it out.")
+        raise InputError(
+            f"{EXECUTOR_VARIABLE} is {named!r}; give one of {', '.join(_NAMES)}, or leave it out."
+        )
     if named == "ray":
         return _ray()
     # most steps are small: a process of its own for each costs more than the step
-    return dg.in_process_executor if named == "in_process" else dg.multiprocess_executor.configured({"max_concurrent": 2}, "two_processes")
+    return (
+        dg.in_process_executor
+        if named == "in_process"
+        else dg.multiprocess_executor.configured({"max_concurrent": 2}, "two_processes")
+    )
 
 
 def _ray() -> dg.ExecutorDefinition:
@@ -44,5 +58,7 @@ def _ray() -> dg.ExecutorDefinition:
             f"{EXECUTOR_VARIABLE} is 'ray', and the package dagster-ray is not installed; install certify_assets[ray]."
         ) from None
     # a job without a number of cores is taken for one that needs none, and all of them would start at once; a GPU is asked for by a step's own tags
-    configured: dg.ExecutorDefinition = ray_executor.configured({"ray": {"env_vars": _HANDED_ON, "num_cpus": 1}}, "ray_jobs")
+    configured: dg.ExecutorDefinition = ray_executor.configured(
+        {"ray": {"env_vars": _HANDED_ON, "num_cpus": 1}}, "ray_jobs"
+    )
     return configured

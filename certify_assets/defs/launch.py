@@ -62,7 +62,10 @@ def run(corpus: str, *, quiet: bool, judges: Sequence[str] = ()) -> int:
             sys.stderr.write(f"  going on after a kill: {len(finished)} assets were finished\n")
         selected = sorted(wanted - finished) if finished or judges else None
         run_id = str(uuid.uuid4())
-        progress = _Progress(_steps((job.get_subset(asset_selection=set(selected)) if selected else job).graph), quiet=quiet)
+        progress = _Progress(
+            _steps((job.get_subset(asset_selection=set(selected)) if selected else job).graph),
+            quiet=quiet,
+        )
         instance.add_event_listener(run_id, progress.see)
         result = job.execute_in_process(
             # the instance keeps the log; the terminal gets progress, and the cause where a step fails
@@ -90,18 +93,33 @@ def _chains(definitions: dg.Definitions, judges: Sequence[str]) -> set[dg.AssetK
 
 def _steps(graph: dg.GraphDefinition) -> int:
     """Number of steps of a graph: an asset of several ops has several."""
-    return sum(_steps(node.definition) if isinstance(node.definition, dg.GraphDefinition) else 1 for node in graph.nodes)
+    return sum(
+        _steps(node.definition) if isinstance(node.definition, dg.GraphDefinition) else 1
+        for node in graph.nodes
+    )
 
 
 def _report(result: dg.ExecuteInProcessResult) -> int:
     """Say why a run failed: what its blocking checks found, and what its steps raised."""
     blocking = [
-        found for found in result.get_asset_check_evaluations() if not found.passed and found.severity == dg.AssetCheckSeverity.ERROR
+        found
+        for found in result.get_asset_check_evaluations()
+        if not found.passed and found.severity == dg.AssetCheckSeverity.ERROR
     ]
     for found in blocking:
-        sys.stderr.write(f"{found.check_name} of {found.asset_key.to_user_string()} stops the line: {found.description}.\n")
-    failures = {event.step_key: event.step_failure_data.error for event in result.all_events if event.is_step_failure}
-    others = {step: error for step, error in failures.items() if error is None or _CHECK_FAILED not in (error.cls_name or "")}
+        sys.stderr.write(
+            f"{found.check_name} of {found.asset_key.to_user_string()} stops the line: {found.description}.\n"
+        )
+    failures = {
+        event.step_key: event.step_failure_data.error
+        for event in result.all_events
+        if event.is_step_failure
+    }
+    others = {
+        step: error
+        for step, error in failures.items()
+        if error is None or _CHECK_FAILED not in (error.cls_name or "")
+    }
     for step, error in others.items():
         sys.stderr.write(f"{step}: {_cause(error)}\n")
     return _BLOCKED if blocking and not others else 1
@@ -111,14 +129,25 @@ class _Progress:
     """Turns a run's events into a bar in a terminal and one line a step elsewhere."""
 
     def __init__(self, steps: int, *, quiet: bool) -> None:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+        )
 
         self._started = time.monotonic()
         self._done, self._steps, self._quiet = 0, steps, quiet
         self._ended: set[str | None] = set()
         self._bar: Progress | None = None
         if sys.stderr.isatty() and not quiet:
-            columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+            columns = (
+                BarColumn(),
+                MofNCompleteColumn(),
+                TimeElapsedColumn(),
+                TextColumn("{task.description}"),
+            )
             self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
             self._task = self._bar.add_task("starting", total=steps)
             self._bar.start()
@@ -153,7 +182,9 @@ def _cause(error: Any) -> str:
     """The innermost message of a failed step: the sentence that the library wrote."""
     while error.cause is not None:
         error = error.cause
-    return " ".join(str(error.message).split()).removeprefix(f"certify_assets.errors.{error.cls_name}: ")
+    return " ".join(str(error.message).split()).removeprefix(
+        f"certify_assets.errors.{error.cls_name}: "
+    )
 
 
 def _disk_problem(error: BaseException) -> str:
@@ -175,7 +206,12 @@ def main(arguments: list[str] | None = None) -> int:
     running = commands.add_parser("run", help="materialize every asset of a corpus")
     running.add_argument("corpus")
     running.add_argument("--quiet", action="store_true")
-    running.add_argument("--judge", action="append", default=[], help="language-model judges alone, on a corpus that is split")
+    running.add_argument(
+        "--judge",
+        action="append",
+        default=[],
+        help="language-model judges alone, on a corpus that is split",
+    )
     parsed = parser.parse_args(arguments)
     if parsed.command != "run":
         (add if parsed.command == "add" else remove)(parsed.names)
@@ -190,7 +226,9 @@ def main(arguments: list[str] | None = None) -> int:
         if not reason:
             raise
         home = os.environ.get("DAGSTER_HOME", "the Dagster home")
-        sys.stderr.write(f"{home} cannot be read or written ({reason}); see to its free space and permissions, and call again to go on.\n")
+        sys.stderr.write(
+            f"{home} cannot be read or written ({reason}); see to its free space and permissions, and call again to go on.\n"
+        )
         return 1
 
 

@@ -12,25 +12,43 @@ if TYPE_CHECKING:
 
 __all__ = ["bill_metadata", "bill_metrics", "column_lineage", "score_metadata", "table_metadata"]
 
-_BILLED = ("cost", "cost_per_decision", "seconds", "seconds_per_decision", "tokens_per_decision", "parse_rate")
+_BILLED = (
+    "cost",
+    "cost_per_decision",
+    "seconds",
+    "seconds_per_decision",
+    "tokens_per_decision",
+    "parse_rate",
+)
 
 
 def table_metadata(frame: pd.DataFrame, rows: int | None = None) -> dict[str, Any]:
     """Return row count and column schema under the names that Dagster's pages know; `rows` where the table at hand holds none of them."""
-    columns = [dg.TableColumn(name=str(name), type=str(dtype)) for name, dtype in frame.dtypes.items()]
-    return {"dagster/row_count": len(frame) if rows is None else rows, "dagster/column_schema": dg.TableSchema(columns=columns)}
+    columns = [
+        dg.TableColumn(name=str(name), type=str(dtype)) for name, dtype in frame.dtypes.items()
+    ]
+    return {
+        "dagster/row_count": len(frame) if rows is None else rows,
+        "dagster/column_schema": dg.TableSchema(columns=columns),
+    }
 
 
 def column_lineage(sources: Mapping[str, Sequence[tuple[dg.AssetKey, str]]]) -> dict[str, Any]:
     """Return column lineage: for each column the (asset, column) pairs it was made from."""
-    deps = {name: [dg.TableColumnDep(asset_key=key, column_name=column) for key, column in pairs] for name, pairs in sources.items()}
+    deps = {
+        name: [dg.TableColumnDep(asset_key=key, column_name=column) for key, column in pairs]
+        for name, pairs in sources.items()
+    }
     return {"dagster/column_lineage": dg.TableColumnLineage(deps_by_column=deps)}
 
 
 def score_metadata(table: pd.DataFrame) -> tuple[dict[str, Any], dict[str, float]]:
     """Return the metadata of a score table, which is made from the three splits, and its counts."""
     splits = [dg.AssetKey(name) for name in ("rl_split", "cal_split", "test_split")]
-    copied = {name: [(key, name) for key in splits] for name in ("task_id", "trajectory_id", "agent", "attempt")}
+    copied = {
+        name: [(key, name) for key in splits]
+        for name in ("task_id", "trajectory_id", "agent", "attempt")
+    }
     judged = {
         name: [(key, "steps") for key in splits] + [(key, "instruction") for key in splits]
         for name in ("score", "log_p_success", "log_p_fail")
@@ -51,7 +69,9 @@ def bill_metrics(bill: Mapping[str, Any] | None) -> dict[str, float]:
         "seconds_per_decision": bill["seconds"] / count,
         "tokens_per_decision": (bill["prompt_tokens"] + bill["completion_tokens"]) / count,
     }
-    return {name: float(value) for name in _BILLED if (value := {**bill, **shares}[name]) is not None}
+    return {
+        name: float(value) for name in _BILLED if (value := {**bill, **shares}[name]) is not None
+    }
 
 
 def bill_metadata(bill: Mapping[str, Any] | None) -> dict[str, Any]:

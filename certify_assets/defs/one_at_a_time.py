@@ -52,6 +52,8 @@ def instance_with(partitions: str, names: list[str]) -> Iterator[dg.DagsterInsta
 
 def _folder() -> Path:
     """Return where the locks of the Dagster home lie; without a home, Dagster itself says what is missing."""
-    folder = Path(os.environ.get("DAGSTER_HOME") or dg.DagsterInstance.get().root_directory) / "locks"
+    folder = (
+        Path(os.environ.get("DAGSTER_HOME") or dg.DagsterInstance.get().root_directory) / "locks"
+    )
     folder.mkdir(parents=True, exist_ok=True)
     return folder

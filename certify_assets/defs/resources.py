@@ -62,10 +62,17 @@ class MlflowTracker(dg.ConfigurableResource):  # type: ignore[type-arg]
         if not self.enabled:
             return {}
         asset = context.asset_key.to_user_string()
-        partition = {"dagster.partition": context.partition_key} if context.has_partition_key else {}
+        partition = (
+            {"dagster.partition": context.partition_key} if context.has_partition_key else {}
+        )
         record = Record(
             name=" ".join([asset, *partition.values()]),
-            tags={"dagster.run_id": context.run.run_id, "dagster.asset": asset, **partition, **(tags or {})},
+            tags={
+                "dagster.run_id": context.run.run_id,
+                "dagster.asset": asset,
+                **partition,
+                **(tags or {}),
+            },
             params=params or {},
             metrics=metrics or {},
             documents=documents or {},
@@ -74,13 +81,24 @@ class MlflowTracker(dg.ConfigurableResource):  # type: ignore[type-arg]
         )
         done = write_or_keep(store, record, experiment=self.experiment)
         if done.url is None:
-            context.log.warning(f"MLflow did not take the record of {asset} ({done.reason}); the asset is complete without it.")
+            context.log.warning(
+                f"MLflow did not take the record of {asset} ({done.reason}); the asset is complete without it."
+            )
             return {"mlflow_run": dg.MetadataValue.text(f"not recorded: {done.reason}")}
         # the id stands beside the link, which is only as good as the address of the MLflow UI
         late = {"mlflow_sent_late": dg.MetadataValue.int(done.sent_late)} if done.sent_late else {}
-        return {"mlflow_run": dg.MetadataValue.url(done.url), "mlflow_run_id": dg.MetadataValue.text(done.url.rsplit("/", 1)[-1]), **late}
+        return {
+            "mlflow_run": dg.MetadataValue.url(done.url),
+            "mlflow_run_id": dg.MetadataValue.text(done.url.rsplit("/", 1)[-1]),
+            **late,
+        }
 
-    def find(self, context: dg.AssetExecutionContext | dg.OpExecutionContext, store: Store, tags: Mapping[str, str]) -> str | None:
+    def find(
+        self,
+        context: dg.AssetExecutionContext | dg.OpExecutionContext,
+        store: Store,
+        tags: Mapping[str, str],
+    ) -> str | None:
         """Return the id of the latest MLflow run with these tags; None where there is none, or MLflow does not answer."""
         if not self.enabled:
             return None

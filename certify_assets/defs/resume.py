@@ -28,19 +28,27 @@ def interrupted_run(instance: dg.DagsterInstance, job: str, corpus: str) -> dg.D
     CertifyError
         If that process is still at work on it.
     """
-    runs = instance.get_runs(filters=dg.RunsFilter(job_name=job, tags={"dagster/partition": corpus}), limit=1)
+    runs = instance.get_runs(
+        filters=dg.RunsFilter(job_name=job, tags={"dagster/partition": corpus}), limit=1
+    )
     if not runs or runs[0].is_finished or PROCESS_TAG not in runs[0].tags:
         return None
     host, number, _ = runs[0].tags[PROCESS_TAG].split(":")
     if host == socket.gethostname() and _identity(int(number)) == runs[0].tags[PROCESS_TAG]:
-        raise CertifyError(f"process {number} is at work on {corpus} (run {runs[0].run_id[:8]}); wait for its end, or end it first.")
+        raise CertifyError(
+            f"process {number} is at work on {corpus} (run {runs[0].run_id[:8]}); wait for its end, or end it first."
+        )
     # or its place in a pool would be taken for good
     instance.event_log_storage.free_concurrency_slots_for_run(runs[0].run_id)
-    instance.report_run_failed(runs[0], message="The process was killed; the next run goes on from what it finished.")
+    instance.report_run_failed(
+        runs[0], message="The process was killed; the next run goes on from what it finished."
+    )
     return runs[0]
 
 
-def finished_assets(instance: dg.DagsterInstance, run: dg.DagsterRun, definitions: dg.Definitions) -> set[dg.AssetKey]:
+def finished_assets(
+    instance: dg.DagsterInstance, run: dg.DagsterRun, definitions: dg.Definitions
+) -> set[dg.AssetKey]:
     """Return the assets that a run materialized and whose every check it evaluated without an error, with all that is upstream."""
     graph = definitions.resolve_asset_graph()
     made: set[dg.AssetKey] = set()
@@ -53,10 +61,18 @@ def finished_assets(instance: dg.DagsterInstance, run: dg.DagsterRun, definition
             evaluation = event.asset_check_evaluation_data
             if evaluation.passed or evaluation.severity == dg.AssetCheckSeverity.WARN:
                 sound.add(evaluation.asset_check_key)
-    checked = {key for key in made if all(check in sound for check in graph.asset_check_keys if check.asset_key == key)}
+    checked = {
+        key
+        for key in made
+        if all(check in sound for check in graph.asset_check_keys if check.asset_key == key)
+    }
     for checks in definitions.asset_checks or ():
         # what one evaluation checks together is checked together again
-        together = {key.asset_key for key in checks.check_keys} if isinstance(checks, dg.AssetChecksDefinition) else set()
+        together = (
+            {key.asset_key for key in checks.check_keys}
+            if isinstance(checks, dg.AssetChecksDefinition)
+            else set()
+        )
         if not together <= checked:
             checked -= together
     # the generation of the embedded runs is no part of the job, and nothing waits for it
@@ -72,7 +88,12 @@ def _identity(number: int) -> str:
     """Host, process number and its start; without a start where no such process is there."""
     try:
         # the 22nd field, counted behind the program's name, which may itself hold spaces and brackets
-        started = Path(f"/proc/{number}/stat").read_text(encoding="utf-8", errors="replace").rsplit(")", 1)[1].split()[19]
+        started = (
+            Path(f"/proc/{number}/stat")
+            .read_text(encoding="utf-8", errors="replace")
+            .rsplit(")", 1)[1]
+            .split()[19]
+        )
     except OSError:
         started = "alive" if _is_alive(number) else ""
     return f"{socket.gethostname()}:{number}:{started}"

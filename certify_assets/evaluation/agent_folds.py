@@ -14,13 +14,20 @@ from numpy.typing import NDArray
 
 from certify_assets.certificates.certificate import rounded
 from certify_assets.corpora.auroc import auroc
-from certify_assets.corpora.auroc_interval import PairRanking, area_of, codes, interval, task_resamples
-from certify_assets.corpora.corpus import open_split
+from certify_assets.corpora.auroc_interval import (
+    PairRanking,
+    area_of,
+    codes,
+    interval,
+    task_resamples,
+)
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.corpora.preparation import open_split
 from certify_assets.errors import CertifyError, InputError
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.judging import current_adapter, renderer, texts
 from certify_assets.judges.scoring import calibration_scores
 from certify_assets.judges.specs import JUDGES, JudgeSpec, judge_spec
-from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,13 +71,15 @@ def agent_groups(agents: Sequence[str], folds: int, seed: int) -> list[list[str]
     if not 2 <= folds <= 4:
         raise InputError(f"{folds} folds over agents were asked for; give 2, 3 or 4.")
     if len(names) < 2:
-        raise InputError("the corpus has runs of one agent alone, so none can be held out; import runs of several.")
+        raise InputError(
+            "the corpus has runs of one agent alone, so none can be held out; import runs of several."
+        )
     order = np.random.default_rng([seed, len(names)]).permutation(len(names))
     count = min(folds, len(names))
     return [sorted(names[place] for place in order[group::count]) for group in range(count)]
 
 
-def evaluate_agent_folds(store: Store, corpus: str, judge: str, *, folds: int = 4, seed: int = 42) -> dict[str, Any]:
+def evaluate_agent_folds(judge: JudgedCorpus, *, folds: int = 4, seed: int = 42) -> dict[str, Any]:
     """Train a judge without some agents and read it on them, fold by fold; store and return the document.
 
     Parameters
@@ -97,69 +106,82 @@ def evaluate_agent_folds(store: Store, corpus: str, judge: str, *, folds: int = 
     StaleCertificateError
         If the judge's scores are not those of its stored adapter.
     """
-    spec = judge_spec(judge)
+    spec = judge_spec(judge.name)
     if not _on_sft_alone(spec):
-        raise InputError(f"{judge} is not trained on SFT alone; ask for one of {', '.join(fold_judges())}.")
-    cal, hashes, adapter = calibration_scores(store, corpus, judge)
-    sft, _ = open_split(store, corpus, "sft")
+        raise InputError(
+            f"{judge} is not trained on SFT alone; ask for one of {', '.join(fold_judges())}."
+        )
+    cal, hashes, adapter = calibration_scores(judge)
+    sft, _ = open_split(judge.corpus, "sft")
     sft = sft[sft["outcome"].notna()]
-    groups = agent_groups([str(name) for frame in (sft, cal) for name in frame["agent"]], folds, seed)
+    groups = agent_groups(
+        [str(name) for frame in (sft, cal) for name in frame["agent"]], folds, seed
+    )
     read = _Folds(
-        sft, cal, _runs_of(store, corpus, cal), _trainer(store, corpus, spec, adapter), matched=spec.family == "lexical", seed=seed
+        sft,
+        cal,
+        _runs_of(judge.corpus, cal),
+        _trainer(JudgedCorpus.of(judge.corpus, spec), adapter),
+        matched=spec.family == "lexical",
+        seed=seed,
     )
     for number, held in enumerate(groups):
         read.fold(number, held)
     if not read.rows:
-        raise InputError(f"no fold over the agents of {corpus} can be trained: {read.left_out[0]['reason']}; import runs of more agents.")
+        raise InputError(
+            f"no fold over the agents of {judge.corpus} can be trained: {read.left_out[0]['reason']}; import runs of more agents."
+        )
     document = {
         "schema": _SCHEMA,
-        "corpus": corpus,
-        "judge": judge,
+        "corpus": judge.corpus.name,
+        "judge": judge.name,
         "folds": read.rows,
         "left_out": read.left_out,
         "seed": seed,
         **read.figures(),
-        "caveat": pretraining_caveat([judge], [str(name) for name in cal["agent"]]),
+        "caveat": pretraining_caveat([judge.name], [str(name) for name in cal["agent"]]),
         "adapter_sha256": hashes["adapter_sha256"],
         "manifest_sha256": hashes["manifest_sha256"],
         "scores_sha256": hashes["scores_sha256"],
     }
     document["sentence"] = _sentence(document)
     found: dict[str, Any] = rounded(document)
-    store.write_json(_key(corpus, judge), found)
+    judge.store.write_json(_key(judge.corpus.name, judge.name), found)
     return found
 
 
 def evaluate_scored(
-    store: Store, corpus: str, judges: Sequence[str], *, folds: int = 4, seed: int = 42
+    corpus: Corpus, judges: Sequence[str], *, folds: int = 4, seed: int = 42
 ) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
     """Evaluate those judges that can be; return their documents, and the others with the reason."""
     found, left_out = [], []
     for name in judges:
-        if not store.exists(f"judges/{name}/{corpus}/scores.json"):
+        if not corpus.store.exists(f"judges/{name}/{corpus}/scores.json"):
             left_out.append({"judge": name, "reason": "it has not scored this corpus."})
             continue
         try:
-            found.append(evaluate_agent_folds(store, corpus, name, folds=folds, seed=seed))
+            found.append(evaluate_agent_folds(JudgedCorpus(corpus, name), folds=folds, seed=seed))
         except CertifyError as error:
             left_out.append({"judge": name, "reason": str(error)})
     return found, left_out
 
 
-def stored_agent_folds(store: Store, corpus: str) -> list[dict[str, Any]]:
+def stored_agent_folds(corpus: Corpus) -> list[dict[str, Any]]:
     """Return the evaluations that stand on the adapters and scores stored now."""
     found = []
     for name in fold_judges():
-        if not store.exists(_key(corpus, name)):
+        if not corpus.store.exists(_key(corpus.name, name)):
             continue
-        document = store.read_json(_key(corpus, name))
+        document = corpus.store.read_json(_key(corpus.name, name))
         try:
-            current = current_adapter(store, corpus, name)
+            current = current_adapter(JudgedCorpus(corpus, name))
         except CertifyError:
             continue
         scores = f"judges/{name}/{corpus}/scores.parquet"
-        same = document.get("adapter_sha256") == current["adapter_sha256"] and store.exists(scores)
-        if same and document.get("scores_sha256") == store.sha256(scores):
+        same = document.get("adapter_sha256") == current["adapter_sha256"] and corpus.store.exists(
+            scores
+        )
+        if same and document.get("scores_sha256") == corpus.store.sha256(scores):
             found.append(document)
     return found
 
@@ -168,12 +190,12 @@ def _key(corpus: str, judge: str) -> str:
     return f"comparison/{corpus}/agent_disjoint_{judge}.json"
 
 
-def _runs_of(store: Store, corpus: str, cal: pd.DataFrame) -> pd.DataFrame:
-    frame, _ = open_split(store, corpus, "cal")
+def _runs_of(corpus: Corpus, cal: pd.DataFrame) -> pd.DataFrame:
+    frame, _ = open_split(corpus, "cal")
     return frame.set_index("trajectory_id").loc[cal["trajectory_id"]].reset_index()
 
 
-def _trainer(store: Store, corpus: str, spec: JudgeSpec, adapter: dict[str, Any]) -> Callable[[pd.DataFrame, int], Judge]:
+def _trainer(judged: JudgedCorpus, adapter: dict[str, Any]) -> Callable[[pd.DataFrame, int], Judge]:
     """Return what trains the judge on some SFT runs, as it was trained on all."""
 
     def lexical(known: pd.DataFrame, number: int) -> Judge:
@@ -184,7 +206,7 @@ def _trainer(store: Store, corpus: str, spec: JudgeSpec, adapter: dict[str, Any]
             texts(known, using),
             known["outcome"].to_numpy(np.int8),
             success_weight=adapter["success_weight"],
-            seed=spec.seed,
+            seed=judged.spec.seed,
             renderer_sha256=using.sha256,
         )
 
@@ -193,11 +215,15 @@ def _trainer(store: Store, corpus: str, spec: JudgeSpec, adapter: dict[str, Any]
         from certify_assets.judges.lm.judge import CausalJudge, load_base
         from certify_assets.judges.lm.training import fine_tuned
 
-        with workplace(store, f"judges/{spec.name}/{corpus}/agent_fold_{number}") as folder:
-            judge = CausalJudge(spec.name, *load_base(spec.model, spec.revision))
-            return fine_tuned(judge, known, folder / "adapter", model=spec.model, seed=spec.seed)[0]
+        with workplace(judged.store, judged.key(f"agent_fold_{number}")) as folder:
+            judge = CausalJudge(
+                judged.spec.name, *load_base(judged.spec.model, judged.spec.revision)
+            )
+            return fine_tuned(
+                judge, known, folder / "adapter", model=judged.spec.model, seed=judged.spec.seed
+            )[0]
 
-    return lexical if spec.family == "lexical" else fine_tuned_model
+    return lexical if judged.spec.family == "lexical" else fine_tuned_model
 
 
 class _Folds:
@@ -225,13 +251,19 @@ class _Folds:
         inside = self._cal["agent"].astype(str).isin(held).to_numpy()
         known = self._sft[~self._sft["agent"].astype(str).isin(held)]
         if known["outcome"].nunique() < 2 or not inside.any():
-            reason = "the SFT runs of the others do not have both outcomes" if inside.any() else "no CAL run is theirs"
+            reason = (
+                "the SFT runs of the others do not have both outcomes"
+                if inside.any()
+                else "no CAL run is theirs"
+            )
             self.left_out.append({"agents": held, "reason": reason})
             return
         training = {"disjoint": known}
         if "trained_on_as_many" in self._scores:
             # fewer runs cost something too: as many, of all agents, tell the two apart
-            places = np.random.default_rng([self._seed, number]).choice(len(self._sft), len(known), replace=False)
+            places = np.random.default_rng([self._seed, number]).choice(
+                len(self._sft), len(known), replace=False
+            )
             training["trained_on_as_many"] = self._sft.iloc[np.sort(places)]
         rendered = texts(self._runs[inside], renderer())
         for name, runs in training.items():
@@ -239,7 +271,10 @@ class _Folds:
                 self._scores[name][inside] = self._train(runs, number).score(rendered).score
         self._owner[inside] = number
         row = {"agents": held, "sft_runs": len(known), "cal_runs": int(inside.sum())}
-        for name, scores in (("auroc", self._scores["disjoint"]), ("auroc_trained_on_all", self._cal["score"].to_numpy(np.float64))):
+        for name, scores in (
+            ("auroc", self._scores["disjoint"]),
+            ("auroc_trained_on_all", self._cal["score"].to_numpy(np.float64)),
+        ):
             found = auroc(scores[inside], self._cal["outcome"].to_numpy(np.float64)[inside])
             row[name] = found if np.isfinite(found) else None
         self.rows.append(row)
@@ -250,21 +285,33 @@ class _Folds:
         kept = (self._owner >= 0) & np.isfinite(np.stack(list(scores.values()))).all(axis=0)
         outcomes = self._cal["outcome"].to_numpy(np.float64)[kept]
         resamples = task_resamples(codes(self._cal["task_id"].to_numpy(object)[kept]))
-        groups = {"auroc": self._owner[kept], "within_agent": codes(self._cal["agent"].to_numpy(object)[kept])}
+        groups = {
+            "auroc": self._owner[kept],
+            "within_agent": codes(self._cal["agent"].to_numpy(object)[kept]),
+        }
         found: dict[str, Any] = {name: {} for name in (*scores, "difference")}
         for name, group in groups.items():
-            rankings = {judge: PairRanking.of(values[kept], outcomes, group) for judge, values in scores.items()}
+            rankings = {
+                judge: PairRanking.of(values[kept], outcomes, group)
+                for judge, values in scores.items()
+            }
             for judge, ranking in rankings.items():
                 found[judge][name] = area_of(ranking, resamples).to_dict()
-            found["difference"][name] = _difference(rankings["disjoint"], rankings["trained_on_all"], resamples)
+            found["difference"][name] = _difference(
+                rankings["disjoint"], rankings["trained_on_all"], resamples
+            )
         return {"rows": int(kept.sum()), **found}
 
 
-def _difference(one: PairRanking, other: PairRanking, resamples: NDArray[np.float64]) -> dict[str, Any]:
+def _difference(
+    one: PairRanking, other: PairRanking, resamples: NDArray[np.float64]
+) -> dict[str, Any]:
     values = [area_of(ranking, resamples[:0]).value for ranking in (one, other)]
     if values[0] is None or values[1] is None:
         return {"value": None, "low": None, "high": None}
-    low, high = interval(one.areas(resamples) - other.areas(resamples)) if len(resamples) else (None, None)
+    low, high = (
+        interval(one.areas(resamples) - other.areas(resamples)) if len(resamples) else (None, None)
+    )
     return {"value": values[0] - values[1], "low": low, "high": high}
 
 
@@ -273,9 +320,15 @@ def _sentence(document: dict[str, Any]) -> str:
     if difference["value"] is None:
         return f"{judge} cannot be read on unseen agents: no fold has CAL runs of both outcomes."
     new, old = document["disjoint"]["auroc"]["value"], document["trained_on_all"]["auroc"]["value"]
-    span = "" if difference["low"] is None else f", 95 % {difference['low']:+.3f} to {difference['high']:+.3f}"
+    span = (
+        ""
+        if difference["low"] is None
+        else f", 95 % {difference['low']:+.3f} to {difference['high']:+.3f}"
+    )
     loses = difference["high"] is not None and difference["high"] < 0
-    words = "ranks runs of unseen agents worse" if loses else "is not shown to lose on unseen agents"
+    words = (
+        "ranks runs of unseen agents worse" if loses else "is not shown to lose on unseen agents"
+    )
     return f"{judge} {words}: AUROC {new:.3f} against {old:.3f} when trained on all ({difference['value']:+.3f}{span})."
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from certify_assets.corpora.corpus import open_split
+from certify_assets.corpora.preparation import open_split
 from certify_assets.errors import LedgerError, StaleCertificateError
 from certify_assets.evaluation.ledger import (
     LedgerEntry,
@@ -20,12 +20,19 @@ from certify_assets.evaluation.ledger import (
     require_in_ledger,
 )
 from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.judges.arms import Candidate, arm_key, candidates, controls, scored_candidate, train_arm
+from certify_assets.judges.arms import (
+    Candidate,
+    arm_key,
+    candidates,
+    controls,
+    scored_candidate,
+    train_arm,
+)
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.judging import columns, current_adapter, renderer
 from certify_assets.judges.lm.rewards import ARMS, CONTROLS
 from certify_assets.judges.specs import ALPHAS, DELTA, GRID, PROCEDURES, SIDES, JudgeSpec
 from certify_assets.storage.progress import Report, silent
-from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,7 +43,9 @@ if TYPE_CHECKING:
 __all__ = ["arm_reads", "audit_arms", "brackets", "load_arms_audit", "plan_arms", "verify_arms"]
 
 
-def audit_arms(store: Store, corpus: str, spec: JudgeSpec, *, run_id: str = "cli", report: Report = silent) -> dict[str, Any]:
+def audit_arms(
+    judged: JudgedCorpus, *, run_id: str = "cli", report: Report = silent
+) -> dict[str, Any]:
     """Register every candidate's and control's certificates, read TEST for each through the ledger, and store what came of it.
 
     Controls that are missing are trained. Reading again what was read under the same hashes is a replay and gives the same results.
@@ -53,32 +62,52 @@ def audit_arms(store: Store, corpus: str, spec: JudgeSpec, *, run_id: str = "cli
     LedgerError
         If the ledger lost lines, or TEST was seen under this registration with other scores.
     """
-    folder = f"judges/{spec.name}/{corpus}"
-    if store.exists(f"{folder}/arms_audit.json"):
-        require_in_ledger(store, corpus, str(store.read_json(f"{folder}/arms_audit.json").get("ledger_head", "")))
-    plan, certificates = plan_arms(store, corpus, spec, report=report)
-    registration = register(store, corpus, plan, run_id=run_id)
+    folder = judged.key()
+    if judged.store.exists(f"{folder}/arms_audit.json"):
+        require_in_ledger(
+            judged.corpus,
+            str(judged.store.read_json(f"{folder}/arms_audit.json").get("ledger_head", "")),
+        )
+    plan, certificates = plan_arms(judged, report=report)
+    registration = register(judged.corpus, plan, run_id=run_id)
     tables, reads = {}, {}
-    for each in _entries(spec):
-        tables[each.name], hashes = scored_candidate(store, corpus, spec, each, "test", report=report)
-        configuration = {**hashes, "certificates": [item.sha256 for item in certificates[each.name]]}
-        judge = f"{spec.name}/{each.name}"
-        reads[each.name] = record_read(store, corpus, judge=judge, registration=registration, configuration=configuration, run_id=run_id)
-    _refuse_changed(corpus, spec, reads.values())
-    outcomes = open_split(store, corpus, "test")[0][["trajectory_id", "outcome"]]
+    for each in _entries(judged.spec):
+        tables[each.name], hashes = scored_candidate(judged, each, "test", report=report)
+        configuration = {
+            **hashes,
+            "certificates": [item.sha256 for item in certificates[each.name]],
+        }
+        judge = f"{judged}/{each.name}"
+        reads[each.name] = record_read(
+            judged.corpus,
+            judge=judge,
+            registration=registration,
+            configuration=configuration,
+            run_id=run_id,
+        )
+    _refuse_changed(judged.corpus.name, judged.spec, reads.values())
+    outcomes = open_split(judged.corpus, "test")[0][["trajectory_id", "outcome"]]
     results = {name: _result(tables[name], outcomes, certificates[name]) for name in reads}
     head = ""
     for name, entry in reads.items():
-        head = record_result(store, entry, _sha256(results[name]))
-    document: dict[str, Any] = {"plan": plan, "registration": registration, "results": results, "ledger_head": head}
+        head = record_result(judged.store, entry, _sha256(results[name]))
+    document: dict[str, Any] = {
+        "plan": plan,
+        "registration": registration,
+        "results": results,
+        "ledger_head": head,
+    }
     document["brackets"] = [found.to_dict() for found in brackets(document)]
     document["ledger_reads"] = {name: entry.kind for name, entry in reads.items()}
-    store.write_json(f"{folder}/arms_audit.json", {name: value for name, value in document.items() if name != "ledger_reads"})
+    judged.store.write_json(
+        f"{folder}/arms_audit.json",
+        {name: value for name, value in document.items() if name != "ledger_reads"},
+    )
     return document
 
 
 def plan_arms(
-    store: Store, corpus: str, spec: JudgeSpec, *, report: Report = silent
+    judge: JudgedCorpus, *, report: Report = silent
 ) -> tuple[dict[str, Any], dict[str, list[Certificate]]]:
     """Certify every candidate and control on CAL; return what is registered before TEST is read, and the certificates of each.
 
@@ -87,22 +116,27 @@ def plan_arms(
     StaleCertificateError
         If arms, start or scores are not those among which the deployed adapter was chosen.
     """
-    adapter = current_adapter(store, corpus, spec.name)
-    keys = {arm: arm_key(store, corpus, spec, arm) for arm in [*ARMS, *CONTROLS]}
-    stale = f"the adapter of {spec.name} on {corpus} was not chosen among the arms of now; materialize {spec.name}/adapter again."
+    adapter = current_adapter(judge.beside(judge.spec.name))
+    keys = {arm: arm_key(judge, arm) for arm in [*ARMS, *CONTROLS]}
+    stale = f"the adapter of {judge.spec.name} on {judge.corpus} was not chosen among the arms of now; materialize {judge.spec.name}/adapter again."
     if adapter["arms"] != {arm: keys[arm] for arm in ARMS}:
         raise StaleCertificateError(stale)
     for arm in keys:
-        train_arm(store, corpus, spec, arm, report=report)
+        train_arm(judge, arm, report=report)
     tables, hashes = {}, {}
-    for each in _entries(spec):
-        tables[each.name], hashes[each.name] = scored_candidate(store, corpus, spec, each, "cal", report=report)
+    for each in _entries(judge.spec):
+        tables[each.name], hashes[each.name] = scored_candidate(judge, each, "cal", report=report)
     deployed = adapter["chosen"]
     if hashes[deployed]["adapter_sha256"] != adapter["adapter_sha256"]:
         raise StaleCertificateError(stale)
-    about = {"corpus": corpus, "judge": spec.name, "split": "cal", "renderer_sha256": renderer().sha256}
+    about = {
+        "corpus": judge.corpus.name,
+        "judge": judge.spec.name,
+        "split": "cal",
+        "renderer_sha256": renderer().sha256,
+    }
     provenance = {name: {**about, "arm": name, **found} for name, found in hashes.items()}
-    cells = {cell: _selection(spec, tables, provenance, cell) for cell in _cells()}
+    cells = {cell: _selection(judge.spec, tables, provenance, cell) for cell in _cells()}
     plan = {
         **about,
         "adapter_sha256": adapter["adapter_sha256"],
@@ -115,14 +149,23 @@ def plan_arms(
         "scores": {name: found["scores_sha256"] for name, found in hashes.items()},
         "auroc": {name: _auroc(table) for name, table in tables.items()},
         "cells": [
-            {"side": side, "alpha": alpha, **found.to_dict(), "chosen": deployed, "cal_pick": found.chosen}
+            {
+                "side": side,
+                "alpha": alpha,
+                **found.to_dict(),
+                "chosen": deployed,
+                "cal_pick": found.chosen,
+            }
             for (side, alpha), found in cells.items()
         ],
     }
-    return plan, {name: [(found.certificates | found.controls)[name] for found in cells.values()] for name in tables}
+    return plan, {
+        name: [(found.certificates | found.controls)[name] for found in cells.values()]
+        for name in tables
+    }
 
 
-def load_arms_audit(store: Store, corpus: str, spec: JudgeSpec) -> dict[str, Any]:
+def load_arms_audit(judge: JudgedCorpus) -> dict[str, Any]:
     """Return the stored audit of a judge's arms, after checking it against the ledger and the deployed adapter.
 
     Raises
@@ -132,32 +175,56 @@ def load_arms_audit(store: Store, corpus: str, spec: JudgeSpec) -> dict[str, Any
     StaleCertificateError
         If another adapter is deployed now.
     """
-    document: dict[str, Any] = store.read_json(f"judges/{spec.name}/{corpus}/arms_audit.json")
-    require_in_ledger(store, corpus, document["ledger_head"])
-    again = f"materialize {spec.name}/arms_audit again."
-    entries = ledger_entries(store, corpus)
+    document: dict[str, Any] = judge.store.read_json(judge.key("arms_audit.json"))
+    require_in_ledger(judge.corpus, document["ledger_head"])
+    again = f"materialize {judge.spec.name}/arms_audit again."
+    entries = ledger_entries(judge.corpus)
     registered = {entry.registration for entry in entries if entry.kind == "registration"}
-    if document["registration"] not in registered or _sha256(document["plan"]) != document["registration"]:
-        raise LedgerError(f"the plan of the arms of {spec.name} on {corpus} is not the registered one: it was altered; {again}")
+    if (
+        document["registration"] not in registered
+        or _sha256(document["plan"]) != document["registration"]
+    ):
+        raise LedgerError(
+            f"the plan of the arms of {judge.spec.name} on {judge.corpus} is not the registered one: it was altered; {again}"
+        )
     for name, result in document["results"].items():
-        found = [entry for entry in entries if entry.kind == "result" and entry.judge == f"{spec.name}/{name}"]
-        if not found or found[-1].configuration != _sha256(result) or found[-1].registration != document["registration"]:
-            raise LedgerError(f"the audit of {name} of {spec.name} on {corpus} is not what the last read of TEST gave; {again}")
+        found = [
+            entry
+            for entry in entries
+            if entry.kind == "result" and entry.judge == f"{judge.spec.name}/{name}"
+        ]
+        if (
+            not found
+            or found[-1].configuration != _sha256(result)
+            or found[-1].registration != document["registration"]
+        ):
+            raise LedgerError(
+                f"the audit of {name} of {judge.spec.name} on {judge.corpus} is not what the last read of TEST gave; {again}"
+            )
     if [found.to_dict() for found in brackets(document)] != document["brackets"]:
-        raise LedgerError(f"the brackets of {spec.name} on {corpus} are not those of its audits: they were altered; {again}")
-    if document["plan"]["adapter_sha256"] != current_adapter(store, corpus, spec.name)["adapter_sha256"]:
-        raise StaleCertificateError(f"the arms of {spec.name} on {corpus} were audited for another adapter than the deployed one; {again}")
+        raise LedgerError(
+            f"the brackets of {judge.spec.name} on {judge.corpus} are not those of its audits: they were altered; {again}"
+        )
+    if (
+        document["plan"]["adapter_sha256"]
+        != current_adapter(judge.beside(judge.spec.name))["adapter_sha256"]
+    ):
+        raise StaleCertificateError(
+            f"the arms of {judge.spec.name} on {judge.corpus} were audited for another adapter than the deployed one; {again}"
+        )
     return document
 
 
-def verify_arms(store: Store, corpus: str, spec: JudgeSpec) -> str | None:
+def verify_arms(judge: JudgedCorpus) -> str | None:
     """Certify every candidate again from the stored scores; return what differs from the registered plan, None where nothing does."""
-    document = load_arms_audit(store, corpus, spec)
-    plan, _ = plan_arms(store, corpus, spec)
+    document = load_arms_audit(judge)
+    plan, _ = plan_arms(judge)
     if _sha256(plan) == document["registration"]:
         return None
-    differing = next((name for name, value in plan.items() if document["plan"].get(name) != value), "cells")
-    return f"{differing} of the arms is not what was registered; materialize {spec.name}/arms_audit again."
+    differing = next(
+        (name for name, value in plan.items() if document["plan"].get(name) != value), "cells"
+    )
+    return f"{differing} of the arms is not what was registered; materialize {judge.spec.name}/arms_audit again."
 
 
 def brackets(document: Mapping[str, Any]) -> list[Bracket]:
@@ -165,15 +232,24 @@ def brackets(document: Mapping[str, Any]) -> list[Bracket]:
     from certify_assets.judges.selection import bracket
 
     plan, results = document["plan"], document["results"]
-    return [bracket(cell, {name: result["audits"][place] for name, result in results.items()}) for place, cell in enumerate(plan["cells"])]
+    return [
+        bracket(cell, {name: result["audits"][place] for name, result in results.items()})
+        for place, cell in enumerate(plan["cells"])
+    ]
 
 
-def arm_reads(store: Store, corpus: str, judge: str) -> tuple[dict[str, int], list[LedgerEntry]]:
+def arm_reads(judge: JudgedCorpus) -> tuple[dict[str, int], list[LedgerEntry]]:
     """Count the ledger's reads of TEST by the arms of a judge, by kind; return those that break the protocol as well."""
     prefix = f"{judge}/"
-    kinds = [entry.kind for entry in ledger_entries(store, corpus) if entry.judge.startswith(prefix) and entry.kind != "result"]
-    broken = [entry for entry in ledger_violations(store, corpus) if entry.judge.startswith(prefix)]
-    return {kind: kinds.count(kind) for kind in ("first", "replay", "changed", "unregistered")}, broken
+    kinds = [
+        entry.kind
+        for entry in ledger_entries(judge.corpus)
+        if entry.judge.startswith(prefix) and entry.kind != "result"
+    ]
+    broken = [entry for entry in ledger_violations(judge.corpus) if entry.judge.startswith(prefix)]
+    return {
+        kind: kinds.count(kind) for kind in ("first", "replay", "changed", "unregistered")
+    }, broken
 
 
 def _entries(spec: JudgeSpec) -> tuple[Candidate, ...]:
@@ -185,7 +261,10 @@ def _cells() -> Iterator[tuple[str, float]]:
 
 
 def _selection(
-    spec: JudgeSpec, tables: Mapping[str, pd.DataFrame], provenance: Mapping[str, Mapping[str, str]], cell: tuple[str, float]
+    spec: JudgeSpec,
+    tables: Mapping[str, pd.DataFrame],
+    provenance: Mapping[str, Mapping[str, str]],
+    cell: tuple[str, float],
 ) -> Selection:
     from certify_assets.certificates import Settings
     from certify_assets.judges.arms import START
@@ -204,13 +283,22 @@ def _selection(
     )
 
 
-def _result(table: pd.DataFrame, outcomes: pd.DataFrame, certificates: Sequence[Certificate]) -> dict[str, Any]:
+def _result(
+    table: pd.DataFrame, outcomes: pd.DataFrame, certificates: Sequence[Certificate]
+) -> dict[str, Any]:
     from certify_assets.certificates import audit_certificate
 
-    joined = table.drop(columns="outcome").merge(outcomes, on="trajectory_id", how="left", validate="one_to_one")
+    joined = table.drop(columns="outcome").merge(
+        outcomes, on="trajectory_id", how="left", validate="one_to_one"
+    )
     joined = joined[joined["outcome"].notna()]
     audits = [
-        {"side": item.side, "alpha": item.alpha, "threshold": item.threshold, **audit_certificate(item, *columns(joined)).to_dict()}
+        {
+            "side": item.side,
+            "alpha": item.alpha,
+            "threshold": item.threshold,
+            **audit_certificate(item, *columns(joined)).to_dict(),
+        }
         for item in certificates
     ]
     return {"auroc": _auroc(joined), "audits": audits}

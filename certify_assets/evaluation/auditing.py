@@ -5,14 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from certify_assets.corpora.corpus import open_split
+from certify_assets.corpora.preparation import open_split
 from certify_assets.errors import LedgerError, StaleCertificateError
 from certify_assets.evaluation.certification import load_certificates
-from certify_assets.evaluation.ledger import LedgerEntry, ledger_entries, record_read, record_result, require_in_ledger
+from certify_assets.evaluation.ledger import (
+    LedgerEntry,
+    ledger_entries,
+    record_read,
+    record_result,
+    require_in_ledger,
+)
 from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.judging import columns
 from certify_assets.judges.specs import PROCEDURES
-from certify_assets.storage.store import Store
+from certify_assets.storage.snapshot import remembered
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,7 +51,7 @@ class AuditResult:
     ledger_head: str
 
 
-def audit_judge(store: Store, corpus: str, judge: str, *, run_id: str = "cli") -> AuditResult:
+def audit_judge(judge: JudgedCorpus, *, run_id: str = "cli") -> AuditResult:
     """Read TEST through the ledger and audit every certificate that decides; store the audits and the labelled TEST scores.
 
     Raises
@@ -56,30 +63,40 @@ def audit_judge(store: Store, corpus: str, judge: str, *, run_id: str = "cli") -
     LedgerError
         If the ledger was altered, or lost lines that an earlier audit names.
     """
-    certificates = load_certificates(store, corpus, judge)
+    certificates = load_certificates(judge)
     deciding = [item for item in certificates if item.procedure == PROCEDURES[0]]
-    folder = f"judges/{judge}/{corpus}"
-    if store.exists(f"{folder}/audits.json"):
-        require_in_ledger(store, corpus, str(store.read_json(f"{folder}/audits.json").get("ledger_head", "")))
-    hashes = {name: deciding[0].provenance[name] for name in ("adapter_sha256", "scores_sha256", "manifest_sha256", "trajectories_sha256")}
+    folder = judge.key()
+    if judge.store.exists(f"{folder}/audits.json"):
+        require_in_ledger(
+            judge.corpus, str(judge.store.read_json(f"{folder}/audits.json").get("ledger_head", ""))
+        )
+    hashes = {
+        name: deciding[0].provenance[name]
+        for name in ("adapter_sha256", "scores_sha256", "manifest_sha256", "trajectories_sha256")
+    }
     entry = record_read(
-        store,
-        corpus,
-        judge=judge,
+        judge.corpus,
+        judge=judge.name,
         registration=deciding[0].provenance["registration"],
         configuration={**hashes, "certificates": [item.sha256 for item in deciding]},
         run_id=run_id,
     )
-    table = _with_outcomes(store, corpus, judge, open_split(store, corpus, "test")[0])
+    table = _with_outcomes(judge, open_split(judge.corpus, "test")[0])
     audits = [_audit(item, table) for item in deciding]
-    scores_sha256 = store.write_table(f"{folder}/test_scores.parquet", table)
-    head = record_result(store, entry, _result_sha256(audits, scores_sha256))
-    document = {"audits": audits, "test_scores_sha256": scores_sha256, "registration": entry.registration, "ledger_head": head}
-    store.write_json(f"{folder}/audits.json", document)
+    scores_sha256 = judge.store.write_table(f"{folder}/test_scores.parquet", table)
+    head = record_result(judge.store, entry, _result_sha256(audits, scores_sha256))
+    document = {
+        "audits": audits,
+        "test_scores_sha256": scores_sha256,
+        "registration": entry.registration,
+        "ledger_head": head,
+    }
+    judge.store.write_json(f"{folder}/audits.json", document)
     return AuditResult(audits=audits, scores=table, entry=entry, ledger_head=head)
 
 
-def load_audits(store: Store, corpus: str, judge: str) -> tuple[list[dict[str, Any]], pd.DataFrame]:
+@remembered
+def load_audits(judge: JudgedCorpus) -> tuple[list[dict[str, Any]], pd.DataFrame]:
     """Return the stored audits of a judge and its labelled TEST scores, after checking them against the ledger.
 
     Raises
@@ -87,16 +104,20 @@ def load_audits(store: Store, corpus: str, judge: str) -> tuple[list[dict[str, A
     LedgerError
         If they are not what the last read of TEST by this judge gave.
     """
-    folder = f"judges/{judge}/{corpus}"
-    document = store.read_json(f"{folder}/audits.json")
-    require_in_ledger(store, corpus, document["ledger_head"])
-    results = [entry for entry in ledger_entries(store, corpus) if entry.kind == "result" and entry.judge == judge]
-    found = _result_sha256(document["audits"], store.sha256(f"{folder}/test_scores.parquet"))
+    folder = judge.key()
+    document = judge.store.read_json(f"{folder}/audits.json")
+    require_in_ledger(judge.corpus, document["ledger_head"])
+    results = [
+        entry
+        for entry in ledger_entries(judge.corpus)
+        if entry.kind == "result" and entry.judge == judge.name
+    ]
+    found = _result_sha256(document["audits"], judge.store.sha256(f"{folder}/test_scores.parquet"))
     if not results or results[-1].configuration != found:
         raise LedgerError(
-            f"the audits of {judge} on {corpus} are not what the last read of TEST gave: they were altered; materialize {judge}/audit again."
+            f"the audits of {judge} on {judge.corpus} are not what the last read of TEST gave: they were altered; materialize {judge}/audit again."
         )
-    return document["audits"], store.read_table(f"{folder}/test_scores.parquet")
+    return document["audits"], judge.store.read_table(f"{folder}/test_scores.parquet")
 
 
 def _result_sha256(audits: list[dict[str, Any]], scores_sha256: str) -> str:
@@ -106,9 +127,20 @@ def _result_sha256(audits: list[dict[str, Any]], scores_sha256: str) -> str:
 def _audit(item: Certificate, table: pd.DataFrame) -> dict[str, Any]:
     from certify_assets.certificates import audit_certificate, resample_audit
 
-    audit: dict[str, Any] = {"side": item.side, "alpha": item.alpha, **audit_certificate(item, *columns(table)).to_dict()}
+    audit: dict[str, Any] = {
+        "side": item.side,
+        "alpha": item.alpha,
+        **audit_certificate(item, *columns(table)).to_dict(),
+    }
     if item.threshold is not None:
-        resampled = resample_audit(*columns(table), threshold=item.threshold, side=item.side, alpha=item.alpha, draws=3000, seed=item.seed)
+        resampled = resample_audit(
+            *columns(table),
+            threshold=item.threshold,
+            side=item.side,
+            alpha=item.alpha,
+            draws=3000,
+            seed=item.seed,
+        )
         audit["resampling"] = resampled.to_dict()
     return audit
 
@@ -124,13 +156,15 @@ def audit_metrics(result: AuditResult) -> dict[str, float]:
     return metrics
 
 
-def _with_outcomes(store: Store, corpus: str, judge: str, test: pd.DataFrame) -> pd.DataFrame:
-    table = store.read_table(f"judges/{judge}/{corpus}/scores.parquet")
+def _with_outcomes(judge: JudgedCorpus, test: pd.DataFrame) -> pd.DataFrame:
+    table = judge.store.read_table(judge.key("scores.parquet"))
     scored = table[table["split"] == "test"].drop(columns="outcome")
     if set(scored["trajectory_id"]) != set(test["trajectory_id"]):
         raise StaleCertificateError(
-            f"the scores of {judge} on {corpus} are not of the stored TEST split; materialize {judge}/scores again."
+            f"the scores of {judge} on {judge.corpus} are not of the stored TEST split; materialize {judge}/scores again."
         )
-    joined = scored.merge(test[["trajectory_id", "outcome"]], on="trajectory_id", how="left", validate="one_to_one")
+    joined = scored.merge(
+        test[["trajectory_id", "outcome"]], on="trajectory_id", how="left", validate="one_to_one"
+    )
     joined["outcome"] = joined["outcome"].astype("Int8")
     return joined[joined["outcome"].notna()].reset_index(drop=True)

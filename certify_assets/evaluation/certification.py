@@ -10,38 +10,57 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from certify_assets.corpora.config import load_config
-from certify_assets.corpora.corpus import require_leak_controls
-from certify_assets.errors import ForgedCertificateError, InputError, IntegrityError, StaleCertificateError
+from certify_assets.corpora.preparation import require_leak_controls
+from certify_assets.errors import (
+    ForgedCertificateError,
+    InputError,
+    IntegrityError,
+    StaleCertificateError,
+)
 from certify_assets.evaluation.ledger import register
 from certify_assets.evaluation.parity import parity_provenance
 from certify_assets.judges.harvest.spent import HALF_B, describe_harvest
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.judging import columns
 from certify_assets.judges.scoring import calibration_scores, rescored
-from certify_assets.judges.specs import ALPHAS, DELTA, GRID, PROCEDURES, SIDES, judge_spec
+from certify_assets.judges.specs import ALPHAS, DELTA, GRID, PROCEDURES, SIDES
 from certify_assets.judges.transfer import describe_sources
-from certify_assets.storage.store import Store
+from certify_assets.storage.snapshot import remembered
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate
     from certify_assets.judges.specs import JudgeSpec
 
-__all__ = ["certificate_of", "certify_judge", "load_certificates", "require_paid", "verify_stored", "why_nothing"]
+__all__ = [
+    "certificate_of",
+    "certify_judge",
+    "load_certificates",
+    "require_paid",
+    "verify_stored",
+    "why_nothing",
+]
 
 
-def certify_judge(store: Store, corpus: str, judge: str, *, run_id: str = "cli") -> list[Certificate]:
+def certify_judge(judge: JudgedCorpus, *, run_id: str = "cli") -> list[Certificate]:
     """Certify both sides at both budgets with every procedure on CAL, store the certificates, and register the TEST read to come."""
     from certify_assets.certificates import certify
 
-    cal, hashes, adapter = calibration_scores(store, corpus, judge)
-    leak = require_leak_controls(store, corpus, hashes["manifest_sha256"])
-    compared = parity_provenance(store, corpus, judge)
-    require_paid(store, corpus, judge, int(adapter["candidates"]))
-    config = load_config(store, corpus)
-    plan = _plan(hashes["manifest_sha256"], config.seed, judge_spec(judge, store.root))
-    registration = register(store, corpus, plan, run_id=run_id)
+    cal, hashes, adapter = calibration_scores(judge)
+    leak = require_leak_controls(judge.corpus, hashes["manifest_sha256"])
+    compared = parity_provenance(judge)
+    require_paid(judge, int(adapter["candidates"]))
+    config = judge.corpus.config
+    plan = _plan(hashes["manifest_sha256"], config.seed, judge.spec)
+    registration = register(judge.corpus, plan, run_id=run_id)
     split = HALF_B if "harvest" in adapter else "cal"
-    provenance = {"corpus": corpus, "judge": judge, "split": split, **hashes, "registration": registration, **compared}
+    provenance = {
+        "corpus": judge.corpus.name,
+        "judge": judge.name,
+        "split": split,
+        **hashes,
+        "registration": registration,
+        **compared,
+    }
     if leak is not None:
         provenance["accepted_structural_leak"] = leak
     if "transfer" in adapter:
@@ -69,11 +88,14 @@ def certify_judge(store: Store, corpus: str, judge: str, *, run_id: str = "cli")
         for side in SIDES
         for procedure in PROCEDURES
     ]
-    store.write_json(f"judges/{judge}/{corpus}/certificates.json", {"certificates": [item.to_dict() for item in certificates]})
+    judge.store.write_json(
+        judge.key("certificates.json"), {"certificates": [item.to_dict() for item in certificates]}
+    )
     return certificates
 
 
-def load_certificates(store: Store, corpus: str, judge: str) -> list[Certificate]:
+@remembered
+def load_certificates(judge: JudgedCorpus) -> list[Certificate]:
     """Return the stored certificates of a judge, recomputed, after checking that they stand on what is stored now.
 
     Raises
@@ -85,69 +107,104 @@ def load_certificates(store: Store, corpus: str, judge: str) -> list[Certificate
     """
     from certify_assets.certificates import Certificate, verify_certificate
 
-    cal, hashes, _ = calibration_scores(store, corpus, judge)
-    hashes = {**hashes, **parity_provenance(store, corpus, judge)}
-    document = store.read_json(f"judges/{judge}/{corpus}/certificates.json")
+    cal, hashes, _ = calibration_scores(judge)
+    hashes = {**hashes, **parity_provenance(judge)}
+    document = judge.store.read_json(judge.key("certificates.json"))
     certificates = [Certificate.from_dict(item) for item in document["certificates"]]
     for certificate in certificates:
-        stale = next((name for name, value in hashes.items() if certificate.provenance.get(name) != value), None)
+        stale = next(
+            (name for name, value in hashes.items() if certificate.provenance.get(name) != value),
+            None,
+        )
         if stale is not None:
             raise StaleCertificateError(
-                f"the certificates of {judge} on {corpus} belong to another {stale.removesuffix('_sha256')} than the stored one; "
+                f"the certificates of {judge} on {judge.corpus} belong to another {stale.removesuffix('_sha256')} than the stored one; "
                 f"materialize {judge}/certificate again."
             )
         difference = verify_certificate(certificate, *columns(cal))
         if difference is not None:
-            raise ForgedCertificateError(f"a stored certificate of {judge} on {corpus} does not recompute: {difference}")
+            raise ForgedCertificateError(
+                f"a stored certificate of {judge} on {judge.corpus} does not recompute: {difference}"
+            )
     return certificates
 
 
-def certificate_of(certificates: list[Certificate], *, side: str, alpha: float, procedure: str = PROCEDURES[0]) -> Certificate:
+def certificate_of(
+    certificates: list[Certificate], *, side: str, alpha: float, procedure: str = PROCEDURES[0]
+) -> Certificate:
     """Return the one certificate of a side, a budget and a procedure."""
     for certificate in certificates:
-        if certificate.side == side and certificate.alpha == alpha and certificate.procedure == procedure:
+        if (
+            certificate.side == side
+            and certificate.alpha == alpha
+            and certificate.procedure == procedure
+        ):
             return certificate
-    issued = " and ".join(f"{budget:g}" for budget in sorted({item.alpha for item in certificates if item.side == side}))
-    remedy = f"those of {issued} were issued: give one." if issued else "materialize the certificate asset."
-    raise InputError(f"there is no {procedure} certificate of the {side} side at alpha {alpha:g}; {remedy}")
+    issued = " and ".join(
+        f"{budget:g}"
+        for budget in sorted({item.alpha for item in certificates if item.side == side})
+    )
+    remedy = (
+        f"those of {issued} were issued: give one."
+        if issued
+        else "materialize the certificate asset."
+    )
+    raise InputError(
+        f"there is no {procedure} certificate of the {side} side at alpha {alpha:g}; {remedy}"
+    )
 
 
-def verify_stored(store: Store, corpus: str, judge: str) -> list[str]:
+def verify_stored(judge: JudgedCorpus) -> list[str]:
     """Score CAL again and recompute every stored certificate; return what differs, empty when nothing does."""
     from certify_assets.certificates import verify_certificate
 
-    cal, hashes, _ = calibration_scores(store, corpus, judge)
-    again = rescored(store, corpus, judge)
+    cal, hashes, _ = calibration_scores(judge)
+    again = rescored(judge)
     if not np.array_equal(again, cal["score"].to_numpy(np.float64), equal_nan=True):
-        return [f"the stored adapter gives other scores on CAL than those certified; materialize {judge}/scores again."]
-    documents = store.read_json(f"judges/{judge}/{corpus}/certificates.json")["certificates"]
+        return [
+            f"the stored adapter gives other scores on CAL than those certified; materialize {judge}/scores again."
+        ]
+    documents = judge.store.read_json(judge.key("certificates.json"))["certificates"]
     found = []
     for document in documents:
         difference = verify_certificate(document, *columns(cal))
-        stale = [name for name, value in hashes.items() if document.get("provenance", {}).get(name) != value]
+        stale = [
+            name
+            for name, value in hashes.items()
+            if document.get("provenance", {}).get(name) != value
+        ]
         if difference is not None:
             found.append(difference)
         elif stale:
-            found.append(f"provenance.{stale[0]} is not that of what is stored now; materialize {judge}/certificate again.")
+            found.append(
+                f"provenance.{stale[0]} is not that of what is stored now; materialize {judge}/certificate again."
+            )
     return found
 
 
-def why_nothing(store: Store, corpus: str, judge: str) -> list[str]:
+def why_nothing(judge: JudgedCorpus) -> list[str]:
     """Return, for each budget at which the reject side is not certified, the sentence that says what stopped it."""
     from certify_assets.certificates import diagnose
 
-    certificates = load_certificates(store, corpus, judge)
-    cal, _, _ = calibration_scores(store, corpus, judge)
+    certificates = load_certificates(judge)
+    cal, _, _ = calibration_scores(judge)
     sentences = []
     for alpha in ALPHAS:
         item = certificate_of(certificates, side="reject", alpha=alpha)
         if not item.certified:
-            diagnosis = diagnose(*columns(cal), alpha=alpha, delta=DELTA, side="reject", grid=GRID, candidates=item.candidates)
+            diagnosis = diagnose(
+                *columns(cal),
+                alpha=alpha,
+                delta=DELTA,
+                side="reject",
+                grid=GRID,
+                candidates=item.candidates,
+            )
             sentences.append(f"At {alpha:g}: {diagnosis.sentence}")
     return sentences
 
 
-def require_paid(store: Store, corpus: str, judge: str, paid: int) -> None:
+def require_paid(judge: JudgedCorpus, paid: int) -> None:
     """Refuse an adapter document that says it was picked among fewer candidates than its judge has: the level is divided by their number.
 
     Raises
@@ -156,11 +213,11 @@ def require_paid(store: Store, corpus: str, judge: str, paid: int) -> None:
     """
     from certify_assets.judges.arms import candidates
 
-    spec = judge_spec(judge, store.root)
+    spec = judge.spec
     number = len(candidates(spec)) if spec.family == "grpo" else len(spec.success_weights) or 1
     if paid < number:
         raise IntegrityError(
-            f"the adapter document of {judge} on {corpus} counts {paid} candidates, and the judge has {number}; materialize {judge}/adapter again."
+            f"the adapter document of {judge} on {judge.corpus} counts {paid} candidates, and the judge has {number}; materialize {judge}/adapter again."
         )
 
 

@@ -21,7 +21,13 @@ def findings(document: Mapping[str, Any]) -> list[dict[str, str]]:
         Rows, differences, missing judges and evaluations on unseen agents, as `compare` gathers them.
     """
     rows = {row["judge"]: row for row in document["rows"]}
-    said = [*_ranking(document["differences"]), *_coverage(rows), *_audits(rows), *_reading(rows), *_agents(document["agent_disjoint"])]
+    said = [
+        *_ranking(document["differences"]),
+        *_coverage(rows),
+        *_audits(rows),
+        *_reading(rows),
+        *_agents(document["agent_disjoint"]),
+    ]
     said += [("agents_in_pretraining", document["pretraining"])] if document["pretraining"] else []
     return [{"code": code, "message": message} for code, message in said]
 
@@ -32,7 +38,13 @@ def _ranking(differences: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
     for item in differences:
         if item["verdict"] == "beats" or (item["judge"] in same and item["verdict"] != "same"):
             continue
-        code = "floor" if item["against"] == _FLOOR else "control" if item["against"] in _CONTROLS else "start"
+        code = (
+            "floor"
+            if item["against"] == _FLOOR
+            else "control"
+            if item["against"] in _CONTROLS
+            else "start"
+        )
         yield f"not_above_{code}", item["sentence"]
 
 
@@ -42,7 +54,9 @@ def _coverage(rows: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, str]
         return
     for name, row in rows.items():
         cell = _cell(row)
-        nothing_to_beat = cell is None or cell["coverage"] > floor["coverage"] or not floor["coverage"]
+        nothing_to_beat = (
+            cell is None or cell["coverage"] > floor["coverage"] or not floor["coverage"]
+        )
         if name == _FLOOR or cell is None or nothing_to_beat:
             continue
         words = "no more than" if cell["coverage"] == floor["coverage"] else "less than"
@@ -82,7 +96,10 @@ def _reading(rows: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, str]]
                 f"{name} was chosen among {row['candidates']} candidates on CAL: its certificates pay for that, its AUROC on CAL does not.",
             )
         if row["trained_on_rl"]:
-            yield "trained_on_rl", f"The RL rows are rows that {name} was trained on; its AUROC there is no evidence."
+            yield (
+                "trained_on_rl",
+                f"The RL rows are rows that {name} was trained on; its AUROC there is no evidence.",
+            )
 
 
 def _agents(evaluations: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:

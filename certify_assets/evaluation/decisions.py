@@ -50,7 +50,10 @@ class Decisions:
 
     def reasons(self) -> dict[str, int]:
         """Return how many trajectories have each reason."""
-        return {str(name): int(number) for name, number in self.frame["reason"].value_counts().sort_index().items()}
+        return {
+            str(name): int(number)
+            for name, number in self.frame["reason"].value_counts().sort_index().items()
+        }
 
     def queue(self) -> pd.DataFrame:
         """Return the rows that go to people, those in the middle between the thresholds first: there the judge is least sure."""
@@ -76,7 +79,9 @@ def decide_table(certificates: Sequence[Certificate], table: ScoreTable) -> Deci
     codes = decision_codes(certificates, table.scores)
     hashes = tuple(certificate.sha256 for certificate in certificates)
     thresholds = {certificate.side: certificate.threshold for certificate in certificates}
-    frame = table.to_frame().assign(decision=_named(DECISIONS, codes), reason=_named(REASONS, codes))
+    frame = table.to_frame().assign(
+        decision=_named(DECISIONS, codes), reason=_named(REASONS, codes)
+    )
     for side in ("reject", "release"):
         frame[f"{side}_threshold"] = np.nan if thresholds.get(side) is None else thresholds[side]
     frame["certificate_sha256"] = _named((";".join(hashes),), np.zeros_like(codes))
@@ -106,11 +111,17 @@ def check_table_file(path: Path, frame: pd.DataFrame) -> None:
     would be lost to every later join, so it is neither altered nor written: the other formats hold it as it is.
     """
     if path.suffix.lower() not in _ENDINGS:
-        raise InputError(f"{path} does not end in .csv, .parquet or .jsonl; choose one of these formats.")
+        raise InputError(
+            f"{path} does not end in .csv, .parquet or .jsonl; choose one of these formats."
+        )
     if path.suffix.lower() != ".csv":
         return
     for column in ("task_id", "trajectory_id", "agent", "split"):
-        found = [str(value) for value in frame[column] if _FORMULA.match(str(value))] if column in frame else []
+        found = (
+            [str(value) for value in frame[column] if _FORMULA.match(str(value))]
+            if column in frame
+            else []
+        )
         if found:
             raise InputError(
                 f"{path} cannot hold the {column} {found[0]!r} ({len(found)} such): a spreadsheet would run it as a formula; "
@@ -142,5 +153,7 @@ def _distance(rows: pd.DataFrame) -> np.ndarray[tuple[int], np.dtype[np.float64]
     """Distance to the middle between the thresholds; unscored rows first."""
     known = rows[["reject_threshold", "release_threshold"]].to_numpy(dtype=np.float64)[0]
     middle = float(np.nanmean(known)) if not np.isnan(known).all() else 0.0
-    distance: np.ndarray[tuple[int], np.dtype[np.float64]] = np.nan_to_num(rows["score"].to_numpy(dtype=np.float64) - middle, nan=0.0)
+    distance: np.ndarray[tuple[int], np.dtype[np.float64]] = np.nan_to_num(
+        rows["score"].to_numpy(dtype=np.float64) - middle, nan=0.0
+    )
     return distance

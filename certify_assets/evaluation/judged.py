@@ -10,15 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certify_assets.corpora.auroc import auroc
-from certify_assets.corpora.corpus import open_split
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.corpora.preparation import open_split
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.evaluation.auditing import load_audits
 from certify_assets.evaluation.certification import load_certificates
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.judging import columns
 from certify_assets.judges.scoring import calibrating, calibration_scores
-from certify_assets.judges.specs import PROCEDURES, JudgeSpec, judge_before, judges
+from certify_assets.judges.specs import PROCEDURES, judge_before, judges
 from certify_assets.judges.timings import read_timings
-from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -98,7 +99,7 @@ class Judged:
     model: str = ""
 
 
-def labelled_rows(store: Store, corpus: str, split: str) -> pd.DataFrame:
+def labelled_rows(corpus: Corpus, split: str) -> pd.DataFrame:
     """Return the labelled trajectories of a split other than TEST, whose outcomes come only through the ledger.
 
     Raises
@@ -107,74 +108,98 @@ def labelled_rows(store: Store, corpus: str, split: str) -> pd.DataFrame:
         If TEST is asked for.
     """
     if split == "test":
-        raise InputError("outcomes of TEST are read by an audit, through the ledger; compare on rl or cal.")
-    frame, _ = open_split(store, corpus, split)
+        raise InputError(
+            "outcomes of TEST are read by an audit, through the ledger; compare on rl or cal."
+        )
+    frame, _ = open_split(corpus, split)
     return frame[frame["outcome"].notna()].reset_index(drop=True)
 
 
-def gather_judges(store: Store, corpus: str) -> tuple[list[Judged], list[dict[str, str]]]:
+def gather_judges(corpus: Corpus) -> tuple[list[Judged], list[dict[str, str]]]:
     """Return the judges that scored the corpus, those of judges.yaml too, and the leak controls, and what is missing of each, with the reason.
 
     Notes
     -----
     Certificates are recomputed and audits checked against the ledger on the way: one that is stale or altered is missing with its reason.
     """
-    frames = {split: labelled_rows(store, corpus, split) for split in ("rl", "cal")}
+    frames = {split: labelled_rows(corpus, split) for split in ("rl", "cal")}
     found: list[Judged] = []
     missing: list[dict[str, str]] = []
-    for name, spec in judges(store.root).items():
-        if not store.exists(f"judges/{name}/{corpus}/scores.json"):
-            missing.append({"judge": name, "what": "scores", "reason": f"not scored here; materialize {name}/scores of this corpus."})
+    for name, spec in judges(corpus.store.root).items():
+        if not corpus.store.exists(f"judges/{name}/{corpus}/scores.json"):
+            missing.append(
+                {
+                    "judge": name,
+                    "what": "scores",
+                    "reason": f"not scored here; materialize {name}/scores of this corpus.",
+                }
+            )
             continue
         try:
-            found.append(_judged(store, corpus, spec, frames, missing))
+            found.append(_judged(JudgedCorpus.of(corpus, spec), frames, missing))
         except CertifyError as error:
             missing.append({"judge": name, "what": "scores", "reason": str(error)})
-    return [*found, *_controls(store, corpus, frames, missing)], missing
+    return [*found, *_controls(corpus, frames, missing)], missing
 
 
-def _judged(store: Store, corpus: str, spec: JudgeSpec, frames: Mapping[str, pd.DataFrame], missing: list[dict[str, str]]) -> Judged:
-    folder = f"judges/{spec.name}/{corpus}"
-    _, _, adapter = calibration_scores(store, corpus, spec.name)
-    table = store.read_table(f"{folder}/scores.parquet").set_index("trajectory_id")["score"]
-    rows = {split: _rows(frame, table.reindex(frame["trajectory_id"]).to_numpy(np.float64)) for split, frame in frames.items()}
-    rows["cal"] = _certifying(frames["cal"], rows["cal"], spec.name)
+def _judged(
+    judge: JudgedCorpus, frames: Mapping[str, pd.DataFrame], missing: list[dict[str, str]]
+) -> Judged:
+    folder = judge.key()
+    _, _, adapter = calibration_scores(judge.beside(judge.spec.name))
+    table = judge.store.read_table(f"{folder}/scores.parquet").set_index("trajectory_id")["score"]
+    rows = {
+        split: _rows(frame, table.reindex(frame["trajectory_id"]).to_numpy(np.float64))
+        for split, frame in frames.items()
+    }
+    rows["cal"] = _certifying(frames["cal"], rows["cal"], judge.spec.name)
     certificates: tuple[Certificate, ...] = ()
     audits: dict[str, dict[str, Any]] = {}
     try:
-        certificates = tuple(item for item in load_certificates(store, corpus, spec.name) if item.procedure == PROCEDURES[0])
+        certificates = tuple(
+            item
+            for item in load_certificates(judge.beside(judge.spec.name))
+            if item.procedure == PROCEDURES[0]
+        )
     except CertifyError as error:
-        missing.append({"judge": spec.name, "what": "certificate", "reason": str(error)})
+        missing.append({"judge": judge.spec.name, "what": "certificate", "reason": str(error)})
     try:
-        documents, test = load_audits(store, corpus, spec.name)
+        documents, test = load_audits(judge.beside(judge.spec.name))
         audits = {document["certificate_sha256"]: document for document in documents}
         scores, outcomes, tasks = columns(test)
-        rows["test"] = Rows(scores, outcomes, tasks, *(test[column].to_numpy(object) for column in ("trajectory_id", "agent")))
+        rows["test"] = Rows(
+            scores,
+            outcomes,
+            tasks,
+            *(test[column].to_numpy(object) for column in ("trajectory_id", "agent")),
+        )
     except CertifyError as error:
-        missing.append({"judge": spec.name, "what": "audit", "reason": str(error)})
-    scored = store.read_json(f"{folder}/scores.json")
+        missing.append({"judge": judge.spec.name, "what": "audit", "reason": str(error)})
+    scored = judge.store.read_json(f"{folder}/scores.json")
     cost = scored.get("cost", scored.get("bill"))
     return Judged(
-        name=spec.name,
-        family=spec.family,
-        summary=spec.summary,
+        name=judge.spec.name,
+        family=judge.spec.family,
+        summary=judge.spec.summary,
         rows=rows,
         candidates=int(adapter["candidates"]),
         selection=str(adapter["selection_rule"]),
-        trained_on_rl="rl" in spec.training_splits,
+        trained_on_rl="rl" in judge.spec.training_splits,
         certificates=certificates,
         audits=audits,
-        timings=read_timings(store, corpus, spec.name),
+        timings=read_timings(judge.beside(judge.spec.name)),
         cost=cost if isinstance(cost, Mapping) else {},
-        start=judge_before(spec),
-        model=spec.model,
+        start=judge_before(judge.spec),
+        model=judge.spec.model,
     )
 
 
 def _certifying(cal: pd.DataFrame, rows: Rows, judge: str) -> Rows:
     """Leave out the scores of rows that let the judge's own harvest through: the judge learned from what they chose."""
     own = set(calibrating(cal, judge)["trajectory_id"])
-    return replace(rows, scores=np.where([name in own for name in rows.trajectories], rows.scores, np.nan))
+    return replace(
+        rows, scores=np.where([name in own for name in rows.trajectories], rows.scores, np.nan)
+    )
 
 
 def _rows(frame: pd.DataFrame, scores: NDArray[np.float64]) -> Rows:
@@ -182,21 +207,38 @@ def _rows(frame: pd.DataFrame, scores: NDArray[np.float64]) -> Rows:
     return Rows(scores, frame["outcome"].to_numpy(np.int8), *names)
 
 
-def _controls(store: Store, corpus: str, frames: Mapping[str, pd.DataFrame], missing: list[dict[str, str]]) -> list[Judged]:
+def _controls(
+    corpus: Corpus, frames: Mapping[str, pd.DataFrame], missing: list[dict[str, str]]
+) -> list[Judged]:
     """Return the leak controls; the better direction of each is taken on CAL, in its favour."""
     values: dict[str, dict[str, NDArray[np.float64]]] = {
         "length_only": {split: _lengths(frame) for split, frame in frames.items()},
-        "step_count": {split: frame["steps"].map(len).to_numpy(np.float64) for split, frame in frames.items()},
+        "step_count": {
+            split: frame["steps"].map(len).to_numpy(np.float64) for split, frame in frames.items()
+        },
     }
     try:
-        values["agent_only"] = _agent_rates(labelled_rows(store, corpus, "sft"), frames)
+        values["agent_only"] = _agent_rates(labelled_rows(corpus, "sft"), frames)
     except InputError as error:
-        missing.append({"judge": "agent_only", "what": "control", "reason": f"it cannot be fitted on SFT: {error}"})
+        missing.append(
+            {
+                "judge": "agent_only",
+                "what": "control",
+                "reason": f"it cannot be fitted on SFT: {error}",
+            }
+        )
     found = []
     for name, scores in values.items():
-        sign = -1.0 if auroc(scores["cal"], frames["cal"]["outcome"].to_numpy(np.int8)) < 0.5 else 1.0
+        sign = (
+            -1.0 if auroc(scores["cal"], frames["cal"]["outcome"].to_numpy(np.int8)) < 0.5 else 1.0
+        )
         found.append(
-            Judged(name, "control", CONTROLS[name], {split: _rows(frame, sign * scores[split]) for split, frame in frames.items()})
+            Judged(
+                name,
+                "control",
+                CONTROLS[name],
+                {split: _rows(frame, sign * scores[split]) for split, frame in frames.items()},
+            )
         )
     return found
 
@@ -204,11 +246,20 @@ def _controls(store: Store, corpus: str, frames: Mapping[str, pd.DataFrame], mis
 def _lengths(frame: pd.DataFrame) -> NDArray[np.float64]:
     from certify_assets.corpora.rendering import render_frame
 
-    return np.array([len(item.text) + item.cut_chars for item in render_frame(frame)], dtype=np.float64)
+    return np.array(
+        [len(item.text) + item.cut_chars for item in render_frame(frame)], dtype=np.float64
+    )
 
 
-def _agent_rates(sft: pd.DataFrame, frames: Mapping[str, pd.DataFrame]) -> dict[str, NDArray[np.float64]]:
+def _agent_rates(
+    sft: pd.DataFrame, frames: Mapping[str, pd.DataFrame]
+) -> dict[str, NDArray[np.float64]]:
     from certify_assets.judges.controls import AgentJudge
 
-    control = AgentJudge.train([str(agent) for agent in sft["agent"]], sft["outcome"].to_numpy(np.int8))
-    return {split: control.score([str(agent) for agent in frame["agent"]]).score for split, frame in frames.items()}
+    control = AgentJudge.train(
+        [str(agent) for agent in sft["agent"]], sft["outcome"].to_numpy(np.int8)
+    )
+    return {
+        split: control.score([str(agent) for agent in frame["agent"]]).score
+        for split, frame in frames.items()
+    }

@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from certify_assets._version import __version__
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import LedgerError
 from certify_assets.files import canonical_json, parse_json, sha256_bytes
 from certify_assets.storage.store import Store
@@ -70,7 +71,7 @@ class LedgerEntry:
     previous: str = ""
 
 
-def ledger_entries(store: Store, corpus: str) -> list[LedgerEntry]:
+def ledger_entries(corpus: Corpus) -> list[LedgerEntry]:
     """Return every line of a corpus's ledger, oldest first, after checking their chain.
 
     Raises
@@ -78,29 +79,29 @@ def ledger_entries(store: Store, corpus: str) -> list[LedgerEntry]:
     LedgerError
         If a line cannot be read, or was changed, added or taken out after it was written.
     """
-    return [entry for entry, _ in _chain(store, corpus)]
+    return [entry for entry, _ in _chain(corpus)]
 
 
-def ledger_head(store: Store, corpus: str) -> str:
+def ledger_head(corpus: Corpus) -> str:
     """Return the hash of the ledger's last line, empty where there is none: keep it to notice later that lines were cut off."""
-    chain = _chain(store, corpus)
+    chain = _chain(corpus)
     return chain[-1][1] if chain else ""
 
 
-def require_in_ledger(store: Store, corpus: str, head: str) -> None:
+def require_in_ledger(corpus: Corpus, head: str) -> None:
     """Refuse a ledger that no longer holds the line whose hash somebody kept.
 
     Raises
     ------
     LedgerError
     """
-    if head and head not in {digest for _, digest in _chain(store, corpus)}:
+    if head and head not in {digest for _, digest in _chain(corpus)}:
         raise LedgerError(
             f"the ledger of {corpus} lost the line {head[:12]} that an audit names: lines were cut off; restore it from a backup."
         )
 
 
-def register(store: Store, corpus: str, plan: Mapping[str, Any], *, run_id: str) -> str:
+def register(corpus: Corpus, plan: Mapping[str, Any], *, run_id: str) -> str:
     """Fix what will be read on TEST; return the registration's hash.
 
     Parameters
@@ -119,14 +120,16 @@ def register(store: Store, corpus: str, plan: Mapping[str, Any], *, run_id: str)
     Registering the same plan again adds nothing. Another plan is another registration; both stay in the ledger.
     """
     registration = sha256_bytes(canonical_json(dict(plan)))
-    if not _is_registered(ledger_entries(store, corpus), registration):
-        store.write_json(f"ledger/{corpus}.registrations/{registration}.json", dict(plan))
-        line = LedgerEntry("registration", corpus, "", registration, "", run_id, _now())
-        _append(store, corpus, lambda entries: None if _is_registered(entries, registration) else line)
+    if not _is_registered(ledger_entries(corpus), registration):
+        corpus.store.write_json(f"ledger/{corpus}.registrations/{registration}.json", dict(plan))
+        line = LedgerEntry("registration", corpus.name, "", registration, "", run_id, _now())
+        _append(corpus, lambda entries: None if _is_registered(entries, registration) else line)
     return registration
 
 
-def record_read(store: Store, corpus: str, *, judge: str, registration: str, configuration: Mapping[str, Any], run_id: str) -> LedgerEntry:
+def record_read(
+    corpus: Corpus, *, judge: str, registration: str, configuration: Mapping[str, Any], run_id: str
+) -> LedgerEntry:
     """Record that TEST is about to be read; only then may it be.
 
     Raises
@@ -134,11 +137,20 @@ def record_read(store: Store, corpus: str, *, judge: str, registration: str, con
     LedgerError
         If the registration is not in the ledger. The attempt is recorded.
     """
-    asked = sha256_bytes(canonical_json({"registration": registration, "judge": judge, **configuration}))
+    asked = sha256_bytes(
+        canonical_json({"registration": registration, "judge": judge, **configuration})
+    )
     entry = _append(
-        store,
         corpus,
-        lambda entries: LedgerEntry(_kind(entries, judge, registration, asked), corpus, judge, registration, asked, run_id, _now()),
+        lambda entries: LedgerEntry(
+            _kind(entries, judge, registration, asked),
+            corpus.name,
+            judge,
+            registration,
+            asked,
+            run_id,
+            _now(),
+        ),
     )
     assert entry is not None
     if entry.kind == "unregistered":
@@ -148,7 +160,9 @@ def record_read(store: Store, corpus: str, *, judge: str, registration: str, con
     return entry
 
 
-def announce_study(store: Store, corpus: str, *, reader: str, plan: Mapping[str, Any], run_id: str) -> LedgerEntry:
+def announce_study(
+    corpus: Corpus, *, reader: str, plan: Mapping[str, Any], run_id: str
+) -> LedgerEntry:
     """Register a study and record that it is about to read TEST: the same plan on the same runs by the same version is a replay.
 
     Parameters
@@ -160,41 +174,60 @@ def announce_study(store: Store, corpus: str, *, reader: str, plan: Mapping[str,
         All that is fixed beforehand, under the name of its kind: a JSON object.
     run_id : str
     """
-    registration = register(store, corpus, plan, run_id=run_id)
-    ground = {"trajectories_sha256": store.sha256(f"corpora/{corpus}/trajectories.parquet"), "version": __version__}
-    return record_read(store, corpus, judge=reader, registration=registration, configuration=ground, run_id=run_id)
+    registration = register(corpus, plan, run_id=run_id)
+    ground = {
+        "trajectories_sha256": corpus.store.sha256(corpus.key("trajectories.parquet")),
+        "version": __version__,
+    }
+    return record_read(
+        corpus, judge=reader, registration=registration, configuration=ground, run_id=run_id
+    )
 
 
 def record_result(store: Store, read: LedgerEntry, result_sha256: str) -> str:
     """Record the hash of what came of a read; return the ledger's new head."""
-    line = LedgerEntry("result", read.corpus, read.judge, read.registration, result_sha256, read.run_id, _now())
-    _append(store, read.corpus, lambda _: line)
-    return ledger_head(store, read.corpus)
+    line = LedgerEntry(
+        "result", read.corpus, read.judge, read.registration, result_sha256, read.run_id, _now()
+    )
+    _append(Corpus(store, read.corpus), lambda _: line)
+    return ledger_head(Corpus(store, read.corpus))
 
 
-def ledger_violations(store: Store, corpus: str, judge: str | None = None) -> list[LedgerEntry]:
+def ledger_violations(corpus: Corpus, judge: str | None = None) -> list[LedgerEntry]:
     """Return the reads that break the protocol: unregistered ones, and changed configurations under one registration."""
-    entries = ledger_entries(store, corpus)
-    return [entry for entry in entries if entry.kind in {"changed", "unregistered"} and judge in {None, entry.judge}]
+    entries = ledger_entries(corpus)
+    return [
+        entry
+        for entry in entries
+        if entry.kind in {"changed", "unregistered"} and judge in {None, entry.judge}
+    ]
 
 
 def _kind(entries: Sequence[LedgerEntry], judge: str, registration: str, asked: str) -> str:
     if not _is_registered(entries, registration):
         return "unregistered"
-    reads = [e for e in entries if e.kind in _READS and e.judge == judge and e.registration == registration]
+    reads = [
+        e
+        for e in entries
+        if e.kind in _READS and e.judge == judge and e.registration == registration
+    ]
     if not reads:
         return "first"
     return "replay" if any(entry.configuration == asked for entry in reads) else "changed"
 
 
 def _is_registered(entries: Sequence[LedgerEntry], registration: str) -> bool:
-    return any(entry.kind == "registration" and entry.registration == registration for entry in entries)
+    return any(
+        entry.kind == "registration" and entry.registration == registration for entry in entries
+    )
 
 
-def _chain(store: Store, corpus: str) -> list[tuple[LedgerEntry, str]]:
+def _chain(corpus: Corpus) -> list[tuple[LedgerEntry, str]]:
     """Entries with the hashes of their lines."""
     key = f"ledger/{corpus}.jsonl"
-    return _parsed(store.read_bytes(key) if store.exists(key) else b"", store.locate(key))
+    return _parsed(
+        corpus.store.read_bytes(key) if corpus.store.exists(key) else b"", corpus.store.locate(key)
+    )
 
 
 def _parsed(data: bytes, where: str) -> list[tuple[LedgerEntry, str]]:
@@ -204,9 +237,13 @@ def _parsed(data: bytes, where: str) -> list[tuple[LedgerEntry, str]]:
         try:
             entry = LedgerEntry(**parse_json(line.decode("utf-8")))
         except (ValueError, TypeError):
-            raise LedgerError(f"{where}, line {number} is not a ledger entry; restore the file from a backup.") from None
+            raise LedgerError(
+                f"{where}, line {number} is not a ledger entry; restore the file from a backup."
+            ) from None
         if not all(isinstance(value, str) for value in asdict(entry).values()):
-            raise LedgerError(f"{where}, line {number} is not a ledger entry; restore the file from a backup.")
+            raise LedgerError(
+                f"{where}, line {number} is not a ledger entry; restore the file from a backup."
+            )
         if entry.previous != previous:
             raise LedgerError(
                 f"{where}, line {number} does not follow the line before it: the ledger was altered; restore it from a backup."
@@ -216,17 +253,25 @@ def _parsed(data: bytes, where: str) -> list[tuple[LedgerEntry, str]]:
     return chain
 
 
-def _append(store: Store, corpus: str, make: Callable[[list[LedgerEntry]], LedgerEntry | None]) -> LedgerEntry | None:
+def _append(
+    corpus: Corpus, make: Callable[[list[LedgerEntry]], LedgerEntry | None]
+) -> LedgerEntry | None:
     """Append what `make` makes of the lines that are there, while nobody else appends; return it."""
     key, made = f"ledger/{corpus}.jsonl", None
 
     def line(old: bytes) -> str | None:
         nonlocal made
-        chain = _parsed(old, store.locate(key))
+        chain = _parsed(old, corpus.store.locate(key))
         made = make([entry for entry, _ in chain])
-        return None if made is None else json.dumps({**asdict(made), "previous": chain[-1][1] if chain else ""}, sort_keys=True)
+        return (
+            None
+            if made is None
+            else json.dumps(
+                {**asdict(made), "previous": chain[-1][1] if chain else ""}, sort_keys=True
+            )
+        )
 
-    store.append_line(key, line)
+    corpus.store.append_line(key, line)
     return made
 
 

@@ -6,8 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from certify_assets.corpora.config import registered_corpora
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, LedgerError
-from certify_assets.evaluation.ledger import LedgerEntry, ledger_entries, ledger_head, ledger_violations
+from certify_assets.evaluation.ledger import (
+    LedgerEntry,
+    ledger_entries,
+    ledger_head,
+    ledger_violations,
+)
 from certify_assets.storage.store import Store
 
 __all__ = ["protocol_status"]
@@ -38,23 +44,35 @@ def protocol_status(store: Store, corpora: Sequence[str] = ()) -> list[dict[str,
     known = registered_corpora(store)
     unknown = next((name for name in corpora if name not in known), None)
     if unknown is not None:
-        raise InputError(f"there is no corpus {unknown!r} in {store.root}; there are {', '.join(known) or 'none'}.")
-    return [_status(store, corpus) for corpus in sorted(corpora or known)]
+        raise InputError(
+            f"there is no corpus {unknown!r} in {store.root}; there are {', '.join(known) or 'none'}."
+        )
+    return [_status(Corpus(store, corpus)) for corpus in sorted(corpora or known)]
 
 
-def _status(store: Store, corpus: str) -> dict[str, Any]:
+def _status(corpus: Corpus) -> dict[str, Any]:
     try:
-        entries = ledger_entries(store, corpus)
+        entries = ledger_entries(corpus)
     except LedgerError as error:
-        return {"corpus": corpus, "registrations": [], "readers": [], "violations": [], "head": "", "fault": str(error)}
+        return {
+            "corpus": corpus.name,
+            "registrations": [],
+            "readers": [],
+            "violations": [],
+            "head": "",
+            "fault": str(error),
+        }
     registered = [entry for entry in entries if entry.kind == "registration"]
     readers = sorted({entry.judge for entry in entries if entry.judge})
     return {
-        "corpus": corpus,
-        "registrations": [_registration(store, entry) for entry in registered],
+        "corpus": corpus.name,
+        "registrations": [_registration(corpus.store, entry) for entry in registered],
         "readers": [_reader(entries, name) for name in readers],
-        "violations": [{"kind": entry.kind, "judge": entry.judge, "time": entry.time} for entry in ledger_violations(store, corpus)],
-        "head": ledger_head(store, corpus),
+        "violations": [
+            {"kind": entry.kind, "judge": entry.judge, "time": entry.time}
+            for entry in ledger_violations(corpus)
+        ],
+        "head": ledger_head(corpus),
         "fault": None,
     }
 
@@ -62,7 +80,12 @@ def _status(store: Store, corpus: str) -> dict[str, Any]:
 def _registration(store: Store, entry: LedgerEntry) -> dict[str, Any]:
     key = f"ledger/{entry.corpus}.registrations/{entry.registration}.json"
     plan = store.read_json(key) if store.exists(key) else None
-    return {"registration": entry.registration, "time": entry.time, "run_id": entry.run_id, "plan": plan}
+    return {
+        "registration": entry.registration,
+        "time": entry.time,
+        "run_id": entry.run_id,
+        "plan": plan,
+    }
 
 
 def _reader(entries: Sequence[LedgerEntry], judge: str) -> dict[str, Any]:

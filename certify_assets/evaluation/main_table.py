@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from certify_assets.corpora.config import registered_corpora
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError
 from certify_assets.evaluation.comparison import compare
 from certify_assets.storage.store import Store
@@ -33,7 +34,7 @@ def gather_table(store: Store, corpora: Iterable[str] | None = None) -> dict[str
     documents, left_out = [], []
     for corpus in registered_corpora(store) if corpora is None else corpora:
         try:
-            documents.append(compare(store, corpus))
+            documents.append(compare(Corpus(store, corpus)))
         except CertifyError as error:
             left_out.append({"corpus": corpus, "reason": str(error)})
     return {"schema": _SCHEMA, "corpora": documents, "left_out": left_out}

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from certify_assets.corpora.corpus import open_split
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.corpora.preparation import open_split
 from certify_assets.errors import InputError, StaleCertificateError
 from certify_assets.files import sha256_bytes
 from certify_assets.judges.endpoint.judging import load_endpoint
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.judging import current_adapter, renderer, stored_adapter, texts
-from certify_assets.judges.specs import JUDGES, JudgeSpec, judge_spec
-from certify_assets.storage.store import Store
+from certify_assets.judges.specs import JUDGES, JudgeSpec
 
 if TYPE_CHECKING:
     from certify_assets.judges.base import Scores
@@ -34,7 +35,7 @@ def parity_exemption(spec: JudgeSpec) -> str | None:
     return spec.endpoint.no_parity if spec.endpoint.parity is None else None
 
 
-def run_parity(store: Store, corpus: str, judge: str) -> dict[str, Any]:
+def run_parity(judge: JudgedCorpus) -> dict[str, Any]:
     """Score rows of CAL with the local counterpart, compare, and store what came of it; the server is not asked.
 
     Returns
@@ -50,36 +51,44 @@ def run_parity(store: Store, corpus: str, judge: str) -> dict[str, Any]:
     from certify_assets.judges.base import Scores
     from certify_assets.judges.lm.parity import parity
 
-    spec = judge_spec(judge, store.root)
+    spec = judge.spec
     reason = parity_exemption(spec)
     if spec.endpoint is None or spec.endpoint.parity is None:
         raise InputError(f"{judge} has no parity test: {reason}.")
     config = spec.endpoint.parity
-    current_adapter(store, corpus, judge)
-    table = store.read_table(f"judges/{judge}/{corpus}/scores.parquet")
-    frame = _rows(store, corpus, config.rows)
+    current_adapter(judge)
+    table = judge.store.read_table(judge.key("scores.parquet"))
+    frame = _rows(judge.corpus, config.rows)
     stored = table.set_index("trajectory_id").loc[frame["trajectory_id"]]
-    candidate = Scores(stored["log_p_success"].to_numpy(np.float64), stored["log_p_fail"].to_numpy(np.float64))
-    billed = load_endpoint(store, corpus, spec, replay=True)
+    candidate = Scores(
+        stored["log_p_success"].to_numpy(np.float64), stored["log_p_fail"].to_numpy(np.float64)
+    )
+    billed = load_endpoint(JudgedCorpus.of(judge.corpus, spec), replay=True)
     questions = billed.questions(texts(frame, renderer()))
-    reference, about = _reference(store, corpus, config, billed.judge.asked, questions)
+    reference, about = _reference(judge.corpus, config, billed.judge.asked, questions)
     # no certificate stands yet whose decisions could change: its threshold will be of these very scores
-    found = parity(reference, candidate, thresholds=(), tolerance=config.tolerance, least_agreement=config.least_agreement)
+    found = parity(
+        reference,
+        candidate,
+        thresholds=(),
+        tolerance=config.tolerance,
+        least_agreement=config.least_agreement,
+    )
     document = {
-        "judge": judge,
-        "corpus": corpus,
+        "judge": judge.name,
+        "corpus": judge.corpus.name,
         **found.to_dict(),
         "engine": billed.provenance().engine,
         "reference": about,
         "configuration": asdict(config),
         "trajectory_ids": [str(name) for name in frame["trajectory_id"]],
-        **_bound(store, corpus, judge),
+        **_bound(judge),
     }
-    store.write_json(_key(corpus, judge), document)
+    judge.store.write_json(_key(judge.corpus.name, judge.name), document)
     return document
 
 
-def parity_provenance(store: Store, corpus: str, judge: str) -> dict[str, str]:
+def parity_provenance(judge: JudgedCorpus) -> dict[str, str]:
     """Return what the certificates of a judge say about parity; nothing for a judge of the reference engine.
 
     Raises
@@ -87,24 +96,26 @@ def parity_provenance(store: Store, corpus: str, judge: str) -> dict[str, str]:
     StaleCertificateError
         If the test is missing, failed, or is of other scores, another server or other settings than those stored now.
     """
-    spec = judge_spec(judge, store.root)
+    spec = judge.spec
     if spec.endpoint is None:
         return {}
     if spec.endpoint.parity is None:
         return {"no_parity": spec.endpoint.no_parity}
-    how = f"run `certify judge parity {corpus} --judge {judge}` or the check {judge}/scores:parity"
-    if not store.exists(_key(corpus, judge)):
-        raise StaleCertificateError(f"the scores of {judge} on {corpus} were not compared with those of the local model; {how}.")
-    document = store.read_json(_key(corpus, judge))
-    expected = {**_bound(store, corpus, judge), "configuration": asdict(spec.endpoint.parity)}
+    how = f"run `certify judge parity {judge.corpus} --judge {judge}` or the check {judge}/scores:parity"
+    if not judge.store.exists(_key(judge.corpus.name, judge.name)):
+        raise StaleCertificateError(
+            f"the scores of {judge} on {judge.corpus} were not compared with those of the local model; {how}."
+        )
+    document = judge.store.read_json(_key(judge.corpus.name, judge.name))
+    expected = {**_bound(judge), "configuration": asdict(spec.endpoint.parity)}
     stale = next((name for name, value in expected.items() if document.get(name) != value), None)
     if stale is not None:
         raise StaleCertificateError(
-            f"the parity test of {judge} on {corpus} is of another {stale.removesuffix('_sha256')} than the present one; {how}."
+            f"the parity test of {judge} on {judge.corpus} is of another {stale.removesuffix('_sha256')} than the present one; {how}."
         )
     if document.get("passed") is not True:
         raise StaleCertificateError(sentence(document))
-    return {"parity_sha256": store.sha256(_key(corpus, judge))}
+    return {"parity_sha256": judge.store.sha256(_key(judge.corpus.name, judge.name))}
 
 
 def sentence(document: dict[str, Any]) -> str:
@@ -122,31 +133,38 @@ def sentence(document: dict[str, Any]) -> str:
     )
 
 
-def _bound(store: Store, corpus: str, judge: str) -> dict[str, str]:
+def _bound(judge: JudgedCorpus) -> dict[str, str]:
     """What a parity test stands on: the registration names server, version and prompt, the scores every number."""
-    adapter = store.read_json(f"judges/{judge}/{corpus}/adapter.json")
+    adapter = judge.store.read_json(judge.key("adapter.json"))
     return {
         "adapter_sha256": adapter["adapter_sha256"],
-        "scores_sha256": store.sha256(f"judges/{judge}/{corpus}/scores.parquet"),
+        "scores_sha256": judge.store.sha256(judge.key("scores.parquet")),
         "manifest_sha256": adapter["manifest_sha256"],
     }
 
 
-def _rows(store: Store, corpus: str, count: int) -> Any:
+def _rows(corpus: Corpus, count: int) -> Any:
     """Rows of CAL in the order of the hashes of their names: as good as drawn, and the same everywhere."""
-    cal, _ = open_split(store, corpus, "cal")
-    order = sorted(range(len(cal)), key=lambda row: sha256_bytes(str(cal["trajectory_id"].iloc[row]).encode("utf-8")))
+    cal, _ = open_split(corpus, "cal")
+    order = sorted(
+        range(len(cal)),
+        key=lambda row: sha256_bytes(str(cal["trajectory_id"].iloc[row]).encode("utf-8")),
+    )
     return cal.iloc[sorted(order[:count])].reset_index(drop=True)
 
 
-def _reference(store: Store, corpus: str, config: ParityConfig, asked: Asked, questions: Sequence[Any]) -> tuple[Scores, dict[str, Any]]:
+def _reference(
+    corpus: Corpus, config: ParityConfig, asked: Asked, questions: Sequence[Any]
+) -> tuple[Scores, dict[str, Any]]:
     """Score the server's own questions with the local model."""
     from certify_assets.judges.lm.contract import Encoded, verdict_tokens
     from certify_assets.judges.lm.scoring import score_prompts
 
-    with _local(store, corpus, config) as (language, lora_sha256):
+    with _local(corpus, config) as (language, lora_sha256):
         tokenizer = language.tokenizer
-        language = replace(language, verdicts=verdict_tokens(tokenizer, asked.asking.marker, asked.asking.words))
+        language = replace(
+            language, verdicts=verdict_tokens(tokenizer, asked.asking.marker, asked.asking.words)
+        )
         options = dict(asked.asking.extra.get("chat_template_kwargs") or {})
         prompts = [Encoded(tuple(_ids(tokenizer, question, options))) for question in questions]
         run = score_prompts(language, prompts, adapter_sha256=lora_sha256)
@@ -159,31 +177,39 @@ def _ids(tokenizer: Any, question: Any, options: dict[str, Any]) -> list[int]:
         return list(tokenizer.encode(question))
     if question and isinstance(question[0], int):
         return list(question)
-    return list(tokenizer.apply_chat_template(list(question), add_generation_prompt=True, return_dict=False, **options))
+    return list(
+        tokenizer.apply_chat_template(
+            list(question), add_generation_prompt=True, return_dict=False, **options
+        )
+    )
 
 
 @contextmanager
-def _local(store: Store, corpus: str, config: ParityConfig) -> Iterator[tuple[LanguageModel, str]]:
+def _local(corpus: Corpus, config: ParityConfig) -> Iterator[tuple[LanguageModel, str]]:
     from certify_assets.judges.lm.adapters import AdapterBank
     from certify_assets.judges.lm.compact import load_compact
     from certify_assets.judges.lm.contract import load_language_model
 
-    base = load_compact() if config.model == "compact" else load_language_model(config.model, revision=config.revision)
+    base = (
+        load_compact()
+        if config.model == "compact"
+        else load_language_model(config.model, revision=config.revision)
+    )
     if not config.adapter:
         yield base, ""
         return
     bank = AdapterBank(base)
-    with _adapter_folder(store, corpus, config.adapter) as folder:
+    with _adapter_folder(corpus, config.adapter) as folder:
         bank.add("local", folder)
     with bank.using("local") as (language, sha256):
         yield language, sha256
 
 
 @contextmanager
-def _adapter_folder(store: Store, corpus: str, adapter: str) -> Iterator[Path]:
+def _adapter_folder(corpus: Corpus, adapter: str) -> Iterator[Path]:
     if adapter in JUDGES:
-        current_adapter(store, corpus, adapter)
-        with stored_adapter(store, corpus, adapter) as folder:
+        current_adapter(JudgedCorpus(corpus, adapter))
+        with stored_adapter(JudgedCorpus(corpus, adapter)) as folder:
             yield folder
         return
     if not Path(adapter).is_dir():

@@ -57,4 +57,8 @@ def _is_audit_sample(column: str, value: Any) -> bool:
     text = str(value).strip().lower()
     if column == "asked":
         return text in {"audit_sample", "spot_check"}
-    return text in _TRUE if column == "audit_sample" else text.replace(" ", "_").replace("-", "_") == "audit_sample"
+    return (
+        text in _TRUE
+        if column == "audit_sample"
+        else text.replace(" ", "_").replace("-", "_") == "audit_sample"
+    )

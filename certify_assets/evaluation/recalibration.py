@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from certify_assets.corpora.corpus import open_split
+from certify_assets.corpora.preparation import open_split
 from certify_assets.errors import InputError
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.judging import columns, current_adapter, load_adapter, renderer
 from certify_assets.judges.scoring import calibration_scores
-from certify_assets.judges.specs import ALPHAS, DELTA, GRID, PROCEDURES, SIDES, judge_spec
-from certify_assets.storage.store import Store
+from certify_assets.judges.specs import ALPHAS, DELTA, GRID, PROCEDURES, SIDES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -86,7 +86,9 @@ def fit_recalibration(method: str, scores: _Floats, outcomes: NDArray[np.int8]) 
     do not send the slope to infinity.
     """
     if method not in METHODS:
-        raise InputError(f"there is no recalibration {method!r}; choose one of {', '.join(METHODS)}.")
+        raise InputError(
+            f"there is no recalibration {method!r}; choose one of {', '.join(METHODS)}."
+        )
     if np.unique(outcomes).size != 2:
         raise InputError("the rows to recalibrate on have one outcome; label runs of both.")
     if method == "none":
@@ -94,11 +96,15 @@ def fit_recalibration(method: str, scores: _Floats, outcomes: NDArray[np.int8]) 
     if method == "isotonic":
         return _isotonic(scores, outcomes)
     slope, intercept = _logistic(scores, outcomes, intercept=method == "platt")
-    parameters = {"slope": slope, "intercept": intercept} if method == "platt" else {"inverse_temperature": slope}
+    parameters = (
+        {"slope": slope, "intercept": intercept}
+        if method == "platt"
+        else {"inverse_temperature": slope}
+    )
     return Recalibration(method, parameters, lambda values: slope * values + intercept)
 
 
-def recalibrate(store: Store, corpus: str, judge: str) -> dict[str, Any]:
+def recalibrate(judge: JudgedCorpus) -> dict[str, Any]:
     """Return what each map does to the certificates of a judge on a corpus.
 
     Returns
@@ -107,9 +113,9 @@ def recalibrate(store: Store, corpus: str, judge: str) -> dict[str, Any]:
         Split and rows that the maps were fitted on; for each method its parameters, log loss and distinct scores on CAL, and for each side
         and budget coverage, threshold, rank of the threshold and rows of CAL and TEST that are decided otherwise than by the scores as they are.
     """
-    cal, hashes, adapter = calibration_scores(store, corpus, judge)
-    fitted_on, fit = _fitting_rows(store, corpus, judge)
-    table = store.read_table(f"judges/{judge}/{corpus}/scores.parquet")
+    cal, hashes, adapter = calibration_scores(judge)
+    fitted_on, fit = _fitting_rows(judge)
+    table = judge.store.read_table(judge.key("scores.parquet"))
     everything = table.loc[table["split"].isin(["cal", "test"]), "score"].to_numpy(np.float64)
     maps = [fit_recalibration(method, *fit) for method in METHODS]
     plain: dict[tuple[str, float], Any] = {}
@@ -117,14 +123,18 @@ def recalibrate(store: Store, corpus: str, judge: str) -> dict[str, Any]:
     changed = [item["method"] for item in methods if item["effect"] == "changed"]
     ties = [item["method"] for item in methods if item["effect"] == "ties"]
     said = "Every certificate is unchanged by every method." if not changed + ties else ""
-    said += f"Changed by ties alone: {', '.join(ties)}; unchanged by the others." if ties and not changed else ""
+    said += (
+        f"Changed by ties alone: {', '.join(ties)}; unchanged by the others."
+        if ties and not changed
+        else ""
+    )
     said += f"Orders turned round: {', '.join(changed)}." if changed else ""
     return {
-        "judge": judge,
-        "corpus": corpus,
+        "judge": judge.name,
+        "corpus": judge.corpus.name,
         "fitted_on": fitted_on,
         "rows": len(fit[0]),
-        "trained_on": fitted_on in judge_spec(judge, store.root).training_splits,
+        "trained_on": fitted_on in judge.spec.training_splits,
         "delta": DELTA,
         "grid": GRID,
         "verdict": said,
@@ -133,10 +143,10 @@ def recalibrate(store: Store, corpus: str, judge: str) -> dict[str, Any]:
     }
 
 
-def write_recalibration(store: Store, corpus: str, judge: str) -> dict[str, Any]:
+def write_recalibration(judge: JudgedCorpus) -> dict[str, Any]:
     """Recalibrate and store the document beside the judge's certificates."""
-    document = recalibrate(store, corpus, judge)
-    store.write_json(f"judges/{judge}/{corpus}/recalibration.json", document)
+    document = recalibrate(judge)
+    judge.store.write_json(judge.key("recalibration.json"), document)
     return document
 
 
@@ -159,7 +169,10 @@ def recalibration_rows(document: dict[str, Any]) -> tuple[list[str], list[list[s
 
 def recalibration_lines(document: dict[str, Any]) -> list[str]:
     """Say of each method how well its numbers are probabilities, and what it does to decisions."""
-    said = [f"{item['method']}: log loss {item['log_loss']:.4f} on CAL; {_SAID[item['effect']]}." for item in document["methods"]]
+    said = [
+        f"{item['method']}: log loss {item['log_loss']:.4f} on CAL; {_SAID[item['effect']]}."
+        for item in document["methods"]
+    ]
     if document["trained_on"]:
         said.append(
             f"The {document['fitted_on'].upper()} runs are runs that {document['judge']} was trained on: it is surer of them than of others."
@@ -168,7 +181,11 @@ def recalibration_lines(document: dict[str, Any]) -> list[str]:
 
 
 def _method(
-    item: Recalibration, cal: pd.DataFrame, everything: _Floats, candidates: int, plain: dict[tuple[str, float], Any]
+    item: Recalibration,
+    cal: pd.DataFrame,
+    everything: _Floats,
+    candidates: int,
+    plain: dict[tuple[str, float], Any],
 ) -> dict[str, Any]:
     from certify_assets.certificates import certify
 
@@ -177,7 +194,13 @@ def _method(
     cells = []
     for side in SIDES:
         for alpha in ALPHAS:
-            keywords: dict[str, Any] = {"alpha": alpha, "delta": DELTA, "side": side, "procedure": PROCEDURES[0], "grid": GRID}
+            keywords: dict[str, Any] = {
+                "alpha": alpha,
+                "delta": DELTA,
+                "side": side,
+                "procedure": PROCEDURES[0],
+                "grid": GRID,
+            }
             certificate = certify(mapped, outcomes, tasks, candidates=candidates, **keywords)
             decided = _decided(certificate, elsewhere)
             before = plain.setdefault((side, alpha), decided)
@@ -217,17 +240,17 @@ def _effect(before: _Floats, after: _Floats, cells: list[dict[str, Any]]) -> str
     return "ties" if any(cell["differing_decisions"] for cell in cells) else "unchanged"
 
 
-def _fitting_rows(store: Store, corpus: str, judge: str) -> tuple[str, tuple[_Floats, NDArray[np.int8]]]:
+def _fitting_rows(judge: JudgedCorpus) -> tuple[str, tuple[_Floats, NDArray[np.int8]]]:
     """Scored, labelled rows of RL; where they do not hold both outcomes, SFT is scored for it."""
     from certify_assets.judges.base import score_table
 
-    table = store.read_table(f"judges/{judge}/{corpus}/scores.parquet")
+    table = judge.store.read_table(judge.key("scores.parquet"))
     found = _labelled(table[table["split"] == "rl"])
     if np.unique(found[1]).size == 2:
         return "rl", found
-    sft, _ = open_split(store, corpus, "sft")
-    expected = current_adapter(store, corpus, judge)["adapter_sha256"]
-    model = load_adapter(store, corpus, judge, expected_sha256=expected)
+    sft, _ = open_split(judge.corpus, "sft")
+    expected = current_adapter(judge)["adapter_sha256"]
+    model = load_adapter(judge, expected_sha256=expected)
     return "sft", _labelled(score_table(model, sft[sft["outcome"].notna()], renderer()))
 
 
@@ -236,7 +259,9 @@ def _labelled(table: pd.DataFrame) -> tuple[_Floats, NDArray[np.int8]]:
     return kept["score"].to_numpy(np.float64), kept["outcome"].to_numpy(np.int8)
 
 
-def _logistic(scores: _Floats, outcomes: NDArray[np.int8], *, intercept: bool) -> tuple[float, float]:
+def _logistic(
+    scores: _Floats, outcomes: NDArray[np.int8], *, intercept: bool
+) -> tuple[float, float]:
     from sklearn.linear_model import LogisticRegression
 
     successes = int(outcomes.sum())
@@ -252,7 +277,9 @@ def _logistic(scores: _Floats, outcomes: NDArray[np.int8], *, intercept: bool) -
 def _isotonic(scores: _Floats, outcomes: NDArray[np.int8]) -> Recalibration:
     from sklearn.isotonic import IsotonicRegression
 
-    model = IsotonicRegression(y_min=0.0, y_max=1.0, increasing=True, out_of_bounds="clip").fit(scores, outcomes)
+    model = IsotonicRegression(y_min=0.0, y_max=1.0, increasing=True, out_of_bounds="clip").fit(
+        scores, outcomes
+    )
     least = 1 / (2 * len(scores))
 
     def apply(values: _Floats) -> _Floats:

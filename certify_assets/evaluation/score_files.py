@@ -70,16 +70,22 @@ class Rows:
 
     def name(self, index: int) -> str:
         """Name a row as a reader finds it."""
-        return f"row {self.numbers[index]}" + ("" if self.lines is None else f" (line {self.lines[index]})")
+        return f"row {self.numbers[index]}" + (
+            "" if self.lines is None else f" (line {self.lines[index]})"
+        )
 
 
-def read_rows(path: Path, wanted: AbstractSet[str]) -> tuple[list[str], dict[str, npt.NDArray[Any]], Rows]:
+def read_rows(
+    path: Path, wanted: AbstractSet[str]
+) -> tuple[list[str], dict[str, npt.NDArray[Any]], Rows]:
     """Read the wanted columns of a table, as far as it has them, with a Python value a row; see :func:`read_columns`."""
     names, columns, rows = read_columns(path, wanted)
     return names, {name: rows_of(values) for name, values in columns.items()}, rows
 
 
-def read_columns(path: Path, wanted: AbstractSet[str], numbers: AbstractSet[str] | None = None) -> tuple[list[str], Columns, Rows]:
+def read_columns(
+    path: Path, wanted: AbstractSet[str], numbers: AbstractSet[str] | None = None
+) -> tuple[list[str], Columns, Rows]:
     """Read the wanted columns of a table, as far as it has them.
 
     Parameters
@@ -108,18 +114,24 @@ def read_columns(path: Path, wanted: AbstractSet[str], numbers: AbstractSet[str]
     """
     reader = _READERS.get(path.suffix.lower())
     if reader is None:
-        raise InputError(f"{path} does not end in .csv, .parquet or .jsonl; save the score table in one of these formats.")
+        raise InputError(
+            f"{path} does not end in .csv, .parquet or .jsonl; save the score table in one of these formats."
+        )
     if not path.is_file():
         raise InputError(f"{path} does not exist or is not a file; check the path.")
     return reader(path, wanted, numbers)
 
 
-def _read_csv(path: Path, wanted: AbstractSet[str], _: AbstractSet[str] | None) -> tuple[list[str], Columns, Rows]:
+def _read_csv(
+    path: Path, wanted: AbstractSet[str], _: AbstractSet[str] | None
+) -> tuple[list[str], Columns, Rows]:
     try:
         with path.open(encoding="utf-8-sig", newline="") as stream, _long_fields():
             return _csv_columns(path, wanted, _csv_records(stream))
     except UnicodeDecodeError:
-        raise InputError(f"{path} is not UTF-8 text; save it as CSV in UTF-8, or as Parquet.") from None
+        raise InputError(
+            f"{path} is not UTF-8 text; save it as CSV in UTF-8, or as Parquet."
+        ) from None
     except csv.Error as error:
         raise InputError(
             f"{path} cannot be read as CSV ({_first_line(error)}); save it as comma-separated UTF-8 text with one header row."
@@ -152,7 +164,9 @@ def _csv_records(stream: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
         line = reader.line_num + 1
 
 
-def _csv_columns(path: Path, wanted: AbstractSet[str], records: Iterator[tuple[int, list[str]]]) -> tuple[list[str], Columns, Rows]:
+def _csv_columns(
+    path: Path, wanted: AbstractSet[str], records: Iterator[tuple[int, list[str]]]
+) -> tuple[list[str], Columns, Rows]:
     _, header = next(records, (1, []))
     if not header:
         raise InputError(f"{path} holds blank lines only; write a header and one row a trajectory.")
@@ -169,19 +183,29 @@ def _csv_columns(path: Path, wanted: AbstractSet[str], records: Iterator[tuple[i
         lines.append(line)
         for name, place in places.items():
             values[name].append(cells[place])
-    return header, _objects(values), Rows(np.arange(1, len(lines) + 1), np.asarray(lines, dtype=np.int64))
+    return (
+        header,
+        _objects(values),
+        Rows(np.arange(1, len(lines) + 1), np.asarray(lines, dtype=np.int64)),
+    )
 
 
 def _check_header(path: Path, header: Sequence[str]) -> None:
     _refuse_repeated(path, header)
     for separator, called in _SEPARATORS.items():
         if len(header) == 1 and separator in header[0]:
-            raise InputError(f"{path} is separated by {called}; save it with commas between the fields and points in the numbers.")
+            raise InputError(
+                f"{path} is separated by {called}; save it with commas between the fields and points in the numbers."
+            )
     if any("\0" in name for name in header):
-        raise InputError(f"{path} has NUL bytes in its header: it is damaged or UTF-16; save it as CSV in UTF-8.")
+        raise InputError(
+            f"{path} has NUL bytes in its header: it is damaged or UTF-16; save it as CSV in UTF-8."
+        )
 
 
-def _read_parquet(path: Path, wanted: AbstractSet[str], numbers: AbstractSet[str] | None) -> tuple[list[str], Columns, Rows]:
+def _read_parquet(
+    path: Path, wanted: AbstractSet[str], numbers: AbstractSet[str] | None
+) -> tuple[list[str], Columns, Rows]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -192,24 +216,38 @@ def _read_parquet(path: Path, wanted: AbstractSet[str], numbers: AbstractSet[str
             table = file.read(columns=[name for name in names if name in wanted])
             count = file.metadata.num_rows
     except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{path} cannot be read as Parquet ({_first_line(error)}); write the table again.") from None
-    columns: Columns = {name: _arrow_values(path, name, table[name].combine_chunks(), numbers) for name in table.column_names}
+        raise InputError(
+            f"{path} cannot be read as Parquet ({_first_line(error)}); write the table again."
+        ) from None
+    columns: Columns = {
+        name: _arrow_values(path, name, table[name].combine_chunks(), numbers)
+        for name in table.column_names
+    }
     return names, columns, Rows(np.arange(1, count + 1))
 
 
-def _arrow_values(path: Path, name: str, column: Any, numbers: AbstractSet[str] | None) -> npt.NDArray[Any] | Texts:
+def _arrow_values(
+    path: Path, name: str, column: Any, numbers: AbstractSet[str] | None
+) -> npt.NDArray[Any] | Texts:
     import pyarrow as pa
 
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     number = numbers is not None and name in numbers
-    if number and (pa.types.is_floating(column.type) or (pa.types.is_integer(column.type) and not column.null_count)):
+    if number and (
+        pa.types.is_floating(column.type)
+        or (pa.types.is_integer(column.type) and not column.null_count)
+    ):
         return np.asarray(column.to_numpy(zero_copy_only=False))
     # integers stay integers: the way through NumPy floats would turn task 7 into "7.0" as soon as one value is missing
     if pa.types.is_floating(column.type) and not column.null_count:
         return np.asarray(column.to_numpy(zero_copy_only=False), dtype=object)
     try:
-        if numbers is not None and not number and (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        if (
+            numbers is not None
+            and not number
+            and (pa.types.is_string(column.type) or pa.types.is_large_string(column.type))
+        ):
             return _texts(column)
         return _array(column.to_pylist())
     except (ValueError, OverflowError):
@@ -231,12 +269,20 @@ def _unreadable(path: Path, name: str, column: Any) -> InputError:
         try:
             column[index].as_py()
         except (ValueError, OverflowError) as error:
-            reason = "its text is not UTF-8" if isinstance(error, UnicodeDecodeError) else _first_line(error)
-            return InputError(f"{path}, row {index + 1}, column {name!r} cannot be read ({reason}); write the table again.")
+            reason = (
+                "its text is not UTF-8"
+                if isinstance(error, UnicodeDecodeError)
+                else _first_line(error)
+            )
+            return InputError(
+                f"{path}, row {index + 1}, column {name!r} cannot be read ({reason}); write the table again."
+            )
     return InputError(f"{path}, column {name!r} cannot be read; write the table again.")
 
 
-def _read_jsonl(path: Path, wanted: AbstractSet[str], _: AbstractSet[str] | None) -> tuple[list[str], Columns, Rows]:
+def _read_jsonl(
+    path: Path, wanted: AbstractSet[str], _: AbstractSet[str] | None
+) -> tuple[list[str], Columns, Rows]:
     records: list[dict[str, Any]] = []
     rows: list[int] = []
     names: dict[str, None] = {}
@@ -246,7 +292,9 @@ def _read_jsonl(path: Path, wanted: AbstractSet[str], _: AbstractSet[str] | None
                 if line.strip():
                     record = _json_record(path, number, line)
                     names.update(dict.fromkeys(record))
-                    records.append({name: value for name, value in record.items() if name in wanted})
+                    records.append(
+                        {name: value for name, value in record.items() if name in wanted}
+                    )
                     rows.append(number)
     except UnicodeDecodeError:
         raise InputError(f"{path} is not UTF-8 text; save it as JSON Lines in UTF-8.") from None
@@ -258,13 +306,20 @@ def _json_record(path: Path, number: int, line: str) -> dict[str, Any]:
     try:
         record = parse_json(line)
     except ValueError as error:
-        raise InputError(f"{path}, line {number} is not JSON ({_first_line(error)}); write one JSON object a line.") from None
+        raise InputError(
+            f"{path}, line {number} is not JSON ({_first_line(error)}); write one JSON object a line."
+        ) from None
     if not isinstance(record, dict):
-        raise InputError(f"{path}, line {number} is not a JSON object; write one object a line, with the columns as its keys.")
+        raise InputError(
+            f"{path}, line {number} is not a JSON object; write one object a line, with the columns as its keys."
+        )
     return record
 
 
-_READERS: Mapping[str, Callable[[Path, AbstractSet[str], AbstractSet[str] | None], tuple[list[str], Columns, Rows]]] = {
+_READERS: Mapping[
+    str,
+    Callable[[Path, AbstractSet[str], AbstractSet[str] | None], tuple[list[str], Columns, Rows]],
+] = {
     ".csv": _read_csv,
     ".parquet": _read_parquet,
     ".pq": _read_parquet,

@@ -25,7 +25,16 @@ __all__ = ["ColumnNames", "ScoreTable", "read_score_table"]
 _MISSING_TEXT = frozenset({"", "nan", "na", "n/a", "null", "none", "<na>"})
 _MISSING_ID = frozenset({"", "nan", "<na>"})
 _LONGEST_MISSING = max(map(len, _MISSING_ID))
-_ID_TYPES = (str, int, float, np.integer, np.floating, decimal.Decimal, datetime.date, datetime.time)
+_ID_TYPES = (
+    str,
+    int,
+    float,
+    np.integer,
+    np.floating,
+    decimal.Decimal,
+    datetime.date,
+    datetime.time,
+)
 _UNWRITABLE = re.compile("[\0\ud800-\udfff]")
 
 
@@ -87,7 +96,9 @@ class ScoreTable:
             If the split is absent (the sentence names those found), or is required and the table has no split column.
         """
         if required and wanted is not None and self.splits is None:
-            raise InputError(f"{self.path} has no split column to choose split={wanted!r} by; add one, or leave --split out.")
+            raise InputError(
+                f"{self.path} has no split column to choose split={wanted!r} by; add one, or leave --split out."
+            )
         if self.splits is None or wanted is None:
             return self
         keep = np.asarray(self.splits == wanted, dtype=bool)
@@ -100,7 +111,9 @@ class ScoreTable:
 
     def take(self, keep: npt.NDArray[np.bool_]) -> ScoreTable:
         """Return the rows where `keep` is true."""
-        chosen = {name: None if value is None else value[keep] for name, value in self._columns().items()}
+        chosen = {
+            name: None if value is None else value[keep] for name, value in self._columns().items()
+        }
         return ScoreTable(path=self.path, **chosen)  # type: ignore[arg-type]
 
     def labelled(self) -> npt.NDArray[np.int8]:
@@ -135,11 +148,27 @@ class ScoreTable:
             "outcomes": "outcome",
             "splits": "split",
         }
-        columns = {names[name]: value for name, value in self._columns().items() if name in names and value is not None}
+        columns = {
+            names[name]: value
+            for name, value in self._columns().items()
+            if name in names and value is not None
+        }
         return pd.DataFrame(columns)
 
     def _columns(self) -> dict[str, npt.NDArray[Any] | None]:
-        return {name: getattr(self, name) for name in ("scores", "outcomes", "tasks", "trajectories", "agents", "splits", "rows", "lines")}
+        return {
+            name: getattr(self, name)
+            for name in (
+                "scores",
+                "outcomes",
+                "tasks",
+                "trajectories",
+                "agents",
+                "splits",
+                "rows",
+                "lines",
+            )
+        }
 
 
 def read_score_table(path: Path, *, columns: ColumnNames | None = None) -> ScoreTable:
@@ -165,9 +194,15 @@ def read_score_table(path: Path, *, columns: ColumnNames | None = None) -> Score
     names = columns or ColumnNames()
     _refuse_one_column_twice(path, names)
     if path.is_file() and path.stat().st_size == 0:
-        raise InputError(f"{path} is empty; write the columns {names.task}, {names.score} and {names.outcome} with one row a trajectory.")
+        raise InputError(
+            f"{path} is empty; write the columns {names.task}, {names.score} and {names.outcome} with one row a trajectory."
+        )
     wanted = {getattr(names, entry.name) for entry in fields(names)}
-    found, raw, rows = read_columns(path, wanted, {names.score, names.outcome} - {names.task, names.trajectory, names.agent, names.split})
+    found, raw, rows = read_columns(
+        path,
+        wanted,
+        {names.score, names.outcome} - {names.task, names.trajectory, names.agent, names.split},
+    )
     for name in (names.task, names.score):
         if name not in raw:
             shown = ", ".join(found[:12])
@@ -179,11 +214,19 @@ def read_score_table(path: Path, *, columns: ColumnNames | None = None) -> Score
     return ScoreTable(
         path=path,
         scores=_scores(path, names.score, rows_of(raw[names.score]), rows),
-        outcomes=_outcomes(path, names.outcome, rows_of(raw[names.outcome]), rows) if names.outcome in raw else None,
+        outcomes=_outcomes(path, names.outcome, rows_of(raw[names.outcome]), rows)
+        if names.outcome in raw
+        else None,
         tasks=_labels(path, names.task, raw[names.task], rows),
-        trajectories=_labels(path, names.trajectory, raw[names.trajectory], rows, unique=True) if names.trajectory in raw else None,
-        agents=_optional_labels(path, names.agent, raw[names.agent], rows) if names.agent in raw else None,
-        splits=_optional_labels(path, names.split, raw[names.split], rows) if names.split in raw else None,
+        trajectories=_labels(path, names.trajectory, raw[names.trajectory], rows, unique=True)
+        if names.trajectory in raw
+        else None,
+        agents=_optional_labels(path, names.agent, raw[names.agent], rows)
+        if names.agent in raw
+        else None,
+        splits=_optional_labels(path, names.split, raw[names.split], rows)
+        if names.split in raw
+        else None,
         rows=rows.numbers,
         lines=rows.lines,
     )
@@ -194,10 +237,14 @@ def _refuse_one_column_twice(path: Path, names: ColumnNames) -> None:
     for name in options.values():
         same = [other for other, there in options.items() if there == name]
         if len(same) > 1:
-            raise InputError(f"{path}: {' and '.join(same)} both name the column {name!r}; give each a column of its own.")
+            raise InputError(
+                f"{path}: {' and '.join(same)} both name the column {name!r}; give each a column of its own."
+            )
 
 
-def _scores(path: Path, column: str, values: npt.NDArray[Any], rows: Rows) -> npt.NDArray[np.float64]:
+def _scores(
+    path: Path, column: str, values: npt.NDArray[Any], rows: Rows
+) -> npt.NDArray[np.float64]:
     quick = _plain_numbers(values)
     if quick is not None and not np.isinf(quick).any():
         return quick
@@ -255,7 +302,9 @@ def _as_float(value: Any) -> float | None:
         return math.inf
 
 
-def _outcomes(path: Path, column: str, values: npt.NDArray[Any], rows: Rows) -> npt.NDArray[np.int8]:
+def _outcomes(
+    path: Path, column: str, values: npt.NDArray[Any], rows: Rows
+) -> npt.NDArray[np.int8]:
     quick = _plain_numbers(values)
     if quick is not None and ((missing := np.isnan(quick)) | (quick == 0) | (quick == 1)).all():
         return np.where(missing, -1, quick).astype(np.int8)
@@ -271,12 +320,18 @@ def _outcomes(path: Path, column: str, values: npt.NDArray[Any], rows: Rows) -> 
     return outcomes
 
 
-def _labels(path: Path, column: str, values: npt.NDArray[Any] | Texts, rows: Rows, *, unique: bool = False) -> npt.NDArray[np.object_]:
+def _labels(
+    path: Path, column: str, values: npt.NDArray[Any] | Texts, rows: Rows, *, unique: bool = False
+) -> npt.NDArray[np.object_]:
     labels, distinct = _named(path, column, values, rows)
     # a longer text is none of them, unless it is one between spaces
-    doubtful = min(map(len, distinct)) <= _LONGEST_MISSING or len("".join(distinct).split(None, 1)) > 1
+    doubtful = (
+        min(map(len, distinct)) <= _LONGEST_MISSING or len("".join(distinct).split(None, 1)) > 1
+    )
     if doubtful and not _MISSING_ID.isdisjoint(map(str.lower, map(str.strip, distinct))):
-        index = next(index for index, label in enumerate(labels) if label.strip().lower() in _MISSING_ID)
+        index = next(
+            index for index, label in enumerate(labels) if label.strip().lower() in _MISSING_ID
+        )
         raise InputError(
             f"{path}, {rows.name(index)}, column {column!r} is empty; every trajectory needs the task that it attempts and its own id."
         )
@@ -296,11 +351,15 @@ def _refuse_repeated(path: Path, column: str, labels: npt.NDArray[np.object_], r
         first[label] = index
 
 
-def _optional_labels(path: Path, column: str, values: npt.NDArray[Any] | Texts, rows: Rows) -> npt.NDArray[np.object_]:
+def _optional_labels(
+    path: Path, column: str, values: npt.NDArray[Any] | Texts, rows: Rows
+) -> npt.NDArray[np.object_]:
     return _named(path, column, values, rows)[0]
 
 
-def _named(path: Path, column: str, values: npt.NDArray[Any] | Texts, rows: Rows) -> tuple[npt.NDArray[np.object_], Collection[str]]:
+def _named(
+    path: Path, column: str, values: npt.NDArray[Any] | Texts, rows: Rows
+) -> tuple[npt.NDArray[np.object_], Collection[str]]:
     """Return a name a row, and the distinct names."""
     if isinstance(values, Texts) and _plain_texts(values.distinct):
         return values.rows(), cast("list[str]", values.distinct)
@@ -309,7 +368,9 @@ def _named(path: Path, column: str, values: npt.NDArray[Any] | Texts, rows: Rows
     return labels, set(labels.tolist())
 
 
-def _one_by_one(path: Path, column: str, values: npt.NDArray[Any], rows: Rows) -> npt.NDArray[np.object_]:
+def _one_by_one(
+    path: Path, column: str, values: npt.NDArray[Any], rows: Rows
+) -> npt.NDArray[np.object_]:
     labels = np.empty(len(values), dtype=object)
     for index, value in enumerate(values):
         label = _label(value)

@@ -19,10 +19,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from certify_assets.corpora.corpus import open_split
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.corpora.preparation import open_split
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.judges.judging import columns, current_adapter, renderer, stored_adapter, stored_folder, texts, workplace
+from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.judges.judging import (
+    columns,
+    current_adapter,
+    renderer,
+    stored_adapter,
+    stored_folder,
+    texts,
+    workplace,
+)
 from certify_assets.judges.lm.rewards import ARMS, CONTROLS, arm_named
 from certify_assets.judges.specs import ALPHAS, DELTA, GRID, JudgeSpec
 from certify_assets.storage.progress import Advance, Report, counted, silent
@@ -67,7 +77,10 @@ class Candidate:
 
 def candidates(spec: JudgeSpec) -> tuple[Candidate, ...]:
     """What the deployed judge is chosen among: the start, and every arm after each number of steps."""
-    return (Candidate(START), *(Candidate(arm, step) for arm in ARMS for step in grpo_config(spec).evaluate_at))
+    return (
+        Candidate(START),
+        *(Candidate(arm, step) for arm in ARMS for step in grpo_config(spec).evaluate_at),
+    )
 
 
 def controls(spec: JudgeSpec) -> tuple[Candidate, ...]:
@@ -77,7 +90,11 @@ def controls(spec: JudgeSpec) -> tuple[Candidate, ...]:
 
 def grpo_config(spec: JudgeSpec, *, control: bool = False) -> GrpoConfig:
     """The paper's settings; the compact model has its own rate and fewer steps, of which the middle and the last are candidates."""
-    from certify_assets.judges.lm.grpo_config import COMPACT_LEARNING_RATE, LEARNING_RATE, GrpoConfig
+    from certify_assets.judges.lm.grpo_config import (
+        COMPACT_LEARNING_RATE,
+        LEARNING_RATE,
+        GrpoConfig,
+    )
 
     compact = spec.model == "compact"
     steps = spec.steps or ((30, 60) if compact else (75, 150))
@@ -91,12 +108,12 @@ def grpo_config(spec: JudgeSpec, *, control: bool = False) -> GrpoConfig:
     )
 
 
-def arm_key(store: Store, corpus: str, spec: JudgeSpec, arm: str) -> str:
+def arm_key(judge: JudgedCorpus, arm: str) -> str:
     """Return the hash of all that the training of an arm or a control would depend on now."""
-    return _Run.of(store, corpus, spec, arm).key
+    return _Run.of(judge.store, judge.corpus.name, judge.spec, arm).key
 
 
-def train_arm(store: Store, corpus: str, spec: JudgeSpec, arm: str, *, report: Report = silent) -> dict[str, Any]:
+def train_arm(judge: JudgedCorpus, arm: str, *, report: Report = silent) -> dict[str, Any]:
     """Train an arm or a control and score CAL with each of its steps; take up what is finished, and go on with what was killed.
 
     Parameters
@@ -122,16 +139,16 @@ def train_arm(store: Store, corpus: str, spec: JudgeSpec, arm: str, *, report: R
     IntegrityError
         If a finished adapter or its scores were altered.
     """
-    run = _Run.of(store, corpus, spec, arm)
+    run = _Run.of(judge.store, judge.corpus.name, judge.spec, arm)
     document = run.finished()
     if document is None:
         document = run.train(report)
-    for step in grpo_config(spec).evaluate_at:
-        scored_candidate(store, corpus, spec, Candidate(arm, step), "cal", report=report)
+    for step in grpo_config(judge.spec).evaluate_at:
+        scored_candidate(judge, Candidate(arm, step), "cal", report=report)
     return document
 
 
-def select_arm(store: Store, corpus: str, spec: JudgeSpec, *, report: Report = silent) -> dict[str, Any]:
+def select_arm(judge: JudgedCorpus, *, report: Report = silent) -> dict[str, Any]:
     """Choose the arm and step that certify most on CAL, or the start where none beats it; arms that are missing are trained.
 
     Returns
@@ -139,21 +156,29 @@ def select_arm(store: Store, corpus: str, spec: JudgeSpec, *, report: Report = s
     dict
         Of the adapter document: the candidates with their certified coverage, the rule, their number, the chosen one and the arms' keys.
     """
-    before = current_adapter(store, corpus, spec.start)
-    documents = {arm: train_arm(store, corpus, spec, arm, report=report) for arm in ARMS}
-    tables = {each.name: scored_candidate(store, corpus, spec, each, "cal", report=report)[0] for each in candidates(spec)}
+    before = current_adapter(judge.beside(judge.spec.start))
+    documents = {arm: train_arm(judge, arm, report=report) for arm in ARMS}
+    tables = {
+        each.name: scored_candidate(judge, each, "cal", report=report)[0]
+        for each in candidates(judge.spec)
+    }
     selection, alpha = choose(tables)
-    rows = [{"name": row.name, "alpha": alpha, "coverage": row.coverage, "uncorrected": row.uncorrected} for row in selection.rows]
+    rows = [
+        {"name": row.name, "alpha": alpha, "coverage": row.coverage, "uncorrected": row.uncorrected}
+        for row in selection.rows
+    ]
     return {
         "selection": rows,
         "selection_rule": f"{selection.certificate.selection} (at alpha {alpha:g})",
         "candidates": len(tables),
         "chosen": selection.chosen,
         "training": {
-            "optimiser": spec.optimiser,
-            "config": grpo_config(spec).to_dict(),
+            "optimiser": judge.spec.optimiser,
+            "config": grpo_config(judge.spec).to_dict(),
             "arms": {name: document["reward"] for name, document in documents.items()},
-            "loss_curves": {name: _curve(document["history"]) for name, document in documents.items()},
+            "loss_curves": {
+                name: _curve(document["history"]) for name, document in documents.items()
+            },
             "rl_trajectories": documents[next(iter(ARMS))]["rl_trajectories"],
         },
         "start_sha256": before["adapter_sha256"],
@@ -163,7 +188,11 @@ def select_arm(store: Store, corpus: str, spec: JudgeSpec, *, report: Report = s
 
 def _curve(history: Sequence[Mapping[str, Any]]) -> list[dict[str, float]]:
     """Loss of every step that has one."""
-    return [{"step": entry["step"], "loss": entry["loss"]} for entry in history if entry.get("loss") is not None and "step" in entry]
+    return [
+        {"step": entry["step"], "loss": entry["loss"]}
+        for entry in history
+        if entry.get("loss") is not None and "step" in entry
+    ]
 
 
 def choose(tables: Mapping[str, pd.DataFrame]) -> tuple[Selection, float]:
@@ -174,14 +203,20 @@ def choose(tables: Mapping[str, pd.DataFrame]) -> tuple[Selection, float]:
     _, outcomes, tasks = columns(tables[START])
     scores = {name: table["score"].to_numpy(float) for name, table in tables.items()}
     for alpha in ALPHAS:
-        found = select(scores, outcomes, tasks, settings=Settings(alpha=alpha, delta=DELTA, grid=GRID), baseline=START)
+        found = select(
+            scores,
+            outcomes,
+            tasks,
+            settings=Settings(alpha=alpha, delta=DELTA, grid=GRID),
+            baseline=START,
+        )
         if any(row.coverage > 0 for row in found.rows):
             break
     return found, alpha
 
 
 def scored_candidate(
-    store: Store, corpus: str, spec: JudgeSpec, candidate: Candidate, split: str, *, report: Report = silent
+    judge: JudgedCorpus, candidate: Candidate, split: str, *, report: Report = silent
 ) -> tuple[pd.DataFrame, dict[str, str]]:
     """Score CAL or TEST with a candidate, or take up the scores that are stored.
 
@@ -195,46 +230,65 @@ def scored_candidate(
     IntegrityError
         If the stored adapter or the stored table was altered.
     """
-    key = f"{_folder(spec, corpus, candidate.arm)}/{split}_{candidate.step}"
-    frame, manifest = open_split(store, corpus, split)
+    key = f"{_folder(judge.spec, judge.corpus.name, candidate.arm)}/{split}_{candidate.step}"
+    frame, manifest = open_split(judge.corpus, split)
     frame = frame.assign(outcome=None) if split == "test" else frame[frame["outcome"].notna()]
-    with candidate_adapter(store, corpus, spec, candidate) as folder:
-        of = {"lora_sha256": _lora_sha256(folder), "rows_sha256": _rows_sha256(frame), "manifest_sha256": manifest.sha256}
-        known = store.read_json(f"{key}.json") if store.exists(f"{key}.json") else {}
+    with candidate_adapter(judge, candidate) as folder:
+        of = {
+            "lora_sha256": _lora_sha256(folder),
+            "rows_sha256": _rows_sha256(frame),
+            "manifest_sha256": manifest.sha256,
+        }
+        known = judge.store.read_json(f"{key}.json") if judge.store.exists(f"{key}.json") else {}
         if of.items() <= known.items():
-            if store.sha256(f"{key}.parquet") != known["scores_sha256"]:
+            if judge.store.sha256(f"{key}.parquet") != known["scores_sha256"]:
                 raise IntegrityError(
-                    f"{store.locate(f'{key}.parquet')} was altered after it was scored; delete it and {split}_{candidate.step}.json."
+                    f"{judge.store.locate(f'{key}.parquet')} was altered after it was scored; delete it and {split}_{candidate.step}.json."
                 )
-            return store.read_table(f"{key}.parquet"), known
+            return judge.store.read_table(f"{key}.parquet"), known
         table, adapter_sha256 = _score(
-            store, corpus, spec, folder, frame, progress=counted(report, f"scoring {split} with {candidate.name}")
+            judge, folder, frame, progress=counted(report, f"scoring {split} with {candidate.name}")
         )
-    known = {**of, "adapter_sha256": adapter_sha256, "scores_sha256": store.write_table(f"{key}.parquet", table)}
-    store.write_json(f"{key}.json", known)
+    known = {
+        **of,
+        "adapter_sha256": adapter_sha256,
+        "scores_sha256": judge.store.write_table(f"{key}.parquet", table),
+    }
+    judge.store.write_json(f"{key}.json", known)
     return table, known
 
 
 @contextmanager
-def candidate_adapter(store: Store, corpus: str, spec: JudgeSpec, candidate: Candidate) -> Iterator[Path]:
+def candidate_adapter(judge: JudgedCorpus, candidate: Candidate) -> Iterator[Path]:
     """Give a candidate's adapter as a folder."""
     if candidate.arm == START:
-        with stored_adapter(store, corpus, spec.start) as folder:
+        with stored_adapter(judge.beside(judge.spec.start)) as folder:
             yield folder
         return
-    with stored_folder(store, f"{_folder(spec, corpus, candidate.arm)}/step_{candidate.step}") as folder:
+    with stored_folder(
+        judge.store,
+        f"{_folder(judge.spec, judge.corpus.name, candidate.arm)}/step_{candidate.step}",
+    ) as folder:
         yield folder
 
 
 def _score(
-    store: Store, corpus: str, spec: JudgeSpec, adapter: Path, frame: pd.DataFrame, *, progress: Callable[[int, int], None]
+    judged: JudgedCorpus,
+    adapter: Path,
+    frame: pd.DataFrame,
+    *,
+    progress: Callable[[int, int], None],
 ) -> tuple[pd.DataFrame, str]:
     from certify_assets.judges.base import score_table
     from certify_assets.judges.lm.judge import CausalJudge, load_base
 
-    base, encoder = load_base(spec.model, spec.revision)
-    with workplace(store, f"judges/{spec.name}/{corpus}/arms/shards") as shards:
-        judge = replace(CausalJudge(spec.name, base, encoder).with_adapter(adapter), shards=shards, progress=progress)
+    base, encoder = load_base(judged.spec.model, judged.spec.revision)
+    with workplace(judged.store, judged.key("arms/shards")) as shards:
+        judge = replace(
+            CausalJudge(judged.spec.name, base, encoder).with_adapter(adapter),
+            shards=shards,
+            progress=progress,
+        )
         table = score_table(judge, frame, renderer())
     return table.astype({"outcome": "Int8"}), judge.adapter_sha256
 
@@ -252,8 +306,13 @@ def _lora_sha256(folder: Path) -> str:
 def _rows_sha256(frame: pd.DataFrame) -> str:
     """Hash of what is read of trajectories: names, outcomes and rendered texts."""
     using = renderer()
-    outcomes = [None if outcome is None or outcome != outcome else int(outcome) for outcome in frame["outcome"]]
-    rows = [list(row) for row in zip(frame["trajectory_id"], outcomes, texts(frame, using), strict=True)]
+    outcomes = [
+        None if outcome is None or outcome != outcome else int(outcome)
+        for outcome in frame["outcome"]
+    ]
+    rows = [
+        list(row) for row in zip(frame["trajectory_id"], outcomes, texts(frame, using), strict=True)
+    ]
     return sha256_bytes(canonical_json({"renderer": using.sha256, "rows": rows}))
 
 
@@ -272,14 +331,18 @@ class _Run:
     @classmethod
     def of(cls, store: Store, corpus: str, spec: JudgeSpec, arm: str) -> _Run:
         reward = arm_named(arm)
-        rl, _ = open_split(store, corpus, "rl")
+        rl, _ = open_split(Corpus(store, corpus), "rl")
         rl = rl[rl["outcome"].notna()]
         if rl.empty:
-            raise InputError(f"{corpus} has no RL split, so nothing can be reinforced; import it with --rl, or leave {spec.name} out.")
+            raise InputError(
+                f"{corpus} has no RL split, so nothing can be reinforced; import it with --rl, or leave {spec.name} out."
+            )
         config = grpo_config(spec, control=arm in CONTROLS)
         inputs = {
             "start": spec.start,
-            "start_sha256": current_adapter(store, corpus, spec.start)["adapter_sha256"],
+            "start_sha256": current_adapter(JudgedCorpus(Corpus(store, corpus), spec.start))[
+                "adapter_sha256"
+            ],
             "reward": {"lam": reward.lam, "mu": reward.mu},
             "optimiser": "exact" if arm in CONTROLS else spec.optimiser,
             "config": config.to_dict(),
@@ -305,7 +368,10 @@ class _Run:
         if document["key"] != self.key:
             return None
         for step, sha256 in document["steps"].items():
-            with candidate_adapter(self.store, self.corpus, self.spec, Candidate(self.arm, int(step))) as folder:
+            with candidate_adapter(
+                JudgedCorpus.of(Corpus(self.store, self.corpus), self.spec),
+                Candidate(self.arm, int(step)),
+            ) as folder:
                 if _lora_sha256(folder) != sha256:
                     raise IntegrityError(
                         f"{self.store.locate(f'{self.folder}/step_{step}')} is not the adapter that was trained; delete {name}."
@@ -315,11 +381,16 @@ class _Run:
     def train(self, report: Report) -> dict[str, Any]:
         """Train from the start, or from where an interrupted training with the same key stopped."""
         self._begin()
-        with workplace(self.store, self.folder) as folder, stored_adapter(self.store, self.corpus, self.spec.start) as start:
+        with (
+            workplace(self.store, self.folder) as folder,
+            stored_adapter(JudgedCorpus(Corpus(self.store, self.corpus), self.spec.start)) as start,
+        ):
             run = self._optimise(start, folder, report)
             if not self.store.is_local:
                 self._upload(folder)
-            steps = {str(step): _lora_sha256(folder / f"step_{step}") for step in self.config.evaluate_at}
+            steps = {
+                str(step): _lora_sha256(folder / f"step_{step}") for step in self.config.evaluate_at
+            }
             document = {
                 "judge": self.spec.name,
                 "corpus": self.corpus,
@@ -355,21 +426,45 @@ class _Run:
 
         base, encoder = load_base(self.spec.model, self.spec.revision)
         language = replace(base, model=_trainable(base.model, start))
-        about = {"base": base.source, "base_revision": base.revision, "arm": self.arm, "start": self.spec.start}
+        about = {
+            "base": base.source,
+            "base_revision": base.revision,
+            "arm": self.arm,
+            "start": self.spec.start,
+        }
 
         def keep(step: int) -> None:
-            save_adapter(language.model, folder / f"step_{step}", {**about, "steps": step}, source=base.source)
+            save_adapter(
+                language.model,
+                folder / f"step_{step}",
+                {**about, "steps": step},
+                source=base.source,
+            )
 
         def tell(step: int, loss: float | None = None) -> None:
             report(Advance(f"grpo {self.arm}", step, self.config.steps, loss))
 
-        prompts, outcomes = encoder.encode_frame(self.rows), [int(outcome) for outcome in self.rows["outcome"]]
-        settings: dict[str, Any] = {"arm": arm_named(self.arm), "config": self.config, "folder": folder / "checkpoint", "evaluate": keep}
+        prompts, outcomes = (
+            encoder.encode_frame(self.rows),
+            [int(outcome) for outcome in self.rows["outcome"]],
+        )
+        settings: dict[str, Any] = {
+            "arm": arm_named(self.arm),
+            "config": self.config,
+            "folder": folder / "checkpoint",
+            "evaluate": keep,
+        }
         if self.inputs["optimiser"] == "trl":
             from certify_assets.judges.lm.trl_grpo import train_trl
 
             return train_trl(language, prompts, outcomes, **settings, progress=tell)
-        return train_exact(language, prompts, outcomes, **settings, progress=lambda step: tell(step.step, step.loss)).to_dict()
+        return train_exact(
+            language,
+            prompts,
+            outcomes,
+            **settings,
+            progress=lambda step: tell(step.step, step.loss),
+        ).to_dict()
 
     def _upload(self, folder: Path) -> None:
         for step in self.config.evaluate_at:

@@ -17,7 +17,15 @@ from certify_assets.files import canonical_json, sha256_bytes
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["SCORE_COLUMNS", "Judge", "JudgeProvenance", "Scores", "judge_auroc", "score_table", "scores_from_log_odds"]
+__all__ = [
+    "SCORE_COLUMNS",
+    "Judge",
+    "JudgeProvenance",
+    "Scores",
+    "judge_auroc",
+    "score_table",
+    "scores_from_log_odds",
+]
 
 SCORE_COLUMNS: tuple[str, ...] = (
     "corpus",
@@ -53,9 +61,13 @@ class Scores:
     def __post_init__(self) -> None:
         success, fail = self.log_p_success, self.log_p_fail
         if success.ndim != 1 or success.shape != fail.shape:
-            raise InputError(f"the judge gave {success.shape} and {fail.shape} log-probabilities; it owes one of each a text.")
+            raise InputError(
+                f"the judge gave {success.shape} and {fail.shape} log-probabilities; it owes one of each a text."
+            )
         if (success > 0).any() or (fail > 0).any() or (np.isnan(success) != np.isnan(fail)).any():
-            raise InputError("the judge gave a positive log-probability or only one of two; it owes both, or NaN for both.")
+            raise InputError(
+                "the judge gave a positive log-probability or only one of two; it owes both, or NaN for both."
+            )
 
     @property
     def score(self) -> NDArray[np.float64]:
@@ -128,7 +140,13 @@ def scores_from_log_odds(log_odds: NDArray[np.float64]) -> Scores:
         return Scores(-np.logaddexp(0.0, -log_odds), -np.logaddexp(0.0, log_odds))
 
 
-def score_table(judge: Judge, frame: pd.DataFrame, renderer: Renderer, *, rendered: Sequence[Rendered] | None = None) -> pd.DataFrame:
+def score_table(
+    judge: Judge,
+    frame: pd.DataFrame,
+    renderer: Renderer,
+    *,
+    rendered: Sequence[Rendered] | None = None,
+) -> pd.DataFrame:
     """Score trajectories.
 
     Parameters
@@ -155,10 +173,12 @@ def score_table(judge: Judge, frame: pd.DataFrame, renderer: Renderer, *, render
     expected = judge.provenance().renderer_sha256
     if expected != renderer.sha256:
         raise StaleCertificateError(
-            f"judge {judge.name} reads the texts of renderer {expected[:12] or '(none)'}, not of {renderer.sha256[:12]}; "
+            f"judge {judge} reads the texts of renderer {expected[:12] or '(none)'}, not of {renderer.sha256[:12]}; "
             "render with its own settings or train it again."
         )
-    texts = [item.text for item in (render_frame(frame, renderer) if rendered is None else rendered)]
+    texts = [
+        item.text for item in (render_frame(frame, renderer) if rendered is None else rendered)
+    ]
     scores = judge.score(texts)
     table = frame[[name for name in SCORE_COLUMNS if name in frame.columns]].assign(
         score=scores.score, log_p_success=scores.log_p_success, log_p_fail=scores.log_p_fail
@@ -169,4 +189,6 @@ def score_table(judge: Judge, frame: pd.DataFrame, renderer: Renderer, *, render
 def judge_auroc(table: pd.DataFrame) -> float:
     """AUROC of the scored, labelled rows of a score table; NaN when they all have one outcome."""
     labelled = table[table["outcome"].notna()]
-    return auroc(labelled["score"].to_numpy(dtype=np.float64), labelled["outcome"].to_numpy(dtype=np.float64))
+    return auroc(
+        labelled["score"].to_numpy(dtype=np.float64), labelled["outcome"].to_numpy(dtype=np.float64)
+    )

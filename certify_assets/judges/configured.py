@@ -77,7 +77,9 @@ def _text(where: str, root: str | None) -> str | None:
     except UnicodeDecodeError:
         raise InputError(f"{where} is not UTF-8 text; save it so.") from None
     except OSError as error:
-        raise InputError(f"{where} cannot be read ({error.strerror or type(error).__name__}); correct {VARIABLE} or the file.") from None
+        raise InputError(
+            f"{where} cannot be read ({error.strerror or type(error).__name__}); correct {VARIABLE} or the file."
+        ) from None
 
 
 def _entries(where: str, text: str | None) -> list[Any]:
@@ -95,16 +97,24 @@ def _entries(where: str, text: str | None) -> list[Any]:
         raise InputError(f"{where} is not YAML; correct it.") from None
     if document is None:
         return []
-    entries = document.get("judges") if isinstance(document, Mapping) and set(document) == {"judges"} else None
+    entries = (
+        document.get("judges")
+        if isinstance(document, Mapping) and set(document) == {"judges"}
+        else None
+    )
     if not isinstance(entries, list):
-        raise InputError(f"{where} is not one key 'judges' with a list of judges; docs/endpoints.md shows one.")
+        raise InputError(
+            f"{where} is not one key 'judges' with a list of judges; docs/endpoints.md shows one."
+        )
     return entries
 
 
 def _name(entry: Any, taken: set[str]) -> str:
     name = entry.get("name") if isinstance(entry, Mapping) else None
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise InputError("it has no name of small letters, digits and '_', a letter first; give it one.")
+        raise InputError(
+            "it has no name of small letters, digits and '_', a letter first; give it one."
+        )
     if name in taken:
         raise InputError(f"the name {name!r} is taken; choose another.")
     return name

@@ -59,7 +59,9 @@ class LengthJudge:
 
     def provenance(self) -> JudgeProvenance:
         """Say what the scores depend on."""
-        return _provenance(self.name, {"slope": self.slope, "intercept": self.intercept}, UNCUT.sha256)
+        return _provenance(
+            self.name, {"slope": self.slope, "intercept": self.intercept}, UNCUT.sha256
+        )
 
 
 @dataclass(frozen=True)
@@ -98,17 +100,27 @@ class AgentJudge:
 
     def score(self, texts: Sequence[str]) -> Scores:
         """Judge runs by their agents: the "texts" of this judge are names of agents."""
-        return scores_from_log_odds(np.array([self.log_odds.get(agent, self.default) for agent in texts], dtype=np.float64))
+        return scores_from_log_odds(
+            np.array([self.log_odds.get(agent, self.default) for agent in texts], dtype=np.float64)
+        )
 
     def provenance(self) -> JudgeProvenance:
         """Say what the scores depend on."""
-        return _provenance(self.name, {"log_odds": dict(self.log_odds), "default": self.default}, "")
+        return _provenance(
+            self.name, {"log_odds": dict(self.log_odds), "default": self.default}, ""
+        )
 
 
 def _labels(rows: int, outcomes: ArrayLike) -> NDArray[np.float64]:
     labels = np.asarray(outcomes, dtype=np.float64)
-    if labels.shape != (rows,) or not np.isin(labels, (0.0, 1.0)).all() or not 0 < labels.sum() < rows:
-        raise InputError(f"{rows} training runs need as many outcomes, 0 and 1 and some of each; train on labelled runs of both.")
+    if (
+        labels.shape != (rows,)
+        or not np.isin(labels, (0.0, 1.0)).all()
+        or not 0 < labels.sum() < rows
+    ):
+        raise InputError(
+            f"{rows} training runs need as many outcomes, 0 and 1 and some of each; train on labelled runs of both."
+        )
     return labels
 
 
@@ -121,5 +133,13 @@ def _log_odds(labels: NDArray[np.float64]) -> float:
     return math.log((successes + 0.5) / (labels.size - successes + 0.5))
 
 
-def _provenance(name: str, parameters: Mapping[str, object], renderer_sha256: str) -> JudgeProvenance:
-    return JudgeProvenance(name, sha256_bytes(canonical_json(dict(parameters))), renderer_sha256, "certify_assets/control/1", "float64")
+def _provenance(
+    name: str, parameters: Mapping[str, object], renderer_sha256: str
+) -> JudgeProvenance:
+    return JudgeProvenance(
+        name,
+        sha256_bytes(canonical_json(dict(parameters))),
+        renderer_sha256,
+        "certify_assets/control/1",
+        "float64",
+    )

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from certify_assets.corpora.corpus import open_corpus
+from certify_assets.corpora.preparation import open_corpus
 from certify_assets.errors import StaleCertificateError
-from certify_assets.judges.specs import judge_spec
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.transfer import require_sources
+from certify_assets.storage.snapshot import remembered
 from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
@@ -38,34 +39,45 @@ __all__ = [
 ]
 
 
-def current_adapter(store: Store, corpus: str, judge: str) -> dict[str, Any]:
+@remembered
+def current_adapter(judge: JudgedCorpus) -> dict[str, Any]:
     """Return the adapter document, refusing one that was trained under another manifest or renderer than the stored ones, or on other sources.
 
     Raises
     ------
     StaleCertificateError
     """
-    _refuse_closed(store, corpus, judge)
-    adapter: dict[str, Any] = store.read_json(f"judges/{judge}/{corpus}/adapter.json")
-    _, manifest = open_corpus(store, corpus)
-    for name, value in (("manifest_sha256", manifest.sha256), ("renderer_sha256", renderer().sha256)):
+    _refuse_closed(judge)
+    adapter: dict[str, Any] = judge.store.read_json(judge.key("adapter.json"))
+    _, manifest = open_corpus(judge.corpus)
+    for name, value in (
+        ("manifest_sha256", manifest.sha256),
+        ("renderer_sha256", renderer().sha256),
+    ):
         if adapter[name] != value:
             raise StaleCertificateError(
-                f"the adapter of {judge} on {corpus} was trained under another {name.removesuffix('_sha256')} than the stored one; "
+                f"the adapter of {judge} on {judge.corpus} was trained under another {name.removesuffix('_sha256')} than the stored one; "
                 f"materialize {judge}/adapter again."
             )
     if "transfer" in adapter:
-        require_sources(store, corpus, judge, adapter["transfer"])
-    spec = judge_spec(judge, store.root)
+        require_sources(judge, adapter["transfer"])
+    spec = judge.spec
     start = spec.start
-    if "arms" in adapter and current_adapter(store, corpus, start)["adapter_sha256"] != adapter["start_sha256"]:
+    if (
+        "arms" in adapter
+        and current_adapter(judge.beside(start))["adapter_sha256"] != adapter["start_sha256"]
+    ):
         raise StaleCertificateError(
-            f"the arms of {judge} on {corpus} started from another {start} judge than the stored one; materialize {judge}/adapter again."
+            f"the arms of {judge} on {judge.corpus} started from another {start} judge than the stored one; materialize {judge}/adapter again."
         )
     harvest = adapter.get("harvest")
-    if harvest is not None and current_adapter(store, corpus, harvest["start"])["adapter_sha256"] != harvest["start_adapter_sha256"]:
+    if (
+        harvest is not None
+        and current_adapter(judge.beside(harvest["start"]))["adapter_sha256"]
+        != harvest["start_adapter_sha256"]
+    ):
         raise StaleCertificateError(
-            f"the harvest of {judge} on {corpus} was let through by another {harvest['start']} judge than the stored one; "
+            f"the harvest of {judge} on {judge.corpus} was let through by another {harvest['start']} judge than the stored one; "
             f"materialize {judge}/adapter again."
         )
     if spec.endpoint is not None:
@@ -75,12 +87,16 @@ def current_adapter(store: Store, corpus: str, judge: str) -> dict[str, Any]:
     return adapter
 
 
-def _refuse_closed(store: Store, corpus: str, judge: str) -> None:
+def _refuse_closed(judge: JudgedCorpus) -> None:
     """Refuse what an earlier opening of a harvest's gate left: scores and certificates of a judge that is no more."""
-    folder = f"judges/{judge}/{corpus}"
-    if not store.exists(f"{folder}/adapter.json") and store.exists(f"{folder}/harvest.json"):
-        reason = store.read_json(f"{folder}/harvest.json")["reason"]
-        raise StaleCertificateError(f"the gate of {judge} on {corpus} is closed now, so there is no such judge: {reason}")
+    folder = judge.key()
+    if not judge.store.exists(f"{folder}/adapter.json") and judge.store.exists(
+        f"{folder}/harvest.json"
+    ):
+        reason = judge.store.read_json(f"{folder}/harvest.json")["reason"]
+        raise StaleCertificateError(
+            f"the gate of {judge} on {judge.corpus} is closed now, so there is no such judge: {reason}"
+        )
 
 
 def renderer() -> Renderer:
@@ -97,9 +113,15 @@ def texts(frame: pd.DataFrame, using: Renderer) -> list[str]:
     return [item.text for item in render_frame(frame, using)]
 
 
-def columns(table: pd.DataFrame) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def columns(
+    table: pd.DataFrame,
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Return scores, outcomes and tasks of a labelled score table."""
-    return table["score"].to_numpy(np.float64), table["outcome"].to_numpy(np.int8), table["task_id"].to_numpy(object)
+    return (
+        table["score"].to_numpy(np.float64),
+        table["outcome"].to_numpy(np.int8),
+        table["task_id"].to_numpy(object),
+    )
 
 
 def save_adapter(store: Store, prefix: str, judge: LexicalJudge | CausalJudge) -> None:
@@ -111,7 +133,7 @@ def save_adapter(store: Store, prefix: str, judge: LexicalJudge | CausalJudge) -
 
 
 def load_adapter(
-    store: Store, corpus: str, judge: str, *, expected_sha256: str, resume: bool = False, replay: bool = False
+    judge: JudgedCorpus, *, expected_sha256: str, resume: bool = False, replay: bool = False
 ) -> LexicalJudge | CausalJudge | BilledJudge:
     """Load a judge as it is stored; refuse another than the expected one.
 
@@ -122,27 +144,34 @@ def load_adapter(
     replay : bool
         Let an endpoint judge repeat its kept answers, without a request.
     """
-    spec = judge_spec(judge, store.root)
+    spec = judge.spec
     if spec.endpoint is not None:
         from certify_assets.judges.endpoint.judging import load_endpoint
 
-        return load_endpoint(store, corpus, spec, replay=replay)
+        return load_endpoint(JudgedCorpus.of(judge.corpus, spec), replay=replay)
     from certify_assets.judges.lexical import LexicalJudge
 
-    with stored_adapter(store, corpus, judge) as folder:
+    with stored_adapter(judge) as folder:
         if not spec.model:
             return LexicalJudge.load(folder, expected_sha256=expected_sha256)
         from certify_assets.judges.lm.judge import CausalJudge, load_base
 
         base, encoder = load_base(spec.model, spec.revision)
-        loaded = CausalJudge.load(folder, base=base, encoder=encoder, name=judge, expected_sha256=expected_sha256)
-    return replace(loaded, shards=store.local_path(f"judges/{judge}/{corpus}/shards") if resume and store.is_local else None)
+        loaded = CausalJudge.load(
+            folder, base=base, encoder=encoder, name=judge.name, expected_sha256=expected_sha256
+        )
+    return replace(
+        loaded,
+        shards=judge.store.local_path(judge.key("shards"))
+        if resume and judge.store.is_local
+        else None,
+    )
 
 
 @contextmanager
-def stored_adapter(store: Store, corpus: str, judge: str) -> Iterator[Path]:
+def stored_adapter(judge: JudgedCorpus) -> Iterator[Path]:
     """Give the stored files of an adapter as a folder."""
-    with stored_folder(store, f"judges/{judge}/{corpus}/adapter") as folder:
+    with stored_folder(judge.store, judge.key("adapter")) as folder:
         yield folder
 
 

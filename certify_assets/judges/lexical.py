@@ -63,7 +63,9 @@ class LexicalSettings:
         for name in ("longest_ngram", "min_documents", "max_features"):
             value = getattr(self, name)
             if type(value) is not int or value < 1:
-                raise InputError(f"the judge's {name} is {value!r}; give a whole number of at least 1.")
+                raise InputError(
+                    f"the judge's {name} is {value!r}; give a whole number of at least 1."
+                )
         if type(self.seed) is not int:
             raise InputError(f"the judge's seed is {self.seed!r}; give a whole number.")
 
@@ -152,7 +154,11 @@ class LexicalJudge:
         model = LogisticRegression(C=settings.inverse_regularization, tol=1e-5, max_iter=2000)
         # one thread: sums in one order give the same weights on any number of cores, and on vectors this short it is faster
         with threadpool_limits(1):
-            model.fit(_weigh(counts, idf), labels, sample_weight=np.where(labels == 1, float(settings.success_weight), 1.0))
+            model.fit(
+                _weigh(counts, idf),
+                labels,
+                sample_weight=np.where(labels == 1, float(settings.success_weight), 1.0),
+            )
         return cls(
             settings=settings,
             vocabulary=vocabulary,
@@ -168,7 +174,9 @@ class LexicalJudge:
         if not len(texts):
             return scores_from_log_odds(np.zeros(0))
         features = _weigh(_counts(texts, self.vocabulary, self.settings), self.idf)
-        return scores_from_log_odds(np.asarray(features @ self.coefficients, dtype=np.float64) + self.intercept)
+        return scores_from_log_odds(
+            np.asarray(features @ self.coefficients, dtype=np.float64) + self.intercept
+        )
 
     def provenance(self) -> JudgeProvenance:
         """Say what the scores depend on."""
@@ -181,7 +189,9 @@ class LexicalJudge:
             settings=asdict(self.settings),
         )
 
-    def top_features(self, count: int = 10) -> tuple[list[tuple[str, float]], list[tuple[str, float]]]:
+    def top_features(
+        self, count: int = 10
+    ) -> tuple[list[tuple[str, float]], list[tuple[str, float]]]:
         """Return the features that speak most for failure and for success, with their weights."""
         order = np.argsort(self.coefficients, kind="stable").tolist()
         pairs = [(self.vocabulary[place], float(self.coefficients[place])) for place in order]
@@ -240,7 +250,13 @@ class LexicalJudge:
     def _files(self) -> dict[str, bytes]:
         from safetensors.numpy import save
 
-        weights = save({"idf": self.idf, "coefficients": self.coefficients, "intercept": np.array([self.intercept])})
+        weights = save(
+            {
+                "idf": self.idf,
+                "coefficients": self.coefficients,
+                "intercept": np.array([self.intercept]),
+            }
+        )
         document = {
             "schema": _SCHEMA,
             "settings": asdict(self.settings),
@@ -255,11 +271,15 @@ class LexicalJudge:
 def _labels(texts: Sequence[str], outcomes: ArrayLike) -> NDArray[np.int64]:
     labels = np.asarray(outcomes, dtype=np.float64)
     if labels.shape != (len(texts),):
-        raise InputError(f"there are {len(texts)} texts and {labels.shape} outcomes; give one outcome a text.")
+        raise InputError(
+            f"there are {len(texts)} texts and {labels.shape} outcomes; give one outcome a text."
+        )
     if not np.isin(labels, (0.0, 1.0)).all():
         raise InputError("an outcome is neither 0 nor 1; train on labelled trajectories.")
     if np.unique(labels).size < 2:
-        raise InputError(f"all {len(texts)} training runs have one outcome; a judge needs successes and failures to learn from.")
+        raise InputError(
+            f"all {len(texts)} training runs have one outcome; a judge needs successes and failures to learn from."
+        )
     return labels.astype(np.int64)
 
 
@@ -269,7 +289,9 @@ def _vocabulary(texts: Sequence[str], settings: LexicalSettings) -> tuple[tuple[
     try:
         counts = vectorizer.fit_transform(texts)
     except ValueError:
-        raise InputError(f"{len(texts)} training texts have no word; check the rendering.") from None
+        raise InputError(
+            f"{len(texts)} training texts have no word; check the rendering."
+        ) from None
     documents = np.asarray(counts.getnnz(axis=0))
     totals = np.asarray(counts.sum(axis=0)).ravel()
     names = vectorizer.get_feature_names_out()
@@ -277,7 +299,9 @@ def _vocabulary(texts: Sequence[str], settings: LexicalSettings) -> tuple[tuple[
     # the most frequent first, ties in the order of the names
     kept = kept[np.argsort(-totals[kept], kind="stable")][: settings.max_features]
     if not kept.size:
-        raise InputError(f"no word occurs in {settings.min_documents} of {len(texts)} training texts; lower min_documents.")
+        raise InputError(
+            f"no word occurs in {settings.min_documents} of {len(texts)} training texts; lower min_documents."
+        )
     kept = np.sort(kept)
     return tuple(str(names[place]) for place in kept), _sorted_rows(counts[:, kept])
 
@@ -286,7 +310,9 @@ def _vectorizer(settings: LexicalSettings, vocabulary: Sequence[str] | None = No
     from sklearn.feature_extraction.text import CountVectorizer
 
     places = None if vocabulary is None else {word: place for place, word in enumerate(vocabulary)}
-    return CountVectorizer(ngram_range=(1, settings.longest_ngram), token_pattern=_TOKEN, vocabulary=places)
+    return CountVectorizer(
+        ngram_range=(1, settings.longest_ngram), token_pattern=_TOKEN, vocabulary=places
+    )
 
 
 def _counts(texts: Sequence[str], vocabulary: Sequence[str], settings: LexicalSettings) -> Any:
@@ -324,18 +350,44 @@ def _document(folder: Path, files: Mapping[str, bytes]) -> dict[str, Any]:
     try:
         document = json.loads(files[_DOCUMENT].decode("utf-8"))
     except (ValueError, RecursionError):
-        raise IntegrityError(f"{folder / _DOCUMENT} is not a JSON document; train the judge again.") from None
-    kinds = {"schema": str, "settings": dict, "renderer_sha256": str, "training": dict, "weights_sha256": str, "vocabulary": list}
-    if not isinstance(document, dict) or document.get("schema") != _SCHEMA or document.keys() != kinds.keys():
-        raise IntegrityError(f"{folder / _DOCUMENT} is not a lexical judge ({_SCHEMA}); train the judge again.")
+        raise IntegrityError(
+            f"{folder / _DOCUMENT} is not a JSON document; train the judge again."
+        ) from None
+    kinds = {
+        "schema": str,
+        "settings": dict,
+        "renderer_sha256": str,
+        "training": dict,
+        "weights_sha256": str,
+        "vocabulary": list,
+    }
+    if (
+        not isinstance(document, dict)
+        or document.get("schema") != _SCHEMA
+        or document.keys() != kinds.keys()
+    ):
+        raise IntegrityError(
+            f"{folder / _DOCUMENT} is not a lexical judge ({_SCHEMA}); train the judge again."
+        )
     vocabulary = document["vocabulary"]
     typed = all(isinstance(document[key], kind) for key, kind in kinds.items())
-    if not typed or not all(isinstance(word, str) for word in vocabulary) or sorted(set(vocabulary)) != vocabulary or not vocabulary:
-        raise IntegrityError(f"{folder / _DOCUMENT} has values of the wrong type or a vocabulary out of order; train the judge again.")
+    if (
+        not typed
+        or not all(isinstance(word, str) for word in vocabulary)
+        or sorted(set(vocabulary)) != vocabulary
+        or not vocabulary
+    ):
+        raise IntegrityError(
+            f"{folder / _DOCUMENT} has values of the wrong type or a vocabulary out of order; train the judge again."
+        )
     if document["settings"].keys() != asdict(LexicalSettings()).keys():
-        raise IntegrityError(f"{folder / _DOCUMENT} has other settings than a lexical judge; train the judge again.")
+        raise IntegrityError(
+            f"{folder / _DOCUMENT} has other settings than a lexical judge; train the judge again."
+        )
     if document["weights_sha256"] != sha256_bytes(files[_WEIGHTS]):
-        raise IntegrityError(f"{folder / _WEIGHTS} is not the file that {_DOCUMENT} names; train the judge again.")
+        raise IntegrityError(
+            f"{folder / _WEIGHTS} is not the file that {_DOCUMENT} names; train the judge again."
+        )
     return document
 
 
@@ -347,12 +399,16 @@ def _arrays(folder: Path, data: bytes, features: int) -> dict[str, NDArray[np.fl
     try:
         arrays = load(data)
     except (SafetensorError, KeyError, TypeError, ValueError) as error:
-        raise IntegrityError(f"{folder / _WEIGHTS} is not a safetensors file of numbers ({error}); train the judge again.") from None
+        raise IntegrityError(
+            f"{folder / _WEIGHTS} is not a safetensors file of numbers ({error}); train the judge again."
+        ) from None
     shapes = {"idf": (features,), "coefficients": (features,), "intercept": (1,)}
     if {name: array.shape for name, array in arrays.items()} != shapes:
         raise IntegrityError(
             f"{folder / _WEIGHTS} has arrays of other names or shapes than its {features} features; train the judge again."
         )
     if any(array.dtype != np.float64 or not np.isfinite(array).all() for array in arrays.values()):
-        raise IntegrityError(f"{folder / _WEIGHTS} has values that are not finite float64; train the judge again.")
+        raise IntegrityError(
+            f"{folder / _WEIGHTS} has values that are not finite float64; train the judge again."
+        )
     return arrays

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from certify_assets.corpora.corpus import open_corpus, open_split
+from certify_assets.corpora.preparation import open_corpus, open_split
 from certify_assets.errors import StaleCertificateError
 from certify_assets.judges.endpoint.judging import BilledJudge
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.judging import current_adapter, load_adapter, renderer
 from certify_assets.judges.specs import HARVEST_JUDGES
 from certify_assets.judges.spread_scoring import Judged, spread_scoring
 from certify_assets.judges.timings import timed
 from certify_assets.storage.progress import Report, counted, silent
-from certify_assets.storage.store import Store
+from certify_assets.storage.snapshot import remembered
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,45 +42,51 @@ _SCORED_SPLITS = ("rl", "cal", "test")
 _SPENT = "cal_half_a"
 
 
-def score_corpus(store: Store, corpus: str, judge: str, *, report: Report = silent, engine: str = "") -> pd.DataFrame:
+def score_corpus(judge: JudgedCorpus, *, report: Report = silent, engine: str = "") -> pd.DataFrame:
     """Score RL, CAL and TEST with the stored adapter. TEST rows carry no outcome: those come only through the ledger.
 
     A language model is spread over processes or Ray tasks where `engine` or ``CERTIFY_SHARDS`` says so, with the same bytes.
     """
-    with timed(store, corpus, judge, "score") as stage:
+    with timed(judge, "score") as stage:
         # shares of scores that an earlier run left cost nothing now
-        stage.continued = bool(store.names(f"judges/{judge}/{corpus}/shards"))
-        table = _score_corpus(store, corpus, judge, report, engine)
+        stage.continued = bool(judge.store.names(judge.key("shards")))
+        table = _score_corpus(judge, report, engine)
         stage.rows = len(table)
     return table
 
 
-def _score_corpus(store: Store, corpus: str, judge: str, report: Report, engine: str) -> pd.DataFrame:
+def _score_corpus(judge: JudgedCorpus, report: Report, engine: str) -> pd.DataFrame:
     import pandas as pd
 
     from certify_assets.judges.base import score_table
 
-    adapter = current_adapter(store, corpus, judge)
+    adapter = current_adapter(judge)
     using = renderer()
-    model = load_adapter(store, corpus, judge, expected_sha256=adapter["adapter_sha256"], resume=True)
-    model = spread_scoring(model, Judged(store.root, corpus, judge, adapter["adapter_sha256"]), engine)
+    model = load_adapter(judge, expected_sha256=adapter["adapter_sha256"], resume=True)
+    model = spread_scoring(
+        model,
+        Judged(judge.store.root, judge.corpus.name, judge.name, adapter["adapter_sha256"]),
+        engine,
+    )
     parts = []
     for split in _SCORED_SPLITS:
-        frame, manifest = open_split(store, corpus, split)
-        part = score_table(_reporting(model, report, split), frame, using).assign(split=_named(split, frame, judge))
+        frame, manifest = open_split(judge.corpus, split)
+        part = score_table(_reporting(model, report, split), frame, using).assign(
+            split=_named(split, frame, judge.name)
+        )
         parts.append(part.assign(outcome=None) if split == "test" else part)
     table = pd.concat([part for part in parts if len(part)], ignore_index=True)
     table["outcome"] = table["outcome"].astype("Int8")
-    sha256 = store.write_table(f"judges/{judge}/{corpus}/scores.parquet", table)
-    store.write_json(
-        f"judges/{judge}/{corpus}/scores.json",
+    sha256 = judge.store.write_table(judge.key("scores.parquet"), table)
+    judge.store.write_json(
+        judge.key("scores.json"),
         {
             "scores_sha256": sha256,
             "rows": len(table),
             "adapter_sha256": adapter["adapter_sha256"],
             "renderer_sha256": using.sha256,
             "manifest_sha256": manifest.sha256,
-            "trajectories_sha256": store.sha256(f"corpora/{corpus}/trajectories.parquet"),
+            "trajectories_sha256": judge.store.sha256(judge.corpus.key("trajectories.parquet")),
             **_bill(model),
         },
     )
@@ -99,10 +106,14 @@ def _reporting(model: _Loaded, report: Report, split: str) -> _Loaded:
     from certify_assets.judges.lexical import LexicalJudge
 
     # the lexical judge is done before it could say anything
-    return model if isinstance(model, LexicalJudge) else replace(model, progress=counted(report, f"scoring {split}"))
+    return (
+        model
+        if isinstance(model, LexicalJudge)
+        else replace(model, progress=counted(report, f"scoring {split}"))
+    )
 
 
-def score_runs(store: Store, corpus: str, judge: str, frame: pd.DataFrame) -> pd.DataFrame:
+def score_runs(judge: JudgedCorpus, frame: pd.DataFrame) -> pd.DataFrame:
     """Score new trajectories with the judge that was trained on a corpus.
 
     Returns
@@ -115,11 +126,11 @@ def score_runs(store: Store, corpus: str, judge: str, frame: pd.DataFrame) -> pd
     StaleCertificateError
         If the judge was trained under another manifest or renderer than the stored ones.
     """
-    return score_runs_with_bill(store, corpus, judge, frame)[0]
+    return score_runs_with_bill(judge, frame)[0]
 
 
 def score_runs_with_bill(
-    store: Store, corpus: str, judge: str, frame: pd.DataFrame, *, report: Report = silent
+    judge: JudgedCorpus, frame: pd.DataFrame, *, report: Report = silent
 ) -> tuple[pd.DataFrame, dict[str, Any] | None]:
     """Score new trajectories as `score_runs` does; return what an endpoint judge cost beside the table, None for other judges.
 
@@ -130,24 +141,36 @@ def score_runs_with_bill(
     """
     from certify_assets.judges.base import score_table
 
-    adapter = current_adapter(store, corpus, judge)
-    model = load_adapter(store, corpus, judge, expected_sha256=adapter["adapter_sha256"])
-    model = spread_scoring(model, Judged(store.root, corpus, judge, adapter["adapter_sha256"]), "")
+    adapter = current_adapter(judge)
+    model = load_adapter(judge, expected_sha256=adapter["adapter_sha256"])
+    model = spread_scoring(
+        model,
+        Judged(judge.store.root, judge.corpus.name, judge.name, adapter["adapter_sha256"]),
+        "",
+    )
     table = score_table(_reporting(model, report, "new runs"), frame, renderer())
     bill = _bill(model).get("bill")
-    then = stored_bill(store, corpus, judge)
-    if bill is not None and then is not None and bill["models"] and then["models"] and bill["models"] != then["models"]:
+    then = stored_bill(judge)
+    if (
+        bill is not None
+        and then is not None
+        and bill["models"]
+        and then["models"]
+        and bill["models"] != then["models"]
+    ):
         raise StaleCertificateError(
-            f"the server of {judge} answers as {bill['models'][0]} now and answered as {then['models'][0]} when {corpus} was scored; "
+            f"the server of {judge} answers as {bill['models'][0]} now and answered as {then['models'][0]} when {judge.corpus} was scored; "
             f"materialize {judge}/scores again and certify anew."
         )
     return table, bill
 
 
-def stored_bill(store: Store, corpus: str, judge: str) -> dict[str, Any] | None:
+def stored_bill(judge: JudgedCorpus) -> dict[str, Any] | None:
     """Return what the stored scores of an endpoint judge cost: counts, tokens, seconds, cost; None for other judges."""
-    key = f"judges/{judge}/{corpus}/scores.json"
-    bill: dict[str, Any] | None = store.read_json(key).get("bill") if store.exists(key) else None
+    key = judge.key("scores.json")
+    bill: dict[str, Any] | None = (
+        judge.store.read_json(key).get("bill") if judge.store.exists(key) else None
+    )
     return bill
 
 
@@ -155,7 +178,8 @@ def _bill(model: Any) -> dict[str, Any]:
     return {"bill": model.bill()} if isinstance(model, BilledJudge) else {}
 
 
-def calibration_scores(store: Store, corpus: str, judge: str) -> tuple[pd.DataFrame, dict[str, str], dict[str, Any]]:
+@remembered
+def calibration_scores(judge: JudgedCorpus) -> tuple[pd.DataFrame, dict[str, str], dict[str, Any]]:
     """Return the labelled CAL rows that a judge is certified on, the hashes they stand on, and the adapter document.
 
     These are all of CAL, and half B alone for a judge that learned from what half A let through.
@@ -165,9 +189,9 @@ def calibration_scores(store: Store, corpus: str, judge: str) -> tuple[pd.DataFr
     StaleCertificateError
         As `fresh_scores`.
     """
-    table, now, adapter = fresh_scores(store, corpus, judge)
+    table, now, adapter = fresh_scores(judge)
     cal = table[(table["split"] == "cal") & table["outcome"].notna()].reset_index(drop=True)
-    return calibrating(cal, judge), now, adapter
+    return calibrating(cal, judge.name), now, adapter
 
 
 def calibrating(cal: pd.DataFrame, judge: str) -> pd.DataFrame:
@@ -179,7 +203,7 @@ def calibrating(cal: pd.DataFrame, judge: str) -> pd.DataFrame:
     return halves(cal, HALVES_SEED)[1]
 
 
-def fresh_scores(store: Store, corpus: str, judge: str) -> tuple[pd.DataFrame, dict[str, str], dict[str, Any]]:
+def fresh_scores(judge: JudgedCorpus) -> tuple[pd.DataFrame, dict[str, str], dict[str, Any]]:
     """Return a judge's scores of RL, CAL and TEST, the hashes they stand on, and the adapter document.
 
     Raises
@@ -187,42 +211,54 @@ def fresh_scores(store: Store, corpus: str, judge: str) -> tuple[pd.DataFrame, d
     StaleCertificateError
         If the scores were made by another adapter, renderer or manifest than those stored now.
     """
-    adapter = current_adapter(store, corpus, judge)
-    meta = store.read_json(f"judges/{judge}/{corpus}/scores.json")
+    adapter = current_adapter(judge)
+    meta = judge.store.read_json(judge.key("scores.json"))
     now = {
         "adapter_sha256": adapter["adapter_sha256"],
         "renderer_sha256": renderer().sha256,
-        "manifest_sha256": open_corpus(store, corpus)[1].sha256,
-        "scores_sha256": store.sha256(f"judges/{judge}/{corpus}/scores.parquet"),
-        "trajectories_sha256": store.sha256(f"corpora/{corpus}/trajectories.parquet"),
+        "manifest_sha256": open_corpus(judge.corpus)[1].sha256,
+        "scores_sha256": judge.store.sha256(judge.key("scores.parquet")),
+        "trajectories_sha256": judge.store.sha256(judge.corpus.key("trajectories.parquet")),
     }
     stale = next((name for name, value in now.items() if meta.get(name) != value), None)
     if stale is not None:
         raise StaleCertificateError(
-            f"the scores of {judge} on {corpus} belong to another {stale.removesuffix('_sha256')} than the stored one; materialize {judge}/scores again."
+            f"the scores of {judge} on {judge.corpus} belong to another {stale.removesuffix('_sha256')} than the stored one; materialize {judge}/scores again."
         )
-    table = store.read_table(f"judges/{judge}/{corpus}/scores.parquet")
+    table = judge.store.read_table(judge.key("scores.parquet"))
     table["split"] = table["split"].replace(_SPENT, "cal")
-    _require_labels_of_cal(store, corpus, judge, table[(table["split"] == "cal") & table["outcome"].notna()].reset_index(drop=True))
+    _require_labels_of_cal(
+        judge, table[(table["split"] == "cal") & table["outcome"].notna()].reset_index(drop=True)
+    )
     return table, now, adapter
 
 
-def rescored(store: Store, corpus: str, judge: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+def rescored(judge: JudgedCorpus) -> np.ndarray[Any, np.dtype[np.float64]]:
     """Score again, with the stored adapter, the CAL trajectories that a judge is certified on, in the order of the stored scores."""
     from certify_assets.judges.base import score_table
 
-    adapter = current_adapter(store, corpus, judge)
-    model = load_adapter(store, corpus, judge, expected_sha256=adapter["adapter_sha256"], replay=True)
-    cal, _ = open_split(store, corpus, "cal")
-    table = score_table(model, calibrating(cal[cal["outcome"].notna()].reset_index(drop=True), judge), renderer())
+    adapter = current_adapter(judge)
+    model = load_adapter(judge, expected_sha256=adapter["adapter_sha256"], replay=True)
+    cal, _ = open_split(judge.corpus, "cal")
+    table = score_table(
+        model,
+        calibrating(cal[cal["outcome"].notna()].reset_index(drop=True), judge.name),
+        renderer(),
+    )
     scores: np.ndarray[Any, np.dtype[np.float64]] = table["score"].to_numpy(np.float64)
     return scores
 
 
-def _require_labels_of_cal(store: Store, corpus: str, judge: str, cal: pd.DataFrame) -> None:
+def _require_labels_of_cal(judge: JudgedCorpus, cal: pd.DataFrame) -> None:
     """Refuse scores whose labels or tasks are not those of the stored CAL split."""
-    split, _ = open_split(store, corpus, "cal")
+    split, _ = open_split(judge.corpus, "cal")
     names = ["trajectory_id", "task_id", "outcome"]
-    expected = split.loc[split["outcome"].notna(), names].reset_index(drop=True).astype({"outcome": "int8"})
+    expected = (
+        split.loc[split["outcome"].notna(), names]
+        .reset_index(drop=True)
+        .astype({"outcome": "int8"})
+    )
     if not cal[names].astype({"outcome": "int8"}).equals(expected):
-        raise StaleCertificateError(f"the scores of {judge} on {corpus} do not carry the labels of CAL; materialize {judge}/scores again.")
+        raise StaleCertificateError(
+            f"the scores of {judge} on {judge.corpus} do not carry the labels of CAL; materialize {judge}/scores again."
+        )

@@ -18,7 +18,16 @@ from certify_assets.errors import InputError, LedgerError
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate, Settings
 
-__all__ = ["RULES", "ArmAudit", "Bracket", "CandidateRow", "Selection", "bracket", "choosing_half", "select"]
+__all__ = [
+    "RULES",
+    "ArmAudit",
+    "Bracket",
+    "CandidateRow",
+    "Selection",
+    "bracket",
+    "choosing_half",
+    "select",
+]
 
 #: rule → how a certificate words it
 RULES = {
@@ -92,7 +101,9 @@ class Selection:
 
     def best_and_worst(self) -> tuple[str, str]:
         """Candidates of the largest and of the least coverage in the choice, the earlier one on a tie."""
-        return max(self.rows, key=lambda row: row.coverage).name, min(self.rows, key=lambda row: row.coverage).name
+        return max(self.rows, key=lambda row: row.coverage).name, min(
+            self.rows, key=lambda row: row.coverage
+        ).name
 
     def plan(self) -> dict[str, Any]:
         """Return what has to be registered in the ledger before TEST is read for any candidate: JSON values."""
@@ -101,7 +112,9 @@ class Selection:
             "selection_rule": self.rule,
             "baseline": self.baseline,
             "chosen": self.chosen,
-            "certificates": {name: certificate.sha256 for name, certificate in self.certificates.items()},
+            "certificates": {
+                name: certificate.sha256 for name, certificate in self.certificates.items()
+            },
             "controls": {name: certificate.sha256 for name, certificate in self.controls.items()},
             "control": best,
         }
@@ -112,7 +125,9 @@ class Selection:
         return {
             **self.plan(),
             "candidates": [asdict(row) for row in self.rows],
-            "control_coverage": {name: certificate.coverage for name, certificate in self.controls.items()},
+            "control_coverage": {
+                name: certificate.coverage for name, certificate in self.controls.items()
+            },
             "best_on_cal": best,
             "worst_on_cal": worst,
             "uncorrected_coverage": self.uncorrected.coverage,
@@ -165,20 +180,31 @@ def select(
     """
     given = _checked(candidates, baseline, rule, settings)
     labels, right = list(tasks), np.asarray(outcomes)
-    beside = {name: np.asarray(scores, dtype=np.float64) for name, scores in (controls or {}).items()}
+    beside = {
+        name: np.asarray(scores, dtype=np.float64) for name, scores in (controls or {}).items()
+    }
     for name, scores in [*given.items(), *beside.items()]:
         if scores.shape != (len(labels),) or right.shape != (len(labels),):
-            raise InputError(f"the candidate {name!r} has {scores.size} scores for {len(labels)} rows of CAL; give one score a row.")
+            raise InputError(
+                f"the candidate {name!r} has {scores.size} scores for {len(labels)} rows of CAL; give one score a row."
+            )
     everything = np.ones(len(labels), dtype=bool)
     choosing = choosing_half(labels, seed) if rule == "halves" else everything
     certifying = ~choosing if rule == "halves" else everything
     counted = replace(settings, candidates=len(given)) if rule == "counted" else settings
-    words = RULES[rule].format(count=len(given), names=", ".join(given), baseline=baseline, seed=seed)
+    words = RULES[rule].format(
+        count=len(given), names=", ".join(given), baseline=baseline, seed=seed
+    )
     table = _Table(given, right, labels, words, provenance or {})
     compared = table.certify(choosing, counted)
     certificates = compared if rule == "counted" else table.certify(certifying, counted)
     alone = table.certify(everything, settings)
-    rows = tuple(CandidateRow(name, compared[name].coverage, certificates[name].coverage, alone[name].coverage) for name in given)
+    rows = tuple(
+        CandidateRow(
+            name, compared[name].coverage, certificates[name].coverage, alone[name].coverage
+        )
+        for name in given
+    )
     chosen = max(rows, key=lambda row: (row.coverage, row.name == baseline)).name
     return Selection(
         rule=rule,
@@ -277,8 +303,18 @@ class Bracket:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the bracket as JSON values."""
-        found = {"gain": self.gain, "regret": self.regret, "beats_baseline": self.beats_baseline, "beats_control": self.beats_control}
-        return {**asdict(self), "arms": [asdict(arm) for arm in self.arms], "controls": [asdict(arm) for arm in self.controls], **found}
+        found = {
+            "gain": self.gain,
+            "regret": self.regret,
+            "beats_baseline": self.beats_baseline,
+            "beats_control": self.beats_control,
+        }
+        return {
+            **asdict(self),
+            "arms": [asdict(arm) for arm in self.arms],
+            "controls": [asdict(arm) for arm in self.controls],
+            **found,
+        }
 
 
 def bracket(plan: Mapping[str, Any], audits: Mapping[str, Mapping[str, Any]]) -> Bracket:
@@ -306,10 +342,17 @@ def bracket(plan: Mapping[str, Any], audits: Mapping[str, Mapping[str, Any]]) ->
     planned = dict(plan["certificates"]) | beside
     if set(planned) != set(audits):
         odd = ", ".join(sorted(set(planned) ^ set(audits)))
-        raise LedgerError(f"the audits are not those of the registered candidates: {odd}; register all, and read TEST for all of them.")
-    changed = next((name for name, audit in audits.items() if audit["certificate_sha256"] != planned[name]), None)
+        raise LedgerError(
+            f"the audits are not those of the registered candidates: {odd}; register all, and read TEST for all of them."
+        )
+    changed = next(
+        (name for name, audit in audits.items() if audit["certificate_sha256"] != planned[name]),
+        None,
+    )
     if changed is not None:
-        raise LedgerError(f"the audit of {changed} is of another certificate than the one registered; register the choice again.")
+        raise LedgerError(
+            f"the audit of {changed} is of another certificate than the one registered; register the choice again."
+        )
     wanted = ("coverage", "own_coverage", "realized_error", "verdict")
     seen = {name: ArmAudit(name, **{key: audits[name][key] for key in wanted}) for name in planned}
     arms = {name: seen[name] for name in plan["certificates"]}
@@ -340,13 +383,18 @@ class _Table:
         tasks = [task for task, kept in zip(self.tasks, rows, strict=True) if kept]
         return {
             name: issue(
-                observe(scores[rows], self.outcomes[rows], tasks), settings, provenance=self.provenance.get(name), selection=self.words
+                observe(scores[rows], self.outcomes[rows], tasks),
+                settings,
+                provenance=self.provenance.get(name),
+                selection=self.words,
             )
             for name, scores in self.scores.items()
         }
 
 
-def _checked(candidates: Mapping[str, ArrayLike], baseline: str, rule: str, settings: Settings) -> dict[str, NDArray[np.float64]]:
+def _checked(
+    candidates: Mapping[str, ArrayLike], baseline: str, rule: str, settings: Settings
+) -> dict[str, NDArray[np.float64]]:
     if rule not in RULES:
         raise InputError(f"rule is {rule!r}; give one of {', '.join(RULES)}.")
     if baseline not in candidates:
@@ -354,7 +402,9 @@ def _checked(candidates: Mapping[str, ArrayLike], baseline: str, rule: str, sett
             f"the baseline {baseline!r} is none of the candidates {', '.join(candidates) or '(none)'}; score it on CAL as well."
         )
     if settings.candidates != 1:
-        raise InputError(f"the settings count {settings.candidates} candidates; give 1, as the candidates given here are counted.")
+        raise InputError(
+            f"the settings count {settings.candidates} candidates; give 1, as the candidates given here are counted."
+        )
     return {name: np.asarray(scores, dtype=np.float64) for name, scores in candidates.items()}
 
 

@@ -40,7 +40,18 @@ OPTIMISERS = ("exact", "trl")
 #: family of the judges that users add
 ENDPOINT = "endpoint"
 # groups of other assets, which jobs select by, and the leak controls of a comparison
-_TAKEN = ("corpora", "embedded", "monitoring", "study", "comparison", "models", "length_only", "step_count", "agent_only", "operation")
+_TAKEN = (
+    "corpora",
+    "embedded",
+    "monitoring",
+    "study",
+    "comparison",
+    "models",
+    "length_only",
+    "step_count",
+    "agent_only",
+    "operation",
+)
 
 
 @dataclass(frozen=True)
@@ -97,9 +108,13 @@ class JudgeSpec:
 
     def __post_init__(self) -> None:
         if self.optimiser not in OPTIMISERS:
-            raise InputError(f"the optimiser of {self.name} is {self.optimiser!r}; give one of {', '.join(OPTIMISERS)}.")
+            raise InputError(
+                f"the optimiser of {self.name} is {self.optimiser!r}; give one of {', '.join(OPTIMISERS)}."
+            )
         if list(self.steps) != sorted({step for step in self.steps if step > 0}):
-            raise InputError(f"the steps of {self.name} are {self.steps}; give whole numbers from 1, each once and in order.")
+            raise InputError(
+                f"the steps of {self.name} are {self.steps}; give whole numbers from 1, each once and in order."
+            )
 
     @property
     def chooses(self) -> bool:
@@ -116,22 +131,43 @@ class JudgeSpec:
     def registration(self) -> object:
         """Return what is registered before TEST is read."""
         if self.pool:
-            return {"family": self.family, "model": self.model, "revision": self.revision, "pool": self.pool}
+            return {
+                "family": self.family,
+                "model": self.model,
+                "revision": self.revision,
+                "pool": self.pool,
+            }
         if self.family == "lexical":
             return list(self.success_weights)
         if self.endpoint is not None:
             return {"family": self.family, "settings_sha256": self.endpoint.sha256}
-        common: dict[str, object] = {"family": self.family, "model": self.model, "revision": self.revision, "start": self.start}
+        common: dict[str, object] = {
+            "family": self.family,
+            "model": self.model,
+            "revision": self.revision,
+            "start": self.start,
+        }
         if self.family == "grpo":
             common |= {"optimiser": self.optimiser, "steps": list(self.steps)}
-        return common | ({"alpha": self.alpha, "gate": self.gate} if self.family == "harvest" else {})
+        return common | (
+            {"alpha": self.alpha, "gate": self.gate} if self.family == "harvest" else {}
+        )
 
 
 def _rounds(name: str, start: str, model: str, words: str) -> tuple[JudgeSpec, JudgeSpec]:
     """Two rounds of CertHarvest; halves of CAL are small, so the budget of pseudo-labels is the larger one."""
     text = f"{words}, trained from its base on SFT and the runs that {{}} certifies as failures on half A of CAL; certified on half B."
-    first = JudgeSpec(f"{name}_1", (1.0,), text.format(start), family="harvest", model=model, start=start)
-    return first, JudgeSpec(f"{name}_2", (1.0,), text.format(first.name), family="harvest", model=model, start=first.name)
+    first = JudgeSpec(
+        f"{name}_1", (1.0,), text.format(start), family="harvest", model=model, start=start
+    )
+    return first, JudgeSpec(
+        f"{name}_2",
+        (1.0,),
+        text.format(first.name),
+        family="harvest",
+        model=model,
+        start=first.name,
+    )
 
 
 JUDGES = {
@@ -143,9 +179,19 @@ JUDGES = {
             (1.0, 3.0, 10.0, 30.0),
             "The lexical judge with a weight on successes, picked on CAL by certified reject coverage and paid for in the level.",
         ),
-        JudgeSpec("base", (1.0,), "The compact language model as it comes, read at the verdict's place.", family="base", model="compact"),
         JudgeSpec(
-            "sft", (1.0,), "The compact language model with LoRA, fine-tuned on verdicts of the SFT split.", family="sft", model="compact"
+            "base",
+            (1.0,),
+            "The compact language model as it comes, read at the verdict's place.",
+            family="base",
+            model="compact",
+        ),
+        JudgeSpec(
+            "sft",
+            (1.0,),
+            "The compact language model with LoRA, fine-tuned on verdicts of the SFT split.",
+            family="sft",
+            model="compact",
         ),
         JudgeSpec(
             "grpo",
@@ -155,7 +201,12 @@ JUDGES = {
             model="compact",
             start="sft",
         ),
-        JudgeSpec("lexical_transfer", (1.0,), "The lexical judge, trained on the SFT splits of every other corpus.", pool="transfer"),
+        JudgeSpec(
+            "lexical_transfer",
+            (1.0,),
+            "The lexical judge, trained on the SFT splits of every other corpus.",
+            pool="transfer",
+        ),
         JudgeSpec(
             "lexical_transfer_strict",
             (1.0,),
@@ -188,10 +239,16 @@ HARVEST_JUDGES = tuple(name for name, spec in JUDGES.items() if spec.family == "
 
 
 #: judges that need seconds: what every corpus gets
-QUICK_JUDGES = tuple(name for name, spec in JUDGES.items() if spec.family == "lexical" and not spec.pool)
+QUICK_JUDGES = tuple(
+    name for name, spec in JUDGES.items() if spec.family == "lexical" and not spec.pool
+)
 
 #: judges that train or read a language model: minutes on two cores where the others need seconds
-LANGUAGE_JUDGES = tuple(name for name, spec in JUDGES.items() if spec.family not in {"lexical", "harvest"} and not spec.pool)
+LANGUAGE_JUDGES = tuple(
+    name
+    for name, spec in JUDGES.items()
+    if spec.family not in {"lexical", "harvest"} and not spec.pool
+)
 
 #: judges that need other corpora in the data root
 TRANSFER_JUDGES = tuple(name for name, spec in JUDGES.items() if spec.pool)
@@ -231,7 +288,14 @@ def judge_spec(name: str, root: str | None = None) -> JudgeSpec:
         return JUDGES[name]
     known = judges(root)
     if name not in known:
-        raise InputError(" ".join([f"there is no judge {name!r}; name one of {', '.join(known)}.", *judge_problems(root)]))
+        raise InputError(
+            " ".join(
+                [
+                    f"there is no judge {name!r}; name one of {', '.join(known)}.",
+                    *judge_problems(root),
+                ]
+            )
+        )
     return known[name]
 
 
@@ -240,7 +304,9 @@ def judge_before(spec: JudgeSpec) -> str:
     if spec.start or not spec.model or spec.family in {"base", ENDPOINT}:
         return spec.start
     same = (
-        name for name, other in JUDGES.items() if other.family == "base" and (other.model, other.revision) == (spec.model, spec.revision)
+        name
+        for name, other in JUDGES.items()
+        if other.family == "base" and (other.model, other.revision) == (spec.model, spec.revision)
     )
     return next(same, "")
 
@@ -250,4 +316,12 @@ def _endpoint_spec(name: str, config: EndpointConfig) -> JudgeSpec:
         config.asking.mode, f"asked {config.asking.votes} times for a vote"
     )
     summary = f"{config.server.model} behind {config.server.plain_url}, {how}; nothing is trained."
-    return JudgeSpec(name, (1.0,), summary, family=ENDPOINT, model=config.server.model, revision=config.server.revision, endpoint=config)
+    return JudgeSpec(
+        name,
+        (1.0,),
+        summary,
+        family=ENDPOINT,
+        model=config.server.model,
+        revision=config.server.revision,
+        endpoint=config,
+    )

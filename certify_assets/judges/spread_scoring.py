@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.judging import load_adapter
 from certify_assets.storage.shards import chosen_engine, run_shards
 from certify_assets.storage.store import Store
@@ -54,7 +56,9 @@ def spread_scoring(model: _Loaded, judged: Judged, engine: str) -> _Loaded:
     if engine == "inline" or not hasattr(model, "spread"):
         return model
 
-    def spread(groups: Sequence[Group], fingerprint: Mapping[str, Any]) -> Iterator[tuple[int, Shard]]:
+    def spread(
+        groups: Sequence[Group], fingerprint: Mapping[str, Any]
+    ) -> Iterator[tuple[int, Shard]]:
         shares = [_Share(judged, group, fingerprint) for group in groups]
         return run_shards(_answer, shares, engine=engine, workers=_cores())
 
@@ -70,7 +74,10 @@ def _judge(judged: Judged) -> CausalJudge:
     """Load a judge once in a process that answers many shares; the hash of its adapter is part of what it is known by."""
     from certify_assets.judges.lm.judge import CausalJudge
 
-    loaded = load_adapter(Store(judged.root), judged.corpus, judged.judge, expected_sha256=judged.adapter_sha256)
+    loaded = load_adapter(
+        JudgedCorpus(Corpus(Store(judged.root), judged.corpus), judged.judge),
+        expected_sha256=judged.adapter_sha256,
+    )
     assert isinstance(loaded, CausalJudge)
     return loaded
 

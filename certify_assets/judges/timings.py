@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from certify_assets.storage.store import Store
+from certify_assets.judges.judged import JudgedCorpus
 
 __all__ = ["STAGES", "Stage", "read_timings", "timed"]
 
@@ -37,7 +37,7 @@ class Stage:
 
 
 @contextmanager
-def timed(store: Store, corpus: str, judge: str, stage: str) -> Iterator[Stage]:
+def timed(judge: JudgedCorpus, stage: str) -> Iterator[Stage]:
     """Measure a stage and keep its figures in ``judges/<judge>/<corpus>/timings.json``; a stage that fails keeps none.
 
     Notes
@@ -55,25 +55,31 @@ def timed(store: Store, corpus: str, judge: str, stage: str) -> Iterator[Stage]:
         "peak_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / _MEBIBYTE, 1),
         "rows": running.rows,
         "continued": running.continued,
-        "product_sha256": store.read_json(f"judges/{judge}/{corpus}/{name}")[field],
+        "product_sha256": judge.store.read_json(judge.key(f"{name}"))[field],
     }
-    key = f"judges/{judge}/{corpus}/timings.json"
-    known = store.read_json(key) if store.exists(key) else {}
+    key = judge.key("timings.json")
+    known = judge.store.read_json(key) if judge.store.exists(key) else {}
     before = known.get(stage, {})
-    whole = before.get("product_sha256") == measured["product_sha256"] and not before.get("continued", True)
+    whole = before.get("product_sha256") == measured["product_sha256"] and not before.get(
+        "continued", True
+    )
     if not (running.continued and whole):
-        store.write_json(key, {**known, stage: measured})
+        judge.store.write_json(key, {**known, stage: measured})
 
 
-def read_timings(store: Store, corpus: str, judge: str) -> dict[str, dict[str, Any]]:
+def read_timings(judge: JudgedCorpus) -> dict[str, dict[str, Any]]:
     """Return the figures of the stages whose product is the stored one, by stage; empty where nothing was measured."""
-    folder = f"judges/{judge}/{corpus}"
-    if not store.exists(f"{folder}/timings.json"):
+    folder = judge.key()
+    if not judge.store.exists(f"{folder}/timings.json"):
         return {}
-    known = store.read_json(f"{folder}/timings.json")
+    known = judge.store.read_json(f"{folder}/timings.json")
     found = {}
     for stage, (name, field) in _PRODUCTS.items():
         measured = known.get(stage)
-        if measured and store.exists(f"{folder}/{name}") and store.read_json(f"{folder}/{name}").get(field) == measured["product_sha256"]:
+        if (
+            measured
+            and judge.store.exists(f"{folder}/{name}")
+            and judge.store.read_json(f"{folder}/{name}").get(field) == measured["product_sha256"]
+        ):
             found[stage] = measured
     return found

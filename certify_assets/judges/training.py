@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from certify_assets.corpora.corpus import open_split
+from certify_assets.corpora.preparation import open_split
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.judging import columns, renderer, save_adapter, texts
-from certify_assets.judges.specs import ALPHAS, DELTA, GRID, JudgeSpec, judge_spec
+from certify_assets.judges.specs import ALPHAS, DELTA, GRID
 from certify_assets.judges.timings import timed
 from certify_assets.storage.progress import Report, silent
-from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
     from certify_assets.judges.lexical import LexicalJudge
@@ -25,7 +25,7 @@ _RULE = (
 )
 
 
-def train_judge(store: Store, corpus: str, judge: str, *, report: Report = silent) -> dict[str, Any]:
+def train_judge(judge: JudgedCorpus, *, report: Report = silent) -> dict[str, Any]:
     """Train a judge on SFT, pick among its candidates on CAL where it has several, and store the adapter.
 
     Parameters
@@ -38,59 +38,67 @@ def train_judge(store: Store, corpus: str, judge: str, *, report: Report = silen
     dict
         The adapter document: hashes, weight (of a lexical judge), rows and tasks of SFT, candidates, and each candidate's certified coverage on CAL.
     """
-    spec = judge_spec(judge, store.root)
-    with timed(store, corpus, judge, "train") as stage:
+    spec = judge.spec
+    with timed(judge, "train") as stage:
         # a folder of checkpoints is what a killed training left, or a finished one
-        stage.continued = bool(store.names(f"judges/{judge}/{corpus}/training"))
-        document = _trained(store, corpus, spec, report)
-        stage.rows = document.get("training", {}).get("rl_trajectories", document["sft_trajectories"])
+        stage.continued = bool(judge.store.names(judge.key("training")))
+        document = _trained(JudgedCorpus.of(judge.corpus, spec), report)
+        stage.rows = document.get("training", {}).get(
+            "rl_trajectories", document["sft_trajectories"]
+        )
     return document
 
 
-def _trained(store: Store, corpus: str, spec: JudgeSpec, report: Report) -> dict[str, Any]:
-    if spec.endpoint is not None:
+def _trained(judge: JudgedCorpus, report: Report) -> dict[str, Any]:
+    if judge.spec.endpoint is not None:
         from certify_assets.judges.endpoint.judging import register_endpoint
 
-        return register_endpoint(store, corpus, spec)
-    if spec.pool:
+        return register_endpoint(judge)
+    if judge.spec.pool:
         from certify_assets.judges.transfer_training import train_transfer_judge
 
-        return train_transfer_judge(store, corpus, spec, report=report)
-    if spec.family == "harvest":
+        return train_transfer_judge(judge, report=report)
+    if judge.spec.family == "harvest":
         from certify_assets.judges.harvest.chain import train_harvest_judge
 
-        return train_harvest_judge(store, corpus, spec, report=report)
-    if spec.family != "lexical":
+        return train_harvest_judge(judge, report=report)
+    if judge.spec.family != "lexical":
         from certify_assets.judges.lm.training import train_language_judge
 
-        return train_language_judge(store, corpus, spec, report=report)
-    return _train_lexical(store, corpus, spec)
+        return train_language_judge(judge, report=report)
+    return _train_lexical(judge)
 
 
-def _train_lexical(store: Store, corpus: str, spec: JudgeSpec) -> dict[str, Any]:
+def _train_lexical(judged: JudgedCorpus) -> dict[str, Any]:
     from certify_assets.judges.lexical import LexicalJudge
 
-    judge = spec.name
-    sft, manifest = open_split(store, corpus, "sft")
+    judge = judged.spec.name
+    sft, manifest = open_split(judged.corpus, "sft")
     labelled = sft[sft["outcome"].notna()]
     using = renderer()
     rendered, outcomes = texts(labelled, using), labelled["outcome"].to_numpy(dtype=np.int8)
     trained = {
-        weight: LexicalJudge.train(rendered, outcomes, success_weight=weight, seed=spec.seed, renderer_sha256=using.sha256)
-        for weight in spec.success_weights
+        weight: LexicalJudge.train(
+            rendered,
+            outcomes,
+            success_weight=weight,
+            seed=judged.spec.seed,
+            renderer_sha256=using.sha256,
+        )
+        for weight in judged.spec.success_weights
     }
-    selection = _selection(store, corpus, spec, trained)
+    selection = _selection(judged, trained)
     chosen = (
         max(selection, key=lambda row: (row["coverage"], -row["success_weight"]))["success_weight"]
         if selection
-        else spec.success_weights[0]
+        else judged.spec.success_weights[0]
     )
     document = {
         "judge": judge,
-        "corpus": corpus,
+        "corpus": judged.corpus.name,
         "adapter_sha256": trained[chosen].adapter_sha256,
         "success_weight": chosen,
-        "candidates": len(spec.success_weights),
+        "candidates": len(judged.spec.success_weights),
         "selection": selection,
         "selection_rule": _RULE if selection else "",
         "sft_trajectories": len(labelled),
@@ -98,21 +106,21 @@ def _train_lexical(store: Store, corpus: str, spec: JudgeSpec) -> dict[str, Any]
         "sft_tasks": int(labelled["task_id"].nunique()),
         "manifest_sha256": manifest.sha256,
         "renderer_sha256": using.sha256,
-        "seed": spec.seed,
+        "seed": judged.spec.seed,
     }
-    save_adapter(store, f"judges/{judge}/{corpus}/adapter", trained[chosen])
-    store.write_json(f"judges/{judge}/{corpus}/adapter.json", document)
+    save_adapter(judged.store, f"judges/{judge}/{judged.corpus}/adapter", trained[chosen])
+    judged.store.write_json(f"judges/{judge}/{judged.corpus}/adapter.json", document)
     return document
 
 
-def _selection(store: Store, corpus: str, spec: JudgeSpec, trained: Mapping[float, LexicalJudge]) -> list[dict[str, Any]]:
+def _selection(judged: JudgedCorpus, trained: Mapping[float, LexicalJudge]) -> list[dict[str, Any]]:
     """Certified coverage of each candidate on CAL, each at the level that pays for all of them."""
     from certify_assets.certificates import certify
     from certify_assets.judges.base import score_table
 
     if len(trained) == 1:
         return []
-    cal, _ = open_split(store, corpus, "cal")
+    cal, _ = open_split(judged.corpus, "cal")
     cal = cal[cal["outcome"].notna()]
     tables = {weight: score_table(judge, cal, renderer()) for weight, judge in trained.items()}
     rows: list[dict[str, Any]] = []
@@ -124,9 +132,16 @@ def _selection(store: Store, corpus: str, spec: JudgeSpec, trained: Mapping[floa
                 alpha=alpha,
                 delta=DELTA,
                 grid=GRID,
-                candidates=len(spec.success_weights),
+                candidates=len(judged.spec.success_weights),
             )
-            rows.append({"name": f"w{weight:g}", "success_weight": weight, "alpha": alpha, "coverage": certificate.coverage})
+            rows.append(
+                {
+                    "name": f"w{weight:g}",
+                    "success_weight": weight,
+                    "alpha": alpha,
+                    "coverage": certificate.coverage,
+                }
+            )
         if any(row["coverage"] > 0 for row in rows):
             break
     return rows

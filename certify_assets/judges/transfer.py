@@ -15,17 +15,27 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from certify_assets.corpora.config import registered_corpora
-from certify_assets.corpora.corpus import open_corpus, open_split
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.domains import corpus_domain
+from certify_assets.corpora.preparation import open_corpus, open_split
 from certify_assets.corpora.splits import SplitManifest
 from certify_assets.errors import CertifyError, InputError, StaleCertificateError
 from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["TRANSFER_ROWS", "Pool", "Source", "describe_sources", "gather_pool", "require_sources", "share_rows"]
+__all__ = [
+    "TRANSFER_ROWS",
+    "Pool",
+    "Source",
+    "describe_sources",
+    "gather_pool",
+    "require_sources",
+    "share_rows",
+]
 
 #: most rows that a transfer judge is trained on (appendix "Leave-one-corpus-out transfer" of the paper)
 TRANSFER_ROWS = 2600
@@ -99,16 +109,24 @@ class Pool:
         if self.sources:
             return f"every row that {', '.join(source.corpus for source in self.sources)} can give has one outcome; import more corpora."
         kind = f"of another domain than {self.domain} " if self.strict else ""
-        others = "; ".join(f"{name}: {reason}" for name, reason in self.left_out.items()) or "there is no other corpus"
+        others = (
+            "; ".join(f"{name}: {reason}" for name, reason in self.left_out.items())
+            or "there is no other corpus"
+        )
         return f"no corpus {kind}can train a judge for {self.corpus} ({others.rstrip('.')}); import and split one more."
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything but the rows as a JSON object."""
         names = ("corpus", "domain", "strict", "limit", "seed", "held_out_sha256", "left_out")
-        return {**{name: getattr(self, name) for name in names}, "sources": [asdict(source) for source in self.sources]}
+        return {
+            **{name: getattr(self, name) for name in names},
+            "sources": [asdict(source) for source in self.sources],
+        }
 
 
-def gather_pool(store: Store, corpus: str, *, strict: bool = False, limit: int = TRANSFER_ROWS, seed: int = 42) -> Pool:
+def gather_pool(
+    corpus: Corpus, *, strict: bool = False, limit: int = TRANSFER_ROWS, seed: int = 42
+) -> Pool:
     """Gather the training rows of a transfer judge; `Pool.missing` says why there are none.
 
     Parameters
@@ -136,19 +154,39 @@ def gather_pool(store: Store, corpus: str, *, strict: bool = False, limit: int =
     not outcomes. Where a source has fewer rows than its share, the others share what it leaves.
     """
     if type(limit) is not int or limit < 1:
-        raise InputError(f"the pool of a transfer judge is limited to {limit!r} rows; give a whole number of at least 1.")
-    domain = _target_domain(store, corpus, strict=strict)
-    held_out = _HeldOut.of(*open_corpus(store, corpus))
-    others = [name for name in registered_corpora(store) if name != corpus]
-    found = {name: _usable(store, name, held_out, domain if strict else None) for name in others}
+        raise InputError(
+            f"the pool of a transfer judge is limited to {limit!r} rows; give a whole number of at least 1."
+        )
+    domain = _target_domain(corpus, strict=strict)
+    held_out = _HeldOut.of(*open_corpus(corpus))
+    others = [name for name in registered_corpora(corpus.store) if name != corpus.name]
+    found = {
+        name: _usable(corpus.store, name, held_out, domain if strict else None) for name in others
+    }
     left_out = {name: item for name, item in found.items() if isinstance(item, str)}
     usable = {name: item for name, item in found.items() if not isinstance(item, str)}
     shares = share_rows({name: len(item.rows) for name, item in usable.items()}, limit)
     drawn = {name: _draw(item.rows, shares[name], seed) for name, item in usable.items()}
-    left_out |= {name: f"none of its rows can be used ({_counted(usable[name].dropped)})" for name, rows in drawn.items() if rows.empty}
-    sources = tuple(_source(store, name, rows, usable[name]) for name, rows in drawn.items() if len(rows))
+    left_out |= {
+        name: f"none of its rows can be used ({_counted(usable[name].dropped)})"
+        for name, rows in drawn.items()
+        if rows.empty
+    }
+    sources = tuple(
+        _source(corpus.store, name, rows, usable[name]) for name, rows in drawn.items() if len(rows)
+    )
     frame = _joined([drawn[source.corpus] for source in sources])
-    return Pool(corpus, domain, strict, frame, sources, dict(sorted(left_out.items())), limit, seed, held_out.sha256)
+    return Pool(
+        corpus.name,
+        domain,
+        strict,
+        frame,
+        sources,
+        dict(sorted(left_out.items())),
+        limit,
+        seed,
+        held_out.sha256,
+    )
 
 
 def share_rows(available: Mapping[str, int], limit: int) -> dict[str, int]:
@@ -166,7 +204,7 @@ def share_rows(available: Mapping[str, int], limit: int) -> dict[str, int]:
     return {name: shares[name] for name in available}
 
 
-def require_sources(store: Store, corpus: str, judge: str, document: Mapping[str, Any]) -> None:
+def require_sources(judge: JudgedCorpus, document: Mapping[str, Any]) -> None:
     """Refuse a transfer judge that would be trained on other rows now.
 
     A source that was removed does not make it stale, nor does a new corpus: the judge is still what its document says.
@@ -177,19 +215,28 @@ def require_sources(store: Store, corpus: str, judge: str, document: Mapping[str
         If a source has other splits, the target's CAL or TEST other tasks or instructions, or the sources of a strict judge other domains.
     """
     again = f"materialize {judge}/adapter again."
-    if _HeldOut.of(*open_corpus(store, corpus)).sha256 != document["held_out_sha256"]:
+    if _HeldOut.of(*open_corpus(judge.corpus)).sha256 != document["held_out_sha256"]:
         raise StaleCertificateError(
-            f"CAL or TEST of {corpus} has other tasks or instructions than those that {judge} was kept apart from; {again}"
+            f"CAL or TEST of {judge.corpus} has other tasks or instructions than those that {judge} was kept apart from; {again}"
         )
-    known = set(registered_corpora(store))
+    known = set(registered_corpora(judge.store))
     for source in document["sources"]:
         name = source["corpus"]
-        if name not in known or not store.exists(_MANIFEST.format(name)):
+        if name not in known or not judge.store.exists(_MANIFEST.format(name)):
             continue
-        if SplitManifest.from_dict(store.read_json(_MANIFEST.format(name))).content_sha256() != source["manifest_sha256"]:
-            raise StaleCertificateError(f"the splits of {name}, on which {judge} for {corpus} was trained, are others now; {again}")
-        if document["strict"] and (reason := _excluded(store, name, _target_domain(store, corpus, strict=True))):
-            raise StaleCertificateError(f"{judge} for {corpus} was trained on {name}, and now {reason}; {again}")
+        if (
+            SplitManifest.from_dict(judge.store.read_json(_MANIFEST.format(name))).content_sha256()
+            != source["manifest_sha256"]
+        ):
+            raise StaleCertificateError(
+                f"the splits of {name}, on which {judge} for {judge.corpus} was trained, are others now; {again}"
+            )
+        if document["strict"] and (
+            reason := _excluded(judge.store, name, _target_domain(judge.corpus, strict=True))
+        ):
+            raise StaleCertificateError(
+                f"{judge} for {judge.corpus} was trained on {name}, and now {reason}; {again}"
+            )
 
 
 def describe_sources(document: Mapping[str, Any]) -> str:
@@ -219,21 +266,37 @@ class _HeldOut:
 
     @classmethod
     def of(cls, frame: pd.DataFrame, manifest: SplitManifest) -> _HeldOut:
-        kept = frame.loc[frame["task_id"].map(manifest.assignment).isin(("cal", "test")), ["task_id", "instruction"]]
+        kept = frame.loc[
+            frame["task_id"].map(manifest.assignment).isin(("cal", "test")),
+            ["task_id", "instruction"],
+        ]
         # an instruction that is empty says nothing of the task
-        return cls(frozenset(map(_plain, kept["task_id"])), frozenset(map(_plain, kept["instruction"])) - {""})
+        return cls(
+            frozenset(map(_plain, kept["task_id"])),
+            frozenset(map(_plain, kept["instruction"])) - {""},
+        )
 
     @property
     def sha256(self) -> str:
-        return sha256_bytes(canonical_json({"tasks": sorted(self.tasks), "instructions": sorted(self.instructions)}))
+        return sha256_bytes(
+            canonical_json({"tasks": sorted(self.tasks), "instructions": sorted(self.instructions)})
+        )
 
     def without(self, sft: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, int]]:
         """Return the labelled rows that share neither task nor instruction, and why the others are left out."""
         reasons = [
-            "no_label" if unlabelled else "shared_task" if _plain(task) in self.tasks else self._by_instruction(instruction)
-            for unlabelled, task, instruction in zip(sft["outcome"].isna(), sft["task_id"], sft["instruction"], strict=True)
+            "no_label"
+            if unlabelled
+            else "shared_task"
+            if _plain(task) in self.tasks
+            else self._by_instruction(instruction)
+            for unlabelled, task, instruction in zip(
+                sft["outcome"].isna(), sft["task_id"], sft["instruction"], strict=True
+            )
         ]
-        return sft[[not reason for reason in reasons]], dict(sorted(Counter(filter(None, reasons)).items()))
+        return sft[[not reason for reason in reasons]], dict(
+            sorted(Counter(filter(None, reasons)).items())
+        )
 
     def _by_instruction(self, instruction: str) -> str:
         return "shared_instruction" if _plain(instruction) in self.instructions else ""
@@ -245,8 +308,8 @@ def _plain(text: str) -> str:
     return _NOT_A_WORD.sub(" ", folded).strip() or folded.strip()
 
 
-def _target_domain(store: Store, corpus: str, *, strict: bool) -> str:
-    domain = corpus_domain(store, corpus)
+def _target_domain(corpus: Corpus, *, strict: bool) -> str:
+    domain = corpus_domain(corpus)
     if strict and not domain.name:
         raise InputError(
             f"the domain of {corpus} is not stated, so nothing tells which corpora are of another; state it with `certify corpus import --domain`."
@@ -259,7 +322,7 @@ def _usable(store: Store, name: str, held_out: _HeldOut, domain: str | None) -> 
     if reason := _excluded(store, name, domain):
         return reason
     try:
-        sft, manifest = open_split(store, name, "sft")
+        sft, manifest = open_split(Corpus(store, name), "sft")
     except CertifyError as error:
         return str(error)
     return _Usable(*held_out.without(sft), manifest)
@@ -268,7 +331,7 @@ def _usable(store: Store, name: str, held_out: _HeldOut, domain: str | None) -> 
 def _excluded(store: Store, name: str, domain: str | None) -> str:
     """Say why a corpus is no source; empty where it is one. `domain` is the one that a strict pool leaves out."""
     if domain is not None:
-        own = corpus_domain(store, name)
+        own = corpus_domain(Corpus(store, name))
         if own.name in ("", domain):
             return f"its domain is {own}"
     return "" if store.exists(_MANIFEST.format(name)) else "it is not split yet"
@@ -281,7 +344,10 @@ def _draw(rows: pd.DataFrame, number: int, seed: int) -> pd.DataFrame:
         return hashlib.sha256("\0".join((str(seed), *parts)).encode()).digest()
 
     identities = list(zip(rows["corpus"], rows["task_id"], rows["trajectory_id"], strict=True))
-    keys = [(order(corpus, task), task, order(corpus, task, run), run) for corpus, task, run in identities]
+    keys = [
+        (order(corpus, task), task, order(corpus, task, run), run)
+        for corpus, task, run in identities
+    ]
     chosen = sorted(range(len(keys)), key=keys.__getitem__)[:number]
     return rows.iloc[sorted(chosen)]
 
@@ -290,7 +356,7 @@ def _source(store: Store, name: str, drawn: pd.DataFrame, usable: _Usable) -> So
     above = len(usable.rows) - len(drawn)
     return Source(
         corpus=name,
-        domain=corpus_domain(store, name).name,
+        domain=corpus_domain(Corpus(store, name)).name,
         manifest_sha256=usable.manifest.sha256,
         trajectories_sha256=store.sha256(f"corpora/{name}/trajectories.parquet"),
         rows=len(drawn),

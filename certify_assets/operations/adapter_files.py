@@ -32,7 +32,15 @@ def adapter_files_sha256(store: Store, folder: str, document: Mapping[str, Any])
         return str(document["adapter_sha256"]) if "settings_sha256" in document else ""
     judge = store.read_json(f"{folder}/judge.json")
     if "lora_sha256" not in judge:
-        return sha256_bytes(canonical_json({name: files[name] for name in ("judge.json", "weights.safetensors")}))
-    weights = {name: files.get(name, "") for name in ("adapter_model.safetensors", "adapter_config.json")}
+        return sha256_bytes(
+            canonical_json({name: files[name] for name in ("judge.json", "weights.safetensors")})
+        )
+    weights = {
+        name: files.get(name, "") for name in ("adapter_model.safetensors", "adapter_config.json")
+    }
     lora = sha256_bytes(canonical_json(weights)) if judge["lora_sha256"] else ""
-    return files["judge.json"] if judge["lora_sha256"] == lora else sha256_bytes(canonical_json({**judge, "lora_sha256": lora}))
+    return (
+        files["judge.json"]
+        if judge["lora_sha256"] == lora
+        else sha256_bytes(canonical_json({**judge, "lora_sha256": lora}))
+    )

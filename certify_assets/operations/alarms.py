@@ -9,9 +9,10 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import IntegrityError
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.storage.journal import documents
-from certify_assets.storage.store import Store
 
 __all__ = ["Alarm", "alarms_key", "read_alarms", "record_alarms"]
 
@@ -57,13 +58,17 @@ def alarms_key(corpus: str) -> str:
     return f"operations/{corpus}/alarms.jsonl"
 
 
-def read_alarms(store: Store, corpus: str) -> list[Alarm]:
+def read_alarms(corpus: Corpus) -> list[Alarm]:
     """Return every alarm of a corpus, the oldest first."""
-    key = alarms_key(corpus)
-    return _parsed(store.read_bytes(key), store.locate(key)) if store.exists(key) else []
+    key = alarms_key(corpus.name)
+    return (
+        _parsed(corpus.store.read_bytes(key), corpus.store.locate(key))
+        if corpus.store.exists(key)
+        else []
+    )
 
 
-def record_alarms(store: Store, corpus: str, judge: str, entries: Sequence[Mapping[str, Any]]) -> None:
+def record_alarms(judge: JudgedCorpus, entries: Sequence[Mapping[str, Any]]) -> None:
     """Append the alarms of a monitor that are not in the journal yet: one for each certificate and source.
 
     Parameters
@@ -77,14 +82,21 @@ def record_alarms(store: Store, corpus: str, judge: str, entries: Sequence[Mappi
         return
 
     def lines(old: bytes) -> str:
-        known = {(item.certificate_sha256, item.source) for item in _parsed(old, store.locate(alarms_key(corpus)))}
-        new = [entry for entry in raised if (entry["certificate_sha256"], entry["source"]) not in known]
+        known = {
+            (item.certificate_sha256, item.source)
+            for item in _parsed(old, judge.store.locate(alarms_key(judge.corpus.name)))
+        }
+        new = [
+            entry for entry in raised if (entry["certificate_sha256"], entry["source"]) not in known
+        ]
         if not new:
             raise _NothingNewError
-        return "\n".join(json.dumps(asdict(_alarm(judge, entry)), sort_keys=True) for entry in new)
+        return "\n".join(
+            json.dumps(asdict(_alarm(judge.name, entry)), sort_keys=True) for entry in new
+        )
 
     with suppress(_NothingNewError):
-        store.append_line(alarms_key(corpus), lines)
+        judge.store.append_line(alarms_key(judge.corpus.name), lines)
 
 
 def _alarm(judge: str, entry: Mapping[str, Any]) -> Alarm:
@@ -104,6 +116,11 @@ def _alarm(judge: str, entry: Mapping[str, Any]) -> Alarm:
 
 def _parsed(data: bytes, where: str) -> list[Alarm]:
     try:
-        return [Alarm(**{**entry, "interval": tuple(entry["interval"])}) for entry in documents(data, where)]
+        return [
+            Alarm(**{**entry, "interval": tuple(entry["interval"])})
+            for entry in documents(data, where)
+        ]
     except (TypeError, KeyError):
-        raise IntegrityError(f"{where} holds a line that is no alarm; restore the file from a backup.") from None
+        raise IntegrityError(
+            f"{where} holds a line that is no alarm; restore the file from a backup."
+        ) from None

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from certify_assets.corpora.corpus import read_small
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.corpora.preparation import read_small
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.operations.deployment_record import read_deployments
 from certify_assets.operations.journal import Label, read_labels, resolve_labels
 from certify_assets.operations.layout import batch_key, batch_names, decisions_of, load_decisions
 from certify_assets.operations.sampling import SamplingPlan, draw_tasks
 from certify_assets.operations.standing import REFUSALS
-from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -93,7 +93,7 @@ class CountedTasks:
         return waiting / able if able else 0.0
 
 
-def drawn_decisions(store: Store, corpus: str) -> pd.DataFrame:
+def drawn_decisions(corpus: Corpus) -> pd.DataFrame:
     """Return the decisions of all batches with a column ``drawn`` ("audit", "spot" or ""), recomputed from the plans that were deployed.
 
     Raises
@@ -104,12 +104,12 @@ def drawn_decisions(store: Store, corpus: str) -> pd.DataFrame:
     """
     import pandas as pd
 
-    seen = frozenset(split_tasks(store, corpus))
-    parts = [_drawn(store, corpus, name, seen) for name in batch_names(store, corpus)]
-    return pd.concat(parts, ignore_index=True) if parts else load_decisions(store, corpus).assign(drawn="")
+    seen = frozenset(split_tasks(corpus))
+    parts = [_drawn(corpus, name, seen) for name in batch_names(corpus)]
+    return pd.concat(parts, ignore_index=True) if parts else load_decisions(corpus).assign(drawn="")
 
 
-def split_tasks(store: Store, corpus: str) -> Mapping[str, str]:
+def split_tasks(corpus: Corpus) -> Mapping[str, str]:
     """Return the split of every task of the corpus, after checking the manifest against its runs.
 
     Raises
@@ -119,56 +119,75 @@ def split_tasks(store: Store, corpus: str) -> Mapping[str, str]:
     """
     from certify_assets.corpora.splits import SplitManifest, verify_manifest
 
-    manifest = SplitManifest.from_dict(store.read_json(f"corpora/{corpus}/splits/manifest.json"))
+    manifest = SplitManifest.from_dict(corpus.store.read_json(corpus.key("splits/manifest.json")))
     # without the steps: operation asks for this often
-    verify_manifest(manifest, read_small(store, corpus))
+    verify_manifest(manifest, read_small(corpus))
     return manifest.assignment
 
 
-def _drawn(store: Store, corpus: str, batch: str, in_splits: frozenset[str]) -> pd.DataFrame:
-    rows, draw = decisions_of(store, corpus, batch), store.read_json(batch_key(corpus, batch, "draw.json"))
-    where = store.locate(batch_key(corpus, batch, "decisions.parquet"))
-    about = store.read_json(batch_key(corpus, batch, "batch.json"))
-    if (about.get("corpus", corpus), about.get("batch", batch)) != (corpus, batch):
-        raise InputError(f"{where}: its batch.json is of {about.get('corpus')}, {about.get('batch')}{_MIXED}")
+def _drawn(corpus: Corpus, batch: str, in_splits: frozenset[str]) -> pd.DataFrame:
+    rows, draw = (
+        decisions_of(corpus, batch),
+        corpus.store.read_json(batch_key(corpus.name, batch, "draw.json")),
+    )
+    where = corpus.store.locate(batch_key(corpus.name, batch, "decisions.parquet"))
+    about = corpus.store.read_json(batch_key(corpus.name, batch, "batch.json"))
+    if (about.get("corpus", corpus.name), about.get("batch", batch)) != (corpus.name, batch):
+        raise InputError(
+            f"{where}: its batch.json is of {about.get('corpus')}, {about.get('batch')}{_MIXED}"
+        )
     for name, file in (
         ("decisions_sha256", "decisions.parquet"),
         ("draw_sha256", "draw.json"),
         ("identities_sha256", "identities.parquet"),
     ):
         # a batch of these has both hashes; where the third is told, it holds too
-        if (name in about or file != "identities.parquet") and store.sha256(batch_key(corpus, batch, file)) != about.get(name):
-            raise InputError(f"{where}: {file} is not what was written when the batch was decided{_MIXED}")
+        if (name in about or file != "identities.parquet") and corpus.store.sha256(
+            batch_key(corpus.name, batch, file)
+        ) != about.get(name):
+            raise InputError(
+                f"{where}: {file} is not what was written when the batch was decided{_MIXED}"
+            )
     if draw["deployment"] is None:
         drawn = np.full(len(rows), "", dtype="<U5")
     else:
-        known = {item.number: item.sampling for item in read_deployments(store, corpus)}
+        known = {item.number: item.sampling for item in read_deployments(corpus)}
         plan = SamplingPlan(**draw["plan"])
         if known.get(draw["deployment"]) != plan:
-            raise InputError(f"{where}: its tasks were drawn under a plan that was never deployed{_MIXED}")
-        drawn = draw_tasks(plan, corpus, rows["task_id"])
+            raise InputError(
+                f"{where}: its tasks were drawn under a plan that was never deployed{_MIXED}"
+            )
+        drawn = draw_tasks(plan, corpus.name, rows["task_id"])
     said = rows["asked"].to_numpy(object)
-    wrong = np.flatnonzero(_asked(drawn, rows, _aside(store, corpus, batch, rows, in_splits)) != said)
+    wrong = np.flatnonzero(_asked(drawn, rows, _aside(corpus, batch, rows, in_splits)) != said)
     if wrong.size:
         row = rows.iloc[int(wrong[0])]
         shown = f"row {int(wrong[0]) + 1}, run {row['trajectory_id']!r} is asked about as {row['asked'] or 'nothing'!r}"
-        raise InputError(f"{where}, column 'asked': {shown}, which is not what the plan draws{_MIXED}")
+        raise InputError(
+            f"{where}, column 'asked': {shown}, which is not what the plan draws{_MIXED}"
+        )
     return rows.assign(drawn=drawn)
 
 
-def _aside(store: Store, corpus: str, batch: str, rows: pd.DataFrame, in_splits: frozenset[str]) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def _aside(
+    corpus: Corpus, batch: str, rows: pd.DataFrame, in_splits: frozenset[str]
+) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """Return which rows no draw is made of: runs that came before with other content, and tasks of the splits."""
-    key = batch_key(corpus, batch, "identities.parquet")
+    key = batch_key(corpus.name, batch, "identities.parquet")
     changed: set[str] = set()
-    if store.exists(key):
-        identities = store.read_table(key)
+    if corpus.store.exists(key):
+        identities = corpus.store.read_table(key)
         changed = set(identities.loc[identities["changed"].astype(bool), "trajectory_id"])
     seen = (rows["reason"] == "seen_task") & rows["task_id"].isin(in_splits)
-    aside: np.ndarray[Any, np.dtype[np.bool_]] = (seen | rows["trajectory_id"].isin(changed)).to_numpy(bool)
+    aside: np.ndarray[Any, np.dtype[np.bool_]] = (
+        seen | rows["trajectory_id"].isin(changed)
+    ).to_numpy(bool)
     return aside
 
 
-def _asked(drawn: np.ndarray[Any, Any], rows: pd.DataFrame, aside: np.ndarray[Any, np.dtype[np.bool_]]) -> np.ndarray[Any, Any]:
+def _asked(
+    drawn: np.ndarray[Any, Any], rows: pd.DataFrame, aside: np.ndarray[Any, np.dtype[np.bool_]]
+) -> np.ndarray[Any, Any]:
     decisions = rows["decision"].to_numpy(object)
     asked = np.where(decisions == "human", "undecided", "").astype(object)
     asked[(drawn == "spot") & np.isin(decisions, _AUTOMATIC)] = "spot_check"
@@ -180,8 +199,13 @@ def with_labels(frame: pd.DataFrame, labels: Iterable[Label]) -> pd.DataFrame:
     """Return decisions with the columns ``outcome`` (missing where there is none) and ``tied``, as the journal stands."""
     resolved = resolve_labels(labels)
     found = [resolved.get(str(name)) for name in frame["trajectory_id"]]
-    outcome = np.array([np.nan if item is None or item.outcome is None else item.outcome for item in found], dtype=np.float64)
-    return frame.assign(outcome=outcome, tied=[item is not None and item.outcome is None for item in found])
+    outcome = np.array(
+        [np.nan if item is None or item.outcome is None else item.outcome for item in found],
+        dtype=np.float64,
+    )
+    return frame.assign(
+        outcome=outcome, tied=[item is not None and item.outcome is None for item in found]
+    )
 
 
 def completed_at(labels: Iterable[Label], runs: Mapping[str, Sequence[str]]) -> dict[str, int]:
@@ -219,7 +243,7 @@ def completed_at(labels: Iterable[Label], runs: Mapping[str, Sequence[str]]) -> 
 
 
 def count_audit_tasks(
-    store: Store, corpus: str, *, adapter_sha256: str, before: Mapping[str, frozenset[str]] | None = None
+    corpus: Corpus, *, adapter_sha256: str, before: Mapping[str, frozenset[str]] | None = None
 ) -> CountedTasks:
     """Find the tasks that extend CAL.
 
@@ -239,14 +263,19 @@ def count_audit_tasks(
     IntegrityError
         If a run that was counted before is no longer among the decisions.
     """
-    frame = drawn_decisions(store, corpus)
-    labels = read_labels(store, corpus)
+    frame = drawn_decisions(corpus)
+    labels = read_labels(corpus)
     before = before or {}
     frame["twice"] = frame["trajectory_id"].duplicated(keep=False)
-    audit = with_labels(frame[frame["task_id"].isin(set(frame.loc[frame["drawn"] == "audit", "task_id"]))], labels)
-    audit, came_again = _as_counted(audit, before, corpus)
-    reasons = _reasons(audit, set(split_tasks(store, corpus)), adapter_sha256)
-    runs = {str(task): [str(name) for name in part] for task, part in audit.groupby("task_id", sort=False)["trajectory_id"]}
+    audit = with_labels(
+        frame[frame["task_id"].isin(set(frame.loc[frame["drawn"] == "audit", "task_id"]))], labels
+    )
+    audit, came_again = _as_counted(audit, before, corpus.name)
+    reasons = _reasons(audit, set(split_tasks(corpus)), adapter_sha256)
+    runs = {
+        str(task): [str(name) for name in part]
+        for task, part in audit.groupby("task_id", sort=False)["trajectory_id"]
+    }
     order = completed_at(labels, {task: names for task, names in runs.items() if not reasons[task]})
     places = audit["task_id"].map(order)
     rows = audit[places.notna()].iloc[np.argsort(places[places.notna()].to_numpy(), kind="stable")]
@@ -255,7 +284,9 @@ def count_audit_tasks(
     names = ["trajectory_id", "task_id", "agent", "batch", "score"]
     rows = rows.assign(refused=rows["reason"].isin(REFUSALS))
     return CountedTasks(
-        rows=rows[[*names, "outcome", "refused"]].astype({"outcome": "int8"}).reset_index(drop=True),
+        rows=rows[[*names, "outcome", "refused"]]
+        .astype({"outcome": "int8"})
+        .reset_index(drop=True),
         drawn=len(reasons),
         left_out={name: number for name, number in counts.items() if number},
         unresolved=waiting[names].reset_index(drop=True),
@@ -263,7 +294,9 @@ def count_audit_tasks(
     )
 
 
-def _as_counted(audit: pd.DataFrame, before: Mapping[str, frozenset[str]], corpus: str) -> tuple[pd.DataFrame, int]:
+def _as_counted(
+    audit: pd.DataFrame, before: Mapping[str, frozenset[str]], corpus: str
+) -> tuple[pd.DataFrame, int]:
     """Keep of tasks that were counted before the runs that were, and no later ones; return the number of tasks that had some."""
     known = {run for names in before.values() for run in names}
     if missing := sorted(known - set(audit["trajectory_id"])):
@@ -281,9 +314,15 @@ def _reasons(audit: pd.DataFrame, in_splits: set[str], adapter_sha256: str) -> d
         missing, tied = part["outcome"].isna(), part["tied"].astype(bool)
         tests = {
             "in_splits": task in in_splits,
-            "changed_run": bool((part["twice"] | ((part["drawn"] == "audit") & (part["asked"] != "audit_sample"))).any()),
+            "changed_run": bool(
+                (
+                    part["twice"] | ((part["drawn"] == "audit") & (part["asked"] != "audit_sample"))
+                ).any()
+            ),
             "drawn_otherwise": bool((part["drawn"] != "audit").any()),
-            "other_adapter": bool(((part["adapter_sha256"] != adapter_sha256) & ~part["reason"].isin(REFUSALS)).any()),
+            "other_adapter": bool(
+                ((part["adapter_sha256"] != adapter_sha256) & ~part["reason"].isin(REFUSALS)).any()
+            ),
             "open": bool((missing & ~tied).any()),
             "tied": bool(tied.any()),
         }

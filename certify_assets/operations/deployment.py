@@ -12,10 +12,18 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from certify_assets.errors import CertifyError, GateClosedError, InputError, IntegrityError, StaleCertificateError
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.errors import (
+    CertifyError,
+    GateClosedError,
+    InputError,
+    IntegrityError,
+    StaleCertificateError,
+)
 from certify_assets.evaluation.certification import certificate_of, load_certificates
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.scoring import calibration_scores
-from certify_assets.judges.specs import GRID, PROCEDURES, SIDES, judge_spec
+from certify_assets.judges.specs import GRID, PROCEDURES, SIDES
 from certify_assets.operations.adapter_files import adapter_files_sha256
 from certify_assets.operations.deployment_record import (
     SCHEMA,
@@ -31,6 +39,7 @@ from certify_assets.operations.monitoring import monitored_certificates
 from certify_assets.operations.registry import register_deployment
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.operations.standing import Refusal, alarm_fault, audit_fault, journal_fault
+from certify_assets.storage.snapshot import remembered
 from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
@@ -52,7 +61,9 @@ __all__ = [
     "why_refused",
 ]
 
-_RECERTIFIED = re.compile(r"operations/(?P<corpus>[^/]+)/recertifications/(?P<number>[0-9]+)/certificates\.json")
+_RECERTIFIED = re.compile(
+    r"operations/(?P<corpus>[^/]+)/recertifications/(?P<number>[0-9]+)/certificates\.json"
+)
 
 
 class Standing(NamedTuple):
@@ -63,7 +74,8 @@ class Standing(NamedTuple):
     refusal: Refusal | None
 
 
-def deployed_certificates(store: Store, corpus: str) -> list[Certificate]:
+@remembered
+def deployed_certificates(corpus: Corpus) -> list[Certificate]:
     """Return the certificates that decide, at most one a side, recomputed now.
 
     Raises
@@ -75,38 +87,39 @@ def deployed_certificates(store: Store, corpus: str) -> list[Certificate]:
     ForgedCertificateError
         If a certificate does not recompute.
     """
-    deployment = load_deployment(store, corpus)
+    deployment = load_deployment(corpus)
     if deployment is None:
-        raise InputError(f"no judge is deployed on {corpus}; deploy one with `certify deploy {corpus} JUDGE`.")
-    return _certificates_of(store, deployment)
+        raise InputError(
+            f"no judge is deployed on {corpus}; deploy one with `certify deploy {corpus} JUDGE`."
+        )
+    return _certificates_of(corpus.store, deployment)
 
 
-def why_refused(store: Store, corpus: str) -> Refusal | None:
+def why_refused(corpus: Corpus) -> Refusal | None:
     """Return why nothing may be decided for a corpus now; None where something may."""
-    return standing(store, corpus).refusal
+    return standing(corpus).refusal
 
 
-def standing(store: Store, corpus: str) -> Standing:
+@remembered
+def standing(corpus: Corpus) -> Standing:
     """Return what is deployed on a corpus and whether it decides; what is wrong with it is the refusal, never an exception."""
     deployment = None
     try:
-        deployment = load_deployment(store, corpus)
+        deployment = load_deployment(corpus)
         if deployment is None:
             text = f"no judge is deployed on {corpus}; deploy one with `certify deploy {corpus} JUDGE`."
             return Standing(None, (), Refusal("not_deployed", text))
-        certificates = tuple(_certificates_of(store, deployment))
+        certificates = tuple(_certificates_of(corpus.store, deployment))
     except CertifyError as error:
         return Standing(deployment, (), Refusal("stale_certificate", str(error)))
     if not any(item.certified for item in certificates):
         text = f"the deployment of {deployment.judge} on {corpus} names no certificate that certifies anything; deploy again."
         return Standing(deployment, certificates, Refusal("no_certificate", text))
-    return Standing(deployment, certificates, _fault(store, deployment, certificates))
+    return Standing(deployment, certificates, _fault(corpus.store, deployment, certificates))
 
 
 def deploy(
-    store: Store,
-    corpus: str,
-    judge: str,
+    judge: JudgedCorpus,
     *,
     alpha: Mapping[str, float] | float | None = None,
     sampling: SamplingPlan | None = None,
@@ -134,36 +147,36 @@ def deploy(
     StaleCertificateError, ForgedCertificateError
         As `deployed_certificates`.
     """
-    judge_spec(judge, store.root)
-    key = certificates_key or own_key(corpus, judge)
-    chosen = _choose(read_certificates(store, corpus, judge, key), alpha, f"{judge} on {corpus}")
+    _ = judge.spec
+    key = certificates_key or own_key(judge.corpus.name, judge.name)
+    chosen = _choose(read_certificates(judge, key), alpha, f"{judge} on {judge.corpus}")
     made = Deployment(
-        corpus=corpus,
-        judge=judge,
+        corpus=judge.corpus.name,
+        judge=judge.name,
         alpha={item.side: item.alpha for item in chosen},
         certificates_key=key,
         certificates=tuple(item.sha256 for item in chosen),
-        fingerprint=_fingerprint(store, corpus, judge),
-        sampling=sampling or plan_before(store, corpus),
+        fingerprint=_fingerprint(judge),
+        sampling=sampling or plan_before(judge.corpus),
         number=0,
         time=datetime.now(UTC).isoformat(timespec="milliseconds"),
-        findings=tuple(_findings(store, corpus, judge, chosen)),
+        findings=tuple(_findings(judge, chosen)),
     )
     from certify_assets.operations.label_alarm import label_alarm
 
-    if fault := _fault(store, made, chosen) or label_alarm(store, corpus, judge, key, chosen):
-        raise GateClosedError(f"{judge} is not deployed on {corpus}: {fault.sentence}")
+    if fault := _fault(judge.store, made, chosen) or label_alarm(judge, key, chosen):
+        raise GateClosedError(f"{judge} is not deployed on {judge.corpus}: {fault.sentence}")
     for item in chosen:
-        store.write_bytes(certificate_key(corpus, item.sha256), item.to_json())
-    made = append_deployment(store, made)
-    store.write_json(deployment_key(corpus), made.to_dict())
+        judge.store.write_bytes(certificate_key(judge.corpus.name, item.sha256), item.to_json())
+    made = append_deployment(judge.store, made)
+    judge.store.write_json(deployment_key(judge.corpus.name), made.to_dict())
     if track:
-        made = replace(made, mlflow=register_deployment(store, made.to_dict(), chosen))
-        store.write_json(deployment_key(corpus), made.to_dict())
+        made = replace(made, mlflow=register_deployment(judge.store, made.to_dict(), chosen))
+        judge.store.write_json(deployment_key(judge.corpus.name), made.to_dict())
     return made
 
 
-def redeploy(store: Store, corpus: str, number: int, *, track: bool = True) -> Deployment:
+def redeploy(corpus: Corpus, number: int, *, track: bool = True) -> Deployment:
     """Deploy again what was deployed under a number, past the same checks.
 
     Raises
@@ -173,14 +186,14 @@ def redeploy(store: Store, corpus: str, number: int, *, track: bool = True) -> D
     StaleCertificateError
         If its certificates are no longer those stored.
     """
-    earlier = next((item for item in read_deployments(store, corpus) if item.number == number), None)
+    earlier = next((item for item in read_deployments(corpus) if item.number == number), None)
     if earlier is None:
-        raise InputError(f"{corpus} has no deployment number {number}; `certify deploy {corpus}` shows those that were.")
-    _certificates_of(store, earlier)
+        raise InputError(
+            f"{corpus} has no deployment number {number}; `certify deploy {corpus}` shows those that were."
+        )
+    _certificates_of(corpus.store, earlier)
     return deploy(
-        store,
-        corpus,
-        earlier.judge,
+        JudgedCorpus(corpus, earlier.judge),
         alpha=earlier.alpha,
         sampling=earlier.sampling,
         certificates_key=earlier.certificates_key,
@@ -193,66 +206,91 @@ def certificate_key(corpus: str, sha256: str) -> str:
     return f"operations/{corpus}/certificates/{sha256}.json"
 
 
-def read_certificates(store: Store, corpus: str, judge: str, key: str) -> list[Certificate]:
+def read_certificates(judge: JudgedCorpus, key: str) -> list[Certificate]:
     """Return certificates, recomputed, after checking that they stand on what is stored now.
 
     Those of a recertification lie beside the labelled score table that they were issued on, ``scores.parquet``.
     """
-    if key == own_key(corpus, judge):
-        return load_certificates(store, corpus, judge)
+    if key == own_key(judge.corpus.name, judge.name):
+        return load_certificates(judge)
     from certify_assets.operations.recertified import load_recertified
 
     place = _RECERTIFIED.fullmatch(key)
-    if place is None or place["corpus"] != corpus:
-        raise IntegrityError(f"the deployment on {corpus} names {key!r}, which holds no certificates of this corpus; deploy {judge} again.")
-    return load_recertified(store, corpus, int(place["number"]))
+    if place is None or place["corpus"] != judge.corpus.name:
+        raise IntegrityError(
+            f"the deployment on {judge.corpus} names {key!r}, which holds no certificates of this corpus; deploy {judge} again."
+        )
+    return load_recertified(judge.corpus, int(place["number"]))
 
 
 def _certificates_of(store: Store, deployment: Deployment) -> list[Certificate]:
     corpus, judge = deployment.corpus, deployment.judge
-    now = _fingerprint(store, corpus, judge)
+    now = _fingerprint(JudgedCorpus(Corpus(store, corpus), judge))
     names = sorted({*now, *deployment.fingerprint})
-    if stale := next((name for name in names if now.get(name) != deployment.fingerprint.get(name)), None):
+    if stale := next(
+        (name for name in names if now.get(name) != deployment.fingerprint.get(name)), None
+    ):
         raise StaleCertificateError(
             f"{judge} was deployed on {corpus} with another {stale.removesuffix('_sha256')} than the stored one; certify and audit it, then deploy it again."
         )
-    found = {item.sha256: item for item in read_certificates(store, corpus, judge, deployment.certificates_key)}
+    found = {
+        item.sha256: item
+        for item in read_certificates(
+            JudgedCorpus(Corpus(store, corpus), judge), deployment.certificates_key
+        )
+    }
     if missing := next((sha256 for sha256 in deployment.certificates if sha256 not in found), None):
         raise StaleCertificateError(
             f"the certificate {missing[:12]} that was deployed on {corpus} is not among those in {deployment.certificates_key}; deploy {judge} again."
         )
     chosen = [found[sha256] for sha256 in deployment.certificates]
-    if {item.side: item.alpha for item in chosen} != dict(deployment.alpha) or len(chosen) != len(deployment.alpha):
-        raise IntegrityError(f"the deployment on {corpus} names other sides or budgets than its certificates have; deploy {judge} again.")
+    if {item.side: item.alpha for item in chosen} != dict(deployment.alpha) or len(chosen) != len(
+        deployment.alpha
+    ):
+        raise IntegrityError(
+            f"the deployment on {corpus} names other sides or budgets than its certificates have; deploy {judge} again."
+        )
     return chosen
 
 
-def _fingerprint(store: Store, corpus: str, judge: str) -> dict[str, str]:
-    _, hashes, adapter = calibration_scores(store, corpus, judge)
-    if adapter_files_sha256(store, f"judges/{judge}/{corpus}/adapter", adapter) != adapter["adapter_sha256"]:
+def _fingerprint(judge: JudgedCorpus) -> dict[str, str]:
+    _, hashes, adapter = calibration_scores(judge)
+    if (
+        adapter_files_sha256(judge.store, judge.key("adapter"), adapter)
+        != adapter["adapter_sha256"]
+    ):
         raise StaleCertificateError(
-            f"the files of the adapter of {judge} on {corpus} are not those of its document; restore them, or materialize {judge}/adapter again."
+            f"the files of the adapter of {judge} on {judge.corpus} are not those of its document; restore them, or materialize {judge}/adapter again."
         )
-    return {**hashes, "prompt_sha256": _prompt(store, corpus, judge, adapter), "grid": str(GRID)}
+    return {**hashes, "prompt_sha256": _prompt(judge, adapter), "grid": str(GRID)}
 
 
-def _prompt(store: Store, corpus: str, judge: str, adapter: Mapping[str, Any]) -> str:
+def _prompt(judge: JudgedCorpus, adapter: Mapping[str, Any]) -> str:
     """Return the hash of the question that a language model is asked; empty for a judge that is asked none."""
-    key = f"judges/{judge}/{corpus}/adapter/judge.json"
-    if "prompt_sha256" in adapter or not store.exists(key):
+    key = judge.key("adapter/judge.json")
+    if "prompt_sha256" in adapter or not judge.store.exists(key):
         return str(adapter.get("prompt_sha256", ""))
-    return str(store.read_json(key).get("encoder_sha256", ""))
+    return str(judge.store.read_json(key).get("encoder_sha256", ""))
 
 
-def _choose(certificates: Sequence[Certificate], alpha: Mapping[str, float] | float | None, whose: str) -> list[Certificate]:
+def _choose(
+    certificates: Sequence[Certificate], alpha: Mapping[str, float] | float | None, whose: str
+) -> list[Certificate]:
     if alpha is None:
         chosen = monitored_certificates(certificates)
     else:
         wanted = dict(alpha) if isinstance(alpha, Mapping) else dict.fromkeys(SIDES, float(alpha))
-        found = [certificate_of(list(certificates), side=side, alpha=budget, procedure=PROCEDURES[0]) for side, budget in wanted.items()]
+        found = [
+            certificate_of(list(certificates), side=side, alpha=budget, procedure=PROCEDURES[0])
+            for side, budget in wanted.items()
+        ]
         chosen = [item for item in found if item.certified]
-        if isinstance(alpha, Mapping) and (none := next((item for item in found if not item.certified), None)):
-            raise GateClosedError(f"{whose} is not deployed: its {none.side} side is not certified at {none.alpha:g}; give another budget.")
+        if isinstance(alpha, Mapping) and (
+            none := next((item for item in found if not item.certified), None)
+        ):
+            raise GateClosedError(
+                f"{whose} is not deployed: its {none.side} side is not certified at {none.alpha:g}; give another budget."
+            )
     if not chosen:
         raise GateClosedError(
             f"{whose} is not deployed: nothing is certified{'' if alpha is None else ' at that budget'}; see its page for why."
@@ -260,22 +298,31 @@ def _choose(certificates: Sequence[Certificate], alpha: Mapping[str, float] | fl
     return sorted(chosen, key=lambda item: SIDES.index(item.side))
 
 
-def _fault(store: Store, deployment: Deployment, certificates: Sequence[Certificate]) -> Refusal | None:
-    folders = (f"judges/{deployment.judge}/{deployment.corpus}", deployment.certificates_key.rsplit("/", 1)[0])
+def _fault(
+    store: Store, deployment: Deployment, certificates: Sequence[Certificate]
+) -> Refusal | None:
+    folders = (
+        f"judges/{deployment.judge}/{deployment.corpus}",
+        deployment.certificates_key.rsplit("/", 1)[0],
+    )
     corpus, judge = deployment.corpus, deployment.judge
     return (
-        audit_fault(store, corpus, judge, certificates, own=deployment.own)
+        audit_fault(JudgedCorpus(Corpus(store, corpus), judge), certificates, own=deployment.own)
         or alarm_fault(store, certificates, folders)
-        or journal_fault(store, corpus, certificates)
+        or journal_fault(Corpus(store, corpus), certificates)
     )
 
 
-def _findings(store: Store, corpus: str, judge: str, chosen: Sequence[Certificate]) -> list[dict[str, str]]:
+def _findings(judge: JudgedCorpus, chosen: Sequence[Certificate]) -> list[dict[str, str]]:
     found = []
-    rivals = [name for name in store.names("judges") if store.exists(own_key(corpus, name))]
+    rivals = [
+        name
+        for name in judge.store.names("judges")
+        if judge.store.exists(own_key(judge.corpus.name, name))
+    ]
     if len(rivals) > min(item.candidates for item in chosen):
         text = (
-            f"{len(rivals)} judges have certificates on CAL of {corpus}, and those of {judge} pay for {chosen[0].candidates}: if it was taken because "
+            f"{len(rivals)} judges have certificates on CAL of {judge.corpus}, and those of {judge} pay for {chosen[0].candidates}: if it was taken because "
             "its certificate is the best of them, the confidence is overstated; choose by RL, or certify at δ over their number."
         )
         found.append({"code": "chosen_among_judges", "message": text})

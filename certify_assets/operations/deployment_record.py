@@ -8,14 +8,24 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.operations.layout import deployment_key, deployments_key
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.journal import chained
+from certify_assets.storage.snapshot import remembered
 from certify_assets.storage.store import Store
 
-__all__ = ["SCHEMA", "Deployment", "append_deployment", "load_deployment", "own_key", "plan_before", "read_deployments"]
+__all__ = [
+    "SCHEMA",
+    "Deployment",
+    "append_deployment",
+    "load_deployment",
+    "own_key",
+    "plan_before",
+    "read_deployments",
+]
 
 SCHEMA: Final = "certify_assets/deployment/1"
 # between the line of a journal and the document that repeats it
@@ -70,7 +80,12 @@ class Deployment:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the deployment as a JSON object."""
-        return {"schema": SCHEMA, **asdict(self), "certificates": list(self.certificates), "findings": list(self.findings)}
+        return {
+            "schema": SCHEMA,
+            **asdict(self),
+            "certificates": list(self.certificates),
+            "findings": list(self.findings),
+        }
 
     @classmethod
     def from_dict(cls, document: Any, where: str) -> Deployment:
@@ -86,13 +101,18 @@ class Deployment:
             if values.pop("schema") != SCHEMA:
                 raise ValueError(f"it is not {SCHEMA}")
             plan = SamplingPlan(**values.pop("sampling"))
-            certificates, findings = (tuple(values.pop(name, ())) for name in ("certificates", "findings"))
+            certificates, findings = (
+                tuple(values.pop(name, ())) for name in ("certificates", "findings")
+            )
             return cls(**values, certificates=certificates, findings=findings, sampling=plan)
         except (TypeError, ValueError, KeyError, InputError) as error:
-            raise IntegrityError(f"{where} is not a deployment ({error}); deploy the judge again.") from None
+            raise IntegrityError(
+                f"{where} is not a deployment ({error}); deploy the judge again."
+            ) from None
 
 
-def load_deployment(store: Store, corpus: str) -> Deployment | None:
+@remembered
+def load_deployment(corpus: Corpus) -> Deployment | None:
     """Return the deployment of now; None where nothing was deployed.
 
     Raises
@@ -100,32 +120,34 @@ def load_deployment(store: Store, corpus: str) -> Deployment | None:
     IntegrityError
         If it is not the last line of the journal of deployments.
     """
-    key = deployment_key(corpus)
-    if not store.exists(key):
+    key = deployment_key(corpus.name)
+    if not corpus.store.exists(key):
         return None
-    found, journal = _now(store, corpus)
+    found, journal = _now(corpus)
     if found in journal[:-1]:
         # somebody may be deploying just now: the line comes first
         clock.sleep(_PATIENCE)
-        found, journal = _now(store, corpus)
+        found, journal = _now(corpus)
     if found not in journal:
-        raise IntegrityError(f"{store.locate(key)} is not line {found.number} of the journal of deployments: it was altered; deploy again.")
+        raise IntegrityError(
+            f"{corpus.store.locate(key)} is not line {found.number} of the journal of deployments: it was altered; deploy again."
+        )
     if found != journal[-1]:
         raise IntegrityError(
-            f"{store.locate(key)} is line {found.number} of {len(journal)} of the journal of deployments: an earlier one was put back, or a deployment was "
+            f"{corpus.store.locate(key)} is line {found.number} of {len(journal)} of the journal of deployments: an earlier one was put back, or a deployment was "
             "cut off; deploy again."
         )
-    return replace(found, mlflow=store.read_json(key).get("mlflow"))
+    return replace(found, mlflow=corpus.store.read_json(key).get("mlflow"))
 
 
-def _now(store: Store, corpus: str) -> tuple[Deployment, list[Deployment]]:
-    key = deployment_key(corpus)
-    found = Deployment.from_dict(store.read_json(key), store.locate(key))
+def _now(corpus: Corpus) -> tuple[Deployment, list[Deployment]]:
+    key = deployment_key(corpus.name)
+    found = Deployment.from_dict(corpus.store.read_json(key), corpus.store.locate(key))
     # what MLflow said came after the line was written
-    return replace(found, mlflow=None), read_deployments(store, corpus)
+    return replace(found, mlflow=None), read_deployments(corpus)
 
 
-def read_deployments(store: Store, corpus: str) -> list[Deployment]:
+def read_deployments(corpus: Corpus) -> list[Deployment]:
     """Return every deployment of a corpus, the oldest first.
 
     Raises
@@ -133,13 +155,17 @@ def read_deployments(store: Store, corpus: str) -> list[Deployment]:
     IntegrityError
         If a line before the last was altered, taken out or put in.
     """
-    key = deployments_key(corpus)
-    return _parsed(store.read_bytes(key), store.locate(key)) if store.exists(key) else []
+    key = deployments_key(corpus.name)
+    return (
+        _parsed(corpus.store.read_bytes(key), corpus.store.locate(key))
+        if corpus.store.exists(key)
+        else []
+    )
 
 
-def plan_before(store: Store, corpus: str) -> SamplingPlan:
+def plan_before(corpus: Corpus) -> SamplingPlan:
     """Return the sampling of the deployment before; at first .05 and .05, under a seed that nobody knows yet."""
-    journal = read_deployments(store, corpus)
+    journal = read_deployments(corpus)
     return journal[-1].sampling if journal else SamplingPlan(seed=secrets.randbelow(2**31))
 
 
@@ -155,7 +181,9 @@ def append_deployment(store: Store, deployment: Deployment) -> Deployment:
     def line(old: bytes) -> str:
         nonlocal made
         lines = old.splitlines()
-        made = replace(deployment, number=len(lines) + 1, previous=sha256_bytes(lines[-1]) if lines else "")
+        made = replace(
+            deployment, number=len(lines) + 1, previous=sha256_bytes(lines[-1]) if lines else ""
+        )
         return canonical_json(made.to_dict()).decode("utf-8").rstrip("\n")
 
     store.append_line(deployments_key(deployment.corpus), line)

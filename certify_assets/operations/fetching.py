@@ -30,7 +30,10 @@ def local_copies(places: Sequence[str]) -> Iterator[list[Path]]:
         If the package of a URL's scheme is not installed.
     """
     with tempfile.TemporaryDirectory(prefix="certify-incoming-") as folder:
-        yield [_copied(place, Path(folder) / str(number)) if "://" in place else Path(place) for number, place in enumerate(places)]
+        yield [
+            _copied(place, Path(folder) / str(number)) if "://" in place else Path(place)
+            for number, place in enumerate(places)
+        ]
 
 
 def shown_url(place: str) -> str:
@@ -49,7 +52,10 @@ def _copied(url: str, folder: Path) -> Path:
         sizes = (
             {root: filesystem.size(root)}
             if single
-            else {str(name): info.get("size") for name, info in filesystem.find(root, detail=True).items()}
+            else {
+                str(name): info.get("size")
+                for name, info in filesystem.find(root, detail=True).items()
+            }
         )
         _refuse_too_much(sizes, shown)
         root = str(root).rstrip("/")
@@ -59,7 +65,9 @@ def _copied(url: str, folder: Path) -> Path:
             target.parent.mkdir(parents=True, exist_ok=True)
             filesystem.get_file(name, str(target))
     except (OSError, ValueError) as error:
-        raise InputError(f"{shown} cannot be read ({type(error).__name__}); check the address and the right to read it.") from None
+        raise InputError(
+            f"{shown} cannot be read ({type(error).__name__}); check the address and the right to read it."
+        ) from None
     return folder / label
 
 
@@ -69,9 +77,13 @@ def _opened(url: str, shown: str) -> tuple[Any, str]:
     try:
         filesystem, root = fsspec.core.url_to_fs(url)
     except ImportError as error:
-        raise MissingToolError(f"{shown} needs a package that is not installed ({error}).") from None
+        raise MissingToolError(
+            f"{shown} needs a package that is not installed ({error})."
+        ) from None
     except (ValueError, OSError) as error:
-        raise InputError(f"{shown} cannot be opened ({type(error).__name__}); give a path or a URL that fsspec knows.") from None
+        raise InputError(
+            f"{shown} cannot be opened ({type(error).__name__}); give a path or a URL that fsspec knows."
+        ) from None
     return filesystem, root
 
 
@@ -89,5 +101,7 @@ def _inside(name: str, root: str, shown: str) -> Path:
     """Return where a file lies below its root; its name is whatever the other side says."""
     relative = PurePosixPath(name.removeprefix(root).lstrip("/"))
     if relative.is_absolute() or not relative.parts or ".." in relative.parts or "\0" in name:
-        raise InputError(f"{shown} names a file {name!a} that would lie outside of it; it is not read.")
+        raise InputError(
+            f"{shown} names a file {name!a} that would lie outside of it; it is not read."
+        )
     return Path(*relative.parts)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.judges.specs import DELTA, PROCEDURES, SIDES
 from certify_assets.operations.alarms import read_alarms
 from certify_assets.operations.audit_sample import completed_at, drawn_decisions, with_labels
@@ -33,14 +34,14 @@ def history_key(corpus: str, name: str = "history.json") -> str:
     return f"operations/{corpus}/{name}"
 
 
-def write_history(store: Store, corpus: str) -> dict[str, Any]:
+def write_history(corpus: Corpus) -> dict[str, Any]:
     """Gather the history, store it and return it."""
-    document = operation_history(store, corpus)
-    store.write_json(history_key(corpus), document)
+    document = operation_history(corpus)
+    corpus.store.write_json(history_key(corpus.name), document)
     return document
 
 
-def operation_history(store: Store, corpus: str) -> dict[str, Any]:
+def operation_history(corpus: Corpus) -> dict[str, Any]:
     """Return the history of a corpus.
 
     Returns
@@ -55,25 +56,39 @@ def operation_history(store: Store, corpus: str) -> dict[str, Any]:
     InputError, IntegrityError
         If a journal, or the provenance of a batch, does not hold.
     """
-    spending, alarms = read_spending(store, corpus), read_alarms(store, corpus)
-    labels = read_labels(store, corpus)
-    decided = with_labels(drawn_decisions(store, corpus), labels)
-    raised = {item.certificate_sha256: {"at": item.at, "time": item.time} for item in reversed(alarms)}
-    steps = _steps(store, corpus)
+    spending, alarms = read_spending(corpus), read_alarms(corpus)
+    labels = read_labels(corpus)
+    decided = with_labels(drawn_decisions(corpus), labels)
+    raised = {
+        item.certificate_sha256: {"at": item.at, "time": item.time} for item in reversed(alarms)
+    }
+    steps = _steps(corpus)
     for step in steps:
         for side in step["sides"]:
-            side |= _realised(decided, labels, side["certificate_sha256"], side["side"], side["delta"])
+            side |= _realised(
+                decided, labels, side["certificate_sha256"], side["side"], side["delta"]
+            )
             side["alarm"] = raised.get(side["certificate_sha256"])
     return {
         "schema": HISTORY_SCHEMA,
-        "corpus": corpus,
+        "corpus": corpus.name,
         "steps": steps,
         "alarms": [
-            {"judge": item.judge, "side": item.side, "alpha": item.alpha, "at": item.at, "time": item.time, "source": item.source}
+            {
+                "judge": item.judge,
+                "side": item.side,
+                "alpha": item.alpha,
+                "at": item.at,
+                "time": item.time,
+                "source": item.source,
+            }
             for item in alarms
         ],
         "first_delta": DELTA,
-        "claims": [{"number": item.number, "delta": item.delta, "time": item.time} for item in spending.claims],
+        "claims": [
+            {"number": item.number, "delta": item.delta, "time": item.time}
+            for item in spending.claims
+        ],
         "spent": spending.spent,
         "promised": spending.promised,
         "schedule": "" if spending.schedule is None else spending.schedule.words(),
@@ -81,21 +96,24 @@ def operation_history(store: Store, corpus: str) -> dict[str, Any]:
     }
 
 
-def _steps(store: Store, corpus: str) -> list[dict[str, Any]]:
+def _steps(corpus: Corpus) -> list[dict[str, Any]]:
     """Every set of certificates once, deployed or not, in the order in which they came into use or, where they never did, were made."""
-    made = {str(item["certificates_key"]): item for item in recertifications(store, corpus)}
+    made = {str(item["certificates_key"]): item for item in recertifications(corpus)}
     steps: dict[tuple[str, tuple[str, ...]], dict[str, Any]] = {}
     waiting = dict(made)
-    for deployment in read_deployments(store, corpus):
+    for deployment in read_deployments(corpus):
         before = [
-            key for key in waiting if key != deployment.certificates_key and _earlier(waiting[key], made.get(deployment.certificates_key))
+            key
+            for key in waiting
+            if key != deployment.certificates_key
+            and _earlier(waiting[key], made.get(deployment.certificates_key))
         ]
         for key in before:
-            _add(steps, _undeployed(store, waiting.pop(key)))
+            _add(steps, _undeployed(corpus.store, waiting.pop(key)))
         waiting.pop(deployment.certificates_key, None)
-        _add(steps, _deployed(store, deployment, made.get(deployment.certificates_key)))
+        _add(steps, _deployed(corpus.store, deployment, made.get(deployment.certificates_key)))
     for document in waiting.values():
-        _add(steps, _undeployed(store, document))
+        _add(steps, _undeployed(corpus.store, document))
     return list(steps.values())
 
 
@@ -105,10 +123,14 @@ def _earlier(document: Mapping[str, Any], other: Mapping[str, Any] | None) -> bo
 
 def _add(steps: dict[tuple[str, tuple[str, ...]], dict[str, Any]], step: dict[str, Any]) -> None:
     key = (step["label"], tuple(side["certificate_sha256"] for side in step["sides"]))
-    steps.setdefault(key, step)["deployed"] += [number for number in step["deployed"] if number not in steps[key]["deployed"]]
+    steps.setdefault(key, step)["deployed"] += [
+        number for number in step["deployed"] if number not in steps[key]["deployed"]
+    ]
 
 
-def _deployed(store: Store, deployment: Deployment, recertified: Mapping[str, Any] | None) -> dict[str, Any]:
+def _deployed(
+    store: Store, deployment: Deployment, recertified: Mapping[str, Any] | None
+) -> dict[str, Any]:
     number = 0 if recertified is None else int(recertified["number"])
     documents = _documents(store, deployment.certificates_key)
     names = set(deployment.certificates)
@@ -144,22 +166,39 @@ def _documents(store: Store, key: str) -> dict[str, dict[str, Any]]:
 
     if not store.exists(key):
         return {}
-    return {Certificate.from_dict(item).sha256: item for item in store.read_json(key)["certificates"]}
+    return {
+        Certificate.from_dict(item).sha256: item for item in store.read_json(key)["certificates"]
+    }
 
 
 def _side(item: Mapping[str, Any], sha256: str) -> dict[str, Any]:
-    return {"certificate_sha256": sha256, **{name: item[name] for name in ("side", "alpha", "delta", "coverage", "threshold")}}
+    return {
+        "certificate_sha256": sha256,
+        **{name: item[name] for name in ("side", "alpha", "delta", "coverage", "threshold")},
+    }
 
 
-def _realised(frame: pd.DataFrame, labels: Iterable[Label], sha256: str, side: str, delta: float) -> dict[str, Any]:
+def _realised(
+    frame: pd.DataFrame, labels: Iterable[Label], sha256: str, side: str, delta: float
+) -> dict[str, Any]:
     """Return how often a certificate was wrong on what it decided, over drawn tasks whose every decided run is labelled."""
     from certify_assets.certificates.eprocess import TaskStream, error_interval
 
-    rows = frame[frame["certificate_sha256"].str.split(";").map(lambda names: sha256 in names) & (frame["drawn"] != "")]
+    rows = frame[
+        frame["certificate_sha256"].str.split(";").map(lambda names: sha256 in names)
+        & (frame["drawn"] != "")
+    ]
     mine = rows[rows["decision"] == side]
-    runs = {str(task): [str(name) for name in part["trajectory_id"]] for task, part in mine.groupby("task_id", sort=False)}
-    known = {task for task, part in mine.groupby("task_id", sort=False) if part["outcome"].notna().all()}
-    order = sorted((place, task) for task, place in completed_at(labels, runs).items() if task in known)
+    runs = {
+        str(task): [str(name) for name in part["trajectory_id"]]
+        for task, part in mine.groupby("task_id", sort=False)
+    }
+    known = {
+        task for task, part in mine.groupby("task_id", sort=False) if part["outcome"].notna().all()
+    }
+    order = sorted(
+        (place, task) for task, place in completed_at(labels, runs).items() if task in known
+    )
     sizes = rows[rows["score"].notna()].groupby("task_id").size()
     wrong = mine["outcome"] == (1 if side == "reject" else 0)
     errors = wrong.groupby(mine["task_id"]).sum()

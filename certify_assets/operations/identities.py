@@ -66,7 +66,13 @@ class SortedOut:
         import pandas as pd
 
         rows = [
-            (*_names(run), run.trajectory.source_sha256, run.content, run.trajectory.trajectory_id in self.changed_ids) for run in self.kept
+            (
+                *_names(run),
+                run.trajectory.source_sha256,
+                run.content,
+                run.trajectory.trajectory_id in self.changed_ids,
+            )
+            for run in self.kept
         ]
         return pd.DataFrame(rows, columns=list(_COLUMNS))
 
@@ -87,7 +93,9 @@ class Identities:
     contents: Counter[tuple[str, str, str]]
 
     @classmethod
-    def stored(cls, store: Store, corpus: str, batches: Iterable[str], runs: Sequence[Run]) -> Identities:
+    def stored(
+        cls, store: Store, corpus: str, batches: Iterable[str], runs: Sequence[Run]
+    ) -> Identities:
         """Read who was in batches, of all that was there what has to do with the runs of a delivery."""
         ids: dict[str, set[str]] = {}
         contents: Counter[tuple[str, str, str]] = Counter()
@@ -95,13 +103,18 @@ class Identities:
         tasks = {run.trajectory.task_id for run in runs if run.numbered}
         for batch in batches:
             key = batch_key(corpus, batch, "identities.parquet")
-            if store.sha256(key) != store.read_json(batch_key(corpus, batch, "import.json"))["identities_sha256"]:
+            if (
+                store.sha256(key)
+                != store.read_json(batch_key(corpus, batch, "import.json"))["identities_sha256"]
+            ):
                 raise IntegrityError(
                     f"{store.locate(key)} is not what was imported, so known runs could come again; restore it from a backup."
                 )
             table = store.read_table(key)
             table = table[table["trajectory_id"].isin(names) | table["task_id"].isin(tasks)]
-            for name, task, agent, source, content in zip(*(table[column] for column in _COLUMNS[:5]), strict=True):
+            for name, task, agent, source, content in zip(
+                *(table[column] for column in _COLUMNS[:5]), strict=True
+            ):
                 ids.setdefault(name, set()).update((source, content) if source else (content,))
                 contents[task, agent, content] += 1
         return cls(ids, contents)
@@ -142,7 +155,12 @@ def _numbered(run: Run, taken: set[str]) -> Run:
     attempt = made.attempt
     while f"{made.task_id}/{made.agent}/{attempt}" in taken:
         attempt += 1
-    return replace(run, trajectory=replace(made, attempt=attempt, trajectory_id=f"{made.task_id}/{made.agent}/{attempt}"))
+    return replace(
+        run,
+        trajectory=replace(
+            made, attempt=attempt, trajectory_id=f"{made.task_id}/{made.agent}/{attempt}"
+        ),
+    )
 
 
 def _names(run: Run) -> tuple[str, str, str]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.layout import deployment_key
-from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate
@@ -13,30 +14,34 @@ if TYPE_CHECKING:
 __all__ = ["complete_before", "deployed_document", "deployed_number", "in_use"]
 
 
-def deployed_document(store: Store, corpus: str) -> dict[str, Any] | None:
+def deployed_document(corpus: Corpus) -> dict[str, Any] | None:
     """Return the deployment of a corpus as it is stored; None where no judge is deployed."""
-    document: dict[str, Any] | None = store.read_json(deployment_key(corpus)) if store.exists(deployment_key(corpus)) else None
+    document: dict[str, Any] | None = (
+        corpus.store.read_json(deployment_key(corpus.name))
+        if corpus.store.exists(deployment_key(corpus.name))
+        else None
+    )
     return document
 
 
-def deployed_number(store: Store, corpus: str, judge: str) -> int:
+def deployed_number(judge: JudgedCorpus) -> int:
     """Return the recertification whose certificates are deployed; 0 for the judge's first ones, or where another judge is deployed."""
-    document = deployed_document(store, corpus)
-    if document is None or document["judge"] != judge:
+    document = deployed_document(judge.corpus)
+    if document is None or document["judge"] != judge.name:
         return 0
     parts = str(document["certificates_key"]).split("/")
     return int(parts[3]) if parts[:1] == ["operations"] else 0
 
 
-def complete_before(store: Store, corpus: str, judge: str) -> int:
+def complete_before(judge: JudgedCorpus) -> int:
     """Return the line of the journal of labels up to which tasks may be in the certificates in use."""
     from certify_assets.operations.recertified import load_recertification
 
-    number = deployed_number(store, corpus, judge)
-    return 0 if number == 0 else int(load_recertification(store, corpus, number)["labels"]["lines"])
+    number = deployed_number(judge)
+    return 0 if number == 0 else int(load_recertification(judge.corpus, number)["labels"]["lines"])
 
 
-def in_use(store: Store, corpus: str, judge: str) -> list[Certificate] | None:
+def in_use(judge: JudgedCorpus) -> list[Certificate] | None:
     """Return the certificates that the deployment names, recomputed; None where the judge is not deployed.
 
     Raises
@@ -47,10 +52,10 @@ def in_use(store: Store, corpus: str, judge: str) -> list[Certificate] | None:
     from certify_assets.operations.deployment import deployed_certificates
     from certify_assets.operations.recertified import load_recertified
 
-    document = deployed_document(store, corpus)
-    if document is None or document["judge"] != judge:
+    document = deployed_document(judge.corpus)
+    if document is None or document["judge"] != judge.name:
         return None
-    if number := deployed_number(store, corpus, judge):
+    if number := deployed_number(judge):
         # also against its own document and the journal of what was spent
-        load_recertified(store, corpus, number)
-    return deployed_certificates(store, corpus)
+        load_recertified(judge.corpus, number)
+    return deployed_certificates(judge.corpus)

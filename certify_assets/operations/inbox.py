@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from certify_assets.corpora.config import registered_corpora
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.incoming import Arrival
 from certify_assets.corpora.landed import Landed, Look, WaitingError
 from certify_assets.errors import InputError
@@ -17,7 +18,12 @@ __all__ = ["inbox_key", "is_empty", "scan_inbox", "settled"]
 
 _PATIENCE = 8.0
 # what another look may find settled; a broken file stays broken
-_PASSING = ("may still be written", "since the last look", "the next look goes on", "changed while it was read")
+_PASSING = (
+    "may still be written",
+    "since the last look",
+    "the next look goes on",
+    "changed while it was read",
+)
 
 
 def inbox_key(corpus: str) -> str:
@@ -25,15 +31,17 @@ def inbox_key(corpus: str) -> str:
     return f"inbox/{corpus}"
 
 
-def is_empty(store: Store, corpus: str) -> bool:
+def is_empty(corpus: Corpus) -> bool:
     """Whether no file lies in the inbox of a corpus."""
-    if not store.is_local:
-        return not store.names(inbox_key(corpus))
-    return not any(path.is_file() for path in store.local_path(inbox_key(corpus)).rglob("*"))
+    if not corpus.store.is_local:
+        return not corpus.store.names(inbox_key(corpus.name))
+    return not any(
+        path.is_file() for path in corpus.store.local_path(inbox_key(corpus.name)).rglob("*")
+    )
 
 
 @contextmanager
-def settled(store: Store, corpus: str, *, watched: bool) -> Iterator[Callable[[], None]]:
+def settled(corpus: Corpus, *, watched: bool) -> Iterator[Callable[[], None]]:
     """Wait until the files of an inbox are complete; give what refuses, once they are read, those that changed meanwhile.
 
     Raises
@@ -41,10 +49,10 @@ def settled(store: Store, corpus: str, *, watched: bool) -> Iterator[Callable[[]
     WaitingError
         If a file is still being written, is broken, or changed.
     """
-    if not watched or not store.is_local:
+    if not watched or not corpus.store.is_local:
         yield lambda: None
         return
-    look, folder = _look(store, corpus), [store.local_path(inbox_key(corpus))]
+    look, folder = _look(corpus), [corpus.store.local_path(inbox_key(corpus.name))]
     before = _patient(look, folder)
 
     def unchanged() -> None:
@@ -53,12 +61,16 @@ def settled(store: Store, corpus: str, *, watched: bool) -> Iterator[Callable[[]
         except WaitingError:
             same = False
         if not same:
-            raise WaitingError(f"the files in {folder[0]} changed while they were read; call it again.")
+            raise WaitingError(
+                f"the files in {folder[0]} changed while they were read; call it again."
+            )
 
     yield unchanged
 
 
-def scan_inbox(store: Store, *, settle_seconds: float = 5.0) -> tuple[list[Arrival], dict[str, str]]:
+def scan_inbox(
+    store: Store, *, settle_seconds: float = 5.0
+) -> tuple[list[Arrival], dict[str, str]]:
     """Look into the inboxes of all corpora.
 
     Returns
@@ -75,10 +87,12 @@ def scan_inbox(store: Store, *, settle_seconds: float = 5.0) -> tuple[list[Arriv
         if entry.name.startswith(".") or entry.is_symlink():
             continue
         if not entry.is_dir() or entry.name not in known:
-            waiting[entry.name] = "no corpus has this name; put new runs into inbox/<corpus>/ of a registered one"
+            waiting[entry.name] = (
+                "no corpus has this name; put new runs into inbox/<corpus>/ of a registered one"
+            )
             continue
         try:
-            landed = _look(store, entry.name, settle_seconds).at([entry])
+            landed = _look(Corpus(store, entry.name), settle_seconds).at([entry])
         except (InputError, OSError) as error:
             waiting[entry.name] = str(error)
         else:
@@ -86,8 +100,10 @@ def scan_inbox(store: Store, *, settle_seconds: float = 5.0) -> tuple[list[Arriv
     return arrivals, waiting
 
 
-def _look(store: Store, corpus: str, settle_seconds: float = 5.0) -> Look:
-    return Look(store, f"operations/{corpus}/landed_inbox.json", settle_seconds=settle_seconds)
+def _look(corpus: Corpus, settle_seconds: float = 5.0) -> Look:
+    return Look(
+        corpus.store, f"operations/{corpus}/landed_inbox.json", settle_seconds=settle_seconds
+    )
 
 
 def _patient(look: Look, folder: Sequence[Path]) -> Landed:
@@ -98,5 +114,7 @@ def _patient(look: Look, folder: Sequence[Path]) -> Landed:
             return look.at(folder)
         except WaitingError as error:
             if time.monotonic() > end or not any(words in str(error) for words in _PASSING):
-                raise WaitingError(f"{folder[0]} waits: {str(error).rstrip('.')}; call it again.") from None
+                raise WaitingError(
+                    f"{folder[0]} waits: {str(error).rstrip('.')}; call it again."
+                ) from None
         time.sleep(0.5)

@@ -8,11 +8,11 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.files import sha256_bytes
 from certify_assets.operations.layout import labels_key
 from certify_assets.storage.journal import chained
-from certify_assets.storage.store import Store
 
 __all__ = ["Label", "Resolved", "append_label", "append_labels", "read_labels", "resolve_labels"]
 
@@ -58,9 +58,13 @@ class Label:
             )
         for name in ("trajectory_id", "reviewer", "token"):
             if not getattr(self, name).strip():
-                raise InputError(f"a label of {self.trajectory_id or 'a run'} has no {name}; give one.")
+                raise InputError(
+                    f"a label of {self.trajectory_id or 'a run'} has no {name}; give one."
+                )
         if self.via not in _VIAS:
-            raise InputError(f"{self.trajectory_id}: a label cannot come by {self.via!r}; give one of {', '.join(_VIAS)}.")
+            raise InputError(
+                f"{self.trajectory_id}: a label cannot come by {self.via!r}; give one of {', '.join(_VIAS)}."
+            )
 
 
 @dataclass(frozen=True)
@@ -93,12 +97,12 @@ class _NothingNewError(Exception):
     """Every label stands in the journal already."""
 
 
-def append_label(store: Store, corpus: str, label: Label) -> Label:
+def append_label(corpus: Corpus, label: Label) -> Label:
     """Write one label; as `append_labels`."""
-    return append_labels(store, corpus, [label])[0]
+    return append_labels(corpus, [label])[0]
 
 
-def append_labels(store: Store, corpus: str, labels: Sequence[Label]) -> list[Label]:
+def append_labels(corpus: Corpus, labels: Sequence[Label]) -> list[Label]:
     """Write labels and return them as they stand in the journal, on the disk; what was written under a token before is returned as it is.
 
     Raises
@@ -111,7 +115,7 @@ def append_labels(store: Store, corpus: str, labels: Sequence[Label]) -> list[La
     standing: list[Label] = []
 
     def lines(old: bytes) -> str:
-        before = _parsed(old, store.locate(labels_key(corpus)))
+        before = _parsed(old, corpus.store.locate(labels_key(corpus.name)))
         by_token, number = {entry.token: entry for entry in before}, len(before)
         head = sha256_bytes(old.splitlines()[-1]) if before else ""
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -122,25 +126,29 @@ def append_labels(store: Store, corpus: str, labels: Sequence[Label]) -> list[La
                 by_token[label.token] = replace(label, number=number, time=now, previous=head)
                 new.append(json.dumps(asdict(by_token[label.token]), ensure_ascii=False))
                 head = sha256_bytes(new[-1].encode("utf-8"))
-            _require_same(by_token[label.token], label, corpus)
+            _require_same(by_token[label.token], label, corpus.name)
             standing.append(by_token[label.token])
         if not new:
             raise _NothingNewError
         return "\n".join(new)
 
     with suppress(_NothingNewError):
-        store.append_line(labels_key(corpus), lines)
+        corpus.store.append_line(labels_key(corpus.name), lines)
     return standing
 
 
 def _require_same(written: Label, label: Label, corpus: str) -> None:
-    if (written.trajectory_id, written.outcome, written.reviewer) != (label.trajectory_id, label.outcome, label.reviewer):
+    if (written.trajectory_id, written.outcome, written.reviewer) != (
+        label.trajectory_id,
+        label.outcome,
+        label.reviewer,
+    ):
         raise InputError(
             f"line {written.number} of the journal of {corpus} has the token {label.token!r} and says something else; give another token."
         )
 
 
-def read_labels(store: Store, corpus: str) -> list[Label]:
+def read_labels(corpus: Corpus) -> list[Label]:
     """Return the journal, the oldest first; empty where there is none.
 
     Raises
@@ -148,8 +156,12 @@ def read_labels(store: Store, corpus: str) -> list[Label]:
     IntegrityError
         If a line before the last was altered, taken out or put in.
     """
-    key = labels_key(corpus)
-    return _parsed(store.read_bytes(key), store.locate(key)) if store.exists(key) else []
+    key = labels_key(corpus.name)
+    return (
+        _parsed(corpus.store.read_bytes(key), corpus.store.locate(key))
+        if corpus.store.exists(key)
+        else []
+    )
 
 
 def resolve_labels(labels: Iterable[Label]) -> Mapping[str, Resolved]:
@@ -169,7 +181,11 @@ def resolve_labels(labels: Iterable[Label]) -> Mapping[str, Resolved]:
             of_run.pop(label.reviewer, None)
         else:
             of_run[label.reviewer] = label.outcome
-    return {name: Resolved(name, _majority(of_run), tuple(sorted(of_run.items())), times[name]) for name, of_run in votes.items() if of_run}
+    return {
+        name: Resolved(name, _majority(of_run), tuple(sorted(of_run.items())), times[name])
+        for name, of_run in votes.items()
+        if of_run
+    }
 
 
 def _majority(votes: Mapping[str, int]) -> int | None:
@@ -181,4 +197,6 @@ def _parsed(data: bytes, where: str) -> list[Label]:
     try:
         return [Label(**entry) for entry in chained(data, where)]
     except (TypeError, AttributeError, InputError) as error:
-        raise IntegrityError(f"{where} holds a line that is no label ({error}); restore the file from a backup.") from None
+        raise IntegrityError(
+            f"{where} holds a line that is no label ({error}); restore the file from a backup."
+        ) from None

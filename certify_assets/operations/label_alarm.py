@@ -6,12 +6,13 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.deployment_record import load_deployment
 from certify_assets.operations.monitor_stream import operation_stream
 from certify_assets.operations.monitoring import monitor_entry, monitor_judge, read_audit_sample
 from certify_assets.operations.recertified import load_recertification
 from certify_assets.operations.standing import Refusal
-from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate
@@ -21,7 +22,9 @@ __all__ = ["label_alarm", "watch"]
 _NUMBER = re.compile(r"operations/[^/]+/recertifications/([0-9]+)/.*")
 
 
-def label_alarm(store: Store, corpus: str, judge: str, key: str, certificates: Sequence[Certificate]) -> Refusal | None:
+def label_alarm(
+    judge: JudgedCorpus, key: str, certificates: Sequence[Certificate]
+) -> Refusal | None:
     """Return the alarm that the labels of now raise against certificates; None where they raise none.
 
     Parameters
@@ -37,13 +40,15 @@ def label_alarm(store: Store, corpus: str, judge: str, key: str, certificates: S
     bounded by its own δ.
     """
     found = _NUMBER.fullmatch(key)
-    after = int(load_recertification(store, corpus, int(found[1]))["labels"]["lines"]) if found else 0
-    sample = read_audit_sample(store, corpus, judge)
+    after = (
+        int(load_recertification(judge.corpus, int(found[1]))["labels"]["lines"]) if found else 0
+    )
+    sample = read_audit_sample(judge)
     for item in certificates:
         entries: list[dict[str, Any]] = []
         if sample is not None and not found:
             entries.append(monitor_entry(item, sample.scores, sample.outcomes, sample.tasks))
-        stream = operation_stream(store, corpus, item, after=after)
+        stream = operation_stream(judge.corpus, item, after=after)
         if len(stream.tasks):
             entries.append(monitor_entry(item, stream.scores, stream.outcomes, stream.tasks))
         if raised := next((entry["result"] for entry in entries if entry["result"]["alarm"]), None):
@@ -55,8 +60,8 @@ def label_alarm(store: Store, corpus: str, judge: str, key: str, certificates: S
     return None
 
 
-def watch(store: Store, corpus: str) -> None:
+def watch(corpus: Corpus) -> None:
     """Put the labels that came since to the certificates in use, as the asset operation_monitor does, before they decide again."""
-    deployment = load_deployment(store, corpus)
+    deployment = load_deployment(corpus)
     if deployment is not None:
-        monitor_judge(store, corpus, deployment.judge)
+        monitor_judge(JudgedCorpus(corpus, deployment.judge))

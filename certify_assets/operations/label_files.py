@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.evaluation.decisions import check_table_file, write_table_file
 from certify_assets.evaluation.score_files import read_rows
@@ -83,7 +84,9 @@ def export_queue(path: Path, queue: Queue, *, with_judge: bool = False) -> None:
         If the ending is unknown, a CSV would hold a name that a spreadsheet runs as a formula, or the file is there and holds labels.
     """
     _refuse_labels(path)
-    frame = queue.frame[list(QUEUE_COLUMNS if with_judge else BLIND_COLUMNS)].assign(outcome="", reviewer="", comment="")
+    frame = queue.frame[list(QUEUE_COLUMNS if with_judge else BLIND_COLUMNS)].assign(
+        outcome="", reviewer="", comment=""
+    )
     check_table_file(path, frame)
     write_table_file(path, frame)
 
@@ -96,8 +99,12 @@ def _refuse_labels(path: Path) -> None:
         _, columns, _ = read_rows(path, {"outcome"})
     except InputError:
         return
-    if filled := sum(str(value).strip() not in ("", "None", "nan") for value in columns.get("outcome", ())):
-        raise InputError(f"{path} holds {filled} outcomes, which the export would write over; --import it first, or give another path.")
+    if filled := sum(
+        str(value).strip() not in ("", "None", "nan") for value in columns.get("outcome", ())
+    ):
+        raise InputError(
+            f"{path} holds {filled} outcomes, which the export would write over; --import it first, or give another path."
+        )
 
 
 def export_studio(path: Path, store: Store, corpus: str, queue: Queue) -> None:
@@ -120,11 +127,15 @@ def _task(lookup: RunLookup, trajectory_id: str, task_id: str, batch: str) -> di
     from certify_assets.corpora.rendering import Renderer
 
     run = lookup.find(batch, trajectory_id)
-    text = Renderer(budget_chars=_STUDIO_CHARS, action_chars=6000, observation_chars=6000).render(run.instruction, run.steps).text
+    text = (
+        Renderer(budget_chars=_STUDIO_CHARS, action_chars=6000, observation_chars=6000)
+        .render(run.instruction, run.steps)
+        .text
+    )
     return {"trajectory_id": trajectory_id, "task_id": task_id, "batch": batch, "run": text}
 
 
-def import_labels(store: Store, corpus: str, path: Path, *, reviewer: str | None = None) -> Imported:
+def import_labels(corpus: Corpus, path: Path, *, reviewer: str | None = None) -> Imported:
     """Write the labels of a file into the journal: all of them, or none where one is at fault.
 
     Parameters
@@ -152,16 +163,22 @@ def import_labels(store: Store, corpus: str, path: Path, *, reviewer: str | None
         raise InputError(f"{path} does not exist or is not a file; check the path.")
     suffix = path.suffix.lower()
     if suffix != ".json" and suffix not in _TABLES:
-        raise InputError(f"{path} does not end in .csv, .jsonl, .parquet or .json; save the labels in one of these formats.")
-    before = read_labels(store, corpus)
+        raise InputError(
+            f"{path} does not end in .csv, .jsonl, .parquet or .json; save the labels in one of these formats."
+        )
+    before = read_labels(corpus)
     statements = list(_studio(path, reviewer) if suffix == ".json" else _table(path, reviewer))
     known = dict.fromkeys(label.reviewer for label in before)
-    labels = [label for label in (_label(path, one, known, suffix == ".json") for one in statements) if label is not None]
-    _require_decided(store, corpus, path, statements, labels)
+    labels = [
+        label
+        for label in (_label(path, one, known, suffix == ".json") for one in statements)
+        if label is not None
+    ]
+    _require_decided(corpus, path, statements, labels)
     _require_once(path, statements, labels)
     _require_same_reviewer(path, before, labels)
     new = _news(before, labels)
-    append_labels(store, corpus, new)
+    append_labels(corpus, new)
     names = tuple(sorted({label.reviewer for label in labels}))
     return Imported(len(new), len(labels) - len(new), len(statements) - len(labels), names)
 
@@ -170,13 +187,17 @@ def _table(path: Path, reviewer: str | None) -> Iterator[_Statement]:
     names, columns, rows = read_rows(path, set(_WANTED))
     for name in ("trajectory_id", "outcome"):
         if name not in columns:
-            raise InputError(f"{path} has no column {name!r} (it has {', '.join(names[:12])}); give trajectory_id and outcome.")
+            raise InputError(
+                f"{path} has no column {name!r} (it has {', '.join(names[:12])}); give trajectory_id and outcome."
+            )
     digest = sha256_file(path)
     for index in range(len(columns["outcome"])):
         value = {name: columns[name][index] if name in columns else None for name in _WANTED}
         if _blank(value["reviewer"]):
             value["reviewer"] = reviewer
-        yield _Statement(rows.name(index), "outcome", **value, token=f"file:{digest}:{rows.numbers[index]}")
+        yield _Statement(
+            rows.name(index), "outcome", **value, token=f"file:{digest}:{rows.numbers[index]}"
+        )
 
 
 def _studio(path: Path, reviewer: str | None) -> Iterator[_Statement]:
@@ -184,25 +205,49 @@ def _studio(path: Path, reviewer: str | None) -> Iterator[_Statement]:
     try:
         tasks = parse_json(data.decode("utf-8-sig"))
     except ValueError as error:
-        raise InputError(f"{path} is not JSON ({error}); export the project from Label Studio as JSON.") from None
-    if not isinstance(tasks, list) or not all(isinstance(task, dict) and isinstance(task.get("data"), dict) for task in tasks):
-        raise InputError(f"{path} is not a list of tasks with data; export the project from Label Studio as JSON, not as JSON-MIN.")
-    given = [(row, task, place, one) for row, task in enumerate(tasks, 1) for place, one in _annotations(path, row, task)]
+        raise InputError(
+            f"{path} is not JSON ({error}); export the project from Label Studio as JSON."
+        ) from None
+    if not isinstance(tasks, list) or not all(
+        isinstance(task, dict) and isinstance(task.get("data"), dict) for task in tasks
+    ):
+        raise InputError(
+            f"{path} is not a list of tasks with data; export the project from Label Studio as JSON, not as JSON-MIN."
+        )
+    given = [
+        (row, task, place, one)
+        for row, task in enumerate(tasks, 1)
+        for place, one in _annotations(path, row, task)
+    ]
     names = {_annotator(one) for *_, one in given}
     if reviewer is not None and len(names) > 1:
-        raise InputError(f"{path} has labels of {len(names)} annotators; leave the reviewer out, they are told apart by their ids.")
+        raise InputError(
+            f"{path} has labels of {len(names)} annotators; leave the reviewer out, they are told apart by their ids."
+        )
     digest = sha256_bytes(data)
     for row, task, place, one in given:
         where = f"task {row}, annotation {place}"
-        said = {"outcome": _choice(path, where, one), "comment": _remark(one), "reviewer": reviewer or _annotator(one)}
+        said = {
+            "outcome": _choice(path, where, one),
+            "comment": _remark(one),
+            "reviewer": reviewer or _annotator(one),
+        }
         name = task["data"].get("trajectory_id")
-        yield _Statement(where, "outcome", name, **said, token=f"label_studio:{digest}:{row}:{place}")
+        yield _Statement(
+            where, "outcome", name, **said, token=f"label_studio:{digest}:{row}:{place}"
+        )
 
 
-def _annotations(path: Path, row: int, task: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def _annotations(
+    path: Path, row: int, task: Mapping[str, Any]
+) -> Iterator[tuple[int, Mapping[str, Any]]]:
     found = task.get("annotations", [])
-    if not isinstance(found, list) or not all(isinstance(one, dict) and isinstance(one.get("result", []), list) for one in found):
-        raise InputError(f"{path}, task {row}: annotations is not a list of annotations; export the project from Label Studio as JSON.")
+    if not isinstance(found, list) or not all(
+        isinstance(one, dict) and isinstance(one.get("result", []), list) for one in found
+    ):
+        raise InputError(
+            f"{path}, task {row}: annotations is not a list of annotations; export the project from Label Studio as JSON."
+        )
     yield from enumerate(found, 1)
 
 
@@ -215,70 +260,109 @@ def _annotator(annotation: Mapping[str, Any]) -> str:
 
 def _choice(path: Path, where: str, annotation: Mapping[str, Any]) -> str | None:
     """Return the choice of an annotation; None where it was skipped."""
-    picked = [choice for value in _values(annotation, "choices") for choice in _texts(value.get("choices"))]
+    picked = [
+        choice
+        for value in _values(annotation, "choices")
+        for choice in _texts(value.get("choices"))
+    ]
     if annotation.get("was_cancelled") or not picked:
         return None
     if len(picked) > 1:
-        raise InputError(f"{path}, {where}, choices: {len(picked)} choices where one is asked for; keep success or failure.")
+        raise InputError(
+            f"{path}, {where}, choices: {len(picked)} choices where one is asked for; keep success or failure."
+        )
     return picked[0]
 
 
 def _remark(annotation: Mapping[str, Any]) -> str:
-    return "\n".join(text for value in _values(annotation, "textarea") for text in _texts(value.get("text")))
+    return "\n".join(
+        text for value in _values(annotation, "textarea") for text in _texts(value.get("text"))
+    )
 
 
 def _values(annotation: Mapping[str, Any], kind: str) -> list[Mapping[str, Any]]:
-    results = [one for one in annotation.get("result", []) if isinstance(one, Mapping) and one.get("type") == kind]
+    results = [
+        one
+        for one in annotation.get("result", [])
+        if isinstance(one, Mapping) and one.get("type") == kind
+    ]
     return [one["value"] for one in results if isinstance(one.get("value"), Mapping)]
 
 
 def _texts(value: Any) -> list[str]:
-    return [str(item) for item in (value if isinstance(value, list) else [value]) if item is not None]
+    return [
+        str(item) for item in (value if isinstance(value, list) else [value]) if item is not None
+    ]
 
 
 def _label(path: Path, one: _Statement, known: dict[str, None], studio: bool) -> Label | None:
     """Return a row as a label, or None where it has no outcome; add its reviewer to those known."""
     if _blank(one.outcome):
         return None
-    outcome = None if isinstance(one.outcome, bool) else _OUTCOMES.get(str(one.outcome).strip().lower())
+    outcome = (
+        None if isinstance(one.outcome, bool) else _OUTCOMES.get(str(one.outcome).strip().lower())
+    )
     if outcome is None:
-        raise InputError(f"{path}, {one.where}, column outcome: {str(one.outcome)[:60]!r} is no outcome; give 1 or success, 0 or failure.")
+        raise InputError(
+            f"{path}, {one.where}, column outcome: {str(one.outcome)[:60]!r} is no outcome; give 1 or success, 0 or failure."
+        )
     if _blank(one.trajectory_id):
-        raise InputError(f"{path}, {one.where}, column trajectory_id is empty; name the run that the label is of.")
+        raise InputError(
+            f"{path}, {one.where}, column trajectory_id is empty; name the run that the label is of."
+        )
     if _blank(one.reviewer):
-        raise InputError(f"{path}, {one.where}, column reviewer is empty; fill it in, or say whose labels they are with --reviewer NAME.")
+        raise InputError(
+            f"{path}, {one.where}, column reviewer is empty; fill it in, or say whose labels they are with --reviewer NAME."
+        )
     try:
         name = reviewer_name(str(one.reviewer), known)
     except InputError as error:
         raise InputError(f"{path}, {one.where}, column reviewer: {error}") from None
     known[name] = None
     comment = "" if _blank(one.comment) else str(one.comment).strip()[:MAX_COMMENT]
-    return Label(str(one.trajectory_id), outcome, name, "label_studio" if studio else "file", one.token, comment)
+    return Label(
+        str(one.trajectory_id),
+        outcome,
+        name,
+        "label_studio" if studio else "file",
+        one.token,
+        comment,
+    )
 
 
 def _blank(value: Any) -> bool:
     return value is None or value != value or (isinstance(value, str) and not value.strip())
 
 
-def _require_decided(store: Store, corpus: str, path: Path, statements: Sequence[_Statement], labels: Sequence[Label]) -> None:
+def _require_decided(
+    corpus: Corpus, path: Path, statements: Sequence[_Statement], labels: Sequence[Label]
+) -> None:
     known: set[str] = set()
-    for batch in batch_names(store, corpus):
-        known.update(decisions_of(store, corpus, batch)["trajectory_id"])
+    for batch in batch_names(corpus):
+        known.update(decisions_of(corpus, batch)["trajectory_id"])
     wrong = next((label for label in labels if label.trajectory_id not in known), None)
     if wrong is None:
         return
-    where = f"{path}, {_where(statements, wrong)}, column trajectory_id: {wrong.trajectory_id[:120]!r}"
-    if elsewhere := _undecided_batch(store, corpus, wrong.trajectory_id):
-        raise InputError(f"{where} is a run of batch {elsewhere}, which nobody decided; decide the batch first. Nothing was imported.")
-    raise InputError(f"{where} is no run that was decided for {corpus}; check the id and the corpus. Nothing was imported.")
+    where = (
+        f"{path}, {_where(statements, wrong)}, column trajectory_id: {wrong.trajectory_id[:120]!r}"
+    )
+    if elsewhere := _undecided_batch(corpus, wrong.trajectory_id):
+        raise InputError(
+            f"{where} is a run of batch {elsewhere}, which nobody decided; decide the batch first. Nothing was imported."
+        )
+    raise InputError(
+        f"{where} is no run that was decided for {corpus}; check the id and the corpus. Nothing was imported."
+    )
 
 
-def _undecided_batch(store: Store, corpus: str, trajectory_id: str) -> str | None:
-    decided = set(batch_names(store, corpus))
-    for batch in store.names(f"operations/{corpus}/batches"):
-        if batch in decided or not store.exists(batch_key(corpus, batch, "runs.parquet")):
+def _undecided_batch(corpus: Corpus, trajectory_id: str) -> str | None:
+    decided = set(batch_names(corpus))
+    for batch in corpus.store.names(f"operations/{corpus}/batches"):
+        if batch in decided or not corpus.store.exists(
+            batch_key(corpus.name, batch, "runs.parquet")
+        ):
             continue
-        if trajectory_id in set(_ids(store, batch_key(corpus, batch, "runs.parquet"))):
+        if trajectory_id in set(_ids(corpus.store, batch_key(corpus.name, batch, "runs.parquet"))):
             return batch
     return None
 
@@ -317,7 +401,10 @@ def _news(before: Sequence[Label], labels: Sequence[Label]) -> list[Label]:
     written, standing = {label.token for label in before}, resolve_labels(before)
     votes = {name: dict(resolved.votes) for name, resolved in standing.items()}
     return [
-        label for label in labels if label.token not in written and votes.get(label.trajectory_id, {}).get(label.reviewer) != label.outcome
+        label
+        for label in labels
+        if label.token not in written
+        and votes.get(label.trajectory_id, {}).get(label.reviewer) != label.outcome
     ]
 
 

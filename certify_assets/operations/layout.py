@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, IntegrityError
-from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -79,7 +79,9 @@ def batch_key(corpus: str, batch: str, name: str) -> str:
         If the batch cannot be the name of a folder.
     """
     if not _BATCH.fullmatch(batch):
-        raise InputError(f"{batch!r} cannot name a batch; use up to 80 letters, digits, '_', '-' and '.', a letter or digit first.")
+        raise InputError(
+            f"{batch!r} cannot name a batch; use up to 80 letters, digits, '_', '-' and '.', a letter or digit first."
+        )
     return f"operations/{corpus}/batches/{batch}/{name}"
 
 
@@ -88,25 +90,29 @@ def recertification_key(corpus: str, number: int, name: str) -> str:
     return f"operations/{corpus}/recertifications/{number}/{name}"
 
 
-def batch_names(store: Store, corpus: str) -> list[str]:
+def batch_names(corpus: Corpus) -> list[str]:
     """Return the batches that were decided, the oldest first: in the order of their names, which begin with their number."""
-    return [name for name in store.names(f"operations/{corpus}/batches") if store.exists(batch_key(corpus, name, "decisions.parquet"))]
+    return [
+        name
+        for name in corpus.store.names(f"operations/{corpus}/batches")
+        if corpus.store.exists(batch_key(corpus.name, name, "decisions.parquet"))
+    ]
 
 
-def decisions_of(store: Store, corpus: str, batch: str) -> pd.DataFrame:
+def decisions_of(corpus: Corpus, batch: str) -> pd.DataFrame:
     """Return the decisions of a batch, with `DECISION_COLUMNS`."""
-    return store.read_table(batch_key(corpus, batch, "decisions.parquet"))
+    return corpus.store.read_table(batch_key(corpus.name, batch, "decisions.parquet"))
 
 
-def batch_runs(store: Store, corpus: str, batch: str) -> pd.DataFrame:
+def batch_runs(corpus: Corpus, batch: str) -> pd.DataFrame:
     """Return the trajectories of a batch, with the columns of `corpora.schema.ARROW_SCHEMA`."""
     from certify_assets.corpora.schema import read_trajectories
 
-    with store.as_file(batch_key(corpus, batch, "runs.parquet")) as path:
+    with corpus.store.as_file(batch_key(corpus.name, batch, "runs.parquet")) as path:
         return read_trajectories(path)
 
 
-def require_as_decided(store: Store, corpus: str, batch: str, name: str) -> None:
+def require_as_decided(corpus: Corpus, batch: str, name: str) -> None:
     """Raise unless a table of a batch, ``runs`` or ``decisions``, is as when the batch was decided.
 
     Nothing is asked where no document of the batch tells its hash.
@@ -115,15 +121,26 @@ def require_as_decided(store: Store, corpus: str, batch: str, name: str) -> None
     ------
     IntegrityError
     """
-    key, about = batch_key(corpus, batch, f"{name}.parquet"), batch_key(corpus, batch, "batch.json")
-    told = store.read_json(about).get(f"{name}_sha256") if store.exists(about) else None
-    if told is not None and store.sha256(key) != told:
-        raise IntegrityError(f"{store.locate(key)} is not what it was when the batch was decided; restore it from a backup.")
+    key, about = (
+        batch_key(corpus.name, batch, f"{name}.parquet"),
+        batch_key(corpus.name, batch, "batch.json"),
+    )
+    told = (
+        corpus.store.read_json(about).get(f"{name}_sha256") if corpus.store.exists(about) else None
+    )
+    if told is not None and corpus.store.sha256(key) != told:
+        raise IntegrityError(
+            f"{corpus.store.locate(key)} is not what it was when the batch was decided; restore it from a backup."
+        )
 
 
-def load_decisions(store: Store, corpus: str) -> pd.DataFrame:
+def load_decisions(corpus: Corpus) -> pd.DataFrame:
     """Return the decisions of all batches, the oldest first; without rows where nothing was decided."""
     import pandas as pd
 
-    parts = [decisions_of(store, corpus, name) for name in batch_names(store, corpus)]
-    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame({name: [] for name in DECISION_COLUMNS})
+    parts = [decisions_of(corpus, name) for name in batch_names(corpus)]
+    return (
+        pd.concat(parts, ignore_index=True)
+        if parts
+        else pd.DataFrame({name: [] for name in DECISION_COLUMNS})
+    )

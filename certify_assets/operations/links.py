@@ -60,10 +60,15 @@ class Link:
     def to_dict(self) -> dict[str, Any]:
         """Return the link and all below it as a JSON object."""
         names = ("kind", "name", "status", "expected", "found", "detail", "must")
-        return {**{name: getattr(self, name) for name in names}, "links": [link.to_dict() for link in self.links]}
+        return {
+            **{name: getattr(self, name) for name in names},
+            "links": [link.to_dict() for link in self.links],
+        }
 
 
-def compared(kind: str, name: str, expected: str, found: str, *, detail: str = "", links: Sequence[Link] = ()) -> Link:
+def compared(
+    kind: str, name: str, expected: str, found: str, *, detail: str = "", links: Sequence[Link] = ()
+) -> Link:
     """Return the link of something whose hash is known now; an empty one says that it is not there, where nothing names it that it is told."""
     if not expected:
         return Link(kind, name, "told", found=found, detail=detail, must=False, links=tuple(links))
@@ -71,7 +76,15 @@ def compared(kind: str, name: str, expected: str, found: str, *, detail: str = "
     return Link(kind, name, status, expected, found, detail, links=tuple(links))
 
 
-def file_link(store: Store, kind: str, key: str, expected: str, *, detail: str = "", links: Sequence[Link] = ()) -> Link:
+def file_link(
+    store: Store,
+    kind: str,
+    key: str,
+    expected: str,
+    *,
+    detail: str = "",
+    links: Sequence[Link] = (),
+) -> Link:
     """Return the link of a stored file by the hash of its bytes."""
     try:
         found = store.sha256(key) if store.exists(key) else ""

@@ -17,8 +17,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.operations.audit_sample import completed_at, drawn_decisions, split_tasks, with_labels
+from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.operations.audit_sample import (
+    completed_at,
+    drawn_decisions,
+    split_tasks,
+    with_labels,
+)
 from certify_assets.operations.in_use import complete_before, deployed_document
 from certify_assets.operations.journal import read_labels
 from certify_assets.operations.layout import batch_key, batch_names, labels_key
@@ -30,7 +37,14 @@ if TYPE_CHECKING:
 
     from certify_assets.certificates import Certificate
 
-__all__ = ["OperationStream", "feed", "feed_source", "grown_at_its_end", "operation_stream", "stream_source"]
+__all__ = [
+    "OperationStream",
+    "feed",
+    "feed_source",
+    "grown_at_its_end",
+    "operation_stream",
+    "stream_source",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,16 +85,21 @@ class OperationStream:
         return sha256_bytes(canonical_json(told))
 
 
-def stream_source(store: Store, corpus: str) -> dict[str, Any]:
+def stream_source(corpus: Corpus) -> dict[str, Any]:
     """Return what the stream of a corpus stands on: lines and hash of the journal of labels, and the hash of every batch's decisions."""
-    key = labels_key(corpus)
-    data = store.read_bytes(key) if store.exists(key) else b""
+    key = labels_key(corpus.name)
+    data = corpus.store.read_bytes(key) if corpus.store.exists(key) else b""
     whole = data[: data.rfind(b"\n") + 1]
-    batches = {name: store.sha256(batch_key(corpus, name, "decisions.parquet")) for name in batch_names(store, corpus)}
+    batches = {
+        name: corpus.store.sha256(batch_key(corpus.name, name, "decisions.parquet"))
+        for name in batch_names(corpus)
+    }
     return {"labels": whole.count(b"\n"), "labels_sha256": sha256_bytes(whole), "batches": batches}
 
 
-def operation_stream(store: Store, corpus: str, certificate: Certificate, *, after: int = 0) -> OperationStream:
+def operation_stream(
+    corpus: Corpus, certificate: Certificate, *, after: int = 0
+) -> OperationStream:
     """Return what operation feeds the monitor of a certificate.
 
     Parameters
@@ -97,13 +116,13 @@ def operation_stream(store: Store, corpus: str, certificate: Certificate, *, aft
     InputError
         If rows are of mixed provenance.
     """
-    every = drawn_decisions(store, corpus)
+    every = drawn_decisions(corpus)
     narrow = _narrow_batches(every, certificate)
     every["twice"] = every["trajectory_id"].duplicated(keep=False)
     first = every.groupby("task_id", sort=False)["batch"].transform("first")
-    labels = read_labels(store, corpus)
+    labels = read_labels(corpus)
     frame = with_labels(every[(every["drawn"] != "") & (every["batch"] == first)], labels)
-    assignment = split_tasks(store, corpus)
+    assignment = split_tasks(corpus)
     adapter = certificate.provenance.get("adapter_sha256", "")
     needed: dict[str, list[str]] = {}
     kinds: dict[str, str] = {}
@@ -131,7 +150,12 @@ def operation_stream(store: Store, corpus: str, certificate: Certificate, *, aft
     return _stream(frame, order, kinds, left_out)
 
 
-def _stream(frame: pd.DataFrame, order: Mapping[str, int], kinds: Mapping[str, str], left_out: Mapping[str, int]) -> OperationStream:
+def _stream(
+    frame: pd.DataFrame,
+    order: Mapping[str, int],
+    kinds: Mapping[str, str],
+    left_out: Mapping[str, int],
+) -> OperationStream:
     places = frame["task_id"].map(order)
     rows = frame[places.notna()].iloc[np.argsort(places[places.notna()].to_numpy(), kind="stable")]
     spots = sum(kinds[task] == "spot" for task in order)
@@ -151,23 +175,31 @@ def _narrow_batches(frame: pd.DataFrame, certificate: Certificate) -> set[str]:
     if threshold is None:
         return set()
     inside = scores <= threshold if certificate.side == "reject" else scores >= threshold
-    return {str(name) for name in frame.loc[inside & (frame["decision"] != certificate.side).to_numpy(), "batch"]}
+    return {
+        str(name)
+        for name in frame.loc[inside & (frame["decision"] != certificate.side).to_numpy(), "batch"]
+    }
 
 
-def feed(store: Store, corpus: str, judge: str, certificate: Certificate) -> OperationStream | None:
+def feed(judge: JudgedCorpus, certificate: Certificate) -> OperationStream | None:
     """Return the stream of a certificate in use; None where the judge is not deployed."""
-    document = deployed_document(store, corpus)
-    if document is None or document["judge"] != judge:
+    document = deployed_document(judge.corpus)
+    if document is None or document["judge"] != judge.name:
         return None
-    return operation_stream(store, corpus, certificate, after=complete_before(store, corpus, judge))
+    return operation_stream(judge.corpus, certificate, after=complete_before(judge))
 
 
-def feed_source(store: Store, corpus: str, judge: str, streams: Mapping[str, OperationStream]) -> dict[str, Any] | None:
+def feed_source(
+    judge: JudgedCorpus, streams: Mapping[str, OperationStream]
+) -> dict[str, Any] | None:
     """Return what a monitor read of operation, as JSON values; None where the judge is not deployed."""
-    document = deployed_document(store, corpus)
-    if document is None or document["judge"] != judge:
+    document = deployed_document(judge.corpus)
+    if document is None or document["judge"] != judge.name:
         return None
-    return {**stream_source(store, corpus), "streams": {name: stream.about() for name, stream in streams.items()}}
+    return {
+        **stream_source(judge.corpus),
+        "streams": {name: stream.about() for name, stream in streams.items()},
+    }
 
 
 def grown_at_its_end(store: Store, key: str, streams: Mapping[str, OperationStream | None]) -> bool:
@@ -185,5 +217,8 @@ def grown_at_its_end(store: Store, key: str, streams: Mapping[str, OperationStre
     told = any(finding["code"] == "stream_rewritten" for finding in stored.get("findings", []))
     before = (stored.get("operation") or {}).get("streams", {})
     both = [(about, streams[name]) for name, about in before.items() if name in streams]
-    grown = all(stream is not None and stream.sha256(about["rows"]) == about["sha256"] for about, stream in both)
+    grown = all(
+        stream is not None and stream.sha256(about["rows"]) == about["sha256"]
+        for about, stream in both
+    )
     return grown and not (told and both)

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from certify_assets.corpora.corpus import open_corpus
+from certify_assets.corpora.preparation import open_corpus
 from certify_assets.errors import InputError, StaleCertificateError
 from certify_assets.evaluation.certification import load_certificates
 from certify_assets.evaluation.provenance import NOT_STATED, require_audit_sample
 from certify_assets.evaluation.score_table import ScoreTable, read_score_table
 from certify_assets.files import sha256_bytes
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import ALPHAS, PROCEDURES, SIDES
 from certify_assets.operations.alarms import record_alarms
 from certify_assets.operations.in_use import in_use
 from certify_assets.operations.monitor_stream import feed, feed_source, grown_at_its_end
-from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate
@@ -77,12 +77,16 @@ def monitored_certificates(certificates: Sequence[Certificate]) -> list[Certific
     """Return the certificates that decide: of each side the one of the deployed procedure with the strictest budget that certifies."""
     found = []
     for side in SIDES:
-        candidates = [item for item in certificates if item.side == side and item.procedure == PROCEDURES[0] and item.certified]
+        candidates = [
+            item
+            for item in certificates
+            if item.side == side and item.procedure == PROCEDURES[0] and item.certified
+        ]
         found += sorted(candidates, key=lambda item: ALPHAS.index(item.alpha))[:1]
     return found
 
 
-def monitor_judge(store: Store, corpus: str, judge: str) -> dict[str, Any]:
+def monitor_judge(judge: JudgedCorpus) -> dict[str, Any]:
     """Put the audit sample of a judge to its certificates; store and return the document.
 
     Raises
@@ -92,33 +96,46 @@ def monitor_judge(store: Store, corpus: str, judge: str) -> dict[str, Any]:
     StaleCertificateError, ForgedCertificateError
         If the stored certificates are not those of what is stored now.
     """
-    certificates = _in_use(store, corpus, judge)
-    sample = read_audit_sample(store, corpus, judge)
+    certificates = _in_use(judge)
+    sample = read_audit_sample(judge)
     columns = None if sample is None else (sample.scores, sample.outcomes, sample.tasks)
-    entries = [] if columns is None else [{**monitor_entry(item, *columns), "source": "files"} for item in certificates]
+    entries = (
+        []
+        if columns is None
+        else [{**monitor_entry(item, *columns), "source": "files"} for item in certificates]
+    )
     # a stream of its own: files that come later would otherwise have to stand before or between its tasks
-    streams = {item.sha256: feed(store, corpus, judge, item) for item in certificates}
-    fed = [(item, stream) for item in certificates if (stream := streams[item.sha256]) is not None and len(stream.tasks)]
-    entries += [{**monitor_entry(item, stream.scores, stream.outcomes, stream.tasks), "source": "operation"} for item, stream in fed]
+    streams = {item.sha256: feed(judge, item) for item in certificates}
+    fed = [
+        (item, stream)
+        for item in certificates
+        if (stream := streams[item.sha256]) is not None and len(stream.tasks)
+    ]
+    entries += [
+        {**monitor_entry(item, stream.scores, stream.outcomes, stream.tasks), "source": "operation"}
+        for item, stream in fed
+    ]
     files = [] if sample is None else list(sample.files)
     document: dict[str, Any] = {
-        "corpus": corpus,
-        "judge": judge,
-        **_describe(entries, certificates, f"monitoring/{corpus}/{judge}"),
+        "corpus": judge.corpus.name,
+        "judge": judge.name,
+        **_describe(entries, certificates, f"monitoring/{judge.corpus}/{judge}"),
         "certificates": [item.sha256 for item in certificates],
         "files": files,
         "monitors": entries,
-        "findings": [*_several(entries), *_findings(store, corpus, judge, certificates, sample)],
-        "operation": feed_source(store, corpus, judge, {name: stream for name, stream in streams.items() if stream is not None}),
+        "findings": [*_several(entries), *_findings(judge, certificates, sample)],
+        "operation": feed_source(
+            judge, {name: stream for name, stream in streams.items() if stream is not None}
+        ),
     }
-    if not grown_at_its_end(store, _key(corpus, judge), streams):
+    if not grown_at_its_end(judge.store, _key(judge.corpus.name, judge.name), streams):
         document["findings"] += [] if _told(document["findings"]) else [dict(_REWRITTEN)]
-    store.write_json(_key(corpus, judge), document)
-    record_alarms(store, corpus, judge, entries)
+    judge.store.write_json(_key(judge.corpus.name, judge.name), document)
+    record_alarms(judge, entries)
     return document
 
 
-def load_monitor(store: Store, corpus: str, judge: str) -> dict[str, Any]:
+def load_monitor(judge: JudgedCorpus) -> dict[str, Any]:
     """Return the stored monitor of a judge.
 
     Raises
@@ -126,14 +143,18 @@ def load_monitor(store: Store, corpus: str, judge: str) -> dict[str, Any]:
     StaleCertificateError
         If it is of other certificates or other files than those stored now.
     """
-    document: dict[str, Any] = store.read_json(_key(corpus, judge))
-    now = [item.sha256 for item in _in_use(store, corpus, judge)]
-    folder = f"monitoring/{corpus}/{judge}"
-    files = {name: store.sha256(f"{folder}/{name}") for name in store.names(folder)}
-    fed = _stands_on(document.get("operation")) == _stands_on(feed_source(store, corpus, judge, {}))
-    if not fed or document["certificates"] != now or {file["name"]: file["sha256"] for file in document["files"]} != files:
+    document: dict[str, Any] = judge.store.read_json(_key(judge.corpus.name, judge.name))
+    now = [item.sha256 for item in _in_use(judge)]
+    folder = f"monitoring/{judge.corpus}/{judge}"
+    files = {name: judge.store.sha256(f"{folder}/{name}") for name in judge.store.names(folder)}
+    fed = _stands_on(document.get("operation")) == _stands_on(feed_source(judge, {}))
+    if (
+        not fed
+        or document["certificates"] != now
+        or {file["name"]: file["sha256"] for file in document["files"]} != files
+    ):
         raise StaleCertificateError(
-            f"the monitor of {judge} on {corpus} is of other certificates or labels than those stored now; materialize {judge}/monitor again."
+            f"the monitor of {judge} on {judge.corpus} is of other certificates or labels than those stored now; materialize {judge}/monitor again."
         )
     return document
 
@@ -142,12 +163,12 @@ def _stands_on(operation: dict[str, Any] | None) -> tuple[Any, Any] | None:
     return None if operation is None else (operation["labels_sha256"], operation["batches"])
 
 
-def _in_use(store: Store, corpus: str, judge: str) -> list[Certificate]:
+def _in_use(judge: JudgedCorpus) -> list[Certificate]:
     """Return the certificates that are monitored: those of the deployment, else the judge's own that would decide."""
-    deployed = in_use(store, corpus, judge)
+    deployed = in_use(judge)
     if deployed is not None:
         return [item for item in deployed if item.certified]
-    return monitored_certificates(load_certificates(store, corpus, judge))
+    return monitored_certificates(load_certificates(judge))
 
 
 def monitor_entry(
@@ -188,7 +209,7 @@ def monitor_entry(
     }
 
 
-def read_audit_sample(store: Store, corpus: str, judge: str) -> AuditSample | None:
+def read_audit_sample(judge: JudgedCorpus) -> AuditSample | None:
     """Read every file of a judge's audit sample, in the order of names; None when there is none.
 
     Raises
@@ -196,22 +217,31 @@ def read_audit_sample(store: Store, corpus: str, judge: str) -> AuditSample | No
     InputError
         With file, row and remedy, for anything that may not feed a monitor.
     """
-    folder = f"monitoring/{corpus}/{judge}"
-    names = store.names(folder)
+    folder = f"monitoring/{judge.corpus}/{judge}"
+    names = judge.store.names(folder)
     if not names:
         return None
-    assignment = open_corpus(store, corpus)[1].assignment
+    assignment = open_corpus(judge.corpus)[1].assignment
     tables, files, stated = [], [], True
     owner: dict[str, str] = {}
     for name in names:
         if Path(name).suffix.lower() not in _ENDINGS:
-            raise InputError(f"{store.locate(folder)}/{name} is no score table; keep only {', '.join(_ENDINGS)} files there.")
-        data = store.read_bytes(f"{folder}/{name}")
-        table, said = _read(data, name, store.locate(f"{folder}/{name}"))
+            raise InputError(
+                f"{judge.store.locate(folder)}/{name} is no score table; keep only {', '.join(_ENDINGS)} files there."
+            )
+        data = judge.store.read_bytes(f"{folder}/{name}")
+        table, said = _read(data, name, judge.store.locate(f"{folder}/{name}"))
         stated &= said
         _refuse_seen(table, name, assignment, owner)
         owner.update(dict.fromkeys((str(task) for task in table.tasks), name))
-        files.append({"name": name, "sha256": sha256_bytes(data), "rows": len(table), "tasks": len(set(table.tasks))})
+        files.append(
+            {
+                "name": name,
+                "sha256": sha256_bytes(data),
+                "rows": len(table),
+                "tasks": len(set(table.tasks)),
+            }
+        )
         tables.append(table)
     return AuditSample(
         np.concatenate([table.scores for table in tables]),
@@ -262,9 +292,14 @@ def describe_monitors(entries: Sequence[dict[str, Any]]) -> dict[str, str]:
     return {"status": status, "reason": "; ".join(_stands(entry) for entry in entries) + "."}
 
 
-def _describe(entries: Sequence[dict[str, Any]], certificates: Sequence[Certificate], folder: str) -> dict[str, str]:
+def _describe(
+    entries: Sequence[dict[str, Any]], certificates: Sequence[Certificate], folder: str
+) -> dict[str, str]:
     if not certificates:
-        return {"status": "nothing", "reason": "nothing is certified, so there is nothing to monitor."}
+        return {
+            "status": "nothing",
+            "reason": "nothing is certified, so there is nothing to monitor.",
+        }
     if not entries:
         return {
             "status": "nothing",
@@ -280,17 +315,19 @@ def _stands(entry: dict[str, Any]) -> str:
         return f"{where}: alarm after {result['first_alarm_at']} tasks, issue a new certificate"
     seen = f"{result['covered_tasks']} covered tasks"
     if result["covered_tasks"] < entry["needed"]:
-        return f"{where}: no alarm, but {seen} are fewer than {entry['needed']}, too few to say much"
+        return (
+            f"{where}: no alarm, but {seen} are fewer than {entry['needed']}, too few to say much"
+        )
     return f"{where}: no alarm on {seen}"
 
 
 def _findings(
-    store: Store, corpus: str, judge: str, certificates: Sequence[Certificate], sample: AuditSample | None
+    judge: JudgedCorpus, certificates: Sequence[Certificate], sample: AuditSample | None
 ) -> list[dict[str, str]]:
     found = []
     if sample is not None and not sample.stated:
         found.append(dict(NOT_STATED))
-    if _rewritten(store, corpus, judge, certificates, sample):
+    if _rewritten(judge, certificates, sample):
         found.append(dict(_REWRITTEN))
     return found
 
@@ -304,11 +341,13 @@ def _told(findings: Sequence[dict[str, str]]) -> bool:
     return any(finding["code"] == "stream_rewritten" for finding in findings)
 
 
-def _rewritten(store: Store, corpus: str, judge: str, certificates: Sequence[Certificate], sample: AuditSample | None) -> bool:
+def _rewritten(
+    judge: JudgedCorpus, certificates: Sequence[Certificate], sample: AuditSample | None
+) -> bool:
     """Whether the stream has ever been something else than what it was, grown at its end, since these certificates were issued."""
-    if not store.exists(_key(corpus, judge)):
+    if not judge.store.exists(_key(judge.corpus.name, judge.name)):
         return False
-    before = store.read_json(_key(corpus, judge))
+    before = judge.store.read_json(_key(judge.corpus.name, judge.name))
     if before["certificates"] != [item.sha256 for item in certificates]:
         return False
     files = [] if sample is None else list(sample.files)

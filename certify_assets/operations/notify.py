@@ -21,11 +21,11 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.operations.notify_config import Target, read_notifications
 from certify_assets.storage.journal import documents
-from certify_assets.storage.store import Store
 
 __all__ = ["SIGNATURE", "Delivery", "Event", "deliver", "notifications_key", "read_deliveries"]
 
@@ -84,43 +84,63 @@ def notifications_key(corpus: str) -> str:
     return f"operations/{corpus}/notifications.jsonl"
 
 
-def read_deliveries(store: Store, corpus: str) -> list[Delivery]:
+def read_deliveries(corpus: Corpus) -> list[Delivery]:
     """Return every attempt, the oldest first."""
-    key = notifications_key(corpus)
-    return [Delivery(**entry) for entry in documents(store.read_bytes(key) if store.exists(key) else b"", store.locate(key))]
+    key = notifications_key(corpus.name)
+    return [
+        Delivery(**entry)
+        for entry in documents(
+            corpus.store.read_bytes(key) if corpus.store.exists(key) else b"",
+            corpus.store.locate(key),
+        )
+    ]
 
 
-def deliver(store: Store, corpus: str, events: Iterable[Event]) -> list[str]:
+def deliver(corpus: Corpus, events: Iterable[Event]) -> list[str]:
     """Tell every target the events that it was not told yet; return a sentence on each that could not be told.
 
     Nothing is raised: the work that found the event goes on, and what failed is tried again next time.
     """
     try:
-        return _deliver(store, corpus, list(events))
+        return _deliver(corpus, list(events))
     except (CertifyError, OSError, ValueError, TypeError) as error:
         return [f"nobody was told: {error}"]
 
 
-def _deliver(store: Store, corpus: str, events: Sequence[Event]) -> list[str]:
+def _deliver(corpus: Corpus, events: Sequence[Event]) -> list[str]:
     if not events:
         return []
-    told = {(item.event, item.target) for item in read_deliveries(store, corpus) if item.sent}
+    told = {(item.event, item.target) for item in read_deliveries(corpus) if item.sent}
     failed = []
-    for target in read_notifications(store).targets:
+    for target in read_notifications(corpus.store).targets:
         for event in events:
             if event.kind not in target.events or (event.id, target.name) in told:
                 continue
             why = _tell(target, event)
             _record(
-                store, corpus, Delivery(event.id, event.kind, target.name, not why, why, datetime.now(UTC).isoformat(timespec="seconds"))
+                corpus,
+                Delivery(
+                    event.id,
+                    event.kind,
+                    target.name,
+                    not why,
+                    why,
+                    datetime.now(UTC).isoformat(timespec="seconds"),
+                ),
             )
             told.add((event.id, target.name))
-            failed += [f"{target.name} was not told of {event.kind} ({why}); it is tried again."] if why else []
+            failed += (
+                [f"{target.name} was not told of {event.kind} ({why}); it is tried again."]
+                if why
+                else []
+            )
     return failed
 
 
-def _record(store: Store, corpus: str, delivery: Delivery) -> None:
-    store.append_line(notifications_key(corpus), lambda _: json.dumps(asdict(delivery), sort_keys=True))
+def _record(corpus: Corpus, delivery: Delivery) -> None:
+    corpus.store.append_line(
+        notifications_key(corpus.name), lambda _: json.dumps(asdict(delivery), sort_keys=True)
+    )
 
 
 def _tell(target: Target, event: Event) -> str:
@@ -141,7 +161,13 @@ def _tell(target: Target, event: Event) -> str:
 def _run(target: Target, body: bytes) -> str:
     # a session of its own, so that what it started ends with it
     quiet = subprocess.DEVNULL
-    with subprocess.Popen(list(target.command), stdin=subprocess.PIPE, stdout=quiet, stderr=quiet, start_new_session=True) as process:
+    with subprocess.Popen(
+        list(target.command),
+        stdin=subprocess.PIPE,
+        stdout=quiet,
+        stderr=quiet,
+        start_new_session=True,
+    ) as process:
         try:
             process.communicate(body, timeout=target.timeout)
         except subprocess.TimeoutExpired:
@@ -164,7 +190,9 @@ def _post(target: Target, body: bytes) -> str:
         secret = os.environ.get(target.secret_variable, "")
         if not secret:
             return "no secret in the environment"
-        headers[SIGNATURE] = "sha256=" + hmac.new(secret.encode("utf-8"), body, hashlib.sha256).hexdigest()
+        headers[SIGNATURE] = (
+            "sha256=" + hmac.new(secret.encode("utf-8"), body, hashlib.sha256).hexdigest()
+        )
     request = urllib.request.Request(target.webhook, data=body, headers=headers, method="POST")
     # no proxy of the environment: it would see what http is kept to this machine for
     opener = (
@@ -182,4 +210,8 @@ def _post(target: Target, body: bytes) -> str:
     except TimeoutError:
         return "timeout"
     except urllib.error.URLError as error:
-        return "timeout" if isinstance(error.reason, TimeoutError) else f"not reached: {type(error.reason).__name__}"
+        return (
+            "timeout"
+            if isinstance(error.reason, TimeoutError)
+            else f"not reached: {type(error.reason).__name__}"
+        )

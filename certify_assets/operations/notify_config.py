@@ -74,10 +74,16 @@ class Target:
             raise InputError(f"target {self.name}: give either a command or a webhook.")
         if not self.events or not set(self.events) <= set(EVENTS):
             raise InputError(f"target {self.name}: events are some of {', '.join(EVENTS)}.")
-        if self.command and not all(isinstance(part, str) and part and "\0" not in part for part in self.command):
-            raise InputError(f"target {self.name}: the command is a list of texts, the program first.")
+        if self.command and not all(
+            isinstance(part, str) and part and "\0" not in part for part in self.command
+        ):
+            raise InputError(
+                f"target {self.name}: the command is a list of texts, the program first."
+            )
         if not 0.0 < self.timeout <= _LONGEST or not 1 <= self.attempts <= 5:
-            raise InputError(f"target {self.name}: timeout is up to {_LONGEST} seconds, attempts 1 to 5.")
+            raise InputError(
+                f"target {self.name}: timeout is up to {_LONGEST} seconds, attempts 1 to 5."
+            )
         if self.webhook:
             _require_safe(self.name, self.webhook)
 
@@ -115,10 +121,19 @@ def read_notifications(store: Store) -> Notifications:
     except (yaml.YAMLError, RecursionError, ValueError):
         raise InputError(f"{where} is not YAML; correct it.") from None
     if not isinstance(document, Mapping) or not set(document) <= {"targets", "certificate_days"}:
-        raise InputError(f"{where} has other keys than targets and certificate_days; docs/recertification.md shows one.")
+        raise InputError(
+            f"{where} has other keys than targets and certificate_days; docs/recertification.md shows one."
+        )
     days, targets = document.get("certificate_days", _DAYS), document.get("targets") or []
-    if isinstance(days, bool) or not isinstance(days, int | float) or not 0 < days < 36_500 or not isinstance(targets, list):
-        raise InputError(f"{where}: certificate_days is a number of days above zero, and targets is a list.")
+    if (
+        isinstance(days, bool)
+        or not isinstance(days, int | float)
+        or not 0 < days < 36_500
+        or not isinstance(targets, list)
+    ):
+        raise InputError(
+            f"{where}: certificate_days is a number of days above zero, and targets is a list."
+        )
     found = tuple(_target(where, entry) for entry in targets)
     if len({target.name for target in found}) < len(found):
         raise InputError(f"{where}: two targets have one name; each is journalled by its own.")
@@ -133,7 +148,9 @@ def _text(store: Store) -> tuple[str, str | None]:
             return where, Path(named).read_text(encoding="utf-8")
         return where, store.read_bytes(FILE).decode("utf-8") if store.exists(FILE) else None
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{where} cannot be read ({type(error).__name__}); correct {VARIABLE} or the file.") from None
+        raise InputError(
+            f"{where} cannot be read ({type(error).__name__}); correct {VARIABLE} or the file."
+        ) from None
 
 
 def _target(where: str, entry: Any) -> Target:
@@ -157,7 +174,12 @@ def _target(where: str, entry: Any) -> Target:
 
 def _require_safe(name: str, url: str) -> None:
     parts = urlsplit(url)
-    if parts.username or parts.password or not parts.hostname or parts.scheme not in {"http", "https"}:
+    if (
+        parts.username
+        or parts.password
+        or not parts.hostname
+        or parts.scheme not in {"http", "https"}
+    ):
         raise InputError(f"target {name}: the webhook is an https address without a user in it.")
     if parts.scheme == "http" and not _is_loopback(parts.hostname):
         raise InputError(f"target {name}: http goes to this machine alone (127.0.0.1); use https.")

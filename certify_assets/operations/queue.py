@@ -10,15 +10,32 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.operations.journal import Resolved, read_labels, resolve_labels
-from certify_assets.operations.layout import ASKED, DECISION_COLUMNS, batch_names, decisions_of, require_as_decided
-from certify_assets.storage.store import Store
+from certify_assets.operations.layout import (
+    ASKED,
+    DECISION_COLUMNS,
+    batch_names,
+    decisions_of,
+    require_as_decided,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["BLIND_COLUMNS", "KINDS", "QUEUE_COLUMNS", "Asked", "Budget", "KindBudget", "Queue", "build_queue", "load_asked", "load_queue"]
+__all__ = [
+    "BLIND_COLUMNS",
+    "KINDS",
+    "QUEUE_COLUMNS",
+    "Asked",
+    "Budget",
+    "KindBudget",
+    "Queue",
+    "build_queue",
+    "load_asked",
+    "load_queue",
+]
 
 #: why a person is asked, the most needed first
 KINDS: Final = tuple(kind for kind in ASKED if kind)
@@ -39,7 +56,15 @@ BLIND_COLUMNS: Final = (
 )
 
 #: the same, with what could sway a reviewer
-QUEUE_COLUMNS: Final = (*BLIND_COLUMNS, "agent", "score", "decision", "reason", "reject_threshold", "release_threshold")
+QUEUE_COLUMNS: Final = (
+    *BLIND_COLUMNS,
+    "agent",
+    "score",
+    "decision",
+    "reason",
+    "reject_threshold",
+    "release_threshold",
+)
 
 _AUTOMATIC = ("reject", "release")
 
@@ -110,9 +135,22 @@ class Budget:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the budget as a document."""
-        kinds = [{**asdict(kind), "minutes": round(kind.labels * self.minutes_per_run, 1)} for kind in self.kinds]
-        sums = {"labels": self.labels, "minutes": round(self.minutes, 1), "saved_minutes": round(self.saved_minutes, 1)}
-        return {"kinds": kinds, **sums, "minutes_per_run": self.minutes_per_run, "decided": self.decided, "saved": self.saved}
+        kinds = [
+            {**asdict(kind), "minutes": round(kind.labels * self.minutes_per_run, 1)}
+            for kind in self.kinds
+        ]
+        sums = {
+            "labels": self.labels,
+            "minutes": round(self.minutes, 1),
+            "saved_minutes": round(self.saved_minutes, 1),
+        }
+        return {
+            "kinds": kinds,
+            **sums,
+            "minutes_per_run": self.minutes_per_run,
+            "decided": self.decided,
+            "saved": self.saved,
+        }
 
 
 @dataclass(frozen=True)
@@ -133,7 +171,7 @@ class Queue:
     reviewers: Mapping[str, frozenset[str]]
 
 
-def load_asked(store: Store, corpus: str) -> Asked:
+def load_asked(corpus: Corpus) -> Asked:
     """Read which decided runs people are asked about; a corpus without decisions has none.
 
     Raises
@@ -144,27 +182,39 @@ def load_asked(store: Store, corpus: str) -> Asked:
     import pandas as pd
 
     parts, decided, saved = [], 0, 0
-    for batch in batch_names(store, corpus):
-        require_as_decided(store, corpus, batch, "decisions")
-        frame = decisions_of(store, corpus, batch)
+    for batch in batch_names(corpus):
+        require_as_decided(corpus, batch, "decisions")
+        frame = decisions_of(corpus, batch)
         decided += len(frame)
         saved += int(((frame["asked"] == "") & frame["decision"].isin(_AUTOMATIC)).sum())
         parts.append(frame[frame["asked"] != ""])
-    asked = pd.concat(parts, ignore_index=True) if decided else pd.DataFrame({name: [] for name in DECISION_COLUMNS})
+    asked = (
+        pd.concat(parts, ignore_index=True)
+        if decided
+        else pd.DataFrame({name: [] for name in DECISION_COLUMNS})
+    )
     if unknown := sorted(set(asked["asked"]) - set(KINDS)):
         raise InputError(
             f"the decisions of {corpus} ask for {unknown[0]!r}; decide the batch again: a person is asked for {', '.join(KINDS)}."
         )
-    return Asked(asked.drop_duplicates("trajectory_id", keep="last", ignore_index=True), decided, saved)
+    return Asked(
+        asked.drop_duplicates("trajectory_id", keep="last", ignore_index=True), decided, saved
+    )
 
 
-def load_queue(store: Store, corpus: str, *, minutes_per_run: float = 4.0, double: float = 0.0) -> Queue:
+def load_queue(corpus: Corpus, *, minutes_per_run: float = 4.0, double: float = 0.0) -> Queue:
     """Read decisions and journal and return who is to be asked what; as `build_queue`."""
-    resolved = resolve_labels(read_labels(store, corpus))
-    return build_queue(load_asked(store, corpus), resolved, minutes_per_run=minutes_per_run, double=double)
+    resolved = resolve_labels(read_labels(corpus))
+    return build_queue(load_asked(corpus), resolved, minutes_per_run=minutes_per_run, double=double)
 
 
-def build_queue(asked: Asked, resolved: Mapping[str, Resolved], *, minutes_per_run: float = 4.0, double: float = 0.0) -> Queue:
+def build_queue(
+    asked: Asked,
+    resolved: Mapping[str, Resolved],
+    *,
+    minutes_per_run: float = 4.0,
+    double: float = 0.0,
+) -> Queue:
     """Order the runs that lack a label by need.
 
     Parameters
@@ -191,21 +241,38 @@ def build_queue(asked: Asked, resolved: Mapping[str, Resolved], *, minutes_per_r
         If the minutes or the share are out of range.
     """
     if not 0.0 <= double <= 1.0 or not 0.0 < minutes_per_run < float("inf"):
-        raise InputError(f"minutes per run {minutes_per_run!r} and double {double!r}: give minutes above 0, and a share between 0 and 1.")
+        raise InputError(
+            f"minutes per run {minutes_per_run!r} and double {double!r}: give minutes above 0, and a share between 0 and 1."
+        )
     names = asked.frame["trajectory_id"].tolist()
     votes = [resolved[name].votes if name in resolved else () for name in names]
-    tied = np.array([name in resolved and resolved[name].outcome is None for name in names], dtype=bool)
+    tied = np.array(
+        [name in resolved and resolved[name].outcome is None for name in names], dtype=bool
+    )
     reviews = np.array([len(said) for said in votes], dtype=np.int64)
     labels = np.maximum(_wanted(names, double) - reviews, tied.astype(np.int64))
-    frame = asked.frame.rename(columns={"asked": "kind"}).assign(reviews=reviews, disputed=tied, labels=labels)
+    frame = asked.frame.rename(columns={"asked": "kind"}).assign(
+        reviews=reviews, disputed=tied, labels=labels
+    )
     ordered = _ordered(frame[labels > 0])
-    said = {name: frozenset(who for who, _ in those) for name, those in zip(names, votes, strict=True) if those}
+    said = {
+        name: frozenset(who for who, _ in those)
+        for name, those in zip(names, votes, strict=True)
+        if those
+    }
     return Queue(ordered, _budget(ordered, asked, minutes_per_run), said)
 
 
 def _wanted(names: Iterable[str], double: float) -> NDArray[np.int64]:
     """Return of how many people each run wants a label."""
-    places = [int.from_bytes(hashlib.sha256(f"two\0{name}".encode()).digest()[:8], "big") / 2.0**64 for name in names] if double else None
+    places = (
+        [
+            int.from_bytes(hashlib.sha256(f"two\0{name}".encode()).digest()[:8], "big") / 2.0**64
+            for name in names
+        ]
+        if double
+        else None
+    )
     return 1 + (np.array(places) < double) if places else np.ones(len(list(names)), dtype=np.int64)
 
 
@@ -227,8 +294,14 @@ def _ordered(frame: pd.DataFrame) -> pd.DataFrame:
         "attempt": frame["attempt"],
         "name": frame["trajectory_id"],
     }
-    order = frame.assign(**{f"_{name}": values for name, values in keys.items()}).sort_values([f"_{name}" for name in keys]).index
-    frame = frame.loc[order].assign(place=np.arange(1, len(frame) + 1), why=_whys(frame.loc[order], distance.loc[order]))
+    order = (
+        frame.assign(**{f"_{name}": values for name, values in keys.items()})
+        .sort_values([f"_{name}" for name in keys])
+        .index
+    )
+    frame = frame.loc[order].assign(
+        place=np.arange(1, len(frame) + 1), why=_whys(frame.loc[order], distance.loc[order])
+    )
     return frame[list(QUEUE_COLUMNS)].reset_index(drop=True)
 
 
@@ -238,13 +311,25 @@ def _distance(frame: pd.DataFrame) -> tuple[pd.Series, NDArray[np.int64]]:
 
     score = frame["score"].to_numpy(dtype=np.float64)
     thresholds = frame[["reject_threshold", "release_threshold"]].to_numpy(dtype=np.float64)
-    away = np.nan_to_num(np.abs(score[:, None] - thresholds), nan=np.inf).min(axis=1) if len(frame) else np.zeros(0)
+    away = (
+        np.nan_to_num(np.abs(score[:, None] - thresholds), nan=np.inf).min(axis=1)
+        if len(frame)
+        else np.zeros(0)
+    )
     known = np.where(np.isnan(score), 0, np.where(np.isfinite(away), 1, 2))
     return pd.Series(np.where(known == 0, 0.0, away), index=frame.index), known
 
 
 def _whys(frame: pd.DataFrame, distance: pd.Series) -> list[str]:
-    rows = zip(frame["kind"], frame["disputed"], frame["task_labels"], frame["reason"], frame["score"], distance, strict=True)
+    rows = zip(
+        frame["kind"],
+        frame["disputed"],
+        frame["task_labels"],
+        frame["reason"],
+        frame["score"],
+        distance,
+        strict=True,
+    )
     return ["reviewers are tied" if tied else _why(kind, *row) for kind, tied, *row in rows]
 
 
@@ -263,5 +348,13 @@ def _budget(frame: pd.DataFrame, asked: Asked, minutes_per_run: float) -> Budget
     kinds = []
     for kind in KINDS:
         rows = frame[frame["kind"] == kind]
-        kinds.append(KindBudget(kind, len(rows), rows["task_id"].nunique(), int(rows["labels"].sum()), int(rows["disputed"].sum())))
+        kinds.append(
+            KindBudget(
+                kind,
+                len(rows),
+                rows["task_id"].nunique(),
+                int(rows["labels"].sum()),
+                int(rows["disputed"].sum()),
+            )
+        )
     return Budget(tuple(kinds), minutes_per_run, asked.decided, asked.saved)

@@ -5,19 +5,34 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from certify_assets.errors import ForgedCertificateError, GateClosedError, IntegrityError, StaleCertificateError
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.errors import (
+    ForgedCertificateError,
+    GateClosedError,
+    IntegrityError,
+    StaleCertificateError,
+)
 from certify_assets.files import sha256_bytes
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.judging import columns
 from certify_assets.judges.scoring import calibration_scores
 from certify_assets.operations.layout import labels_key, recertification_key
 from certify_assets.operations.spending import read_spending
-from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate
     from certify_assets.operations.deployment_record import Deployment
 
-__all__ = ["CERTIFICATES", "DOCUMENT", "MOST_OPEN", "SCORES", "load_recertification", "load_recertified", "promote", "recertifications"]
+__all__ = [
+    "CERTIFICATES",
+    "DOCUMENT",
+    "MOST_OPEN",
+    "SCORES",
+    "load_recertification",
+    "load_recertified",
+    "promote",
+    "recertifications",
+]
 
 DOCUMENT: Final = "recertification.json"
 SCORES: Final = "scores.parquet"
@@ -26,14 +41,22 @@ CERTIFICATES: Final = "certificates.json"
 MOST_OPEN: Final = 0.5
 
 
-def recertifications(store: Store, corpus: str) -> list[dict[str, Any]]:
+def recertifications(corpus: Corpus) -> list[dict[str, Any]]:
     """Return the documents of all finished recertifications, the oldest first."""
-    numbers = sorted(int(name) for name in store.names(f"operations/{corpus}/recertifications") if name.isdecimal())
-    done = [number for number in numbers if store.exists(recertification_key(corpus, number, DOCUMENT))]
-    return [load_recertification(store, corpus, number) for number in done]
+    numbers = sorted(
+        int(name)
+        for name in corpus.store.names(f"operations/{corpus}/recertifications")
+        if name.isdecimal()
+    )
+    done = [
+        number
+        for number in numbers
+        if corpus.store.exists(recertification_key(corpus.name, number, DOCUMENT))
+    ]
+    return [load_recertification(corpus, number) for number in done]
 
 
-def load_recertification(store: Store, corpus: str, number: int) -> dict[str, Any]:
+def load_recertification(corpus: Corpus, number: int) -> dict[str, Any]:
     """Return the document of a recertification.
 
     Raises
@@ -42,34 +65,48 @@ def load_recertification(store: Store, corpus: str, number: int) -> dict[str, An
         If it is not what was written down of it, the rows beside it are not those that it was made of, the journal of δ does not claim it, or the
         labels that it was made of were altered.
     """
-    key = recertification_key(corpus, number, DOCUMENT)
-    document: dict[str, Any] = store.read_json(key)
-    spending = read_spending(store, corpus)
-    if spending.made.get(number, (found := store.sha256(key))) != found:
-        raise IntegrityError(f"{store.locate(key)} is not what was written when it was finished; restore it from a backup.")
-    if document.get("number") != number or store.sha256(recertification_key(corpus, number, SCORES)) != document["scores_sha256"]:
-        raise IntegrityError(f"the rows of recertification {number} of {corpus} are not those that it was made of; restore its folder.")
+    key = recertification_key(corpus.name, number, DOCUMENT)
+    document: dict[str, Any] = corpus.store.read_json(key)
+    spending = read_spending(corpus)
+    if spending.made.get(number, (found := corpus.store.sha256(key))) != found:
+        raise IntegrityError(
+            f"{corpus.store.locate(key)} is not what was written when it was finished; restore it from a backup."
+        )
+    if (
+        document.get("number") != number
+        or corpus.store.sha256(recertification_key(corpus.name, number, SCORES))
+        != document["scores_sha256"]
+    ):
+        raise IntegrityError(
+            f"the rows of recertification {number} of {corpus} are not those that it was made of; restore its folder."
+        )
     claim = next((item for item in spending.claims if item.number == number), None)
-    if claim is None or (claim.inputs_sha256, claim.delta) != (document["inputs_sha256"], document["delta"]):
+    if claim is None or (claim.inputs_sha256, claim.delta) != (
+        document["inputs_sha256"],
+        document["delta"],
+    ):
         raise IntegrityError(
             f"recertification {number} of {corpus} is not the one that the journal of δ claims; restore both from a backup."
         )
-    _require_labels(store, corpus, document)
+    _require_labels(corpus, document)
     return document
 
 
-def _require_labels(store: Store, corpus: str, document: Mapping[str, Any]) -> None:
+def _require_labels(corpus: Corpus, document: Mapping[str, Any]) -> None:
     """Raise unless the journal of labels begins as it was when the recertification was made of it."""
-    key, lines = labels_key(corpus), int(document["labels"]["lines"])
-    data = store.read_bytes(key) if store.exists(key) else b""
-    if sha256_bytes(b"".join(data.splitlines(keepends=True)[:lines])) != document["labels"]["sha256"]:
+    key, lines = labels_key(corpus.name), int(document["labels"]["lines"])
+    data = corpus.store.read_bytes(key) if corpus.store.exists(key) else b""
+    if (
+        sha256_bytes(b"".join(data.splitlines(keepends=True)[:lines]))
+        != document["labels"]["sha256"]
+    ):
         raise IntegrityError(
-            f"{store.locate(key)} does not begin as it was when recertification {document['number']} was made of it: labels were altered; restore it from "
+            f"{corpus.store.locate(key)} does not begin as it was when recertification {document['number']} was made of it: labels were altered; restore it from "
             "a backup."
         )
 
 
-def load_recertified(store: Store, corpus: str, number: int) -> list[Certificate]:
+def load_recertified(corpus: Corpus, number: int) -> list[Certificate]:
     """Return the certificates of a recertification, recomputed from its rows, after checking that they stand on what is stored now.
 
     Raises
@@ -83,25 +120,34 @@ def load_recertified(store: Store, corpus: str, number: int) -> list[Certificate
     """
     from certify_assets.certificates import Certificate, verify_certificate
 
-    document = load_recertification(store, corpus, number)
-    table = store.read_table(recertification_key(corpus, number, SCORES))
-    _, hashes, _ = calibration_scores(store, corpus, document["judge"])
-    stored = store.read_json(recertification_key(corpus, number, CERTIFICATES))["certificates"]
+    document = load_recertification(corpus, number)
+    table = corpus.store.read_table(recertification_key(corpus.name, number, SCORES))
+    _, hashes, _ = calibration_scores(JudgedCorpus(corpus, document["judge"]))
+    stored = corpus.store.read_json(recertification_key(corpus.name, number, CERTIFICATES))[
+        "certificates"
+    ]
     certificates = [Certificate.from_dict(item) for item in stored]
     if [item.sha256 for item in certificates] != document["certificates"]:
-        raise ForgedCertificateError(f"the certificates of recertification {number} of {corpus} are not those that its document names.")
+        raise ForgedCertificateError(
+            f"the certificates of recertification {number} of {corpus} are not those that its document names."
+        )
     for certificate in certificates:
-        stale = next((name for name, value in hashes.items() if certificate.provenance.get(name) != value), None)
+        stale = next(
+            (name for name, value in hashes.items() if certificate.provenance.get(name) != value),
+            None,
+        )
         if stale is not None:
             raise StaleCertificateError(
                 f"recertification {number} of {corpus} belongs to another {stale.removesuffix('_sha256')} than the stored one; recertify."
             )
         if difference := verify_certificate(certificate, *columns(table)):
-            raise ForgedCertificateError(f"a certificate of recertification {number} of {corpus} does not recompute: {difference}")
+            raise ForgedCertificateError(
+                f"a certificate of recertification {number} of {corpus} does not recompute: {difference}"
+            )
     return certificates
 
 
-def promote(store: Store, corpus: str, document: Mapping[str, Any]) -> Deployment:
+def promote(corpus: Corpus, document: Mapping[str, Any]) -> Deployment:
     """Deploy the certificates of a recertification, at the budgets that decide now; where they are deployed already, nothing happens.
 
     Returns
@@ -116,8 +162,11 @@ def promote(store: Store, corpus: str, document: Mapping[str, Any]) -> Deploymen
     from certify_assets.operations.deployment import deploy, load_deployment
 
     judge, number = str(document["judge"]), int(document["number"])
-    now = load_deployment(store, corpus)
-    if now is not None and (now.judge, now.certificates_key) == (judge, document["certificates_key"]):
+    now = load_deployment(corpus)
+    if now is not None and (now.judge, now.certificates_key) == (
+        judge,
+        document["certificates_key"],
+    ):
         return now
     if document["open_share"] > MOST_OPEN:
         raise GateClosedError(
@@ -125,14 +174,24 @@ def promote(store: Store, corpus: str, document: Mapping[str, Any]) -> Deploymen
             "were complete may be the easy ones; label the rest of the audit sample, then recertify."
         )
     budgets = dict(now.alpha) if now is not None and now.judge == judge else None
-    sides = [item for item in document["sides"] if item["certified"] and (budgets is None or budgets.get(item["side"]) == item["alpha"])]
+    sides = [
+        item
+        for item in document["sides"]
+        if item["certified"] and (budgets is None or budgets.get(item["side"]) == item["alpha"])
+    ]
     if not sides:
         at = "" if budgets is None else " at the budgets that decide now"
-        raise GateClosedError(f"recertification {number} of {corpus} certifies nothing{at}; the deployment stays as it is.")
-    if against := next((item for item in sides if (item["audit_sample"] or {}).get("verdict") == "ERROR"), None):
+        raise GateClosedError(
+            f"recertification {number} of {corpus} certifies nothing{at}; the deployment stays as it is."
+        )
+    if against := next(
+        (item for item in sides if (item["audit_sample"] or {}).get("verdict") == "ERROR"), None
+    ):
         raise GateClosedError(
             f"recertification {number} of {corpus} is not deployed: on the audit sample alone its {against['side']} side at {against['alpha']:g} "
             f"fails ({against['audit_sample']['reason']}) The runs are no longer those of CAL."
         )
     alpha = None if budgets is None else {item["side"]: item["alpha"] for item in sides}
-    return deploy(store, corpus, judge, alpha=alpha, certificates_key=str(document["certificates_key"]))
+    return deploy(
+        JudgedCorpus(corpus, judge), alpha=alpha, certificates_key=str(document["certificates_key"])
+    )

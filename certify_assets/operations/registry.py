@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.files import canonical_json
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.judging import stored_adapter
 from certify_assets.storage.store import Store
 from certify_assets.storage.tracking import Record, Tracker
@@ -24,7 +26,9 @@ def model_name(corpus: str) -> str:
     return f"certify-{corpus}"
 
 
-def register_deployment(store: Store, document: Mapping[str, Any], certificates: Sequence[Certificate]) -> dict[str, str]:
+def register_deployment(
+    store: Store, document: Mapping[str, Any], certificates: Sequence[Certificate]
+) -> dict[str, str]:
     """Record the document of a deployment and its certificates; return model, version, alias and run, or under ``error`` why MLflow took none of it.
 
     Notes
@@ -35,10 +39,14 @@ def register_deployment(store: Store, document: Mapping[str, Any], certificates:
         return _registered(Tracker.for_store(store), store, document, certificates)
     except Exception as error:
         # whatever MLflow's backend raises
-        return {"error": f"not recorded: {type(error).__name__}: {(str(error).splitlines() or [''])[0][:300]}"}
+        return {
+            "error": f"not recorded: {type(error).__name__}: {(str(error).splitlines() or [''])[0][:300]}"
+        }
 
 
-def _registered(tracker: Tracker, store: Store, document: Mapping[str, Any], certificates: Sequence[Certificate]) -> dict[str, str]:
+def _registered(
+    tracker: Tracker, store: Store, document: Mapping[str, Any], certificates: Sequence[Certificate]
+) -> dict[str, str]:
     corpus, judge = str(document["corpus"]), str(document["judge"])
     tags = {
         "certify.corpus": corpus,
@@ -47,7 +55,7 @@ def _registered(tracker: Tracker, store: Store, document: Mapping[str, Any], cer
         "adapter_sha256": str(document["fingerprint"]["adapter_sha256"]),
         **{f"certificate_sha256.{item.side}": item.sha256 for item in certificates},
     }
-    with stored_adapter(store, corpus, judge) as folder:
+    with stored_adapter(JudgedCorpus(Corpus(store, corpus), judge)) as folder:
         url = tracker.write(
             Record(
                 name=f"deploy {judge} on {corpus}",
@@ -56,9 +64,14 @@ def _registered(tracker: Tracker, store: Store, document: Mapping[str, Any], cer
                 metrics={f"coverage_{item.side}": item.coverage for item in certificates},
                 documents={
                     "deployment.json": canonical_json(_without_seed(document)).decode("utf-8"),
-                    **{f"certificates/{item.side}.json": item.to_json().decode("utf-8") for item in certificates},
+                    **{
+                        f"certificates/{item.side}.json": item.to_json().decode("utf-8")
+                        for item in certificates
+                    },
                 },
-                files={path: "adapter" for path in sorted(folder.iterdir()) if path.suffix in _FILES},
+                files={
+                    path: "adapter" for path in sorted(folder.iterdir()) if path.suffix in _FILES
+                },
             )
         )
     version = _version(tracker.uri, model_name(corpus), url.rsplit("/", 1)[-1], tags)
@@ -67,7 +80,10 @@ def _registered(tracker: Tracker, store: Store, document: Mapping[str, Any], cer
 
 def _without_seed(document: Mapping[str, Any]) -> dict[str, Any]:
     """Leave the seed of the draw out: more people read a tracking server than may know which tasks nobody reads."""
-    return {**document, "sampling": {name: value for name, value in document["sampling"].items() if name != "seed"}}
+    return {
+        **document,
+        "sampling": {name: value for name, value in document["sampling"].items() if name != "seed"},
+    }
 
 
 def _version(uri: str, name: str, run: str, tags: Mapping[str, str]) -> str:
@@ -78,7 +94,10 @@ def _version(uri: str, name: str, run: str, tags: Mapping[str, str]) -> str:
     try:
         client.get_registered_model(name)
     except MlflowException:
-        client.create_registered_model(name, description="Judges that decide new runs; the alias deployed marks the one that does now.")
+        client.create_registered_model(
+            name,
+            description="Judges that decide new runs; the alias deployed marks the one that does now.",
+        )
     source = f"{client.get_run(run).info.artifact_uri}/adapter"
     version = str(client.create_model_version(name, source, run_id=run, tags=dict(tags)).version)
     client.set_registered_model_alias(name, ALIAS, version)

@@ -7,16 +7,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.operations.journal import Resolved, read_labels, resolve_labels
 from certify_assets.operations.layout import batch_names, decisions_of, require_as_decided
-from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["REVIEWED_COLUMNS", "Reviewed", "review_labels", "reviewed_key", "write_reviewed"]
 
-REVIEWED_COLUMNS: Final = ("trajectory_id", "task_id", "batch", "outcome", "votes", "disputed", "asked", "decision", "time")
+REVIEWED_COLUMNS: Final = (
+    "trajectory_id",
+    "task_id",
+    "batch",
+    "outcome",
+    "votes",
+    "disputed",
+    "asked",
+    "decision",
+    "time",
+)
 
 
 @dataclass(frozen=True)
@@ -55,8 +65,16 @@ class Reviewed:
     def figures(self) -> dict[str, Any]:
         """Return the counts and rates as a document."""
         share = self.disagreement
-        counts = {"labelled": len(self.frame), "statements": self.statements, "labelled_twice": self.doubly, "unknown": len(self.unknown)}
-        counts |= {"disputed": int(self.frame["disputed"].sum()), "tied": int(self.frame["outcome"].isna().sum())}
+        counts = {
+            "labelled": len(self.frame),
+            "statements": self.statements,
+            "labelled_twice": self.doubly,
+            "unknown": len(self.unknown),
+        }
+        counts |= {
+            "disputed": int(self.frame["disputed"].sum()),
+            "tied": int(self.frame["outcome"].isna().sum()),
+        }
         return {**counts, "agreement": None if share is None else round(1.0 - share, 4)}
 
     def _votes(self) -> pd.Series:
@@ -68,37 +86,47 @@ def reviewed_key(corpus: str) -> str:
     return f"operations/{corpus}/labels.parquet"
 
 
-def review_labels(store: Store, corpus: str) -> Reviewed:
+def review_labels(corpus: Corpus) -> Reviewed:
     """Join the journal to the decisions, the run with the oldest label first."""
     import pandas as pd
 
-    labels = read_labels(store, corpus)
+    labels = read_labels(corpus)
     resolved = resolve_labels(labels)
-    decided = _decided(store, corpus, resolved)
+    decided = _decided(corpus, resolved)
     rows = [_row(one, decided[name]) for name, one in resolved.items() if name in decided]
-    frame = pd.DataFrame(rows, columns=list(REVIEWED_COLUMNS)).astype({"outcome": "Int8", "disputed": bool})
+    frame = pd.DataFrame(rows, columns=list(REVIEWED_COLUMNS)).astype(
+        {"outcome": "Int8", "disputed": bool}
+    )
     return Reviewed(frame, len(labels), tuple(name for name in resolved if name not in decided))
 
 
-def write_reviewed(store: Store, corpus: str) -> Reviewed:
+def write_reviewed(corpus: Corpus) -> Reviewed:
     """Write the table of resolved labels; as `review_labels`."""
-    reviewed = review_labels(store, corpus)
-    store.write_table(reviewed_key(corpus), reviewed.frame)
+    reviewed = review_labels(corpus)
+    corpus.store.write_table(reviewed_key(corpus.name), reviewed.frame)
     return reviewed
 
 
-def _decided(store: Store, corpus: str, resolved: Mapping[str, Resolved]) -> dict[str, dict[str, Any]]:
+def _decided(corpus: Corpus, resolved: Mapping[str, Resolved]) -> dict[str, dict[str, Any]]:
     """Return the decisions on labelled runs; of a run that was decided twice the later."""
     found: dict[str, dict[str, Any]] = {}
-    for batch in batch_names(store, corpus):
-        require_as_decided(store, corpus, batch, "decisions")
-        frame = decisions_of(store, corpus, batch)
+    for batch in batch_names(corpus):
+        require_as_decided(corpus, batch, "decisions")
+        frame = decisions_of(corpus, batch)
         for row in frame[frame["trajectory_id"].isin(list(resolved))].to_dict("records"):
             found[row["trajectory_id"]] = row
     return found
 
 
 def _row(one: Resolved, decided: Mapping[str, Any]) -> dict[str, Any]:
-    about = {name: decided[name] for name in ("trajectory_id", "task_id", "batch", "asked", "decision")}
+    about = {
+        name: decided[name] for name in ("trajectory_id", "task_id", "batch", "asked", "decision")
+    }
     votes = json.dumps(dict(one.votes), ensure_ascii=False)
-    return {**about, "outcome": one.outcome, "votes": votes, "disputed": one.disputed, "time": one.time}
+    return {
+        **about,
+        "outcome": one.outcome,
+        "votes": votes,
+        "disputed": one.disputed,
+        "time": one.time,
+    }

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import Trajectory
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.operations.journal import Label, append_label, read_labels, resolve_labels
@@ -84,7 +85,9 @@ def reviewer_name(given: str, known: Iterable[str]) -> str:
     """
     name = " ".join(unicodedata.normalize("NFKC", given).split())
     if not name or len(name) > _MAX_NAME or not name.isprintable():
-        raise InputError(f"the reviewer's name {given[:_MAX_NAME]!r} is empty, too long or unreadable; give up to {_MAX_NAME} letters.")
+        raise InputError(
+            f"the reviewer's name {given[:_MAX_NAME]!r} is empty, too long or unreadable; give up to {_MAX_NAME} letters."
+        )
     return next((one for one in known if one.casefold() == name.casefold()), name)
 
 
@@ -104,7 +107,9 @@ class ReviewSession:
     skipped what, and whose page shows what. Methods may be called from several threads.
     """
 
-    def __init__(self, store: Store, corpus: str, *, minutes_per_run: float = 4.0, double: float = 0.0) -> None:
+    def __init__(
+        self, store: Store, corpus: str, *, minutes_per_run: float = 4.0, double: float = 0.0
+    ) -> None:
         self.store = store
         self.corpus = corpus
         self._costs = {"minutes_per_run": minutes_per_run, "double": double}
@@ -134,8 +139,16 @@ class ReviewSession:
         """
         with self._lock:
             view = self._now()
-            waiting = [name for name in view.queue.frame["trajectory_id"] if reviewer not in view.queue.reviewers.get(name, ())]
-            while (name := self._choose(reviewer, mine := [name for name in waiting if name not in self._unreadable])) is not None:
+            waiting = [
+                name
+                for name in view.queue.frame["trajectory_id"]
+                if reviewer not in view.queue.reviewers.get(name, ())
+            ]
+            while (
+                name := self._choose(
+                    reviewer, mine := [name for name in waiting if name not in self._unreadable]
+                )
+            ) is not None:
                 row = view.queue.frame.iloc[view.rows[name]]
                 try:
                     run = self._lookup.find(row["batch"], name)
@@ -145,7 +158,14 @@ class ReviewSession:
                     continue
                 self._shown[name] = (reviewer, time.monotonic())
                 skipped = sum(name in self._skipped.get(reviewer, ()) for name in mine)
-                return Shown(run, _key(name), int(row["task_labels"]), view.statements[name, reviewer], len(mine), skipped)
+                return Shown(
+                    run,
+                    _key(name),
+                    int(row["task_labels"]),
+                    view.statements[name, reviewer],
+                    len(mine),
+                    skipped,
+                )
             return None
 
     def unreadable(self) -> tuple[str, ...]:
@@ -169,9 +189,16 @@ class ReviewSession:
             trajectory_id = view.ids.get(key, "")
             if not trajectory_id:
                 raise InputError("nobody is asked about this run; go back to the queue.")
-            label = Label(trajectory_id, outcome, reviewer, "page", _token(trajectory_id, reviewer, number), comment.strip()[:MAX_COMMENT])
+            label = Label(
+                trajectory_id,
+                outcome,
+                reviewer,
+                "page",
+                _token(trajectory_id, reviewer, number),
+                comment.strip()[:MAX_COMMENT],
+            )
             self._require_current(view, label, number)
-            written = append_label(self.store, self.corpus, label)
+            written = append_label(Corpus(self.store, self.corpus), label)
             self._skipped.get(reviewer, {}).pop(trajectory_id, None)
             self._forget(reviewer, trajectory_id)
             return written
@@ -188,12 +215,19 @@ class ReviewSession:
             labels = self._now().labels
             told = labels[line - 1] if 0 < line <= len(labels) else None
             if told is None or told.reviewer != reviewer or told.outcome is None:
-                raise InputError(f"line {line} of the journal is no label of {reviewer}; go back to the queue.")
+                raise InputError(
+                    f"line {line} of the journal is no label of {reviewer}; go back to the queue."
+                )
             back = Label(told.trajectory_id, None, reviewer, "page", f"undo:{line}")
-            newer = any(label.reviewer == reviewer and label.trajectory_id == told.trajectory_id for label in labels[line:])
+            newer = any(
+                label.reviewer == reviewer and label.trajectory_id == told.trajectory_id
+                for label in labels[line:]
+            )
             if newer and not any(label.token == back.token for label in labels[line:]):
-                raise InputError(f"{reviewer} said something else of this run since; go back to the queue.")
-            written = append_label(self.store, self.corpus, back)
+                raise InputError(
+                    f"{reviewer} said something else of this run since; go back to the queue."
+                )
+            written = append_label(Corpus(self.store, self.corpus), back)
             self._again[reviewer] = told.trajectory_id
             return written
 
@@ -219,7 +253,10 @@ class ReviewSession:
             seen.add(label.trajectory_id)
             if label.outcome is not None and label.via == "page":
                 rows = view.asked.frame[view.asked.frame["trajectory_id"] == label.trajectory_id]
-                return Said(label, {str(name): value for name, value in rows.iloc[0].items()} if len(rows) else {})
+                return Said(
+                    label,
+                    {str(name): value for name, value in rows.iloc[0].items()} if len(rows) else {},
+                )
         return None
 
     def _set_aside(self, view: _View, name: str, batch: str, why: str) -> None:
@@ -233,7 +270,10 @@ class ReviewSession:
         if again in mine:
             return again
         open_runs = [name for name in mine if name not in self._skipped.get(reviewer, ())]
-        return next((name for name in open_runs if not self._leased(name, reviewer)), open_runs[0] if open_runs else None)
+        return next(
+            (name for name in open_runs if not self._leased(name, reviewer)),
+            open_runs[0] if open_runs else None,
+        )
 
     def _leased(self, name: str, reviewer: str) -> bool:
         who, since = self._shown.get(name, (reviewer, 0.0))
@@ -247,9 +287,16 @@ class ReviewSession:
     def _require_current(self, view: _View, label: Label, number: int) -> None:
         before = view.statements[label.trajectory_id, label.reviewer]
         if number != before and not any(written.token == label.token for written in view.labels):
-            raise InputError(f"{label.reviewer} said something of this run since the page was shown; go back to the queue.")
-        if any(written.token == label.token and written.outcome != label.outcome for written in view.labels):
-            raise InputError("This form was sent before, with the other outcome, which stands; take it back with Undo to change it.")
+            raise InputError(
+                f"{label.reviewer} said something of this run since the page was shown; go back to the queue."
+            )
+        if any(
+            written.token == label.token and written.outcome != label.outcome
+            for written in view.labels
+        ):
+            raise InputError(
+                "This form was sent before, with the other outcome, which stands; take it back with Undo to change it."
+            )
 
     def _now(self) -> _View:
         with self._lock:
@@ -258,21 +305,32 @@ class ReviewSession:
                 asked = (
                     self._view.asked
                     if self._view is not None and self._view.stamps[0] == stamps[0]
-                    else load_asked(self.store, self.corpus)
+                    else load_asked(Corpus(self.store, self.corpus))
                 )
                 self._view = self._read(stamps, asked)
             return self._view
 
     def _read(self, stamps: tuple[Any, ...], asked: Asked) -> _View:
-        labels = read_labels(self.store, self.corpus)
+        labels = read_labels(Corpus(self.store, self.corpus))
         queue = build_queue(asked, resolve_labels(labels), **self._costs)
         statements = Counter((label.trajectory_id, label.reviewer) for label in labels)
         rows = {name: row for row, name in enumerate(queue.frame["trajectory_id"])}
-        return _View(stamps, asked, labels, statements, queue, rows, {_key(name): name for name in asked.frame["trajectory_id"]})
+        return _View(
+            stamps,
+            asked,
+            labels,
+            statements,
+            queue,
+            rows,
+            {_key(name): name for name in asked.frame["trajectory_id"]},
+        )
 
     def _stamps(self) -> tuple[Any, ...]:
-        names = batch_names(self.store, self.corpus)
-        decided = tuple((name, stamp(self.store, batch_key(self.corpus, name, "decisions.parquet"))) for name in names)
+        names = batch_names(Corpus(self.store, self.corpus))
+        decided = tuple(
+            (name, stamp(self.store, batch_key(self.corpus, name, "decisions.parquet")))
+            for name in names
+        )
         return decided, stamp(self.store, labels_key(self.corpus))
 
 

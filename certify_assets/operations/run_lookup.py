@@ -6,6 +6,7 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import COLUMNS, Step, Trajectory
 from certify_assets.errors import InputError
 from certify_assets.operations.layout import batch_key, require_as_decided
@@ -62,11 +63,13 @@ class RunLookup:
         now = stamp(self._store, key)
         with self._store.as_file(key) as path:
             if batch not in self._places or self._places[batch][0] != now:
-                require_as_decided(self._store, self._corpus, batch, "runs")
+                require_as_decided(Corpus(self._store, self._corpus), batch, "runs")
                 self._places[batch] = (now, _places(path))
             place = self._places[batch][1].get(trajectory_id)
             if place is None:
-                raise InputError(f"{path} has no run {trajectory_id!r}, which its decisions name; import the batch again.")
+                raise InputError(
+                    f"{path} has no run {trajectory_id!r}, which its decisions name; import the batch again."
+                )
             group, row = place
             return _trajectory(self._group(path, (batch, now, group)).slice(row, 1))
 
@@ -87,7 +90,9 @@ def _places(path: Path) -> dict[str, tuple[int, int]]:
         with pq.ParquetFile(path) as file:
             groups = file.num_row_groups
     except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{path} is not a readable Parquet file ({type(error).__name__}); import the batch again.") from None
+        raise InputError(
+            f"{path} is not a readable Parquet file ({type(error).__name__}); import the batch again."
+        ) from None
     found: dict[str, tuple[int, int]] = {}
     for group in range(groups):
         names = _read(path, group, ("trajectory_id",)).column("trajectory_id").to_pylist()
@@ -103,10 +108,14 @@ def _read(path: Path, group: int, columns: tuple[str, ...]) -> pa.Table:
         with pq.ParquetFile(path) as file:
             return file.read_row_group(group, columns=list(columns))
     except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{path} is not a table of trajectories ({type(error).__name__}); import the batch again.") from None
+        raise InputError(
+            f"{path} is not a table of trajectories ({type(error).__name__}); import the batch again."
+        ) from None
 
 
 def _trajectory(table: pa.Table) -> Trajectory:
     row = table.to_pylist()[0]
-    steps = tuple(Step(step["action"] or "", step["observation"] or "") for step in row["steps"] or ())
+    steps = tuple(
+        Step(step["action"] or "", step["observation"] or "") for step in row["steps"] or ()
+    )
     return Trajectory(**{name: row[name] for name in COLUMNS if name != "steps"}, steps=steps)

@@ -35,9 +35,13 @@ class SamplingPlan:
     def __post_init__(self) -> None:
         for name in ("audit_rate", "spot_rate"):
             if not 0.0 <= getattr(self, name) <= 1.0:
-                raise InputError(f"{name} is {getattr(self, name)!r}; give a share between 0 and 1.")
+                raise InputError(
+                    f"{name} is {getattr(self, name)!r}; give a share between 0 and 1."
+                )
         if self.audit_rate + self.spot_rate > 1.0:
-            raise InputError(f"audit_rate and spot_rate add up to {self.audit_rate + self.spot_rate:g}; give shares of at most 1 together.")
+            raise InputError(
+                f"audit_rate and spot_rate add up to {self.audit_rate + self.spot_rate:g}; give shares of at most 1 together."
+            )
 
 
 def draw_tasks(plan: SamplingPlan, corpus: str, tasks: Iterable[str]) -> NDArray[np.str_]:

@@ -14,12 +14,22 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.files import parse_json, sha256_bytes
 from certify_assets.operations.deployment_record import read_deployments
-from certify_assets.storage.store import Store
 
-__all__ = ["SCHEDULES", "Claim", "Schedule", "Spending", "claim", "declare", "finish", "read_spending", "spending_key"]
+__all__ = [
+    "SCHEDULES",
+    "Claim",
+    "Schedule",
+    "Spending",
+    "claim",
+    "declare",
+    "finish",
+    "read_spending",
+    "spending_key",
+]
 
 SCHEDULES = ("inverse_square", "geometric", "equal")
 # no table of this world certifies at less
@@ -52,13 +62,19 @@ class Schedule:
 
     def __post_init__(self) -> None:
         if self.kind not in SCHEDULES:
-            raise InputError(f"the schedule {self.kind!r} is not known; give one of {', '.join(SCHEDULES)}.")
+            raise InputError(
+                f"the schedule {self.kind!r} is not known; give one of {', '.join(SCHEDULES)}."
+            )
         for name in ("total", "ratio"):
             if not 0.0 < getattr(self, name) < 1.0:
-                raise InputError(f"{name} of the schedule is {getattr(self, name)!r}; give a number between 0 and 1.")
+                raise InputError(
+                    f"{name} of the schedule is {getattr(self, name)!r}; give a number between 0 and 1."
+                )
         for name in ("count", "least_new_tasks"):
             if getattr(self, name) < 1:
-                raise InputError(f"{name} of the schedule is {getattr(self, name)!r}; give a whole number from 1.")
+                raise InputError(
+                    f"{name} of the schedule is {getattr(self, name)!r}; give a whole number from 1."
+                )
 
     def share(self, number: int) -> float:
         """Return δ of the n-th recertification under this schedule, n from 1; at most four significant digits, rounded down."""
@@ -140,7 +156,9 @@ class Spending:
 
     def next_share(self) -> float:
         """Return δ of the recertification to come."""
-        return 0.0 if self.schedule is None else self.schedule.share(len(self.claims) + 1 - self.since)
+        return (
+            0.0 if self.schedule is None else self.schedule.share(len(self.claims) + 1 - self.since)
+        )
 
     def joint(self, delta: float) -> str:
         """Say with what confidence all certificates hold together, the first having spent `delta`."""
@@ -159,7 +177,7 @@ def spending_key(corpus: str) -> str:
     return f"operations/{corpus}/spending.jsonl"
 
 
-def read_spending(store: Store, corpus: str) -> Spending:
+def read_spending(corpus: Corpus) -> Spending:
     """Return what the journal says, after checking its chain and that no recertification is missing from it.
 
     Raises
@@ -167,19 +185,30 @@ def read_spending(store: Store, corpus: str) -> Spending:
     IntegrityError
         If a line was changed or taken out, or a recertification is stored that no line claims: its δ would be spent twice.
     """
-    key = spending_key(corpus)
-    spending = _parse(store.read_bytes(key) if store.exists(key) else b"", store.locate(key))
+    key = spending_key(corpus.name)
+    spending = _parse(
+        corpus.store.read_bytes(key) if corpus.store.exists(key) else b"", corpus.store.locate(key)
+    )
     known = {str(item.number) for item in spending.claims}
-    deployed = [part for item in read_deployments(store, corpus) if not item.own for part in item.certificates_key.split("/")[3:4]]
-    if lost := [name for name in (*store.names(f"operations/{corpus}/recertifications"), *deployed) if name not in known]:
+    deployed = [
+        part
+        for item in read_deployments(corpus)
+        if not item.own
+        for part in item.certificates_key.split("/")[3:4]
+    ]
+    if lost := [
+        name
+        for name in (*corpus.store.names(f"operations/{corpus}/recertifications"), *deployed)
+        if name not in known
+    ]:
         raise IntegrityError(
-            f"{store.locate(key)} has no line for recertification {lost[0]}, which is stored or was deployed: lines were cut off; restore the file "
+            f"{corpus.store.locate(key)} has no line for recertification {lost[0]}, which is stored or was deployed: lines were cut off; restore the file "
             "from a backup."
         )
     return spending
 
 
-def declare(store: Store, corpus: str, schedule: Schedule, *, reason: str = "") -> Spending:
+def declare(corpus: Corpus, schedule: Schedule, *, reason: str = "") -> Spending:
     """Write the schedule into the journal; the same one again adds nothing.
 
     Raises
@@ -187,7 +216,7 @@ def declare(store: Store, corpus: str, schedule: Schedule, *, reason: str = "") 
     InputError
         If another schedule is in force and no sentence says why it changes.
     """
-    read_spending(store, corpus)
+    read_spending(corpus)
 
     def line(before: Spending) -> dict[str, Any] | None:
         if before.schedule == schedule:
@@ -199,11 +228,11 @@ def declare(store: Store, corpus: str, schedule: Schedule, *, reason: str = "") 
             )
         return {"entry": "schedule", **asdict(schedule), "reason": reason.strip()}
 
-    _append(store, corpus, line)
-    return read_spending(store, corpus)
+    _append(corpus, line)
+    return read_spending(corpus)
 
 
-def claim(store: Store, corpus: str, inputs_sha256: str) -> Claim:
+def claim(corpus: Corpus, inputs_sha256: str) -> Claim:
     """Claim a number for a recertification of these inputs before it is computed; the same inputs get the number that they have.
 
     Raises
@@ -211,7 +240,7 @@ def claim(store: Store, corpus: str, inputs_sha256: str) -> Claim:
     InputError
         If no schedule is declared, or it has nothing left.
     """
-    read_spending(store, corpus)
+    read_spending(corpus)
     made: list[Claim] = []
 
     def line(before: Spending) -> dict[str, Any] | None:
@@ -219,18 +248,22 @@ def claim(store: Store, corpus: str, inputs_sha256: str) -> Claim:
             made.append(known[-1])
             return None
         if before.schedule is None:
-            raise InputError(f"{corpus} has declared no schedule of δ; declare one before the first recertification.")
+            raise InputError(
+                f"{corpus} has declared no schedule of δ; declare one before the first recertification."
+            )
         share = before.next_share()
         if not share > 0.0:
-            raise InputError(f"the schedule of {corpus} has nothing left ({before.schedule.words()}); declare another, with the reason.")
+            raise InputError(
+                f"the schedule of {corpus} has nothing left ({before.schedule.words()}); declare another, with the reason."
+            )
         made.append(Claim(len(before.claims) + 1, share, inputs_sha256, _now()))
         return {"entry": "claim", **asdict(made[-1])}
 
-    _append(store, corpus, line)
+    _append(corpus, line)
     return made[-1]
 
 
-def finish(store: Store, corpus: str, number: int, document_sha256: str) -> None:
+def finish(corpus: Corpus, number: int, document_sha256: str) -> None:
     """Write down that a recertification is finished, and what its document is, so that the document cannot be altered unseen."""
 
     def line(before: Spending) -> dict[str, Any] | None:
@@ -238,25 +271,27 @@ def finish(store: Store, corpus: str, number: int, document_sha256: str) -> None
             return None
         return {"entry": "made", "number": number, "document_sha256": document_sha256}
 
-    _append(store, corpus, line)
+    _append(corpus, line)
 
 
 class _NothingNewError(Exception):
     """The journal says it already."""
 
 
-def _append(store: Store, corpus: str, make: Callable[[Spending], dict[str, Any] | None]) -> None:
-    key = spending_key(corpus)
+def _append(corpus: Corpus, make: Callable[[Spending], dict[str, Any] | None]) -> None:
+    key = spending_key(corpus.name)
 
     def line(old: bytes) -> str:
         # the lock is held: whoever comes second sees the first one's line
-        before = _parse(old, store.locate(key))
+        before = _parse(old, corpus.store.locate(key))
         if (entry := make(before)) is None:
             raise _NothingNewError
-        return json.dumps({"time": _now(), **entry, "previous": before.head}, sort_keys=True, ensure_ascii=False)
+        return json.dumps(
+            {"time": _now(), **entry, "previous": before.head}, sort_keys=True, ensure_ascii=False
+        )
 
     try:
-        store.append_line(key, line)
+        corpus.store.append_line(key, line)
     except _NothingNewError:
         return
 
@@ -274,14 +309,23 @@ def _parse(data: bytes, location: str) -> Spending:
             if kind == "schedule":
                 why = entry.pop("reason")
                 reasons += [why] if schedule is not None else []
-                schedule, since = Schedule(**{name: value for name, value in entry.items() if name != "time"}), len(claims)
+                schedule, since = (
+                    Schedule(**{name: value for name, value in entry.items() if name != "time"}),
+                    len(claims),
+                )
             elif kind == "made":
                 made[claims[int(entry["number"]) - 1].number] = str(entry["document_sha256"])
             else:
                 claims.append(Claim(**entry))
-                follows = follows and schedule is not None and claims[-1].delta == schedule.share(len(claims) - since)
+                follows = (
+                    follows
+                    and schedule is not None
+                    and claims[-1].delta == schedule.share(len(claims) - since)
+                )
         except (ValueError, TypeError, KeyError, AttributeError, IndexError, InputError):
-            raise IntegrityError(f"{location}, line {place} is no entry of this journal; restore the file from a backup.") from None
+            raise IntegrityError(
+                f"{location}, line {place} is no entry of this journal; restore the file from a backup."
+            ) from None
         numbered = not claims or claims[-1].number == len(claims)
         if not follows or not numbered:
             raise IntegrityError(

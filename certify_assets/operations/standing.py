@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError
 from certify_assets.evaluation.auditing import load_audits
 from certify_assets.evaluation.ledger import ledger_violations
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.alarms import read_alarms
 from certify_assets.storage.store import Store
 
@@ -41,7 +43,9 @@ class Refusal:
         return {"code": self.code, "sentence": self.sentence}
 
 
-def audit_fault(store: Store, corpus: str, judge: str, certificates: Sequence[Certificate], *, own: bool) -> Refusal | None:
+def audit_fault(
+    judge: JudgedCorpus, certificates: Sequence[Certificate], *, own: bool
+) -> Refusal | None:
     """Return what the audit on TEST has against certificates.
 
     Parameters
@@ -53,33 +57,49 @@ def audit_fault(store: Store, corpus: str, judge: str, certificates: Sequence[Ce
         Whether they are the judge's own on CAL, of which the audit must speak by their hashes. Those of a recertification were issued after
         TEST was read, so the audit of their side and budget counts.
     """
-    if not store.exists(f"judges/{judge}/{corpus}/audits.json"):
-        return Refusal("failed_audit", f"the certificates of {judge} on {corpus} were never read on TEST; materialize {judge}/audit.")
-    try:
-        audits, _ = load_audits(store, corpus, judge)
-        broken = [entry for entry in ledger_violations(store, corpus, judge) if entry.registration in _registrations(certificates)]
-    except CertifyError as error:
-        return Refusal("failed_audit", f"the audit of {judge} on {corpus} cannot be read: {error}")
-    if broken:
-        text = (
-            f"TEST of {corpus} was read by {judge} against its registration ({broken[0].kind}, {broken[0].time}); its audit proves nothing."
+    if not judge.store.exists(judge.key("audits.json")):
+        return Refusal(
+            "failed_audit",
+            f"the certificates of {judge} on {judge.corpus} were never read on TEST; materialize {judge}/audit.",
         )
+    try:
+        audits, _ = load_audits(judge)
+        broken = [
+            entry
+            for entry in ledger_violations(judge.corpus, judge.name)
+            if entry.registration in _registrations(certificates)
+        ]
+    except CertifyError as error:
+        return Refusal(
+            "failed_audit", f"the audit of {judge} on {judge.corpus} cannot be read: {error}"
+        )
+    if broken:
+        text = f"TEST of {judge.corpus} was read by {judge} against its registration ({broken[0].kind}, {broken[0].time}); its audit proves nothing."
         return Refusal("failed_audit", text)
     for item in certificates:
-        found = [audit for audit in audits if (audit["certificate_sha256"] == item.sha256 if own else _alike(audit, item))]
+        found = [
+            audit
+            for audit in audits
+            if (audit["certificate_sha256"] == item.sha256 if own else _alike(audit, item))
+        ]
         if not found:
             text = f"the {item.side} certificate of {judge} at {item.alpha:g} was not audited on TEST; materialize {judge}/audit."
             return Refusal("failed_audit", text)
         if failed := next((audit for audit in found if audit["verdict"] == "ERROR"), None):
-            return Refusal("failed_audit", f"the audit of {judge} on {corpus} failed, {item.side} at {item.alpha:g}: {failed['reason']}")
+            return Refusal(
+                "failed_audit",
+                f"the audit of {judge} on {judge.corpus} failed, {item.side} at {item.alpha:g}: {failed['reason']}",
+            )
     return None
 
 
-def journal_fault(store: Store, corpus: str, certificates: Sequence[Certificate]) -> Refusal | None:
+def journal_fault(corpus: Corpus, certificates: Sequence[Certificate]) -> Refusal | None:
     """Return the alarm of these certificates that stands in the journal of alarms, whatever became of its labels."""
     hashes = {item.sha256 for item in certificates}
     try:
-        raised = next((alarm for alarm in read_alarms(store, corpus) if alarm.certificate_sha256 in hashes), None)
+        raised = next(
+            (alarm for alarm in read_alarms(corpus) if alarm.certificate_sha256 in hashes), None
+        )
     except (CertifyError, KeyError, TypeError, ValueError) as error:
         return Refusal(
             "alarm",
@@ -94,7 +114,9 @@ def journal_fault(store: Store, corpus: str, certificates: Sequence[Certificate]
     return Refusal("alarm", text)
 
 
-def alarm_fault(store: Store, certificates: Sequence[Certificate], folders: Sequence[str]) -> Refusal | None:
+def alarm_fault(
+    store: Store, certificates: Sequence[Certificate], folders: Sequence[str]
+) -> Refusal | None:
     """Return the alarm that a monitor raised for any of these certificates.
 
     Parameters
@@ -117,7 +139,8 @@ def alarm_fault(store: Store, certificates: Sequence[Certificate], folders: Sequ
             alarms = [entry for entry in store.read_json(key)["monitors"] if _raised(entry, hashes)]
         except (CertifyError, KeyError, TypeError):
             return Refusal(
-                "alarm", f"{store.locate(key)} is no monitor document, so an alarm may have been lost; materialize the monitor again."
+                "alarm",
+                f"{store.locate(key)} is no monitor document, so an alarm may have been lost; materialize the monitor again.",
             )
         if alarms:
             result, side = alarms[0]["result"], alarms[0]["side"]

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.operations.audit_sample import drawn_decisions, split_tasks, with_labels
 from certify_assets.operations.journal import read_labels
-from certify_assets.storage.store import Store
 
 __all__ = ["NOT_TRAINING", "TrainingLabels", "training_key", "write_training_labels"]
 
@@ -53,7 +53,7 @@ def training_key(corpus: str) -> str:
     return f"operations/{corpus}/training_labels.parquet"
 
 
-def write_training_labels(store: Store, corpus: str) -> TrainingLabels:
+def write_training_labels(corpus: Corpus) -> TrainingLabels:
     """Write the table of labels that may train.
 
     Raises
@@ -61,9 +61,9 @@ def write_training_labels(store: Store, corpus: str) -> TrainingLabels:
     InputError
         If rows are of mixed provenance.
     """
-    frame = with_labels(drawn_decisions(store, corpus), read_labels(store, corpus))
+    frame = with_labels(drawn_decisions(corpus), read_labels(corpus))
     frame = frame[frame["outcome"].notna() | frame["tied"].astype(bool)]
-    assignment = split_tasks(store, corpus)
+    assignment = split_tasks(corpus)
     # a task of the SFT split trains already
     held = frame["task_id"].map(lambda task: assignment.get(task, "sft") != "sft").astype(bool)
     tests = {
@@ -78,6 +78,17 @@ def write_training_labels(store: Store, corpus: str) -> TrainingLabels:
         out = holds.loc[kept.index]
         left_out |= {name: int(out.sum())} if out.any() else {}
         kept = kept[~out]
-    table = kept.assign(provenance="undecided")[_COLUMNS].astype({"outcome": "int8"}).reset_index(drop=True)
-    sha256 = store.write_table(training_key(corpus), table)
-    return TrainingLabels(training_key(corpus), sha256, len(table), int(table["task_id"].nunique()), int(table["outcome"].sum()), left_out)
+    table = (
+        kept.assign(provenance="undecided")[_COLUMNS]
+        .astype({"outcome": "int8"})
+        .reset_index(drop=True)
+    )
+    sha256 = corpus.store.write_table(training_key(corpus.name), table)
+    return TrainingLabels(
+        training_key(corpus.name),
+        sha256,
+        len(table),
+        int(table["task_id"].nunique()),
+        int(table["outcome"].sum()),
+        left_out,
+    )

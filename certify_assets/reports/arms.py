@@ -8,7 +8,16 @@ from typing import Any
 
 from certify_assets.reports.wording import rate
 
-__all__ = ["MEANINGS", "ArmCell", "ArmRow", "arm_cells", "arms_markdown", "arms_metrics", "candidates_markdown", "improvement"]
+__all__ = [
+    "MEANINGS",
+    "ArmCell",
+    "ArmRow",
+    "arm_cells",
+    "arms_markdown",
+    "arms_metrics",
+    "candidates_markdown",
+    "improvement",
+]
 
 #: column or word → what it means
 MEANINGS = {
@@ -82,7 +91,9 @@ def improvement(cell: Mapping[str, Any], found: Mapping[str, Any]) -> str:
     """
     where = f"{cell['side']} side at α = {cell['alpha']:g}"
     if not any(row["coverage"] > 0 for row in cell["candidates"]):
-        return f"On the {where} no candidate certifies anything on CAL, so nothing is decided on TEST."
+        return (
+            f"On the {where} no candidate certifies anything on CAL, so nothing is decided on TEST."
+        )
     chosen, start, control = found["chosen"], found["baseline"], found["control"]
     numbers = f"{chosen['name']} decides {rate(chosen['coverage'])} of TEST, the start {rate(start['coverage'])}"
     if control is not None:
@@ -93,17 +104,26 @@ def improvement(cell: Mapping[str, Any], found: Mapping[str, Any]) -> str:
         return f"On the {where} GRPO does not beat the judge it starts from, so it is no improvement. {numbers}."
     if found["beats_control"] is False:
         return f"On the {where} GRPO does not beat the weighted cross-entropy, so it does not count as an improvement. {numbers}."
-    beside = " and the weighted cross-entropy" if found["beats_control"] else "; no control was trained"
+    beside = (
+        " and the weighted cross-entropy" if found["beats_control"] else "; no control was trained"
+    )
     return f"On the {where} GRPO covers more than the start{beside}. {numbers}. {_NOISE}"
 
 
 def arms_markdown(document: Mapping[str, Any]) -> str:
     """Return the bracket on TEST as a Markdown table, one row a side and budget."""
-    lines = ["| side | α | chosen | start | control | worst | oracle | gain | regret |", "|---|---|---|---|---|---|---|---|---|"]
+    lines = [
+        "| side | α | chosen | start | control | worst | oracle | gain | regret |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
     for cell, found in zip(document["plan"]["cells"], document["brackets"], strict=True):
-        names = [_named(found[role]) for role in ("chosen", "baseline", "control", "worst", "oracle")]
+        names = [
+            _named(found[role]) for role in ("chosen", "baseline", "control", "worst", "oracle")
+        ]
         numbers = [f"{found['gain']:+.3f}", f"{found['regret']:.3f}"]
-        lines.append("| " + " | ".join([cell["side"], f"{cell['alpha']:g}", *names, *numbers]) + " |")
+        lines.append(
+            "| " + " | ".join([cell["side"], f"{cell['alpha']:g}", *names, *numbers]) + " |"
+        )
     return "\n".join(lines)
 
 
@@ -111,11 +131,36 @@ def candidates_markdown(document: Mapping[str, Any]) -> str:
     """Return every candidate and control at every side and budget as Markdown tables with what each says."""
     parts = []
     for cell in arm_cells(document):
-        head = ["candidate", "AUROC on CAL", "on CAL", "alone", "AUROC on TEST", "on TEST", "TEST's own", "error", "audit"]
-        lines = [f"**{cell.side}, α = {cell.alpha:g}**", "", "| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+        head = [
+            "candidate",
+            "AUROC on CAL",
+            "on CAL",
+            "alone",
+            "AUROC on TEST",
+            "on TEST",
+            "TEST's own",
+            "error",
+            "audit",
+        ]
+        lines = [
+            f"**{cell.side}, α = {cell.alpha:g}**",
+            "",
+            "| " + " | ".join(head) + " |",
+            "|" + "---|" * len(head),
+        ]
         for row in cell.rows:
             name = f"{row.name} ({row.roles})" if row.roles else row.name
-            values = [name, row.cal_auroc, row.cal, row.alone, row.test_auroc, row.test, row.own, row.error, row.verdict]
+            values = [
+                name,
+                row.cal_auroc,
+                row.cal,
+                row.alone,
+                row.test_auroc,
+                row.test,
+                row.own,
+                row.error,
+                row.verdict,
+            ]
             lines.append("| " + " | ".join(values) + " |")
         parts.append("\n".join([*lines, "", cell.sentence]))
     return "\n\n".join(parts)
@@ -153,7 +198,14 @@ def _cell(document: Mapping[str, Any], place: int) -> ArmCell:
                 verdict=audit["verdict"] if certified else "nothing certified",
             )
         )
-    return ArmCell(cell["side"], cell["alpha"], tuple(rows), improvement(cell, found), f"{found['gain']:+.3f}", f"{found['regret']:.3f}")
+    return ArmCell(
+        cell["side"],
+        cell["alpha"],
+        tuple(rows),
+        improvement(cell, found),
+        f"{found['gain']:+.3f}",
+        f"{found['regret']:.3f}",
+    )
 
 
 def _roles(name: str, cell: Mapping[str, Any], found: Mapping[str, Any]) -> Sequence[str]:

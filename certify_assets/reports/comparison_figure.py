@@ -20,7 +20,11 @@ def auroc_figure(rows: Sequence[Mapping[str, Any]]) -> str:
     lowest = min([0.5, *(value for row in rows for value in _extremes(row))])
     low = max(0.0, int(lowest * 10) / 10)
     ticks = [round(low + 0.1 * step, 1) for step in range(round((1 - low) * 10) + 1)]
-    parts = _frame(len(rows), [(f"{tick:.1f}", (tick - low) / (1 - low)) for tick in ticks], strong=(0.5 - low) / (1 - low))
+    parts = _frame(
+        len(rows),
+        [(f"{tick:.1f}", (tick - low) / (1 - low)) for tick in ticks],
+        strong=(0.5 - low) / (1 - low),
+    )
     said = []
     for number, row in enumerate(rows):
         y = _TOP + _STEP * number + _STEP / 2
@@ -29,17 +33,25 @@ def auroc_figure(rows: Sequence[Mapping[str, Any]]) -> str:
         if area.get("value") is None:
             parts.append(_note("one outcome only", y))
             continue
-        places = {name: _place((area[name] - low) / (1 - low)) for name in ("value", "low", "high") if area[name] is not None}
+        places = {
+            name: _place((area[name] - low) / (1 - low))
+            for name in ("value", "low", "high")
+            if area[name] is not None
+        }
         parts.append(_dot(places, y, own=row["family"] != "control"))
         if within.get("value") is not None:
             parts.append(_diamond(_place((within["value"] - low) / (1 - low)), y))
         parts.append(_note(rate(area["value"]), y))
         said.append(f"{row['judge']} {rate(area['value'])}")
     label = f"AUROC on CAL with 95 % intervals: {'; '.join(said) or 'none measured'}."
-    return svg.inline_svg("".join(parts), f"0 0 {_WIDTH} {_height(len(rows))}", label, classes="plot")
+    return svg.inline_svg(
+        "".join(parts), f"0 0 {_WIDTH} {_height(len(rows))}", label, classes="plot"
+    )
 
 
-def coverage_figure(rows: Sequence[Mapping[str, Any]], *, side: str, alphas: Sequence[float]) -> str:
+def coverage_figure(
+    rows: Sequence[Mapping[str, Any]], *, side: str, alphas: Sequence[float]
+) -> str:
     """Draw certified coverage of one side: a bar a judge and budget, the smaller budget on top and darker."""
     judges = [row for row in rows if row["certified"]]
     parts = _frame(len(judges), [(percent(tick), tick) for tick in (0.0, 0.25, 0.5, 0.75, 1.0)])
@@ -47,7 +59,9 @@ def coverage_figure(rows: Sequence[Mapping[str, Any]], *, side: str, alphas: Seq
     for number, row in enumerate(judges):
         y = _TOP + _STEP * number
         parts.append(_label(row["judge"], y + _STEP / 2))
-        found = {cell["alpha"]: cell["coverage"] for cell in row["certified"] if cell["side"] == side}
+        found = {
+            cell["alpha"]: cell["coverage"] for cell in row["certified"] if cell["side"] == side
+        }
         height = (_STEP - 10) / max(1, len(alphas))
         for place, alpha in enumerate(alphas):
             width = _SPAN * found.get(alpha, 0.0)
@@ -56,18 +70,25 @@ def coverage_figure(rows: Sequence[Mapping[str, Any]], *, side: str, alphas: Seq
                 f'<rect x="{_LEFT}" y="{y + 5 + place * height:.1f}" width="{width:.1f}" height="{height - 1:.1f}" '
                 f'fill="{svg.side_colour(side)}" fill-opacity="{opacity:.2f}"/>'
             )
-        words = " / ".join(percent(found.get(alpha)) if found.get(alpha) else DASH for alpha in alphas)
+        words = " / ".join(
+            percent(found.get(alpha)) if found.get(alpha) else DASH for alpha in alphas
+        )
         parts.append(_note(words, y + _STEP / 2))
         said.append(f"{row['judge']} {words}")
     budgets = " and ".join(f"{alpha:g}" for alpha in alphas)
     label = f"Certified {side} coverage at {budgets}: {'; '.join(said) or 'no certificates'}."
-    return svg.inline_svg("".join(parts), f"0 0 {_WIDTH} {_height(len(judges))}", label, classes="plot")
+    return svg.inline_svg(
+        "".join(parts), f"0 0 {_WIDTH} {_height(len(judges))}", label, classes="plot"
+    )
 
 
 def _extremes(row: Mapping[str, Any]) -> list[float]:
     areas = [row["auroc"]["cal"] or {}, row["within_task"]["cal"] or {}]
     return [
-        area[name] for area in areas for name in ("value", "low") if area.get(name) is not None and (name == "value" or area is areas[0])
+        area[name]
+        for area in areas
+        for name in ("value", "low")
+        if area.get(name) is not None and (name == "value" or area is areas[0])
     ]
 
 
@@ -87,7 +108,9 @@ def _frame(rows: int, ticks: Sequence[tuple[str, float]], strong: float | None =
         for words, share in ticks
     ]
     if strong is not None:
-        lines.append(f'<path d="M{_place(strong):.1f} {_TOP - 4}V{bottom}" stroke="{svg.ALPHA_INK}" stroke-dasharray="5 3"/>')
+        lines.append(
+            f'<path d="M{_place(strong):.1f} {_TOP - 4}V{bottom}" stroke="{svg.ALPHA_INK}" stroke-dasharray="5 3"/>'
+        )
     return lines
 
 

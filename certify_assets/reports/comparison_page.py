@@ -49,7 +49,9 @@ def write_main_exports(store: Store, documents: Sequence[Mapping[str, Any]]) -> 
     return keys
 
 
-def render_comparison(documents: Sequence[Mapping[str, Any]], left_out: Sequence[Mapping[str, str]] = ()) -> str:
+def render_comparison(
+    documents: Sequence[Mapping[str, Any]], left_out: Sequence[Mapping[str, str]] = ()
+) -> str:
     """Render one or more comparisons as a page.
 
     Parameters
@@ -80,11 +82,15 @@ def render_comparison(documents: Sequence[Mapping[str, Any]], left_out: Sequence
 def comparison_markdown(document: Mapping[str, Any]) -> str:
     """Return the block of the comparison: one row a judge, under 1,000 characters where their number allows it."""
     alphas = document["alphas"]
-    lines = [f"| judge | AUROC | in task |{''.join(f' {side} {alpha:g} |' for side in ('rej.', 'rel.') for alpha in alphas)}"]
+    lines = [
+        f"| judge | AUROC | in task |{''.join(f' {side} {alpha:g} |' for side in ('rej.', 'rel.') for alpha in alphas)}"
+    ]
     lines.append(f"|{'---|' * (3 + 2 * len(alphas))}")
     for row in document["rows"]:
         found = {(cell["side"], cell["alpha"]): cell["coverage"] for cell in row["certified"]}
-        cells = [_share(found.get((side, alpha))) for side in ("reject", "release") for alpha in alphas]
+        cells = [
+            _share(found.get((side, alpha))) for side in ("reject", "release") for alpha in alphas
+        ]
         areas = [rate((row[name]["cal"] or {}).get("value")) for name in ("auroc", "within_task")]
         lines.append(f"|{'|'.join([row['judge'], *areas, *cells])}|")
     return "\n".join(lines) + "\n"
@@ -94,23 +100,45 @@ def folds_markdown(evaluations: Sequence[Mapping[str, Any]]) -> str:
     """Return the block of the evaluation on unseen agents; no name of an agent enters it."""
     lines = ["| judge | unseen | all agents | difference | within agent |", "|---|---|---|---|---|"]
     for item in evaluations:
-        values = [item["disjoint"]["auroc"]["value"], item["trained_on_all"]["auroc"]["value"], item["difference"]["auroc"]["value"]]
-        lines.append(f"|{'|'.join([item['judge'], *map(rate, values), rate(item['disjoint']['within_agent']['value'])])}|")
+        values = [
+            item["disjoint"]["auroc"]["value"],
+            item["trained_on_all"]["auroc"]["value"],
+            item["difference"]["auroc"]["value"],
+        ]
+        lines.append(
+            f"|{'|'.join([item['judge'], *map(rate, values), rate(item['disjoint']['within_agent']['value'])])}|"
+        )
     return "\n".join(lines) + "\n"
 
 
 def table_markdown(documents: Sequence[Mapping[str, Any]]) -> str:
     """Return the block of the main table: of every corpus the judge that ranks best and the one that certifies most at the first budget."""
-    lines = ["| corpus | best AUROC | lexical | most certified | coverage |", "|---|---|---|---|---|"]
+    lines = [
+        "| corpus | best AUROC | lexical | most certified | coverage |",
+        "|---|---|---|---|---|",
+    ]
     for document in documents:
         best = {item["what"]: item for item in document["best"]}
-        most, area = best[f"certified reject coverage at {document['alphas'][0]:g}"], best["AUROC on CAL"]
+        most, area = (
+            best[f"certified reject coverage at {document['alphas'][0]:g}"],
+            best["AUROC on CAL"],
+        )
         floor = next((row for row in document["rows"] if row["judge"] == "lexical"), None)
         lexical = rate((floor["auroc"]["cal"] or {}).get("value")) if floor else rate(None)
-        cells = [document["corpus"], f"{area['judge']} {rate(area['value'])}", lexical, most["judge"] or "nobody", _share(most["value"])]
+        cells = [
+            document["corpus"],
+            f"{area['judge']} {rate(area['value'])}",
+            lexical,
+            most["judge"] or "nobody",
+            _share(most["value"]),
+        ]
         lines.append(f"|{'|'.join(cells)}|")
     block = "\n".join(lines) + "\n"
-    return block if len(block) < _INLINE else block[: block.rindex("\n", 0, _INLINE - 40)] + "\n\nMore corpora are on the page.\n"
+    return (
+        block
+        if len(block) < _INLINE
+        else block[: block.rindex("\n", 0, _INLINE - 40)] + "\n\nMore corpora are on the page.\n"
+    )
 
 
 def comparison_metrics(document: Mapping[str, Any]) -> dict[str, float]:
@@ -150,8 +178,17 @@ def _view(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _best(item: Mapping[str, Any]) -> dict[str, str]:
-    after = "" if item["next"] is None else f"then {item['next']['judge']}, {compact(item['next']['value'])}"
-    return {"what": item["what"], "judge": item["judge"] or "nobody", "value": compact(item["value"]), "next": after}
+    after = (
+        ""
+        if item["next"] is None
+        else f"then {item['next']['judge']}, {compact(item['next']['value'])}"
+    )
+    return {
+        "what": item["what"],
+        "judge": item["judge"] or "nobody",
+        "value": compact(item["value"]),
+        "next": after,
+    }
 
 
 def _is_number(table: Table, place: int) -> bool:

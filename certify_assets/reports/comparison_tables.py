@@ -11,10 +11,30 @@ from typing import Any
 
 from certify_assets.reports.wording import DASH, percent, rate
 
-__all__ = ["FORMATS", "Table", "agent_table", "certified_table", "comparison_tables", "cost_table", "ranking_table", "write_table"]
+__all__ = [
+    "FORMATS",
+    "Table",
+    "agent_table",
+    "certified_table",
+    "comparison_tables",
+    "cost_table",
+    "ranking_table",
+    "write_table",
+]
 
-_LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", **{mark: f"\\{mark}" for mark in "&%$#_{}"}}
-_LATEX |= {"–": "--", "−": "$-$", "α": r"$\alpha$", "\N{NARROW NO-BREAK SPACE}": r"\,", "…": r"\ldots{}"}
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    **{mark: f"\\{mark}" for mark in "&%$#_{}"},
+}
+_LATEX |= {
+    "–": "--",
+    "−": "$-$",
+    "α": r"$\alpha$",
+    "\N{NARROW NO-BREAK SPACE}": r"\,",
+    "…": r"\ldots{}",
+}
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>|#])")
 _SPACES = re.compile(r"\s+")
 _NOT_MEASURED = "not measured"
@@ -33,7 +53,11 @@ class Table:
 def comparison_tables(documents: Sequence[Mapping[str, Any]]) -> list[Table]:
     """Return the tables of one or more comparisons: ranking, certified coverage, cost, and unseen agents where they were evaluated."""
     tables = [ranking_table(documents), certified_table(documents), cost_table(documents)]
-    return [*tables, agent_table(documents)] if any(document["agent_disjoint"] for document in documents) else tables
+    return (
+        [*tables, agent_table(documents)]
+        if any(document["agent_disjoint"] for document in documents)
+        else tables
+    )
 
 
 def ranking_table(documents: Sequence[Mapping[str, Any]]) -> Table:
@@ -53,13 +77,28 @@ def ranking_table(documents: Sequence[Mapping[str, Any]]) -> Table:
         for document in documents
         for row in document["rows"]
     ]
-    return Table("ranking", "AUROC: of all pairs and of pairs of one task; TEST as audited", columns, tuple(rows))
+    return Table(
+        "ranking",
+        "AUROC: of all pairs and of pairs of one task; TEST as audited",
+        columns,
+        tuple(rows),
+    )
 
 
 def certified_table(documents: Sequence[Mapping[str, Any]]) -> Table:
     """Certified coverage of every judge with its audit: a row a corpus and judge."""
-    budgets = [(side, alpha) for side in ("reject", "release") for alpha in (documents[0]["alphas"] if documents else ())]
-    columns = ("corpus", "judge", *(f"{side} {alpha:g}" for side, alpha in budgets), "candidates", "tasks")
+    budgets = [
+        (side, alpha)
+        for side in ("reject", "release")
+        for alpha in (documents[0]["alphas"] if documents else ())
+    ]
+    columns = (
+        "corpus",
+        "judge",
+        *(f"{side} {alpha:g}" for side, alpha in budgets),
+        "candidates",
+        "tasks",
+    )
     rows = [
         (
             document["corpus"],
@@ -72,7 +111,12 @@ def certified_table(documents: Sequence[Mapping[str, Any]]) -> Table:
         for row in document["rows"]
         if row["certified"]
     ]
-    return Table("certified", "Certified coverage (error on TEST, coverage on TEST, audit)", columns, tuple(rows))
+    return Table(
+        "certified",
+        "Certified coverage (error on TEST, coverage on TEST, audit)",
+        columns,
+        tuple(rows),
+    )
 
 
 def cost_table(documents: Sequence[Mapping[str, Any]]) -> Table:
@@ -96,7 +140,12 @@ def cost_table(documents: Sequence[Mapping[str, Any]]) -> Table:
         for row in document["rows"]
         if row["family"] != "control"
     ]
-    return Table("cost", "Cost: CPU seconds and largest memory of the process so far; tokens and money a decision", columns, tuple(rows))
+    return Table(
+        "cost",
+        "Cost: CPU seconds and largest memory of the process so far; tokens and money a decision",
+        columns,
+        tuple(rows),
+    )
 
 
 def agent_table(documents: Sequence[Mapping[str, Any]]) -> Table:
@@ -128,13 +177,28 @@ def agent_table(documents: Sequence[Mapping[str, Any]]) -> Table:
                     _area(item.get("trained_on_as_many", {}).get("auroc")),
                     _area(item["trained_on_all"]["auroc"]),
                     _area(item["disjoint"]["within_agent"]),
-                    DASH if change["value"] is None else f"{change['value']:+.3f} ({_span(change)})".replace("-", "−"),
+                    DASH
+                    if change["value"] is None
+                    else f"{change['value']:+.3f} ({_span(change)})".replace("-", "−"),
                 )
             )
             for fold in item["folds"]:
                 mine, all_agents = rate(fold["auroc"]), rate(fold["auroc_trained_on_all"])
                 held = ", ".join(fold["agents"])
-                rows.append((document["corpus"], item["judge"], held, str(fold["cal_runs"]), mine, DASH, DASH, all_agents, DASH, DASH))
+                rows.append(
+                    (
+                        document["corpus"],
+                        item["judge"],
+                        held,
+                        str(fold["cal_runs"]),
+                        mine,
+                        DASH,
+                        DASH,
+                        all_agents,
+                        DASH,
+                        DASH,
+                    )
+                )
     return Table("agents", "Runs of agents that a judge has not seen", columns, tuple(rows))
 
 
@@ -143,7 +207,9 @@ def _area(area: Mapping[str, Any] | None) -> str:
 
 
 def _span(area: Mapping[str, Any] | None) -> str:
-    return DASH if not area or area["low"] is None else f"{rate(area['low'])} to {rate(area['high'])}"
+    return (
+        DASH if not area or area["low"] is None else f"{rate(area['low'])} to {rate(area['high'])}"
+    )
 
 
 def _cell(cells: Sequence[Mapping[str, Any]], side: str, alpha: float) -> str:
@@ -152,7 +218,11 @@ def _cell(cells: Sequence[Mapping[str, Any]], side: str, alpha: float) -> str:
         return DASH
     if not found["certified"]:
         return "nothing"
-    audit = "" if found["audit"] is None else f" ({rate(found['test_error'])}, {percent(found['test_coverage'])}, {found['audit']})"
+    audit = (
+        ""
+        if found["audit"] is None
+        else f" ({rate(found['test_error'])}, {percent(found['test_coverage'])}, {found['audit']})"
+    )
     return f"{percent(found['coverage'])}{audit}"
 
 
@@ -167,7 +237,13 @@ def _cost(cost: Mapping[str, Any]) -> tuple[str, ...]:
     least = "≥ " if cost.get("at_least") else ""
     tokens = cost["tokens_per_decision"]
     paid = cost["money_per_decision"]
-    money = f"{least}{paid:.3g} {cost['currency']}".strip() if paid is not None else DASH if tokens is None else "no price given"
+    money = (
+        f"{least}{paid:.3g} {cost['currency']}".strip()
+        if paid is not None
+        else DASH
+        if tokens is None
+        else "no price given"
+    )
     return (
         _seconds(train),
         _memory(train),
@@ -216,13 +292,34 @@ def _csv(table: Table) -> str:
 
 
 def _markdown(table: Table) -> str:
-    lines = [" | ".join(_MARKDOWN.sub(r"\\\1", _SPACES.sub(" ", cell)) for cell in row) for row in (table.columns, *table.rows)]
-    return "\n".join([f"| {lines[0]} |", f"|{'---|' * len(table.columns)}", *(f"| {line} |" for line in lines[1:])]) + "\n"
+    lines = [
+        " | ".join(_MARKDOWN.sub(r"\\\1", _SPACES.sub(" ", cell)) for cell in row)
+        for row in (table.columns, *table.rows)
+    ]
+    return (
+        "\n".join(
+            [
+                f"| {lines[0]} |",
+                f"|{'---|' * len(table.columns)}",
+                *(f"| {line} |" for line in lines[1:]),
+            ]
+        )
+        + "\n"
+    )
 
 
 def _latex(table: Table) -> str:
-    lines = [" & ".join(_latex_text(cell) for cell in row) + r" \\" for row in (table.columns, *table.rows)]
-    opening = [rf"% {_SPACES.sub(' ', table.title)}", rf"\begin{{tabular}}{{{'l' * len(table.columns)}}}", r"\hline", lines[0], r"\hline"]
+    lines = [
+        " & ".join(_latex_text(cell) for cell in row) + r" \\"
+        for row in (table.columns, *table.rows)
+    ]
+    opening = [
+        rf"% {_SPACES.sub(' ', table.title)}",
+        rf"\begin{{tabular}}{{{'l' * len(table.columns)}}}",
+        r"\hline",
+        lines[0],
+        r"\hline",
+    ]
     return "\n".join([*opening, *lines[1:], r"\hline", r"\end{tabular}"]) + "\n"
 
 

@@ -37,7 +37,9 @@ def write_corpus_page(store: Store, report: CorpusReport) -> str:
     """Store a corpus's page, with a link to its Data Docs where there are any; return where it is."""
     corpus = report.config.name
     docs = "data_docs/index.html" if store.exists(data_docs_key(corpus)) else None
-    store.write_bytes(f"corpora/{corpus}/page.html", render_corpus(report, data_docs=docs).encode("utf-8"))
+    store.write_bytes(
+        f"corpora/{corpus}/page.html", render_corpus(report, data_docs=docs).encode("utf-8")
+    )
     return store.locate(f"corpora/{corpus}/page.html")
 
 
@@ -79,7 +81,10 @@ def render_corpus(report: CorpusReport, *, data_docs: str | None = None) -> str:
         "flips": flip_facts(profile["flips"]),
         "labels": label_rows(report.imported, profile["flips"]),
         "lengths": length_facts(profile["lengths"]),
-        "dropped": [(reason, count(number), report.imported["examples"].get(reason, "")) for reason, number in profile["dropped"].items()],
+        "dropped": [
+            (reason, count(number), report.imported["examples"].get(reason, ""))
+            for reason, number in profile["dropped"].items()
+        ],
         "notes": [(note, count(number)) for note, number in report.imported["notes"].items()],
         "duplicates": f"{counted(profile['duplicates'], 'run')} ({percent(profile['duplicate_share'])})",
         "same": profile["same_instruction"][:_MOST],
@@ -103,8 +108,16 @@ def standing(report: CorpusReport) -> tuple[str, str, list[str]]:
         names = ", ".join(controls["over"])
         leak = f"The outcome can be told without reading the run, by {names}"
         if not controls["passed"]:
-            return "failed", "Blocked by a structural leak", [f"{leak}; nobody accepted that.", *sentences]
-        return "warn", "Open, with an accepted leak", [f"{leak}. Accepted: {controls['accepted']}", *sentences]
+            return (
+                "failed",
+                "Blocked by a structural leak",
+                [f"{leak}; nobody accepted that.", *sentences],
+            )
+        return (
+            "warn",
+            "Open, with an accepted leak",
+            [f"{leak}. Accepted: {controls['accepted']}", *sentences],
+        )
     if report.unsplit or not possible:
         return "nothing", "No certificate is possible by arithmetic", sentences
     return "certified", "A certificate is possible", sentences
@@ -114,15 +127,27 @@ def corpus_markdown(report: CorpusReport) -> str:
     """Return the asset's block: under 1,000 characters of Markdown, so that it is shown in line. No text of the corpus enters it."""
     profile, flips = report.profile, report.profile["flips"]
     lines = [f"**{standing(report)[1]}**", ""]
-    lines += ["| runs | tasks | π | ICC | n_eff | flips: cells / tasks |", "|---|---|---|---|---|---|"]
-    numbers = [count(profile["trajectories"]), count(profile["tasks"]), rate(profile["success_rate"]), rate(profile["icc"])]
-    lines.append(f"| {' | '.join([*numbers, count(profile['n_eff'])])} | {percent(flips['cell_rate'])} / {percent(flips['task_rate'])} |")
+    lines += [
+        "| runs | tasks | π | ICC | n_eff | flips: cells / tasks |",
+        "|---|---|---|---|---|---|",
+    ]
+    numbers = [
+        count(profile["trajectories"]),
+        count(profile["tasks"]),
+        rate(profile["success_rate"]),
+        rate(profile["icc"]),
+    ]
+    lines.append(
+        f"| {' | '.join([*numbers, count(profile['n_eff'])])} | {percent(flips['cell_rate'])} / {percent(flips['task_rate'])} |"
+    )
     lines += ["", "| control | AUROC | 95 % | threshold |", "|---|---|---|---|"]
     shown = sorted(control_rows(report.controls), key=lambda row: not row.over)[:6]
     lines += [f"| {row.name} | {row.auroc} | {row.interval} | {row.threshold} |" for row in shown]
     block = "\n".join(lines) + "\n"
     if len(block) >= _INLINE:
-        raise RuntimeError(f"the block of the corpus has {len(block)} characters; it must stay under {_INLINE} to be shown inline")
+        raise RuntimeError(
+            f"the block of the corpus has {len(block)} characters; it must stay under {_INLINE} to be shown inline"
+        )
     return block
 
 
@@ -132,12 +157,20 @@ def _figures(controls: Mapping[str, Any]) -> list[tuple[str, str, str]]:
         (
             "Text length by outcome",
             outcome_histogram(evidence["length"], "characters of the uncut text", name="length"),
-            _direction("length", controls["length_auroc"], "longer" if controls["longer_succeeds"] else "shorter"),
+            _direction(
+                "length",
+                controls["length_auroc"],
+                "longer" if controls["longer_succeeds"] else "shorter",
+            ),
         ),
         (
             "Number of steps by outcome",
             outcome_histogram(evidence["steps"], "steps", name="steps"),
-            _direction("steps", controls["step_auroc"], "with more steps" if controls["more_steps_succeed"] else "with fewer steps"),
+            _direction(
+                "steps",
+                controls["step_auroc"],
+                "with more steps" if controls["more_steps_succeed"] else "with fewer steps",
+            ),
         ),
     ]
 
@@ -153,9 +186,17 @@ def _map(report: CorpusReport) -> dict[str, Any]:
     if runs.empty:
         return {"map": "", "map_caption": "No labelled run outside TEST."}
     drawn = outcome_heatmap(
-        runs["task_id"].tolist(), runs["agent"].tolist(), runs["attempt"].tolist(), runs["outcome"].to_numpy(dtype="int8"), name="map"
+        runs["task_id"].tolist(),
+        runs["agent"].tolist(),
+        runs["attempt"].tolist(),
+        runs["outcome"].to_numpy(dtype="int8"),
+        name="map",
     )
-    part = "" if drawn.shown == drawn.tasks else f" An even sample of {count(drawn.shown)} tasks is drawn."
+    part = (
+        ""
+        if drawn.shown == drawn.tasks
+        else f" An even sample of {count(drawn.shown)} tasks is drawn."
+    )
     left = (
         ""
         if report.manifest is None

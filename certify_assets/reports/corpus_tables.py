@@ -101,14 +101,27 @@ def split_rows(profile: Mapping[str, Any]) -> list[tuple[str, ...]]:
 
 def control_rows(controls: Mapping[str, Any]) -> list[ControlRow]:
     """Return every control with its interval and threshold."""
-    measured = {"length": controls["length_auroc"], "steps": controls["step_auroc"], "agent": controls["agent_auroc"]}
+    measured = {
+        "length": controls["length_auroc"],
+        "steps": controls["step_auroc"],
+        "agent": controls["agent_auroc"],
+    }
     measured |= {f"phrase {name}": value for name, value in controls["phrases"].items()}
     rows = []
     for name, value in measured.items():
         bound = controls["intervals"].get(name)
         limit = controls["thresholds"]["phrases" if name.startswith("phrase ") else name]
         interval = DASH if bound is None else f"{rate(bound[0])} to {rate(bound[1])}"
-        rows.append(ControlRow(name, rate(value), interval, f"{limit:g}", f"{100 * (value or 0):.1f}", name in controls["over"]))
+        rows.append(
+            ControlRow(
+                name,
+                rate(value),
+                interval,
+                f"{limit:g}",
+                f"{100 * (value or 0):.1f}",
+                name in controls["over"],
+            )
+        )
     return rows
 
 
@@ -122,7 +135,16 @@ def agent_rows(profile: Mapping[str, Any], controls: Mapping[str, Any]) -> list[
             rows.append(AgentRow(name, count(runs), "0", "0", DASH, "0"))
             continue
         share = item["success_rate"]
-        rows.append(AgentRow(name, count(runs), count(item["trajectories"]), count(item["tasks"]), percent(share), f"{100 * share:.1f}"))
+        rows.append(
+            AgentRow(
+                name,
+                count(runs),
+                count(item["trajectories"]),
+                count(item["tasks"]),
+                percent(share),
+                f"{100 * share:.1f}",
+            )
+        )
     return rows
 
 
@@ -134,7 +156,9 @@ def phrase_rows(controls: Mapping[str, Any]) -> list[dict[str, Any]]:
             "runs": counted(item["trajectories"], "run"),
             "with": percent(item["success_rate_with"]),
             "without": percent(item["success_rate_without"]),
-            "examples": [{"run": run, "step": step, "text": text} for run, step, text in item["examples"]],
+            "examples": [
+                {"run": run, "step": step, "text": text} for run, step, text in item["examples"]
+            ],
         }
         for item in controls["evidence"]["phrases"]
     ]
@@ -143,16 +167,25 @@ def phrase_rows(controls: Mapping[str, Any]) -> list[dict[str, Any]]:
 def flip_facts(flips: Mapping[str, Any]) -> list[Fact]:
     """Return the flip rates, of agents' attempts and of tasks, and what they leave to a judge."""
     return [
-        (f"of {counted(flips['cells'], 'pair')} of task and agent flip", percent(flips["cell_rate"])),
+        (
+            f"of {counted(flips['cells'], 'pair')} of task and agent flip",
+            percent(flips["cell_rate"]),
+        ),
         (f"of {counted(flips['tasks'], 'task')} flip", percent(flips["task_rate"])),
-        ("accuracy at most, knowing task and agent without reading", percent(flips["unread_ceiling"])),
+        (
+            "accuracy at most, knowing task and agent without reading",
+            percent(flips["unread_ceiling"]),
+        ),
         ("accuracy at most, if equal texts get equal verdicts", percent(flips["label_ceiling"], 2)),
     ]
 
 
 def label_rows(imported: Mapping[str, Any], flips: Mapping[str, Any]) -> list[Fact]:
     """Return where outcomes come from and what speaks of their disagreement."""
-    facts = [(name.replace("_", " "), f"{value:,.4g}" if value % 1 else count(value)) for name, value in imported["label_facts"].items()]
+    facts = [
+        (name.replace("_", " "), f"{value:,.4g}" if value % 1 else count(value))
+        for name, value in imported["label_facts"].items()
+    ]
     contradicted = counted(flips["contradicted"], "run")
     return [
         ("source of the outcomes", imported["label_source"] or "not recorded"),

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from certify_assets._version import __version__
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.reports.templating import environment
 
 if TYPE_CHECKING:
     from certify_assets.corpora.quality import QualityReport
-    from certify_assets.storage.store import Store
 
 __all__ = ["data_docs_key", "render_data_docs", "write_data_docs"]
 
@@ -32,10 +32,12 @@ def data_docs_key(corpus: str) -> str:
     return f"corpora/{corpus}/data_docs/index.html"
 
 
-def write_data_docs(store: Store, corpus: str, report: QualityReport) -> str:
+def write_data_docs(corpus: Corpus, report: QualityReport) -> str:
     """Store a corpus's Data Docs; return where they are."""
-    store.write_bytes(data_docs_key(corpus), render_data_docs(corpus, report).encode("utf-8"))
-    return store.locate(data_docs_key(corpus))
+    corpus.store.write_bytes(
+        data_docs_key(corpus.name), render_data_docs(corpus.name, report).encode("utf-8")
+    )
+    return corpus.store.locate(data_docs_key(corpus.name))
 
 
 def render_data_docs(corpus: str, report: QualityReport) -> str:
@@ -60,10 +62,16 @@ def render_data_docs(corpus: str, report: QualityReport) -> str:
         "title": f"Data Docs of {corpus}",
         "corpus": corpus,
         "state": "failed" if blocking else "warn" if failed else "certified",
-        "heading": f"{len(failed)} of {len(report.results)} suites failed" if failed else f"All {len(report.results)} suites passed",
+        "heading": f"{len(failed)} of {len(report.results)} suites failed"
+        if failed
+        else f"All {len(report.results)} suites passed",
         "suites": report.results,
         "tables": [
-            {"heading": _TABLES.get(name, name), "statistics": _statistics(document), "sections": _sections(document)}
+            {
+                "heading": _TABLES.get(name, name),
+                "statistics": _statistics(document),
+                "sections": _sections(document),
+            }
             for name, document in report.documents.items()
         ],
         "library": _library(),
@@ -106,7 +114,9 @@ def _row(row: list[Any]) -> dict[str, Any]:
 
 def _statistics(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     blocks = document["sections"][0]["content_blocks"]
-    table: list[Any] = next((block["table"] for block in blocks if block["content_block_type"] == "table"), [])
+    table: list[Any] = next(
+        (block["table"] for block in blocks if block["content_block_type"] == "table"), []
+    )
     return [(_text(name), _text(value)) for name, value in table]
 
 
@@ -124,7 +134,11 @@ def _text(block: Any) -> str:
         return "" if block is None else str(block)
     if "string_template" in block:
         template = block["string_template"]
-        return Template(template["template"].replace("<br>", " ")).safe_substitute(template.get("params", {})).strip()
+        return (
+            Template(template["template"].replace("<br>", " "))
+            .safe_substitute(template.get("params", {}))
+            .strip()
+        )
     if block.get("content_block_type") == "table":
         return f"{', '.join(map(str, block.get('header_row', [])))}: {', '.join(_text(row) for row in block['table'])}"
     return ""

@@ -6,7 +6,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from certify_assets.reports.source import certificate_settings
-from certify_assets.reports.wording import DASH, compact, confidence, count, counted, done, hours, percent, rate
+from certify_assets.reports.wording import (
+    DASH,
+    compact,
+    confidence,
+    count,
+    counted,
+    done,
+    hours,
+    percent,
+    rate,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,7 +24,16 @@ if TYPE_CHECKING:
     from certify_assets.certificates import Certificate, Diagnosis
     from certify_assets.reports.source import PageSource
 
-__all__ = ["Gate", "Reason", "arithmetic", "explain", "promise_notes", "promises", "short_reason", "spent"]
+__all__ = [
+    "Gate",
+    "Reason",
+    "arithmetic",
+    "explain",
+    "promise_notes",
+    "promises",
+    "short_reason",
+    "spent",
+]
 
 _WRONG = {"reject": "had in fact succeeded", "release": "had in fact failed"}
 _HOLDS = {
@@ -71,7 +90,9 @@ def promise_notes(source: PageSource) -> list[str]:
     saved = hours(source.decided, source.minutes_per_review)
     together = ""
     if len(source.sides) > 1:
-        together = f" Both sides hold together with {percent(source.confidence(source.sides))} confidence."
+        together = (
+            f" Both sides hold together with {percent(source.confidence(source.sides))} confidence."
+        )
         if round(source.overlap, 4) > 0:
             both = percent(source.overlap)
             together += f" Each side is certified as it stands, before the {both} of runs under both thresholds are handed to people."
@@ -122,7 +143,13 @@ def _diagnose(certificate: Certificate, source: PageSource) -> Diagnosis:
 
 def _reason(certificate: Certificate, diagnosis: Diagnosis) -> Reason:
     stopped = diagnosis.stopped_by
-    guard = "stops it" if stopped == "guard" else "not the obstacle" if certificate.parameters["guard"] != "none" else "none"
+    guard = (
+        "stops it"
+        if stopped == "guard"
+        else "not the obstacle"
+        if certificate.parameters["guard"] != "none"
+        else "none"
+    )
     lift = (
         f"about {count(diagnosis.tasks_needed)} to {counted(2 * diagnosis.tasks_needed, 'task')} like these, {count(diagnosis.tasks)} now"
         if diagnosis.tasks_needed
@@ -131,7 +158,10 @@ def _reason(certificate: Certificate, diagnosis: Diagnosis) -> Reason:
     return Reason(
         side=certificate.side,
         alpha=percent(certificate.alpha),
-        tasks=Gate(f"{counted(diagnosis.tasks, 'task')}, {counted(certificate.trajectories, 'run')}", stopped in ("tasks", "no_scores")),
+        tasks=Gate(
+            f"{counted(diagnosis.tasks, 'task')}, {counted(certificate.trajectories, 'run')}",
+            stopped in ("tasks", "no_scores"),
+        ),
         base_rate=Gate(percent(diagnosis.success_rate), stopped == "base_rate"),
         judge=Gate(DASH if diagnosis.auroc is None else rate(diagnosis.auroc), stopped == "judge"),
         guard=Gate(guard, stopped == "guard"),
@@ -152,7 +182,11 @@ def short_reason(reasons: Sequence[Reason]) -> str:
         first.judge.stopped: "the judge does not rank runs well enough",
         first.guard.stopped: "there are too few tasks to rule out that some fool the judge throughout",
     }
-    return f"On the {first.side} side at {first.alpha}, {told[True]}." if True in told else first.sentence
+    return (
+        f"On the {first.side} side at {first.alpha}, {told[True]}."
+        if True in told
+        else first.sentence
+    )
 
 
 def arithmetic(source: PageSource) -> str:

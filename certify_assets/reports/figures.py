@@ -21,7 +21,14 @@ if TYPE_CHECKING:
 
     FloatArray = NDArray[np.float64]
 
-__all__ = ["canvas", "error_histogram", "legend", "risk_coverage", "score_distribution", "tail_curve"]
+__all__ = [
+    "canvas",
+    "error_histogram",
+    "legend",
+    "risk_coverage",
+    "score_distribution",
+    "tail_curve",
+]
 
 _TAIL_FLOOR = 1e-9
 
@@ -48,10 +55,24 @@ def _percent_axes(axes: Axes, *, x: bool = False, y: bool = False) -> None:
 
 def legend(axes: Axes, columns: int) -> None:
     """Put the legend above the axes, in the room that `canvas` keeps for it."""
-    axes.legend(loc="lower left", bbox_to_anchor=(-0.01, 1.0), ncols=columns, borderaxespad=0.2, columnspacing=1.6, handletextpad=0.6)
+    axes.legend(
+        loc="lower left",
+        bbox_to_anchor=(-0.01, 1.0),
+        ncols=columns,
+        borderaxespad=0.2,
+        columnspacing=1.6,
+        handletextpad=0.6,
+    )
 
 
-def risk_coverage(curve: ThresholdCurve, *, alpha: float, point: tuple[float, float] | None, name: str, large: bool = True) -> str:
+def risk_coverage(
+    curve: ThresholdCurve,
+    *,
+    alpha: float,
+    point: tuple[float, float] | None,
+    name: str,
+    large: bool = True,
+) -> str:
     """Draw the error among decided trajectories against the share decided.
 
     Parameters
@@ -78,10 +99,42 @@ def risk_coverage(curve: ThresholdCurve, *, alpha: float, point: tuple[float, fl
     upper, naive = curve.bootstrap_upper[order], curve.naive_upper[order]
     with svg.style_context():
         figure, axes = canvas(*((590, 370) if large else (460, 330)), 2 if point is None else 3)
-        axes.axhline(alpha, color=svg.ALPHA_INK, linewidth=1.4, linestyle=(0, (6, 3)), label=f"budget α = {percent(alpha)}", zorder=2)
-        axes.plot(share, naive, color=svg.HUMAN, linewidth=1.3, linestyle=":", label="naive upper bound", zorder=3)
-        axes.plot(share, upper, color=svg.JUDGE, linewidth=1.7, linestyle=(0, (4, 1.6)), label="task-bootstrap upper bound q(θ)", zorder=4)
-        axes.plot(share, error, color=svg.INK, linewidth=2, marker="o", markersize=3, label="observed error", zorder=5)
+        axes.axhline(
+            alpha,
+            color=svg.ALPHA_INK,
+            linewidth=1.4,
+            linestyle=(0, (6, 3)),
+            label=f"budget α = {percent(alpha)}",
+            zorder=2,
+        )
+        axes.plot(
+            share,
+            naive,
+            color=svg.HUMAN,
+            linewidth=1.3,
+            linestyle=":",
+            label="naive upper bound",
+            zorder=3,
+        )
+        axes.plot(
+            share,
+            upper,
+            color=svg.JUDGE,
+            linewidth=1.7,
+            linestyle=(0, (4, 1.6)),
+            label="task-bootstrap upper bound q(θ)",
+            zorder=4,
+        )
+        axes.plot(
+            share,
+            error,
+            color=svg.INK,
+            linewidth=2,
+            marker="o",
+            markersize=3,
+            label="observed error",
+            zorder=5,
+        )
         if point is not None:
             label = f"certified: {percent(point[0])} decided, {percent(point[1], 2)} wrong"
             axes.axvspan(0, point[0], color=colour, alpha=0.07, linewidth=0)
@@ -98,7 +151,9 @@ def risk_coverage(curve: ThresholdCurve, *, alpha: float, point: tuple[float, fl
                 zorder=7,
             )
         axes.set(xlim=(0, _ceiling(share)), ylim=(0, _error_ceiling(error, alpha)))
-        axes.set(xlabel=f"share of runs the judge would {side}", ylabel=f"error among {done(side)} runs")
+        axes.set(
+            xlabel=f"share of runs the judge would {side}", ylabel=f"error among {done(side)} runs"
+        )
         _percent_axes(axes, x=True, y=True)
         legend(axes, 2)
         return svg.figure_svg(figure, name, _risk_label(side, alpha, point, error))
@@ -113,8 +168,14 @@ def _error_ceiling(error: FloatArray, alpha: float) -> float:
     return float(min(1.0, max(2.6 * alpha, np.max(finite, initial=0.0) * 1.15)))
 
 
-def _risk_label(side: str, alpha: float, point: tuple[float, float] | None, error: FloatArray) -> str:
-    widest = f"The observed error ends at {percent(float(error[-1]))} at the widest threshold." if error.size else ""
+def _risk_label(
+    side: str, alpha: float, point: tuple[float, float] | None, error: FloatArray
+) -> str:
+    widest = (
+        f"The observed error ends at {percent(float(error[-1]))} at the widest threshold."
+        if error.size
+        else ""
+    )
     if point is None:
         return f"Risk-coverage curve of the {side} side: no threshold is certified at a budget of {percent(alpha)}. {widest}"
     return (
@@ -123,7 +184,14 @@ def _risk_label(side: str, alpha: float, point: tuple[float, float] | None, erro
     )
 
 
-def tail_curve(curve: ThresholdCurve, *, level: float, guard_level: float | None, point: float | None, name: str) -> str:
+def tail_curve(
+    curve: ThresholdCurve,
+    *,
+    level: float,
+    guard_level: float | None,
+    point: float | None,
+    name: str,
+) -> str:
     """Draw the test of every threshold: bootstrap tail against its level, the guard's floor against its own.
 
     Parameters
@@ -152,18 +220,60 @@ def tail_curve(curve: ThresholdCurve, *, level: float, guard_level: float | None
         figure, axes = canvas(460, 330, 3)
         axes.set_yscale("log")
         axes.plot(share, tail, color=svg.JUDGE, linewidth=1.5, label="tail P*(error > α)", zorder=3)
-        axes.plot(share[passed], tail[passed], "o", color=svg.JUDGE, markersize=5, linestyle="none", label="passes both tests", zorder=4)
         axes.plot(
-            share[~passed], tail[~passed], "o", color=svg.JUDGE, markersize=5, fillstyle="none", linestyle="none", label="fails", zorder=4
+            share[passed],
+            tail[passed],
+            "o",
+            color=svg.JUDGE,
+            markersize=5,
+            linestyle="none",
+            label="passes both tests",
+            zorder=4,
         )
-        axes.axhline(level, color=svg.ALPHA_INK, linewidth=1.4, linestyle=(0, (6, 3)), label=f"tail level {small(level)}")
+        axes.plot(
+            share[~passed],
+            tail[~passed],
+            "o",
+            color=svg.JUDGE,
+            markersize=5,
+            fillstyle="none",
+            linestyle="none",
+            label="fails",
+            zorder=4,
+        )
+        axes.axhline(
+            level,
+            color=svg.ALPHA_INK,
+            linewidth=1.4,
+            linestyle=(0, (6, 3)),
+            label=f"tail level {small(level)}",
+        )
         if guard_level is not None:
             floor = np.clip(curve.floor_probability[order], _TAIL_FLOOR, 1.0)
-            axes.plot(share, floor, color=svg.HUMAN, linewidth=1.4, linestyle=":", label="guard: P(no error seen)", zorder=2)
-            axes.axhline(guard_level, color=svg.HUMAN, linewidth=1, linestyle=(0, (2, 2)), label=f"guard level {small(guard_level)}")
+            axes.plot(
+                share,
+                floor,
+                color=svg.HUMAN,
+                linewidth=1.4,
+                linestyle=":",
+                label="guard: P(no error seen)",
+                zorder=2,
+            )
+            axes.axhline(
+                guard_level,
+                color=svg.HUMAN,
+                linewidth=1,
+                linestyle=(0, (2, 2)),
+                label=f"guard level {small(guard_level)}",
+            )
         if point is not None:
             axes.axvline(point, color=svg.INK, linewidth=1, linestyle=(0, (1, 2)))
-        axes.set(xlim=(0, _ceiling(share)), ylim=(_TAIL_FLOOR * 0.6, 2), xlabel="share of runs decided", ylabel="probability (log scale)")
+        axes.set(
+            xlim=(0, _ceiling(share)),
+            ylim=(_TAIL_FLOOR * 0.6, 2),
+            xlabel="share of runs decided",
+            ylabel="probability (log scale)",
+        )
         _percent_axes(axes, x=True)
         axes.set_yticks([10.0**k for k in range(-8, 1, 2)], ["10⁻⁸", "10⁻⁶", "10⁻⁴", "10⁻²", "1"])
         legend(axes, 2)
@@ -174,7 +284,9 @@ def _tail_label(passed: NDArray[np.bool_], level: float) -> str:
     return f"Tail probability of every threshold of the grid on a log scale: {passed.sum()} of {passed.size} pass their level {small(level)} and the guard."
 
 
-def error_histogram(errors: FloatArray, *, alpha: float, side: str, observed: float | None, where: str, name: str) -> str:
+def error_histogram(
+    errors: FloatArray, *, alpha: float, side: str, observed: float | None, where: str, name: str
+) -> str:
     """Draw the selective error under resampling of tasks, with the budget and the share above it.
 
     Parameters
@@ -201,7 +313,9 @@ def error_histogram(errors: FloatArray, *, alpha: float, side: str, observed: fl
     top = float(min(1.0, max(1.35 * alpha, np.max(errors, initial=0.0) * 1.08)))
     # the budget is an edge, so that no bar straddles it
     below_bins = max(8, round(30 * alpha / top))
-    edges = np.concatenate([np.linspace(0, alpha, below_bins + 1), np.arange(1, 61) * (alpha / below_bins) + alpha])
+    edges = np.concatenate(
+        [np.linspace(0, alpha, below_bins + 1), np.arange(1, 61) * (alpha / below_bins) + alpha]
+    )
     edges = edges[: int(np.searchsorted(edges, top)) + 1]
     counts = np.histogram(errors, edges)[0] / errors.size
     inside = edges[1:] <= alpha * (1 + 1e-9)
@@ -210,7 +324,12 @@ def error_histogram(errors: FloatArray, *, alpha: float, side: str, observed: fl
         axes.grid(visible=False, axis="x")
         split = below_bins
         axes.stairs(
-            counts[inside], edges[: split + 1], fill=True, color=svg.JUDGE, alpha=0.78, label=f"within the budget ({percent(1 - above, 2)})"
+            counts[inside],
+            edges[: split + 1],
+            fill=True,
+            color=svg.JUDGE,
+            alpha=0.78,
+            label=f"within the budget ({percent(1 - above, 2)})",
         )
         axes.stairs(
             counts[~inside],
@@ -221,17 +340,36 @@ def error_histogram(errors: FloatArray, *, alpha: float, side: str, observed: fl
             hatch="////",
             label=f"above it ({percent(above, 2)})",
         )
-        axes.axvline(alpha, color=svg.ALPHA_INK, linewidth=1.6, linestyle=(0, (6, 3)), label=f"budget α = {percent(alpha)}")
+        axes.axvline(
+            alpha,
+            color=svg.ALPHA_INK,
+            linewidth=1.6,
+            linestyle=(0, (6, 3)),
+            label=f"budget α = {percent(alpha)}",
+        )
         if observed is not None:
-            axes.axvline(observed, color=svg.INK, linewidth=1.6, label=f"observed {percent(observed, 2)}")
-        axes.set(xlim=(0, edges[-1]), xlabel=f"error among {done(side)} runs of {where}", ylabel="share of resamples")
+            axes.axvline(
+                observed, color=svg.INK, linewidth=1.6, label=f"observed {percent(observed, 2)}"
+            )
+        axes.set(
+            xlim=(0, edges[-1]),
+            xlabel=f"error among {done(side)} runs of {where}",
+            ylabel="share of resamples",
+        )
         _percent_axes(axes, x=True, y=True)
         legend(axes, 2)
         label = f"Histogram of {count(errors.size)} task resamples of {where}: {percent(above, 2)} of them have an error above {percent(alpha)}."
         return svg.figure_svg(figure, name, label)
 
 
-def score_distribution(scores: FloatArray, outcomes: NDArray[np.int8], *, thresholds: dict[str, float], scale: str, name: str) -> str:
+def score_distribution(
+    scores: FloatArray,
+    outcomes: NDArray[np.int8],
+    *,
+    thresholds: dict[str, float],
+    scale: str,
+    name: str,
+) -> str:
     """Draw scores by outcome, successes upward and failures downward, with the certified thresholds.
 
     Parameters
@@ -261,13 +399,32 @@ def score_distribution(scores: FloatArray, outcomes: NDArray[np.int8], *, thresh
     with svg.style_context():
         figure, axes = canvas(460, 330)
         axes.grid(visible=False, axis="x")
-        axes.stairs(success, edges, fill=True, facecolor="#bcd6c5", edgecolor=svg.RELEASE, linewidth=0.9, label="success")
-        axes.stairs(-failure, edges, fill=True, facecolor="#eec9c9", edgecolor=svg.REJECT, hatch="////", linewidth=0.9, label="failure")
+        axes.stairs(
+            success,
+            edges,
+            fill=True,
+            facecolor="#bcd6c5",
+            edgecolor=svg.RELEASE,
+            linewidth=0.9,
+            label="success",
+        )
+        axes.stairs(
+            -failure,
+            edges,
+            fill=True,
+            facecolor="#eec9c9",
+            edgecolor=svg.REJECT,
+            hatch="////",
+            linewidth=0.9,
+            label="failure",
+        )
         axes.axhline(0, color=svg.INK, linewidth=0.8)
         for side, threshold in sorted(thresholds.items()):
             _shade(axes, side, threshold, edges)
         axes.set(
-            xlim=(edges[0], edges[-1]), ylabel="runs", xlabel="judge's score" + (" (log-odds of success)" if scale == "log-odds" else "")
+            xlim=(edges[0], edges[-1]),
+            ylabel="runs",
+            xlabel="judge's score" + (" (log-odds of success)" if scale == "log-odds" else ""),
         )
         axes.yaxis.set_major_formatter(lambda value, _: count(abs(value)))
         legend(axes, 2)
@@ -285,12 +442,25 @@ def _shade(axes: Axes, side: str, threshold: float, edges: FloatArray) -> None:
     colour = svg.side_colour(side)
     span = (edges[0], threshold) if side == "reject" else (threshold, edges[-1])
     axes.axvspan(*span, color=colour, alpha=0.07, linewidth=0)
-    axes.axvline(threshold, color=colour, linewidth=1.8, linestyle="-" if side == "reject" else (0, (5, 2)), label=f"{side} threshold")
+    axes.axvline(
+        threshold,
+        color=colour,
+        linewidth=1.8,
+        linestyle="-" if side == "reject" else (0, (5, 2)),
+        label=f"{side} threshold",
+    )
 
 
 def _score_label(values: FloatArray, truth: NDArray[np.bool_], thresholds: dict[str, float]) -> str:
-    middles = [float(np.median(part)) if part.size else None for part in (values[truth], values[~truth])]
-    marks = "; ".join(f"{side} threshold {compact(value)}" for side, value in sorted(thresholds.items())) or "no certified threshold"
+    middles = [
+        float(np.median(part)) if part.size else None for part in (values[truth], values[~truth])
+    ]
+    marks = (
+        "; ".join(
+            f"{side} threshold {compact(value)}" for side, value in sorted(thresholds.items())
+        )
+        or "no certified threshold"
+    )
     return (
         f"Scores of {count(truth.sum())} successes (median {compact(middles[0])}) and {count((~truth).sum())} failures "
         f"(median {compact(middles[1])}); {marks}."

@@ -10,7 +10,11 @@ __all__ = ["control_rows", "harvest_markdown", "loop_rows"]
 
 def loop_rows(document: Mapping[str, Any]) -> list[dict[str, str]]:
     """Return one row a round of every loop: what was harvested, how much of it is wrong, and coverage on half B and TEST."""
-    return [{**_loop(loop), **_round(row, loop["gate"])} for loop in document["loops"] for row in loop["rounds"]]
+    return [
+        {**_loop(loop), **_round(row, loop["gate"])}
+        for loop in document["loops"]
+        for row in loop["rounds"]
+    ]
 
 
 def control_rows(document: Mapping[str, Any]) -> list[dict[str, str]]:
@@ -26,8 +30,16 @@ def control_rows(document: Mapping[str, Any]) -> list[dict[str, str]]:
 
 def harvest_markdown(document: Mapping[str, Any], limit: int = 8) -> str:
     """Return a short table of the harvests that were made, for an asset's page."""
-    made = [(loop, row) for loop in document["loops"] for row in loop["rounds"] if row.get("harvest", {}).get("size")]
-    lines = ["| profile | side | α | gate | round | harvest | wrong |", "|---|---|---|---|---|---|---|"]
+    made = [
+        (loop, row)
+        for loop in document["loops"]
+        for row in loop["rounds"]
+        if row.get("harvest", {}).get("size")
+    ]
+    lines = [
+        "| profile | side | α | gate | round | harvest | wrong |",
+        "|---|---|---|---|---|---|---|",
+    ]
     for loop, row in made[:limit]:
         found = row["harvest"]
         lines.append(
@@ -35,11 +47,18 @@ def harvest_markdown(document: Mapping[str, Any], limit: int = 8) -> str:
             f"{found['contamination']:.3f} |"
         )
     rest = f"\n\n{len(made) - limit} more in the document." if len(made) > limit else ""
-    return "\n".join(lines) + rest if made else f"No gate opened: {document['gates_closed']} closed."
+    return (
+        "\n".join(lines) + rest if made else f"No gate opened: {document['gates_closed']} closed."
+    )
 
 
 def _loop(loop: Mapping[str, Any]) -> dict[str, str]:
-    return {"profile": loop["profile"], "side": loop["side"], "alpha": f"{loop['alpha']:g}", "gate": loop["gate"]}
+    return {
+        "profile": loop["profile"],
+        "side": loop["side"],
+        "alpha": f"{loop['alpha']:g}",
+        "gate": loop["gate"],
+    }
 
 
 def _round(row: Mapping[str, Any], gate: str) -> dict[str, str]:
@@ -53,8 +72,16 @@ def _round(row: Mapping[str, Any], gate: str) -> dict[str, str]:
 
 
 def _control(control: Mapping[str, Any], gate: str) -> dict[str, str]:
-    size = f"{control['size']}/{control['pool']}" if "size" in control else f"{control['labels']} labels"
-    return {"control": control["control"], "harvest": size, "wrong": _number(control.get("contamination"))} | _cells(control, gate)
+    size = (
+        f"{control['size']}/{control['pool']}"
+        if "size" in control
+        else f"{control['labels']} labels"
+    )
+    return {
+        "control": control["control"],
+        "harvest": size,
+        "wrong": _number(control.get("contamination")),
+    } | _cells(control, gate)
 
 
 def _cells(row: Mapping[str, Any], gate: str) -> dict[str, str]:

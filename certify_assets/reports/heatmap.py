@@ -79,7 +79,12 @@ class _Layout:
 
 
 def task_heatmap(
-    tasks: Sequence[object], scores: NDArray[np.float64], outcomes: NDArray[np.int8], decisions: Sequence[str], *, name: str = "map"
+    tasks: Sequence[object],
+    scores: NDArray[np.float64],
+    outcomes: NDArray[np.int8],
+    decisions: Sequence[str],
+    *,
+    name: str = "map",
 ) -> Heatmap:
     """Draw one row a task (best success rate on top), one cell a run (lowest score left).
 
@@ -96,14 +101,26 @@ def task_heatmap(
         Inline SVG; above 640 tasks or 9,000 cells an even sample of the sorted rows is drawn, and `shown` says how many.
     """
     # unscored runs stand at the right end of their row: nothing is known of them, so they go to a person
-    rows = _sorted_rows(tasks, outcomes, lambda i: (bool(np.isnan(scores[i])), float(np.nan_to_num(scores[i]))))
-    wrong = sum(any((decisions[i], int(outcomes[i])) in {("reject", 1), ("release", 0)} for i in members) for _, members in rows)
-    kinds = [(decision, int(outcome)) for decision, outcome in zip(decisions, outcomes, strict=True)]
+    rows = _sorted_rows(
+        tasks, outcomes, lambda i: (bool(np.isnan(scores[i])), float(np.nan_to_num(scores[i])))
+    )
+    wrong = sum(
+        any((decisions[i], int(outcomes[i])) in {("reject", 1), ("release", 0)} for i in members)
+        for _, members in rows
+    )
+    kinds = [
+        (decision, int(outcome)) for decision, outcome in zip(decisions, outcomes, strict=True)
+    ]
     return _draw(rows, kinds, _label(rows, decisions, outcomes, wrong), wrong, name=name)
 
 
 def outcome_heatmap(
-    tasks: Sequence[object], agents: Sequence[str], attempts: Sequence[int], outcomes: NDArray[np.int8], *, name: str = "map"
+    tasks: Sequence[object],
+    agents: Sequence[str],
+    attempts: Sequence[int],
+    outcomes: NDArray[np.int8],
+    *,
+    name: str = "map",
 ) -> Heatmap:
     """Draw the outcomes of a corpus that no judge has read: one row a task (best success rate on top), one cell a run (by agent and attempt).
 
@@ -129,12 +146,25 @@ def outcome_heatmap(
     return _draw(rows, kinds, label, 0, name=name)
 
 
-def _draw(rows: list[tuple[object, list[int]]], every: Sequence[tuple[str, int]], label: str, wrong: int, *, name: str) -> Heatmap:
+def _draw(
+    rows: list[tuple[object, list[int]]],
+    every: Sequence[tuple[str, int]],
+    label: str,
+    wrong: int,
+    *,
+    name: str,
+) -> Heatmap:
     mean = max(1.0, len(every) / max(1, len(rows)))
     kept = min(len(rows), _MOST_TASKS, max(1, int(_MOST_CELLS / mean)))
-    shown = [rows[i] for i in np.linspace(0, len(rows) - 1, kept).round().astype(int)] if kept < len(rows) else rows
+    shown = (
+        [rows[i] for i in np.linspace(0, len(rows) - 1, kept).round().astype(int)]
+        if kept < len(rows)
+        else rows
+    )
     longest = max((len(_shortened(str(task))) for task, _ in shown), default=1)
-    layout = _layout(len(shown), max((len(members) for _, members in shown), default=1), 12 + 5.3 * longest)
+    layout = _layout(
+        len(shown), max((len(members) for _, members in shown), default=1), 12 + 5.3 * longest
+    )
     parts: dict[str, list[str]] = defaultdict(list)
     labels: list[str] = []
     for position, (task, members) in enumerate(shown):
@@ -151,15 +181,25 @@ def _draw(rows: list[tuple[object, list[int]]], every: Sequence[tuple[str, int]]
     # only our own markup is renamed: a task may be called anything
     drawn = (_HATCH + _legend(kinds) + _paths(parts)).replace("hatch-release", f"{name}-hatch")
     body = drawn + f'<g class="rows">{"".join(labels)}</g>'
-    return Heatmap(svg.inline_svg(body, f"0 0 {_WIDTH:g} {height:g}", label, classes="map"), len(rows), len(shown), wrong)
+    return Heatmap(
+        svg.inline_svg(body, f"0 0 {_WIDTH:g} {height:g}", label, classes="map"),
+        len(rows),
+        len(shown),
+        wrong,
+    )
 
 
-def _sorted_rows(tasks: Sequence[object], outcomes: NDArray[np.int8], order: Callable[[int], Any]) -> list[tuple[object, list[int]]]:
+def _sorted_rows(
+    tasks: Sequence[object], outcomes: NDArray[np.int8], order: Callable[[int], Any]
+) -> list[tuple[object, list[int]]]:
     groups: dict[object, list[int]] = defaultdict(list)
     for index, task in enumerate(tasks):
         groups[task].append(index)
     ordered = {t: sorted(m, key=lambda i: (*order(i), i)) for t, m in groups.items()}
-    return sorted(ordered.items(), key=lambda item: (-float(np.mean([outcomes[i] for i in item[1]])), str(item[0])))
+    return sorted(
+        ordered.items(),
+        key=lambda item: (-float(np.mean([outcomes[i] for i in item[1]])), str(item[0])),
+    )
 
 
 def _layout(tasks: int, widest: int, label: float) -> _Layout:
@@ -170,19 +210,27 @@ def _layout(tasks: int, widest: int, label: float) -> _Layout:
             return _Layout(panels, max(1, rows), min(13.0, room / widest), 13.0, label)
     panels = 2 if widest <= 80 else 1
     room = (_WIDTH + _GAP) / panels - _GAP - label
-    return _Layout(panels, max(1, -(-tasks // panels)), room / widest, 11.0 if tasks <= 90 * panels else 7.0, label)
+    return _Layout(
+        panels,
+        max(1, -(-tasks // panels)),
+        room / widest,
+        11.0 if tasks <= 90 * panels else 7.0,
+        label,
+    )
 
 
-def _cell(parts: dict[str, list[str]], kind: tuple[str, int], corner: tuple[float, float], layout: _Layout) -> None:
+def _cell(
+    parts: dict[str, list[str]], kind: tuple[str, int], corner: tuple[float, float], layout: _Layout
+) -> None:
     x, y = corner
     width, height = max(0.8, layout.cell - 1), layout.pitch - 1
     fill, ink, shape = _LOOKS[kind]
     parts[f'fill="{fill}"'].append(f"M{x:.4g} {y:.5g}h{width:.3g}v{height:.3g}h-{width:.3g}z")
     middle, centre = x + width / 2, y + height / 2
     if shape == "dot":
-        parts[f'stroke="{ink}" stroke-width="{min(width, height) * 0.42:.3g}" stroke-linecap="round"'].append(
-            f"M{middle:.4g} {centre:.5g}h.01"
-        )
+        parts[
+            f'stroke="{ink}" stroke-width="{min(width, height) * 0.42:.3g}" stroke-linecap="round"'
+        ].append(f"M{middle:.4g} {centre:.5g}h.01")
     elif shape == "cross":
         arm = min(width, height) * 0.27
         parts[f'stroke="{ink}" stroke-width="{arm * 0.55:.3g}" fill="none"'].append(
@@ -209,14 +257,24 @@ def _legend(kinds: list[tuple[str, int]]) -> str:
     for kind in kinds:
         parts: dict[str, list[str]] = defaultdict(list)
         _cell(parts, kind, (x, 2), _Layout(1, 1, 13, 13, 0))
-        pieces.append(f'{_paths(parts)}<text class="key" x="{x + 18:g}" y="12">{escape(_WORDS[kind])}</text>')
+        pieces.append(
+            f'{_paths(parts)}<text class="key" x="{x + 18:g}" y="12">{escape(_WORDS[kind])}</text>'
+        )
         x += 34 + 6.1 * len(_WORDS[kind])
     return "".join(pieces)
 
 
-def _label(rows: list[tuple[object, list[int]]], decisions: Sequence[str], outcomes: NDArray[np.int8], wrong: int) -> str:
+def _label(
+    rows: list[tuple[object, list[int]]],
+    decisions: Sequence[str],
+    outcomes: NDArray[np.int8],
+    wrong: int,
+) -> str:
     total = max(1, len(decisions))
-    shares = ", ".join(f"{percent(sum(d == kind for d in decisions) / total)} {kind}" for kind in ("reject", "release", "human"))
+    shares = ", ".join(
+        f"{percent(sum(d == kind for d in decisions) / total)} {kind}"
+        for kind in ("reject", "release", "human")
+    )
     return (
         f"Map of {counted(len(decisions), 'run')} of {counted(len(rows), 'task')} sorted by success rate ({percent(float(np.mean(outcomes)))} overall): "
         f"{shares}; {count(wrong)} tasks hold at least one wrong decision."

@@ -42,13 +42,23 @@ def outcome_histogram(spread: Mapping[str, Sequence[float]], quantity: str, *, n
             if share:
                 height = share / top * _HALF
                 y = middle - height if side == 0 else middle
-                paths[side] += f"M{_MARGIN + place * width:.2f} {y:.2f}h{width - 1:.2f}v{height:.2f}h-{width - 1:.2f}z"
-    body = _pattern(name) + f'<path fill="{svg.JUDGE}" d="{paths[0]}"/><path fill="url(#{name}-hatch)" d="{paths[1]}"/>'
+                paths[side] += (
+                    f"M{_MARGIN + place * width:.2f} {y:.2f}h{width - 1:.2f}v{height:.2f}h-{width - 1:.2f}z"
+                )
+    body = (
+        _pattern(name)
+        + f'<path fill="{svg.JUDGE}" d="{paths[0]}"/><path fill="url(#{name}-hatch)" d="{paths[1]}"/>'
+    )
     body += f'<path stroke="{svg.INK}" stroke-width="1" d="M{_MARGIN:g} {middle:g}H{_WIDTH - _MARGIN:g}"/>'
     body += _text(_MARGIN, 13, "successes up, failures down, each in shares of its own") + _axis(
         spread["edges"], quantity, len(sides[0]), width
     )
-    return svg.inline_svg(body, f"0 0 {_WIDTH:g} {middle + _HALF + _BOTTOM:g}", _label(spread, quantity), classes="plot")
+    return svg.inline_svg(
+        body,
+        f"0 0 {_WIDTH:g} {middle + _HALF + _BOTTOM:g}",
+        _label(spread, quantity),
+        classes="plot",
+    )
 
 
 def _shares(counts: Sequence[float]) -> list[float]:
@@ -72,7 +82,14 @@ def _axis(edges: Sequence[float], quantity: str, bins: int, width: float) -> str
     for place in range(0, bins + (0 if whole else 1), step):
         value, x = (edges[place] + 0.5, place + 0.5) if whole else (edges[place], float(place))
         anchor = "start" if place == 0 else "end" if place == bins else "middle"
-        ticks.append(_text(_MARGIN + x * width, below + 14, f"{round(value):,}" if value >= 10 else f"{value:.2g}", anchor))
+        ticks.append(
+            _text(
+                _MARGIN + x * width,
+                below + 14,
+                f"{round(value):,}" if value >= 10 else f"{value:.2g}",
+                anchor,
+            )
+        )
     return "".join(ticks) + _text(_WIDTH / 2, below + 30, quantity, "middle")
 
 
@@ -81,7 +98,9 @@ def _text(x: float, y: float, text: str, anchor: str = "start") -> str:
 
 
 def _label(spread: Mapping[str, Any], quantity: str) -> str:
-    up, down = (compact(_median(spread["edges"], spread[side])) for side in ("successes", "failures"))
+    up, down = (
+        compact(_median(spread["edges"], spread[side])) for side in ("successes", "failures")
+    )
     return f"Histogram of {quantity} by outcome: half of the successes are below about {up}, half of the failures below about {down}."
 
 

@@ -31,15 +31,28 @@ def coverage_history(steps: Sequence[Mapping[str, Any]]) -> str:
             parts.append(_mark(name, x, y, filled=bool(step["deployed"])))
             said.append(f"{_short(step)} {name} {percent(side['coverage'])}")
         parts.insert(
-            0, f'<path d="M{" L".join(line)}" fill="none" stroke="{svg.side_colour(name)}" stroke-width="1.4"/>' if len(line) > 1 else ""
+            0,
+            f'<path d="M{" L".join(line)}" fill="none" stroke="{svg.side_colour(name)}" stroke-width="1.4"/>'
+            if len(line) > 1
+            else "",
         )
-    return svg.inline_svg("".join(parts), _BOX, f"Certified coverage: {'; '.join(said) or 'none'}.", classes="plot")
+    return svg.inline_svg(
+        "".join(parts), _BOX, f"Certified coverage: {'; '.join(said) or 'none'}.", classes="plot"
+    )
 
 
 def error_history(steps: Sequence[Mapping[str, Any]]) -> str:
     """Draw the realised error of what each set decided, with its interval, against the budget; a cross where it raised an alarm."""
     shown = [side for step in steps for side in step["sides"] if side["tasks"]]
-    top = _rounded(max([0.1, *(2.2 * side["alpha"] for side in shown), *(1.2 * (side["error"] or 0.0) for side in shown)]))
+    top = _rounded(
+        max(
+            [
+                0.1,
+                *(2.2 * side["alpha"] for side in shown),
+                *(1.2 * (side["error"] or 0.0) for side in shown),
+            ]
+        )
+    )
     parts, said = _frame(steps, top), []
     for place, step in enumerate(steps):
         for name, shift in (("reject", -9), ("release", 9)):
@@ -48,14 +61,23 @@ def error_history(steps: Sequence[Mapping[str, Any]]) -> str:
                 continue
             x = _x(place, len(steps)) + shift
             y = _y(side["alpha"] / top)
-            parts.append(f'<path d="M{x - 9:.1f} {y:.1f}h18" stroke="{svg.ALPHA_INK}" stroke-width="1.8" stroke-dasharray="4 2"/>')
+            parts.append(
+                f'<path d="M{x - 9:.1f} {y:.1f}h18" stroke="{svg.ALPHA_INK}" stroke-width="1.8" stroke-dasharray="4 2"/>'
+            )
             if side["tasks"] and side["error"] is not None:
                 parts += _band(side, x, top, name)
-                said.append(f"{_short(step)} {name} {percent(side['error'])} of {percent(side['alpha'])}")
+                said.append(
+                    f"{_short(step)} {name} {percent(side['error'])} of {percent(side['alpha'])}"
+                )
             if side["alarm"]:
                 parts.append(_cross(x, _TOP + 6))
                 said.append(f"alarm after {side['alarm']['at']} tasks")
-    return svg.inline_svg("".join(parts), _BOX, f"Realised error and budget: {'; '.join(said) or 'no labels yet'}.", classes="plot")
+    return svg.inline_svg(
+        "".join(parts),
+        _BOX,
+        f"Realised error and budget: {'; '.join(said) or 'no labels yet'}.",
+        classes="plot",
+    )
 
 
 def spending_history(claims: Sequence[Mapping[str, Any]], *, first: float, promised: float) -> str:
@@ -64,7 +86,10 @@ def spending_history(claims: Sequence[Mapping[str, Any]], *, first: float, promi
     totals = [first]
     for item in claims:
         totals.append(totals[-1] + item["delta"])
-    columns = [{"label": "first", "number": 0}, *({"label": "", "number": item["number"]} for item in claims)]
+    columns = [
+        {"label": "first", "number": 0},
+        *({"label": "", "number": item["number"]} for item in claims),
+    ]
     parts = _frame(columns, top)
     width = min(40.0, 0.6 * _SPAN / len(totals))
     for place, total in enumerate(totals):
@@ -73,16 +98,27 @@ def spending_history(claims: Sequence[Mapping[str, Any]], *, first: float, promi
         parts.append(
             f'<rect x="{x - width / 2:.1f}" y="{before:.1f}" width="{width:.1f}" height="{_TOP + _TALL - before:.1f}" fill="{svg.GRID}"/>'
         )
-        parts.append(f'<rect x="{x - width / 2:.1f}" y="{y:.1f}" width="{width:.1f}" height="{before - y:.1f}" fill="{svg.JUDGE}"/>')
+        parts.append(
+            f'<rect x="{x - width / 2:.1f}" y="{y:.1f}" width="{width:.1f}" height="{before - y:.1f}" fill="{svg.JUDGE}"/>'
+        )
     y = _y((first + promised) / top)
-    parts.append(f'<path d="M{_LEFT} {y:.1f}h{_SPAN}" stroke="{svg.ALPHA_INK}" stroke-width="1.6" stroke-dasharray="6 3"/>')
+    parts.append(
+        f'<path d="M{_LEFT} {y:.1f}h{_SPAN}" stroke="{svg.ALPHA_INK}" stroke-width="1.6" stroke-dasharray="6 3"/>'
+    )
     label = f"δ spent: {totals[-1]:.4g} of {first + promised:.4g} declared, by {len(claims)} recertifications and the first certificate."
     return svg.inline_svg("".join(parts), _BOX, label, classes="plot")
 
 
 def _rounded(top: float) -> float:
     """Return the end of an axis whose quarters are round numbers."""
-    return next((4 * step for step in (0.01, 0.02, 0.025, 0.03, 0.04, 0.05, 0.1, 0.15, 0.2, 0.25) if 4 * step >= top), 1.0)
+    return next(
+        (
+            4 * step
+            for step in (0.01, 0.02, 0.025, 0.03, 0.04, 0.05, 0.1, 0.15, 0.2, 0.25)
+            if 4 * step >= top
+        ),
+        1.0,
+    )
 
 
 _BOX = f"0 0 {_WIDTH} {_HEIGHT}"
@@ -102,7 +138,9 @@ def _frame(steps: Sequence[Mapping[str, Any]], top: float) -> list[str]:
         if place % every == 0:
             x = _x(place, len(steps))
             words = escape(_short(step))
-            parts.append(f'<text x="{x:.1f}" y="{_HEIGHT - 16}" font-size="11" text-anchor="middle" fill="{svg.INK}">{words}</text>')
+            parts.append(
+                f'<text x="{x:.1f}" y="{_HEIGHT - 16}" font-size="11" text-anchor="middle" fill="{svg.INK}">{words}</text>'
+            )
     return parts
 
 

@@ -16,7 +16,19 @@ if TYPE_CHECKING:
 
 __all__ = ["history_markdown", "history_metrics", "render_history", "write_history_page"]
 
-_COLUMNS = ("certificates", "made", "deployed", "side", "budget", "δ", "certified", "realised error", "interval", "tasks", "alarm")
+_COLUMNS = (
+    "certificates",
+    "made",
+    "deployed",
+    "side",
+    "budget",
+    "δ",
+    "certified",
+    "realised error",
+    "interval",
+    "tasks",
+    "alarm",
+)
 _INLINE = 1000
 _SHOWN = 6
 
@@ -45,7 +57,9 @@ def render_history(document: Mapping[str, Any]) -> str:
         },
         {
             "heading": "Confidence spent",
-            "markup": spending_history(document["claims"], first=document["first_delta"], promised=document["promised"]),
+            "markup": spending_history(
+                document["claims"], first=document["first_delta"], promised=document["promised"]
+            ),
             "caption": "δ of the first certificate and of each recertification, added up, a side and budget; dashed the most that was declared.",
         },
     ]
@@ -72,7 +86,8 @@ def render_history(document: Mapping[str, Any]) -> str:
                 for item in document["alarms"]
             ],
             joint=document["joint"],
-            schedule=document["schedule"] or "No schedule is declared yet: the first recertification declares one.",
+            schedule=document["schedule"]
+            or "No schedule is declared yet: the first recertification declares one.",
         )
     )
 
@@ -92,7 +107,9 @@ def history_markdown(document: Mapping[str, Any]) -> str:
     lines += ["|" + "|".join(row) + "|" for row in cells[-_SHOWN:]]
     block = "\n".join(lines) + "\n"
     if len(block) >= _INLINE:
-        raise RuntimeError(f"the verdict block has {len(block)} characters; it must stay under {_INLINE} to be shown inline")
+        raise RuntimeError(
+            f"the verdict block has {len(block)} characters; it must stay under {_INLINE} to be shown inline"
+        )
     return block
 
 
@@ -112,7 +129,13 @@ def history_metrics(document: Mapping[str, Any]) -> dict[str, float]:
 
 def _short(step: Mapping[str, Any], side: Mapping[str, Any]) -> list[str]:
     shares = [percent(side["coverage"]), percent(side["error"])]
-    return [f"R{step['number']}" if step["number"] else "first", side["side"], f"{side['alpha']:g}", *shares, count(side["tasks"])]
+    return [
+        f"R{step['number']}" if step["number"] else "first",
+        side["side"],
+        f"{side['alpha']:g}",
+        *shares,
+        count(side["tasks"]),
+    ]
 
 
 def _verdict(document: Mapping[str, Any]) -> tuple[str, str, str]:
@@ -125,7 +148,11 @@ def _verdict(document: Mapping[str, Any]) -> tuple[str, str, str]:
         return "nothing", "Recertified, and never deployed", "Its certificates decide nothing."
     told = f"{last['label']}, deployment {max(last['deployed'])}, made {last['time'][:10]}."
     if any(side["alarm"] for side in last["sides"]):
-        return "failed", "The certificates in use raised an alarm", f"{told} Nothing is decided until new ones are deployed."
+        return (
+            "failed",
+            "The certificates in use raised an alarm",
+            f"{told} Nothing is decided until new ones are deployed.",
+        )
     return "certified", "The certificates in use raised no alarm", told
 
 
@@ -140,5 +167,17 @@ def _rows(step: Mapping[str, Any]) -> list[list[str]]:
 def _cells(side: Mapping[str, Any]) -> list[str]:
     low, high = side["interval"]
     alarm = f"after {counted(side['alarm']['at'], 'task')}" if side["alarm"] else "none"
-    figures = [percent(side["error"]), f"{percent(low)} to {percent(high)}"] if side["tasks"] else [DASH, DASH]
-    return [side["side"], percent(side["alpha"]), compact(side["delta"]), percent(side["coverage"]), *figures, count(side["tasks"]), alarm]
+    figures = (
+        [percent(side["error"]), f"{percent(low)} to {percent(high)}"]
+        if side["tasks"]
+        else [DASH, DASH]
+    )
+    return [
+        side["side"],
+        percent(side["alpha"]),
+        compact(side["delta"]),
+        percent(side["coverage"]),
+        *figures,
+        count(side["tasks"]),
+        alarm,
+    ]

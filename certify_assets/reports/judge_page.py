@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from certify_assets.corpora.config import registered_corpora
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError
 from certify_assets.evaluation.arms_audit import load_arms_audit
 from certify_assets.evaluation.auditing import load_audits
 from certify_assets.evaluation.certification import certificate_of, load_certificates
 from certify_assets.judges.harvest.spent import HALF_B
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.scoring import calibration_scores
 from certify_assets.judges.specs import ALPHAS, DELTA, judge_spec, judges
 from certify_assets.judges.transfer import describe_sources
@@ -25,48 +27,48 @@ __all__ = ["audit_table", "gates", "headline", "verdict", "write_index", "write_
 _INDEX = "index.html"
 
 
-def write_page(store: Store, corpus: str, judge: str) -> str:
+def write_page(judge: JudgedCorpus) -> str:
     """Draw a judge's certificates on a corpus; return where the page is."""
     from certify_assets.reports.page import render_page
 
-    folder = f"judges/{judge}/{corpus}"
-    cal, hashes, adapter = calibration_scores(store, corpus, judge)
-    audits, test = load_audits(store, corpus, judge)
-    controls = store.read_json(f"corpora/{corpus}/controls.json")
+    folder = judge.key()
+    cal, hashes, adapter = calibration_scores(judge)
+    audits, test = load_audits(judge)
+    controls = judge.store.read_json(judge.corpus.key("controls.json"))
     lineage = {**hashes, "training": _training(adapter)}
     page = render_page(
-        load_certificates(store, corpus, judge),
+        load_certificates(judge),
         cal,
-        title=f"{corpus}, {judge} judge",
+        title=f"{judge.corpus}, {judge} judge",
         audits=audits,
         audit_frame=test,
         lineage=lineage,
-        profile=store.read_json(f"corpora/{corpus}/profile.json"),
+        profile=judge.store.read_json(judge.corpus.key("profile.json")),
         controls=controls,
         certificate_file="certificates.json",
         scores_file="scores.parquet",
-        arms=_arms(store, corpus, judge),
-        recalibration=_recalibration(store, corpus, judge, hashes),
+        arms=_arms(judge),
+        recalibration=_recalibration(judge, hashes),
     )
-    store.write_bytes(f"{folder}/page.html", page.encode("utf-8"))
-    return store.locate(f"{folder}/page.html")
+    judge.store.write_bytes(f"{folder}/page.html", page.encode("utf-8"))
+    return judge.store.locate(f"{folder}/page.html")
 
 
-def _arms(store: Store, corpus: str, judge: str) -> dict[str, Any] | None:
+def _arms(judge: JudgedCorpus) -> dict[str, Any] | None:
     """Return the audit of the arms that a judge was chosen among, where there is one."""
-    if not store.exists(f"judges/{judge}/{corpus}/arms_audit.json"):
+    if not judge.store.exists(judge.key("arms_audit.json")):
         return None
-    return load_arms_audit(store, corpus, judge_spec(judge))
+    return load_arms_audit(JudgedCorpus.of(judge.corpus, judge_spec(judge.name)))
 
 
-def _recalibration(store: Store, corpus: str, judge: str, hashes: Mapping[str, str]) -> RecalibrationTable | None:
+def _recalibration(judge: JudgedCorpus, hashes: Mapping[str, str]) -> RecalibrationTable | None:
     """Return the stored table of `certify judge recalibrate`, where there is one."""
-    key = f"judges/{judge}/{corpus}/recalibration.json"
-    if not store.exists(key):
+    key = judge.key("recalibration.json")
+    if not judge.store.exists(key):
         return None
     from certify_assets.reports.recalibration import recalibration_table
 
-    return recalibration_table(store.read_json(key), hashes)
+    return recalibration_table(judge.store.read_json(key), hashes)
 
 
 def write_index(store: Store) -> str:
@@ -74,7 +76,7 @@ def write_index(store: Store) -> str:
     from certify_assets.reports.page import render_index
 
     entries = [
-        _entry(store, corpus, judge)
+        _entry(JudgedCorpus(Corpus(store, corpus), judge))
         for corpus in registered_corpora(store)
         for judge in judges(store.root)
         if store.exists(f"judges/{judge}/{corpus}/page.html")
@@ -83,13 +85,13 @@ def write_index(store: Store) -> str:
     return store.locate(_INDEX)
 
 
-def verdict(store: Store, corpus: str, judge: str, certificate: Certificate) -> str:
+def verdict(judge: JudgedCorpus, certificate: Certificate) -> str:
     """Return the verdict block of the certificate asset: under 1,000 characters of Markdown, so that it is shown in line."""
     from certify_assets.certificates import threshold_curve
     from certify_assets.judges.judging import columns
     from certify_assets.reports.sparkline import verdict_markdown
 
-    cal, _, _ = calibration_scores(store, corpus, judge)
+    cal, _, _ = calibration_scores(judge)
     keywords: dict[str, Any] = {
         "alpha": certificate.alpha,
         "delta": certificate.delta,
@@ -99,12 +101,12 @@ def verdict(store: Store, corpus: str, judge: str, certificate: Certificate) -> 
     return verdict_markdown(certificate, threshold_curve(*columns(cal), **keywords))
 
 
-def gates(store: Store, corpus: str, judge: str, certificate: Certificate) -> str:
+def gates(judge: JudgedCorpus, certificate: Certificate) -> str:
     """Return the three gates of a judge on a corpus's CAL as a Markdown list."""
     from certify_assets.judges.judging import columns
     from certify_assets.reports.lamps import lamps_markdown
 
-    cal, _, _ = calibration_scores(store, corpus, judge)
+    cal, _, _ = calibration_scores(judge)
     return lamps_markdown(certificate, *columns(cal))
 
 
@@ -113,7 +115,9 @@ def audit_table(audits: Sequence[Mapping[str, Any]]) -> str:
     lines = ["| side | α | verdict | error on TEST | coverage on TEST |", "|---|---|---|---|---|"]
     for audit in audits:
         error = "" if audit["realized_error"] is None else f"{audit['realized_error']:.3f}"
-        lines.append(f"| {audit['side']} | {audit['alpha']:g} | {audit['verdict']} | {error} | {audit['coverage']:.3f} |")
+        lines.append(
+            f"| {audit['side']} | {audit['alpha']:g} | {audit['verdict']} | {error} | {audit['coverage']:.3f} |"
+        )
     return "\n".join(lines)
 
 
@@ -145,15 +149,25 @@ def _training(adapter: Mapping[str, Any]) -> str:
     )
 
 
-def _entry(store: Store, corpus: str, judge: str) -> dict[str, Any]:
-    entry = {"title": f"{corpus}, {judge} judge", "href": f"judges/{judge}/{corpus}/page.html"}
+def _entry(judge: JudgedCorpus) -> dict[str, Any]:
+    entry = {"title": f"{judge.corpus}, {judge} judge", "href": judge.key("page.html")}
     try:
-        certificate = headline(load_certificates(store, corpus, judge))
-        audits, _ = load_audits(store, corpus, judge)
+        certificate = headline(load_certificates(judge))
+        audits, _ = load_audits(judge)
     except CertifyError as error:
         # one corpus that waits for its recertification must not keep the others from being listed
-        unknown = {"certified": False, "side": "reject", "alpha": ALPHAS[0], "delta": DELTA, "coverage": 0.0}
+        unknown = {
+            "certified": False,
+            "side": "reject",
+            "alpha": ALPHAS[0],
+            "delta": DELTA,
+            "coverage": 0.0,
+        }
         return {**entry, **unknown, "note": f"Not valid now: {error}"}
-    audit = next((item for item in audits if item["certificate_sha256"] == certificate.sha256), None)
-    note = "Certified on half B of CAL alone." if certificate.provenance.get("split") == HALF_B else ""
+    audit = next(
+        (item for item in audits if item["certificate_sha256"] == certificate.sha256), None
+    )
+    note = (
+        "Certified on half B of CAL alone." if certificate.provenance.get("split") == HALF_B else ""
+    )
     return {**entry, "certificate": certificate, "audit": audit, "note": note}

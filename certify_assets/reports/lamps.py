@@ -40,7 +40,12 @@ def lamp(gate: Gate) -> Lamp:
 
 def gate_lamps(source: PageSource) -> list[Lamp]:
     """Return the three gates of a page, from its CAL scores alone, at the headline's budget."""
-    return [lamp(gate) for gate in _gates(source.headline, source.cal.scores, source.cal.outcomes, source.cal.tasks)]
+    return [
+        lamp(gate)
+        for gate in _gates(
+            source.headline, source.cal.scores, source.cal.outcomes, source.cal.tasks
+        )
+    ]
 
 
 def lamps_markdown(certificate: Certificate, scores: Any, outcomes: Any, tasks: Any) -> str:
@@ -64,9 +69,19 @@ def _look(passed: bool | None) -> tuple[str, str, str]:
     return ("PASS", "●", "passed") if passed else ("ERROR", "○", "not passed")
 
 
-def _gates(certificate: Certificate, scores: Any, outcomes: Any, tasks: Any) -> tuple[Gate, Gate, Gate]:
+def _gates(
+    certificate: Certificate, scores: Any, outcomes: Any, tasks: Any
+) -> tuple[Gate, Gate, Gate]:
     from certify_assets.certificates import table_gates
 
     # the level tells among how many thresholds, chains and candidates δ is shared
     shares = round(certificate.delta / certificate.level)
-    return table_gates(scores, outcomes, tasks, alpha=certificate.alpha, delta=certificate.delta, grid=shares, seed=certificate.seed)
+    return table_gates(
+        scores,
+        outcomes,
+        tasks,
+        alpha=certificate.alpha,
+        delta=certificate.delta,
+        grid=shares,
+        seed=certificate.seed,
+    )

@@ -21,7 +21,9 @@ _LOWEST = -3.0
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-def detector_path(logs: list[float], *, threshold: float, first_alarm_at: int | None, words: str, name: str) -> str:
+def detector_path(
+    logs: list[float], *, threshold: float, first_alarm_at: int | None, words: str, name: str
+) -> str:
     """Draw a detector after each task on a log scale.
 
     Parameters
@@ -49,10 +51,24 @@ def detector_path(logs: list[float], *, threshold: float, first_alarm_at: int | 
     with svg.style_context():
         figure, axes = _canvas()
         axes.plot(tasks, values, color=svg.JUDGE, linewidth=1.7, label=words)
-        axes.axhline(line, color=svg.ALPHA_INK, linewidth=1.4, linestyle=(0, (6, 3)), label=f"alarm line {count(threshold)}")
+        axes.axhline(
+            line,
+            color=svg.ALPHA_INK,
+            linewidth=1.4,
+            linestyle=(0, (6, 3)),
+            label=f"alarm line {count(threshold)}",
+        )
         if first_alarm_at is not None:
             mark = (first_alarm_at, values[first_alarm_at - 1])
-            axes.plot(*mark, "X", color=svg.REJECT, markersize=11, markeredgecolor="white", linestyle="none", label="first alarm")
+            axes.plot(
+                *mark,
+                "X",
+                color=svg.REJECT,
+                markersize=11,
+                markeredgecolor="white",
+                linestyle="none",
+                label="first alarm",
+            )
         # twice the line is as good as any evidence beyond it, which would only flatten what came before
         top = min(max(values.max(), line), 2 * line + 2) + 0.6
         axes.set(ylim=(min(values.min(), 0) - 0.3, top), ylabel="evidence (log scale)")
@@ -60,7 +76,11 @@ def detector_path(logs: list[float], *, threshold: float, first_alarm_at: int | 
         axes.yaxis.set_major_formatter(_power)
         _finish(axes, values.size)
         told = f"an alarm after {count(first_alarm_at)} tasks" if first_alarm_at else "no alarm"
-        return svg.figure_svg(figure, name, f"{words} over {count(values.size)} tasks, alarm line at {count(threshold)}: {told}.")
+        return svg.figure_svg(
+            figure,
+            name,
+            f"{words} over {count(values.size)} tasks, alarm line at {count(threshold)}: {told}.",
+        )
 
 
 def interval_band(path: Mapping[str, Any], *, alpha: float, name: str) -> str:
@@ -80,14 +100,38 @@ def interval_band(path: Mapping[str, Any], *, alpha: float, name: str) -> str:
     """
     at, low, high = (np.array(path[key], dtype=np.float64) for key in ("at", "low", "high"))
     error = np.array([math.nan if value is None else value for value in path["error"]])
-    top = min(1.0, max(3.0 * alpha, 1.15 * float(np.nanmax(error, initial=0.0)), 1.3 * float(high[-1])))
+    top = min(
+        1.0, max(3.0 * alpha, 1.15 * float(np.nanmax(error, initial=0.0)), 1.3 * float(high[-1]))
+    )
     with svg.style_context():
         figure, axes = _canvas()
-        axes.fill_between(at, low, high, color=svg.JUDGE, alpha=0.16, linewidth=0, label="interval, valid at every task")
+        axes.fill_between(
+            at,
+            low,
+            high,
+            color=svg.JUDGE,
+            alpha=0.16,
+            linewidth=0,
+            label="interval, valid at every task",
+        )
         axes.plot(at, low, color=svg.JUDGE, linewidth=0.9)
         axes.plot(at, high, color=svg.JUDGE, linewidth=0.9)
-        axes.plot(at, error, color=svg.INK, linewidth=1.6, marker="o", markersize=3, label="realised error")
-        axes.axhline(alpha, color=svg.ALPHA_INK, linewidth=1.4, linestyle=(0, (6, 3)), label=f"budget α = {percent(alpha)}")
+        axes.plot(
+            at,
+            error,
+            color=svg.INK,
+            linewidth=1.6,
+            marker="o",
+            markersize=3,
+            label="realised error",
+        )
+        axes.axhline(
+            alpha,
+            color=svg.ALPHA_INK,
+            linewidth=1.4,
+            linestyle=(0, (6, 3)),
+            label=f"budget α = {percent(alpha)}",
+        )
         axes.set(ylim=(0, top), ylabel="error among decided runs")
         axes.yaxis.set_major_formatter(lambda value, _: percent(round(float(value), 6)))
         _finish(axes, int(at[-1]))
@@ -100,14 +144,23 @@ def _canvas() -> tuple[Figure, Axes]:
 
     width, height = 460, 300
     figure = Figure(figsize=(width / 72, height / 72))
-    figure.subplots_adjust(left=56 / width, right=1 - 14 / width, bottom=40 / height, top=1 - 40 / height)
+    figure.subplots_adjust(
+        left=56 / width, right=1 - 14 / width, bottom=40 / height, top=1 - 40 / height
+    )
     return figure, figure.add_subplot()
 
 
 def _finish(axes: Axes, tasks: int) -> None:
     axes.set(xlim=(1, max(tasks, 2)), xlabel="labelled tasks, in order")
     axes.xaxis.set_major_locator(_whole())
-    axes.legend(loc="lower left", bbox_to_anchor=(-0.01, 1.0), ncols=2, borderaxespad=0.2, columnspacing=1.6, handletextpad=0.6)
+    axes.legend(
+        loc="lower left",
+        bbox_to_anchor=(-0.01, 1.0),
+        ncols=2,
+        borderaxespad=0.2,
+        columnspacing=1.6,
+        handletextpad=0.6,
+    )
 
 
 def _whole() -> Any:

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from certify_assets._version import __version__
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.monitoring import load_monitor
 from certify_assets.reports.monitor_figures import detector_path, interval_band
 from certify_assets.reports.templating import environment
 from certify_assets.reports.wording import compact, count, counted, done, percent
-from certify_assets.storage.store import Store
 
 __all__ = ["monitor_markdown", "monitor_metrics", "render_monitor_page", "write_monitor_page"]
 
@@ -49,19 +49,24 @@ def render_monitor_page(document: Mapping[str, Any], *, title: str) -> str:
             state=state,
             heading=heading,
             reason=document["reason"],
-            files=[{**file, "rows": count(file["rows"]), "tasks": count(file["tasks"])} for file in _sources(document)],
-            monitors=[_monitor(entry, f"m{place}") for place, entry in enumerate(document["monitors"])],
+            files=[
+                {**file, "rows": count(file["rows"]), "tasks": count(file["tasks"])}
+                for file in _sources(document)
+            ],
+            monitors=[
+                _monitor(entry, f"m{place}") for place, entry in enumerate(document["monitors"])
+            ],
             findings=_told_once(document),
         )
     )
 
 
-def write_monitor_page(store: Store, corpus: str, judge: str) -> str:
+def write_monitor_page(judge: JudgedCorpus) -> str:
     """Draw the stored monitor of a judge; return where the page is."""
-    key = f"judges/{judge}/{corpus}/monitor.html"
-    page = render_monitor_page(load_monitor(store, corpus, judge), title=f"{corpus}, {judge} judge")
-    store.write_bytes(key, page.encode("utf-8"))
-    return store.locate(key)
+    key = judge.key("monitor.html")
+    page = render_monitor_page(load_monitor(judge), title=f"{judge.corpus}, {judge} judge")
+    judge.store.write_bytes(key, page.encode("utf-8"))
+    return judge.store.locate(key)
 
 
 def monitor_markdown(document: Mapping[str, Any]) -> str:
@@ -73,12 +78,23 @@ def monitor_markdown(document: Mapping[str, Any]) -> str:
     for entry in document["monitors"]:
         result = entry["result"]
         low, high = result["interval"]
-        cells = [entry["side"], f"{entry['alpha']:g}", compact(result["e_value"]), compact(result["e_process"]["threshold"])]
-        cells += [percent(result["realized_error"]), f"{percent(low)} to {percent(high)}", f"{result['covered_tasks']}/{result['tasks']}"]
+        cells = [
+            entry["side"],
+            f"{entry['alpha']:g}",
+            compact(result["e_value"]),
+            compact(result["e_process"]["threshold"]),
+        ]
+        cells += [
+            percent(result["realized_error"]),
+            f"{percent(low)} to {percent(high)}",
+            f"{result['covered_tasks']}/{result['tasks']}",
+        ]
         lines.append("|" + "|".join(cells) + "|")
     block = "\n".join(lines) + "\n"
     if len(block) >= _INLINE:
-        raise RuntimeError(f"the verdict block has {len(block)} characters; it must stay under {_INLINE} to be shown inline")
+        raise RuntimeError(
+            f"the verdict block has {len(block)} characters; it must stay under {_INLINE} to be shown inline"
+        )
     return block
 
 
@@ -87,11 +103,18 @@ def monitor_metrics(document: Mapping[str, Any]) -> dict[str, float]:
     metrics: dict[str, float] = {}
     for entry in document["monitors"]:
         fed = entry.get("source") == "operation"
-        result, where = entry["result"], f"{entry['side']}_at_{entry['alpha']:g}{'_operation' if fed else ''}"
+        result, where = (
+            entry["result"],
+            f"{entry['side']}_at_{entry['alpha']:g}{'_operation' if fed else ''}",
+        )
         low, high = result["interval"]
         metrics[f"e_value_{where}"] = result["e_value"]
         # two sides on two streams: Dagster plots twelve numbers
-        metrics |= {} if fed and len(document["files"]) else {f"error_low_{where}": low, f"error_high_{where}": high}
+        metrics |= (
+            {}
+            if fed and len(document["files"])
+            else {f"error_low_{where}": low, f"error_high_{where}": high}
+        )
         if result["realized_error"] is not None:
             metrics[f"error_{where}"] = result["realized_error"]
     return {name: float(value) for name, value in metrics.items()}
@@ -118,7 +141,15 @@ def _sources(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     streams = list(operation["streams"].values())
     rows = max((item["rows"] for item in streams), default=0)
     tasks = max((item["audit_tasks"] + item["spot_tasks"] for item in streams), default=0)
-    return [*document["files"], {"name": "labels.jsonl", "sha256": operation["labels_sha256"], "rows": rows, "tasks": tasks}]
+    return [
+        *document["files"],
+        {
+            "name": "labels.jsonl",
+            "sha256": operation["labels_sha256"],
+            "rows": rows,
+            "tasks": tasks,
+        },
+    ]
 
 
 def _facts(entry: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -127,10 +158,19 @@ def _facts(entry: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [
         ("labelled tasks", count(result["tasks"])),
         ("with a decided run", count(result["covered_tasks"])),
-        ("decided runs, wrong", f"{count(result['covered_trajectories'])}, {count(result['errors'])}"),
+        (
+            "decided runs, wrong",
+            f"{count(result['covered_trajectories'])}, {count(result['errors'])}",
+        ),
         ("realised error", percent(result["realized_error"])),
-        ("first alarm", f"after {counted(result['first_alarm_at'], 'task')}" if result["alarm"] else "none"),
-        ("certified by these alone", "not yet" if certified is None else f"after {counted(certified, 'task')}"),
+        (
+            "first alarm",
+            f"after {counted(result['first_alarm_at'], 'task')}" if result["alarm"] else "none",
+        ),
+        (
+            "certified by these alone",
+            "not yet" if certified is None else f"after {counted(certified, 'task')}",
+        ),
     ]
 
 
@@ -144,7 +184,9 @@ def _detectors(entry: Mapping[str, Any], name: str) -> list[dict[str, str]]:
     )
     return [
         {
-            "heading": words[0].upper() + words[1:] + (", the alarm" if key == result["detector"] else ""),
+            "heading": words[0].upper()
+            + words[1:]
+            + (", the alarm" if key == result["detector"] else ""),
             "markup": detector_path(
                 entry["path"][logs],
                 threshold=result[key]["threshold"],
@@ -155,13 +197,19 @@ def _detectors(entry: Mapping[str, Any], name: str) -> list[dict[str, str]]:
             "caption": caption,
             "layout": "half",
         }
-        for (key, words), logs, caption in zip(_DETECTORS.items(), ("log_e", "log_sr"), captions, strict=True)
+        for (key, words), logs, caption in zip(
+            _DETECTORS.items(), ("log_e", "log_sr"), captions, strict=True
+        )
     ]
 
 
 def _interval(entry: Mapping[str, Any], name: str) -> dict[str, str]:
     low, high = entry["result"]["interval"]
-    weight = "every task weighing by the share of its runs that is decided" if entry["result"]["estimand"] == "task" else "over runs"
+    weight = (
+        "every task weighing by the share of its runs that is decided"
+        if entry["result"]["estimand"] == "task"
+        else "over runs"
+    )
     return {
         "heading": "Interval for the error",
         "markup": interval_band(entry["path"], alpha=entry["alpha"], name=f"{name}band"),

@@ -12,9 +12,22 @@ from certify_assets.reports.explain import arithmetic, explain, promise_notes, p
 from certify_assets.reports.lamps import gate_lamps
 from certify_assets.reports.panels import build_panels
 from certify_assets.reports.source import PageSource, ScoreTable, as_mapping
-from certify_assets.reports.tables import FindingRow, control_rows, corpus_facts, finding_rows, lineage_rows, procedure_table
+from certify_assets.reports.tables import (
+    FindingRow,
+    control_rows,
+    corpus_facts,
+    finding_rows,
+    lineage_rows,
+    procedure_table,
+)
 from certify_assets.reports.templating import environment
-from certify_assets.reports.verdict import AUDIT_WORDS, audit_rows, banner, decision_rows, procedure_words
+from certify_assets.reports.verdict import (
+    AUDIT_WORDS,
+    audit_rows,
+    banner,
+    decision_rows,
+    procedure_words,
+)
 from certify_assets.reports.wording import count, counted, percent, rate
 
 if TYPE_CHECKING:
@@ -95,7 +108,11 @@ def render_page(
         score_scale=score_scale,
         arms=as_mapping(arms),
     )
-    given = {"certificate_file": certificate_file, "scores_file": scores_file, "recalibration": recalibration}
+    given = {
+        "certificate_file": certificate_file,
+        "scores_file": scores_file,
+        "recalibration": recalibration,
+    }
     return environment().get_template("certificate.html").render(**_view(source), **given)
 
 
@@ -176,7 +193,12 @@ def render_index(entries: Sequence[Mapping[str, Any]], *, title: str = "Certific
     return (
         environment()
         .get_template("index.html")
-        .render(title=title, version=__version__, entries=[_entry(dict(e)) for e in entries], audit_words=AUDIT_WORDS)
+        .render(
+            title=title,
+            version=__version__,
+            entries=[_entry(dict(e)) for e in entries],
+            audit_words=AUDIT_WORDS,
+        )
     )
 
 
@@ -185,8 +207,13 @@ def _entry(entry: dict[str, Any]) -> dict[str, Any]:
 
     href = str(entry["href"])
     if ":" in href or href.startswith(("/", "\\")):
-        raise InputError(f"the link {href!r} of {entry['title']!r} is not relative; give the page's path below the index.")
-    facts = {**as_mapping(entry.get("certificate")), **{k: v for k, v in entry.items() if k != "certificate"}}
+        raise InputError(
+            f"the link {href!r} of {entry['title']!r} is not relative; give the page's path below the index."
+        )
+    facts = {
+        **as_mapping(entry.get("certificate")),
+        **{k: v for k, v in entry.items() if k != "certificate"},
+    }
     audit = as_mapping(entry.get("audit"))
     certified = bool(facts["certified"])
     return {

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from certify_assets.reports.explain import spent
-from certify_assets.reports.figures import error_histogram, risk_coverage, score_distribution, tail_curve
+from certify_assets.reports.figures import (
+    error_histogram,
+    risk_coverage,
+    score_distribution,
+    tail_curve,
+)
 from certify_assets.reports.heatmap import task_heatmap
 from certify_assets.reports.source import certificate_settings
 from certify_assets.reports.wording import count, done, log_odds, percent, rate, small
@@ -45,7 +50,9 @@ def curve_of(certificate: Certificate, table: ScoreTable) -> ThresholdCurve:
     """Recompute the grid behind a certificate from its score table."""
     from certify_assets.certificates import threshold_curve
 
-    return threshold_curve(table.scores, table.outcomes, table.tasks, **certificate_settings(certificate))
+    return threshold_curve(
+        table.scores, table.outcomes, table.tasks, **certificate_settings(certificate)
+    )
 
 
 def covered_by(scores: NDArray[np.float64], threshold: float, side: str) -> NDArray[np.bool_]:
@@ -66,17 +73,25 @@ def _side_panels(source: PageSource, certificate: Certificate, name: str) -> lis
     focus = _focus(certificate, curve)
     first = certificate is source.headline
     panels = [
-        _risk_panel(certificate, curve, name, where=source.evidence, layout="lead" if first else "half"),
+        _risk_panel(
+            certificate, curve, name, where=source.evidence, layout="lead" if first else "half"
+        ),
         _tail_panel(certificate, curve, name),
     ]
     if first:
         panels.append(_score_panel(source))
     if focus is None:
         return panels
-    spread = _histogram_panel(certificate, source.cal, focus, split=source.evidence, name=f"{name}cal")
+    spread = _histogram_panel(
+        certificate, source.cal, focus, split=source.evidence, name=f"{name}cal"
+    )
     if source.test is None or not np.isfinite(source.test.scores).any():
         return [*panels, replace(spread, layout="lead")]
-    return [*panels, spread, _histogram_panel(certificate, source.test, focus, split="TEST", name=f"{name}test")]
+    return [
+        *panels,
+        spread,
+        _histogram_panel(certificate, source.test, focus, split="TEST", name=f"{name}test"),
+    ]
 
 
 def _focus(certificate: Certificate, curve: ThresholdCurve) -> _Focus | None:
@@ -87,10 +102,14 @@ def _focus(certificate: Certificate, curve: ThresholdCurve) -> _Focus | None:
         return None
     # the widest of those that came equally near
     nearest = int(usable[curve.tail[usable] == curve.tail[usable].min()][-1])
-    return _Focus(float(curve.thresholds[nearest]), "the threshold that came nearest to a certificate")
+    return _Focus(
+        float(curve.thresholds[nearest]), "the threshold that came nearest to a certificate"
+    )
 
 
-def _risk_panel(certificate: Certificate, curve: ThresholdCurve, name: str, *, where: str, layout: str) -> Panel:
+def _risk_panel(
+    certificate: Certificate, curve: ThresholdCurve, name: str, *, where: str, layout: str
+) -> Panel:
     point = None
     if certificate.certified and certificate.selective_error is not None:
         point = (certificate.coverage, certificate.selective_error)
@@ -102,7 +121,9 @@ def _risk_panel(certificate: Certificate, curve: ThresholdCurve, name: str, *, w
     return Panel(
         f"{name}risk",
         f"Error against share decided, {certificate.side} side",
-        risk_coverage(curve, alpha=certificate.alpha, point=point, name=f"{name}risk", large=layout == "lead"),
+        risk_coverage(
+            curve, alpha=certificate.alpha, point=point, name=f"{name}risk", large=layout == "lead"
+        ),
         f"Left to right, the judge decides more runs. The solid line is how often it was wrong on {where}; the dashed line is what the error could be once "
         "runs of one task are resampled together; the dotted line pretends that all runs are independent, and is there for comparison only. "
         + told,
@@ -145,13 +166,25 @@ def _score_panel(source: PageSource) -> Panel:
     return Panel(
         "scores",
         "Scores by outcome",
-        score_distribution(source.cal.scores, source.cal.outcomes, thresholds=thresholds, scale=source.score_scale, name="scores"),
+        score_distribution(
+            source.cal.scores,
+            source.cal.outcomes,
+            thresholds=thresholds,
+            scale=source.score_scale,
+            name="scores",
+        ),
         "Successes stand up, failures hang down (hatched). A judge that knows keeps the two apart. "
-        + (f"Runs are {told}." if told else "No threshold is certified, so every run goes to a person."),
+        + (
+            f"Runs are {told}."
+            if told
+            else "No threshold is certified, so every run goes to a person."
+        ),
     )
 
 
-def _histogram_panel(certificate: Certificate, table: ScoreTable, focus: _Focus, *, split: str, name: str) -> Panel:
+def _histogram_panel(
+    certificate: Certificate, table: ScoreTable, focus: _Focus, *, split: str, name: str
+) -> Panel:
     from certify_assets.certificates import bootstrap_errors, resample_audit
 
     errors = bootstrap_errors(
@@ -175,7 +208,14 @@ def _histogram_panel(certificate: Certificate, table: ScoreTable, focus: _Focus,
     )
     observed = _observed(table, focus.threshold, certificate.side)
     above = float(np.mean(errors > certificate.alpha))
-    markup = error_histogram(errors, alpha=certificate.alpha, side=certificate.side, observed=observed, where=split, name=name)
+    markup = error_histogram(
+        errors,
+        alpha=certificate.alpha,
+        side=certificate.side,
+        observed=observed,
+        where=split,
+        name=name,
+    )
     heading = f"{split[0].upper()}{split[1:]} resampled by task, {certificate.side} side"
     caption = (
         f"Error at {focus.words} in {count(errors.size)} resamples of {split}'s tasks; {percent(above, 2)} lie above {percent(certificate.alpha)} "
@@ -203,7 +243,11 @@ def _observed(table: ScoreTable, threshold: float, side: str) -> float | None:
 def _heatmap_panel(source: PageSource) -> Panel:
     table = source.cal
     drawn = task_heatmap(table.tasks, table.scores, table.outcomes, source.decisions, name="map")
-    sample = f" {count(drawn.shown)} of {count(drawn.tasks)} tasks are drawn, evenly spaced." if drawn.shown < drawn.tasks else ""
+    sample = (
+        f" {count(drawn.shown)} of {count(drawn.tasks)} tasks are drawn, evenly spaced."
+        if drawn.shown < drawn.tasks
+        else ""
+    )
     wrong = (
         f"A cross is a wrong decision: {count(drawn.wrong_tasks)} of {count(drawn.tasks)} tasks hold one."
         if source.headline.certified

@@ -25,7 +25,9 @@ class RecalibrationTable:
     stale: str = ""
 
 
-def recalibration_table(document: Mapping[str, Any], hashes: Mapping[str, str]) -> RecalibrationTable:
+def recalibration_table(
+    document: Mapping[str, Any], hashes: Mapping[str, str]
+) -> RecalibrationTable:
     """Read a stored recalibration document.
 
     Parameters
@@ -40,4 +42,6 @@ def recalibration_table(document: Mapping[str, Any], hashes: Mapping[str, str]) 
         return RecalibrationTable(caption, stale=_STALE)
     columns, rows = recalibration_rows(dict(document))
     lines = tuple(recalibration_lines(dict(document)))
-    return RecalibrationTable(caption, tuple(columns), tuple(tuple(row) for row in rows), lines, str(document["verdict"]))
+    return RecalibrationTable(
+        caption, tuple(columns), tuple(tuple(row) for row in rows), lines, str(document["verdict"])
+    )

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from certify_assets._version import __version__
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.rendering import defuse
 from certify_assets.reports.templating import environment
 from certify_assets.reports.wording import compact, count, counted, percent
@@ -34,9 +35,18 @@ __all__ = [
 ]
 
 KIND_WORDS: Final = {
-    "audit_sample": ("Audit sample", "every attempt of tasks drawn at random: they extend CAL and feed the monitor, once a task is whole"),
-    "spot_check": ("Spot checks", "what the judge decided by itself, in tasks drawn at random: they feed the monitor"),
-    "undecided": ("Undecided", "what the judge left to people: unscored first, then nearest to a threshold"),
+    "audit_sample": (
+        "Audit sample",
+        "every attempt of tasks drawn at random: they extend CAL and feed the monitor, once a task is whole",
+    ),
+    "spot_check": (
+        "Spot checks",
+        "what the judge decided by itself, in tasks drawn at random: they feed the monitor",
+    ),
+    "undecided": (
+        "Undecided",
+        "what the judge left to people: unscored first, then nearest to a threshold",
+    ),
 }
 
 _SHOWN_CHARS, _HEAD, _TAIL = 700, 420, 200
@@ -79,10 +89,16 @@ def queue_key(corpus: str, ending: str) -> str:
 
 def style_hash() -> str:
     """Return the source of the one style sheet as a content security policy names it."""
-    return "'sha256-" + base64.b64encode(hashlib.sha256(_style().encode("utf-8")).digest()).decode("ascii") + "'"
+    return (
+        "'sha256-"
+        + base64.b64encode(hashlib.sha256(_style().encode("utf-8")).digest()).decode("ascii")
+        + "'"
+    )
 
 
-def render_review(shown: Shown, said: Said | None, budget: Budget, corpus: str, reviewer: Reviewer) -> str:
+def render_review(
+    shown: Shown, said: Said | None, budget: Budget, corpus: str, reviewer: Reviewer
+) -> str:
     """Render the page on which one run is labelled.
 
     Parameters
@@ -107,7 +123,12 @@ def render_review(shown: Shown, said: Said | None, budget: Budget, corpus: str, 
         corpus=corpus,
         reviewer=reviewer,
         shown=shown,
-        facts={"run": defuse(run.trajectory_id), "task": defuse(run.task_id), "agent": defuse(run.agent), "attempt": run.attempt},
+        facts={
+            "run": defuse(run.trajectory_id),
+            "task": defuse(run.task_id),
+            "agent": defuse(run.agent),
+            "attempt": run.attempt,
+        },
         instruction=_text(run.instruction, limit),
         steps=_steps(run, limit),
         cut_steps=max(0, len(run.steps) - _STEPS),
@@ -137,12 +158,21 @@ def render_queue(queue: Queue, corpus: str, *, limit: int = 200, served: bool = 
     """
     budget = queue.budget
     kinds = [
-        {"name": KIND_WORDS[kind.kind][0], "about": KIND_WORDS[kind.kind][1], "minutes": duration(kind.labels * budget.minutes_per_run)}
+        {
+            "name": KIND_WORDS[kind.kind][0],
+            "about": KIND_WORDS[kind.kind][1],
+            "minutes": duration(kind.labels * budget.minutes_per_run),
+        }
         | {name: count(getattr(kind, name)) for name in ("runs", "tasks", "labels", "disputed")}
         for kind in budget.kinds
     ]
     rows = [
-        {**row, "kind": KIND_WORDS[row["kind"]][0], "task_id": defuse(row["task_id"]), "trajectory_id": defuse(row["trajectory_id"])}
+        {
+            **row,
+            "kind": KIND_WORDS[row["kind"]][0],
+            "task_id": defuse(row["task_id"]),
+            "trajectory_id": defuse(row["trajectory_id"]),
+        }
         for row in queue.frame.head(limit).to_dict("records")
     ]
     share = budget.saved / budget.decided if budget.decided else 0.0
@@ -171,22 +201,31 @@ def budget_markdown(budget: Budget) -> str:
         f"| {KIND_WORDS[kind.kind][0]} | {kind.labels} | {kind.runs} | {kind.tasks} | {duration(kind.labels * budget.minutes_per_run)} |"
         for kind in budget.kinds
     ]
-    told = (
-        f"{count(budget.saved)} of {counted(budget.decided, 'run')} were decided without a person: {duration(budget.saved_minutes)} saved"
+    told = f"{count(budget.saved)} of {counted(budget.decided, 'run')} were decided without a person: {duration(budget.saved_minutes)} saved"
+    return "\n".join(
+        [*lines, "", f"{told}, at {compact(budget.minutes_per_run)} min a run, which is assumed."]
     )
-    return "\n".join([*lines, "", f"{told}, at {compact(budget.minutes_per_run)} min a run, which is assumed."])
 
 
-def write_queue_page(store: Any, corpus: str, queue: Queue) -> str:
+def write_queue_page(corpus: Corpus, queue: Queue) -> str:
     """Write table and page of the queue below the data root; return where the page is."""
-    store.write_table(queue_key(corpus, "parquet"), queue.frame)
-    store.write_bytes(queue_key(corpus, "html"), render_queue(queue, corpus).encode("utf-8"))
-    return str(store.locate(queue_key(corpus, "html")))
+    corpus.store.write_table(queue_key(corpus.name, "parquet"), queue.frame)
+    corpus.store.write_bytes(
+        queue_key(corpus.name, "html"), render_queue(queue, corpus.name).encode("utf-8")
+    )
+    return str(corpus.store.locate(queue_key(corpus.name, "html")))
 
 
 def render_name(corpus: str, csrf: str, *, name: str = "", problem: str = "") -> str:
     """Render the page that asks who is reviewing."""
-    return _render("review_name.html", title=f"Review of {corpus}", corpus=corpus, csrf=csrf, name=name, problem=problem)
+    return _render(
+        "review_name.html",
+        title=f"Review of {corpus}",
+        corpus=corpus,
+        csrf=csrf,
+        name=name,
+        problem=problem,
+    )
 
 
 def render_message(
@@ -201,7 +240,13 @@ def render_message(
 ) -> str:
     """Render a page that says one thing: nothing left, not found, refused; with `onward` a link to the queue."""
     about = {"corpus": corpus, "reviewer": reviewer, "skipped": skipped, "onward": onward}
-    return _render("review_message.html", title=title, sentence=sentence, said=None if said is None else _said(said), **about)
+    return _render(
+        "review_message.html",
+        title=title,
+        sentence=sentence,
+        said=None if said is None else _said(said),
+        **about,
+    )
 
 
 def _render(template: str, **values: Any) -> str:
@@ -209,7 +254,9 @@ def _render(template: str, **values: Any) -> str:
 
 
 def _style() -> str:
-    return "\n".join(environment().get_template(name).render() for name in ("style.css", "review.css"))
+    return "\n".join(
+        environment().get_template(name).render() for name in ("style.css", "review.css")
+    )
 
 
 def _steps(run: Trajectory, limit: int) -> list[tuple[int, _Text | None, _Text | None]]:
@@ -237,21 +284,32 @@ def _text(raw: str, limit: int) -> _Text:
     folded, cut = len(text) - len(head) - len(tail), max(0, len(text) - limit)
     if folded <= 0:
         return _Text(text, "", "", count(len(text)), "", "")
-    whole = text if not cut else f"{text[: limit // 2]}\n\n[{count(cut)} characters cut]\n\n{text[-limit // 2 :]}"
+    whole = (
+        text
+        if not cut
+        else f"{text[: limit // 2]}\n\n[{count(cut)} characters cut]\n\n{text[-limit // 2 :]}"
+    )
     return _Text(head, tail, whole, count(len(text)), count(folded), count(cut) if cut else "")
 
 
 def _said(said: Said) -> dict[str, Any]:
     """Say what a reviewer labelled last; what the judge said of it is folded below."""
     word = "a success" if said.label.outcome else "a failure"
-    return {"line": said.label.number, "word": word, "task": defuse(str(said.row.get("task_id", ""))), "judge": _judge(said.row)}
+    return {
+        "line": said.label.number,
+        "word": word,
+        "task": defuse(str(said.row.get("task_id", ""))),
+        "judge": _judge(said.row),
+    }
 
 
 def _judge(row: Mapping[str, Any]) -> str:
     if not row:
         return "Nothing is known of the run any more."
     words = {"reject": "The judge rejected it.", "release": "The judge released it."}
-    told = words.get(row["decision"], f"The judge left it to people ({str(row['reason']).replace('_', ' ')}).")
+    told = words.get(
+        row["decision"], f"The judge left it to people ({str(row['reason']).replace('_', ' ')})."
+    )
     score = float(row["score"])
     known = [
         f"{side} {'at or below' if side == 'reject' else 'at or above'} {compact(float(row[f'{side}_threshold']))}"
@@ -259,5 +317,9 @@ def _judge(row: Mapping[str, Any]) -> str:
         if math.isfinite(float(row[f"{side}_threshold"]))
     ]
     return " ".join(
-        [told, f"Score {compact(score)}" if math.isfinite(score) else "No score", f"({'; '.join(known)})." if known else "(no threshold)."]
+        [
+            told,
+            f"Score {compact(score)}" if math.isfinite(score) else "No score",
+            f"({'; '.join(known)})." if known else "(no threshold).",
+        ]
     )

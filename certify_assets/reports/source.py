@@ -34,7 +34,9 @@ def as_mapping(value: Any) -> dict[str, Any]:
         return dict(value.to_dict())
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
-    raise InputError(f"a {type(value).__name__} has no fields that a page could show; give a dict or a dataclass.")
+    raise InputError(
+        f"a {type(value).__name__} has no fields that a page could show; give a dict or a dataclass."
+    )
 
 
 def certificate_settings(certificate: Certificate) -> dict[str, Any]:
@@ -64,11 +66,15 @@ class ScoreTable:
         """
         missing = [name for name in ("task_id", "score", "outcome") if name not in frame.columns]
         if missing:
-            raise InputError(f"the score table has no column {missing[0]}; give task_id, score and outcome.")
+            raise InputError(
+                f"the score table has no column {missing[0]}; give task_id, score and outcome."
+            )
         outcome = np.asarray(frame["outcome"].astype("float64"))
         known = np.isfinite(outcome)
         if not np.isin(outcome[known], (0.0, 1.0)).all():
-            raise InputError("the score table has an outcome that is neither 0 nor 1; leave unknown outcomes empty.")
+            raise InputError(
+                "the score table has an outcome that is neither 0 nor 1; leave unknown outcomes empty."
+            )
         return cls(
             tasks=[str(task) for task, keep in zip(frame["task_id"], known, strict=True) if keep],
             scores=np.asarray(frame["score"].astype("float64"))[known],
@@ -95,14 +101,22 @@ class PageSource:
 
     def __post_init__(self) -> None:
         if not self.certificates:
-            raise InputError("a page needs at least one certificate; give what certify returned, certified or not.")
+            raise InputError(
+                "a page needs at least one certificate; give what certify returned, certified or not."
+            )
         if self.minutes_per_review <= 0:
-            raise InputError(f"minutes per review is {self.minutes_per_review}; give a number above 0.")
+            raise InputError(
+                f"minutes per review is {self.minutes_per_review}; give a number above 0."
+            )
 
     @cached_property
     def deployed(self) -> list[Certificate]:
         """Return the certificates that decisions would use: guarded TaskBoot where there is one, else the first procedure given."""
-        wanted = DEPLOYED if any(c.procedure == DEPLOYED for c in self.certificates) else self.certificates[0].procedure
+        wanted = (
+            DEPLOYED
+            if any(c.procedure == DEPLOYED for c in self.certificates)
+            else self.certificates[0].procedure
+        )
         kept = [c for c in self.certificates if c.procedure == wanted]
         return sorted(kept, key=lambda c: (c.alpha, c.side))
 
@@ -115,7 +129,11 @@ class PageSource:
     @cached_property
     def sides(self) -> list[Certificate]:
         """Return the certified sides at the headline's budget, the headline first; the headline alone when nothing is certified."""
-        others = [c for c in self.deployed if c.certified and c.alpha == self.headline.alpha and c.side != self.headline.side]
+        others = [
+            c
+            for c in self.deployed
+            if c.certified and c.alpha == self.headline.alpha and c.side != self.headline.side
+        ]
         return [self.headline, *others[:1]]
 
     @cached_property
@@ -143,7 +161,9 @@ class PageSource:
 
     def audit_of(self, certificate: Certificate) -> Mapping[str, Any] | None:
         """Return the TEST audit of a certificate, matched by the certificate's hash."""
-        return next((a for a in self.audits if a.get("certificate_sha256") == certificate.sha256), None)
+        return next(
+            (a for a in self.audits if a.get("certificate_sha256") == certificate.sha256), None
+        )
 
     def confidence(self, certificates: Iterable[Certificate]) -> float:
         """Return the confidence with which several promises hold together: 1 minus the sum of their δ."""

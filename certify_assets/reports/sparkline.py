@@ -19,7 +19,9 @@ _POINTS = 12
 _INLINE = 1000
 
 
-def sparkline_svg(curve: ThresholdCurve, *, alpha: float, certified: float | None = None, side: str = "reject") -> str:
+def sparkline_svg(
+    curve: ThresholdCurve, *, alpha: float, certified: float | None = None, side: str = "reject"
+) -> str:
     """Draw error against share decided in about 400 characters.
 
     Parameters
@@ -40,7 +42,9 @@ def sparkline_svg(curve: ThresholdCurve, *, alpha: float, certified: float | Non
     """
     share, error = _thinned(curve)
     top = max(2.5 * alpha, 1e-9)
-    points = " ".join(f"{120 * x:.0f},{_height(y, top):.0f}" for x, y in zip(share, error, strict=True))
+    points = " ".join(
+        f"{120 * x:.0f},{_height(y, top):.0f}" for x, y in zip(share, error, strict=True)
+    )
     line = _height(alpha, top)
     dot = ""
     if certified is not None:
@@ -55,8 +59,12 @@ def sparkline_svg(curve: ThresholdCurve, *, alpha: float, certified: float | Non
 
 def _thinned(curve: ThresholdCurve) -> tuple[list[float], list[float]]:
     order = np.argsort(curve.coverage, kind="stable")
-    kept = order[np.unique(np.linspace(0, order.size - 1, min(_POINTS, order.size)).round().astype(int))]
-    return [float(x) for x in curve.coverage[kept]], [float(y) for y in np.nan_to_num(curve.selective_error[kept])]
+    kept = order[
+        np.unique(np.linspace(0, order.size - 1, min(_POINTS, order.size)).round().astype(int))
+    ]
+    return [float(x) for x in curve.coverage[kept]], [
+        float(y) for y in np.nan_to_num(curve.selective_error[kept])
+    ]
 
 
 def _height(error: float, top: float) -> float:
@@ -85,7 +93,10 @@ def verdict_markdown(certificate: Certificate, curve: ThresholdCurve) -> str:
         status = f"**\N{EN DASH} Nothing certified** ({certificate.side}, error ≤ {budget}, confidence {trust})"
     image = base64.b64encode(
         sparkline_svg(
-            curve, alpha=certificate.alpha, certified=certificate.coverage if certificate.certified else None, side=certificate.side
+            curve,
+            alpha=certificate.alpha,
+            certified=certificate.coverage if certificate.certified else None,
+            side=certificate.side,
         ).encode()
     ).decode()
     row = (
@@ -94,5 +105,7 @@ def verdict_markdown(certificate: Certificate, curve: ThresholdCurve) -> str:
     )
     block = f"{status}\n\n|θ|error|tasks|\n|-|-|-|\n{row}\n\n![error by share decided](data:image/svg+xml;base64,{image})\n"
     if len(block) >= _INLINE:
-        raise RuntimeError(f"the verdict block has {len(block)} characters; it must stay under {_INLINE} to be shown inline")
+        raise RuntimeError(
+            f"the verdict block has {len(block)} characters; it must stay under {_INLINE} to be shown inline"
+        )
     return block

@@ -95,7 +95,9 @@ def style_context() -> Any:
     """Return the context in which figures are drawn: fixed fonts and colours, whatever the user's own matplotlib settings."""
     import matplotlib as mpl
 
-    settings: dict[Any, Any] = {name: value for name, value in mpl.rcParamsDefault.items() if not name.startswith("backend")}
+    settings: dict[Any, Any] = {
+        name: value for name, value in mpl.rcParamsDefault.items() if not name.startswith("backend")
+    }
     return mpl.rc_context(settings | _RC)
 
 
@@ -117,7 +119,12 @@ def figure_svg(figure: Figure, name: str, label: str) -> str:
         One ``<svg role="img">`` element without prologue, metadata, namespaces or addresses.
     """
     stream = io.StringIO()
-    figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None}, transparent=True)
+    figure.savefig(
+        stream,
+        format="svg",
+        metadata={"Date": None, "Creator": None, "Format": None, "Type": None},
+        transparent=True,
+    )
     text = _METADATA.sub("", _PROLOGUE.sub("", stream.getvalue(), count=1))
     opening = _OPENING.search(text)
     if opening is None:
@@ -131,7 +138,9 @@ def _tidy(body: str, name: str) -> str:
     body = re.sub(r"<style[^>]*>.*?</style>", "", body, flags=re.DOTALL)
     body = re.sub(r"<!--.*?-->", "", body, flags=re.DOTALL).replace("xlink:href", "href")
     for old in sorted(set(_REFERENCED_ID.findall(body)), key=len, reverse=True):
-        body = re.sub(rf"(id=\"|href=\"#|url\(#){re.escape(old)}(?=[\")])", rf"\g<1>{name}-{old}", body)
+        body = re.sub(
+            rf"(id=\"|href=\"#|url\(#){re.escape(old)}(?=[\")])", rf"\g<1>{name}-{old}", body
+        )
     # the page's own font is set once, in its style sheet
     body = _UNTURNED.sub("", _FAMILY.sub("", body))
     return _BLANKS.sub("><", _TAG.sub(_shorter, body))

@@ -17,7 +17,14 @@ if TYPE_CHECKING:
     from certify_assets.certificates import Certificate
     from certify_assets.reports.source import PageSource
 
-__all__ = ["FindingRow", "control_rows", "corpus_facts", "finding_rows", "lineage_rows", "procedure_table"]
+__all__ = [
+    "FindingRow",
+    "control_rows",
+    "corpus_facts",
+    "finding_rows",
+    "lineage_rows",
+    "procedure_table",
+]
 
 _VALIDITY: dict[str, str] = {
     "asymptotic": "holds as tasks grow in number",
@@ -121,16 +128,25 @@ def procedure_table(source: PageSource) -> ProcedureTable | None:
     names.sort(key=lambda name: name != deployed)
     return ProcedureTable(
         columns=tuple((side, percent(alpha)) for alpha, side in keys),
-        rows=tuple(_procedure_row(name, [found.get((name, *key)) for key in keys], name == deployed) for name in names),
+        rows=tuple(
+            _procedure_row(name, [found.get((name, *key)) for key in keys], name == deployed)
+            for name in names
+        ),
     )
 
 
-def _procedure_row(name: str, certificates: list[Certificate | None], deployed: bool) -> ProcedureRow:
+def _procedure_row(
+    name: str, certificates: list[Certificate | None], deployed: bool
+) -> ProcedureRow:
     first = next(c for c in certificates if c is not None)
     by_task = "" if first.estimand == "trajectory" else f"; error counted by {first.estimand}"
     words = _VALIDITY.get(first.validity, "") + by_task
     return ProcedureRow(
-        procedure_words(name), first.validity, words, deployed, tuple(None if c is None else _procedure_cell(c) for c in certificates)
+        procedure_words(name),
+        first.validity,
+        words,
+        deployed,
+        tuple(None if c is None else _procedure_cell(c) for c in certificates),
     )
 
 
@@ -152,7 +168,9 @@ def finding_rows(source: PageSource) -> list[FindingRow]:
             message = f"The outcome can be told without reading the run: {leak}"
             places.setdefault(("accepted_structural_leak", message), []).append(certificate)
         if limits := certificate.provenance.get("training_limits"):
-            places.setdefault(("training_limits", f"{limits[0].upper()}{limits[1:]}."), []).append(certificate)
+            places.setdefault(("training_limits", f"{limits[0].upper()}{limits[1:]}."), []).append(
+                certificate
+            )
         if taken := certificate.provenance.get("pseudo_labels"):
             message = f"It is certified on half B of CAL alone, and not all of its training is labelled by people: {taken}."
             places.setdefault(("pseudo_labels", message), []).append(certificate)
@@ -161,7 +179,12 @@ def finding_rows(source: PageSource) -> list[FindingRow]:
             places.setdefault(("no_parity", message), []).append(certificate)
     deployed = source.headline.procedure
     return [
-        FindingRow(code, message, _where(found, source.certificates), any(c.procedure == deployed for c in found))
+        FindingRow(
+            code,
+            message,
+            _where(found, source.certificates),
+            any(c.procedure == deployed for c in found),
+        )
         for (code, message), found in places.items()
     ]
 
@@ -190,7 +213,11 @@ def corpus_facts(source: PageSource) -> list[Fact]:
         Fact("ICC", rate(main.icc), "likeness of runs of one task"),
         Fact("DEFF", compact(main.deff), "design effect 1 + (m̃ − 1)·ICC"),
         Fact(Markup("n<sub>eff</sub>"), compact(round(main.n_eff, 1)), "effective runs, n / DEFF"),
-        *([Fact("", count(source.cal.unlabelled), "rows without an outcome, left out")] if source.cal.unlabelled else []),
+        *(
+            [Fact("", count(source.cal.unlabelled), "rows without an outcome, left out")]
+            if source.cal.unlabelled
+            else []
+        ),
         *_extra_facts(profile),
     ]
 
@@ -218,7 +245,12 @@ def control_rows(source: PageSource) -> list[ControlRow]:
     own = float(source.controls.get("judge_auroc") or auroc(source.cal.scores, source.cal.outcomes))
     rows = [ControlRow("the judge", own, rate(own), True)] if np.isfinite(own) else []
     for key, value in source.controls.items():
-        if key.endswith("_auroc") and key != "judge_auroc" and isinstance(value, int | float) and np.isfinite(value):
+        if (
+            key.endswith("_auroc")
+            and key != "judge_auroc"
+            and isinstance(value, int | float)
+            and np.isfinite(value)
+        ):
             words = _CONTROLS.get(key, key.removesuffix("_auroc").replace("_", " ") + " alone")
             rows.append(ControlRow(words, float(value), rate(float(value)), False))
     return rows
@@ -228,10 +260,17 @@ def lineage_rows(source: PageSource) -> list[LineageRow]:
     """Return everything the headline certificate rests on, each hash in full."""
     main = source.headline
     given = {**main.provenance, **{key: str(value) for key, value in source.lineage.items()}}
-    ordered = [key for key in _LINEAGE if key in given] + sorted(key for key in given if key not in _LINEAGE)
+    ordered = [key for key in _LINEAGE if key in given] + sorted(
+        key for key in given if key not in _LINEAGE
+    )
     rows = [(_LINEAGE.get(key, key.replace("_", " ")), given[key]) for key in ordered]
-    rows += [("certified rows (content hash)", str(main.inputs["sha256"])), ("rows", count(main.inputs["rows"]))]
-    rows += [(f"certificate: {c.side}, error ≤ {percent(c.alpha)}", c.sha256) for c in source.deployed]
+    rows += [
+        ("certified rows (content hash)", str(main.inputs["sha256"])),
+        ("rows", count(main.inputs["rows"])),
+    ]
+    rows += [
+        (f"certificate: {c.side}, error ≤ {percent(c.alpha)}", c.sha256) for c in source.deployed
+    ]
     rows += [(f"software: {name}", str(value)) for name, value in sorted(main.software.items())]
     rows += [("seed", str(main.seed))]
     return [LineageRow(name, value, bool(_HASH.fullmatch(value))) for name, value in rows]

@@ -13,7 +13,17 @@ if TYPE_CHECKING:
     from certify_assets.certificates import Certificate
     from certify_assets.reports.source import PageSource
 
-__all__ = ["AUDIT_WORDS", "AuditRow", "Banner", "Claim", "DecisionRow", "audit_rows", "banner", "decision_rows", "procedure_words"]
+__all__ = [
+    "AUDIT_WORDS",
+    "AuditRow",
+    "Banner",
+    "Claim",
+    "DecisionRow",
+    "audit_rows",
+    "banner",
+    "decision_rows",
+    "procedure_words",
+]
 
 #: what an audit's verdict says to somebody who decides on a release, the most reassuring first
 AUDIT_WORDS: dict[str, str] = {
@@ -127,20 +137,28 @@ def banner(source: PageSource, reasons: Sequence[Reason]) -> Banner:
         "warn": "Certified, but the audit on TEST does not settle it",
         "failed": "Do not deploy: the audit contradicts the certificate",
     }[state]
-    claims = tuple(Claim(c.side, percent(c.coverage), f"of runs can be {done(c.side)} without a person") for c in source.sides)
+    claims = tuple(
+        Claim(c.side, percent(c.coverage), f"of runs can be {done(c.side)} without a person")
+        for c in source.sides
+    )
     trust = confidence(source.confidence(source.sides), main.validity)
     budget = percent(main.alpha)
     among = " and among the ".join(done(c.side) for c in source.sides)
     both = " for both at once" if len(source.sides) > 1 else ""
     sentence = f"Wrong decisions among the {among} runs: at most {budget}, with {trust}{both}."
     if round(source.overlap, 4) > 0:
-        sentence += f" {percent(source.overlap)} of runs fall under both thresholds and go to a person."
+        sentence += (
+            f" {percent(source.overlap)} of runs fall under both thresholds and go to a person."
+        )
     return Banner(state, heading, sentence, claims, _facts(source))
 
 
 def _nothing(source: PageSource, reasons: Sequence[Reason]) -> Banner:
     where = source.evidence
-    facts = [(f"scored runs in {where}", count(source.headline.trajectories)), (f"tasks in {where}", count(source.headline.tasks))]
+    facts = [
+        (f"scored runs in {where}", count(source.headline.trajectories)),
+        (f"tasks in {where}", count(source.headline.tasks)),
+    ]
     liftable = [reason for reason in reasons if reason.tasks_needed is not None]
     if liftable:
         nearest = min(liftable, key=lambda reason: reason.tasks_needed or 0)
@@ -160,7 +178,12 @@ def _nothing(source: PageSource, reasons: Sequence[Reason]) -> Banner:
 
 
 def _facts(source: PageSource) -> tuple[tuple[str, str], ...]:
-    facts = [("reviewer-hours saved per 1,000 runs", f"{hours(source.decided, source.minutes_per_review):.1f}")]
+    facts = [
+        (
+            "reviewer-hours saved per 1,000 runs",
+            f"{hours(source.decided, source.minutes_per_review):.1f}",
+        )
+    ]
     if len(source.sides) > 1:
         facts.append(("of runs decided in all", percent(source.decided)))
     worst = max(source.sides, key=lambda c: list(AUDIT_WORDS).index(_verdict(source.audit_of(c))))
@@ -168,7 +191,11 @@ def _facts(source: PageSource) -> tuple[tuple[str, str], ...]:
     if audit is None:
         facts.append(("audit on TEST", AUDIT_WORDS["NONE"]))
     else:
-        wrong = f"{percent(audit['realized_error'], 2)} wrong" if audit.get("realized_error") is not None else "nothing to measure"
+        wrong = (
+            f"{percent(audit['realized_error'], 2)} wrong"
+            if audit.get("realized_error") is not None
+            else "nothing to measure"
+        )
         facts.append((f"{worst.side} audit: {AUDIT_WORDS[_verdict(audit)]}", wrong))
     facts.append(
         (
@@ -198,8 +225,12 @@ def _row(source: PageSource, certificate: Certificate) -> DecisionRow:
         share=percent(certificate.coverage) if certificate.certified else "nothing",
         threshold=_threshold(certificate, source.score_scale),
         observed=percent(certificate.selective_error, 2),
-        covered_tasks=f"{count(certificate.covered_tasks)} of {count(certificate.tasks)}" if certificate.certified else DASH,
-        saved=f"{hours(certificate.coverage, source.minutes_per_review):.1f} h" if certificate.certified else DASH,
+        covered_tasks=f"{count(certificate.covered_tasks)} of {count(certificate.tasks)}"
+        if certificate.certified
+        else DASH,
+        saved=f"{hours(certificate.coverage, source.minutes_per_review):.1f} h"
+        if certificate.certified
+        else DASH,
         audit=verdict,
         audit_words=AUDIT_WORDS.get(verdict, ""),
         main=certificate.certified and certificate in source.sides,
@@ -216,7 +247,11 @@ def _threshold(certificate: Certificate, scale: str) -> str:
 def audit_rows(source: PageSource) -> list[AuditRow]:
     """Return one row an audited certificate of the procedure that decisions use; of one that certifies nothing only where no TEST row has a score."""
     pairs = [(c, source.audit_of(c)) for c in source.deployed]
-    return [_audit_row(c, audit) for c, audit in pairs if audit is not None and (c.certified or _unscored(audit))]
+    return [
+        _audit_row(c, audit)
+        for c, audit in pairs
+        if audit is not None and (c.certified or _unscored(audit))
+    ]
 
 
 def _unscored(audit: Mapping[str, Any]) -> bool:

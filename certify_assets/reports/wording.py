@@ -4,7 +4,20 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["compact", "confidence", "count", "counted", "done", "hours", "log_odds", "percent", "probability", "rate", "signed", "small"]
+__all__ = [
+    "compact",
+    "confidence",
+    "count",
+    "counted",
+    "done",
+    "hours",
+    "log_odds",
+    "percent",
+    "probability",
+    "rate",
+    "signed",
+    "small",
+]
 
 DASH = "\N{EN DASH}"
 _MINUS = "\N{MINUS SIGN}"
@@ -17,7 +30,11 @@ def percent(share: float | None, digits: int = 1) -> str:
     if share is None or not math.isfinite(share):
         return DASH
     text = f"{100 * share:.{digits}f}"
-    return (text.rstrip("0").rstrip(".") if "." in text and float(text) == round(100 * share, 9) else text).replace("-", _MINUS) + _PERCENT
+    return (
+        text.rstrip("0").rstrip(".")
+        if "." in text and float(text) == round(100 * share, 9)
+        else text
+    ).replace("-", _MINUS) + _PERCENT
 
 
 def count(number: float | None) -> str:
@@ -32,7 +49,11 @@ def counted(number: int, noun: str) -> str:
 
 def rate(value: float | None, digits: int = 3) -> str:
     """Write a rate between 0 and 1 with fixed decimals."""
-    return DASH if value is None or not math.isfinite(value) else f"{value:.{digits}f}".replace("-", _MINUS)
+    return (
+        DASH
+        if value is None or not math.isfinite(value)
+        else f"{value:.{digits}f}".replace("-", _MINUS)
+    )
 
 
 def compact(value: float | None) -> str:
@@ -62,7 +83,11 @@ def _superscript(exponent: int) -> str:
 
 def signed(value: float | None, digits: int = 3) -> str:
     """Write a score with its sign."""
-    return DASH if value is None or not math.isfinite(value) else f"{value:+.{digits}f}".replace("-", _MINUS)
+    return (
+        DASH
+        if value is None or not math.isfinite(value)
+        else f"{value:+.{digits}f}".replace("-", _MINUS)
+    )
 
 
 def probability(score: float) -> float:

@@ -15,14 +15,38 @@ from certify_assets.research.pretraining_runs import generate_runs
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m certify_assets.research.build_compact", description=__doc__)
-    parser.add_argument("--out", type=Path, required=True, help="folder of the model; call again to finish after a kill")
-    parser.add_argument("--seed", type=int, default=42, help="names initial weights and the order of the runs (default 42)")
-    parser.add_argument("--epochs", type=int, default=CompactSettings().epochs, help="passes over the runs (default %(default)s)")
-    parser.add_argument("--limit", type=int, help="only so many runs: for a trial")
-    parser.add_argument("--runs", type=Path, default=RUNS_FILE, help="runs of further seeds (default: those in the package)")
+    parser = argparse.ArgumentParser(
+        prog="python -m certify_assets.research.build_compact", description=__doc__
+    )
     parser.add_argument(
-        "--generate", action="store_true", help="generate the runs of further seeds in --out with Chromium first (20 minutes of two cores)"
+        "--out",
+        type=Path,
+        required=True,
+        help="folder of the model; call again to finish after a kill",
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=42,
+        help="names initial weights and the order of the runs (default 42)",
+    )
+    parser.add_argument(
+        "--epochs",
+        type=int,
+        default=CompactSettings().epochs,
+        help="passes over the runs (default %(default)s)",
+    )
+    parser.add_argument("--limit", type=int, help="only so many runs: for a trial")
+    parser.add_argument(
+        "--runs",
+        type=Path,
+        default=RUNS_FILE,
+        help="runs of further seeds (default: those in the package)",
+    )
+    parser.add_argument(
+        "--generate",
+        action="store_true",
+        help="generate the runs of further seeds in --out with Chromium first (20 minutes of two cores)",
     )
     return parser
 
@@ -42,11 +66,15 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         runs = generate_runs(options.out / "runs") if options.generate else options.runs
         settings = CompactSettings(seed=options.seed, epochs=options.epochs)
-        built = build_compact(options.out, settings, runs=runs, limit=options.limit, progress=_progress)
+        built = build_compact(
+            options.out, settings, runs=runs, limit=options.limit, progress=_progress
+        )
     except CertifyError as error:
         print(error, file=sys.stderr)
         return error.exit_code
-    print(f"{built.folder}: {built.parameters:,} parameters, loss {built.last.loss:.3f}, verdict {built.last.verdict_loss:.3f}")
+    print(
+        f"{built.folder}: {built.parameters:,} parameters, loss {built.last.loss:.3f}, verdict {built.last.verdict_loss:.3f}"
+    )
     return 0
 
 

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from certify_assets.certificates.certificate import rounded
 from certify_assets.corpora.config import EMBEDDED, registered_corpora
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError, StaleCertificateError
 from certify_assets.evaluation.certification import certificate_of, load_certificates
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.judging import columns
 from certify_assets.judges.scoring import calibration_scores
 from certify_assets.judges.specs import ALPHAS, HARVEST_JUDGES, JUDGES, judges
@@ -40,7 +42,14 @@ __all__ = [
 CERTIFIABILITY_SCHEMA = "certify_assets/certifiability/1"
 CERTIFIABILITY_KEY = "study/certifiability.json"
 _PLAIN = "taskboot"
-_DOUBTS = {"no_law", "no_prediction", "carries_the_fit", "base_judge", "two_base_judges", "pretrained_base"}
+_DOUBTS = {
+    "no_law",
+    "no_prediction",
+    "carries_the_fit",
+    "base_judge",
+    "two_base_judges",
+    "pretrained_base",
+}
 # the paper's A₀ is that of a judge which is not fine-tuned on the corpus; the floor is read where that one has not scored it
 _UNTRAINED = "base"
 _FLOOR = "lexical"
@@ -80,10 +89,20 @@ class Measured:
         """Say in one sentence which judge and split each number comes from."""
         rows = "half B of CAL" if self.best_judge in HARVEST_JUDGES else "CAL"
         best = (
-            f"coverage: certificate of {self.best_judge} on {rows}" if self.best_judge else "coverage: no judge certifies anything on CAL"
+            f"coverage: certificate of {self.best_judge} on {rows}"
+            if self.best_judge
+            else "coverage: no judge certifies anything on CAL"
         )
-        absent = f"; without certificates that hold now: {', '.join(self.without)}" if self.without else ""
-        instead = "" if self.untrained else f", which is trained on SFT: {_UNTRAINED} has not scored this corpus"
+        absent = (
+            f"; without certificates that hold now: {', '.join(self.without)}"
+            if self.without
+            else ""
+        )
+        instead = (
+            ""
+            if self.untrained
+            else f", which is trained on SFT: {_UNTRAINED} has not scored this corpus"
+        )
         return f"success rate and n_eff: CAL; AUROC: {self.base_judge} on CAL{instead}; {best}{absent}."
 
     @property
@@ -137,19 +156,34 @@ class Certifiability:
         of_ours = (
             *self._base_judges(),
             *self._pretrained(),
-            ("one_split", "AUROC and coverage are read off the same CAL labels: a new corpus must give its AUROC before it is certified."),
+            (
+                "one_split",
+                "AUROC and coverage are read off the same CAL labels: a new corpus must give its AUROC before it is certified.",
+            ),
             (
                 "best_of_judges",
                 f"The coverage is the best of {number} judges at α = {alpha}, each certified by itself: no level pays for this choice.",
             ),
         )
-        return (*(law_findings(self.law) if self.law else (("no_law", f"No line is fitted: {self.reason}"),)), *of_ours)
+        return (
+            *(
+                law_findings(self.law)
+                if self.law
+                else (("no_law", f"No line is fitted: {self.reason}"),)
+            ),
+            *of_ours,
+        )
 
     def _base_judges(self) -> tuple[tuple[str, str], ...]:
         """Say whose AUROC the A₀ of the points is, and where that is not the paper's."""
         untrained = sum(item.untrained for item in self.measured)
         if not self.measured or untrained == len(self.measured):
-            return (("untrained_base", f"A₀ is the AUROC of {_UNTRAINED}, which is not fine-tuned on the corpus, as the paper's."),)
+            return (
+                (
+                    "untrained_base",
+                    f"A₀ is the AUROC of {_UNTRAINED}, which is not fine-tuned on the corpus, as the paper's.",
+                ),
+            )
         lexical = f"{_FLOOR}, which is trained on SFT"
         if not untrained:
             return (
@@ -166,7 +200,11 @@ class Certifiability:
 
     def _pretrained(self) -> tuple[tuple[str, str], ...]:
         """Say where the base judge has read runs of the same tasks' kind with their verdicts before."""
-        known = [item.point.corpus for item in self.measured if item.untrained and item.point.corpus in EMBEDDED]
+        known = [
+            item.point.corpus
+            for item in self.measured
+            if item.untrained and item.point.corpus in EMBEDDED
+        ]
         if not known or JUDGES[_UNTRAINED].model != "compact":
             return ()
         said = f"The compact model was pretrained on MiniWoB++ runs with their verdicts, of other tasks: on {', '.join(known)} its A₀ is no stranger's."
@@ -186,15 +224,20 @@ class Certifiability:
             "findings": [{"code": code, "message": message} for code, message in self.findings],
             "paper": {
                 **rounded(self.paper.to_dict()),
-                "published": {name: dict(zip(("r2", "loocv_r2", "mae"), row, strict=True)) for name, row in PAPER_FORMS.items()},
+                "published": {
+                    name: dict(zip(("r2", "loocv_r2", "mae"), row, strict=True))
+                    for name, row in PAPER_FORMS.items()
+                },
                 "facts": list(PAPER_FACTS),
             },
         }
 
 
-def base_judge(store: Store, corpus: str) -> str:
+def base_judge(corpus: Corpus) -> str:
     """Return the judge whose AUROC is A₀: the untrained one where it has scored the corpus, else the lexical floor. Neither makes a choice on CAL."""
-    return _UNTRAINED if store.exists(f"judges/{_UNTRAINED}/{corpus}/scores.json") else _FLOOR
+    return (
+        _UNTRAINED if corpus.store.exists(f"judges/{_UNTRAINED}/{corpus}/scores.json") else _FLOOR
+    )
 
 
 def gather_points(store: Store) -> tuple[tuple[Measured, ...], tuple[tuple[str, str], ...]]:
@@ -205,13 +248,13 @@ def gather_points(store: Store) -> tuple[tuple[Measured, ...], tuple[tuple[str, 
     measured, left_out = [], []
     for corpus in registered_corpora(store):
         try:
-            measured.append(measure(store, corpus))
+            measured.append(measure(Corpus(store, corpus)))
         except CertifyError as error:
             left_out.append((corpus, str(error)))
     return tuple(measured), tuple(left_out)
 
 
-def measure(store: Store, corpus: str) -> Measured:
+def measure(corpus: Corpus) -> Measured:
     """Measure one corpus on CAL.
 
     Raises
@@ -224,25 +267,39 @@ def measure(store: Store, corpus: str) -> Measured:
     from certify_assets.certificates import auroc, observe
     from certify_assets.research.law_points import LawPoint
 
-    base = base_judge(store, corpus)
-    there = [name for name in judges(store.root) if store.exists(f"judges/{name}/{corpus}/certificates.json")]
-    loaded = _current(store, corpus, there, (base, _FLOOR))
+    base = base_judge(corpus)
+    there = [
+        name
+        for name in judges(corpus.store.root)
+        if corpus.store.exists(f"judges/{name}/{corpus}/certificates.json")
+    ]
+    loaded = _current(corpus, there, (base, _FLOOR))
     # size and success rate are those of CAL, whoever's certificate they are read off
     anchor = next((name for name in (base, _FLOOR) if name in loaded), None)
     if anchor is None:
-        raise InputError(f"{_FLOOR} has no certificates on {corpus}; materialize {_FLOOR}/certificate of this corpus.")
-    area = auroc(observe(*columns(calibration_scores(store, corpus, base)[0])))
+        raise InputError(
+            f"{_FLOOR} has no certificates on {corpus}; materialize {_FLOOR}/certificate of this corpus."
+        )
+    area = auroc(observe(*columns(calibration_scores(JudgedCorpus(corpus, base))[0])))
     if area is None:
-        raise InputError(f"CAL of {corpus} holds one outcome only, so {base} has no AUROC there; import runs of both outcomes.")
-    deciding = {name: certificate_of(items, side="reject", alpha=ALPHAS[0]) for name, items in loaded.items()}
-    plain = [certificate_of(items, side="reject", alpha=ALPHAS[0], procedure=_PLAIN) for items in loaded.values()]
+        raise InputError(
+            f"CAL of {corpus} holds one outcome only, so {base} has no AUROC there; import runs of both outcomes."
+        )
+    deciding = {
+        name: certificate_of(items, side="reject", alpha=ALPHAS[0])
+        for name, items in loaded.items()
+    }
+    plain = [
+        certificate_of(items, side="reject", alpha=ALPHAS[0], procedure=_PLAIN)
+        for items in loaded.values()
+    ]
     best = max(deciding, key=lambda name: deciding[name].coverage)
     if not deciding[best].certified:
         best = anchor
     whole = deciding[anchor]
     return Measured(
         point=LawPoint(
-            corpus=corpus,
+            corpus=corpus.name,
             success_rate=whole.success_rate,
             auroc=rounded(area),
             coverage=deciding[best].coverage,
@@ -254,28 +311,35 @@ def measure(store: Store, corpus: str) -> Measured:
         plain_coverage=max(item.coverage for item in plain),
         certificate_sha256=deciding[best].sha256,
         judges=len(loaded),
-        without=tuple(name for name in judges(store.root) if name not in loaded),
+        without=tuple(name for name in judges(corpus.store.root) if name not in loaded),
     )
 
 
-def _current(store: Store, corpus: str, names: Sequence[str], needed: Sequence[str]) -> dict[str, list[Certificate]]:
+def _current(
+    corpus: Corpus, names: Sequence[str], needed: Sequence[str]
+) -> dict[str, list[Certificate]]:
     """Return the certificates of each judge; one that waits for its turn says nothing against the others, unless it is needed."""
     loaded = {}
     for name in names:
         try:
-            loaded[name] = load_certificates(store, corpus, name)
+            loaded[name] = load_certificates(JudgedCorpus(corpus, name))
         except (StaleCertificateError, InputError):
             if name in needed:
                 raise
     return loaded
 
 
-def fit_measured(measured: Sequence[Measured], left_out: Sequence[tuple[str, str]] = ()) -> Certifiability:
+def fit_measured(
+    measured: Sequence[Measured], left_out: Sequence[tuple[str, str]] = ()
+) -> Certifiability:
     """Fit the law to measured corpora; where that cannot be done, say why and keep the points."""
     from certify_assets.research.law import FEWEST_POINTS, fit_law
     from certify_assets.research.law_points import PAPER_POINTS
 
-    law, reason = None, f"a fit needs certificates on {FEWEST_POINTS} corpora and here are {len(measured)}."
+    law, reason = (
+        None,
+        f"a fit needs certificates on {FEWEST_POINTS} corpora and here are {len(measured)}.",
+    )
     if len(measured) >= FEWEST_POINTS:
         try:
             law, reason = fit_law([item.point for item in measured]), ""

@@ -6,7 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from certify_assets.certificates.populations import TAU, Clustered, Design, Fooled, Sample, effect_sd
+from certify_assets.certificates.populations import (
+    TAU,
+    Clustered,
+    Design,
+    Fooled,
+    Sample,
+    effect_sd,
+)
 from certify_assets.certificates.shown import shown
 from certify_assets.errors import InputError
 
@@ -95,13 +102,21 @@ def study_designs(
             if count < 2:
                 raise InputError(f"tasks is {shown(count)}; give at least 2 tasks.")
             if not own_rhos:
-                cells.extend(_fooled_design(name, int(count), times * alpha, side) for times in dict.fromkeys(excess))
+                cells.extend(
+                    _fooled_design(name, int(count), times * alpha, side)
+                    for times in dict.fromkeys(excess)
+                )
             else:
-                cells.extend(_clustered_design(name, int(count), float(rho)) for rho in dict.fromkeys(rhos or own_rhos))
+                cells.extend(
+                    _clustered_design(name, int(count), float(rho))
+                    for rho in dict.fromkeys(rhos or own_rhos)
+                )
     return cells
 
 
-def failure_designs(*, tasks: Sequence[int] = (), alpha: float = 0.1, side: str = "reject") -> list[Design]:
+def failure_designs(
+    *, tasks: Sequence[int] = (), alpha: float = 0.1, side: str = "reject"
+) -> list[Design]:
     """Return the designs in which TaskBoot fails, with a true error of 1.02 and 1.5 times α."""
     return study_designs(FAILURES, tasks=tasks, alpha=alpha, side=side, excess=_EXCESSES)
 
@@ -125,10 +140,14 @@ def _clustered_design(name: str, tasks: int, rho: float) -> Clustered:
     effect_sd(rho)
     if name == "low_base_rate":
         # the paper leaves the base rate open; its corpus has sixteen attempts at each task
-        return Clustered(name=name, tasks=tasks, rho=rho, sizes="sixteen", base=-3.5, separation=4.5)
+        return Clustered(
+            name=name, tasks=tasks, rho=rho, sizes="sixteen", base=-3.5, separation=4.5
+        )
     if name == "size_outcome":
         return Clustered(name=name, tasks=tasks, rho=rho, size_slope=0.25)
-    return Clustered(name=name, tasks=tasks, rho=rho, sizes="pareto" if name == "heavy_tails" else "poisson")
+    return Clustered(
+        name=name, tasks=tasks, rho=rho, sizes="pareto" if name == "heavy_tails" else "poisson"
+    )
 
 
 def _fooled_design(name: str, tasks: int, share: float, side: str) -> Fooled:
@@ -136,4 +155,11 @@ def _fooled_design(name: str, tasks: int, share: float, side: str) -> Fooled:
         raise InputError(
             f"The true error of fooled tasks is {share:g}, excess times alpha; give an alpha below .66 and an excess above zero."
         )
-    return Fooled(name=name, tasks=tasks, share=share, error_icc=_ERROR_ICC.get(name, 1.0), size_ratio=_SIZE_RATIO.get(name, 1), side=side)
+    return Fooled(
+        name=name,
+        tasks=tasks,
+        share=share,
+        error_icc=_ERROR_ICC.get(name, 1.0),
+        size_ratio=_SIZE_RATIO.get(name, 1),
+        side=side,
+    )

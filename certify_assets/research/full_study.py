@@ -94,7 +94,9 @@ def run_full_study(
     found: dict[tuple[str, str], Outcome] = {}
     works = [Work(store, name, chosen, language, say=say) for name in names]
     for phase in (0, 1):
-        for outcomes in _each_corpus(works, found, [stage for stage in stages if stage.phase == phase], workers):
+        for outcomes in _each_corpus(
+            works, found, [stage for stage in stages if stage.phase == phase], workers
+        ):
             found |= {(outcome.corpus, outcome.stage): outcome for outcome in outcomes}
     whole = Work(store, ALL, chosen, language, workers, say)
     for stage in (stage for stage in stages if stage.phase == 2):
@@ -107,7 +109,11 @@ def run_full_study(
 
 def load_outcomes(store: Store) -> list[Outcome]:
     """Return what became of the stages of the last run; empty where none was."""
-    return [Outcome(**item) for item in store.read_json(RUN_KEY)["stages"]] if store.exists(RUN_KEY) else []
+    return (
+        [Outcome(**item) for item in store.read_json(RUN_KEY)["stages"]]
+        if store.exists(RUN_KEY)
+        else []
+    )
 
 
 def run_stage(work: Work, stage: Stage, found: Mapping[tuple[str, str], Outcome]) -> Outcome:
@@ -125,16 +131,31 @@ def run_stage(work: Work, stage: Stage, found: Mapping[tuple[str, str], Outcome]
     seconds = time.monotonic() - started
     words = f": {reason}" if reason else f" ({seconds:.1f} s)" if status == "done" else ""
     work.say(f"{work.corpus}: {stage.name} {status}{words}")
-    return Outcome(work.corpus, stage.name, status, reason, stage.command.replace("CORPUS", work.corpus), round(seconds, 1))
+    return Outcome(
+        work.corpus,
+        stage.name,
+        status,
+        reason,
+        stage.command.replace("CORPUS", work.corpus),
+        round(seconds, 1),
+    )
 
 
-def _attempted(work: Work, stage: Stage, found: Mapping[tuple[str, str], Outcome]) -> tuple[str, str]:
+def _attempted(
+    work: Work, stage: Stage, found: Mapping[tuple[str, str], Outcome]
+) -> tuple[str, str]:
     if reason := stage.left_out(work):
         return ("kept", "") if _kept(work, stage) else ("skipped", reason)
     before = (found.get((work.corpus, name)) for name in stage.needs)
-    absent = next((outcome for outcome in before if outcome is not None and outcome.status not in _THERE), None)
+    absent = next(
+        (outcome for outcome in before if outcome is not None and outcome.status not in _THERE),
+        None,
+    )
     if absent is not None:
-        return "skipped", f"it needs {absent.stage}, which {'failed' if absent.status == 'failed' else 'was skipped'}."
+        return (
+            "skipped",
+            f"it needs {absent.stage}, which {'failed' if absent.status == 'failed' else 'was skipped'}.",
+        )
     try:
         if _kept(work, stage):
             return "kept", ""
@@ -142,7 +163,10 @@ def _attempted(work: Work, stage: Stage, found: Mapping[tuple[str, str], Outcome
         if reason := stage.run(work):
             return "skipped", reason
         documents = {name: work.store.sha256(name) for name in stage.documents(work)}
-        work.store.write_json(stage_record_key(work.corpus, stage.name), {"stage": stage.name, "key": key, "documents": documents})
+        work.store.write_json(
+            stage_record_key(work.corpus, stage.name),
+            {"stage": stage.name, "key": key, "documents": documents},
+        )
     except GateClosedError as closed:
         return "skipped", str(closed)
     except CertifyError as error:
@@ -161,7 +185,10 @@ def _kept(work: Work, stage: Stage) -> bool:
     larger = list(PROFILES.values())[list(PROFILES).index(work.profile.name) :]
     if record["key"] not in {_key(_with(work, profile), stage) for profile in larger}:
         return False
-    return all(work.store.exists(name) and work.store.sha256(name) == digest for name, digest in record["documents"].items())
+    return all(
+        work.store.exists(name) and work.store.sha256(name) == digest
+        for name, digest in record["documents"].items()
+    )
 
 
 def _with(work: Work, profile: Profile) -> Work:
@@ -173,7 +200,10 @@ def _key(work: Work, stage: Stage) -> str:
 
 
 def _each_corpus(
-    works: Sequence[Work], found: Mapping[tuple[str, str], Outcome], stages: Sequence[Stage], workers: int
+    works: Sequence[Work],
+    found: Mapping[tuple[str, str], Outcome],
+    stages: Sequence[Stage],
+    workers: int,
 ) -> Iterator[list[Outcome]]:
     """Run stages on every corpus, each corpus in a process of its own where there may be several."""
     engine = chosen_engine(workers)
@@ -181,8 +211,13 @@ def _each_corpus(
         yield from (_one_corpus(work, found, stages) for work in works)
         return
     names, known = tuple(stage.name for stage in stages), dict(found)
-    asked = [(work.store.root, work.corpus, work.profile.name, work.language, names, known) for work in works]
-    for _, outcomes in run_shards(_in_process, asked, engine=engine, workers=workers, prepare=_one_thread, fresh=True):
+    asked = [
+        (work.store.root, work.corpus, work.profile.name, work.language, names, known)
+        for work in works
+    ]
+    for _, outcomes in run_shards(
+        _in_process, asked, engine=engine, workers=workers, prepare=_one_thread, fresh=True
+    ):
         yield outcomes
 
 
@@ -204,7 +239,9 @@ def _say_while_watched(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def _one_corpus(work: Work, found: Mapping[tuple[str, str], Outcome], stages: Sequence[Stage]) -> list[Outcome]:
+def _one_corpus(
+    work: Work, found: Mapping[tuple[str, str], Outcome], stages: Sequence[Stage]
+) -> list[Outcome]:
     known = dict(found)
     for stage in stages:
         known[work.corpus, stage.name] = run_stage(work, stage, known)
@@ -220,7 +257,9 @@ def _one_thread() -> None:
         os.environ.setdefault(name, value)
 
 
-def _document(store: Store, profile: str, corpora: Sequence[str], outcomes: Sequence[Outcome]) -> dict[str, Any]:
+def _document(
+    store: Store, profile: str, corpora: Sequence[str], outcomes: Sequence[Outcome]
+) -> dict[str, Any]:
     """Return what is stored of a run: no time, and a kept stage is as good as a done one, so that a second run leaves the same bytes."""
     stages = []
     for outcome in outcomes:

@@ -49,12 +49,19 @@ def controls_of(loop: Loop, parts: Parts, start: Judge, size: int) -> list[dict[
         if loop.learner.dear or not taken.any():
             found.append(about)
             continue
-        training = training_set(loop.learner.source, parts.pool.frame[taken], label=loop.label, manifest=loop.splits.manifest)
+        training = training_set(
+            loop.learner.source,
+            parts.pool.frame[taken],
+            label=loop.label,
+            manifest=loop.splits.manifest,
+        )
         found.append(measured(loop, parts, loop.learner.train(training, name), about))
     return found
 
 
-def uncertified_cuts(scores: NDArray[np.float64], loop: Loop, size: int) -> dict[str, NDArray[np.bool_]]:
+def uncertified_cuts(
+    scores: NDArray[np.float64], loop: Loop, size: int
+) -> dict[str, NDArray[np.bool_]]:
     """Choose rows of a pool without a certificate.
 
     Returns
@@ -69,7 +76,10 @@ def uncertified_cuts(scores: NDArray[np.float64], loop: Loop, size: int) -> dict
     end = "lowest" if sign > 0 else "highest"
     counts = {f"{end}_{share:.0%}": int(share * len(scores)) for share in _SHARES}
     counts = {f"{end}_as_many": size, **counts} if size else counts
-    cuts = {"verdict": keys < 0, "confidence": keys <= math.log(loop.settings.alpha / (1 - loop.settings.alpha))}
+    cuts = {
+        "verdict": keys < 0,
+        "confidence": keys <= math.log(loop.settings.alpha / (1 - loop.settings.alpha)),
+    }
     for name, count in counts.items():
         taken = np.zeros(len(scores), dtype=bool)
         taken[order[:count]] = True
@@ -92,11 +102,18 @@ def ranking_of(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
     found = {}
     for name in made[0]["certificates"]:
         half_b, test = (
-            {row["round"]: row["certificates"][name][key] or 0.0 for row in made} for key in ("half_b_coverage", "test_own_coverage")
+            {row["round"]: row["certificates"][name][key] or 0.0 for row in made}
+            for key in ("half_b_coverage", "test_own_coverage")
         )
-        orders = [sorted(by, key=lambda number, by=by: (-by[number], number)) for by in (half_b, test)]  # type: ignore[misc]
+        orders = [
+            [number for _, number in sorted((-share, number) for number, share in by.items())]
+            for by in (half_b, test)
+        ]
         found[name] = {
-            "rounds": [{"round": number, "half_b": half_b[number], "test": test[number]} for number in half_b],
+            "rounds": [
+                {"round": number, "half_b": half_b[number], "test": test[number]}
+                for number in half_b
+            ],
             "order_half_b": orders[0],
             "order_test": orders[1],
             "agree": orders[0] == orders[1],
@@ -108,8 +125,15 @@ def _labels_spent(loop: Loop, parts: Parts) -> dict[str, Any]:
     """Train on the labels of half A instead of using them for a threshold: its tasks certify nothing any more."""
     import pandas as pd
 
-    labelled = [loop.learner.source.assign(**{LABEL_SOURCE: "human"}), parts.half_a.assign(**{LABEL_SOURCE: HALF_A})]
+    labelled = [
+        loop.learner.source.assign(**{LABEL_SOURCE: "human"}),
+        parts.half_a.assign(**{LABEL_SOURCE: HALF_A}),
+    ]
     training = pd.concat(labelled, ignore_index=True)
     training["outcome"] = training["outcome"].astype("int8")
-    about = {"control": "labels_of_half_a", "trained_on": len(training), "labels": len(parts.half_a)}
+    about = {
+        "control": "labels_of_half_a",
+        "trained_on": len(training),
+        "labels": len(parts.half_a),
+    }
     return measured(loop, parts, loop.learner.train(training, "labels_of_half_a"), about)

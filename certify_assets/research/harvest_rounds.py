@@ -40,7 +40,14 @@ def harvest_rounds(loop: Loop, first: Judge | None = None) -> dict[str, Any]:
     """
     parts = Parts.of(loop)
     start = judge = first or loop.learner.train(loop.learner.source, "round_0")
-    rows = [measured(loop, parts, judge, {"round": 0, "trained_on": len(loop.learner.source), "pseudo_labels": 0})]
+    rows = [
+        measured(
+            loop,
+            parts,
+            judge,
+            {"round": 0, "trained_on": len(loop.learner.source), "pseudo_labels": 0},
+        )
+    ]
     for number in range(1, loop.rounds + 1):
         row, judge = _round(loop, parts, judge, number)
         rows.append(row)
@@ -53,7 +60,11 @@ def harvest_rounds(loop: Loop, first: Judge | None = None) -> dict[str, Any]:
         "side": loop.settings.side,
         "alpha": loop.settings.alpha,
         "gate": loop.settings.procedure,
-        "halves": {"seed": loop.seed, "tasks_a": _tasks(parts.half_a), "tasks_b": _tasks(parts.half_b)},
+        "halves": {
+            "seed": loop.seed,
+            "tasks_a": _tasks(parts.half_a),
+            "tasks_b": _tasks(parts.half_b),
+        },
         "rounds": rows,
         "controls": controls_of(loop, parts, start, size),
         "ranking": ranking_of(rows),
@@ -64,14 +75,28 @@ def _round(loop: Loop, parts: Parts, judge: Judge, number: int) -> tuple[dict[st
     """Harvest with one judge and train the next; where nothing is harvested the judge stays and the row says why."""
     gate, table = gate_of(loop, parts, judge)
     taken = gate.taken(table["score"].to_numpy(np.float64))
-    harvested = {**contamination(gate, table, parts.pool), "gate": gate.to_dict(), "skew": skew(parts.pool.frame, taken, parts.lengths)}
+    harvested = {
+        **contamination(gate, table, parts.pool),
+        "gate": gate.to_dict(),
+        "skew": skew(parts.pool.frame, taken, parts.lengths),
+    }
     loop.say(f"round {number}: {gate.reason} {harvested['size']} of {harvested['pool']} harvested.")
     if not taken.any():
         reason = gate.reason if not gate.open else "the certified region holds no run of the pool."
         return {"round": number, "skipped": reason, "harvest": harvested}, judge
-    training = training_set(loop.learner.source, parts.pool.frame[taken], label=loop.label, manifest=loop.splits.manifest)
+    training = training_set(
+        loop.learner.source,
+        parts.pool.frame[taken],
+        label=loop.label,
+        manifest=loop.splits.manifest,
+    )
     trained = loop.learner.train(training, f"round_{number}")
-    about = {"round": number, "trained_on": len(training), "pseudo_labels": int(taken.sum()), "harvest": harvested}
+    about = {
+        "round": number,
+        "trained_on": len(training),
+        "pseudo_labels": int(taken.sum()),
+        "harvest": harvested,
+    }
     return measured(loop, parts, trained, about), trained
 
 

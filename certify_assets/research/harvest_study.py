@@ -9,8 +9,9 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from certify_assets.certificates import Settings
-from certify_assets.corpora.config import EMBEDDED, load_config
-from certify_assets.corpora.corpus import plan_splits, read_corpus, require_leak_controls
+from certify_assets.corpora.config import EMBEDDED
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.corpora.preparation import plan_splits, read_corpus, require_leak_controls
 from certify_assets.corpora.splits import select
 from certify_assets.evaluation.ledger import LedgerEntry, announce_study, record_result
 from certify_assets.files import canonical_json, sha256_bytes
@@ -21,7 +22,6 @@ from certify_assets.judges.judging import workplace
 from certify_assets.judges.specs import ALPHAS, DELTA, GRID
 from certify_assets.research.harvest_rounds import harvest_rounds
 from certify_assets.storage.progress import Report, silent
-from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,12 +58,14 @@ class HarvestPlan:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as JSON values."""
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in asdict(self).items()
+        }
 
 
 def run_harvests(
-    store: Store,
-    corpus: str,
+    corpus: Corpus,
     plan: HarvestPlan | None = None,
     *,
     learner: LearnerMaker | None = None,
@@ -90,34 +92,53 @@ def run_harvests(
     """
     plan = plan or HarvestPlan()
     make = learner or (lambda splits: lexical_learner(splits.sft, splits.manifest))
-    frame, config = read_corpus(store, corpus), load_config(store, corpus)
-    stored = store.read_json(f"corpora/{corpus}/splits/manifest.json")["sha256"]
-    require_leak_controls(store, corpus, stored)
+    frame, config = read_corpus(corpus), corpus.config
+    stored = corpus.store.read_json(corpus.key("splits/manifest.json"))["sha256"]
+    require_leak_controls(corpus, stored)
     loops = []
     for profile in plan.profiles:
-        shares = f"{profile}_miniwob" if profile == "paper" and corpus in EMBEDDED else profile or config.profile
+        shares = (
+            f"{profile}_miniwob"
+            if profile == "paper" and corpus.name in EMBEDDED
+            else profile or config.profile
+        )
         manifest = plan_splits(replace(config, profile=shares, rl=True), frame["task_id"].unique())
         splits = _splits(frame, manifest)
-        read = _announced(store, corpus, plan, manifest, run_id)
-        made = [{**harvest_rounds(loop), "profile": manifest.profile} for loop in _loops(splits, make, plan, say)]
-        record_result(store, read, sha256_bytes(canonical_json(made)))
+        read = _announced(corpus, plan, manifest, run_id)
+        made = [
+            {**harvest_rounds(loop), "profile": manifest.profile}
+            for loop in _loops(splits, make, plan, say)
+        ]
+        record_result(corpus.store, read, sha256_bytes(canonical_json(made)))
         loops += made
-    document = harvest_document(corpus, plan, loops)
-    store.write_json(f"harvests/{corpus}/{plan.learner}.json", document)
+    document = harvest_document(corpus.name, plan, loops)
+    corpus.store.write_json(f"harvests/{corpus}/{plan.learner}.json", document)
     return document
 
 
 def harvest_document(corpus: str, plan: HarvestPlan, loops: list[dict[str, Any]]) -> dict[str, Any]:
     """Return what a study of harvests says: its plan, every loop, and over all of them how often a harvest kept its budget."""
-    taken = [row["harvest"] for loop in loops for row in loop["rounds"] if row.get("harvest", {}).get("size")]
-    budgets = [loop["alpha"] for loop in loops for row in loop["rounds"] if row.get("harvest", {}).get("size")]
+    taken = [
+        row["harvest"]
+        for loop in loops
+        for row in loop["rounds"]
+        if row.get("harvest", {}).get("size")
+    ]
+    budgets = [
+        loop["alpha"]
+        for loop in loops
+        for row in loop["rounds"]
+        if row.get("harvest", {}).get("size")
+    ]
     return {
         "corpus": corpus,
         "plan": plan.to_dict(),
         "halves_seed": HALVES_SEED,
         "loops": loops,
         "harvests": len(taken),
-        "within_budget": sum(one["contamination"] <= alpha for one, alpha in zip(taken, budgets, strict=True)),
+        "within_budget": sum(
+            one["contamination"] <= alpha for one, alpha in zip(taken, budgets, strict=True)
+        ),
         "beyond_chance": sum(one["verdict"] == "ERROR" for one in taken),
         "gates_closed": sum("skipped" in row for loop in loops for row in loop["rounds"]),
     }
@@ -125,25 +146,44 @@ def harvest_document(corpus: str, plan: HarvestPlan, loops: list[dict[str, Any]]
 
 def _splits(frame: pd.DataFrame, manifest: SplitManifest) -> Splits:
     labelled = frame[frame["outcome"].notna()]
-    sft, rl, cal, test = (select(labelled, manifest, name).reset_index(drop=True) for name in ("sft", "rl", "cal", "test"))
+    sft, rl, cal, test = (
+        select(labelled, manifest, name).reset_index(drop=True)
+        for name in ("sft", "rl", "cal", "test")
+    )
     return Splits(sft, rl, cal, test, manifest)
 
 
-def _loops(splits: Splits, make: LearnerMaker, plan: HarvestPlan, say: Callable[[str], None]) -> Iterator[Loop]:
+def _loops(
+    splits: Splits, make: LearnerMaker, plan: HarvestPlan, say: Callable[[str], None]
+) -> Iterator[Loop]:
     learner = make(splits)
     for alpha, side, gate in product(plan.alphas, plan.sides, plan.gates):
-        settings = Settings(alpha=alpha, delta=DELTA, grid=GRID, side=side, procedure=gate, seed=HALVES_SEED)
+        settings = Settings(
+            alpha=alpha, delta=DELTA, grid=GRID, side=side, procedure=gate, seed=HALVES_SEED
+        )
         yield Loop(splits, learner, settings, plan.rounds, HALVES_SEED, say=say)
 
 
-def _announced(store: Store, corpus: str, plan: HarvestPlan, manifest: SplitManifest, run_id: str) -> LedgerEntry:
+def _announced(
+    corpus: Corpus, plan: HarvestPlan, manifest: SplitManifest, run_id: str
+) -> LedgerEntry:
     """Write into the ledger what will be read of TEST, before it is."""
-    fixed = {**plan.to_dict(), "manifest_sha256": manifest.sha256, "delta": DELTA, "grid": GRID, "halves_seed": HALVES_SEED}
-    return announce_study(store, corpus, reader=f"harvests of {plan.learner}", plan={"harvests": fixed}, run_id=run_id)
+    fixed = {
+        **plan.to_dict(),
+        "manifest_sha256": manifest.sha256,
+        "delta": DELTA,
+        "grid": GRID,
+        "halves_seed": HALVES_SEED,
+    }
+    return announce_study(
+        corpus, reader=f"harvests of {plan.learner}", plan={"harvests": fixed}, run_id=run_id
+    )
 
 
 @contextmanager
-def learner_maker(store: Store, corpus: str, learner: str, *, report: Report = silent) -> Iterator[LearnerMaker]:
+def learner_maker(
+    corpus: Corpus, learner: str, *, report: Report = silent
+) -> Iterator[LearnerMaker]:
     """Give the maker of a learner, with a place for its checkpoints where a training is dear.
 
     Parameters
@@ -155,6 +195,8 @@ def learner_maker(store: Store, corpus: str, learner: str, *, report: Report = s
     if learner == "lexical":
         yield lambda splits: lexical_learner(splits.sft, splits.manifest)
         return
-    with workplace(store, f"harvests/{corpus}/{learner}") as place:
+    with workplace(corpus.store, f"harvests/{corpus}/{learner}") as place:
         # checkpoints are of one split: another manifest is another folder
-        yield lambda splits: language_learner(splits.sft, splits.manifest, place / splits.manifest.sha256[:12], report=report)
+        yield lambda splits: language_learner(
+            splits.sft, splits.manifest, place / splits.manifest.sha256[:12], report=report
+        )

@@ -40,7 +40,11 @@ LAW_FORMS: dict[str, tuple[str, _Form, tuple[float, ...]]] = {
     "saturated_tuned": ("index·s(K), tuned", lambda point, k: point.x * _fill(point, k), _TUNED),
     "auroc_only": ("(2A₀−1)", lambda point, _: point.discrimination, ()),
     "failures_only": ("(1−π)", lambda point, _: point.failures, ()),
-    "auroc_saturated": ("(2A₀−1)·s(30)", lambda point, k: point.discrimination * _fill(point, k), (_SATURATION,)),
+    "auroc_saturated": (
+        "(2A₀−1)·s(30)",
+        lambda point, k: point.discrimination * _fill(point, k),
+        (_SATURATION,),
+    ),
     "parameter_free": ("index, not fitted", lambda point, _: point.x, ()),
 }
 
@@ -200,7 +204,9 @@ def leave_one_out(x: _Floats, y: _Floats) -> _Floats:
 def _require_fit(points: Sequence[LawPoint]) -> None:
     count = len(points)
     if count < FEWEST_POINTS:
-        raise InputError(f"the law cannot be fitted to {count} corpora; give at least {FEWEST_POINTS}, one row each.")
+        raise InputError(
+            f"the law cannot be fitted to {count} corpora; give at least {FEWEST_POINTS}, one row each."
+        )
     names = [point.corpus for point in points]
     if len(set(names)) < count:
         repeated = next(name for name in names if names.count(name) > 1)
@@ -244,7 +250,9 @@ def _fit_form(name: str, points: Sequence[LawPoint]) -> FormFit:
     if scales and missing:
         return FormFit(name, words, reason=f"n_eff of {missing[0]!a} is not known")
     y = np.array([point.coverage for point in points])
-    tried = [(k, np.array([regressor(point, k or 1.0) for point in points])) for k in scales or (None,)]
+    tried = [
+        (k, np.array([regressor(point, k or 1.0) for point in points])) for k in scales or (None,)
+    ]
     usable = [(k, x) for k, x in tried if _varies(x)]
     if not usable:
         return FormFit(name, words, reason="the points do not differ in it")

@@ -99,12 +99,26 @@ class LawPoint:
 
 def _require(corpus: str, name: str, value: object, least: float, most: float) -> None:
     # a bool is an int, and NaN fails every comparison
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= most or math.isinf(value):
-        bound = f"between {least:g} and {most:g}" if math.isfinite(most) else f"of at least {least:g}"
-        raise InputError(f"{name} of corpus {shown(corpus)} is {shown(value)}; give a number {bound}.")
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, (int, float))
+        or not least <= value <= most
+        or math.isinf(value)
+    ):
+        bound = (
+            f"between {least:g} and {most:g}" if math.isfinite(most) else f"of at least {least:g}"
+        )
+        raise InputError(
+            f"{name} of corpus {shown(corpus)} is {shown(value)}; give a number {bound}."
+        )
 
 
-def _paper(corpus: str, numbers: tuple[float, float, float, float], size: tuple[int, float, int], note: str = "") -> LawPoint:
+def _paper(
+    corpus: str,
+    numbers: tuple[float, float, float, float],
+    size: tuple[int, float, int],
+    note: str = "",
+) -> LawPoint:
     success_rate, auroc, index, coverage = numbers
     trajectories, deff, tasks = size
     return LawPoint(
@@ -122,14 +136,32 @@ def _paper(corpus: str, numbers: tuple[float, float, float, float], size: tuple[
 #: (π, A₀, index, coverage), (n, DEFF, G): index and coverage from the figure of the model, A₀ from the main table, the rest from the table of corpora
 PAPER_POINTS = (
     _paper(
-        "Tool", (0.48, 0.798, 0.308, 0.321), (1280, 5.0, 84), "the coverage is that of the arm picked on TEST; picked on CAL it is .297"
+        "Tool",
+        (0.48, 0.798, 0.308, 0.321),
+        (1280, 5.0, 84),
+        "the coverage is that of the arm picked on TEST; picked on CAL it is .297",
     ),
-    _paper("Term", (0.34, 0.864, 0.482, 0.379), (520, 17.6, 13), "13 tasks, under the paper's own rule of 20"),
+    _paper(
+        "Term",
+        (0.34, 0.864, 0.482, 0.379),
+        (520, 17.6, 13),
+        "13 tasks, under the paper's own rule of 20",
+    ),
     _paper("ARB", (0.26, 0.897, 0.588, 0.585), (200, 2.2, 68)),
     _paper("Web-M", (0.16, 0.983, 0.809, 0.836), (512, 13.0, 32)),
     _paper("Web-F", (0.26, 0.983, 0.717, 0.758), (256, 6.7, 32)),
-    _paper("Code-O", (0.45, 0.531, 0.034, 0.0), (899, 2.0, 382), "the judge is blind: nothing is certified"),
-    _paper("Code-S", (0.24, 0.913, 0.629, 0.619), (21, 1.0, 7), "7 tasks, under the paper's own rule of 20"),
+    _paper(
+        "Code-O",
+        (0.45, 0.531, 0.034, 0.0),
+        (899, 2.0, 382),
+        "the judge is blind: nothing is certified",
+    ),
+    _paper(
+        "Code-S",
+        (0.24, 0.913, 0.629, 0.619),
+        (21, 1.0, 7),
+        "7 tasks, under the paper's own rule of 20",
+    ),
 )
 
 #: the paper's table of forms: in-sample R², LOOCV R², LOOCV MAE; those it has no row for are missing

@@ -14,7 +14,15 @@ from certify_assets.errors import InputError
 from certify_assets.research.law import Influence, Law
 from certify_assets.research.law_points import LawPoint
 
-__all__ = ["ENOUGH_POINTS", "LawPrediction", "carriers", "coverage_ceiling", "law_findings", "predict_coverage", "prediction_band"]
+__all__ = [
+    "ENOUGH_POINTS",
+    "LawPrediction",
+    "carriers",
+    "coverage_ceiling",
+    "law_findings",
+    "predict_coverage",
+    "prediction_band",
+]
 
 #: as many as the paper has
 ENOUGH_POINTS = 7
@@ -70,7 +78,9 @@ def coverage_ceiling(success_rate: float, alpha: float = 0.1) -> float:
     return min(1.0, (1 - success_rate) / (1 - alpha))
 
 
-def prediction_band(law: Law, index: ArrayLike, *, confidence: float = 0.95) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def prediction_band(
+    law: Law, index: ArrayLike, *, confidence: float = 0.95
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     r"""Return the line and the half width of the prediction interval at values of the index, neither clipped.
 
     Notes
@@ -88,7 +98,13 @@ def prediction_band(law: Law, index: ArrayLike, *, confidence: float = 0.95) -> 
 
 
 def predict_coverage(
-    law: Law, *, success_rate: float, auroc: float, n_eff: float | None = None, alpha: float = 0.1, confidence: float = 0.95
+    law: Law,
+    *,
+    success_rate: float,
+    auroc: float,
+    n_eff: float | None = None,
+    alpha: float = 0.1,
+    confidence: float = 0.95,
 ) -> LawPrediction:
     """Predict the certified reject coverage of a corpus that has not been trained on.
 
@@ -114,11 +130,17 @@ def predict_coverage(
         If a number is outside its range.
     """
     if not 0 < confidence < 1 or not 0 < alpha < 1:
-        raise InputError("confidence and alpha of a prediction lie between 0 and 1; give two such numbers.")
-    point = LawPoint(corpus="the new corpus", success_rate=success_rate, auroc=auroc, coverage=0.0, n_eff=n_eff)
+        raise InputError(
+            "confidence and alpha of a prediction lie between 0 and 1; give two such numbers."
+        )
+    point = LawPoint(
+        corpus="the new corpus", success_rate=success_rate, auroc=auroc, coverage=0.0, n_eff=n_eff
+    )
     line, half = (float(value) for value in prediction_band(law, point.x, confidence=confidence))
     ceiling = coverage_ceiling(success_rate, alpha)
-    coverage, low, high, free = (min(max(value, 0.0), ceiling) for value in (line, line - half, line + half, point.x))
+    coverage, low, high, free = (
+        min(max(value, 0.0), ceiling) for value in (line, line - half, line + half, point.x)
+    )
     known = [item.x for item in law.points]
     outside = not min(known) <= point.x <= max(known)
     said = [
@@ -127,16 +149,22 @@ def predict_coverage(
         *_of_the_new(law, point, outside=outside),
         *(message for _, message in law_findings(law)),
     ]
-    return LawPrediction(point.x, coverage, low, high, line, confidence, free, ceiling, outside, tuple(said))
+    return LawPrediction(
+        point.x, coverage, low, high, line, confidence, free, ceiling, outside, tuple(said)
+    )
 
 
 def _of_the_new(law: Law, point: LawPoint, *, outside: bool) -> list[str]:
     said = []
     if outside:
         known = [item.x for item in law.points]
-        said.append(f"That index is outside the range of the points, {min(known):.3f} to {max(known):.3f}: this is an extrapolation.")
+        said.append(
+            f"That index is outside the range of the points, {min(known):.3f} to {max(known):.3f}: this is an extrapolation."
+        )
     if point.discrimination <= 0:
-        said.append("The judge ranks no better than chance (AUROC at most .5): nothing is to be expected of it.")
+        said.append(
+            "The judge ranks no better than chance (AUROC at most .5): nothing is to be expected of it."
+        )
     smallest = min((item.n_eff for item in law.points if item.n_eff is not None), default=None)
     if point.n_eff is not None and smallest is not None and point.n_eff < smallest:
         said.append(
@@ -151,24 +179,48 @@ def carriers(law: Law) -> tuple[Influence, ...]:
     return tuple(
         item
         for item in law.influence
-        if item.leverage > 4 / len(law.points) or (item.loocv_r2_without is not None and item.loocv_r2_without < whole - _DROP)
+        if item.leverage > 4 / len(law.points)
+        or (item.loocv_r2_without is not None and item.loocv_r2_without < whole - _DROP)
     )
 
 
 def law_findings(law: Law) -> tuple[tuple[str, str], ...]:
     """Return what a reader of the law should know, as (code, sentence): points, anchors, validation, carriers, the line without parameters."""
-    return (*_of_the_points(law), *_of_the_validation(law), *_of_the_carriers(law), *_of_the_free_line(law))
+    return (
+        *_of_the_points(law),
+        *_of_the_validation(law),
+        *_of_the_carriers(law),
+        *_of_the_free_line(law),
+    )
 
 
 def _of_the_points(law: Law) -> list[tuple[str, str]]:
     count = len(law.points)
     few = "" if count >= ENOUGH_POINTS else f", fewer than the paper's {ENOUGH_POINTS}"
-    found = [("points", f"The law is a line through {count} corpora{few}: an empirical summary of them, not a theorem.")]
-    zero, small = ([point.corpus for point in law.points if point.anchor == kind] for kind in ("nothing certified", "few tasks"))
+    found = [
+        (
+            "points",
+            f"The law is a line through {count} corpora{few}: an empirical summary of them, not a theorem.",
+        )
+    ]
+    zero, small = (
+        [point.corpus for point in law.points if point.anchor == kind]
+        for kind in ("nothing certified", "few tasks")
+    )
     if zero:
-        found.append(("nothing_certified", f"Anchors: nothing is certified on {len(zero)} of them ({', '.join(zero)})."))
+        found.append(
+            (
+                "nothing_certified",
+                f"Anchors: nothing is certified on {len(zero)} of them ({', '.join(zero)}).",
+            )
+        )
     if small:
-        found.append(("few_tasks", f"Anchors: {len(small)} of them rest on fewer than {FEW_TASKS} tasks ({', '.join(small)})."))
+        found.append(
+            (
+                "few_tasks",
+                f"Anchors: {len(small)} of them rest on fewer than {FEW_TASKS} tasks ({', '.join(small)}).",
+            )
+        )
     return found
 
 
@@ -176,7 +228,12 @@ def _of_the_validation(law: Law) -> list[tuple[str, str]]:
     validated = law.form("law").loocv_r2
     if validated is None or validated > 0:
         return []
-    return [("no_prediction", f"Leave-one-out R² is {validated:.2f}: the mean of the corpora would have predicted better than this line.")]
+    return [
+        (
+            "no_prediction",
+            f"Leave-one-out R² is {validated:.2f}: the mean of the corpora would have predicted better than this line.",
+        )
+    ]
 
 
 def _of_the_carriers(law: Law) -> list[tuple[str, str]]:
@@ -186,7 +243,11 @@ def _of_the_carriers(law: Law) -> list[tuple[str, str]]:
             "carries_the_fit",
             f"{item.corpus} carries the fit (leverage {item.leverage:.2f}); without it the law is {item.slope_without:.3f} x "
             f"{item.intercept_without:+.3f}"
-            + ("." if item.loocv_r2_without is None else f" and its LOOCV R² {item.loocv_r2_without:.2f} instead of {whole:.2f}."),
+            + (
+                "."
+                if item.loocv_r2_without is None
+                else f" and its LOOCV R² {item.loocv_r2_without:.2f} instead of {whole:.2f}."
+            ),
         )
         for item in carriers(law)
     ]
@@ -194,13 +255,20 @@ def _of_the_carriers(law: Law) -> list[tuple[str, str]]:
 
 def _of_the_free_line(law: Law) -> list[tuple[str, str]]:
     free, fitted = law.form(_FREE), law.form("law")
-    if free.r2 is None or free.mae is None or fitted.loocv_r2 is None or fitted.mae is None or not math.isfinite(free.r2):
+    if (
+        free.r2 is None
+        or free.mae is None
+        or fitted.loocv_r2 is None
+        or fitted.mae is None
+        or not math.isfinite(free.r2)
+    ):
         return []
     better = free.mae <= fitted.mae
     return [
         (
             _FREE,
             f"The line without parameters has R² {free.r2:.3f} and MAE {free.mae:.3f} on these points, the fit LOOCV R² {fitted.loocv_r2:.3f} "
-            f"and MAE {fitted.mae:.3f}: " + ("fitting gains nothing." if better else "fitting gains something."),
+            f"and MAE {fitted.mae:.3f}: "
+            + ("fitting gains nothing." if better else "fitting gains something."),
         )
     ]

@@ -45,16 +45,23 @@ def _table_records(path: Path) -> list[tuple[str, dict[str, Any]]]:
     names, found, rows = read_rows(path, {*_NEEDED, *_OPTIONAL})
     for name in _NEEDED:
         if name not in names:
-            raise InputError(f"{path} has no column {name!r}; it has {', '.join(map(shown, names))}; add it.")
+            raise InputError(
+                f"{path} has no column {name!r}; it has {', '.join(map(shown, names))}; add it."
+            )
     count = len(found["corpus"])
-    return [(rows.name(place), {name: values[place] for name, values in found.items()}) for place in range(count)]
+    return [
+        (rows.name(place), {name: values[place] for name, values in found.items()})
+        for place in range(count)
+    ]
 
 
 def _json_records(path: Path) -> list[tuple[str, dict[str, Any]]]:
     document = read_json(path)
     points = document.get("points") if isinstance(document, dict) else document
     if not isinstance(points, list) or not all(isinstance(item, dict) for item in points):
-        raise InputError(f"{path} holds no list of points; write a list of objects with {', '.join(_NEEDED)}.")
+        raise InputError(
+            f"{path} holds no list of points; write a list of objects with {', '.join(_NEEDED)}."
+        )
     for place, item in enumerate(points, 1):
         if missing := next((name for name in _NEEDED if name not in item), None):
             raise InputError(f"{path}, point {place} has no key {missing!r}; add it.")
@@ -66,7 +73,10 @@ def _point(where: str, record: Mapping[str, Any]) -> LawPoint:
     if not isinstance(corpus, str) or not corpus.strip():
         raise InputError(f"{where}, column 'corpus' is {shown(corpus)}; give the corpus a name.")
     numbers = {name: _number(where, name, record[name]) for name in _NEEDED[1:]}
-    n_eff, tasks = (None if _is_missing(record.get(name)) else _number(where, name, record[name]) for name in _OPTIONAL)
+    n_eff, tasks = (
+        None if _is_missing(record.get(name)) else _number(where, name, record[name])
+        for name in _OPTIONAL
+    )
     if tasks is not None and not tasks.is_integer():
         raise InputError(f"{where}, column 'tasks' is {tasks:g}; give a whole number.")
     try:
@@ -93,4 +103,8 @@ def _number(where: str, name: str, value: Any) -> float:
 
 
 def _is_missing(value: Any) -> bool:
-    return value is None or value != value or (isinstance(value, str) and value.strip().lower() in _MISSING)
+    return (
+        value is None
+        or value != value
+        or (isinstance(value, str) and value.strip().lower() in _MISSING)
+    )

@@ -16,7 +16,14 @@ from numpy.typing import NDArray
 
 from certify_assets.certificates.clustering import n_min
 from certify_assets.research.law import leave_one_out
-from certify_assets.research.paper_numbers import CORPORA, HARVESTS, MAIN, REAL_SCORES, WEB_COVERAGES, WEB_MINI
+from certify_assets.research.paper_numbers import (
+    CORPORA,
+    HARVESTS,
+    MAIN,
+    REAL_SCORES,
+    WEB_COVERAGES,
+    WEB_MINI,
+)
 
 __all__ = ["CONFIRMED", "PARTLY", "REFUTED", "Fact", "arithmetic_facts"]
 
@@ -86,13 +93,18 @@ def _explained(predicted: NDArray[np.float64], y: NDArray[np.float64]) -> float:
 
 
 def _column(name: str, without: Sequence[str] = ()) -> NDArray[np.float64]:
-    return np.array([getattr(corpus, name) for key, corpus in CORPORA.items() if key not in without], dtype=np.float64)
+    return np.array(
+        [getattr(corpus, name) for key, corpus in CORPORA.items() if key not in without],
+        dtype=np.float64,
+    )
 
 
 def _without_success_rate() -> Fact:
     best, ranking = _column("best"), 2 * _column("auroc") - 1
     alone, _ = _left_out(ranking, best)
-    saturated, _ = _left_out(ranking * (1 - np.exp(-_column("rows") / _column("deff") / _SATURATION)), best)
+    saturated, _ = _left_out(
+        ranking * (1 - np.exp(-_column("rows") / _column("deff") / _SATURATION)), best
+    )
     return Fact(
         "loocv_without_success_rate",
         "Dropping (1 − π) alone does not give the quoted LOOCV R² of .38.",
@@ -113,7 +125,12 @@ def _parameter_free() -> Fact:
         f"coverage = 1.08·(1 − π)(2A₀ − 1) − .05, LOOCV R² {fitted:.3f}, MAE {fitted_error:.3f}",
         f"coverage = (1 − π)(2A₀ − 1), nothing fitted: R² {free:.3f}, MAE {free_error:.3f}",
         "the seven points of the law's figure",
-        values={"fitted": fitted, "fitted_error": fitted_error, "free": free, "free_error": free_error},
+        values={
+            "fitted": fitted,
+            "fitted_error": fitted_error,
+            "free": free,
+            "free_error": free_error,
+        },
     )
 
 
@@ -141,7 +158,12 @@ def _two_tables(corpus: str, judge: str) -> Fact:
         f"apart by {abs(MAIN[key] - REAL_SCORES[key]):.3f}. The captions differ (threshold from CAL; TEST scores themselves), which would explain it, "
         f"but {equal} of the {len(certifying)} cells that certify agree to three digits in both",
         "the two tables side by side",
-        values={"main": MAIN[key], "real": REAL_SCORES[key], "equal": equal, "cells": len(certifying)},
+        values={
+            "main": MAIN[key],
+            "real": REAL_SCORES[key],
+            "equal": equal,
+            "cells": len(certifying),
+        },
     )
 
 
@@ -216,7 +238,13 @@ def _web_grid() -> Fact:
         f"α = .1: {found[0.1]} of {len(hits[0.1])}, {sum(chances[0.1]):.1f} expected. Web-M is mostly off it, which ties or a threshold from CAL would explain",
         "covered rows of linspace(.02, .98, 40) quantiles on 200, 512 and 256 rows; chance: each number of rows equally "
         "likely, cells counted as independent though some repeat",
-        values={"on_grid": found[0.2], "cells": len(hits[0.2]), "on_grid_at_.1": found[0.1], "cells_at_.1": len(hits[0.1]), "p": p},
+        values={
+            "on_grid": found[0.2],
+            "cells": len(hits[0.2]),
+            "on_grid_at_.1": found[0.1],
+            "cells_at_.1": len(hits[0.1]),
+            "p": p,
+        },
     )
 
 
@@ -238,5 +266,10 @@ def _third_gate() -> Fact:
         f"Term {sizes['Term']:.1f} ≥ {limits[0]}; at δ/40, which each threshold has to meet, the limit is {limits[1]} and Web-M "
         f"({sizes['Web-M']:.0f}) and Web-F ({sizes['Web-F']:.0f}) fail as well",
         "rows / DEFF as printed; ⌈ln level / ln(1 − α)⌉",
-        values={"term": sizes["Term"], "limit": limits[0], "limit_on_grid": limits[1], "zero_error": math.log(0.05) / math.log(0.9)},
+        values={
+            "term": sizes["Term"],
+            "limit": limits[0],
+            "limit_on_grid": limits[1],
+            "zero_error": math.log(0.05) / math.log(0.9),
+        },
     )

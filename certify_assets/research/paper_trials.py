@@ -75,7 +75,9 @@ class Rate:
         return f"{self.value:.3f} ± {self.error:.3f}"
 
 
-def violation_rates(design: Design, settings: Sequence[Settings], *, trials: int, seed: int = 42) -> list[Rate]:
+def violation_rates(
+    design: Design, settings: Sequence[Settings], *, trials: int, seed: int = 42
+) -> list[Rate]:
     """Share of calibration sets on which each procedure certifies a threshold whose true error exceeds α.
 
     Parameters
@@ -106,11 +108,30 @@ def fooled_facts(trials: int, seed: int = 42) -> tuple[Fact, ...]:
     facts = []
     for share, claims in _CLAIMED.items():
         for tasks, claim in zip(FOOLED_TASKS, claims, strict=True):
-            rates = violation_rates(Fooled(tasks=tasks, share=share), list(PROCEDURES_SHOWN.values()), trials=trials, seed=seed)
-            facts.append(_fooled_fact(f"fooled_{share:g}_{tasks}", f"true error {share:g}, {tasks} tasks", claim, rates))
+            rates = violation_rates(
+                Fooled(tasks=tasks, share=share),
+                list(PROCEDURES_SHOWN.values()),
+                trials=trials,
+                seed=seed,
+            )
+            facts.append(
+                _fooled_fact(
+                    f"fooled_{share:g}_{tasks}",
+                    f"true error {share:g}, {tasks} tasks",
+                    claim,
+                    rates,
+                )
+            )
     larger = Fooled(tasks=50, share=0.15, size_ratio=5)
     rates = violation_rates(larger, list(PROCEDURES_SHOWN.values()), trials=trials, seed=seed)
-    facts.append(_fooled_fact("fooled_larger_50", "true error .15, 50 tasks, wrong tasks five times larger", _CLAIMED_LARGER, rates))
+    facts.append(
+        _fooled_fact(
+            "fooled_larger_50",
+            "true error .15, 50 tasks, wrong tasks five times larger",
+            _CLAIMED_LARGER,
+            rates,
+        )
+    )
     return tuple(facts)
 
 
@@ -123,7 +144,8 @@ def _fooled_fact(key: str, where: str, claim: float, rates: Sequence[Rate]) -> F
         key,
         f"Violations of TaskBoot where tasks are wrong throughout or not at all: {where}.",
         f"'we could not construct any regime where TaskBoot fails'; first measured here as {claim:g}",
-        "; ".join(f"{name} {rate}" for name, rate in zip(PROCEDURES_SHOWN, rates, strict=True)) + "; promised .05",
+        "; ".join(f"{name} {rate}" for name, rate in zip(PROCEDURES_SHOWN, rates, strict=True))
+        + "; promised .05",
         f"share of {plain.trials} tables, α = .1; scores independent of the outcome",
         verdict=CONFIRMED if abs(plain.value - claim) <= _MET * spread else REFUTED,
         values=values | errors | {"claimed": claim},
@@ -140,8 +162,13 @@ def other_fact(trials: int, seed: int = 42) -> Fact:
         cell = f"{share:g}_{tasks}" + ("" if ratio == 1 else f"_x{ratio}")
         for name, rate in zip(_OTHERS, rates, strict=True):
             values |= {f"{name}_{cell}": rate.value, f"{name}_{cell}_se": rate.error}
-        where = f"error {share:g}, {tasks} tasks" + ("" if ratio == 1 else f", wrong ones {ratio} times larger")
-        shown.append(f"{where}: " + ", ".join(f"{name} {rate}" for name, rate in zip(_OTHERS, rates, strict=True)))
+        where = f"error {share:g}, {tasks} tasks" + (
+            "" if ratio == 1 else f", wrong ones {ratio} times larger"
+        )
+        shown.append(
+            f"{where}: "
+            + ", ".join(f"{name} {rate}" for name, rate in zip(_OTHERS, rates, strict=True))
+        )
     return Fact(
         "fooled_others",
         "Naive, max-T and Korn–Graubard fail there too.",
@@ -157,7 +184,12 @@ def other_fact(trials: int, seed: int = 42) -> Fact:
 
 def comparison_facts(trials: int = 300, seed: int = 42) -> tuple[Fact, ...]:
     """What the paper says of coverages in its synthetic study, against its own table and the study run again."""
-    few = simulate([Clustered(tasks=20, rho=0.5), Clustered(tasks=20, rho=0.8)], procedures=("naive", "taskboot"), trials=trials, seed=seed)
+    few = simulate(
+        [Clustered(tasks=20, rho=0.5), Clustered(tasks=20, rho=0.8)],
+        procedures=("naive", "taskboot"),
+        trials=trials,
+        seed=seed,
+    )
     many = simulate([Clustered(tasks=50, rho=0.1)], procedures=("deff",), trials=trials, seed=seed)
     return _gap_fact(few, trials), _deff_fact(many, trials)
 
@@ -170,7 +202,10 @@ def _gap_fact(study: Simulation, trials: int) -> Fact:
         gaps[f"gap_{cell.rho:g}"] = boot.coverage - naive.coverage
         gaps[f"gap_{cell.rho:g}_se"] = math.hypot(naive.coverage_se, boot.coverage_se)
         shown.append(f"ρ = {cell.rho:g}: TaskBoot {boot.coverage:.3f}, naive {naive.coverage:.3f}")
-    printed = ", ".join(f"{PAPER['paper', 20, rho, 'taskboot'][1]:.2f} v {PAPER['paper', 20, rho, 'naive'][1]:.2f}" for rho in (0.5, 0.8))
+    printed = ", ".join(
+        f"{PAPER['paper', 20, rho, 'taskboot'][1]:.2f} v {PAPER['paper', 20, rho, 'naive'][1]:.2f}"
+        for rho in (0.5, 0.8)
+    )
     return Fact(
         "within_a_point_of_naive",
         "TaskBoot does not match the naive certificate's coverage 'to within a point' at 20 tasks: it covers more.",
@@ -196,7 +231,9 @@ def _deff_fact(study: Simulation, trials: int) -> Fact:
     )
 
 
-def isotonic_coverages(tables: int, *, tasks: int = 100, rho: float = 0.5, seed: int = 42) -> NDArray[np.float64]:
+def isotonic_coverages(
+    tables: int, *, tasks: int = 100, rho: float = 0.5, seed: int = 42
+) -> NDArray[np.float64]:
     """Certified coverage from raw scores, from scores mapped strictly, and from scores that isotonic regression calibrated on these outcomes.
 
     Returns
@@ -212,8 +249,12 @@ def isotonic_coverages(tables: int, *, tasks: int = 100, rho: float = 0.5, seed:
         pooled = np.empty(sample.scores.size)
         pooled[order] = isotonic_regression(sample.outcomes[order].astype(np.float64)).x
         for column, scores in enumerate((sample.scores, 3.0 * sample.scores - 1.0, pooled)):
-            evaluation = evaluate(observe(scores, sample.outcomes, sample.tasks), Settings(procedure="taskboot"))
-            found[place, column] = 0.0 if evaluation.chosen is None else evaluation.counts.coverage[evaluation.chosen]
+            evaluation = evaluate(
+                observe(scores, sample.outcomes, sample.tasks), Settings(procedure="taskboot")
+            )
+            found[place, column] = (
+                0.0 if evaluation.chosen is None else evaluation.counts.coverage[evaluation.chosen]
+            )
     return found
 
 
@@ -229,11 +270,18 @@ def isotonic_fact(tables: int, seed: int = 42) -> Fact:
         "consistently', which means keeping the order of the raw scores",
         f"coverage changed on {isotonic} of {tables} tables (by {shift.min():+.3f} to {shift.max():+.3f}); on {strict} under a strictly increasing map",
         "pool-adjacent-violators (scipy.optimize.isotonic_regression) on the outcomes of the calibration table; the paper's process, 100 tasks, ρ = .5",
-        values={"changed": int(isotonic), "changed_strictly": int(strict), "tables": tables, "largest": float(np.abs(shift).max())},
+        values={
+            "changed": int(isotonic),
+            "changed_strictly": int(strict),
+            "tables": tables,
+            "largest": float(np.abs(shift).max()),
+        },
     )
 
 
-def best_of_arms(design: Fooled, settings: Settings, *, arms: int, trials: int, seed: int = 42) -> Rate:
+def best_of_arms(
+    design: Fooled, settings: Settings, *, arms: int, trials: int, seed: int = 42
+) -> Rate:
     """Share of trials in which the arm with the largest certified coverage among several on one calibration set has a true error above α.
 
     Parameters
@@ -252,7 +300,13 @@ def best_of_arms(design: Fooled, settings: Settings, *, arms: int, trials: int, 
     for trial in range(trials):
         rng = np.random.default_rng([seed, design.tasks, trial])
         sample = design.draw(rng)
-        tables = [sample, *(Sample(rng.normal(size=sample.scores.size), sample.outcomes, sample.tasks) for _ in range(arms - 1))]
+        tables = [
+            sample,
+            *(
+                Sample(rng.normal(size=sample.scores.size), sample.outcomes, sample.tasks)
+                for _ in range(arms - 1)
+            ),
+        ]
         certified = any(evaluate(observe(*table), settings).chosen is not None for table in tables)
         hits += certified and design.share > settings.alpha
     return Rate(hits, trials)
@@ -264,14 +318,26 @@ def selection_fact(trials: int, seed: int = 42) -> Fact:
     exact, clustered = Fooled(tasks=200, share=0.101, mean_size=1), Fooled(tasks=84, share=0.11)
     values: dict[str, float] = {}
     shown = []
-    for name, design in (("naive", exact), ("taskboot", clustered), ("guarded_taskboot", clustered)):
+    for name, design in (
+        ("naive", exact),
+        ("taskboot", clustered),
+        ("guarded_taskboot", clustered),
+    ):
         rates = [
-            best_of_arms(design, Settings(procedure=name, candidates=candidates), arms=arms, trials=trials, seed=seed)
+            best_of_arms(
+                design,
+                Settings(procedure=name, candidates=candidates),
+                arms=arms,
+                trials=trials,
+                seed=seed,
+            )
             for arms, candidates in ((1, 1), (3, 1), (3, 3))
         ]
         for what, rate in zip(("one", "three", "paid"), rates, strict=True):
             values |= {f"{name}_{what}": rate.value, f"{name}_{what}_se": rate.error}
-        shown.append(f"{name}: one arm {rates[0]}, best of three {rates[1]}, best of three at δ/3 each {rates[2]}")
+        shown.append(
+            f"{name}: one arm {rates[0]}, best of three {rates[1]}, best of three at δ/3 each {rates[2]}"
+        )
     return Fact(
         "arms_on_one_cal",
         "GRPO arms are selected and certified on the same CAL, which the level does not pay for.",

@@ -21,7 +21,9 @@ _CORPUS = "miniwob_pretraining"
 _ATTEMPTS = 2
 
 
-def generate_runs(folder: Path, *, workers: int = 2, progress: Callable[[int, int], None] | None = None) -> Path:
+def generate_runs(
+    folder: Path, *, workers: int = 2, progress: Callable[[int, int], None] | None = None
+) -> Path:
     """Run the scripted agents on the pretraining tasks with every seed of `PRETRAINING_SEEDS`; call again to finish after a kill.
 
     A seed names instances and faults, so that the same task is done well and badly in many ways.
@@ -36,7 +38,14 @@ def generate_runs(folder: Path, *, workers: int = 2, progress: Callable[[int, in
     made: list[Generated] = []
     for seed in PRETRAINING_SEEDS:
         made.append(
-            generate(folder / f"s{seed}", tasks=PRETRAINING_TASKS, attempts=_ATTEMPTS, seed=seed, workers=workers, progress=progress)
+            generate(
+                folder / f"s{seed}",
+                tasks=PRETRAINING_TASKS,
+                attempts=_ATTEMPTS,
+                seed=seed,
+                workers=workers,
+                progress=progress,
+            )
         )
     path = folder / RUNS_FILE.name
     write_runs(path, [item.path for item in made])

@@ -12,18 +12,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from certify_assets.certificates.certificate import rounded
-from certify_assets.corpora.corpus import open_corpus
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.corpora.preparation import open_corpus
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.evaluation.auditing import load_audits
 from certify_assets.evaluation.certification import load_certificates
 from certify_assets.evaluation.judged import labelled_rows
 from certify_assets.evaluation.ledger import LedgerEntry, announce_study, record_result
 from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.judging import columns
 from certify_assets.judges.scoring import calibration_scores
 from certify_assets.judges.specs import ALPHAS, DELTA, GRID, SIDES, judges
 from certify_assets.research.seed_study import REAL_PROCEDURES
-from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,7 +52,7 @@ class _Tables:
     pilot: pd.DataFrame
 
 
-def write_real_scores(store: Store, corpus: str, *, run_id: str = "cli") -> dict[str, Any]:
+def write_real_scores(corpus: Corpus, *, run_id: str = "cli") -> dict[str, Any]:
     """Run every procedure on the scores of every audited judge; store and return the document.
 
     Returns
@@ -67,16 +68,18 @@ def write_real_scores(store: Store, corpus: str, *, run_id: str = "cli") -> dict
     LedgerError
         If the ledger was altered.
     """
-    names, missing = _audited(store, corpus)
+    names, missing = _audited(corpus)
     if not names:
-        raise InputError(f"no judge was audited on {corpus}; materialize lexical/audit of this corpus.")
-    entry = _announced(store, corpus, names, run_id)
-    tables = {name: _tables(store, corpus, name) for name in names}
+        raise InputError(
+            f"no judge was audited on {corpus}; materialize lexical/audit of this corpus."
+        )
+    entry = _announced(corpus, names, run_id)
+    tables = {name: _tables(corpus, name) for name in names}
     base = next((name for name in ("base", "lexical") if name in tables), names[0])
     document: dict[str, Any] = rounded(
         {
             "schema": REAL_SCORES_SCHEMA,
-            "corpus": corpus,
+            "corpus": corpus.name,
             "alphas": list(ALPHAS),
             "delta": DELTA,
             "grid": GRID,
@@ -87,20 +90,20 @@ def write_real_scores(store: Store, corpus: str, *, run_id: str = "cli") -> dict
             "missing": missing,
         }
     )
-    store.write_json(real_scores_key(corpus), document)
-    record_result(store, entry, sha256_bytes(canonical_json(document)))
+    corpus.store.write_json(real_scores_key(corpus.name), document)
+    record_result(corpus.store, entry, sha256_bytes(canonical_json(document)))
     return document
 
 
-def _audited(store: Store, corpus: str) -> tuple[list[str], list[dict[str, str]]]:
+def _audited(corpus: Corpus) -> tuple[list[str], list[dict[str, str]]]:
     """Return the judges whose certificates and audits stand, and the others with the reason; no outcome of TEST is looked at."""
     found, missing = [], []
-    for name in judges(store.root):
-        if not store.exists(f"judges/{name}/{corpus}/audits.json"):
+    for name in judges(corpus.store.root):
+        if not corpus.store.exists(f"judges/{name}/{corpus}/audits.json"):
             continue
         try:
-            load_certificates(store, corpus, name)
-            load_audits(store, corpus, name)
+            load_certificates(JudgedCorpus(corpus, name))
+            load_audits(JudgedCorpus(corpus, name))
         except CertifyError as error:
             missing.append({"judge": name, "reason": str(error)})
         else:
@@ -108,22 +111,31 @@ def _audited(store: Store, corpus: str) -> tuple[list[str], list[dict[str, str]]
     return found, missing
 
 
-def _announced(store: Store, corpus: str, names: list[str], run_id: str) -> LedgerEntry:
+def _announced(corpus: Corpus, names: list[str], run_id: str) -> LedgerEntry:
     """Write into the ledger what is run on TEST, before it is."""
-    _, manifest = open_corpus(store, corpus)
-    scores = {name: store.read_json(f"judges/{name}/{corpus}/scores.json")["scores_sha256"] for name in names}
+    _, manifest = open_corpus(corpus)
+    scores = {
+        name: corpus.store.read_json(f"judges/{name}/{corpus}/scores.json")["scores_sha256"]
+        for name in names
+    }
     plan = {
         "procedures": list(REAL_PROCEDURES), "alphas": list(ALPHAS), "delta": DELTA, "grid": GRID, "sides": list(SIDES), "draws": NAIVE_DRAWS,
         "manifest_sha256": manifest.sha256, "scores": scores,
     }  # fmt: skip
-    return announce_study(store, corpus, reader="real scores", plan={"real_scores": plan}, run_id=run_id)
+    return announce_study(corpus, reader="real scores", plan={"real_scores": plan}, run_id=run_id)
 
 
-def _tables(store: Store, corpus: str, name: str) -> _Tables:
-    cal = calibration_scores(store, corpus, name)[0]
-    scores = store.read_table(f"judges/{name}/{corpus}/scores.parquet").set_index("trajectory_id")["score"]
-    rl = labelled_rows(store, corpus, "rl")
-    return _Tables(cal, load_audits(store, corpus, name)[1], rl.assign(score=scores.reindex(rl["trajectory_id"]).to_numpy(np.float64)))
+def _tables(corpus: Corpus, name: str) -> _Tables:
+    cal = calibration_scores(JudgedCorpus(corpus, name))[0]
+    scores = corpus.store.read_table(f"judges/{name}/{corpus}/scores.parquet").set_index(
+        "trajectory_id"
+    )["score"]
+    rl = labelled_rows(corpus, "rl")
+    return _Tables(
+        cal,
+        load_audits(JudgedCorpus(corpus, name))[1],
+        rl.assign(score=scores.reindex(rl["trajectory_id"]).to_numpy(np.float64)),
+    )
 
 
 def _size(table: pd.DataFrame) -> dict[str, Any]:
@@ -135,10 +147,16 @@ def _size(table: pd.DataFrame) -> dict[str, Any]:
 def _judge(name: str, tables: _Tables) -> dict[str, Any]:
     from certify_assets.corpora.auroc import auroc
 
-    areas = {split: auroc(*columns(table)[:2]) for split, table in (("cal", tables.cal), ("test", tables.test))}
+    areas = {
+        split: auroc(*columns(table)[:2])
+        for split, table in (("cal", tables.cal), ("test", tables.test))
+    }
     return {
         "judge": name,
-        **{f"auroc_{split}": value if np.isfinite(value) else None for split, value in areas.items()},
+        **{
+            f"auroc_{split}": value if np.isfinite(value) else None
+            for split, value in areas.items()
+        },
         "cells": list(_cells(tables)),
         "naive_audit": [_naive(tables.test, alpha) for alpha in ALPHAS],
     }
@@ -152,7 +170,10 @@ def _cells(tables: _Tables) -> Iterator[dict[str, Any]]:
             for procedure in REAL_PROCEDURES:
                 if procedure == "betting" and tables.pilot.empty:
                     continue
-                certificate, own = (_certified(table, tables.pilot, procedure, side, alpha) for table in (tables.cal, tables.test))
+                certificate, own = (
+                    _certified(table, tables.pilot, procedure, side, alpha)
+                    for table in (tables.cal, tables.test)
+                )
                 audit = audit_certificate(certificate, *columns(tables.test))
                 yield {
                     "side": side,
@@ -167,11 +188,21 @@ def _cells(tables: _Tables) -> Iterator[dict[str, Any]]:
                 }
 
 
-def _certified(table: pd.DataFrame, pilot: pd.DataFrame, procedure: str, side: str, alpha: float) -> Certificate:
+def _certified(
+    table: pd.DataFrame, pilot: pd.DataFrame, procedure: str, side: str, alpha: float
+) -> Certificate:
     from certify_assets.certificates import certify
 
     others = columns(pilot) if procedure == "betting" else None
-    return certify(*columns(table), alpha=alpha, delta=DELTA, side=side, grid=GRID, procedure=procedure, pilot=others)
+    return certify(
+        *columns(table),
+        alpha=alpha,
+        delta=DELTA,
+        side=side,
+        grid=GRID,
+        procedure=procedure,
+        pilot=others,
+    )
 
 
 def _naive(test: pd.DataFrame, alpha: float) -> dict[str, Any]:
@@ -188,7 +219,14 @@ def _naive(test: pd.DataFrame, alpha: float) -> dict[str, Any]:
     }
     if naive.threshold is None:
         return found
-    audit = resample_audit(*columns(test), threshold=naive.threshold, side="reject", alpha=alpha, delta=DELTA, draws=NAIVE_DRAWS)
+    audit = resample_audit(
+        *columns(test),
+        threshold=naive.threshold,
+        side="reject",
+        alpha=alpha,
+        delta=DELTA,
+        draws=NAIVE_DRAWS,
+    )
     return {**found, "exceedance": audit.exceedance}
 
 
@@ -198,5 +236,11 @@ def _gates(tables: dict[str, _Tables], base: str) -> list[dict[str, Any]]:
     from certify_assets.corpora.auroc import auroc
 
     area = auroc(*columns(tables["sft"].cal)[:2]) if "sft" in tables else float("nan")
-    gates = table_gates(*columns(tables[base].cal), alpha=ALPHAS[0], delta=DELTA, grid=GRID, sft_auroc=area if np.isfinite(area) else None)
+    gates = table_gates(
+        *columns(tables[base].cal),
+        alpha=ALPHAS[0],
+        delta=DELTA,
+        grid=GRID,
+        sft_auroc=area if np.isfinite(area) else None,
+    )
     return [gate.to_dict() for gate in gates]

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from certify_assets.corpora.config import load_config
-from certify_assets.corpora.corpus import plan_splits, read_corpus, require_leak_controls
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.corpora.preparation import plan_splits, read_corpus, require_leak_controls
 from certify_assets.errors import InputError
 from certify_assets.evaluation.ledger import announce_study, record_result
 from certify_assets.files import canonical_json, parse_json, sha256_bytes
@@ -57,7 +57,11 @@ class SeedPlan:
 
 
 def run_seeds(
-    store: Store, corpus: str, plan: SeedPlan | None = None, *, run_id: str = "cli", say: Callable[[str], None] = lambda _: None
+    corpus: Corpus,
+    plan: SeedPlan | None = None,
+    *,
+    run_id: str = "cli",
+    say: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
     """Split, train the lexical judge, certify and audit once a seed; store and return the document. A killed study goes on.
 
@@ -68,36 +72,41 @@ def run_seeds(
         ``untrained``, the seeds whose SFT split has one outcome, of which no judge can learn.
     """
     plan = plan or SeedPlan()
-    frame, config = read_corpus(store, corpus), load_config(store, corpus)
-    require_leak_controls(store, corpus, store.read_json(f"corpora/{corpus}/splits/manifest.json")["sha256"])
+    frame, config = read_corpus(corpus), corpus.config
+    require_leak_controls(
+        corpus, corpus.store.read_json(corpus.key("splits/manifest.json"))["sha256"]
+    )
     frame = frame[frame["outcome"].notna()].reset_index(drop=True)
     fixed = {
         **{name: list(value) if isinstance(value, tuple) else value for name, value in asdict(plan).items()},
         "alphas": list(ALPHAS), "delta": DELTA, "grid": GRID, "sides": list(SIDES), "judge": "lexical",
     }  # fmt: skip
-    entry = announce_study(store, corpus, reader="seed study", plan={"seeds": fixed}, run_id=run_id)
+    entry = announce_study(corpus, reader="seed study", plan={"seeds": fixed}, run_id=run_id)
     journal = f"seeds/{corpus}.partial.jsonl"
-    made = _finished(store, journal, entry.configuration)
+    made = _finished(corpus.store, journal, entry.configuration)
     texts = _texts(frame)
     for number, seed in enumerate(plan.seeds, 1):
         if seed not in made:
             shares = replace(config, profile=plan.profile or config.profile, seed=seed)
             made[seed] = _one_seed(frame, texts, shares, plan)
             line = {"plan": entry.configuration, "seed": seed, "cells": made[seed]}
-            store.append_line(journal, lambda _, line=line: json.dumps(line, allow_nan=False))  # type: ignore[misc]
+            text = json.dumps(line, allow_nan=False)
+            corpus.store.append_line(journal, lambda _, text=text: text)  # type: ignore[misc]
         say(f"{corpus}: seed {seed}, {number} of {len(plan.seeds)}")
     cells = [{"seed": seed, **cell} for seed in plan.seeds for cell in made[seed]]
     document = {
-        "corpus": corpus,
+        "corpus": corpus.name,
         "plan": fixed,
         "aurocs": [next(cell["auroc"] for cell in made[seed]) for seed in plan.seeds],
-        "untrained": [seed for seed in plan.seeds if all(cell["verdict"] == "NONE" for cell in made[seed])],
+        "untrained": [
+            seed for seed in plan.seeds if all(cell["verdict"] == "NONE" for cell in made[seed])
+        ],
         "cells": cells,
         "frequencies": frequencies(cells),
     }
-    store.write_json(f"seeds/{corpus}.json", document)
-    record_result(store, entry, sha256_bytes(canonical_json(document)))
-    store.delete(journal)
+    corpus.store.write_json(f"seeds/{corpus}.json", document)
+    record_result(corpus.store, entry, sha256_bytes(canonical_json(document)))
+    corpus.store.delete(journal)
     return document
 
 
@@ -113,7 +122,10 @@ def frequencies(cells: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     groups: dict[tuple[str, float, str], list[dict[str, Any]]] = {}
     for cell in cells:
         groups.setdefault((cell["side"], cell["alpha"], cell["procedure"]), []).append(cell)
-    return [{"side": side, "alpha": alpha, "procedure": name, **_frequency(rows, alpha)} for (side, alpha, name), rows in groups.items()]
+    return [
+        {"side": side, "alpha": alpha, "procedure": name, **_frequency(rows, alpha)}
+        for (side, alpha, name), rows in groups.items()
+    ]
 
 
 def _frequency(rows: Sequence[dict[str, Any]], alpha: float) -> dict[str, Any]:
@@ -140,7 +152,11 @@ def _texts(frame: pd.DataFrame) -> list[Rendered]:
 def _finished(store: Store, journal: str, plan: str) -> dict[int, list[dict[str, Any]]]:
     """Seeds that a killed study of the same plan has done; a torn line is passed over."""
     found = {}
-    for line in store.read_bytes(journal).decode("utf-8", "replace").splitlines() if store.exists(journal) else []:
+    for line in (
+        store.read_bytes(journal).decode("utf-8", "replace").splitlines()
+        if store.exists(journal)
+        else []
+    ):
         try:
             entry = parse_json(line)
         except ValueError:
@@ -150,7 +166,9 @@ def _finished(store: Store, journal: str, plan: str) -> dict[int, list[dict[str,
     return found
 
 
-def _one_seed(frame: pd.DataFrame, texts: list[Rendered], config: Any, plan: SeedPlan) -> list[dict[str, Any]]:
+def _one_seed(
+    frame: pd.DataFrame, texts: list[Rendered], config: Any, plan: SeedPlan
+) -> list[dict[str, Any]]:
     import numpy as np
 
     from certify_assets.corpora.auroc import auroc
@@ -164,22 +182,41 @@ def _one_seed(frame: pd.DataFrame, texts: list[Rendered], config: Any, plan: See
     outcomes = frame["outcome"].iloc[rows["sft"]].to_numpy(np.int8)
     if len(np.unique(outcomes)) < 2:
         return [{**cell, "auroc": None} for cell in _nothing(plan)]
-    judge = LexicalJudge.train(trained, outcomes, seed=config.seed, renderer_sha256=renderer().sha256)
+    judge = LexicalJudge.train(
+        trained, outcomes, seed=config.seed, renderer_sha256=renderer().sha256
+    )
     tables = {
-        name: score_table(judge, frame.iloc[rows[name]], renderer(), rendered=[texts[place] for place in rows[name]])
+        name: score_table(
+            judge,
+            frame.iloc[rows[name]],
+            renderer(),
+            rendered=[texts[place] for place in rows[name]],
+        )
         for name in ("rl", "cal", "test")
         if len(rows[name])
     }
     quality = auroc(*columns(tables["test"])[:2])
-    return [{**cell, "auroc": quality if np.isfinite(quality) else None} for cell in _cells(tables, plan)]
+    return [
+        {**cell, "auroc": quality if np.isfinite(quality) else None}
+        for cell in _cells(tables, plan)
+    ]
 
 
 def _nothing(plan: SeedPlan) -> Iterator[dict[str, Any]]:
     """Cells of a seed whose SFT split has one outcome: there is no judge to train, so nothing is certified."""
-    unknown = {"certified": False, "coverage": 0.0, "error": None, "test_coverage": 0.0, "verdict": "NONE"}
+    unknown = {
+        "certified": False,
+        "coverage": 0.0,
+        "error": None,
+        "test_coverage": 0.0,
+        "verdict": "NONE",
+    }
     for alpha in ALPHAS:
         for side in SIDES:
-            yield from ({"side": side, "alpha": alpha, "procedure": name, **unknown} for name in plan.procedures)
+            yield from (
+                {"side": side, "alpha": alpha, "procedure": name, **unknown}
+                for name in plan.procedures
+            )
 
 
 def _cells(tables: dict[str, pd.DataFrame], plan: SeedPlan) -> Iterator[dict[str, Any]]:
@@ -191,8 +228,15 @@ def _cells(tables: dict[str, pd.DataFrame], plan: SeedPlan) -> Iterator[dict[str
             for name in plan.procedures:
                 if name == "betting" and pilot is None:
                     continue
-                given = {"pilot": pilot} if name == "betting" else {}
-                certificate = certify(*columns(tables["cal"]), alpha=alpha, delta=DELTA, side=side, grid=GRID, procedure=name, **given)  # type: ignore[arg-type]
+                certificate = certify(
+                    *columns(tables["cal"]),
+                    alpha=alpha,
+                    delta=DELTA,
+                    side=side,
+                    grid=GRID,
+                    procedure=name,
+                    pilot=pilot if name == "betting" else None,
+                )
                 audit = audit_certificate(certificate, *columns(tables["test"]))
                 yield {
                     "side": side,

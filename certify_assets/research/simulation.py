@@ -24,7 +24,14 @@ from certify_assets.certificates.workers import in_processes
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.research.published import PAPER_PROCEDURES
-from certify_assets.research.study import SIMULATION_SCHEMA, Cell, Simulation, Variant, make_variants, summarise
+from certify_assets.research.study import (
+    SIMULATION_SCHEMA,
+    Cell,
+    Simulation,
+    Variant,
+    make_variants,
+    summarise,
+)
 
 __all__ = ["PILOT_TASKS", "STUDY_PROCEDURES", "cell_key", "simulate"]
 
@@ -48,7 +55,10 @@ class _Job:
     pilot_tasks: int
 
 
-_Spread = Callable[[Callable[[_Job], NDArray[np.float64]], Sequence[_Job]], Iterable[tuple[int, NDArray[np.float64]]]]
+_Spread = Callable[
+    [Callable[[_Job], NDArray[np.float64]], Sequence[_Job]],
+    Iterable[tuple[int, NDArray[np.float64]]],
+]
 
 
 def simulate(
@@ -110,11 +120,16 @@ def simulate(
     _whole("pilot_tasks", pilot_tasks, _MOST_PILOT)
     unknown = sorted(set(changes) - set(_CHANGES))
     if unknown:
-        raise InputError(f"A simulation has no setting {shown(unknown[0])}; give some of {', '.join(_CHANGES)}.")
+        raise InputError(
+            f"A simulation has no setting {shown(unknown[0])}; give some of {', '.join(_CHANGES)}."
+        )
     if not designs or not procedures:
         raise InputError("A simulation needs at least one design and one procedure; give both.")
     variants = make_variants(procedures, {"alpha": alpha, "delta": delta, "seed": seed, **changes})
-    keys = [cell_key(design, variants, trials=trials, seed=seed, pilot_tasks=pilot_tasks) for design in designs]
+    keys = [
+        cell_key(design, variants, trials=trials, seed=seed, pilot_tasks=pilot_tasks)
+        for design in designs
+    ]
     cells = {place: known[key] for place, key in enumerate(keys) if known and key in known}
     jobs = [
         _Job(cell, design, start, min(start + _CHUNK, trials), variants, seed, pilot_tasks)
@@ -131,12 +146,16 @@ def simulate(
             keep(keys[place], cell)
         if progress is not None:
             progress(cell, len(cells), len(designs))
-    settings = _stated(changes) | ({"pilot_tasks": pilot_tasks} if any(one.settings.method.pilot for one in variants) else {})
+    settings = _stated(changes) | (
+        {"pilot_tasks": pilot_tasks} if any(one.settings.method.pilot for one in variants) else {}
+    )
     ordered = tuple(cells[place] for place in range(len(designs)))
     return Simulation(float(alpha), float(delta), int(trials), int(seed), ordered, settings)
 
 
-def cell_key(design: Design, variants: Sequence[Variant], *, trials: int, seed: int, pilot_tasks: int) -> str:
+def cell_key(
+    design: Design, variants: Sequence[Variant], *, trials: int, seed: int, pilot_tasks: int
+) -> str:
     """Return the hash of everything a cell depends on: design, procedures, settings, trials, seed and the software's version."""
     pilot = pilot_tasks if any(one.settings.method.pilot for one in variants) else None
     return sha256_bytes(
@@ -156,10 +175,16 @@ def cell_key(design: Design, variants: Sequence[Variant], *, trials: int, seed: 
 
 def _stated(changes: Mapping[str, Any]) -> dict[str, Any]:
     plain = Settings()
-    return {name: changes[name] for name in _CHANGES if name in changes and changes[name] != getattr(plain, name)}
+    return {
+        name: changes[name]
+        for name in _CHANGES
+        if name in changes and changes[name] != getattr(plain, name)
+    }
 
 
-def _finished(jobs: Sequence[_Job], answers: Iterable[tuple[int, NDArray[np.float64]]], needed: int) -> Iterator[tuple[int, Cell]]:
+def _finished(
+    jobs: Sequence[_Job], answers: Iterable[tuple[int, NDArray[np.float64]]], needed: int
+) -> Iterator[tuple[int, Cell]]:
     """Cells in the order in which their last trials come in."""
     parts: dict[int, dict[int, NDArray[np.float64]]] = {}
     for place, found in answers:
@@ -170,7 +195,9 @@ def _finished(jobs: Sequence[_Job], answers: Iterable[tuple[int, NDArray[np.floa
             yield job.cell, summarise(job.design, ordered, job.variants)
 
 
-def _answers(jobs: Sequence[_Job], workers: int, spread: _Spread | None) -> Iterator[tuple[int, NDArray[np.float64]]]:
+def _answers(
+    jobs: Sequence[_Job], workers: int, spread: _Spread | None
+) -> Iterator[tuple[int, NDArray[np.float64]]]:
     if spread is not None:
         return iter(spread(_run, jobs))
     if workers == 1:
@@ -189,7 +216,9 @@ def _run(job: _Job) -> NDArray[np.float64]:
         observations = observe(*job.design.draw(rng))
         # the draw of one trajectory a task must differ between trials
         pick = int(rng.integers(2**63))
-        pilot = _pilot(job, cell, trial) if any(settings.method.pilot for settings in asked) else None
+        pilot = (
+            _pilot(job, cell, trial) if any(settings.method.pilot for settings in asked) else None
+        )
         thresholds = np.full(len(asked), np.nan)
         for place, settings in enumerate(asked):
             evaluation = evaluate(observations, replace(settings, seed=pick), pilot)
@@ -201,7 +230,9 @@ def _run(job: _Job) -> NDArray[np.float64]:
         if certified.any():
             distinct, which = np.unique(thresholds[certified], return_inverse=True)
             for place, estimand in ((1, "trajectory"), (2, "task")):
-                found[trial - job.start, certified, place] = job.design.true_error(distinct, asked[0].side, estimand)[which]
+                found[trial - job.start, certified, place] = job.design.true_error(
+                    distinct, asked[0].side, estimand
+                )[which]
     return found
 
 
@@ -213,7 +244,9 @@ def _capped(settings: Settings, design: Design) -> Settings:
 
 def _pilot(job: _Job, cell: int, trial: int) -> Observations:
     # a stream of its own, so that asking for betting changes no other number
-    return observe(*pilot_of(job.design, job.pilot_tasks, np.random.default_rng([job.seed, cell, trial, 1])))
+    return observe(
+        *pilot_of(job.design, job.pilot_tasks, np.random.default_rng([job.seed, cell, trial, 1]))
+    )
 
 
 def _whole(name: str, value: object, most: int) -> None:

@@ -35,7 +35,11 @@ __all__ = [
     "study_metrics",
 ]
 
-DOCUMENT, PAGE, _JOURNAL = "study/simulation.json", "study/simulation.html", "study/simulation.partial.jsonl"
+DOCUMENT, PAGE, _JOURNAL = (
+    "study/simulation.json",
+    "study/simulation.html",
+    "study/simulation.partial.jsonl",
+)
 #: what the kept study runs
 KEPT_PROCEDURES = (
     "naive", "deff", "one_per_task", "task_hoeffding", "taskboot", "guarded_taskboot:kish", "guarded_taskboot", "betting", "gaffke:fixed",
@@ -90,7 +94,9 @@ class Journal:
     def of_file(cls, path: Path) -> Journal:
         """Return the journal in a file anywhere."""
         return cls(
-            lambda: path.read_bytes() if path.exists() else b"", lambda line: _append(path, line), lambda: path.unlink(missing_ok=True)
+            lambda: path.read_bytes() if path.exists() else b"",
+            lambda line: _append(path, line),
+            lambda: path.unlink(missing_ok=True),
         )
 
     def known(self) -> dict[str, Cell]:
@@ -106,7 +112,9 @@ class Journal:
 
     def keep(self, key: str, cell: Cell) -> None:
         """Append a cell."""
-        self.append(json.dumps({"key": key, "cell": asdict(cell)}, ensure_ascii=False, allow_nan=False))
+        self.append(
+            json.dumps({"key": key, "cell": asdict(cell)}, ensure_ascii=False, allow_nan=False)
+        )
 
 
 def _append(path: Path, line: str) -> None:
@@ -119,7 +127,9 @@ def _append(path: Path, line: str) -> None:
         os.fsync(stream.fileno())
 
 
-def run_study(store: Store, question: Question, progress: Callable[[Cell, int, int], None]) -> tuple[Simulation, list[TruthCheck]]:
+def run_study(
+    store: Store, question: Question, progress: Callable[[Cell, int, int], None]
+) -> tuple[Simulation, list[TruthCheck]]:
     """Run the study with its designs of failure, check the truth of every design, and store the document.
 
     Parameters
@@ -151,7 +161,9 @@ def run_study(store: Store, question: Question, progress: Callable[[Cell, int, i
         progress=progress,
     )
     truth = check_truth(designs)
-    store.write_json(DOCUMENT, {**simulation.to_dict(), "truth": [asdict(found) for found in truth]})
+    store.write_json(
+        DOCUMENT, {**simulation.to_dict(), "truth": [asdict(found) for found in truth]}
+    )
     journal.remove()
     return simulation, truth
 
@@ -162,7 +174,9 @@ def load_study(store: Store) -> tuple[Simulation, list[TruthCheck]]:
     return Simulation.from_dict(document), [TruthCheck(**found) for found in document["truth"]]
 
 
-def beyond_delta(simulation: Simulation, procedure: str = "guarded_taskboot", *, proved: bool = True) -> list[tuple[Cell, Rates]]:
+def beyond_delta(
+    simulation: Simulation, procedure: str = "guarded_taskboot", *, proved: bool = True
+) -> list[tuple[Cell, Rates]]:
     """Return the cells, without the fooled ones, in which a procedure violates more often than δ.
 
     Parameters
@@ -176,7 +190,8 @@ def beyond_delta(simulation: Simulation, procedure: str = "guarded_taskboot", *,
     return [
         (cell, rates)
         for cell, rates in pairs
-        if rates is not None and (rates.violation_lower if proved else rates.violation) > simulation.delta
+        if rates is not None
+        and (rates.violation_lower if proved else rates.violation) > simulation.delta
     ]
 
 
@@ -191,9 +206,13 @@ def far_from_the_paper(simulation: Simulation) -> list[tuple[Cell, Rates, str]]:
             printed = rates.paper or {}
             coverage, violation = printed.get("coverage"), printed.get("violation_conditional")
             if coverage is not None and abs(rates.coverage - coverage) > TOLERANCE:
-                found.append((cell, rates, f"coverage {rates.coverage:.3f}, printed {coverage:.2f}"))
+                found.append(
+                    (cell, rates, f"coverage {rates.coverage:.3f}, printed {coverage:.2f}")
+                )
             if violation is not None and abs(rates.violation - violation) > TOLERANCE:
-                found.append((cell, rates, f"violation {rates.violation:.3f}, printed {violation:.3f}"))
+                found.append(
+                    (cell, rates, f"violation {rates.violation:.3f}, printed {violation:.3f}")
+                )
     return found
 
 
@@ -210,12 +229,24 @@ def ends_of(truth: Sequence[TruthCheck]) -> tuple[int, float]:
 def study_metrics(simulation: Simulation, truth: Sequence[TruthCheck]) -> dict[str, float | None]:
     """Return the numbers that the asset's history shows."""
     plain = [cell for cell in simulation.cells if not cell.fooled]
-    metrics: dict[str, Any] = {"trials": float(simulation.trials), "largest_truth_distance": ends_of(truth)[1]}
+    metrics: dict[str, Any] = {
+        "trials": float(simulation.trials),
+        "largest_truth_distance": ends_of(truth)[1],
+    }
     for procedure in ("taskboot", "guarded_taskboot"):
-        for group, cells in (("", plain), ("_fooled", [cell for cell in simulation.cells if cell.fooled])):
+        for group, cells in (
+            ("", plain),
+            ("_fooled", [cell for cell in simulation.cells if cell.fooled]),
+        ):
             rates = [found for cell in cells if (found := cell.of(procedure)) is not None]
             if rates:
-                metrics[f"worst_violation{group}_{procedure}"] = max(found.violation for found in rates)
-                metrics[f"cells_over_delta{group}_{procedure}"] = float(sum(found.violation_lower > simulation.delta for found in rates))
-                metrics[f"mean_coverage{group}_{procedure}"] = sum(found.coverage for found in rates) / len(rates)
+                metrics[f"worst_violation{group}_{procedure}"] = max(
+                    found.violation for found in rates
+                )
+                metrics[f"cells_over_delta{group}_{procedure}"] = float(
+                    sum(found.violation_lower > simulation.delta for found in rates)
+                )
+                metrics[f"mean_coverage{group}_{procedure}"] = sum(
+                    found.coverage for found in rates
+                ) / len(rates)
     return metrics

@@ -18,7 +18,16 @@ from certify_assets.certificates.shown import shown
 from certify_assets.errors import InputError
 from certify_assets.research.published import PAPER
 
-__all__ = ["SIMULATION_SCHEMA", "Cell", "Rates", "Simulation", "Variant", "cell_from_dict", "make_variants", "summarise"]
+__all__ = [
+    "SIMULATION_SCHEMA",
+    "Cell",
+    "Rates",
+    "Simulation",
+    "Variant",
+    "cell_from_dict",
+    "make_variants",
+    "summarise",
+]
 
 SIMULATION_SCHEMA = "certify_assets/simulation/1"
 #: word after a procedure's name → the setting that it changes
@@ -122,7 +131,9 @@ class Cell:
     def title(self) -> str:
         """Name with tasks, and label ICC or true error."""
         about = "" if self.rho is None else f" ρ={self.rho:g}"
-        return f"{self.design} G={self.tasks}{about}" + ("" if self.true_error is None else f" err={self.true_error:.3g}")
+        return f"{self.design} G={self.tasks}{about}" + (
+            "" if self.true_error is None else f" err={self.true_error:.3g}"
+        )
 
 
 @dataclass(frozen=True)
@@ -153,7 +164,12 @@ class Simulation:
     def to_dict(self) -> dict[str, Any]:
         """Return the study as a JSON object."""
         software = {"version": __version__}
-        return {"schema": SIMULATION_SCHEMA, **asdict(self), "cells": [asdict(cell) for cell in self.cells], "software": software}
+        return {
+            "schema": SIMULATION_SCHEMA,
+            **asdict(self),
+            "cells": [asdict(cell) for cell in self.cells],
+            "software": software,
+        }
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Simulation:
@@ -164,7 +180,9 @@ class Simulation:
 
 def cell_from_dict(document: Mapping[str, Any]) -> Cell:
     """Return a cell from its JSON object."""
-    return Cell(**{**document, "procedures": tuple(Rates(**rates) for rates in document["procedures"])})
+    return Cell(
+        **{**document, "procedures": tuple(Rates(**rates) for rates in document["procedures"])}
+    )
 
 
 def make_variants(procedures: Sequence[str], keywords: Mapping[str, Any]) -> tuple[Variant, ...]:
@@ -191,7 +209,9 @@ def make_variants(procedures: Sequence[str], keywords: Mapping[str, Any]) -> tup
         name, *words = str(label).split(":")
         unknown = next((word for word in words if word not in _WORDS), None)
         if unknown is not None:
-            raise InputError(f"procedure {shown(label)} says {shown(unknown)} after a colon; give one of {', '.join(_WORDS)}.")
+            raise InputError(
+                f"procedure {shown(label)} says {shown(unknown)} after a colon; give one of {', '.join(_WORDS)}."
+            )
         given = {key: value for key, value in keywords.items() if key != "estimand"}
         settings = Settings(**given, procedure=name)
         if settings.method.weighted and keywords.get("estimand"):
@@ -216,8 +236,14 @@ def summarise(design: Design, found: NDArray[np.float64], variants: Sequence[Var
     Cell
     """
     rates = tuple(_rates(design, found[:, place], one) for place, one in enumerate(variants))
-    icc = design.population_icc() if isinstance(design, Clustered) and not design.size_slope else None
-    about = (design.share, design.error_icc, float(design.size_ratio)) if isinstance(design, Fooled) else ()
+    icc = (
+        design.population_icc() if isinstance(design, Clustered) and not design.size_slope else None
+    )
+    about = (
+        (design.share, design.error_icc, float(design.size_ratio))
+        if isinstance(design, Fooled)
+        else ()
+    )
     return Cell(design.name, design.tasks, design.rho, icc, len(found), rates, *about)
 
 
@@ -242,17 +268,27 @@ def _rates(design: Design, found: NDArray[np.float64], variant: Variant) -> Rate
         true_error=float(found[certified, 1].mean()) if count else None,
         paper=_printed(design, variant),
         estimand=settings.applied_estimand,
-        own_violation=int((found[certified, 2] > settings.alpha).sum()) / trials if by_task else None,
+        own_violation=int((found[certified, 2] > settings.alpha).sum()) / trials
+        if by_task
+        else None,
     )
 
 
 def _printed(design: Design, variant: Variant) -> dict[str, float | None] | None:
     """What the paper prints, where its settings are these."""
     one = variant.settings
-    if (one.alpha, one.delta, one.side, one.grid, one.applied_multiplicity) != (0.1, 0.05, "reject", 40, "bonferroni"):
+    if (one.alpha, one.delta, one.side, one.grid, one.applied_multiplicity) != (
+        0.1,
+        0.05,
+        "reject",
+        40,
+        "bonferroni",
+    ):
         return None
     printed = PAPER.get((design.name, design.tasks, design.rho or 0.0, variant.label))
-    return None if printed is None else {"violation_conditional": printed[0], "coverage": printed[1]}
+    return (
+        None if printed is None else {"violation_conditional": printed[0], "coverage": printed[1]}
+    )
 
 
 def _rate_se(hits: int, trials: int) -> float:

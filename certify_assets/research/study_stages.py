@@ -8,7 +8,9 @@ from typing import Any
 
 from certify_assets._version import __version__
 from certify_assets.corpora.config import EMBEDDED, load_config, registered_corpora
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import JUDGES, judges
 from certify_assets.storage.progress import ProgressLines, Report, silent
 from certify_assets.storage.store import Store
@@ -42,7 +44,9 @@ class Profile:
 
 
 #: smaller first: what a larger one left is kept by a smaller one
-PROFILES = {found.name: found for found in (Profile("quick", 20, 20, False), Profile("full", 60, 300, True))}
+PROFILES = {
+    found.name: found for found in (Profile("quick", 20, 20, False), Profile("full", 60, 300, True))
+}
 
 
 @dataclass(frozen=True)
@@ -130,20 +134,20 @@ def _config(work: Work) -> dict[str, Any]:
 
 
 def _prepare(work: Work) -> str:
-    from certify_assets.corpora import corpus as corpus_steps
+    from certify_assets.corpora import preparation as corpus_steps
 
     store, corpus = work.store, work.corpus
     key = f"corpora/{corpus}/import.json"
     if not store.exists(key) or not store.exists(f"corpora/{corpus}/trajectories.parquet"):
-        corpus_steps.import_trajectories(store, corpus)
+        corpus_steps.import_trajectories(Corpus(store, corpus))
     if store.read_json(key).get("label_facts", {}).get("labels_only"):
         return "it holds labels without runs, of which nothing can be judged."
-    manifest = corpus_steps.make_splits(store, corpus)
+    manifest = corpus_steps.make_splits(Corpus(store, corpus))
     for split in ("sft", "rl", "cal", "test"):
-        corpus_steps.write_split(store, corpus, split)
-    corpus_steps.profile(store, corpus)
-    corpus_steps.leak_controls(store, corpus)
-    corpus_steps.require_leak_controls(store, corpus, manifest.sha256)
+        corpus_steps.write_split(Corpus(store, corpus), split)
+    corpus_steps.profile(Corpus(store, corpus))
+    corpus_steps.leak_controls(Corpus(store, corpus))
+    corpus_steps.require_leak_controls(Corpus(store, corpus), manifest.sha256)
     return ""
 
 
@@ -170,15 +174,19 @@ def _chain(judge: str) -> Callable[[Work], str]:
         store, corpus, spec = work.store, work.corpus, JUDGES[judge]
         if spec.pool:
             try:
-                if reason := pool_of(store, corpus, spec).missing:
+                if reason := pool_of(JudgedCorpus.of(Corpus(store, corpus), spec)).missing:
                     return reason
             except CertifyError as error:
                 return str(error)
-        if not _stands(store, corpus, judge):
-            training.train_judge(store, corpus, judge, report=_report(work, spec.model))
-            scoring.score_corpus(store, corpus, judge, report=_report(work, spec.model))
-            certification.certify_judge(store, corpus, judge)
-            auditing.audit_judge(store, corpus, judge)
+        if not _stands(JudgedCorpus(Corpus(store, corpus), judge)):
+            training.train_judge(
+                JudgedCorpus(Corpus(store, corpus), judge), report=_report(work, spec.model)
+            )
+            scoring.score_corpus(
+                JudgedCorpus(Corpus(store, corpus), judge), report=_report(work, spec.model)
+            )
+            certification.certify_judge(JudgedCorpus(Corpus(store, corpus), judge))
+            auditing.audit_judge(JudgedCorpus(Corpus(store, corpus), judge))
         return ""
 
     return run
@@ -189,16 +197,20 @@ def _report(work: Work, model: str) -> Report:
     return ProgressLines(lambda text: work.say(f"{work.corpus}: {text}")) if model else silent
 
 
-def _stands(store: Store, corpus: str, judge: str) -> bool:
+def _stands(judge: JudgedCorpus) -> bool:
     from certify_assets.evaluation import auditing, certification
     from certify_assets.judges.scoring import calibration_scores
 
-    if not store.exists(f"judges/{judge}/{corpus}/audits.json"):
+    if not judge.store.exists(judge.key("audits.json")):
         return False
     try:
-        calibration_scores(store, corpus, judge)
-        audited = {audit["certificate_sha256"] for audit in auditing.load_audits(store, corpus, judge)[0]}
-        deciding = {item.sha256 for item in certification.load_certificates(store, corpus, judge) if item.procedure == "guarded_taskboot"}
+        calibration_scores(judge)
+        audited = {audit["certificate_sha256"] for audit in auditing.load_audits(judge)[0]}
+        deciding = {
+            item.sha256
+            for item in certification.load_certificates(judge)
+            if item.procedure == "guarded_taskboot"
+        }
     except CertifyError:
         return False
     return audited == deciding
@@ -212,7 +224,12 @@ def _judge_stage(judge: str) -> Stage:
         others = registered_corpora(work.store) if spec.pool else []
         start = [f"judges/{spec.start}/{work.corpus}/adapter.json"] if spec.start else []
         splits = [f"corpora/{name}/splits/manifest.json" for name in others]
-        return {**_ground(work), "judge": spec.registration(), "seed": spec.seed, **_hashes(work, *start, *splits)}
+        return {
+            **_ground(work),
+            "judge": spec.registration(),
+            "seed": spec.seed,
+            **_hashes(work, *start, *splits),
+        }
 
     return Stage(
         judge,
@@ -229,7 +246,11 @@ def _judge_stage(judge: str) -> Stage:
 def _seeds(work: Work) -> str:
     from certify_assets.research.seed_study import SeedPlan, run_seeds
 
-    run_seeds(work.store, work.corpus, SeedPlan(seeds=tuple(range(42, 42 + work.profile.seeds))), say=work.say)
+    run_seeds(
+        Corpus(work.store, work.corpus),
+        SeedPlan(seeds=tuple(range(42, 42 + work.profile.seeds))),
+        say=work.say,
+    )
     return ""
 
 
@@ -241,10 +262,24 @@ def _harvests(learner: str) -> Callable[[Work], str]:
         if learner == "sft":
             # a training is minutes: one loop, at the budget that halves of CAL can certify
             plan = HarvestPlan(
-                learner="sft", alphas=(0.2,), gates=("guarded_taskboot",), sides=("reject",), profiles=("certify",), rounds=1
+                learner="sft",
+                alphas=(0.2,),
+                gates=("guarded_taskboot",),
+                sides=("reject",),
+                profiles=("certify",),
+                rounds=1,
             )
-        with learner_maker(work.store, work.corpus, learner, report=_report(work, learner if learner == "sft" else "")) as make:
-            run_harvests(work.store, work.corpus, plan, learner=make, say=lambda text: work.say(f"{work.corpus}: {text}"))
+        with learner_maker(
+            Corpus(work.store, work.corpus),
+            learner,
+            report=_report(work, learner if learner == "sft" else ""),
+        ) as make:
+            run_harvests(
+                Corpus(work.store, work.corpus),
+                plan,
+                learner=make,
+                say=lambda text: work.say(f"{work.corpus}: {text}"),
+            )
         return ""
 
     return run
@@ -259,49 +294,61 @@ def _harvests_transfer(work: Work) -> str:
     store, corpus = work.store, work.corpus
     if not load_config(store, corpus).rl:
         return "the corpus was split without an RL split, so the pool's tasks are not those that the sources were kept apart from."
-    pool = gather_pool(store, corpus)
+    pool = gather_pool(Corpus(store, corpus))
     if pool.missing:
         return pool.missing
     plan = HarvestPlan(learner="lexical_transfer", profiles=("",))
-    run_harvests(store, corpus, plan, learner=lambda splits: lexical_learner(pool.frame, splits.manifest, transfer=True))
+    run_harvests(
+        Corpus(store, corpus),
+        plan,
+        learner=lambda splits: lexical_learner(pool.frame, splits.manifest, transfer=True),
+    )
     return ""
 
 
 def _agents(work: Work) -> str:
     from certify_assets.evaluation.agent_folds import evaluate_scored
 
-    _, left_out = evaluate_scored(work.store, work.corpus, ["lexical"])
+    _, left_out = evaluate_scored(Corpus(work.store, work.corpus), ["lexical"])
     return " ".join(item["reason"] for item in left_out)
 
 
 def _arms(work: Work) -> str:
     from certify_assets.evaluation.arms_audit import audit_arms
 
-    audit_arms(work.store, work.corpus, JUDGES["grpo"], report=_report(work, "compact"))
+    audit_arms(
+        JudgedCorpus.of(Corpus(work.store, work.corpus), JUDGES["grpo"]),
+        report=_report(work, "compact"),
+    )
     return ""
 
 
 def _real_scores(work: Work) -> str:
     from certify_assets.research.real_scores import write_real_scores
 
-    write_real_scores(work.store, work.corpus)
+    write_real_scores(Corpus(work.store, work.corpus))
     return ""
 
 
 def _comparison(work: Work) -> str:
     from certify_assets.evaluation.comparison import write_comparison
 
-    write_comparison(work.store, work.corpus)
+    write_comparison(Corpus(work.store, work.corpus))
     return ""
 
 
 def _judged(work: Work) -> Mapping[str, Any]:
     """What stands on every judge: the hashes of what each scored, certified and audited; the audits' own hashes hold the time of a ledger line."""
     files = [
-        f"judges/{name}/{work.corpus}/{part}.json" for name in judges(work.store.root) for part in ("adapter", "scores", "certificates")
+        f"judges/{name}/{work.corpus}/{part}.json"
+        for name in judges(work.store.root)
+        for part in ("adapter", "scores", "certificates")
     ]
     agents = f"comparison/{work.corpus}/agent_disjoint_lexical.json"
-    return {**_ground(work), **{key: value for key, value in _hashes(work, *files, agents).items() if value}}
+    return {
+        **_ground(work),
+        **{key: value for key, value in _hashes(work, *files, agents).items() if value},
+    }
 
 
 def _main_table(work: Work) -> str:
@@ -322,17 +369,27 @@ def _simulation(work: Work) -> str:
     from certify_assets.research.simulation_study import Question, run_study
 
     question = Question(trials=work.profile.trials, workers=work.workers)
-    run_study(work.store, question, lambda cell, done, total: work.say(f"simulation: {done} of {total}, {cell.title}"))
+    run_study(
+        work.store,
+        question,
+        lambda cell, done, total: work.say(f"simulation: {done} of {total}, {cell.title}"),
+    )
     return ""
 
 
 def _everywhere(work: Work) -> Mapping[str, Any]:
     corpora = registered_corpora(work.store)
     files = [
-        f"judges/{judge}/{corpus}/{part}.json" for judge in JUDGES for corpus in corpora for part in ("adapter", "scores", "certificates")
+        f"judges/{judge}/{corpus}/{part}.json"
+        for judge in JUDGES
+        for corpus in corpora
+        for part in ("adapter", "scores", "certificates")
     ]
     splits = [f"corpora/{corpus}/splits/manifest.json" for corpus in corpora]
-    return {"version": __version__, **{key: value for key, value in _hashes(work, *files, *splits).items() if value}}
+    return {
+        "version": __version__,
+        **{key: value for key, value in _hashes(work, *files, *splits).items() if value},
+    }
 
 
 def _seed_inputs(work: Work) -> Mapping[str, Any]:
@@ -348,7 +405,13 @@ def _only(pattern: str) -> Callable[[Work], list[str]]:
 
 
 def _with_sources(work: Work) -> Mapping[str, Any]:
-    return {**_ground(work), **_hashes(work, *[f"corpora/{name}/splits/manifest.json" for name in registered_corpora(work.store)])}
+    return {
+        **_ground(work),
+        **_hashes(
+            work,
+            *[f"corpora/{name}/splits/manifest.json" for name in registered_corpora(work.store)],
+        ),
+    }
 
 
 _HARVESTS = "harvests/{{corpus}}/{}.json"

@@ -48,10 +48,18 @@ class TruthCheck:
     @property
     def distance(self) -> float:
         """Difference in standard errors of the draw."""
-        return abs(self.truth - self.drawn) / self.drawn_se if self.drawn_se else 0.0 if self.truth == self.drawn else float("inf")
+        return (
+            abs(self.truth - self.drawn) / self.drawn_se
+            if self.drawn_se
+            else 0.0
+            if self.truth == self.drawn
+            else float("inf")
+        )
 
 
-def check_truth(designs: Sequence[Design], *, tasks: int = CHECK_TASKS, seed: int = 0) -> list[TruthCheck]:
+def check_truth(
+    designs: Sequence[Design], *, tasks: int = CHECK_TASKS, seed: int = 0
+) -> list[TruthCheck]:
     """Compare the truth of designs with large draws.
 
     Parameters
@@ -68,9 +76,14 @@ def check_truth(designs: Sequence[Design], *, tasks: int = CHECK_TASKS, seed: in
         For both sides and both estimands, at up to three score quantiles, with errors near .02, .1 and .3.
     """
     populations = {
-        (f"{whole!r}", getattr(whole, "side", None)): whole for whole in (replace(cast(Any, design), tasks=tasks) for design in designs)
+        (f"{whole!r}", getattr(whole, "side", None)): whole
+        for whole in (replace(cast(Any, design), tasks=tasks) for design in designs)
     }
-    return [found for place, whole in enumerate(populations.values()) for found in _checks(whole, np.random.default_rng([seed, place]))]
+    return [
+        found
+        for place, whole in enumerate(populations.values())
+        for found in _checks(whole, np.random.default_rng([seed, place]))
+    ]
 
 
 def _checks(design: Design, rng: np.random.Generator) -> list[TruthCheck]:
@@ -92,7 +105,9 @@ def _checks(design: Design, rng: np.random.Generator) -> list[TruthCheck]:
                 truth = float(design.true_error(threshold, side, estimand))
                 # of a ratio of sums over tasks; a draw without errors shows no scatter, so it is at least that of independent trajectories
                 alone = truth * (1 - truth) * float((covered / np.square(scale)).sum())
-                error = math.sqrt(max(float(np.square(k - truth * n).sum()), alone)) / float(n.sum())
+                error = math.sqrt(max(float(np.square(k - truth * n).sum()), alone)) / float(
+                    n.sum()
+                )
                 about = (design.name, design.rho, getattr(design, "share", None), side, estimand)
                 found.append(TruthCheck(*about, threshold, truth, float(k.sum() / n.sum()), error))
     return found

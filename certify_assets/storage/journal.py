@@ -23,7 +23,9 @@ def documents(data: bytes, where: str) -> list[dict[str, Any]]:
         try:
             found.append(dict(parse_json(line.decode("utf-8"))))
         except (ValueError, TypeError, RecursionError):
-            raise IntegrityError(f"{where}, line {place} is no entry of this journal; restore the file from a backup.") from None
+            raise IntegrityError(
+                f"{where}, line {place} is no entry of this journal; restore the file from a backup."
+            ) from None
     return found
 
 

@@ -62,7 +62,9 @@ def write_or_keep(store: Store, record: Record, *, experiment: str) -> Recorded:
         return Recorded(None, str(error))
     except Exception as error:
         # whatever MLflow's backend raises: no result may depend on the record of it
-        reason = f"{type(error).__name__}: {without_credentials(' '.join(str(error).split()))[:300]}"
+        reason = (
+            f"{type(error).__name__}: {without_credentials(' '.join(str(error).split()))[:300]}"
+        )
         with suppress(OSError):
             store.write_json(_FAILURE, {"time": time.time(), "place": place, "reason": reason})
         return _keep(store, record, reason)
@@ -78,19 +80,28 @@ def _paused(store: Store, place: str) -> str:
     """Return why MLflow is not asked at the moment; empty where it is. A clock that was set back ends the pause."""
     try:
         failure = store.read_json(_FAILURE) if store.exists(_FAILURE) else {}
-        recent = failure.get("place") == place and 0 <= time.time() - float(failure.get("time", 0)) < _PAUSE_SECONDS
+        recent = (
+            failure.get("place") == place
+            and 0 <= time.time() - float(failure.get("time", 0)) < _PAUSE_SECONDS
+        )
     except (CertifyError, OSError, AttributeError, TypeError, ValueError):
         return ""
     return str(failure["reason"]) if recent else ""
 
 
 def _keep(store: Store, record: Record, reason: str) -> Recorded:
-    document = {**asdict(record), "files": _hashed(record.files), "kept": datetime.now(UTC).isoformat(timespec="seconds")}
+    document = {
+        **asdict(record),
+        "files": _hashed(record.files),
+        "kept": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
     # numbers alone in the curves of a record, texts by str as MLflow would write them
     document["params"] = {name: str(value) for name, value in record.params.items()}
     digest = sha256_bytes(canonical_json(document))
     if len(waiting_records(store)) >= _LONGEST_QUEUE:
-        return Recorded(None, f"{reason}; {_LONGEST_QUEUE:,} records wait already, so it was not kept")
+        return Recorded(
+            None, f"{reason}; {_LONGEST_QUEUE:,} records wait already, so it was not kept"
+        )
     try:
         # named by time, so that they are sent in their order
         store.write_json(f"{_FOLDER}/{time.time_ns():020d}_{digest[:16]}.json", document)
@@ -100,7 +111,9 @@ def _keep(store: Store, record: Record, reason: str) -> Recorded:
 
 
 def _hashed(files: Mapping[Path, str]) -> list[list[str]]:
-    return [[str(path), folder, sha256_file(path)] for path, folder in files.items() if path.is_file()]
+    return [
+        [str(path), folder, sha256_file(path)] for path, folder in files.items() if path.is_file()
+    ]
 
 
 def _send_waiting(store: Store, tracker: Tracker) -> int:
@@ -126,6 +139,10 @@ def _send_waiting(store: Store, tracker: Tracker) -> int:
 def _restored(document: Mapping[str, Any], name: str) -> Record:
     kept = {key: value for key, value in document.items() if key not in {"files", "kept"}}
     # a file that was replaced since is another step's
-    files = {Path(path): folder for path, folder, digest in document["files"] if Path(path).is_file() and sha256_file(Path(path)) == digest}
+    files = {
+        Path(path): folder
+        for path, folder, digest in document["files"]
+        if Path(path).is_file() and sha256_file(Path(path)) == digest
+    }
     record = Record(**{**kept, "files": files})
     return replace(record, tags={**record.tags, _TAG: name, "certify.kept": document["kept"]})

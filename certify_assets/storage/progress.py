@@ -69,13 +69,21 @@ class ProgressLines:
         """Take notice of an advance."""
         now = self.clock()
         if advance.stage != self._stage:
-            self._stage, self._first, self._shown = advance.stage, (advance.done, now), (-1, -math.inf)
+            self._stage, self._first, self._shown = (
+                advance.stage,
+                (advance.done, now),
+                (-1, -math.inf),
+            )
         part = advance.done * _LINES // max(1, advance.total)
-        if advance.done < advance.total and (part <= self._shown[0] or now - self._shown[1] < _APART_S):
+        if advance.done < advance.total and (
+            part <= self._shown[0] or now - self._shown[1] < _APART_S
+        ):
             return
         self._shown = part, now
         loss = "" if advance.loss is None else f", loss {advance.loss:.4f}"
-        self.say(f"{advance.stage}: {advance.done} of {advance.total}{loss}{self._left(advance, now)}")
+        self.say(
+            f"{advance.stage}: {advance.done} of {advance.total}{loss}{self._left(advance, now)}"
+        )
 
     def _left(self, advance: Advance, now: float) -> str:
         # counted from what this run has seen: what an earlier one had done took none of its time

@@ -38,7 +38,9 @@ def chosen_engine(workers: int = 1) -> str:
     """
     named = os.environ.get(ENGINE_VARIABLE, "")
     if named and named not in ENGINES:
-        raise InputError(f"{ENGINE_VARIABLE} is {named!r}; give one of {', '.join(ENGINES)}, or leave it out.")
+        raise InputError(
+            f"{ENGINE_VARIABLE} is {named!r}; give one of {', '.join(ENGINES)}, or leave it out."
+        )
     return named or ("processes" if workers > 1 else "inline")
 
 
@@ -85,7 +87,9 @@ def run_shards(
     """
     engine = engine or chosen_engine(workers)
     if engine not in ENGINES:
-        raise InputError(f"there is no engine {engine!r} for shards; give one of {', '.join(ENGINES)}.")
+        raise InputError(
+            f"there is no engine {engine!r} for shards; give one of {', '.join(ENGINES)}."
+        )
     if engine == "ray":
         yield from _in_tasks(function, shards, fresh=fresh)
     elif engine == "processes":
@@ -94,11 +98,15 @@ def run_shards(
         yield from ((place, function(shard)) for place, shard in enumerate(shards))
 
 
-def _in_tasks(function: Callable[[_Shard], _Answer], shards: Sequence[_Shard], *, fresh: bool) -> Iterator[tuple[int, _Answer]]:
+def _in_tasks(
+    function: Callable[[_Shard], _Answer], shards: Sequence[_Shard], *, fresh: bool
+) -> Iterator[tuple[int, _Answer]]:
     if not shards:
         return
     with _cluster() as ray:
-        task = ray.remote(num_cpus=1, max_calls=1 if fresh else 0, runtime_env={"env_vars": ONE_THREAD})(function)
+        task = ray.remote(
+            num_cpus=1, max_calls=1 if fresh else 0, runtime_env={"env_vars": ONE_THREAD}
+        )(function)
         most = _AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))
         waiting: dict[Any, int] = {}
         places = iter(range(len(shards)))
@@ -133,7 +141,9 @@ def _cluster() -> Iterator[Any]:
     try:
         import ray
     except ImportError:
-        raise MissingToolError("shards on Ray need the package ray, which is not installed; install certify_assets[ray].") from None
+        raise MissingToolError(
+            "shards on Ray need the package ray, which is not installed; install certify_assets[ray]."
+        ) from None
     if ray.is_initialized():
         yield ray
         return
@@ -142,7 +152,9 @@ def _cluster() -> Iterator[Any]:
         _reach(address)
         ray.init(address=address, logging_level="WARNING")
     except (OSError, ValueError) as error:
-        raise InputError(f"no Ray cluster answers at {address} ({error}); start one with `ray start --head` or set RAY_ADDRESS.") from None
+        raise InputError(
+            f"no Ray cluster answers at {address} ({error}); start one with `ray start --head` or set RAY_ADDRESS."
+        ) from None
     try:
         yield ray
     finally:

@@ -88,7 +88,9 @@ class Store:
         parts = key.split("/")
         bad = next((part for part in parts if not _SEGMENT.fullmatch(part)), None)
         if bad is not None:
-            raise InputError(f"{bad!r} in {key!r} cannot be a file name of the data root; use letters, digits, '_', '-' and '.'.")
+            raise InputError(
+                f"{bad!r} in {key!r} cannot be a file name of the data root; use letters, digits, '_', '-' and '.'."
+            )
         return "/".join([self.root.rstrip("/"), *parts])
 
     def local_path(self, key: str) -> Path:
@@ -100,7 +102,9 @@ class Store:
             If the root is remote: what needs a file on disk cannot run there.
         """
         if not self.is_local:
-            raise InputError(f"{key} is needed as a file, but the data root {self.root} is remote; copy it to a local folder first.")
+            raise InputError(
+                f"{key} is needed as a file, but the data root {self.root} is remote; copy it to a local folder first."
+            )
         return Path(self.locate(key).removeprefix("file://"))
 
     def exists(self, key: str) -> bool:
@@ -196,11 +200,17 @@ class Store:
         try:
             return parse_json(self.read_bytes(key).decode("utf-8"))
         except ValueError as error:
-            raise InputError(f"{self.locate(key)} is not a JSON document ({error}); {_remedy(key)} again.") from None
+            raise InputError(
+                f"{self.locate(key)} is not a JSON document ({error}); {_remedy(key)} again."
+            ) from None
 
     def write_json(self, key: str, value: Any) -> str:
         """Store a JSON document, indented for readers; return its SHA-256."""
-        return self.write_bytes(key, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False).encode("utf-8") + b"\n")
+        return self.write_bytes(
+            key,
+            json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False).encode("utf-8")
+            + b"\n",
+        )
 
     def read_table(self, key: str) -> pd.DataFrame:
         """Return the Parquet table under the key."""
@@ -211,7 +221,9 @@ class Store:
         try:
             return pd.read_parquet(io.BytesIO(data))
         except (pa.ArrowException, OSError) as error:
-            raise InputError(f"{self.locate(key)} is not a readable table ({type(error).__name__}); {_remedy(key)} again.") from None
+            raise InputError(
+                f"{self.locate(key)} is not a readable table ({type(error).__name__}); {_remedy(key)} again."
+            ) from None
 
     def write_table(self, key: str, frame: pd.DataFrame) -> str:
         """Store a table as Parquet (zstd), without its index; return its SHA-256."""
@@ -264,11 +276,18 @@ class Store:
         """Return the sorted names directly below a folder, hidden ones left out; empty where there is no folder."""
         if self.is_local:
             path = self.local_path(folder)
-            return sorted(entry.name for entry in path.iterdir() if not entry.name.startswith(".")) if path.is_dir() else []
+            return (
+                sorted(entry.name for entry in path.iterdir() if not entry.name.startswith("."))
+                if path.is_dir()
+                else []
+            )
         filesystem, remote = self._remote(folder)
         if not filesystem.isdir(remote):
             return []
-        return sorted(str(entry).rstrip("/").rsplit("/", 1)[-1] for entry in filesystem.ls(remote, detail=False))
+        return sorted(
+            str(entry).rstrip("/").rsplit("/", 1)[-1]
+            for entry in filesystem.ls(remote, detail=False)
+        )
 
     def _remote(self, key: str) -> tuple[Any, str]:
         """Return the file system of a remote root and a key's path on it.
@@ -285,9 +304,13 @@ class Store:
         try:
             filesystem, path = fsspec.core.url_to_fs(self.locate(key))
         except ImportError as error:
-            raise MissingToolError(f"the data root {self.root} needs a package that is not installed ({error}).") from None
+            raise MissingToolError(
+                f"the data root {self.root} needs a package that is not installed ({error})."
+            ) from None
         except ValueError as error:
-            raise InputError(f"the data root {self.root} cannot be opened ({error}); give a folder or a URL that fsspec knows.") from None
+            raise InputError(
+                f"the data root {self.root} cannot be opened ({error}); give a folder or a URL that fsspec knows."
+            ) from None
         return filesystem, path
 
 

@@ -25,7 +25,11 @@ _SUFFIXES = {".safetensors", ".json"}
 
 _CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+@")
 # MLflow's own limits let one step wait for a quarter of an hour on a server that hangs
-_LIMITS = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1", "MLFLOW_HTTP_REQUEST_TIMEOUT": "20"}
+_LIMITS = {
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
+    "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
+}
 
 _Points = Sequence[tuple[int, float]]
 
@@ -50,7 +54,9 @@ def without_credentials(text: str) -> str:
 
 def tracking_uri(store: Store) -> str:
     """Return where MLflow records go: ``MLFLOW_TRACKING_URI``, else a SQLite file in the data root."""
-    return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{store.local_path('mlflow/mlflow.db')}"
+    return (
+        os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{store.local_path('mlflow/mlflow.db')}"
+    )
 
 
 @dataclass(frozen=True)
@@ -81,7 +87,9 @@ class Record:
 
     def __post_init__(self) -> None:
         if wrong := [path.name for path in self.files if path.suffix not in _SUFFIXES]:
-            raise ValueError(f"{wrong[0]} cannot be an artifact: only {' and '.join(sorted(_SUFFIXES))} are")
+            raise ValueError(
+                f"{wrong[0]} cannot be an artifact: only {' and '.join(sorted(_SUFFIXES))} are"
+            )
 
 
 @dataclass(frozen=True)
@@ -107,14 +115,20 @@ class Tracker:
         """Return the tracker that belongs to a data root."""
         if store.is_local:
             store.local_path("mlflow").mkdir(parents=True, exist_ok=True)
-        return cls(uri=tracking_uri(store), artifact_root=store.locate("mlflow/artifacts"), experiment=experiment)
+        return cls(
+            uri=tracking_uri(store),
+            artifact_root=store.locate("mlflow/artifacts"),
+            experiment=experiment,
+        )
 
     def write(self, record: Record) -> str:
         """Write one finished MLflow run; return the address of its page in the MLflow UI."""
         client = self._client()
         found = client.get_experiment_by_name(self.experiment)
         experiment = found.experiment_id if found else self._create_experiment(client)
-        run = client.create_run(experiment, run_name=record.name, tags=dict(record.tags)).info.run_id
+        run = client.create_run(
+            experiment, run_name=record.name, tags=dict(record.tags)
+        ).info.run_id
         try:
             for name, value in record.params.items():
                 client.log_param(run, name, str(value)[:_MAX_PARAM])
@@ -139,8 +153,18 @@ class Tracker:
         experiment = client.get_experiment_by_name(self.experiment)
         if experiment is None:
             return None
-        wanted = " and ".join(["attributes.status = 'FINISHED'", *(f"tags.`{name}` = '{value}'" for name, value in tags.items())])
-        found = client.search_runs([experiment.experiment_id], wanted, max_results=1, order_by=["attributes.start_time DESC"])
+        wanted = " and ".join(
+            [
+                "attributes.status = 'FINISHED'",
+                *(f"tags.`{name}` = '{value}'" for name, value in tags.items()),
+            ]
+        )
+        found = client.search_runs(
+            [experiment.experiment_id],
+            wanted,
+            max_results=1,
+            order_by=["attributes.start_time DESC"],
+        )
         return str(found[0].info.run_id) if found else None
 
     def _create_experiment(self, client: Any) -> str:
@@ -168,4 +192,6 @@ def _write_curves(client: Any, run: str, curves: Mapping[str, _Points]) -> None:
 
     now = int(time.time() * 1000)
     for name, points in curves.items():
-        client.log_batch(run, metrics=[Metric(name, float(value), now, step) for step, value in thinned(points)])
+        client.log_batch(
+            run, metrics=[Metric(name, float(value), now, step) for step, value in thinned(points)]
+        )

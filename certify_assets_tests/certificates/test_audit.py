@@ -6,7 +6,15 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from certify_assets.certificates import audit_certificate, certify, count_at, lower_error_bound, n_min, observe, resample_audit
+from certify_assets.certificates import (
+    audit_certificate,
+    certify,
+    count_at,
+    lower_error_bound,
+    n_min,
+    observe,
+    resample_audit,
+)
 from certify_assets.certificates.montecarlo import resample_errors
 from certify_assets.errors import InputError
 from certify_assets.research.designs import Sample, fooled, paper_process
@@ -28,7 +36,14 @@ def test_pass_on_fresh_tasks() -> None:
     assert found.certificate_sha256 == certificate.sha256
     assert found.own_coverage == pytest.approx(certify(*test).coverage, abs=1e-9)
     assert found.covered_tasks == np.unique(test.tasks[inside]).size
-    assert set(found.to_dict()) >= {"verdict", "realized_error", "lower_bound", "coverage", "covered_tasks", "certificate_sha256"}
+    assert set(found.to_dict()) >= {
+        "verdict",
+        "realized_error",
+        "lower_bound",
+        "coverage",
+        "covered_tasks",
+        "certificate_sha256",
+    }
 
 
 def test_error_when_the_lower_bound_exceeds_alpha() -> None:
@@ -52,9 +67,14 @@ def test_warn_when_only_the_point_exceeds_alpha() -> None:
 def test_warn_when_too_few_tasks_are_covered() -> None:
     cal, _ = pair()
     certificate = certify(*cal)
-    found = audit_certificate(certificate, np.full(60, -9.0), np.zeros(60), np.arange(60) % (n_min(0.1, 0.05) - 1))
+    found = audit_certificate(
+        certificate, np.full(60, -9.0), np.zeros(60), np.arange(60) % (n_min(0.1, 0.05) - 1)
+    )
     assert found.verdict == "WARN" and "fewer than 29" in found.reason
-    assert audit_certificate(certificate, np.full(60, -9.0), np.zeros(60), np.arange(60) % 29).verdict == "PASS"
+    assert (
+        audit_certificate(certificate, np.full(60, -9.0), np.zeros(60), np.arange(60) % 29).verdict
+        == "PASS"
+    )
 
 
 def test_warn_when_nothing_was_certified_or_nothing_is_covered() -> None:
@@ -69,11 +89,16 @@ def test_warn_when_nothing_was_certified_or_nothing_is_covered() -> None:
 
 
 @pytest.mark.parametrize(("procedure", "differs"), [("guarded_taskboot", False), ("gaffke", True)])
-def test_an_audit_says_where_the_certificate_promises_another_error(procedure: str, differs: bool) -> None:
+def test_an_audit_says_where_the_certificate_promises_another_error(
+    procedure: str, differs: bool
+) -> None:
     cal, test = pair(200)
     certificate = certify(*cal, procedure=procedure)
     assert certificate.certified
-    assert ("promises an error in which every task weighs the same" in audit_certificate(certificate, *test).reason) == differs
+    assert (
+        "promises an error in which every task weighs the same"
+        in audit_certificate(certificate, *test).reason
+    ) == differs
 
 
 def test_warn_on_the_rows_of_the_certificate_itself() -> None:
@@ -98,8 +123,18 @@ def test_an_audit_without_a_score_is_a_warning_that_measured_nothing() -> None:
     certificate = certify(*cal)
     assert certificate.threshold is not None
     found = audit_certificate(certificate, [np.nan, np.nan], [1, 0], ["a", "b"])
-    assert found.verdict == "WARN" and "No TEST row has a score" in found.reason and found.certificate_sha256 == certificate.sha256
-    assert (found.realized_error, found.own_coverage, found.coverage, found.covered_tasks, found.unscored) == (None, None, 0.0, 0, 2)
+    assert (
+        found.verdict == "WARN"
+        and "No TEST row has a score" in found.reason
+        and found.certificate_sha256 == certificate.sha256
+    )
+    assert (
+        found.realized_error,
+        found.own_coverage,
+        found.coverage,
+        found.covered_tasks,
+        found.unscored,
+    ) == (None, None, 0.0, 0, 2)
     again = resample_audit([np.nan], [1], ["a"], threshold=certificate.threshold)
     assert again.passed is None and again.coverage == 0 and "No row has a score" in again.note
 
@@ -131,9 +166,14 @@ def test_resample_audit_exact_and_drawn_agree() -> None:
     exact = resample_audit(*cal, threshold=1.6, draws="exact")
     drawn = resample_audit(*cal, threshold=1.6, draws=40_000)
     assert 0.001 < exact.exceedance < 0.999 and exact.draws == "exact" and drawn.draws == 40_000
-    assert drawn.exceedance == pytest.approx(exact.exceedance, abs=4 * (exact.exceedance * (1 - exact.exceedance) / 40_000) ** 0.5)
+    assert drawn.exceedance == pytest.approx(
+        exact.exceedance, abs=4 * (exact.exceedance * (1 - exact.exceedance) / 40_000) ** 0.5
+    )
     assert resample_audit(*cal, threshold=1.6) == resample_audit(*cal, threshold=1.6)
-    assert resample_audit(*cal, threshold=1.6, seed=1).exceedance != resample_audit(*cal, threshold=1.6).exceedance
+    assert (
+        resample_audit(*cal, threshold=1.6, seed=1).exceedance
+        != resample_audit(*cal, threshold=1.6).exceedance
+    )
 
 
 def test_resample_audit_passes_on_the_bootstraps_own_threshold() -> None:
@@ -146,9 +186,15 @@ def test_resample_audit_of_nothing_says_so_and_passes_nothing() -> None:
     cal, _ = pair()
     for draws in (3000, "exact"):
         found = resample_audit(*cal, threshold=-1e9, draws=draws)
-        assert (found.exceedance, found.passed, found.coverage) == (0.0, None, 0.0) and "covers nothing" in found.note
+        assert (found.exceedance, found.passed, found.coverage) == (
+            0.0,
+            None,
+            0.0,
+        ) and "covers nothing" in found.note
     unscored = np.where(np.arange(cal.scores.size) % 3 == 0, np.nan, cal.scores)
-    assert resample_audit(unscored, cal.outcomes, cal.tasks, threshold=np.float32(9.0)).passed is False
+    assert (
+        resample_audit(unscored, cal.outcomes, cal.tasks, threshold=np.float32(9.0)).passed is False
+    )
 
 
 def test_resample_audit_with_few_draws_judges_nothing() -> None:
@@ -179,4 +225,7 @@ def test_resample_audit_checks_its_arguments(keywords: dict[str, object], words:
 def test_an_altered_copy_has_another_hash() -> None:
     cal, test = pair()
     certificate = certify(*cal)
-    assert audit_certificate(replace(certificate, seed=7), *test).certificate_sha256 != certificate.sha256
+    assert (
+        audit_certificate(replace(certificate, seed=7), *test).certificate_sha256
+        != certificate.sha256
+    )

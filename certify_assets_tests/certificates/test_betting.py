@@ -41,23 +41,48 @@ def codes(item: Certificate) -> list[str]:
 
 
 @pytest.mark.parametrize("side", ["reject", "release"])
-def test_a_certificate_names_its_pilot_and_recomputes_with_it(data: Sample, pilot: tuple[np.ndarray, ...], side: str) -> None:
-    found = certify(*data, procedure="betting", pilot=pilot, side=side, alpha=0.1 if side == "reject" else 0.2)
-    assert found.certified and found.validity == "finite-sample" and found.estimand == "task" and found.level == 0.05
-    assert found.parameters["pilot"] == observe(*pilot).sha256 and found.parameters["multiplicity"] == "fixed"
+def test_a_certificate_names_its_pilot_and_recomputes_with_it(
+    data: Sample, pilot: tuple[np.ndarray, ...], side: str
+) -> None:
+    found = certify(
+        *data, procedure="betting", pilot=pilot, side=side, alpha=0.1 if side == "reject" else 0.2
+    )
+    assert (
+        found.certified
+        and found.validity == "finite-sample"
+        and found.estimand == "task"
+        and found.level == 0.05
+    )
+    assert (
+        found.parameters["pilot"] == observe(*pilot).sha256
+        and found.parameters["multiplicity"] == "fixed"
+    )
     assert found.threshold in pilot[0] and "every task weighs the same" in found.promise
-    assert any("fixed sequence" in text and found.parameters["pilot"][:12] in text for text in found.assumptions)
+    assert any(
+        "fixed sequence" in text and found.parameters["pilot"][:12] in text
+        for text in found.assumptions
+    )
     assert verify_certificate(found.to_json(), *data, pilot=pilot) is None
     assert "cannot be recomputed without it" in str(verify_certificate(found, *data))
     other = (pilot[0] + 1.0, *pilot[1:])
     assert "parameters.pilot is" in str(verify_certificate(found, *data, pilot=other))
-    assert "starts" in str(verify_certificate({**found.to_dict(), "parameters": {**found.parameters, "starts": [0.3]}}, *data, pilot=pilot))
+    assert "starts" in str(
+        verify_certificate(
+            {**found.to_dict(), "parameters": {**found.parameters, "starts": [0.3]}},
+            *data,
+            pilot=pilot,
+        )
+    )
     assert audit_certificate(found, *pilot).own_coverage is None
 
 
 def test_without_a_pilot_nothing_is_tested(data: Sample) -> None:
     found = certify(*data, procedure="betting")
-    assert not found.certified and codes(found) == ["pilot_missing"] and found.parameters["pilot"] is None
+    assert (
+        not found.certified
+        and codes(found) == ["pilot_missing"]
+        and found.parameters["pilot"] is None
+    )
     assert verify_certificate(found.to_json(), *data) is None
     assert diagnose(*data, procedure="betting").stopped_by == "input"
 
@@ -66,7 +91,9 @@ def test_no_other_procedure_reads_the_pilot(data: Sample, pilot: tuple[np.ndarra
     assert certify(*data, pilot=pilot).to_json() == certify(*data).to_json()
 
 
-def test_shared_tasks_and_empty_pilots_are_refused(data: Sample, pilot: tuple[np.ndarray, ...]) -> None:
+def test_shared_tasks_and_empty_pilots_are_refused(
+    data: Sample, pilot: tuple[np.ndarray, ...]
+) -> None:
     mixed = (pilot[0], pilot[1], [f"{task}" if task % 7 else "3" for task in pilot[2]])
     with pytest.raises(InputError, match="shares 1 task"):
         certify(*data, procedure="betting", pilot=mixed)
@@ -74,15 +101,30 @@ def test_shared_tasks_and_empty_pilots_are_refused(data: Sample, pilot: tuple[np
         certify(*data, procedure="betting", pilot=([np.nan], [1], ["p"]))
 
 
-def test_over_trajectories_a_declared_size_is_needed(data: Sample, pilot: tuple[np.ndarray, ...]) -> None:
+def test_over_trajectories_a_declared_size_is_needed(
+    data: Sample, pilot: tuple[np.ndarray, ...]
+) -> None:
     found = certify(*data, procedure="betting", pilot=pilot, estimand="trajectory")
     assert not found.certified and codes(found) == ["max_task_size_missing"]
     most = int(np.bincount(data.tasks).max())
-    capped = certify(*data, procedure="betting", pilot=pilot, estimand="trajectory", max_task_size=most, alpha=0.2)
-    assert capped.certified and capped.estimand == "trajectory" and f"more than {most} trajectories" in " ".join(capped.assumptions)
+    capped = certify(
+        *data,
+        procedure="betting",
+        pilot=pilot,
+        estimand="trajectory",
+        max_task_size=most,
+        alpha=0.2,
+    )
+    assert (
+        capped.certified
+        and capped.estimand == "trajectory"
+        and f"more than {most} trajectories" in " ".join(capped.assumptions)
+    )
     assert verify_certificate(capped.to_json(), *data, pilot=pilot) is None
     with pytest.raises(InputError, match="above max_task_size"):
-        certify(*data, procedure="betting", pilot=pilot, estimand="trajectory", max_task_size=most - 1)
+        certify(
+            *data, procedure="betting", pilot=pilot, estimand="trajectory", max_task_size=most - 1
+        )
 
 
 def test_wealth_is_a_product_over_tasks_and_every_payoff_is_at_most_one() -> None:
@@ -99,7 +141,9 @@ def test_wealth_is_a_product_over_tasks_and_every_payoff_is_at_most_one() -> Non
 
 
 def test_the_bet_is_the_best_one() -> None:
-    plan = make_plan(observe(*paper_process(60, 0.5, np.random.default_rng(5))), "reject", 20, 0.1, None)
+    plan = make_plan(
+        observe(*paper_process(60, 0.5, np.random.default_rng(5))), "reject", 20, 0.1, None
+    )
     counts = count_tasks(observe(*paper_process(60, 0.5, np.random.default_rng(5))), "reject", 20)
     table, tried = payoffs(counts, 0.1, None), np.linspace(0, 0.999, 1000)
     for row, bet in zip(table, plan.bets, strict=True):
@@ -111,21 +155,35 @@ def test_the_bet_is_the_best_one() -> None:
 def test_diagnosis_counts_tasks_from_the_start(pilot: tuple[np.ndarray, ...]) -> None:
     few = paper_process(30, 0.5, np.random.default_rng(3))
     found = diagnose(*few, procedure="betting", pilot=pilot)
-    assert found.stopped_by == "tasks" and found.tasks_needed is not None and 30 < found.tasks_needed < 200
+    assert (
+        found.stopped_by == "tasks"
+        and found.tasks_needed is not None
+        and 30 < found.tasks_needed < 200
+    )
     assert "nothing_passes" in codes(certify(*few, procedure="betting", pilot=pilot))
 
 
-def coverage(tasks: int, rho: float, trials: int, pilot_tasks: int = 200) -> tuple[float, float, int]:
+def coverage(
+    tasks: int, rho: float, trials: int, pilot_tasks: int = 200
+) -> tuple[float, float, int]:
     """Mean coverage, its standard error, and violations of the trajectory-weighted truth."""
     found, wrong = [], 0
     for trial in range(trials):
         seeds = [trial, tasks, int(10 * rho)]
         table = observe(*paper_process(tasks, rho, np.random.default_rng(seeds)))
-        other = observe(*moved(paper_process(pilot_tasks, rho, np.random.default_rng([trial, pilot_tasks, int(10 * rho), 7]))))
+        other = observe(
+            *moved(
+                paper_process(
+                    pilot_tasks, rho, np.random.default_rng([trial, pilot_tasks, int(10 * rho), 7])
+                )
+            )
+        )
         result = evaluate(table, Settings(procedure="betting"), other)
         place = result.chosen
         found.append(0.0 if place is None else float(result.counts.coverage[place]))
-        wrong += place is not None and paper_truth(float(result.counts.thresholds[place]), rho) > 0.1
+        wrong += (
+            place is not None and paper_truth(float(result.counts.thresholds[place]), rho) > 0.1
+        )
     return float(np.mean(found)), float(np.std(found)) / trials**0.5, wrong
 
 
@@ -148,7 +206,10 @@ def test_coverage_of_reference_cells(cell: tuple[int, float]) -> None:
 def test_coverage_of_every_reference_cell(cell: tuple[int, float]) -> None:
     # the standard error of a coverage over 300 trials is at most .02
     mean, error, wrong = coverage(*cell, 300)
-    assert abs(mean - REFERENCE[cell]) <= max(0.03, 3.5 * error) and wrong <= 0.05 * 300 + 3 * (0.05 * 0.95 * 300) ** 0.5
+    assert (
+        abs(mean - REFERENCE[cell]) <= max(0.03, 3.5 * error)
+        and wrong <= 0.05 * 300 + 3 * (0.05 * 0.95 * 300) ** 0.5
+    )
 
 
 def fooled_rate(tasks: int, share: float, trials: int, pilot_tasks: int = 100) -> float:
@@ -156,7 +217,15 @@ def fooled_rate(tasks: int, share: float, trials: int, pilot_tasks: int = 100) -
     hits = 0
     for trial in range(trials):
         table = observe(*fooled(tasks, share, np.random.default_rng([trial, tasks])))
-        other = observe(*moved(fooled(pilot_tasks, share if trial % 2 else 0.03, np.random.default_rng([trial, tasks, 1]))))
+        other = observe(
+            *moved(
+                fooled(
+                    pilot_tasks,
+                    share if trial % 2 else 0.03,
+                    np.random.default_rng([trial, tasks, 1]),
+                )
+            )
+        )
         hits += evaluate(table, Settings(procedure="betting"), other).chosen is not None
     return hits / trials
 
@@ -181,7 +250,9 @@ def test_larger_wrong_tasks_are_seen_over_trajectories_only() -> None:
         table = observe(*larger(100, 0.0241, 5, np.random.default_rng([trial, 100])))
         other = observe(*moved(larger(200, 0.01, 1, np.random.default_rng([trial, 2]))))
         for estimand in hits:
-            chosen = evaluate(table, Settings(procedure="betting", estimand=estimand, max_task_size=20), other).chosen
+            chosen = evaluate(
+                table, Settings(procedure="betting", estimand=estimand, max_task_size=20), other
+            ).chosen
             hits[estimand] += chosen is not None
     # right by its own estimand (seen in .63 of 200 trials), and no promise over trajectories
     assert hits["task"] >= 10 and hits["trajectory"] <= 6

@@ -51,7 +51,16 @@ CONTRACT = {
     "software",
     "seed",
 }
-OURS = {"schema", "parameters", "provenance", "selection", "covered_trajectories", "errors", "promise", "digest"}
+OURS = {
+    "schema",
+    "parameters",
+    "provenance",
+    "selection",
+    "covered_trajectories",
+    "errors",
+    "promise",
+    "digest",
+}
 
 
 def sample(seed: int = 0, tasks: int = 50, rho: float = 0.5) -> Sample:
@@ -88,15 +97,30 @@ def test_a_certificate_counts_what_is_in_the_table() -> None:
 def test_release_mirrors_reject(side: str, procedure: str) -> None:
     scores, outcomes, tasks = sample(3)
     one = certify(scores, outcomes, tasks, side=side, procedure=procedure)
-    other = certify(-scores, 1 - outcomes, tasks, side={"reject": "release", "release": "reject"}[side], procedure=procedure)
-    assert (one.certified, one.coverage, one.tail, one.errors) == (other.certified, other.coverage, other.tail, other.errors)
+    other = certify(
+        -scores,
+        1 - outcomes,
+        tasks,
+        side={"reject": "release", "release": "reject"}[side],
+        procedure=procedure,
+    )
+    assert (one.certified, one.coverage, one.tail, one.errors) == (
+        other.certified,
+        other.coverage,
+        other.tail,
+        other.errors,
+    )
     assert one.threshold is None or one.threshold == -other.threshold
 
 
 def stripped(certificate: Certificate) -> dict[str, object]:
     """What stays under a map of the scores: everything but the threshold itself and the hashes."""
     document = certificate.to_dict()
-    return {key: value for key, value in document.items() if key not in ("threshold", "inputs", "promise", "digest")}
+    return {
+        key: value
+        for key, value in document.items()
+        if key not in ("threshold", "inputs", "promise", "digest")
+    }
 
 
 MAPS = {
@@ -128,7 +152,10 @@ def test_row_order_changes_no_byte(procedure: str, seed: int) -> None:
     scores = np.round(scores, 1)
     order = np.random.default_rng(seed).permutation(scores.size)
     one = certify(scores, outcomes, tasks, procedure=procedure)
-    assert certify(scores[order], outcomes[order], tasks[order], procedure=procedure).to_json() == one.to_json()
+    assert (
+        certify(scores[order], outcomes[order], tasks[order], procedure=procedure).to_json()
+        == one.to_json()
+    )
 
 
 @pytest.mark.parametrize("procedure", sorted(set(PROCEDURES) - {"one_per_task"}))
@@ -137,13 +164,21 @@ def test_row_order_changes_no_byte(procedure: str, seed: int) -> None:
 def test_task_names_change_nothing_but_the_hash(procedure: str, seed: int) -> None:
     scores, outcomes, tasks = sample(seed, tasks=30)
     names = np.random.default_rng(seed).permutation(30)
-    one, other = certify(scores, outcomes, tasks, procedure=procedure), certify(scores, outcomes, names[tasks], procedure=procedure)
+    one, other = (
+        certify(scores, outcomes, tasks, procedure=procedure),
+        certify(scores, outcomes, names[tasks], procedure=procedure),
+    )
     assert replace(other, inputs=one.inputs) == one
 
 
 def test_whole_copies_of_tasks_act_as_more_tasks() -> None:
     scores, outcomes, tasks = sample(2, tasks=40)
-    twice = certify(np.tile(scores, 2), np.tile(outcomes, 2), np.concatenate([tasks, tasks + 40]), procedure="taskboot")
+    twice = certify(
+        np.tile(scores, 2),
+        np.tile(outcomes, 2),
+        np.concatenate([tasks, tasks + 40]),
+        procedure="taskboot",
+    )
     once = certify(scores, outcomes, tasks, procedure="taskboot")
     assert twice.tasks == 80 and twice.trajectories == 2 * once.trajectories
     assert twice.coverage >= once.coverage - 0.03
@@ -152,16 +187,30 @@ def test_whole_copies_of_tasks_act_as_more_tasks() -> None:
 def test_attempts_copied_within_their_task_change_no_decision_of_the_bootstrap() -> None:
     scores, outcomes, tasks = sample(2, tasks=40)
     once = certify(scores, outcomes, tasks, procedure="taskboot", grid=39)
-    thrice = certify(np.repeat(scores, 3), np.repeat(outcomes, 3), np.repeat(tasks, 3), procedure="taskboot", grid=39)
+    thrice = certify(
+        np.repeat(scores, 3),
+        np.repeat(outcomes, 3),
+        np.repeat(tasks, 3),
+        procedure="taskboot",
+        grid=39,
+    )
     # n_g and k_g both triple, so the sum keeps its sign: repeated attempts are no new evidence; the grid moves by at most a row
     assert thrice.coverage == pytest.approx(once.coverage, abs=0.03)
-    naive = [certify(np.repeat(scores, k), np.repeat(outcomes, k), np.repeat(tasks, k), procedure="naive").coverage for k in (1, 3)]
+    naive = [
+        certify(
+            np.repeat(scores, k), np.repeat(outcomes, k), np.repeat(tasks, k), procedure="naive"
+        ).coverage
+        for k in (1, 3)
+    ]
     assert naive[1] > naive[0]
 
 
 def test_engines_agree() -> None:
     data = sample(4)
-    found = {engine: certify(*data, engine=engine, draws=20_000) for engine in ("auto", "exact", "saddlepoint", "montecarlo")}
+    found = {
+        engine: certify(*data, engine=engine, draws=20_000)
+        for engine in ("auto", "exact", "saddlepoint", "montecarlo")
+    }
     assert len({item.threshold for item in found.values()}) == 1
     assert found["exact"].tail == pytest.approx(found["saddlepoint"].tail, rel=0.05)
 
@@ -178,16 +227,22 @@ def test_findings_of_the_table() -> None:
 def test_findings_of_the_method() -> None:
     data = sample(0)
     assert codes(certify(*data)) == ["asymptotic_only", "bad_tasks_larger"]
-    assert "unguarded" in codes(certify(*data, procedure="taskboot")) and "unguarded" in codes(certify(*data, guard="none"))
+    assert "unguarded" in codes(certify(*data, procedure="taskboot")) and "unguarded" in codes(
+        certify(*data, guard="none")
+    )
     assert "clustering_ignored" in codes(certify(*data, procedure="naive"))
-    assert "bad_tasks_larger" not in codes(certify(*data, size_ratio=1.5)) + codes(certify(*data, max_task_size=100))
+    assert "bad_tasks_larger" not in codes(certify(*data, size_ratio=1.5)) + codes(
+        certify(*data, max_task_size=100)
+    )
     assert "coarse_draws" in codes(certify(*data, engine="montecarlo", draws=700))
     assert "error_icc_cap_exceeded" in codes(certify(*data, error_icc_cap=0.0))
 
 
 def test_the_guard_blocks_what_the_bootstrap_lets_through() -> None:
     tables = {seed: observe(*fooled(40, 0.12, np.random.default_rng(seed))) for seed in range(60)}
-    seeds = [seed for seed, table in tables.items() if evaluate(table, Settings()).passed_test.any()]
+    seeds = [
+        seed for seed, table in tables.items() if evaluate(table, Settings()).passed_test.any()
+    ]
     assert len(seeds) > 5
     for seed in seeds[:6]:
         found = certify(*fooled(40, 0.12, np.random.default_rng(seed)))
@@ -219,7 +274,9 @@ def test_nothing_certified() -> None:
         ([0.1, np.nan, 0.3], [0, 1, 1], ["a", "b", "c"]),
     ],
 )
-def test_small_and_odd_tables(columns: tuple[list[float], list[int], list[str]], procedure: str, side: str, engine: str) -> None:
+def test_small_and_odd_tables(
+    columns: tuple[list[float], list[int], list[str]], procedure: str, side: str, engine: str
+) -> None:
     found = certify(*columns, procedure=procedure, side=side, engine=engine, draws=100)
     assert Certificate.from_json(found.to_json()) == found
     assert found.certified or {"nothing_passes", "pilot_missing"} & set(codes(found))
@@ -312,7 +369,14 @@ def test_settings_are_frozen() -> None:
 
 def test_promise_states_its_numbers() -> None:
     found = certify(*sample(), alpha=0.2)
-    for word in ("95 %", "20 %", repr(found.threshold), f"{100 * found.coverage:.1f} %", "50 tasks", "approximate"):
+    for word in (
+        "95 %",
+        "20 %",
+        repr(found.threshold),
+        f"{100 * found.coverage:.1f} %",
+        "50 tasks",
+        "approximate",
+    ):
         assert word in found.promise
 
 
@@ -322,15 +386,21 @@ def test_joint_promise_adds_the_deltas() -> None:
     assert joint_promise([reject]) == reject.promise
     nothing = certify(np.zeros(6), [0, 1] * 3, np.arange(6), side="release")
     # the side that certifies nothing could have: its share of the confidence is spent
-    assert "confidence 90 %" in joint_promise([reject, nothing]) and "Nothing is certified on the release" in joint_promise(
+    assert "confidence 90 %" in joint_promise(
         [reject, nothing]
+    ) and "Nothing is certified on the release" in joint_promise([reject, nothing])
+    assert (
+        joint_promise([nothing, nothing])
+        == "Nothing is certified: every trajectory goes to a person."
     )
-    assert joint_promise([nothing, nothing]) == "Nothing is certified: every trajectory goes to a person."
 
 
 def test_the_joint_promise_names_the_scores_that_lie_in_both_regions() -> None:
     data = sample(tasks=80)
-    wide, narrow = ([certify(*data, side=side, alpha=alpha, guard="none") for side in ("reject", "release")] for alpha in (0.4, 0.03))
+    wide, narrow = (
+        [certify(*data, side=side, alpha=alpha, guard="none") for side in ("reject", "release")]
+        for alpha in (0.4, 0.03)
+    )
     assert wide[0].threshold > wide[1].threshold and sum(item.coverage for item in wide) > 1
     inside = np.mean((data.scores <= wide[0].threshold) & (data.scores >= wide[1].threshold))
     words = f"Scores from {wide[1].threshold!r} to {wide[0].threshold!r} ({100 * inside:.1f} % of the rows) lie in both regions"
@@ -339,29 +409,53 @@ def test_the_joint_promise_names_the_scores_that_lie_in_both_regions() -> None:
 
 
 def test_the_promise_of_a_document_needs_one_pair_a_procedure() -> None:
-    pairs = {name: [certify(*sample(), side=side, procedure=name) for side in ("reject", "release")] for name in ("taskboot", "naive")}
+    pairs = {
+        name: [certify(*sample(), side=side, procedure=name) for side in ("reject", "release")]
+        for name in ("taskboot", "naive")
+    }
     assert document_promise(pairs["naive"]) == joint_promise(pairs["naive"])
     both = document_promise([*pairs["taskboot"], *pairs["naive"]])
-    assert both.splitlines() == [f"By {name}: {joint_promise(pair)}" for name, pair in pairs.items()]
+    assert both.splitlines() == [
+        f"By {name}: {joint_promise(pair)}" for name, pair in pairs.items()
+    ]
     assert "for independent trajectories only, of 90 %" in both
-    assert document_promise(pairs["naive"][:1]) is None and document_promise([*pairs["naive"], pairs["naive"][0]]) is None
+    assert (
+        document_promise(pairs["naive"][:1]) is None
+        and document_promise([*pairs["naive"], pairs["naive"][0]]) is None
+    )
 
 
 def test_few_draws_never_certify() -> None:
     needed = draws_needed(0.05 / 40)
-    assert needed == 799 and [draws_needed(level) for level in (0.05, 0.5, 0.9, 1.0 / 3.0)] == [19, 1, 1, 2]
+    assert needed == 799 and [draws_needed(level) for level in (0.05, 0.5, 0.9, 1.0 / 3.0)] == [
+        19,
+        1,
+        1,
+        2,
+    ]
     rng = np.random.default_rng(0)
     for seed in range(20):
         noise = (rng.normal(size=300), rng.integers(0, 2, 300), np.arange(300) % 40)
         found = certify(*noise, engine="montecarlo", draws=1, seed=seed, procedure="taskboot")
-        assert not found.certified and f"at least {needed} are needed" in " ".join(item["message"] for item in found.findings)
+        assert not found.certified and f"at least {needed} are needed" in " ".join(
+            item["message"] for item in found.findings
+        )
     data = sample(4)
     few = certify(*data, engine="montecarlo", draws=needed - 1)
     assert not few.certified and "The number of draws stops it" in few.findings[-1]["message"]
-    enough, usual = certify(*data, engine="montecarlo", draws=needed), certify(*data, engine="montecarlo")
+    enough, usual = (
+        certify(*data, engine="montecarlo", draws=needed),
+        certify(*data, engine="montecarlo"),
+    )
     for found in (enough, usual):
-        assert found.certified and "coarse_draws" not in codes(found) and found.tail >= 0.999 / (found.parameters["draws"] + 1)
-    assert "coarse_draws" not in codes(certify(*data, engine="montecarlo", draws=1, procedure="naive"))
+        assert (
+            found.certified
+            and "coarse_draws" not in codes(found)
+            and found.tail >= 0.999 / (found.parameters["draws"] + 1)
+        )
+    assert "coarse_draws" not in codes(
+        certify(*data, engine="montecarlo", draws=1, procedure="naive")
+    )
 
 
 def dominated(right: bool = True, tasks: int = 101) -> Sample:
@@ -374,17 +468,26 @@ def dominated(right: bool = True, tasks: int = 101) -> Sample:
 
 def test_one_task_that_holds_nearly_everything_is_refused_and_named() -> None:
     found = certify(*dominated())
-    assert not found.certified and {"guard_concentration_blocked", "nothing_passes"} <= set(codes(found))
+    assert not found.certified and {"guard_concentration_blocked", "nothing_passes"} <= set(
+        codes(found)
+    )
     plain = certify(*dominated(), procedure="taskboot")
     assert plain.certified and plain.effective_tasks < 1.1
     assert {"few_effective_tasks", "unequal_tasks", "unguarded"} <= set(codes(plain))
     words = {item["code"]: item["message"] for item in plain.findings}
-    assert "29 are needed" in words["few_effective_tasks"] and "times the median of" in words["unequal_tasks"]
-    assert "unequal_tasks" not in codes(certify(*dominated(), procedure="taskboot", max_task_size=20_000))
+    assert (
+        "29 are needed" in words["few_effective_tasks"]
+        and "times the median of" in words["unequal_tasks"]
+    )
+    assert "unequal_tasks" not in codes(
+        certify(*dominated(), procedure="taskboot", max_task_size=20_000)
+    )
     unequal = certify(*dominated(right=False), procedure="gaffke", alpha=0.4)
     assert unequal.certified and {"trajectory_error_above", "unequal_tasks"} <= set(codes(unequal))
     # task-weighted errors do not depend on sizes
-    assert "few_effective_tasks" not in codes(certify(*dominated(), procedure="task_hoeffding", alpha=0.4))
+    assert "few_effective_tasks" not in codes(
+        certify(*dominated(), procedure="task_hoeffding", alpha=0.4)
+    )
 
 
 def test_every_procedure_is_listed_once() -> None:
@@ -395,9 +498,13 @@ def test_the_estimand_is_that_of_the_procedure() -> None:
     data = sample()
     for name, method in PROCEDURES.items():
         assert (
-            certify(*data, procedure=name).estimand == certify(*data, procedure=name, estimand=method.estimand).estimand == method.estimand
+            certify(*data, procedure=name).estimand
+            == certify(*data, procedure=name, estimand=method.estimand).estimand
+            == method.estimand
         )
-    with pytest.raises(InputError, match="leave it out, or give one of the procedures one_per_task, task_hoeffding"):
+    with pytest.raises(
+        InputError, match="leave it out, or give one of the procedures one_per_task, task_hoeffding"
+    ):
         certify(*data, estimand="task")
     with pytest.raises(InputError, match="one_per_task certifies the error by task"):
         certify(*data, procedure="one_per_task", estimand="trajectory")
@@ -407,4 +514,9 @@ def test_assumptions_name_rank_invariance_and_the_guard() -> None:
     words = " ".join(certify(*sample()).assumptions)
     assert "Rank invariance" in words and "Guard:" in words
     assert "Guard:" not in " ".join(certify(*sample(), procedure="taskboot").assumptions)
-    assert {item.validity for item in PROCEDURES.values()} == {"asymptotic", "finite-sample", "conjectured", "none under clustering"}
+    assert {item.validity for item in PROCEDURES.values()} == {
+        "asymptotic",
+        "finite-sample",
+        "conjectured",
+        "none under clustering",
+    }

@@ -9,15 +9,29 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from certify_assets.certificates import anova_icc, clopper_pearson_upper, design_effect, kish_effective_tasks, n_min, summarise_clusters
+from certify_assets.certificates import (
+    anova_icc,
+    clopper_pearson_upper,
+    design_effect,
+    kish_effective_tasks,
+    n_min,
+    summarise_clusters,
+)
 from certify_assets.errors import InputError
 
 
 @pytest.mark.parametrize(
     ("errors", "covered", "level", "bound"),
-    [(0, 29, 0.05, 0.0981446), (0, 28, 0.05, 0.1014657), (0, 64, 0.00125, 0.0991775), (73, 502, 0.00125, 0.1984890)],
+    [
+        (0, 29, 0.05, 0.0981446),
+        (0, 28, 0.05, 0.1014657),
+        (0, 64, 0.00125, 0.0991775),
+        (73, 502, 0.00125, 0.1984890),
+    ],
 )
-def test_clopper_pearson_golden_numbers(errors: int, covered: int, level: float, bound: float) -> None:
+def test_clopper_pearson_golden_numbers(
+    errors: int, covered: int, level: float, bound: float
+) -> None:
     assert clopper_pearson_upper(errors, covered, level) == pytest.approx(bound, abs=5e-8)
 
 
@@ -26,13 +40,22 @@ def test_clopper_pearson_ends() -> None:
 
 
 def test_n_min_golden_numbers() -> None:
-    assert [n_min(alpha, level) for alpha in (0.1, 0.2) for level in (0.05, 0.05 / 40)] == [29, 64, 14, 30]
+    assert [n_min(alpha, level) for alpha in (0.1, 0.2) for level in (0.05, 0.05 / 40)] == [
+        29,
+        64,
+        14,
+        30,
+    ]
 
 
 def test_n_min_is_the_smallest_error_free_sample() -> None:
     for alpha in (0.05, 0.1, 0.2):
         needed = n_min(alpha, 0.05)
-        assert clopper_pearson_upper(0, needed, 0.05) <= alpha < clopper_pearson_upper(0, needed - 1, 0.05)
+        assert (
+            clopper_pearson_upper(0, needed, 0.05)
+            <= alpha
+            < clopper_pearson_upper(0, needed - 1, 0.05)
+        )
 
 
 @pytest.mark.parametrize(("alpha", "level"), [(0, 0.05), (1, 0.05), (0.1, 0), (0.1, 1)])
@@ -67,10 +90,14 @@ def test_icc_equals_the_anova_of_the_long_table(pairs: list[tuple[int, int]]) ->
     between = sum(group.size * (group.mean() - every.mean()) ** 2 for group in groups) / (count - 1)
     within = sum(((group - group.mean()) ** 2).sum() for group in groups) / (total - count)
     n0 = (total - (sizes**2).sum() / total) / (count - 1)
-    assert found == pytest.approx(min(max((between - within) / (between + (n0 - 1) * within), 0), 1), abs=1e-9)
+    assert found == pytest.approx(
+        min(max((between - within) / (between + (n0 - 1) * within), 0), 1), abs=1e-9
+    )
 
 
-@pytest.mark.parametrize(("sizes", "successes"), [([5], [3]), ([1, 1, 1], [1, 0, 1]), ([4, 4], [4, 4]), ([4, 4], [0, 0])])
+@pytest.mark.parametrize(
+    ("sizes", "successes"), [([5], [3]), ([1, 1, 1], [1, 0, 1]), ([4, 4], [4, 4]), ([4, 4], [0, 0])]
+)
 def test_icc_is_zero_where_it_is_not_identified(sizes: list[int], successes: list[int]) -> None:
     assert anova_icc(np.array(sizes), np.array(successes)) == 0.0
 
@@ -82,7 +109,12 @@ def test_icc_ends() -> None:
 
 def test_summary() -> None:
     found = summarise_clusters(np.array([2, 6]), np.array([2, 0]))
-    assert (found.trajectories, found.tasks, found.success_rate, found.mean_task_size) == (8, 2, 0.25, 5.0)
+    assert (found.trajectories, found.tasks, found.success_rate, found.mean_task_size) == (
+        8,
+        2,
+        0.25,
+        5.0,
+    )
     assert found.n_eff == pytest.approx(8 / found.deff)
     assert summarise_clusters(np.empty(0, np.int64), np.empty(0, np.int64)).trajectories == 0
 

@@ -3,7 +3,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from certify_assets.certificates.concentration import concentrated, factor_needed, largest_shares, least_effective
+from certify_assets.certificates.concentration import (
+    concentrated,
+    factor_needed,
+    largest_shares,
+    least_effective,
+)
 from certify_assets.certificates.counts import TaskCounts
 from certify_assets.certificates.guard import apply_guard
 
@@ -11,7 +16,9 @@ from certify_assets.certificates.guard import apply_guard
 def counts(*rows: list[int]) -> TaskCounts:
     covered = np.array(rows, np.int32)
     sizes = covered.max(axis=0).astype(np.int64)
-    return TaskCounts("reject", np.arange(float(len(rows))), covered, np.zeros_like(covered), sizes, sizes // 2)
+    return TaskCounts(
+        "reject", np.arange(float(len(rows))), covered, np.zeros_like(covered), sizes, sizes // 2
+    )
 
 
 def alone(row: list[int], alpha: float = 0.1, delta: float = 0.05) -> bool:
@@ -55,7 +62,9 @@ def test_shares_and_thresholds_that_cover_nothing() -> None:
 
 @pytest.mark.parametrize("guard", ["floor", "kish", "none"])
 def test_guards_refuse_what_is_concentrated(guard: str) -> None:
-    found = apply_guard(counts([40_000] + [5] * 400, [5] + [5] * 400), guard=guard, alpha=0.1, delta=0.05)
+    found = apply_guard(
+        counts([40_000] + [5] * 400, [5] + [5] * 400), guard=guard, alpha=0.1, delta=0.05
+    )
     assert found.passed.tolist() == [guard == "none", True]
     assert found.concentrated.tolist() == [guard != "none", False]
 

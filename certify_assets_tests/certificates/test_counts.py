@@ -9,7 +9,9 @@ from certify_assets.certificates import count_at, count_tasks, observe
 from certify_assets.errors import InputError
 
 
-def table(seed: int, rows: int = 200, tasks: int = 20, ties: bool = True) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def table(
+    seed: int, rows: int = 200, tasks: int = 20, ties: bool = True
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     scores = rng.integers(0, 30, rows) / 7.0 if ties else rng.normal(size=rows)
     return scores.astype(float), rng.integers(0, 2, rows), rng.integers(0, tasks, rows)
@@ -26,8 +28,12 @@ def test_counts_equal_a_direct_recount(side: str, seed: int, ties: bool) -> None
     for place, threshold in enumerate(counts.thresholds):
         inside = scores <= threshold if side == "reject" else scores >= threshold
         wrong = inside & (outcomes == (1 if side == "reject" else 0))
-        assert counts.covered[place].tolist() == [int(inside[tasks == int(label)].sum()) for label in labels]
-        assert counts.errors[place].tolist() == [int(wrong[tasks == int(label)].sum()) for label in labels]
+        assert counts.covered[place].tolist() == [
+            int(inside[tasks == int(label)].sum()) for label in labels
+        ]
+        assert counts.errors[place].tolist() == [
+            int(wrong[tasks == int(label)].sum()) for label in labels
+        ]
 
 
 @given(st.integers(1, 3000))
@@ -36,15 +42,21 @@ def test_grid_is_numpys_observed_quantile(rows: int) -> None:
     scores = np.random.default_rng(rows).normal(size=rows)
     seen = observe(scores, np.zeros(rows), np.arange(rows))
     levels = np.linspace(0.02, 0.98, 40)
-    assert np.array_equal(count_tasks(seen, "reject").thresholds, np.quantile(scores, levels, method="lower"))
-    assert np.array_equal(count_tasks(seen, "release").thresholds, np.quantile(scores, levels, method="higher")[::-1])
+    assert np.array_equal(
+        count_tasks(seen, "reject").thresholds, np.quantile(scores, levels, method="lower")
+    )
+    assert np.array_equal(
+        count_tasks(seen, "release").thresholds, np.quantile(scores, levels, method="higher")[::-1]
+    )
 
 
 def test_lower_quantile_covers_what_the_interpolated_one_covers() -> None:
     scores, outcomes, tasks = table(3, ties=False)
     counts = count_tasks(observe(scores, outcomes, tasks), "reject")
     interpolated = np.quantile(scores, np.linspace(0.02, 0.98, 40))
-    assert np.array_equal((scores[:, None] <= counts.thresholds).sum(0), (scores[:, None] <= interpolated).sum(0))
+    assert np.array_equal(
+        (scores[:, None] <= counts.thresholds).sum(0), (scores[:, None] <= interpolated).sum(0)
+    )
 
 
 def test_ties_go_together_and_the_grid_keeps_its_size() -> None:
@@ -78,8 +90,13 @@ def test_hash_does_not_see_row_order_or_label_type() -> None:
         tasks[order].astype(np.uint8),
         [int(task) if place % 2 else str(task) for place, task in enumerate(tasks[order])],
     ]
-    assert {observe(scores[order], outcomes[order].astype(bool), form).sha256 for form in forms} == {first}
-    assert observe([None if np.isnan(score) else score for score in scores], outcomes, tasks).sha256 == first
+    assert {
+        observe(scores[order], outcomes[order].astype(bool), form).sha256 for form in forms
+    } == {first}
+    assert (
+        observe([None if np.isnan(score) else score for score in scores], outcomes, tasks).sha256
+        == first
+    )
 
 
 def test_hash_sees_every_change_of_content() -> None:
@@ -101,7 +118,9 @@ def test_hash_sees_every_change_of_content() -> None:
 
 def test_hash_does_not_see_the_bits_of_nan_or_the_sign_of_zero() -> None:
     odd = np.array([0x7FF8000000000001, 0x8000000000000000], dtype=np.uint64).view(np.float64)
-    assert observe(odd, [0, 1], ["a", "b"]).sha256 == observe([np.nan, 0.0], [0, 1], ["a", "b"]).sha256
+    assert (
+        observe(odd, [0, 1], ["a", "b"]).sha256 == observe([np.nan, 0.0], [0, 1], ["a", "b"]).sha256
+    )
 
 
 @pytest.mark.parametrize(
@@ -125,7 +144,9 @@ def test_hash_does_not_see_the_bits_of_nan_or_the_sign_of_zero() -> None:
         (([0.1], [1], [["a"]]), "cannot name a task"),
     ],
 )
-def test_what_cannot_be_used_is_refused_with_its_row(columns: tuple[object, object, object], words: str) -> None:
+def test_what_cannot_be_used_is_refused_with_its_row(
+    columns: tuple[object, object, object], words: str
+) -> None:
     with pytest.raises(InputError, match=words):
         observe(*columns)  # type: ignore[arg-type]
 

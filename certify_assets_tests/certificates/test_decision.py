@@ -27,7 +27,11 @@ def test_one_side() -> None:
     assert decisions.tolist() == ["reject", "reject", "human", "human"]
     assert reasons.tolist() == ["below_threshold", "below_threshold", "middle", "unscored"]
     found = decide(release, [high, np.nextafter(high, -9), None])
-    assert found.decisions.tolist() == ["release", "human", "human"] and found.counts == {"reject": 0, "release": 1, "human": 2}
+    assert found.decisions.tolist() == ["release", "human", "human"] and found.counts == {
+        "reject": 0,
+        "release": 1,
+        "human": 2,
+    }
 
 
 def test_a_row_in_both_regions_goes_to_people() -> None:
@@ -48,7 +52,13 @@ def test_where_nothing_is_certified_people_decide() -> None:
 
 def test_what_cannot_be_decided_is_refused() -> None:
     reject, _ = both()
-    for certificates, scores in (([reject, reject], [0.0]), ([], [0.0]), (reject, [np.inf]), (reject, ["high"]), (reject, [[0.0]])):
+    for certificates, scores in (
+        ([reject, reject], [0.0]),
+        ([], [0.0]),
+        (reject, [np.inf]),
+        (reject, ["high"]),
+        (reject, [[0.0]]),
+    ):
         with pytest.raises(InputError):
             decide(certificates, scores)
 

@@ -38,7 +38,14 @@ def drawn(table: tuple[int, int, int, float, float]) -> TaskCounts:
 
 def counts_of(covered: np.ndarray, errors: np.ndarray) -> TaskCounts:
     sizes = covered.max(axis=0).astype(np.int64)
-    return TaskCounts("reject", np.arange(float(covered.shape[0])), covered.astype(np.int32), errors.astype(np.int32), sizes, sizes // 2)
+    return TaskCounts(
+        "reject",
+        np.arange(float(covered.shape[0])),
+        covered.astype(np.int32),
+        errors.astype(np.int32),
+        sizes,
+        sizes // 2,
+    )
 
 
 def montecarlo_error(exact: np.ndarray) -> np.ndarray:
@@ -59,7 +66,9 @@ def saddlepoint_error(counts: TaskCounts, budget: Fraction, exact: np.ndarray) -
 
 @given(TABLES, st.sampled_from(BUDGETS))
 @settings(max_examples=80, deadline=None)
-def test_engines_agree_over_random_tables(table: tuple[int, int, int, float, float], budget: Fraction) -> None:
+def test_engines_agree_over_random_tables(
+    table: tuple[int, int, int, float, float], budget: Fraction
+) -> None:
     counts = drawn(table)
     lattice = error_lattice(counts.covered, counts.errors, budget)
     exact, near = (bootstrap_tails(lattice, 0.00125, engine) for engine in ("exact", "saddlepoint"))
@@ -70,7 +79,9 @@ def test_engines_agree_over_random_tables(table: tuple[int, int, int, float, flo
 
 @given(st.integers(0, 2**32), st.sampled_from([10, 20]), st.integers(30, 400), st.integers(-1, 1))
 @settings(max_examples=60, deadline=None)
-def test_engines_agree_where_the_formula_cancels(seed: int, size: int, tasks: int, off: int) -> None:
+def test_engines_agree_where_the_formula_cancels(
+    seed: int, size: int, tasks: int, off: int
+) -> None:
     # the observed error is α, or α and one error more or less: 2(tx − K) is tiny, and the plain formula subtracts 1/w from 1/u
     rng = np.random.default_rng(seed)
     wrong = rng.choice(size * tasks, size * tasks // 10 + off, replace=False) // size
@@ -89,7 +100,9 @@ def test_auto_is_exact_where_the_saddlepoint_is_off_by_a_factor_of_two() -> None
     errors[0, :2] = 16, 1
     counts = counts_of(covered, errors)
     lattice = error_lattice(counts.covered, counts.errors, Fraction(1, 10))
-    exact, near, auto = (bootstrap_tails(lattice, 0.00125, engine)[0] for engine in ("exact", "saddlepoint", "auto"))
+    exact, near, auto = (
+        bootstrap_tails(lattice, 0.00125, engine)[0] for engine in ("exact", "saddlepoint", "auto")
+    )
     assert 2.0 < near / exact < 2.2 and auto == exact
     share = exceedance_shares(counts, Fraction(1, 10), 400_000, 3)[0]
     assert abs(share - exact) < 5 * math.sqrt(exact / 400_000)

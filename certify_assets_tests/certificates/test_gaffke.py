@@ -17,26 +17,49 @@ from certify_assets.research.designs import fooled, paper_process
 @given(st.sampled_from([0.001, 0.01, 0.1, 0.2, 0.5]), st.integers(1, 3000), st.data())
 def test_tasks_of_one_give_clopper_pearson(alpha: float, covered: int, data: st.DataObject) -> None:
     errors = data.draw(st.integers(0, covered - 1) | st.integers(0, min(3, covered - 1)))
-    tail = exponential_sum_tail(np.array([-alpha / (1 - alpha), 1.0]), np.array([covered - errors, errors + 1.0]))
+    tail = exponential_sum_tail(
+        np.array([-alpha / (1 - alpha), 1.0]), np.array([covered - errors, errors + 1.0])
+    )
     exact = binomial_tails(np.array([float(errors)]), np.array([float(covered)]), alpha)[0]
     assert tail == pytest.approx(exact, rel=1e-9, abs=1e-13)
 
 
 @pytest.mark.parametrize("side", ["reject", "release"])
 @pytest.mark.parametrize("multiplicity", ["bonferroni", "fixed"])
-def test_the_certificate_of_tasks_of_one_is_that_of_clopper_pearson(side: str, multiplicity: str) -> None:
+def test_the_certificate_of_tasks_of_one_is_that_of_clopper_pearson(
+    side: str, multiplicity: str
+) -> None:
     rng = np.random.default_rng(0)
     outcomes = (rng.random(600) < 0.5).astype(int)
     data = (3.0 * outcomes + rng.normal(size=600), outcomes, np.arange(600))
-    plain, found = (certify(*data, side=side, procedure=name, multiplicity=multiplicity) for name in ("naive", "gaffke"))
-    assert found.certified and found.threshold == plain.threshold and found.tail == pytest.approx(plain.tail, rel=1e-9)
-    capped = certify(*data, side=side, procedure="gaffke", multiplicity=multiplicity, estimand="trajectory", max_task_size=1)
+    plain, found = (
+        certify(*data, side=side, procedure=name, multiplicity=multiplicity)
+        for name in ("naive", "gaffke")
+    )
+    assert (
+        found.certified
+        and found.threshold == plain.threshold
+        and found.tail == pytest.approx(plain.tail, rel=1e-9)
+    )
+    capped = certify(
+        *data,
+        side=side,
+        procedure="gaffke",
+        multiplicity=multiplicity,
+        estimand="trajectory",
+        max_task_size=1,
+    )
     assert capped.threshold == plain.threshold
 
 
 def test_the_tail_is_that_of_drawn_exponentials() -> None:
     rng = np.random.default_rng(1)
-    for payoffs in ([-0.1, -0.1, -0.05, 0.4, -0.08, -0.02, -0.11, 0.0], [-0.11] * 30 + [0.2, -0.03], [0.5, 0.5, -0.1], [-0.02]):
+    for payoffs in (
+        [-0.1, -0.1, -0.05, 0.4, -0.08, -0.02, -0.11, 0.0],
+        [-0.11] * 30 + [0.2, -0.03],
+        [0.5, 0.5, -0.1],
+        [-0.02],
+    ):
         drawn = rng.standard_exponential((200_000, len(payoffs) + 1)) @ np.append(payoffs, 1.0) >= 0
         tail = float(gaffke_tails(np.array([payoffs]))[0])
         assert abs(drawn.mean() - tail) <= 4 * (tail * (1 - tail) / drawn.size) ** 0.5 + 1e-9
@@ -56,10 +79,15 @@ def test_a_certificate_says_that_it_is_conjectured() -> None:
     data = paper_process(200, 0.1, np.random.default_rng(0))
     found = certify(*data, procedure="gaffke")
     assert found.certified and found.validity == "conjectured" and found.estimand == "task"
-    assert "conjectured_only" in [item["code"] for item in found.findings] and "by a conjecture that is not proved" in found.promise
+    assert (
+        "conjectured_only" in [item["code"] for item in found.findings]
+        and "by a conjecture that is not proved" in found.promise
+    )
     assert verify_certificate(found.to_json(), *data) is None
     lacking = certify(*data, procedure="gaffke", estimand="trajectory")
-    assert not lacking.certified and [item["code"] for item in lacking.findings] == ["max_task_size_missing"]
+    assert not lacking.certified and [item["code"] for item in lacking.findings] == [
+        "max_task_size_missing"
+    ]
 
 
 def violations(tasks: int, share: float, trials: int, **keywords: object) -> float:

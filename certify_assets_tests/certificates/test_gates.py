@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 
 from certify_assets.certificates import GateThresholds, auroc, observe, table_gates
-from certify_assets.certificates.gates import auroc_lower_bound, judge_gate, sample_gate, saturation_gate
+from certify_assets.certificates.gates import (
+    auroc_lower_bound,
+    judge_gate,
+    sample_gate,
+    saturation_gate,
+)
 from certify_assets.errors import InputError
 from certify_assets.research.designs import Clustered
 
@@ -27,7 +32,11 @@ def test_the_corpora_of_the_paper(corpus: str) -> None:
     assert tuple(gate.passed for gate in gates) == wanted
     # every gate that the paper names as closed is closed here
     assert stopped is None or gates[stopped - 1].passed is False
-    assert (gates[2].threshold, "29 at δ" in gates[2].reason, "64 at δ/40" in gates[2].reason) == (64.0, True, True)
+    assert (gates[2].threshold, "29 at δ" in gates[2].reason, "64 at δ/40" in gates[2].reason) == (
+        64.0,
+        True,
+        True,
+    )
     assert ("would let it pass" in gates[2].reason) is (29 <= n_eff < 64)
     assert "no bound" in gates[0].reason
 
@@ -46,7 +55,9 @@ def test_saturation_without_a_tuned_judge() -> None:
 
 
 def test_the_bound_is_the_quantile_over_resampled_tables() -> None:
-    scores, outcomes, tasks = Clustered(tasks=25, rho=0.5, separation=0.4, loading=0.2).draw(np.random.default_rng(4))
+    scores, outcomes, tasks = Clustered(tasks=25, rho=0.5, separation=0.4, loading=0.2).draw(
+        np.random.default_rng(4)
+    )
     scores, tasks = scores.round(1), tasks + 10
     rng, areas = np.random.default_rng(9), []
     for often in rng.multinomial(25, np.full(25, 1 / 25), size=400):
@@ -58,8 +69,18 @@ def test_the_bound_is_the_quantile_over_resampled_tables() -> None:
 
 def test_the_bound_errs_as_often_as_it_says() -> None:
     design = Clustered(tasks=60, rho=0.5, separation=0.4, loading=0.2)
-    truth = auroc(observe(*Clustered(tasks=40_000, rho=0.5, separation=0.4, loading=0.2).draw(np.random.default_rng(0))))
-    above = [(auroc_lower_bound(observe(*design.draw(np.random.default_rng([1, t]))), draws=200) or 0) > truth for t in range(200)]
+    truth = auroc(
+        observe(
+            *Clustered(tasks=40_000, rho=0.5, separation=0.4, loading=0.2).draw(
+                np.random.default_rng(0)
+            )
+        )
+    )
+    above = [
+        (auroc_lower_bound(observe(*design.draw(np.random.default_rng([1, t]))), draws=200) or 0)
+        > truth
+        for t in range(200)
+    ]
     # promised .05; Monte-Carlo error .018, and a percentile bound on 60 tasks is a little off
     assert 0.0 < np.mean(above) < 0.12
 
@@ -67,9 +88,15 @@ def test_the_bound_errs_as_often_as_it_says() -> None:
 def test_gates_of_a_table() -> None:
     table = Clustered(tasks=60, rho=0.5).draw(np.random.default_rng(2))
     learn, sft, enough = table_gates(*table, sft_auroc=0.9)
-    assert (learn.passed, sft.passed, enough.passed) == (True, True, True) and "task bootstrap" in learn.reason
+    assert (learn.passed, sft.passed, enough.passed) == (
+        True,
+        True,
+        True,
+    ) and "task bootstrap" in learn.reason
     assert table_gates(*table, sft_auroc=0.9) == (learn, sft, enough)
-    strict = table_gates(*table, sft_auroc=0.9, thresholds=GateThresholds(auroc=0.999, saturation=0.85))
+    strict = table_gates(
+        *table, sft_auroc=0.9, thresholds=GateThresholds(auroc=0.999, saturation=0.85)
+    )
     assert [gate.passed for gate in strict] == [False, False, True]
     assert set(learn.to_dict()) == {"name", "passed", "value", "threshold", "reason"}
 

@@ -8,12 +8,24 @@ from scipy.stats import betabinom
 
 from certify_assets.certificates import count_at, observe
 from certify_assets.certificates.counts import TaskCounts
-from certify_assets.certificates.guard import apply_guard, error_icc_bound, floor_log_probability, inflated_alpha
+from certify_assets.certificates.guard import (
+    apply_guard,
+    error_icc_bound,
+    floor_log_probability,
+    inflated_alpha,
+)
 
 
 def table(covered: list[list[int]], errors: list[list[int]]) -> TaskCounts:
     sizes = np.array(covered).max(axis=0).astype(np.int64)
-    return TaskCounts("reject", np.arange(float(len(covered))), np.array(covered, np.int32), np.array(errors, np.int32), sizes, sizes // 2)
+    return TaskCounts(
+        "reject",
+        np.arange(float(len(covered))),
+        np.array(covered, np.int32),
+        np.array(errors, np.int32),
+        sizes,
+        sizes // 2,
+    )
 
 
 def test_whole_task_errors_need_49_and_23_covered_tasks() -> None:
@@ -21,21 +33,27 @@ def test_whole_task_errors_need_49_and_23_covered_tasks() -> None:
         passed = []
         for tasks in (needed - 1, needed):
             counts = table([[8] * tasks], [[0] * tasks])
-            passed.append(bool(apply_guard(counts, guard="floor", alpha=alpha, delta=0.05).passed[0]))
+            passed.append(
+                bool(apply_guard(counts, guard="floor", alpha=alpha, delta=0.05).passed[0])
+            )
         assert passed == [False, True]
 
 
 def test_kish_needs_29_and_14_effective_tasks() -> None:
     for alpha, needed in ((0.1, 29), (0.2, 14)):
         found = [
-            apply_guard(table([[8] * tasks], [[0] * tasks]), guard="kish", alpha=alpha, delta=0.05).passed[0]
+            apply_guard(
+                table([[8] * tasks], [[0] * tasks]), guard="kish", alpha=alpha, delta=0.05
+            ).passed[0]
             for tasks in (needed - 1, needed)
         ]
         assert found == [False, True]
 
 
 def test_size_ratio_inflates_as_the_page_says() -> None:
-    needed = [math.ceil(math.log(0.05) / math.log1p(-inflated_alpha(0.1, ratio))) for ratio in (1, 2, 5)]
+    needed = [
+        math.ceil(math.log(0.05) / math.log1p(-inflated_alpha(0.1, ratio))) for ratio in (1, 2, 5)
+    ]
     assert needed == [29, 56, 137]
 
 
@@ -51,21 +69,34 @@ def test_floor_is_the_beta_binomial_probability_of_no_error(icc: float) -> None:
 
 
 def test_floor_at_full_correlation_counts_tasks() -> None:
-    assert floor_log_probability(np.array([1, 30, 8, 0], np.int32), 0.1, 1.0) == pytest.approx(3 * math.log(0.9))
+    assert floor_log_probability(np.array([1, 30, 8, 0], np.int32), 0.1, 1.0) == pytest.approx(
+        3 * math.log(0.9)
+    )
     assert floor_log_probability(np.zeros(3, np.int32), 0.1, 1.0) == 0.0
 
 
 @pytest.mark.parametrize(
     ("covered", "errors"),
-    [([8, 8, 0], [0, 0, 0]), ([8, 8, 3], [8, 8, 3]), ([1, 1, 1], [0, 1, 0]), ([0, 0, 0], [0, 0, 0]), ([8, 8, 8, 8], [8, 0, 0, 0])],
+    [
+        ([8, 8, 0], [0, 0, 0]),
+        ([8, 8, 3], [8, 8, 3]),
+        ([1, 1, 1], [0, 1, 0]),
+        ([0, 0, 0], [0, 0, 0]),
+        ([8, 8, 8, 8], [8, 0, 0, 0]),
+    ],
 )
-def test_correlation_is_unbounded_where_the_data_say_nothing(covered: list[int], errors: list[int]) -> None:
+def test_correlation_is_unbounded_where_the_data_say_nothing(
+    covered: list[int], errors: list[int]
+) -> None:
     assert error_icc_bound(np.array(covered, np.int32), np.array(errors, np.int32)).upper == 1.0
 
 
 def test_tasks_without_coverage_stay_out_of_the_fit() -> None:
     rng = np.random.default_rng(2)
-    covered, errors = np.full(30, 8, np.int32), rng.binomial(8, rng.beta(0.5, 2, 30)).astype(np.int32)
+    covered, errors = (
+        np.full(30, 8, np.int32),
+        rng.binomial(8, rng.beta(0.5, 2, 30)).astype(np.int32),
+    )
     padded = [np.concatenate([part, np.zeros(40, np.int32)]) for part in (covered, errors)]
     assert error_icc_bound(covered, errors) == error_icc_bound(*padded)
 
@@ -85,21 +116,32 @@ def test_the_larger_of_two_thresholds_and_the_cap() -> None:
     whole = [8] * 6 + [0] * 34
     counts = table([[8] * 40] * 3, [clean, mixed, whole])
     guard = apply_guard(counts, guard="floor", alpha=0.1, delta=0.05)
-    bounds = [error_icc_bound(counts.covered[place], counts.errors[place]).upper for place in (1, 2)]
+    bounds = [
+        error_icc_bound(counts.covered[place], counts.errors[place]).upper for place in (1, 2)
+    ]
     assert guard.icc.upper == max(bounds) == 1.0
     capped = apply_guard(counts, guard="floor", alpha=0.1, delta=0.05, error_icc_cap=0.3)
     assert capped.icc.upper == 0.3 and capped.icc.estimate == guard.icc.estimate
     assert not guard.passed[0] and capped.passed[0]
-    assert apply_guard(table([[8] * 40], [mixed]), guard="floor", alpha=0.1, delta=0.05, error_icc_cap=0.9).icc.upper < 0.9
+    assert (
+        apply_guard(
+            table([[8] * 40], [mixed]), guard="floor", alpha=0.1, delta=0.05, error_icc_cap=0.9
+        ).icc.upper
+        < 0.9
+    )
 
 
 def test_declared_task_size_supposes_wrong_tasks_that_large() -> None:
     counts = table([[2] * 80, [8] * 80], [[0] * 80, [0] * 80])
     plain, ratio, most = (
-        apply_guard(counts, guard="floor", alpha=0.1, delta=0.05, **extra) for extra in ({}, {"size_ratio": 4.0}, {"max_task_size": 8})
+        apply_guard(counts, guard="floor", alpha=0.1, delta=0.05, **extra)
+        for extra in ({}, {"size_ratio": 4.0}, {"max_task_size": 8})
     )
     assert plain.passed.tolist() == [True, True]
-    assert most.floor_probability[0] == pytest.approx(ratio.floor_probability[0]) and not most.passed[0]
+    assert (
+        most.floor_probability[0] == pytest.approx(ratio.floor_probability[0])
+        and not most.passed[0]
+    )
     assert most.floor_probability[1] == plain.floor_probability[1]
 
 

@@ -17,7 +17,9 @@ from certify_assets.certificates import kernels, reference, resampling
 from certify_assets.certificates.guard import error_icc_bound
 
 
-def random_counts(seed: int, thresholds: int = 5, tasks: int = 30, size: int = 9) -> tuple[np.ndarray, np.ndarray]:
+def random_counts(
+    seed: int, thresholds: int = 5, tasks: int = 30, size: int = 9
+) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     covered = rng.integers(0, size, (thresholds, tasks)).astype(np.int32)
     return covered, rng.binomial(covered, rng.beta(0.3, 2.0, (thresholds, tasks))).astype(np.int32)
@@ -34,7 +36,9 @@ def test_group_order(keys: list[int]) -> None:
 @settings(max_examples=40, deadline=None)
 def test_distinct_rows(labels: list[str]) -> None:
     words = np.array([*labels, "abc"]).view(np.uint32).reshape(len(labels) + 1, -1)
-    for fast, plain in zip(kernels.distinct_rows(words), reference.distinct_rows(words), strict=True):
+    for fast, plain in zip(
+        kernels.distinct_rows(words), reference.distinct_rows(words), strict=True
+    ):
         assert np.array_equal(fast, plain)
 
 
@@ -44,7 +48,11 @@ def test_count_rows(seed: int) -> None:
     rng = np.random.default_rng(seed)
     codes, wrong = rng.integers(0, 7, 50).astype(np.int32), rng.integers(0, 2, 50).astype(np.uint8)
     ends = np.sort(rng.integers(0, 51, 6))
-    for fast, plain in zip(kernels.count_rows(codes, wrong, ends, 7), reference.count_rows(codes, wrong, ends, 7), strict=True):
+    for fast, plain in zip(
+        kernels.count_rows(codes, wrong, ends, 7),
+        reference.count_rows(codes, wrong, ends, 7),
+        strict=True,
+    ):
         assert np.array_equal(fast, plain)
 
 
@@ -62,18 +70,26 @@ def test_saddlepoint_tails_equal_their_twin() -> None:
     for seed in range(20):
         covered, errors = random_counts(seed)
         lattice = kernels.lattice_histogram(covered, errors, 1, 10)
-        np.testing.assert_allclose(kernels.saddlepoint_tails(*lattice, 30), reference.saddlepoint_tails(*lattice, 30), rtol=1e-6)
+        np.testing.assert_allclose(
+            kernels.saddlepoint_tails(*lattice, 30),
+            reference.saddlepoint_tails(*lattice, 30),
+            rtol=1e-6,
+        )
 
 
 def test_task_draws_equal_their_twin() -> None:
-    assert np.array_equal(kernels.task_draws(np.uint64(42), 50), reference.task_draws(np.uint64(42), 50))
+    assert np.array_equal(
+        kernels.task_draws(np.uint64(42), 50), reference.task_draws(np.uint64(42), 50)
+    )
 
 
 @pytest.mark.parametrize(("rho", "mean"), [(0.1, 0.1), (0.4, 0.3), (0.8, 0.05)])
 def test_error_icc_bound_equals_its_twin(rho: float, mean: float) -> None:
     rng = np.random.default_rng(int(100 * rho))
     covered = (1 + rng.poisson(7, 60)).astype(np.int64)
-    errors = rng.binomial(covered, rng.beta(mean * (1 - rho) / rho, (1 - mean) * (1 - rho) / rho, 60))
+    errors = rng.binomial(
+        covered, rng.beta(mean * (1 - rho) / rho, (1 - mean) * (1 - rho) / rho, 60)
+    )
     found = error_icc_bound(covered.astype(np.int32), errors.astype(np.int32))
     estimate, upper = reference.icc_profile(covered, errors, 1.353)
     assert found.estimate == pytest.approx(estimate, abs=0.004)
@@ -90,11 +106,21 @@ def test_a_large_call_compiles_nothing_after_a_small_one() -> None:
             for procedure in PROCEDURES:
                 for engine in ("auto", "exact", "montecarlo"):
                     owner = rng.integers(0, tasks, rows).astype(labels)
-                    certify(rng.normal(size=rows), rng.integers(0, 2, rows), owner, side=side, procedure=procedure, engine=engine, draws=70)
+                    certify(
+                        rng.normal(size=rows),
+                        rng.integers(0, 2, rows),
+                        owner,
+                        side=side,
+                        procedure=procedure,
+                        engine=engine,
+                        draws=70,
+                    )
 
     call(30, 4, int)
     call(30, 4, str)
-    compiled = {name: getattr(kernels, name) for name in kernels.__all__} | {"task_sums": resampling.task_sums}
+    compiled = {name: getattr(kernels, name) for name in kernels.__all__} | {
+        "task_sums": resampling.task_sums
+    }
     signatures = {name: len(kernel.signatures) for name, kernel in compiled.items()}
     call(3_000, 300, np.int32)
     call(1_000, 100, np.float32)
@@ -104,7 +130,9 @@ def test_a_large_call_compiles_nothing_after_a_small_one() -> None:
     assert set(signatures.values()) <= {0, 1}
 
 
-def test_without_any_cache_folder_kernels_compile_in_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_any_cache_folder_kernels_compile_in_the_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     plain = numba.njit
 
     def njit(**options: object) -> object:
@@ -124,7 +152,11 @@ def _double(value: int) -> int:
 def test_kernels_work_where_no_cache_can_be_written(tmp_path: Path) -> None:
     package = tmp_path / "tree" / "certify_assets"
     source = Path(kernels.__file__).parent.parent
-    shutil.copytree(source / "certificates", package / "certificates", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        source / "certificates",
+        package / "certificates",
+        ignore=shutil.ignore_patterns("__pycache__"),
+    )
     for name in ("__init__.py", "errors.py", "files.py", "_version.py"):
         shutil.copy(source / name, package / name)
     folders = [package / "certificates", package, tmp_path / "tree"]
@@ -133,9 +165,21 @@ def test_kernels_work_where_no_cache_can_be_written(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
     code = "import numpy as np, certify_assets.certificates.kernels as k; print(k.group_order(np.array([2, 0, 1]), 3).tolist(), k.__file__)"
-    environment = {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": str(tmp_path / "tree"), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(home),
+        "PYTHONPATH": str(tmp_path / "tree"),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
     try:
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, cwd=tmp_path, check=False)
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            env=environment,
+            cwd=tmp_path,
+            check=False,
+        )
     finally:
         for folder in reversed(folders):
             folder.chmod(stat.S_IRWXU)

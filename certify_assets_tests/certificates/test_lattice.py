@@ -10,7 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from certify_assets.certificates.counts import TaskCounts
-from certify_assets.certificates.lattice import as_fraction, bootstrap_tails, error_lattice, exact_tail
+from certify_assets.certificates.lattice import (
+    as_fraction,
+    bootstrap_tails,
+    error_lattice,
+    exact_tail,
+)
 from certify_assets.certificates.montecarlo import montecarlo_tails, resample_errors
 from certify_assets.errors import InputError
 
@@ -22,14 +27,18 @@ def clustered(seed: int, size: int, thresholds: int = 1) -> tuple[np.ndarray, np
     rng = np.random.default_rng([seed, size])
     tasks = int(rng.choice([20, 50, 100]))
     rho, mean = rng.choice([0.1, 0.5, 0.8]), rng.uniform(0.005, 0.09)
-    covered = np.full((thresholds, tasks), size) if size else 1 + rng.poisson(7, (thresholds, tasks))
+    covered = (
+        np.full((thresholds, tasks), size) if size else 1 + rng.poisson(7, (thresholds, tasks))
+    )
     rates = rng.beta(mean * (1 - rho) / rho, (1 - mean) * (1 - rho) / rho, (thresholds, tasks))
     return covered.astype(np.int32), rng.binomial(covered, rates).astype(np.int32)
 
 
 def as_counts(covered: np.ndarray, errors: np.ndarray) -> TaskCounts:
     sizes = covered.max(axis=0).astype(np.int64)
-    return TaskCounts("reject", np.arange(float(covered.shape[0])), covered, errors, sizes, sizes // 2)
+    return TaskCounts(
+        "reject", np.arange(float(covered.shape[0])), covered, errors, sizes, sizes // 2
+    )
 
 
 def convolved_tail(values: np.ndarray, draws: int) -> float:
@@ -57,7 +66,10 @@ def test_one_wholly_wrong_task_of_eight() -> None:
     assert bootstrap_tails(lattice, LEVEL)[0] < LEVEL
 
 
-@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=2, max_size=6), st.sampled_from([0.1, 0.2, 0.25, 0.5]))
+@given(
+    st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=2, max_size=6),
+    st.sampled_from([0.1, 0.2, 0.25, 0.5]),
+)
 @settings(max_examples=60, deadline=None)
 def test_exact_tail_equals_exact_convolution(pairs: list[tuple[int, int]], alpha: float) -> None:
     covered = np.array([[max(n, k) for n, k in pairs]], np.int32)
@@ -85,7 +97,9 @@ def test_saddlepoint_is_near_the_exact_tail(size: int) -> None:
     for seed in range(150):
         covered, errors = clustered(seed, size)
         lattice = error_lattice(covered, errors, Fraction(1, 10))
-        exact, near = (bootstrap_tails(lattice, LEVEL, engine)[0] for engine in ("exact", "saddlepoint"))
+        exact, near = (
+            bootstrap_tails(lattice, LEVEL, engine)[0] for engine in ("exact", "saddlepoint")
+        )
         if 1e-6 < exact < 0.3:
             ratios.append(abs(near / exact - 1))
     assert len(ratios) > 30
@@ -116,7 +130,9 @@ def test_montecarlo_agrees_with_the_exact_tail(size: int) -> None:
         inside = (exact > 1e-3) & (exact < 1 - 1e-3)
         # (k + 1)/(B + 1) lies above the exact tail p by (1 − p)/(B + 1) on average
         expected = exact[inside] + (1 - exact[inside]) / (draws + 1)
-        scores.extend((share[inside] - expected) / np.sqrt(exact[inside] * (1 - exact[inside]) / draws))
+        scores.extend(
+            (share[inside] - expected) / np.sqrt(exact[inside] * (1 - exact[inside]) / draws)
+        )
     assert len(scores) > 15
     assert np.abs(scores).max() < 4.0
     assert 0.5 < np.sqrt(np.mean(np.square(scores))) < 1.6
@@ -129,7 +145,9 @@ def test_montecarlo_agrees_with_the_exact_tail_at_a_million_draws() -> None:
         covered, errors = clustered(3, size, thresholds=6)
         exact = bootstrap_tails(error_lattice(covered, errors, Fraction(1, 10)), LEVEL, "exact")
         share = montecarlo_tails(as_counts(covered, errors), Fraction(1, 10), draws, 1)
-        assert (np.abs(share - exact) <= 4 * np.sqrt(np.maximum(exact * (1 - exact), 1 / draws) / draws)).all()
+        assert (
+            np.abs(share - exact) <= 4 * np.sqrt(np.maximum(exact * (1 - exact), 1 / draws) / draws)
+        ).all()
 
 
 @pytest.mark.parametrize("engine", ["exact", "saddlepoint", "auto"])
@@ -141,7 +159,9 @@ def test_near_the_mean_the_tail_is_about_a_half(engine: str) -> None:
         tail = bootstrap_tails(error_lattice(covered, errors, Fraction(1, 10)), LEVEL, engine)[0]
         assert 0.4 < tail < 0.5
     values, counts = np.array([-1, 1]), np.array([10_000_001, 10_000_000])
-    lattice = error_lattice(np.array([[1, 1]], np.int32), np.array([[0, 1]], np.int32), Fraction(1, 2))
+    lattice = error_lattice(
+        np.array([[1, 1]], np.int32), np.array([[0, 1]], np.int32), Fraction(1, 2)
+    )
     assert lattice.histogram(0)[0].tolist() == values.tolist()
     wide = type(lattice)(values, counts, np.array([0, 2]), 2001)
     assert bootstrap_tails(wide, LEVEL, engine)[0] == pytest.approx(0.5, abs=1e-3)
@@ -161,19 +181,26 @@ def test_near_the_mean_the_tail_is_about_a_half(engine: str) -> None:
     ],
 )
 def test_degenerate_tables(covered: list[int], errors: list[int], tail: float, engine: str) -> None:
-    lattice = error_lattice(np.array([covered], np.int32), np.array([errors], np.int32), Fraction(1, 10))
+    lattice = error_lattice(
+        np.array([covered], np.int32), np.array([errors], np.int32), Fraction(1, 10)
+    )
     assert bootstrap_tails(lattice, LEVEL, engine)[0] == tail
 
 
 def test_no_error_beyond_budget_in_one_task_is_not_enough() -> None:
     # a task of one error in ten sits exactly on the budget: the sum is zero, not above
-    lattice = error_lattice(np.array([[10, 0]], np.int32), np.array([[1, 0]], np.int32), Fraction(1, 10))
+    lattice = error_lattice(
+        np.array([[10, 0]], np.int32), np.array([[1, 0]], np.int32), Fraction(1, 10)
+    )
     assert bootstrap_tails(lattice, LEVEL, "exact")[0] == 0.0
 
 
 def test_tail_falls_with_the_budget() -> None:
     covered, errors = clustered(1, 0)
-    tails = [bootstrap_tails(error_lattice(covered, errors, Fraction(step, 100)), LEVEL)[0] for step in range(0, 101, 4)]
+    tails = [
+        bootstrap_tails(error_lattice(covered, errors, Fraction(step, 100)), LEVEL)[0]
+        for step in range(0, 101, 4)
+    ]
     assert all(later <= earlier + 1e-9 for earlier, later in pairwise(tails))
 
 
@@ -181,7 +208,9 @@ def test_huge_tasks_and_long_decimals() -> None:
     covered = np.array([[2_000_000, 5, 900_000, 7]], np.int32)
     errors = np.array([[10, 1, 3, 0]], np.int32)
     lattice = error_lattice(covered, errors, as_fraction(0.1234))
-    assert bootstrap_tails(lattice, LEVEL)[0] == pytest.approx(bootstrap_tails(lattice, LEVEL, "saddlepoint")[0])
+    assert bootstrap_tails(lattice, LEVEL)[0] == pytest.approx(
+        bootstrap_tails(lattice, LEVEL, "saddlepoint")[0]
+    )
     with pytest.raises(InputError, match="use engine saddlepoint"):
         bootstrap_tails(lattice, LEVEL, "exact")
 
@@ -193,9 +222,15 @@ def test_alpha_is_checked(alpha: object) -> None:
 
 
 def test_alpha_is_the_decimal_that_was_written() -> None:
-    assert as_fraction(0.1) == Fraction(1, 10) and as_fraction(0.3) == Fraction(3, 10) and as_fraction(0.0001) == Fraction(1, 10_000)
+    assert (
+        as_fraction(0.1) == Fraction(1, 10)
+        and as_fraction(0.3) == Fraction(3, 10)
+        and as_fraction(0.0001) == Fraction(1, 10_000)
+    )
 
 
 def test_a_resample_that_covers_nothing_has_no_error() -> None:
-    errors = resample_errors(np.array([4] + [0] * 30, np.int32), np.array([4] + [0] * 30, np.int32), 400, 0)
+    errors = resample_errors(
+        np.array([4] + [0] * 30, np.int32), np.array([4] + [0] * 30, np.int32), 400, 0
+    )
     assert set(errors.tolist()) == {0.0, 1.0}

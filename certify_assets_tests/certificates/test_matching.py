@@ -16,18 +16,38 @@ _DRAWS, _TASKS = 16, 1000
 def figures(population: Population, trial: int) -> list[float]:
     sample = population.draw(_TASKS, (5, trial))
     observations = observe(*sample)
-    sizes, hits = np.bincount(sample.tasks), np.bincount(sample.tasks, weights=sample.outcomes).astype(np.int64)
-    return [float(sample.outcomes.mean()), float(auroc(observations) or 0), anova_icc(sizes, hits), within_task_auroc(observations) or 0]
+    sizes, hits = (
+        np.bincount(sample.tasks),
+        np.bincount(sample.tasks, weights=sample.outcomes).astype(np.int64),
+    )
+    return [
+        float(sample.outcomes.mean()),
+        float(auroc(observations) or 0),
+        anova_icc(sizes, hits),
+        within_task_auroc(observations) or 0,
+    ]
 
 
 @pytest.mark.parametrize(
     ("rate", "area", "icc", "within"),
-    [(0.3, 0.9, 0.5, None), (0.5, 0.85, 0.3, None), (0.3, 0.93, 0.6, 0.8), (0.1, 0.7, 0.1, 0.55), (0.6, 0.75, 0.0, None)],
+    [
+        (0.3, 0.9, 0.5, None),
+        (0.5, 0.85, 0.3, None),
+        (0.3, 0.93, 0.6, 0.8),
+        (0.1, 0.7, 0.1, 0.55),
+        (0.6, 0.75, 0.0, None),
+    ],
 )
-def test_draws_have_the_facts_that_were_asked_for(rate: float, area: float, icc: float, within: float | None) -> None:
-    population = match_population(success_rate=rate, auroc=area, icc=icc, sizes=(2, 5, 8), within_auroc=within)
+def test_draws_have_the_facts_that_were_asked_for(
+    rate: float, area: float, icc: float, within: float | None
+) -> None:
+    population = match_population(
+        success_rate=rate, auroc=area, icc=icc, sizes=(2, 5, 8), within_auroc=within
+    )
     wanted = [rate, area, icc, population.within_auroc]
-    assert [population.success_rate, population.auroc, population.icc] == pytest.approx(wanted[:3], abs=1e-6)
+    assert [population.success_rate, population.auroc, population.icc] == pytest.approx(
+        wanted[:3], abs=1e-6
+    )
     assert within is None or population.within_auroc == pytest.approx(within)
     found = np.array([figures(population, trial) for trial in range(_DRAWS)])
     # Monte-Carlo error of the mean of 16 draws of 1,000 tasks: .001 to .005; an ICC of 0 is clipped below
@@ -38,10 +58,16 @@ def test_draws_have_the_facts_that_were_asked_for(rate: float, area: float, icc:
 
 def test_the_paper_process_is_one_of_these_populations() -> None:
     paper = Clustered(tasks=2, rho=0.5)
-    same = Population(base=paper.base, spread=2.6, separation=paper.separation, loading=paper.loading, sizes=(8,))
-    again = match_population(success_rate=same.success_rate, auroc=same.auroc, icc=same.icc, sizes=(8,))
+    same = Population(
+        base=paper.base, spread=2.6, separation=paper.separation, loading=paper.loading, sizes=(8,)
+    )
+    again = match_population(
+        success_rate=same.success_rate, auroc=same.auroc, icc=same.icc, sizes=(8,)
+    )
     assert (again.base, again.spread, again.separation) == pytest.approx((-0.8, 2.6, 2.2), abs=1e-3)
-    assert again.loading == pytest.approx(0.9, abs=1e-3) and same.icc == pytest.approx(paper.population_icc())
+    assert again.loading == pytest.approx(0.9, abs=1e-3) and same.icc == pytest.approx(
+        paper.population_icc()
+    )
 
 
 @pytest.mark.parametrize("side", ["reject", "release"])
@@ -70,9 +96,13 @@ def test_extremes_are_clipped_and_finite() -> None:
     blind = match_population(success_rate=0.5, auroc=0.2, icc=0.5, sizes=(3,))
     assert (blind.separation, blind.loading, blind.coverage_at(0.1, "reject")) == (0.0, 0.0, 0.0)
     # knowing every task's effect and ranking within tasks at .6 does not add up to .95
-    unreachable = match_population(success_rate=0.3, auroc=0.95, icc=0.3, sizes=(3,), within_auroc=0.6)
+    unreachable = match_population(
+        success_rate=0.3, auroc=0.95, icc=0.3, sizes=(3,), within_auroc=0.6
+    )
     assert unreachable.auroc == pytest.approx(0.95) and unreachable.within_auroc > 0.8
-    reversed_within = match_population(success_rate=0.5, auroc=0.7, icc=0.5, sizes=(3,), within_auroc=0.9)
+    reversed_within = match_population(
+        success_rate=0.5, auroc=0.7, icc=0.5, sizes=(3,), within_auroc=0.9
+    )
     assert reversed_within.loading == 0.0 and reversed_within.auroc == pytest.approx(0.7)
 
 

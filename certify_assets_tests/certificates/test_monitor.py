@@ -14,7 +14,13 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.stats import beta
 
-from certify_assets.certificates import Certificate, TaskStream, certify, monitor_certificate, task_stream
+from certify_assets.certificates import (
+    Certificate,
+    TaskStream,
+    certify,
+    monitor_certificate,
+    task_stream,
+)
 from certify_assets.certificates.eprocess import (
     _DOWNWARD,
     _UPWARD,
@@ -40,18 +46,30 @@ def threshold(error: float, rho: float) -> float:
     return float(brentq(lambda place: paper_truth(place, rho) - error, -8, 12))
 
 
-def stream(tasks: int, error: float, rho: float, rng: np.random.Generator, cap: int | None = None) -> TaskStream:
+def stream(
+    tasks: int, error: float, rho: float, rng: np.random.Generator, cap: int | None = None
+) -> TaskStream:
     """Tasks of the paper's process at the threshold of a true error; 0 takes that of .01 and right outcomes."""
     sample = paper_process(tasks, rho, rng)
     inside = sample.scores <= threshold(error or 0.01, rho)
     covered, errors, sizes = (
-        np.bincount(sample.tasks[rows], minlength=tasks) for rows in (inside, inside & (sample.outcomes == 1), slice(None))
+        np.bincount(sample.tasks[rows], minlength=tasks)
+        for rows in (inside, inside & (sample.outcomes == 1), slice(None))
     )
-    return TaskStream(covered, errors if error else 0 * errors, np.full(tasks, float(cap)) if cap else sizes.astype(float))
+    return TaskStream(
+        covered,
+        errors if error else 0 * errors,
+        np.full(tasks, float(cap)) if cap else sizes.astype(float),
+    )
 
 
 def joined(*parts: TaskStream) -> TaskStream:
-    return TaskStream(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("covered", "errors", "scale")))
+    return TaskStream(
+        *(
+            np.concatenate([getattr(part, name) for part in parts])
+            for name in ("covered", "errors", "scale")
+        )
+    )
 
 
 def first(log_process: np.ndarray, threshold: float) -> float:
@@ -65,26 +83,43 @@ def share(hits: list[bool]) -> float:
 
 def test_processes_equal_direct_recomputation() -> None:
     short = stream(30, 0.3, 0.5, np.random.default_rng(0))
-    excess = [(k - ALPHA * n) / s for n, k, s in zip(short.covered, short.errors, short.scale, strict=True)]
+    excess = [
+        (k - ALPHA * n) / s
+        for n, k, s in zip(short.covered, short.errors, short.scale, strict=True)
+    ]
 
     def wealth(bets: np.ndarray, start: int, end: int) -> float:
-        return float(np.mean([math.prod(1 + bet * excess[place] for place in range(start, end)) for bet in bets]))
+        return float(
+            np.mean(
+                [math.prod(1 + bet * excess[place] for place in range(start, end)) for bet in bets]
+            )
+        )
 
     for end in (1, 2, 7, 30):
         started = [wealth(_UPWARD / ALPHA, start, end) for start in range(end)]
         weights = [0.5, *[0.5 / (j * (j - 1)) for j in range(2, end + 1)]]
         kept = 1 - sum(weights)
-        assert alarm_process(short, ALPHA)[end - 1] == pytest.approx(math.log(np.dot(weights, started) + kept))
+        assert alarm_process(short, ALPHA)[end - 1] == pytest.approx(
+            math.log(np.dot(weights, started) + kept)
+        )
         assert shiryaev_roberts(short, ALPHA)[end - 1] == pytest.approx(math.log(sum(started)))
-        assert certification_process(short, ALPHA)[end - 1] == pytest.approx(math.log(wealth(-_DOWNWARD / (1 - ALPHA), 0, end)))
+        assert certification_process(short, ALPHA)[end - 1] == pytest.approx(
+            math.log(wealth(-_DOWNWARD / (1 - ALPHA), 0, end))
+        )
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4), st.integers(0, 3)), min_size=1, max_size=25))
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 4), st.integers(0, 4), st.integers(0, 3)), min_size=1, max_size=25
+    )
+)
 def test_the_interval_is_what_neither_process_rejects(rows: list[tuple[int, int, int]]) -> None:
     covered = np.array([n for n, _, _ in rows])
     short = TaskStream(
-        covered, np.array([min(n, k) for n, k, _ in rows]), np.maximum(covered + [more for _, _, more in rows], 1).astype(float)
+        covered,
+        np.array([min(n, k) for n, k, _ in rows]),
+        np.maximum(covered + [more for _, _, more in rows], 1).astype(float),
     )
     low, high = error_interval(short, DELTA)
     assert 0 <= low <= high <= 1
@@ -92,7 +127,10 @@ def test_the_interval_is_what_neither_process_rejects(rows: list[tuple[int, int,
         assert low <= short.realized_error <= high
 
     def excluded(level: float) -> bool:
-        log = [np.sum(np.log1p(np.outer(bets, short.excess(level))), axis=1) for bets in (_UPWARD / level, -_DOWNWARD / (1 - level))]
+        log = [
+            np.sum(np.log1p(np.outer(bets, short.excess(level))), axis=1)
+            for bets in (_UPWARD / level, -_DOWNWARD / (1 - level))
+        ]
         return max(float(np.exp(part).mean()) for part in log) >= 2 / DELTA
 
     for level in np.linspace(0.005, 0.995, 67):
@@ -105,8 +143,13 @@ def test_uncovered_tasks_contribute_nothing() -> None:
     none = TaskStream(np.zeros(25, dtype=np.int64), np.zeros(25, dtype=np.int64), np.full(25, 8.0))
     both = joined(none, some, none)
     assert error_interval(both, DELTA) == error_interval(some, DELTA)
-    assert certification_process(both, ALPHA)[-1] == pytest.approx(certification_process(some, ALPHA)[-1])
-    assert error_interval(none, DELTA) == (0.0, 1.0) and first(alarm_process(none, ALPHA), 1 / DELTA) == math.inf
+    assert certification_process(both, ALPHA)[-1] == pytest.approx(
+        certification_process(some, ALPHA)[-1]
+    )
+    assert (
+        error_interval(none, DELTA) == (0.0, 1.0)
+        and first(alarm_process(none, ALPHA), 1 / DELTA) == math.inf
+    )
 
 
 @pytest.mark.parametrize("side", ["reject", "release"])
@@ -120,7 +163,12 @@ def test_a_stream_counts_rows_and_keeps_the_order_of_first_rows(side: str) -> No
     assert found.labels == ("b", "a", "c", "d")
     assert found.covered.tolist() == [1, 2, 0, 0] and found.scale.tolist() == [2, 2, 1, 1]
     assert found.errors.tolist() == ([1, 0, 0, 0] if side == "reject" else [0, 2, 0, 0])
-    assert task_stream(item, scores, [1, 0, 1, 0, 0, 0], list("babcad"), max_task_size=2).scale.tolist() == [2.0] * 4
+    assert (
+        task_stream(
+            item, scores, [1, 0, 1, 0, 0, 0], list("babcad"), max_task_size=2
+        ).scale.tolist()
+        == [2.0] * 4
+    )
 
 
 def test_rows_of_a_task_may_come_in_any_order_and_labels_as_numbers() -> None:
@@ -128,7 +176,10 @@ def test_rows_of_a_task_may_come_in_any_order_and_labels_as_numbers() -> None:
     whole = monitor_certificate(certificate(), *sample)
     order = np.concatenate([np.flatnonzero(sample.tasks == task)[::-1] for task in range(60)])
     text = [str(task) for task in sample.tasks[order]]
-    assert monitor_certificate(certificate(), sample.scores[order], sample.outcomes[order], text) == whole
+    assert (
+        monitor_certificate(certificate(), sample.scores[order], sample.outcomes[order], text)
+        == whole
+    )
 
 
 def test_a_judge_that_breaks_raises_the_alarm_and_a_good_one_is_certified() -> None:
@@ -136,7 +187,9 @@ def test_a_judge_that_breaks_raises_the_alarm_and_a_good_one_is_certified() -> N
     assert not good.alarm and good.first_alarm_task is None and good.certified_at is not None
     assert good.interval[0] <= good.realized_error <= good.interval[1]  # type: ignore[operator]
     bad = paper_process(300, 0.5, np.random.default_rng(8))
-    flipped = Sample(bad.scores, np.where(bad.tasks < 150, bad.outcomes, 1 - bad.outcomes), bad.tasks)
+    flipped = Sample(
+        bad.scores, np.where(bad.tasks < 150, bad.outcomes, 1 - bad.outcomes), bad.tasks
+    )
     for detector in ("e_process", "shiryaev_roberts"):
         found = monitor_certificate(certificate(), *flipped, detector=detector)
         assert found.alarm and found.detector == detector
@@ -149,10 +202,16 @@ def test_a_judge_that_breaks_raises_the_alarm_and_a_good_one_is_certified() -> N
 def test_the_estimand_is_said_and_compared_with_the_certificate() -> None:
     sample = paper_process(40, 0.5, np.random.default_rng(9))
     task = monitor_certificate(certificate(), *sample)
-    assert task.estimand == "task" and "estimand_differs" in {finding["code"] for finding in task.findings}
+    assert task.estimand == "task" and "estimand_differs" in {
+        finding["code"] for finding in task.findings
+    }
     for cap in (None, 25):
-        found = monitor_certificate(certificate(), *sample, estimand="trajectory", max_task_size=cap)
-        assert found.estimand == "trajectory" and "estimand_differs" not in {finding["code"] for finding in found.findings}
+        found = monitor_certificate(
+            certificate(), *sample, estimand="trajectory", max_task_size=cap
+        )
+        assert found.estimand == "trajectory" and "estimand_differs" not in {
+            finding["code"] for finding in found.findings
+        }
     assert found.realized_error == pytest.approx(found.errors / found.covered_trajectories)
 
 
@@ -163,9 +222,16 @@ def test_refusals() -> None:
     with pytest.raises(InputError, match="above the cap 2"):
         monitor_certificate(certificate(), *sample, estimand="trajectory", max_task_size=2)
     with pytest.raises(InputError, match="needs a cap"):
-        capless = replace(certificate(), parameters={**certificate().parameters, "max_task_size": None})
+        capless = replace(
+            certificate(), parameters={**certificate().parameters, "max_task_size": None}
+        )
         monitor_certificate(capless, *sample, estimand="trajectory")
-    for wrong in ({"estimand": "row"}, {"detector": "cusum"}, {"run_length": 1.0}, {"estimand": "trajectory", "max_task_size": 0}):
+    for wrong in (
+        {"estimand": "row"},
+        {"detector": "cusum"},
+        {"run_length": 1.0},
+        {"estimand": "trajectory", "max_task_size": 0},
+    ):
         with pytest.raises(InputError, match=next(reversed(wrong))):
             monitor_certificate(certificate(), *sample, **wrong)  # type: ignore[arg-type]
     nothing = certify(*paper_process(8, 0.5, np.random.default_rng(1)))
@@ -177,14 +243,22 @@ def test_false_alarms_at_an_error_of_alpha() -> None:
     # page: .020 to .026; standard error of a rate of .05 over 300 streams .013, of .05 for the bound on Shiryaev–Roberts the same
     streams = [stream(500, ALPHA, 0.5, np.random.default_rng([trial, 1])) for trial in range(300)]
     assert share([first(alarm_process(part, ALPHA), 1 / DELTA) <= 500 for part in streams]) <= DELTA
-    assert share([first(certification_process(part, ALPHA), 1 / DELTA) <= 500 for part in streams]) <= DELTA + 0.026
-    assert share([first(shiryaev_roberts(part, ALPHA), 10_000) <= 500 for part in streams]) <= DELTA + 0.026
+    assert (
+        share([first(certification_process(part, ALPHA), 1 / DELTA) <= 500 for part in streams])
+        <= DELTA + 0.026
+    )
+    assert (
+        share([first(shiryaev_roberts(part, ALPHA), 10_000) <= 500 for part in streams])
+        <= DELTA + 0.026
+    )
 
 
 def ever_missed(part: TaskStream, error: float) -> bool:
     """Whether the interval has excluded the true error after any task."""
     for bets in (_UPWARD / error, -_DOWNWARD / (1 - error)):
-        capital = np.exp(np.cumsum(np.log1p(np.outer(bets, part.excess(error))), axis=1)).mean(axis=0)
+        capital = np.exp(np.cumsum(np.log1p(np.outer(bets, part.excess(error))), axis=1)).mean(
+            axis=0
+        )
         if (capital >= 2 / DELTA).any():
             return True
     return False
@@ -193,7 +267,12 @@ def ever_missed(part: TaskStream, error: float) -> bool:
 def test_delay_interval_and_certification() -> None:
     # 100 streams: a median is known to about 8 %
     changed = [
-        joined(*(stream(150, error, 0.5, np.random.default_rng([trial, 2, int(100 * error)])) for error in (0.03, 0.3)))
+        joined(
+            *(
+                stream(150, error, 0.5, np.random.default_rng([trial, 2, int(100 * error)]))
+                for error in (0.03, 0.3)
+            )
+        )
         for trial in range(100)
     ]
     assert np.median([first(shiryaev_roberts(part, ALPHA), 10_000) - 150 for part in changed]) <= 42
@@ -210,10 +289,17 @@ def retested(part: TaskStream, every: int = 20) -> tuple[bool, bool]:
     bootstrap = binomial = False
     for end in range(every, part.covered.size + 1, every):
         covered, errors = part.covered[:end], part.errors[:end]
-        tail = bootstrap_tails(error_lattice(covered[None].astype(np.int32), errors[None].astype(np.int32), Fraction(1, 10)), 1 - DELTA)
+        tail = bootstrap_tails(
+            error_lattice(
+                covered[None].astype(np.int32), errors[None].astype(np.int32), Fraction(1, 10)
+            ),
+            1 - DELTA,
+        )
         bootstrap |= bool(tail[0] >= 1 - DELTA)
         wrong = int(errors.sum())
-        binomial |= wrong > 0 and float(beta.ppf(DELTA, wrong, int(covered.sum()) - wrong + 1)) > ALPHA
+        binomial |= (
+            wrong > 0 and float(beta.ppf(DELTA, wrong, int(covered.sum()) - wrong + 1)) > ALPHA
+        )
     return bootstrap, binomial
 
 
@@ -222,10 +308,18 @@ def retested(part: TaskStream, every: int = 20) -> tuple[bool, bool]:
 @pytest.mark.parametrize("cap", [None, 25])
 def test_promises_on_every_design(rho: float, cap: int | None) -> None:
     # 1,000 streams: standard error .0069 at a rate of .05, .012 at .2, .016 at .5
-    level = [stream(500, ALPHA, rho, np.random.default_rng([trial, 4]), cap) for trial in range(1000)]
+    level = [
+        stream(500, ALPHA, rho, np.random.default_rng([trial, 4]), cap) for trial in range(1000)
+    ]
     assert share([first(alarm_process(part, ALPHA), 1 / DELTA) <= 500 for part in level]) <= 0.035
-    assert share([first(certification_process(part, ALPHA), 1 / DELTA) <= 500 for part in level]) <= DELTA + 0.014
-    assert share([first(shiryaev_roberts(part, ALPHA), 10_000) <= 500 for part in level]) <= DELTA + 0.014
+    assert (
+        share([first(certification_process(part, ALPHA), 1 / DELTA) <= 500 for part in level])
+        <= DELTA + 0.014
+    )
+    assert (
+        share([first(shiryaev_roberts(part, ALPHA), 10_000) <= 500 for part in level])
+        <= DELTA + 0.014
+    )
     assert share([ever_missed(part, ALPHA) for part in level]) <= DELTA
     if cap is None:
         bootstrap, binomial = np.mean([retested(part) for part in level[:300]], axis=0)
@@ -237,7 +331,13 @@ def test_promises_on_every_design(rho: float, cap: int | None) -> None:
 def test_medians_of_certification_and_delay(rho: float) -> None:
     for error, page in ((0.0, 63), (0.01, 69), (0.03, 96), (0.05, 158)):
         times = [
-            first(certification_process(stream(600, error, rho, np.random.default_rng([trial, 5])), ALPHA), 20) for trial in range(400)
+            first(
+                certification_process(
+                    stream(600, error, rho, np.random.default_rng([trial, 5])), ALPHA
+                ),
+                20,
+            )
+            for trial in range(400)
         ]
         assert np.median(times) <= 1.2 * page
     delays = []

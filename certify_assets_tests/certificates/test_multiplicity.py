@@ -7,7 +7,15 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from certify_assets.certificates import Certificate, Settings, certify, evaluate, observe, threshold_curve, verify_certificate
+from certify_assets.certificates import (
+    Certificate,
+    Settings,
+    certify,
+    evaluate,
+    observe,
+    threshold_curve,
+    verify_certificate,
+)
 from certify_assets.certificates.counts import count_tasks
 from certify_assets.certificates.montecarlo import montecarlo_tails
 from certify_assets.certificates.multiplicity import chain, level_shares, maxt_tails, start_places
@@ -21,11 +29,17 @@ def data() -> Sample:
 
 
 def test_shares_and_starts() -> None:
-    assert [level_shares(name, 40, (0.1, 0.3)) for name in ("bonferroni", "fixed", "fallback", "maxt")] == [40, 1, 2, 1]
+    assert [
+        level_shares(name, 40, (0.1, 0.3)) for name in ("bonferroni", "fixed", "fallback", "maxt")
+    ] == [40, 1, 2, 1]
     quantiles = np.linspace(0.02, 0.98, 40)
     place = start_places((0.3,), 40)[0]
     assert quantiles[place - 1] < 0.3 <= quantiles[place]
-    assert start_places((0.99, 0.01), 40) == (0, 39) and start_places((0.5,), 3) == (1,) and start_places((0.2, 0.3), 1) == (0,)
+    assert (
+        start_places((0.99, 0.01), 40) == (0, 39)
+        and start_places((0.5,), 3) == (1,)
+        and start_places((0.2, 0.3), 1) == (0,)
+    )
 
 
 def test_a_fixed_sequence_stops_at_the_first_failure() -> None:
@@ -71,17 +85,37 @@ def test_max_t_without_spread() -> None:
 
 @pytest.mark.parametrize("side", ["reject", "release"])
 @pytest.mark.parametrize("multiplicity", ["fixed", "fallback", "maxt"])
-def test_a_certificate_says_how_its_grid_is_paid_for(data: Sample, multiplicity: str, side: str) -> None:
+def test_a_certificate_says_how_its_grid_is_paid_for(
+    data: Sample, multiplicity: str, side: str
+) -> None:
     found = certify(*data, multiplicity=multiplicity, side=side, alpha=0.2)
     shares = {"fixed": 1, "fallback": 4, "maxt": 1}[multiplicity]
-    assert found.certified and found.parameters["multiplicity"] == multiplicity and found.tail <= found.level
+    assert (
+        found.certified
+        and found.parameters["multiplicity"] == multiplicity
+        and found.tail <= found.level
+    )
     assert round(found.level / (0.05 / shares), 6) in range(1, shares + 1)
-    words = {"fixed": "fixed sequence", "fallback": "fallback chains", "maxt": "max-T"}[multiplicity]
+    words = {"fixed": "fixed sequence", "fallback": "fallback chains", "maxt": "max-T"}[
+        multiplicity
+    ]
     assert any(words in text for text in found.assumptions)
     assert "level_near_delta" in [item["code"] for item in found.findings]
-    assert found.parameters["starts"] == {"fixed": [0.3], "fallback": [0.1, 0.3, 0.5, 0.7], "maxt": None}[multiplicity]
-    assert Certificate.from_json(found.to_json()) == found and verify_certificate(found.to_json(), *data) is None
-    for change in ({"multiplicity": "bonferroni"}, {"starts": [0.4]}, {"starts": ["x"]}, {"starts": []}, {"multiplicity": "none"}):
+    assert (
+        found.parameters["starts"]
+        == {"fixed": [0.3], "fallback": [0.1, 0.3, 0.5, 0.7], "maxt": None}[multiplicity]
+    )
+    assert (
+        Certificate.from_json(found.to_json()) == found
+        and verify_certificate(found.to_json(), *data) is None
+    )
+    for change in (
+        {"multiplicity": "bonferroni"},
+        {"starts": [0.4]},
+        {"starts": ["x"]},
+        {"starts": []},
+        {"multiplicity": "none"},
+    ):
         forged = {**found.to_dict(), "parameters": {**found.parameters, **change}}
         assert verify_certificate(forged, *data) is not None
     with pytest.raises(ForgedCertificateError):
@@ -89,10 +123,20 @@ def test_a_certificate_says_how_its_grid_is_paid_for(data: Sample, multiplicity:
 
 
 def test_other_starts_and_procedures(data: Sample) -> None:
-    for procedure in ("naive", "deff", "one_per_task", "task_hoeffding", "korn_graubard", "taskboot"):
+    for procedure in (
+        "naive",
+        "deff",
+        "one_per_task",
+        "task_hoeffding",
+        "korn_graubard",
+        "taskboot",
+    ):
         for multiplicity, starts in (("fixed", [0.5]), ("fallback", [0.6, 0.4])):
             found = certify(*data, procedure=procedure, multiplicity=multiplicity, starts=starts)
-            assert found.parameters["starts"] == sorted(starts) and verify_certificate(found.to_json(), *data) is None
+            assert (
+                found.parameters["starts"] == sorted(starts)
+                and verify_certificate(found.to_json(), *data) is None
+            )
     few = certify(*data, multiplicity="maxt", draws=10)
     assert not few.certified and "coarse_draws" in [item["code"] for item in few.findings]
 
@@ -117,9 +161,15 @@ def test_violations_under_the_guard(multiplicity: str) -> None:
     settings = Settings(multiplicity=multiplicity, draws=500)
     wrong = 0
     for trial in range(80):
-        found = evaluate(observe(*paper_process(50, 0.5, np.random.default_rng([trial, 50, 5]))), settings)
+        found = evaluate(
+            observe(*paper_process(50, 0.5, np.random.default_rng([trial, 50, 5]))), settings
+        )
         place = found.chosen
         wrong += place is not None and paper_truth(float(found.counts.thresholds[place]), 0.5) > 0.1
     assert wrong / 80 <= 0.05 + 3 * 0.024
-    hits = sum(evaluate(observe(*fooled(50, 0.15, np.random.default_rng([trial, 50]))), settings).chosen is not None for trial in range(80))
+    hits = sum(
+        evaluate(observe(*fooled(50, 0.15, np.random.default_rng([trial, 50]))), settings).chosen
+        is not None
+        for trial in range(80)
+    )
     assert hits / 80 <= 0.05 + 3 * 0.024

@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from certify_assets.certificates import PROCEDURES, auroc, certify, diagnose, observe, threshold_curve
+from certify_assets.certificates import (
+    PROCEDURES,
+    auroc,
+    certify,
+    diagnose,
+    observe,
+    threshold_curve,
+)
 from certify_assets.certificates.montecarlo import resample_errors
 from certify_assets.research.designs import fooled, paper_process
 
@@ -12,7 +19,9 @@ from certify_assets.research.designs import fooled, paper_process
 def test_auroc_with_ties() -> None:
     rng = np.random.default_rng(0)
     scores, outcomes = rng.integers(0, 9, 300).astype(float), rng.integers(0, 2, 300)
-    assert auroc(observe(scores, outcomes, np.arange(300))) == pytest.approx(roc_auc_score(outcomes, scores))
+    assert auroc(observe(scores, outcomes, np.arange(300))) == pytest.approx(
+        roc_auc_score(outcomes, scores)
+    )
     assert auroc(observe(scores, np.ones(300), np.arange(300))) is None
 
 
@@ -36,16 +45,23 @@ def test_few_tasks_are_named_and_the_guard_says_how_many_lift_it() -> None:
     assert found.stopped_by == "guard" and 20 < found.tasks_needed < 200
     enough = -(-found.tasks_needed // 20) + 1
     shift = np.repeat(np.arange(enough) * 20, tasks.size)
-    assert certify(np.tile(scores, enough), np.tile(outcomes, enough), np.tile(tasks, enough) + shift).certified
+    assert certify(
+        np.tile(scores, enough), np.tile(outcomes, enough), np.tile(tasks, enough) + shift
+    ).certified
 
 
-@pytest.mark.parametrize("procedure", ["taskboot", "naive", "deff", "task_hoeffding", "korn_graubard"])
+@pytest.mark.parametrize(
+    "procedure", ["taskboot", "naive", "deff", "task_hoeffding", "korn_graubard"]
+)
 def test_the_number_of_tasks_is_named(procedure: str) -> None:
     tasks = np.repeat(np.arange(10), 2)
     outcomes = np.tile([0, 0, 0, 0, 0, 0, 0, 0, 0, 1], 2)
     found = diagnose(np.zeros(20), outcomes, tasks, procedure=procedure, alpha=0.2, grid=5)
     assert found.stopped_by == "tasks" and found.tasks_needed > 10
-    assert f"about {found.tasks_needed} to {2 * found.tasks_needed} tasks" in found.sentence and "order of magnitude" in found.sentence
+    assert (
+        f"about {found.tasks_needed} to {2 * found.tasks_needed} tasks" in found.sentence
+        and "order of magnitude" in found.sentence
+    )
     assert f"for a coverage of about {found.coverage_then:.2g}" in found.sentence
     assert ("within noise of the 10 here" in found.sentence) is (found.tasks_needed < 20)
 
@@ -56,7 +72,9 @@ def test_at_the_size_named_about_every_second_sample_passes() -> None:
         found = diagnose(*paper_process(20, 0.5, np.random.default_rng([seed, 1])))
         if found.tasks_needed is not None:
             for times in passed:
-                again = paper_process(times * found.tasks_needed, 0.5, np.random.default_rng([seed, times, 7]))
+                again = paper_process(
+                    times * found.tasks_needed, 0.5, np.random.default_rng([seed, times, 7])
+                )
                 passed[times].append(certify(*again).certified)
     # measured .54 and 1.0 over 96 samples; standard error here about .14
     assert 0.2 < np.mean(passed[1]) < 0.95 and np.mean(passed[2]) > 0.9
@@ -64,7 +82,10 @@ def test_at_the_size_named_about_every_second_sample_passes() -> None:
 
 def test_kish_says_how_many_tasks_lift_it() -> None:
     scores, outcomes, tasks = paper_process(20, 0.5, np.random.default_rng(1))
-    plain, ratio = diagnose(scores, outcomes, tasks, guard="kish"), diagnose(scores, outcomes, tasks, guard="kish", size_ratio=2.0)
+    plain, ratio = (
+        diagnose(scores, outcomes, tasks, guard="kish"),
+        diagnose(scores, outcomes, tasks, guard="kish", size_ratio=2.0),
+    )
     assert plain.stopped_by == ratio.stopped_by == "guard"
     assert 29 <= plain.tasks_needed < ratio.tasks_needed
     assert ratio.tasks_needed == pytest.approx(plain.tasks_needed * 56 / 29, rel=0.05)
@@ -95,7 +116,9 @@ def test_curve(side: str) -> None:
     place = np.flatnonzero(curve.passed_bootstrap & curve.passed_guard)[-1]
     assert curve.thresholds[place] == certificate.threshold
     assert curve.tail[place] == pytest.approx(certificate.tail)
-    assert (curve.naive_upper >= curve.selective_error).all() and (curve.bootstrap_upper >= curve.selective_error - 5e-4).all()
+    assert (curve.naive_upper >= curve.selective_error).all() and (
+        curve.bootstrap_upper >= curve.selective_error - 5e-4
+    ).all()
 
 
 def test_bootstrap_upper_is_the_quantile_of_many_resamples() -> None:

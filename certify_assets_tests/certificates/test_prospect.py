@@ -26,12 +26,17 @@ _MANY = [
 ]
 
 
-def _share_that_certifies(rate: float, area: float, icc: float, attempts: int, settings: Settings, others: int) -> float:
+def _share_that_certifies(
+    rate: float, area: float, icc: float, attempts: int, settings: Settings, others: int
+) -> float:
     """Of draws at the planned size, under keys that no search used; Monte-Carlo error .4 / √others."""
     population = match_population(success_rate=rate, auroc=area, icc=icc, sizes=(attempts,))
     found = size_tasks(population, settings, guess=49, most=10_000)
     assert found.tasks is not None and found.checks[-1].inside and len(found.checks) <= 3
-    shares = [evaluate(observe(*population.draw(found.tasks, (9, 9, trial))), settings).chosen is not None for trial in range(others)]
+    shares = [
+        evaluate(observe(*population.draw(found.tasks, (9, 9, trial))), settings).chosen is not None
+        for trial in range(others)
+    ]
     return float(np.mean(shares))
 
 
@@ -45,7 +50,9 @@ def test_the_planned_size_certifies_in_four_of_five_draws(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("rate", "area", "icc", "attempts", "alpha", "side"), _MANY)
-def test_the_promise_over_many_settings(rate: float, area: float, icc: float, attempts: int, alpha: float, side: str) -> None:
+def test_the_promise_over_many_settings(
+    rate: float, area: float, icc: float, attempts: int, alpha: float, side: str
+) -> None:
     share = _share_that_certifies(rate, area, icc, attempts, Settings(alpha=alpha, side=side), 1000)
     assert abs(share - 0.8) <= 0.03 + 3 * 0.4 / math.sqrt(1000)
 
@@ -57,21 +64,44 @@ def test_a_plan_says_what_it_promises() -> None:
     assert 0.75 <= document["success_probability"] <= 0.85
     assert document["more_tasks"] == document["tasks_needed"] - 20 > 0
     assert document["trajectories_needed"] == 4 * document["tasks_needed"]
-    assert document["sentence"].startswith(f"With about {document['more_tasks']} more tasks of 4 attempts each")
+    assert document["sentence"].startswith(
+        f"With about {document['more_tasks']} more tasks of 4 attempts each"
+    )
     assert document["coverage"]["law"] == pytest.approx(0.7 * 0.9)
-    assert 0 < document["coverage"]["at_planned_size"] < document["coverage"]["population"] == document["predicted_coverage"]
+    assert (
+        0
+        < document["coverage"]["at_planned_size"]
+        < document["coverage"]["population"]
+        == document["predicted_coverage"]
+    )
     assert [gate["passed"] for gate in document["gates"]] == [True, True, False]
     assert document["gates"][2]["value"] == pytest.approx(20 * 4 / (1 + 3 * 0.3))
     tasks = {item["attempts_per_task"]: item["tasks"] for item in document["alternatives"]}
     # attempts at one task tell less and less
-    assert list(tasks) == [1, 4] and tasks[4] < tasks[1] < 5 * tasks[4] and tasks[4] == document["tasks_needed"]
-    assert document["fewest_trajectories"]["trajectories"] == min(item["trajectories"] for item in document["alternatives"])
+    assert (
+        list(tasks) == [1, 4]
+        and tasks[4] < tasks[1] < 5 * tasks[4]
+        and tasks[4] == document["tasks_needed"]
+    )
+    assert document["fewest_trajectories"]["trajectories"] == min(
+        item["trajectories"] for item in document["alternatives"]
+    )
 
 
-@pytest.mark.parametrize(("procedure", "noted"), [pytest.param("guarded_taskboot", True, marks=pytest.mark.slow), ("naive", False)])
-def test_a_plan_below_twenty_tasks_says_that_nothing_was_validated_there(procedure: str, noted: bool) -> None:
+@pytest.mark.parametrize(
+    ("procedure", "noted"),
+    [pytest.param("guarded_taskboot", True, marks=pytest.mark.slow), ("naive", False)],
+)
+def test_a_plan_below_twenty_tasks_says_that_nothing_was_validated_there(
+    procedure: str, noted: bool
+) -> None:
     settings = Settings(procedure=procedure, alpha=0.5, guard="kish")
-    found = foresee(Facts(success_rate=0.2, auroc=0.99, icc=0.1, sizes=(8,)), settings, trials=20, other_attempts=())
+    found = foresee(
+        Facts(success_rate=0.2, auroc=0.99, icc=0.1, sizes=(8,)),
+        settings,
+        trials=20,
+        other_attempts=(),
+    )
     assert found.sizing.tasks is not None and found.sizing.tasks < 20
     assert any("Below 20 tasks" in note for note in found.notes) == noted
 
@@ -79,14 +109,20 @@ def test_a_plan_below_twenty_tasks_says_that_nothing_was_validated_there(procedu
 def test_a_judge_that_ranks_nothing_certifies_at_no_size() -> None:
     found = foresee(Facts(success_rate=0.5, auroc=0.5, icc=0.3), Settings())
     document = found.to_dict()
-    assert (document["tasks_needed"], document["success_probability"], document["predicted_coverage"]) == (None, None, 0.0)
+    assert (
+        document["tasks_needed"],
+        document["success_probability"],
+        document["predicted_coverage"],
+    ) == (None, None, 0.0)
     assert "ranks too weakly" in document["reason"] and document["reason"] in document["sentence"]
     assert [gate["passed"] for gate in document["gates"]] == [False, None, None]
 
 
 def test_the_largest_size_considered_is_named() -> None:
     found = foresee(Facts(success_rate=0.5, auroc=0.85, icc=0.3), Settings(), most_tasks=20)
-    assert found.sizing.tasks is None and "With 20 tasks, the largest number considered" in str(found.reason)
+    assert found.sizing.tasks is None and "With 20 tasks, the largest number considered" in str(
+        found.reason
+    )
 
 
 def test_the_same_question_has_the_same_answer() -> None:
@@ -101,16 +137,27 @@ def test_the_same_question_has_the_same_answer() -> None:
 def test_where_no_size_is_within_the_window_the_plan_says_so() -> None:
     facts = Facts(success_rate=0.3, auroc=0.95, icc=0.3, sizes=(4,))
     found = foresee(facts, Settings(alpha=0.6), other_attempts=())
-    assert not found.sizing.checks[-1].inside and found.sizing.fewer is not None and found.sizing.fewer.share < 0.8
+    assert (
+        not found.sizing.checks[-1].inside
+        and found.sizing.fewer is not None
+        and found.sizing.fewer.share < 0.8
+    )
     assert any("steps over" in note for note in found.notes)
 
 
 def test_where_two_tasks_do() -> None:
     found = foresee(
-        Facts(success_rate=0.05, auroc=0.9, icc=0.0, sizes=(50,), tasks=5), Settings(procedure="taskboot", alpha=0.5), other_attempts=()
+        Facts(success_rate=0.05, auroc=0.9, icc=0.0, sizes=(50,), tasks=5),
+        Settings(procedure="taskboot", alpha=0.5),
+        other_attempts=(),
     )
     # plain TaskBoot says yes to error-free data of any size
-    assert len(found.notes) == 3 and "guards" in found.notes[0] and "Two tasks" in found.notes[1] and "Below 20" in found.notes[2]
+    assert (
+        len(found.notes) == 3
+        and "guards" in found.notes[0]
+        and "Two tasks" in found.notes[1]
+        and "Below 20" in found.notes[2]
+    )
     assert (found.sizing.tasks, found.sizing.at_lower_bound, found.more_tasks) == (2, True, 0)
     assert "as many as a certificate takes" in found.sentence
 
@@ -123,7 +170,9 @@ def test_bisection_and_a_walk_find_the_same_size() -> None:
 
     def share(tasks: int) -> float:
         draws = [population.draw(tasks, (settings.seed, 1, trial)) for trial in range(200)]
-        return float(np.mean([evaluate(observe(*draw), settings).chosen is not None for draw in draws]))
+        return float(
+            np.mean([evaluate(observe(*draw), settings).chosen is not None for draw in draws])
+        )
 
     # clear sizes are decided on fewer draws, so the crossing itself is compared
     assert share(found) >= 0.8 > share(found - 3)
@@ -133,28 +182,47 @@ def test_the_release_side_mirrors_the_reject_side() -> None:
     sizes = []
     for rate, side in ((0.3, "reject"), (0.7, "release")):
         population = match_population(success_rate=rate, auroc=0.95, icc=0.3, sizes=(4,))
-        sizes.append(bracket_tasks(population, Settings(side=side, alpha=0.2), guess=30, most=1000)[0])
+        sizes.append(
+            bracket_tasks(population, Settings(side=side, alpha=0.2), guess=30, most=1000)[0]
+        )
     assert None not in sizes
     # each to about a tenth
     assert abs(sizes[0] - sizes[1]) <= 0.2 * sizes[0]
 
 
 def test_facts_are_read_off_a_table() -> None:
-    population = match_population(success_rate=0.4, auroc=0.85, icc=0.4, sizes=(3, 6), within_auroc=0.7)
+    population = match_population(
+        success_rate=0.4, auroc=0.85, icc=0.4, sizes=(3, 6), within_auroc=0.7
+    )
     sample = population.draw(400, (2,))
     facts = facts_of(observe(*sample))
-    sizes, hits = np.bincount(sample.tasks), np.bincount(sample.tasks, weights=sample.outcomes).astype(np.int64)
-    assert (facts.tasks, facts.success_rate, facts.bootstrapped) == (400, pytest.approx(sample.outcomes.mean()), True)
+    sizes, hits = (
+        np.bincount(sample.tasks),
+        np.bincount(sample.tasks, weights=sample.outcomes).astype(np.int64),
+    )
+    assert (facts.tasks, facts.success_rate, facts.bootstrapped) == (
+        400,
+        pytest.approx(sample.outcomes.mean()),
+        True,
+    )
     assert len(facts.sizes) == 200 and facts.attempts == pytest.approx(sizes.mean(), abs=0.02)
     assert facts.n_eff(400) == pytest.approx(summarise_clusters(sizes, hits).n_eff, rel=0.02)
     assert facts.within_auroc == pytest.approx(0.7, abs=0.05)
     other = facts_of(observe(*sample), auroc=0.95, sizes=(8,), tasks=10)
-    assert (other.auroc, other.sizes, other.tasks, other.within_auroc, other.bootstrapped) == (0.95, (8,), 10, None, False)
+    assert (other.auroc, other.sizes, other.tasks, other.within_auroc, other.bootstrapped) == (
+        0.95,
+        (8,),
+        10,
+        None,
+        False,
+    )
     assert facts_of(observe(*population.draw(30, (3,))), sizes=None).tasks == 30
 
 
 def test_ranking_within_tasks_by_counting_pairs() -> None:
-    scores, outcomes, tasks = match_population(success_rate=0.5, auroc=0.8, icc=0.2, sizes=(5,)).draw(40, (1,))
+    scores, outcomes, tasks = match_population(
+        success_rate=0.5, auroc=0.8, icc=0.2, sizes=(5,)
+    ).draw(40, (1,))
     pairs = [
         (scores[i] > scores[j]) + 0.5 * (scores[i] == scores[j])
         for i in range(200)

@@ -19,7 +19,10 @@ from certify_assets_tests.paths import REPOSITORY
 
 
 def same(values: np.ndarray, draws: int, seed: int, threads: int | None = 1) -> bool:
-    return np.array_equal(resample_sums(values, draws, seed, threads), reference.task_sums(values, draws, np.uint64(seed), 0))
+    return np.array_equal(
+        resample_sums(values, draws, seed, threads),
+        reference.task_sums(values, draws, np.uint64(seed), 0),
+    )
 
 
 @given(st.integers(1, 600), st.integers(1, 90), st.integers(1, 40), st.integers(0, 2**32))
@@ -58,7 +61,9 @@ def test_drawn_tasks_are_uniform() -> None:
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 7, None])
 @pytest.mark.parametrize("piece", [1, 7, 512])
-def test_resamples_do_not_depend_on_threads_or_pieces(threads: int | None, piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resamples_do_not_depend_on_threads_or_pieces(
+    threads: int | None, piece: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(montecarlo, "_DRAWS", piece)
     monkeypatch.setattr(montecarlo, "_PLACES", 10_000)
     assert same(np.random.default_rng(0).integers(-50, 50, (700, 4)), 100, 11, threads)
@@ -86,8 +91,18 @@ def test_bytes_are_the_same_with_one_and_two_threads() -> None:
         # one thread: one core for the pool as well
         code = f"import os; os.cpu_count = lambda: {threads}\n{_CERTIFICATES}"
         names = ("NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
-        environment = {**os.environ, **dict.fromkeys(names, str(threads)), "PYTHONPATH": str(REPOSITORY)}
-        return subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True).stdout
+        environment = {
+            **os.environ,
+            **dict.fromkeys(names, str(threads)),
+            "PYTHONPATH": str(REPOSITORY),
+        }
+        return subprocess.run(
+            [sys.executable, "-c", code],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
 
     one = answer(1)
     assert one == answer(2)
@@ -115,9 +130,12 @@ print(len(first.buffer), len(second.buffer))
 
 
 @pytest.mark.parametrize(
-    ("procedure", "engine"), [("taskboot", "montecarlo"), pytest.param("guarded_taskboot", "auto", marks=pytest.mark.slow)]
+    ("procedure", "engine"),
+    [("taskboot", "montecarlo"), pytest.param("guarded_taskboot", "auto", marks=pytest.mark.slow)],
 )
-def test_a_small_first_call_spares_large_calls_and_later_processes_the_compilation(procedure: str, engine: str, tmp_path: Path) -> None:
+def test_a_small_first_call_spares_large_calls_and_later_processes_the_compilation(
+    procedure: str, engine: str, tmp_path: Path
+) -> None:
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(REPOSITORY)}
 
     def compilations() -> list[int]:

@@ -25,13 +25,23 @@ NAIVE = {
     (100, 0.1): 0.70, (100, 0.5): 0.62, (100, 0.8): 0.58,
     (500, 0.1): 0.71, (500, 0.5): 0.64, (500, 0.8): 0.60,
 }  # fmt: skip
-DEFF = {(20, 0.1): 0.144, (50, 0.1): 0.663, (50, 0.5): 0.011, (50, 0.8): 0.0, (100, 0.1): 0.681, (100, 0.5): 0.576, (100, 0.8): 0.204}
+DEFF = {
+    (20, 0.1): 0.144,
+    (50, 0.1): 0.663,
+    (50, 0.5): 0.011,
+    (50, 0.8): 0.0,
+    (100, 0.1): 0.681,
+    (100, 0.5): 0.576,
+    (100, 0.8): 0.204,
+}
 ONE = {(100, 0.1): 0.299, (100, 0.5): 0.061, (100, 0.8): 0.024}
 HOEFFDING = {(500, 0.1): 0.657, (500, 0.5): 0.567, (500, 0.8): 0.004}
 
 
 def run(tasks: int, rho: float, trials: int, procedures: Sequence[str]) -> dict[str, Rates]:
-    study = simulate(study_designs(["paper"], tasks=[tasks], rhos=[rho]), procedures=procedures, trials=trials)
+    study = simulate(
+        study_designs(["paper"], tasks=[tasks], rhos=[rho]), procedures=procedures, trials=trials
+    )
     return {rates.procedure: rates for rates in study.cells[0].procedures}
 
 
@@ -53,7 +63,13 @@ def test_taskboot_and_naive_reproduce_reference_cells(tasks: int, rho: float) ->
 @pytest.mark.slow
 @pytest.mark.parametrize(("tasks", "rho"), sorted(TASKBOOT))
 def test_every_cell_of_the_reference_table(tasks: int, rho: float) -> None:
-    references = {"taskboot": TASKBOOT, "naive": NAIVE, "deff": DEFF, "one_per_task": ONE, "task_hoeffding": HOEFFDING}
+    references = {
+        "taskboot": TASKBOOT,
+        "naive": NAIVE,
+        "deff": DEFF,
+        "one_per_task": ONE,
+        "task_hoeffding": HOEFFDING,
+    }
     named = [procedure for procedure, cells in references.items() if (tasks, rho) in cells]
     for procedure, cell in run(tasks, rho, 300, named).items():
         # at twenty tasks DEFF certifies in few trials, so that 300 of them scatter beyond .03: that cell alone is held to its own error
@@ -84,7 +100,14 @@ def test_taskboot_is_fooled_and_the_guard_is_not() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("tasks", "share", "reference"),
-    [(20, 0.15, 0.52), (30, 0.15, 0.45), (50, 0.15, 0.30), (84, 0.15, 0.135), (20, 0.11, 0.68), (84, 0.11, 0.25)],
+    [
+        (20, 0.15, 0.52),
+        (30, 0.15, 0.45),
+        (50, 0.15, 0.30),
+        (84, 0.15, 0.135),
+        (20, 0.11, 0.68),
+        (84, 0.11, 0.25),
+    ],
 )
 def test_fooled_designs(tasks: int, share: float, reference: float) -> None:
     # 400 trials: standard error at most .025 for the bootstrap, .011 at a rate of .05

@@ -9,7 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from certify_assets.certificates import NOT_VOUCHED, Certificate, certify, document_promise, verify_certificate, verify_promise
+from certify_assets.certificates import (
+    NOT_VOUCHED,
+    Certificate,
+    certify,
+    document_promise,
+    verify_certificate,
+    verify_promise,
+)
 from certify_assets.errors import ForgedCertificateError, InputError
 from certify_assets.research.designs import Sample, paper_process
 
@@ -21,11 +28,19 @@ def data() -> Sample:
 
 @pytest.fixture(scope="module")
 def certificate(data: Sample) -> Certificate:
-    return certify(*data, provenance={"judge": "lexical", "manifest_sha256": "0" * 64}, candidates=2)
+    return certify(
+        *data, provenance={"judge": "lexical", "manifest_sha256": "0" * 64}, candidates=2
+    )
 
 
 def leaves(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else None
+    inner = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else None
+    )
     if inner is None:
         return [path]
     return [found for key, item in inner for found in leaves(item, (*path, key))] or [path]
@@ -48,7 +63,24 @@ def deep() -> list[Any]:
 
 
 def other_values(value: Any) -> list[Any]:
-    odd: list[Any] = [None, "x", True, 7, 0.123, math.nan, math.inf, -1, [], {}, [1], 10**30, "1e999", "\ud800", 10**5000, deep()]
+    odd: list[Any] = [
+        None,
+        "x",
+        True,
+        7,
+        0.123,
+        math.nan,
+        math.inf,
+        -1,
+        [],
+        {},
+        [1],
+        10**30,
+        "1e999",
+        "\ud800",
+        10**5000,
+        deep(),
+    ]
     if isinstance(value, float):
         odd += [value + 1e-9, int(value), -value if value else 1.0]
     if isinstance(value, int):
@@ -68,7 +100,15 @@ def test_an_honest_certificate_verifies(certificate: Certificate, data: Sample, 
     }
     order = np.random.default_rng(1).permutation(data.scores.size)
     assert verify_certificate(document[form], *data) is None
-    assert verify_certificate(document[form], data.scores[order], data.outcomes[order], [str(task) for task in data.tasks[order]]) is None
+    assert (
+        verify_certificate(
+            document[form],
+            data.scores[order],
+            data.outcomes[order],
+            [str(task) for task in data.tasks[order]],
+        )
+        is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -100,11 +140,19 @@ def test_every_altered_value_is_found(certificate: Certificate, data: Sample) ->
     assert tried > 500
 
 
-def test_altered_settings_that_change_nothing_else_are_found(certificate: Certificate, data: Sample) -> None:
+def test_altered_settings_that_change_nothing_else_are_found(
+    certificate: Certificate, data: Sample
+) -> None:
     # a larger grid or seed would be taken as the setting to recompute under, so what depends on it must not fit
     document = certificate.to_dict()
-    assert "level is" in verify_certificate({**document, "parameters": {**document["parameters"], "grid": 41}}, *data)
-    finer = {**document, "parameters": {**document["parameters"], "grid": 41}, "level": float(f"{0.05 / 41 / 2:.10g}")}
+    assert "level is" in verify_certificate(
+        {**document, "parameters": {**document["parameters"], "grid": 41}}, *data
+    )
+    finer = {
+        **document,
+        "parameters": {**document["parameters"], "grid": 41},
+        "level": float(f"{0.05 / 41 / 2:.10g}"),
+    }
     assert "coverage is" in verify_certificate(finer, *data)
     assert "document" in verify_certificate({**document, "alpha": 0.2}, *data)
     assert "digest is" in verify_certificate({**document, "seed": 43}, *data)
@@ -116,7 +164,9 @@ def test_the_message_names_the_key_and_both_values(certificate: Certificate, dat
     assert found == f"icc is 0.9 in the document and {document['icc']!r} recomputed."
 
 
-def test_every_missing_key_and_any_extra_key_are_found(certificate: Certificate, data: Sample) -> None:
+def test_every_missing_key_and_any_extra_key_are_found(
+    certificate: Certificate, data: Sample
+) -> None:
     document = certificate.to_dict()
     for key in document:
         rest = {name: value for name, value in document.items() if name != key}
@@ -125,7 +175,9 @@ def test_every_missing_key_and_any_extra_key_are_found(certificate: Certificate,
         for key in document[inner]:
             rest = {name: value for name, value in document[inner].items() if name != key}
             assert inner in verify_certificate({**document, inner: rest}, *data)
-        assert inner in verify_certificate({**document, inner: {**document[inner], "more": 1}}, *data)
+        assert inner in verify_certificate(
+            {**document, inner: {**document[inner], "more": 1}}, *data
+        )
     assert "'more'" in verify_certificate({**document, "more": 1}, *data)
     assert verify_certificate({**document, 3: 1}, *data) is not None
 
@@ -135,11 +187,17 @@ def test_other_data_schema_and_version_are_named(certificate: Certificate, data:
     other = data.scores.copy()
     other[0] += 1e-12
     assert "inputs.sha256" in verify_certificate(document, other, data.outcomes, data.tasks)
-    assert "certify_assets/certificate/1" in verify_certificate({**document, "schema": "certify_assets/certificate/2"}, *data)
-    assert "verify with the version" in verify_certificate({**document, "software": {"version": "0.0.1"}}, *data)
+    assert "certify_assets/certificate/1" in verify_certificate(
+        {**document, "schema": "certify_assets/certificate/2"}, *data
+    )
+    assert "verify with the version" in verify_certificate(
+        {**document, "software": {"version": "0.0.1"}}, *data
+    )
 
 
-@pytest.mark.parametrize("document", [None, [], 3, "not json", b"\xff", "[" * 100_000, "{}", "NaN", {"schema": 1}])
+@pytest.mark.parametrize(
+    "document", [None, [], 3, "not json", b"\xff", "[" * 100_000, "{}", "NaN", {"schema": 1}]
+)
 def test_what_is_no_certificate_is_refused(data: Sample, document: Any) -> None:
     assert isinstance(verify_certificate(document, *data), str)
 
@@ -147,7 +205,10 @@ def test_what_is_no_certificate_is_refused(data: Sample, document: Any) -> None:
 def test_what_is_carried_is_typed_and_in_the_digest(certificate: Certificate, data: Sample) -> None:
     document = certificate.to_dict()
     assert "digest is" in verify_certificate({**document, "provenance": {"judge": "other"}}, *data)
-    assert verify_certificate(replace(certificate, provenance={"judge": "other"}).to_json(), *data) is None
+    assert (
+        verify_certificate(replace(certificate, provenance={"judge": "other"}).to_json(), *data)
+        is None
+    )
     assert "provenance" in verify_certificate({**document, "provenance": {"judge": 3}}, *data)
     assert verify_certificate({**document, "selection": 4}, *data) is not None
 
@@ -201,7 +262,11 @@ def test_a_forged_digest_does_not_let_nonsense_through(certificate: Certificate)
         replace(certificate, coverage=0.99)
     with pytest.raises(ForgedCertificateError, match="above alpha"):
         worse = certificate.covered_trajectories // 2
-        replace(certificate, errors=worse, selective_error=float(f"{worse / certificate.covered_trajectories:.10g}"))
+        replace(
+            certificate,
+            errors=worse,
+            selective_error=float(f"{worse / certificate.covered_trajectories:.10g}"),
+        )
 
 
 @pytest.mark.parametrize(
@@ -221,9 +286,13 @@ def test_text_that_readers_take_differently_is_refused(data: Sample, text: str, 
         assert words in verify_certificate(form, *data)
 
 
-def test_a_doubled_key_is_refused_though_the_last_value_is_honest(certificate: Certificate, data: Sample) -> None:
+def test_a_doubled_key_is_refused_though_the_last_value_is_honest(
+    certificate: Certificate, data: Sample
+) -> None:
     text = certificate.to_json().decode()
-    assert "'coverage' twice" in verify_certificate(text.replace('"coverage":', '"coverage":1.0,"coverage":', 1), *data)
+    assert "'coverage' twice" in verify_certificate(
+        text.replace('"coverage":', '"coverage":1.0,"coverage":', 1), *data
+    )
 
 
 def test_what_a_verification_does_not_vouch_for_is_said() -> None:
@@ -236,16 +305,33 @@ def test_the_promise_of_a_document_is_checked(data: Sample) -> None:
     assert promise is not None and "approximate confidence 90 %" in promise
     assert verify_promise(promise, pair) is None
     assert "promise is" in verify_promise(promise.replace("90 %", "95 %"), pair)
-    assert "promise is" in verify_promise("Anything.", pair[:1]) and verify_promise(None, pair[:1]) is None
+    assert (
+        "promise is" in verify_promise("Anything.", pair[:1])
+        and verify_promise(None, pair[:1]) is None
+    )
 
 
 def test_canonical_bytes_are_sorted_and_compact(certificate: Certificate) -> None:
     text = certificate.to_json().decode()
-    assert text == json.dumps(json.loads(text), sort_keys=True, separators=(",", ":"), ensure_ascii=False) + "\n"
+    assert (
+        text
+        == json.dumps(json.loads(text), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        + "\n"
+    )
     assert certificate.threshold == json.loads(text)["threshold"]
 
 
 def test_derived_numbers_have_ten_digits(certificate: Certificate) -> None:
-    for name in ("coverage", "selective_error", "tail", "level", "effective_tasks", "success_rate", "icc", "deff", "n_eff"):
+    for name in (
+        "coverage",
+        "selective_error",
+        "tail",
+        "level",
+        "effective_tasks",
+        "success_rate",
+        "icc",
+        "deff",
+        "n_eff",
+    ):
         value = getattr(certificate, name)
         assert value == float(f"{value:.10g}")

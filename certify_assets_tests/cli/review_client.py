@@ -57,12 +57,22 @@ class Client:
     url: str
     cookies: dict[str, str] = field(default_factory=dict)
 
-    def ask(self, method: str, path: str, form: dict[str, Any] | None = None, headers: dict[str, str] | None = None) -> Page:
+    def ask(
+        self,
+        method: str,
+        path: str,
+        form: dict[str, Any] | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> Page:
         """Send one request and read its answer."""
         where = urlsplit(self.url)
         connection = http.client.HTTPConnection(str(where.hostname), where.port, timeout=30)
         body = None if form is None else urlencode(form)
-        sent = {"Cookie": "; ".join(f"{name}={value}" for name, value in self.cookies.items())} if self.cookies else {}
+        sent = (
+            {"Cookie": "; ".join(f"{name}={value}" for name, value in self.cookies.items())}
+            if self.cookies
+            else {}
+        )
         if body is not None:
             sent["Content-Type"] = "application/x-www-form-urlencoded"
         try:
@@ -81,7 +91,9 @@ class Client:
         where = urlsplit(self.url)
         first = self.ask("GET", f"{where.path}?{where.query}")
         assert first.status == 200, first.text
-        assert self.ask("POST", "/name", {"csrf": first.field("csrf"), "reviewer": name}).status == 303
+        assert (
+            self.ask("POST", "/name", {"csrf": first.field("csrf"), "reviewer": name}).status == 303
+        )
         return self.ask("GET", "/")
 
     def label(self, page: Page, outcome: int, **more: str) -> Page:
@@ -92,8 +104,21 @@ class Client:
 
 def serve(store: Store, *options: str) -> Served:
     """Start `certify review c --serve` on a data root."""
-    command = [sys.executable, "-m", "certify_assets.cli", "review", "c", "--serve", "--json", "--root", store.root, *options]
-    process = subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    command = [
+        sys.executable,
+        "-m",
+        "certify_assets.cli",
+        "review",
+        "c",
+        "--serve",
+        "--json",
+        "--root",
+        store.root,
+        *options,
+    ]
+    process = subprocess.Popen(
+        command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     assert process.stdout is not None and process.stderr is not None
     said = ""
     while not said.endswith("}\n"):

@@ -34,24 +34,43 @@ def scores(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def noise(path: Path) -> None:
     rng = np.random.default_rng(0)
-    frame = pd.DataFrame({"task_id": np.arange(300) % 40, "score": rng.normal(size=300), "outcome": rng.integers(0, 2, 300)})
+    frame = pd.DataFrame(
+        {
+            "task_id": np.arange(300) % 40,
+            "score": rng.normal(size=300),
+            "outcome": rng.integers(0, 2, 300),
+        }
+    )
     frame.to_csv(path, index=False)
 
 
-def test_all_lists_every_procedure_of_the_contract(call: Call, scores: Path, tmp_path: Path) -> None:
+def test_all_lists_every_procedure_of_the_contract(
+    call: Call, scores: Path, tmp_path: Path
+) -> None:
     out = tmp_path / "all.json"
     answer = call("certificate", scores, "--procedure", "all", "--json", "--out", out)
     items = answer.json["certificates"]
-    assert answer.code == 0 and [item["procedure"] for item in items] == EVERY and set(answer.json) == {"certificates"}
+    assert (
+        answer.code == 0
+        and [item["procedure"] for item in items] == EVERY
+        and set(answer.json) == {"certificates"}
+    )
     for item in items:
         lacking = "pilot_missing" in [finding["code"] for finding in item["findings"]]
-        assert lacking == (item["procedure"] == "betting") and not (lacking and (item["certified"] or item["coverage"]))
+        assert lacking == (item["procedure"] == "betting") and not (
+            lacking and (item["certified"] or item["coverage"])
+        )
     assert call("verify", out, scores).code == 0
 
 
-def test_side_by_side_each_says_its_estimand_and_each_finding_whose_it_is(call: Call, scores: Path) -> None:
+def test_side_by_side_each_says_its_estimand_and_each_finding_whose_it_is(
+    call: Call, scores: Path
+) -> None:
     out = call("certificate", scores, "--procedure", "all", "--side", "both").out
-    assert "estimand" in out and "  betting reject, betting release: pilot_missing: betting fixes" in out
+    assert (
+        "estimand" in out
+        and "  betting reject, betting release: pilot_missing: betting fixes" in out
+    )
     assert "  taskboot reject, taskboot release: unguarded: " in out
     single = call("certificate", scores).out
     assert "error by trajectory" in single and "  bad_tasks_larger: " in single
@@ -75,37 +94,65 @@ def test_noise_never_counts_as_certified(call: Call, tmp_path: Path) -> None:
         (("--procedure", "all", "--pilot", "{scores}"), "shares 80 task(s)"),
         (("--procedure", "betting", "--pilot", "{scores}"), "shares 80 task(s)"),
         (("--estimand", "task"), "one_per_task, task_hoeffding"),
-        (("--estimand", "trajectory", "--procedure", "one_per_task"), "certifies the error by task"),
+        (
+            ("--estimand", "trajectory", "--procedure", "one_per_task"),
+            "certifies the error by task",
+        ),
         (("--estimand", "task", "--procedure", "all"), "--estimand"),
         (("--joint",), "--side both"),
     ],
 )
-def test_what_cannot_work_is_refused_in_one_sentence(call: Call, scores: Path, arguments: tuple[str, ...], word: str) -> None:
-    answer = call("certificate", scores, *[part.format(scores=scores) for part in arguments], "--json")
-    assert answer.code == 2 and answer.out == "" and word in answer.err and answer.err.count("\n") == 1
+def test_what_cannot_work_is_refused_in_one_sentence(
+    call: Call, scores: Path, arguments: tuple[str, ...], word: str
+) -> None:
+    answer = call(
+        "certificate", scores, *[part.format(scores=scores) for part in arguments], "--json"
+    )
+    assert (
+        answer.code == 2 and answer.out == "" and word in answer.err and answer.err.count("\n") == 1
+    )
 
 
 @pytest.mark.parametrize("procedure", ["one_per_task", "task_hoeffding"])
-def test_the_task_estimand_goes_with_its_procedures(call: Call, scores: Path, procedure: str) -> None:
+def test_the_task_estimand_goes_with_its_procedures(
+    call: Call, scores: Path, procedure: str
+) -> None:
     for more in ((), ("--estimand", "task")):
-        assert call("certificate", scores, "--procedure", procedure, *more, "--json").json["estimand"] == "task"
+        assert (
+            call("certificate", scores, "--procedure", procedure, *more, "--json").json["estimand"]
+            == "task"
+        )
 
 
-def test_both_sides_promise_together_in_the_document(call: Call, scores: Path, tmp_path: Path) -> None:
+def test_both_sides_promise_together_in_the_document(
+    call: Call, scores: Path, tmp_path: Path
+) -> None:
     out = tmp_path / "both.json"
     apart = call("certificate", scores, "--side", "both", "--alpha", "0.2", "--json", "--out", out)
-    assert set(apart.json) == {"certificates", "promise"} and "confidence 90 %" in apart.json["promise"]
+    assert (
+        set(apart.json) == {"certificates", "promise"}
+        and "confidence 90 %" in apart.json["promise"]
+    )
     assert json.loads(out.read_text(encoding="utf-8")) == apart.json
     assert call("verify", out, scores).code == 0 and call("decide", out, scores).code == 0
-    joint = call("certificate", scores, "--side", "both", "--alpha", "0.2", "--joint", "--json").json
-    assert "confidence 95 %" in joint["promise"] and {item["delta"] for item in joint["certificates"]} == {0.025}
+    joint = call(
+        "certificate", scores, "--side", "both", "--alpha", "0.2", "--joint", "--json"
+    ).json
+    assert "confidence 95 %" in joint["promise"] and {
+        item["delta"] for item in joint["certificates"]
+    } == {0.025}
     assert "confidence 90 %" in call("certificate", scores, "--side", "both", "--alpha", "0.2").out
 
 
 def test_an_altered_promise_is_refused(call: Call, scores: Path, tmp_path: Path) -> None:
     out = tmp_path / "both.json"
     document = call("certificate", scores, "--side", "both", "--alpha", "0.2", "--json").json
-    for change in ({"promise": document["promise"].replace("90 %", "99 %")}, {"promise": 3}, {"promise": None}, {"more": 1}):
+    for change in (
+        {"promise": document["promise"].replace("90 %", "99 %")},
+        {"promise": 3},
+        {"promise": None},
+        {"more": 1},
+    ):
         out.write_text(json.dumps({**document, **change}), encoding="utf-8")
         answer = call("verify", out, scores)
         assert answer.code == 3 and answer.err
@@ -116,24 +163,48 @@ def test_an_altered_promise_is_refused(call: Call, scores: Path, tmp_path: Path)
     assert call("verify", out, scores).code == 0
 
 
-def test_every_procedure_on_both_sides_promises_line_by_line(call: Call, scores: Path, tmp_path: Path) -> None:
+def test_every_procedure_on_both_sides_promises_line_by_line(
+    call: Call, scores: Path, tmp_path: Path
+) -> None:
     out = tmp_path / "all.json"
-    document = call("certificate", scores, "--procedure", "all", "--side", "both", "--json", "--out", out).json
+    document = call(
+        "certificate", scores, "--procedure", "all", "--side", "both", "--json", "--out", out
+    ).json
     assert len(document["certificates"]) == 2 * len(EVERY)
-    assert [line.split(":")[0] for line in document["promise"].splitlines()] == [f"By {name}" for name in EVERY]
+    assert [line.split(":")[0] for line in document["promise"].splitlines()] == [
+        f"By {name}" for name in EVERY
+    ]
     assert call("verify", out, scores).code == 0
 
 
 def test_rows_in_both_regions_are_spoken_of(call: Call, scores: Path) -> None:
-    said = [call("certificate", scores, "--side", "both", "--guard", "none", "--alpha", alpha).out for alpha in ("0.4", "0.02")]
-    assert "lie in both regions: those rows go to a person" in said[0] and "both regions" not in said[1]
+    said = [
+        call("certificate", scores, "--side", "both", "--guard", "none", "--alpha", alpha).out
+        for alpha in ("0.4", "0.02")
+    ]
+    assert (
+        "lie in both regions: those rows go to a person" in said[0]
+        and "both regions" not in said[1]
+    )
 
 
 def test_one_draw_certifies_no_noise(call: Call, tmp_path: Path) -> None:
     noise(tmp_path / "noise.csv")
     for seed in range(8):
-        answer = call("certificate", tmp_path / "noise.csv", "--engine", "montecarlo", "--draws", 1, "--seed", seed, "--json")
-        assert answer.code == 3 and "coarse_draws" in [finding["code"] for finding in answer.json["findings"]]
+        answer = call(
+            "certificate",
+            tmp_path / "noise.csv",
+            "--engine",
+            "montecarlo",
+            "--draws",
+            1,
+            "--seed",
+            seed,
+            "--json",
+        )
+        assert answer.code == 3 and "coarse_draws" in [
+            finding["code"] for finding in answer.json["findings"]
+        ]
 
 
 @pytest.fixture(scope="module")
@@ -146,33 +217,95 @@ def pilot(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_betting_takes_a_pilot_and_verify_asks_for_it(call: Call, scores: Path, pilot: Path, tmp_path: Path) -> None:
+def test_betting_takes_a_pilot_and_verify_asks_for_it(
+    call: Call, scores: Path, pilot: Path, tmp_path: Path
+) -> None:
     out = tmp_path / "betting.json"
-    answer = call("certificate", scores, "--procedure", "betting", "--pilot", pilot, "--alpha", "0.2", "--json", "--out", out)
-    assert answer.code == 0 and answer.json["certified"] and answer.json["validity"] == "finite-sample"
+    answer = call(
+        "certificate",
+        scores,
+        "--procedure",
+        "betting",
+        "--pilot",
+        pilot,
+        "--alpha",
+        "0.2",
+        "--json",
+        "--out",
+        out,
+    )
+    assert (
+        answer.code == 0 and answer.json["certified"] and answer.json["validity"] == "finite-sample"
+    )
     assert answer.json["parameters"]["pilot"] and answer.json["estimand"] == "task"
     assert call("verify", out, scores, "--pilot", pilot).code == 0
     lacking = call("verify", out, scores, "--json")
     assert lacking.code == 3 and "cannot be recomputed without it" in lacking.json["difference"]
     assert call("verify", out, scores, "--pilot", scores).code == 3
-    everything = call("certificate", scores, "--procedure", "all", "--pilot", pilot, "--alpha", "0.2", "--json", "--out", out).json
-    assert {item["procedure"]: item for item in everything["certificates"]}["betting"] == answer.json
-    assert call("verify", out, scores).code == 3 and call("verify", out, scores, "--pilot", pilot).code == 0
+    everything = call(
+        "certificate",
+        scores,
+        "--procedure",
+        "all",
+        "--pilot",
+        pilot,
+        "--alpha",
+        "0.2",
+        "--json",
+        "--out",
+        out,
+    ).json
+    assert {item["procedure"]: item for item in everything["certificates"]}[
+        "betting"
+    ] == answer.json
+    assert (
+        call("verify", out, scores).code == 3
+        and call("verify", out, scores, "--pilot", pilot).code == 0
+    )
     assert call("decide", out, scores, "--procedure", "betting").code == 0
 
 
 def test_betting_without_a_pilot_exits_3_with_a_finding(call: Call, scores: Path) -> None:
     answer = call("certificate", scores, "--procedure", "betting", "--json")
-    assert answer.code == 3 and [finding["code"] for finding in answer.json["findings"]] == ["pilot_missing"]
-    assert "give one (--pilot)" in call("certificate", scores, "--procedure", "betting").out.replace("\n", " ")
+    assert answer.code == 3 and [finding["code"] for finding in answer.json["findings"]] == [
+        "pilot_missing"
+    ]
+    assert "give one (--pilot)" in call(
+        "certificate", scores, "--procedure", "betting"
+    ).out.replace("\n", " ")
 
 
 def test_the_pilot_is_its_own_split(call: Call, scores: Path, pilot: Path, tmp_path: Path) -> None:
-    frame = pd.concat([pd.read_csv(scores).assign(split="cal"), pd.read_csv(pilot).assign(split="rl")])
+    frame = pd.concat(
+        [pd.read_csv(scores).assign(split="cal"), pd.read_csv(pilot).assign(split="rl")]
+    )
     whole = tmp_path / "whole.csv"
     frame.to_csv(whole, index=False)
-    apart = call("certificate", scores, "--procedure", "betting", "--pilot", pilot, "--alpha", "0.2", "--json").json
-    assert call("certificate", whole, "--procedure", "betting", "--pilot", whole, "--alpha", "0.2", "--json").json == apart
+    apart = call(
+        "certificate",
+        scores,
+        "--procedure",
+        "betting",
+        "--pilot",
+        pilot,
+        "--alpha",
+        "0.2",
+        "--json",
+    ).json
+    assert (
+        call(
+            "certificate",
+            whole,
+            "--procedure",
+            "betting",
+            "--pilot",
+            whole,
+            "--alpha",
+            "0.2",
+            "--json",
+        ).json
+        == apart
+    )
     frame.assign(split="cal").to_csv(whole, index=False)
     refused = call("certificate", scores, "--procedure", "betting", "--pilot", whole, "--json")
     assert refused.code == 2 and "split='pilot'" in refused.err
@@ -180,7 +313,22 @@ def test_the_pilot_is_its_own_split(call: Call, scores: Path, pilot: Path, tmp_p
 
 def test_the_grid_is_paid_for_as_asked(call: Call, scores: Path, tmp_path: Path) -> None:
     out = tmp_path / "certificate.json"
-    for arguments in (("fixed",), ("fixed", "--start", "0.2"), ("fallback", "--start", "0.2", "--start", "0.4"), ("maxt",)):
-        answer = call("certificate", scores, "--alpha", "0.2", "--json", "--out", out, "--multiplicity", *arguments)
+    for arguments in (
+        ("fixed",),
+        ("fixed", "--start", "0.2"),
+        ("fallback", "--start", "0.2", "--start", "0.4"),
+        ("maxt",),
+    ):
+        answer = call(
+            "certificate",
+            scores,
+            "--alpha",
+            "0.2",
+            "--json",
+            "--out",
+            out,
+            "--multiplicity",
+            *arguments,
+        )
         assert answer.code == 0 and answer.json["parameters"]["multiplicity"] == arguments[0]
         assert call("verify", out, scores).code == 0

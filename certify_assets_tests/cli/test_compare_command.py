@@ -11,25 +11,53 @@ from certify_assets_tests.cli.calling import Call
 
 def test_the_judges_of_named_corpora_are_compared(call: Call, corpora: Store) -> None:
     answer = call("compare", "one", "two", "--root", corpora.root, "--json")
-    assert answer.code == 0 and [item["corpus"] for item in answer.json["corpora"]] == ["one", "two"]
+    assert answer.code == 0 and [item["corpus"] for item in answer.json["corpora"]] == [
+        "one",
+        "two",
+    ]
     shown = call("compare", "one", "--root", corpora.root)
-    assert shown.code == 0 and "lexical" in shown.out and "length_only" in shown.out and "missing scores of base" in shown.out
+    assert (
+        shown.code == 0
+        and "lexical" in shown.out
+        and "length_only" in shown.out
+        and "missing scores of base" in shown.out
+    )
     assert "one, AUROC on CAL:" in shown.out
 
 
-def test_without_names_every_corpus_is_and_those_without_scores_are_left_out(call: Call, corpora: Store, tmp_path: Path) -> None:
+def test_without_names_every_corpus_is_and_those_without_scores_are_left_out(
+    call: Call, corpora: Store, tmp_path: Path
+) -> None:
     answer = call("compare", "--root", corpora.root, "--json")
-    assert len(answer.json["corpora"]) == 3 and {item["corpus"] for item in answer.json["left_out"]} == {"miniwob_mixed", "miniwob_weak"}
+    assert len(answer.json["corpora"]) == 3 and {
+        item["corpus"] for item in answer.json["left_out"]
+    } == {"miniwob_mixed", "miniwob_weak"}
     nothing = call("compare", "--root", tmp_path / "empty", "--json")
     assert nothing.code == 3 and nothing.json["corpora"] == []
 
 
-def test_unseen_agents_page_and_tables_are_written(call: Call, corpora: Store, tmp_path: Path) -> None:
+def test_unseen_agents_page_and_tables_are_written(
+    call: Call, corpora: Store, tmp_path: Path
+) -> None:
     paths = {kind: tmp_path / f"table.{kind}" for kind in ("html", "csv", "markdown", "latex")}
     options = [part for kind, path in paths.items() for part in (f"--{kind}", path)]
-    answer = call("compare", "three", "--agent-disjoint", "--folds", 3, "--root", corpora.root, "--json", *options)
+    answer = call(
+        "compare",
+        "three",
+        "--agent-disjoint",
+        "--folds",
+        3,
+        "--root",
+        corpora.root,
+        "--json",
+        *options,
+    )
     (document,) = answer.json["corpora"]
-    assert answer.code == 0 and len(document["agent_disjoint"][0]["folds"]) == 3 and "lexical on three" in answer.err
+    assert (
+        answer.code == 0
+        and len(document["agent_disjoint"][0]["folds"]) == 3
+        and "lexical on three" in answer.err
+    )
     assert paths["html"].read_text(encoding="utf-8").startswith("<!doctype html>")
     ranking = list(csv.reader(paths["csv"].read_text(encoding="utf-8").splitlines()))
     assert len(ranking) == 1 + len(document["rows"]) and ranking[1][:2] == ["three", "lexical"]
@@ -43,5 +71,7 @@ def test_what_cannot_be_compared_is_a_sentence(call: Call, corpora: Store, tmp_p
     assert unknown.code == 2 and "no corpus is called 'nope'" in unknown.err
     untrained = call("compare", "one", "--judge", "base", "--root", corpora.root)
     assert untrained.code == 2 and "not trained on SFT alone" in untrained.err
-    same = call("compare", "one", "--html", tmp_path / "x", "--csv", tmp_path / "x", "--root", corpora.root)
+    same = call(
+        "compare", "one", "--html", tmp_path / "x", "--csv", tmp_path / "x", "--root", corpora.root
+    )
     assert same.code == 2 and "would be overwritten" in same.err

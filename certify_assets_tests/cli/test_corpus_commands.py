@@ -7,12 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from certify_assets.corpora import corpus as corpus_steps
+from certify_assets.corpora import preparation as corpus_steps
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import write_runs
 from certify_assets_tests.cli.calling import Call
-from certify_assets_tests.corpora.formats.agent_reward_bench import AGENTS, annotation, write_annotations
+from certify_assets_tests.corpora.formats.agent_reward_bench import (
+    AGENTS,
+    annotation,
+    write_annotations,
+)
 
 
 @pytest.fixture
@@ -26,32 +31,68 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_gates_are_those_of_cal_and_test(call: Call, root: Path, tmp_path: Path) -> None:
     write_runs(tmp_path / "runs.jsonl", tasks=110, attempts=2)
-    answer = call("corpus", "import", tmp_path / "runs.jsonl", "--name", "c", "--root", root, "--json")
+    answer = call(
+        "corpus", "import", tmp_path / "runs.jsonl", "--name", "c", "--root", root, "--json"
+    )
     assert answer.code == 0
     gates = {(gate["split"], gate["alpha"]): gate["tasks"] for gate in answer.json["gates"]}
     assert set(gates) == {(split, alpha) for split in ("cal", "test") for alpha in (0.1, 0.2)}
     assert gates["cal", 0.1] == 50 and gates["test", 0.1] < 50
-    paper = call("corpus", "import", tmp_path / "runs.jsonl", "--name", "p", "--root", root, "--profile", "paper")
+    paper = call(
+        "corpus",
+        "import",
+        tmp_path / "runs.jsonl",
+        "--name",
+        "p",
+        "--root",
+        root,
+        "--profile",
+        "paper",
+    )
     assert "CAL has 17 tasks" in paper.out or "CAL has 16 tasks" in paper.out
 
 
-def test_a_corpus_too_small_to_split_is_stored_and_told(call: Call, root: Path, tmp_path: Path) -> None:
+def test_a_corpus_too_small_to_split_is_stored_and_told(
+    call: Call, root: Path, tmp_path: Path
+) -> None:
     write_runs(tmp_path / "runs.jsonl", tasks=2, attempts=2)
     answer = call("corpus", "import", tmp_path / "runs.jsonl", "--name", "c", "--root", root)
     assert answer.code == 0 and "cannot be split" in answer.err and "ALL has 2 tasks" in answer.out
 
 
-def test_what_was_left_out_is_said_and_many_agents_are_not_all_listed(call: Call, root: Path, tmp_path: Path) -> None:
+def test_what_was_left_out_is_said_and_many_agents_are_not_all_listed(
+    call: Call, root: Path, tmp_path: Path
+) -> None:
     rows = [f"t{row % 30},{row % 2},person {row},run {row}" for row in range(90)]
     (tmp_path / "runs.csv").write_text(
-        "\n".join(["task_id,outcome,agent,text", *rows, "t1,,nobody,x", "t2,maybe,nobody,y"]), encoding="utf-8"
+        "\n".join(["task_id,outcome,agent,text", *rows, "t1,,nobody,x", "t2,maybe,nobody,y"]),
+        encoding="utf-8",
     )
     answer = call("corpus", "import", tmp_path / "runs.csv", "--name", "c", "--root", root)
     assert answer.code == 0 and "person 0: 1" in answer.out and "and 70 more" in answer.out
-    assert "no_label (1), the first: runs.csv row 92 has no outcome; keep such runs with the option keep_unlabelled." in answer.out
-    assert "bad_outcome (1), the first: runs.csv row 93 cannot be used: its outcome is 'maybe', neither 0 nor 1." in answer.out
-    assert call("corpus", "import", tmp_path / "runs.csv", "--name", "a_name_of_forty_characters_that_is_not_cut", "--root", root).code == 0
-    assert "a_name_of_forty_characters_that_is_not_cut" in call("corpus", "list", "--root", root).out
+    assert (
+        "no_label (1), the first: runs.csv row 92 has no outcome; keep such runs with the option keep_unlabelled."
+        in answer.out
+    )
+    assert (
+        "bad_outcome (1), the first: runs.csv row 93 cannot be used: its outcome is 'maybe', neither 0 nor 1."
+        in answer.out
+    )
+    assert (
+        call(
+            "corpus",
+            "import",
+            tmp_path / "runs.csv",
+            "--name",
+            "a_name_of_forty_characters_that_is_not_cut",
+            "--root",
+            root,
+        ).code
+        == 0
+    )
+    assert (
+        "a_name_of_forty_characters_that_is_not_cut" in call("corpus", "list", "--root", root).out
+    )
 
 
 def test_a_domain_is_stated_or_said_to_be_unknown(call: Call, root: Path, tmp_path: Path) -> None:
@@ -71,14 +112,22 @@ def test_a_corpus_is_replaced_only_when_asked(call: Call, root: Path, tmp_path: 
     assert call(*imported, tmp_path / "one.jsonl").code == 0
     stored = (root / "corpora" / "c" / "trajectories.parquet").read_bytes()
     again = call(*imported, tmp_path / "two.jsonl")
-    assert again.code == 2 and "registered already (40 trajectories)" in again.err and "--replace" in again.err
+    assert (
+        again.code == 2
+        and "registered already (40 trajectories)" in again.err
+        and "--replace" in again.err
+    )
     assert (root / "corpora" / "c" / "trajectories.parquet").read_bytes() == stored
     (tmp_path / "bad.csv").write_text("x\n", encoding="utf-8")
     before = (root / "corpora" / "c" / "corpus.json").read_bytes()
     assert call(*imported, tmp_path / "bad.csv", "--replace").code == 2
     assert (root / "corpora" / "c" / "corpus.json").read_bytes() == before
     replaced = call(*imported, tmp_path / "two.jsonl", "--replace", "--json")
-    assert replaced.code == 0 and replaced.json["trajectories"] == 60 and "its 40 trajectories are replaced" in replaced.err
+    assert (
+        replaced.code == 0
+        and replaced.json["trajectories"] == 60
+        and "its 40 trajectories are replaced" in replaced.err
+    )
 
 
 def test_a_failed_import_leaves_nothing_behind(call: Call, root: Path, tmp_path: Path) -> None:
@@ -92,49 +141,109 @@ def test_a_failed_import_leaves_nothing_behind(call: Call, root: Path, tmp_path:
 def test_a_file_without_outcomes_is_diagnosed(call: Call, root: Path, tmp_path: Path) -> None:
     (tmp_path / "runs.csv").write_text("task_id,text\na,x\n", encoding="utf-8")
     answer = call("corpus", "import", tmp_path / "runs.csv", "--name", "c", "--root", root)
-    assert answer.code == 2 and "runs.csv has no column 'outcome'" in answer.err and "--option" in answer.err
+    assert (
+        answer.code == 2
+        and "runs.csv has no column 'outcome'" in answer.err
+        and "--option" in answer.err
+    )
 
 
 @pytest.mark.parametrize(("option", "value"), [("--seed", "-1"), ("--profile", "none")])
-def test_options_out_of_range_are_refused(call: Call, root: Path, tmp_path: Path, option: str, value: str) -> None:
+def test_options_out_of_range_are_refused(
+    call: Call, root: Path, tmp_path: Path, option: str, value: str
+) -> None:
     write_runs(tmp_path / "runs.jsonl", tasks=4)
-    answer = call("corpus", "import", tmp_path / "runs.jsonl", "--name", "c", "--root", root, option, value)
+    answer = call(
+        "corpus", "import", tmp_path / "runs.jsonl", "--name", "c", "--root", root, option, value
+    )
     assert answer.code == 2 and option in answer.err and not root.exists()
 
 
 def test_thresholds_of_leak_controls_are_kept(call: Call, root: Path, tmp_path: Path) -> None:
     write_runs(tmp_path / "runs.jsonl", tasks=40)
     imported = ("corpus", "import", tmp_path / "runs.jsonl", "--name", "c", "--root", root)
-    assert call(*imported, "--leak-threshold", "length=.501", "--leak-threshold", "agent=0.9").code == 0
+    assert (
+        call(*imported, "--leak-threshold", "length=.501", "--leak-threshold", "agent=0.9").code
+        == 0
+    )
     shown = call("corpus", "show", "c", "--root", root, "--json").json
     assert shown["config"]["leak_thresholds"] == {"length": 0.501, "agent": 0.9}
-    assert shown["controls"]["thresholds"] == {"length": 0.501, "steps": 0.85, "agent": 0.9, "phrases": 0.85}
+    assert shown["controls"]["thresholds"] == {
+        "length": 0.501,
+        "steps": 0.85,
+        "agent": 0.9,
+        "phrases": 0.85,
+    }
 
 
-@pytest.mark.parametrize(("value", "said"), [("lenght=.8", "known are length"), ("length=.3", "above .5"), ("length", "not KEY=VALUE")])
-def test_impossible_thresholds_are_refused(call: Call, root: Path, tmp_path: Path, value: str, said: str) -> None:
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [("lenght=.8", "known are length"), ("length=.3", "above .5"), ("length", "not KEY=VALUE")],
+)
+def test_impossible_thresholds_are_refused(
+    call: Call, root: Path, tmp_path: Path, value: str, said: str
+) -> None:
     write_runs(tmp_path / "runs.jsonl", tasks=4)
-    answer = call("corpus", "import", tmp_path / "runs.jsonl", "--name", "c", "--root", root, "--leak-threshold", value)
+    answer = call(
+        "corpus",
+        "import",
+        tmp_path / "runs.jsonl",
+        "--name",
+        "c",
+        "--root",
+        root,
+        "--leak-threshold",
+        value,
+    )
     assert answer.code == 2 and said in answer.err and not root.exists()
 
 
-def test_a_corpus_is_shown_as_tables_and_as_its_page(call: Call, root: Path, tmp_path: Path) -> None:
+def test_a_corpus_is_shown_as_tables_and_as_its_page(
+    call: Call, root: Path, tmp_path: Path
+) -> None:
     from certify_assets.corpora.report import gather_report
     from certify_assets.reports.corpus_page import render_corpus
     from certify_assets.storage.store import Store
 
     write_runs(tmp_path / "runs.jsonl", tasks=40)
-    call("corpus", "import", tmp_path / "runs.jsonl", "--name", "c", "--root", root, "--domain", "shell")
+    call(
+        "corpus",
+        "import",
+        tmp_path / "runs.jsonl",
+        "--name",
+        "c",
+        "--root",
+        root,
+        "--domain",
+        "shell",
+    )
     page = tmp_path / "page.html"
     answer = call("corpus", "show", "c", "--root", root, "--page", page)
     assert answer.code == 0
-    for words in ("Corpus c", "shell", "Splits", "Agents", "Leak controls", "the column outcome", str(page)):
+    for words in (
+        "Corpus c",
+        "shell",
+        "Splits",
+        "Agents",
+        "Leak controls",
+        "the column outcome",
+        str(page),
+    ):
         assert words in answer.out, words
-    assert page.read_text(encoding="utf-8") == render_corpus(gather_report(Store(str(root)), "c"))
+    assert page.read_text(encoding="utf-8") == render_corpus(
+        gather_report(Corpus(Store(str(root)), "c"))
+    )
     assert "<dt>domain</dt><dd>shell</dd>" in page.read_text(encoding="utf-8")
-    assert sorted(path.name for path in (root / "corpora" / "c").iterdir()) == ["corpus.json", "import.json", "trajectories.parquet"]
+    assert sorted(path.name for path in (root / "corpora" / "c").iterdir()) == [
+        "corpus.json",
+        "import.json",
+        "trajectories.parquet",
+    ]
     assert call("corpus", "show", "c", "--root", root, "--page", tmp_path).code == 2
-    listed = {entry["name"]: entry["domain"] for entry in call("corpus", "list", "--root", root, "--json").json["corpora"]}
+    listed = {
+        entry["name"]: entry["domain"]
+        for entry in call("corpus", "list", "--root", root, "--json").json["corpora"]
+    }
     assert listed == {"c": "shell", "miniwob_mixed": "web", "miniwob_weak": "web"}
     assert "shell" in call("corpus", "list", "--root", root).out
 
@@ -142,55 +251,101 @@ def test_a_corpus_is_shown_as_tables_and_as_its_page(call: Call, root: Path, tmp
 def test_an_embedded_corpus_is_shown_from_nothing(call: Call, root: Path) -> None:
     shown = call("corpus", "show", "miniwob_weak", "--root", root, "--json").json
     assert shown["domain"] == {"name": "web", "origin": "stated"}
-    assert shown["profile"]["tasks"] == 125 and shown["split_tasks"]["cal"] >= 50 and not root.exists()
-    assert shown["page"] is None and 0 < shown["profile"]["flips"]["cell_rate"] < shown["profile"]["flips"]["task_rate"]
+    assert (
+        shown["profile"]["tasks"] == 125 and shown["split_tasks"]["cal"] >= 50 and not root.exists()
+    )
+    assert (
+        shown["page"] is None
+        and 0 < shown["profile"]["flips"]["cell_rate"] < shown["profile"]["flips"]["task_rate"]
+    )
     assert call("corpus", "show", "nothing", "--root", root).code == 2
 
 
 def test_help_names_every_profile(call: Call) -> None:
-    assert "certify" in call("corpus", "import", "--help").out and "paper_miniwob" in call("corpus", "import", "--help").out
+    assert (
+        "certify" in call("corpus", "import", "--help").out
+        and "paper_miniwob" in call("corpus", "import", "--help").out
+    )
 
 
 def test_a_root_without_its_package_is_one_sentence(call: Call) -> None:
     answer = call("corpus", "list", "--root", "nowhere://x")
-    assert answer.code == 2 and "nowhere://x cannot be opened" in answer.err and answer.err.count("\n") == 1
+    assert (
+        answer.code == 2
+        and "nowhere://x cannot be opened" in answer.err
+        and answer.err.count("\n") == 1
+    )
 
 
-def test_labels_without_runs_are_imported_only_when_asked_and_say_so(call: Call, root: Path, tmp_path: Path) -> None:
-    rows = [annotation("A", f"shop.{number}", AGENTS[0], "Successful" if number % 3 else "Unsuccessful") for number in range(40)]
+def test_labels_without_runs_are_imported_only_when_asked_and_say_so(
+    call: Call, root: Path, tmp_path: Path
+) -> None:
+    rows = [
+        annotation("A", f"shop.{number}", AGENTS[0], "Successful" if number % 3 else "Unsuccessful")
+        for number in range(40)
+    ]
     labels = write_annotations(tmp_path / "labels", rows)
     refused = call("corpus", "import", labels, "--name", "c", "--root", root)
-    assert refused.code == 2 and "40 annotations of 40 trajectories" in refused.err and "labels_only=true" in refused.err
-    asked = ("corpus", "import", labels, "--name", "c", "--root", root, "--option", "labels_only=true")
+    assert (
+        refused.code == 2
+        and "40 annotations of 40 trajectories" in refused.err
+        and "labels_only=true" in refused.err
+    )
+    asked = (
+        "corpus",
+        "import",
+        labels,
+        "--name",
+        "c",
+        "--root",
+        root,
+        "--option",
+        "labels_only=true",
+    )
     answer = call(*asked, "--json")
     assert answer.code == 0 and answer.json["label_facts"]["labels_only"] == 1
-    assert answer.json["notes"] == {"runs without instruction and steps, from labels alone: nothing to judge": 40}
+    assert answer.json["notes"] == {
+        "runs without instruction and steps, from labels alone: nothing to judge": 40
+    }
     shown = call(*asked, "--replace")
     assert "holds labels without runs" in shown.out and "certificate is possible" not in shown.out
     store = Store(str(root))
-    corpus_steps.make_splits(store, "c")
+    corpus_steps.make_splits(Corpus(store, "c"))
     with pytest.raises(InputError, match="labels alone cannot be judged"):
-        corpus_steps.write_split(store, "c", "cal")
+        corpus_steps.write_split(Corpus(store, "c"), "cal")
     judged = call("demo", "--corpus", "c", "--root", root)
-    assert judged.code == 2 and "c holds labels without runs" in judged.err and "again" not in judged.err
+    assert (
+        judged.code == 2
+        and "c holds labels without runs" in judged.err
+        and "again" not in judged.err
+    )
 
 
 def test_the_list_counts_what_was_read(call: Call, root: Path, tmp_path: Path) -> None:
     write_runs(tmp_path / "runs.jsonl", tasks=20, attempts=2)
     call("corpus", "import", tmp_path / "runs.jsonl", "--name", "c", "--root", root)
-    found = {entry["name"]: entry for entry in call("corpus", "list", "--root", root, "--json").json["corpora"]}
+    found = {
+        entry["name"]: entry
+        for entry in call("corpus", "list", "--root", root, "--json").json["corpora"]
+    }
     assert (found["c"]["trajectories"], found["c"]["tasks"], found["c"]["versions"]) == (40, 20, 0)
     assert found["miniwob_weak"]["trajectories"] is None
     assert "40" in call("corpus", "list", "--root", root).out
 
 
-def test_a_removed_corpus_keeps_its_history(call: Call, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_removed_corpus_keeps_its_history(
+    call: Call, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from certify_assets.cli import launching
 
     monkeypatch.setattr(launching, "remove_partition", lambda store, name: "removed")
     write_runs(tmp_path / "runs.jsonl", tasks=20, attempts=2)
     call("corpus", "import", tmp_path / "runs.jsonl", "--name", "c", "--root", root)
-    history = [root / "corpora/c/versions.jsonl", root / "ledger/c.jsonl", root / "judges/lexical/c/certificates.json"]
+    history = [
+        root / "corpora/c/versions.jsonl",
+        root / "ledger/c.jsonl",
+        root / "judges/lexical/c/certificates.json",
+    ]
     for path in history:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("", encoding="utf-8")
@@ -198,25 +353,43 @@ def test_a_removed_corpus_keeps_its_history(call: Call, root: Path, tmp_path: Pa
     assert call("corpus", "remove", "c", "--root", root).code == 130
     assert (root / "corpora/c/trajectories.parquet").exists()
     answer = call("corpus", "remove", "c", "--root", root, "--yes", "--json")
-    assert answer.code == 0 and set(answer.json["removed"]) == {"corpus.json", "import.json", "trajectories.parquet"}
-    assert all(path.exists() for path in history) and not (root / "corpora/c/trajectories.parquet").exists()
+    assert answer.code == 0 and set(answer.json["removed"]) == {
+        "corpus.json",
+        "import.json",
+        "trajectories.parquet",
+    }
+    assert (
+        all(path.exists() for path in history)
+        and not (root / "corpora/c/trajectories.parquet").exists()
+    )
     assert call("corpus", "remove", "c", "--root", root, "--yes").code == 2
     call("corpus", "import", tmp_path / "runs.jsonl", "--name", "d", "--root", root)
-    assert call("corpus", "remove", "d", "--root", root, "--yes").code == 0 and not (root / "corpora/d").exists()
-    assert "comes with the package" in call("corpus", "remove", "miniwob_weak", "--root", root, "--yes").err
+    assert (
+        call("corpus", "remove", "d", "--root", root, "--yes").code == 0
+        and not (root / "corpora/d").exists()
+    )
+    assert (
+        "comes with the package"
+        in call("corpus", "remove", "miniwob_weak", "--root", root, "--yes").err
+    )
 
 
 def test_splits_are_shown_and_nothing_is_stored(call: Call, root: Path, tmp_path: Path) -> None:
     write_runs(tmp_path / "runs.jsonl", tasks=110, attempts=2)
     call("corpus", "import", tmp_path / "runs.jsonl", "--name", "c", "--root", root, "--no-rl")
     answer = call("splits", "c", "--root", root, "--json")
-    assert answer.code == 0 and not answer.json["stored"] and not (root / "corpora/c/splits").exists()
+    assert (
+        answer.code == 0 and not answer.json["stored"] and not (root / "corpora/c/splits").exists()
+    )
     counts = answer.json["splits"]
     assert sum(split["tasks"] for split in counts.values()) == 110 and all(
         split["trajectories"] == 2 * split["tasks"] for split in counts.values()
     )
     assert counts["rl"]["tasks"] == 0 and answer.json["manifest"]["sha256"] == answer.json["sha256"]
-    assert call("splits", "c", "--root", root, "--seed", 7, "--json").json["sha256"] != answer.json["sha256"]
+    assert (
+        call("splits", "c", "--root", root, "--seed", 7, "--json").json["sha256"]
+        != answer.json["sha256"]
+    )
     shown = call("splits", "c", "--root", root, "--profile", "paper")
     assert shown.code == 0 and "profile paper" in shown.out and "manifest sha256" in shown.out
 

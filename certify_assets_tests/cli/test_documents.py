@@ -18,7 +18,17 @@ def many(call: Call, scores: Path, tmp_path: Path) -> Path:
     documents = []
     for alpha in ("0.1", "0.2"):
         for procedure in ("guarded_taskboot", "taskboot"):
-            answer = call("certificate", scores, "--side", "both", "--alpha", alpha, "--procedure", procedure, "--json")
+            answer = call(
+                "certificate",
+                scores,
+                "--side",
+                "both",
+                "--alpha",
+                alpha,
+                "--procedure",
+                procedure,
+                "--json",
+            )
             documents += answer.json["certificates"]
     path = tmp_path / "certificates.json"
     path.write_text(json.dumps({"certificates": documents}), encoding="utf-8")
@@ -26,28 +36,71 @@ def many(call: Call, scores: Path, tmp_path: Path) -> Path:
 
 
 def test_one_a_side_is_chosen_by_budget_and_procedure(call: Call, scores: Path, many: Path) -> None:
-    answer = call("decide", many, scores, "--alpha", "0.2", "--procedure", "guarded_taskboot", "--json")
-    assert answer.code == 0 and len(answer.json["certificate_sha256"]) == 2 and answer.json["reject"]
-    one = call("decide", many, scores, "--alpha", ".2", "--procedure", "taskboot", "--side", "reject", "--json")
-    assert one.code == 0 and isinstance(one.json["certificate_sha256"], str) and one.json["release"] == 0
-    audit = call("audit", many, scores, "--alpha", "0.2", "--procedure", "taskboot", "--side", "reject", "--json")
+    answer = call(
+        "decide", many, scores, "--alpha", "0.2", "--procedure", "guarded_taskboot", "--json"
+    )
+    assert (
+        answer.code == 0 and len(answer.json["certificate_sha256"]) == 2 and answer.json["reject"]
+    )
+    one = call(
+        "decide",
+        many,
+        scores,
+        "--alpha",
+        ".2",
+        "--procedure",
+        "taskboot",
+        "--side",
+        "reject",
+        "--json",
+    )
+    assert (
+        one.code == 0
+        and isinstance(one.json["certificate_sha256"], str)
+        and one.json["release"] == 0
+    )
+    audit = call(
+        "audit",
+        many,
+        scores,
+        "--alpha",
+        "0.2",
+        "--procedure",
+        "taskboot",
+        "--side",
+        "reject",
+        "--json",
+    )
     assert audit.code == 0 and audit.json["certificate_sha256"] == one.json["certificate_sha256"]
 
 
 def test_a_choice_that_is_open_names_the_options(call: Call, scores: Path, many: Path) -> None:
     decide = call("decide", many, scores)
-    assert decide.code == 2 and "one a side" in decide.err and "--alpha" in decide.err and "--procedure" in decide.err
+    assert (
+        decide.code == 2
+        and "one a side" in decide.err
+        and "--alpha" in decide.err
+        and "--procedure" in decide.err
+    )
     assert "reject, 0.2, taskboot" in decide.err
     audit = call("audit", many, scores, "--alpha", "0.2")
     assert audit.code == 2 and "--side, --alpha and --procedure" in audit.err
     for command in ("audit", "decide"):
         nothing = call(command, many, scores, "--alpha", "0.3")
-        assert nothing.code == 2 and "holds no certificate of that side, budget and procedure; it holds reject, 0.1" in nothing.err
+        assert (
+            nothing.code == 2
+            and "holds no certificate of that side, budget and procedure; it holds reject, 0.1"
+            in nothing.err
+        )
         assert call(command, many, scores, "--alpha", "nan").code == 2
 
 
-@pytest.mark.parametrize("text", ["null", "[]", "{}", '{"certificates": []}', '{"certificates": [null]}', "3"])
-def test_what_is_no_certificate_is_not_verified_and_no_input(call: Call, scores: Path, tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    "text", ["null", "[]", "{}", '{"certificates": []}', '{"certificates": [null]}', "3"]
+)
+def test_what_is_no_certificate_is_not_verified_and_no_input(
+    call: Call, scores: Path, tmp_path: Path, text: str
+) -> None:
     (tmp_path / "c.json").write_text(text, encoding="utf-8")
     # verification answers whether the document is a certificate of these scores: it is not; the others cannot begin without one
     assert call("verify", tmp_path / "c.json", scores).code == 3
@@ -55,18 +108,28 @@ def test_what_is_no_certificate_is_not_verified_and_no_input(call: Call, scores:
         assert call(command, tmp_path / "c.json", scores).code == 2
 
 
-@pytest.mark.parametrize("text", ["[" * 200_000, '{"tasks": ' + "9" * 5000 + "}", '{"alpha": 0.1, "alpha": 0.2}', "{"])
-def test_what_cannot_be_read_is_an_input_error_everywhere(call: Call, scores: Path, tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    "text", ["[" * 200_000, '{"tasks": ' + "9" * 5000 + "}", '{"alpha": 0.1, "alpha": 0.2}', "{"]
+)
+def test_what_cannot_be_read_is_an_input_error_everywhere(
+    call: Call, scores: Path, tmp_path: Path, text: str
+) -> None:
     (tmp_path / "c.json").write_text(text, encoding="utf-8")
     for command in ("verify", "audit", "decide", "report"):
         answer = call(command, tmp_path / "c.json", scores)
         assert answer.code == 2 and answer.err.count("\n") == 1 and "c.json" in answer.err
 
 
-def test_verification_says_what_it_does_not_vouch_for(call: Call, scores: Path, tmp_path: Path) -> None:
+def test_verification_says_what_it_does_not_vouch_for(
+    call: Call, scores: Path, tmp_path: Path
+) -> None:
     call("certificate", scores, "--out", tmp_path / "c.json")
     answer = call("verify", tmp_path / "c.json", scores, "--json")
-    assert answer.json["verified"] and "provenance" in str(answer.json["not_vouched"]) and "selection" in str(answer.json["not_vouched"])
+    assert (
+        answer.json["verified"]
+        and "provenance" in str(answer.json["not_vouched"])
+        and "selection" in str(answer.json["not_vouched"])
+    )
     shown = " ".join(call("verify", tmp_path / "c.json", scores).out.split())
     assert "provenance" in shown and "claims" in shown
 
@@ -80,17 +143,37 @@ def test_no_command_overwrites_what_it_reads(call: Call, scores: Path, tmp_path:
         ("decide", tmp_path / "c.json", scores, "--queue", scores),
         ("decide", tmp_path / "c.json", scores, "--queue", tmp_path / "link.csv"),
         ("decide", tmp_path / "c.json", scores, "--decisions", tmp_path / "c.json"),
-        ("decide", tmp_path / "c.json", scores, "--decisions", tmp_path / "q.csv", "--queue", tmp_path / "q.csv"),
+        (
+            "decide",
+            tmp_path / "c.json",
+            scores,
+            "--decisions",
+            tmp_path / "q.csv",
+            "--queue",
+            tmp_path / "q.csv",
+        ),
         ("report", tmp_path / "c.json", scores, "--out", tmp_path / "c.json"),
         ("report", tmp_path / "c.json", scores, "--out", scores),
-        ("report", tmp_path / "c.json", scores, "--audit", tmp_path / "t.csv", "--out", tmp_path / "t.csv"),
+        (
+            "report",
+            tmp_path / "c.json",
+            scores,
+            "--audit",
+            tmp_path / "t.csv",
+            "--out",
+            tmp_path / "t.csv",
+        ),
     ):
         answer = call(*arguments)
         assert answer.code == 2 and "would be overwritten" in answer.err
-    assert before == {path: path.read_bytes() for path in before} and not (tmp_path / "q.csv").exists()
+    assert (
+        before == {path: path.read_bytes() for path in before} and not (tmp_path / "q.csv").exists()
+    )
 
 
-def test_nothing_is_written_when_one_of_two_outputs_cannot_be(call: Call, scores: Path, tmp_path: Path) -> None:
+def test_nothing_is_written_when_one_of_two_outputs_cannot_be(
+    call: Call, scores: Path, tmp_path: Path
+) -> None:
     call("certificate", scores, "--out", tmp_path / "c.json")
     frame = score_rows(tasks=3, attempts=2)
     frame.loc[0, "task_id"] = "=cmd|' /C calc'!A0"
@@ -104,7 +187,9 @@ def test_nothing_is_written_when_one_of_two_outputs_cannot_be(call: Call, scores
 
 
 @pytest.mark.parametrize("minutes", ["inf", "nan", "-inf", "0", "-1"])
-def test_minutes_are_a_number_above_zero(call: Call, scores: Path, tmp_path: Path, minutes: str) -> None:
+def test_minutes_are_a_number_above_zero(
+    call: Call, scores: Path, tmp_path: Path, minutes: str
+) -> None:
     answer = call("report", tmp_path / "c.json", scores, f"--minutes={minutes}")
     assert answer.code == 2 and "--minutes" in answer.err
 
@@ -112,17 +197,24 @@ def test_minutes_are_a_number_above_zero(call: Call, scores: Path, tmp_path: Pat
 def test_a_split_that_the_table_cannot_have_is_refused(call: Call, tmp_path: Path) -> None:
     score_rows(tasks=5, attempts=2).to_csv(tmp_path / "a.csv", index=False)
     call("certificate", tmp_path / "a.csv", "--out", tmp_path / "c.json")
-    for arguments in (("resample", tmp_path / "a.csv", "--threshold", "0"), ("decide", tmp_path / "c.json", tmp_path / "a.csv")):
+    for arguments in (
+        ("resample", tmp_path / "a.csv", "--threshold", "0"),
+        ("decide", tmp_path / "c.json", tmp_path / "a.csv"),
+    ):
         answer = call(*arguments, "--split", "foo")
         assert answer.code == 2 and "no split column" in answer.err
 
 
 def test_one_column_cannot_be_two_things(call: Call, scores: Path) -> None:
     answer = call("certificate", scores, "--task-col", "score")
-    assert answer.code == 2 and "--task-col and --score-col both name the column 'score'" in answer.err
+    assert (
+        answer.code == 2 and "--task-col and --score-col both name the column 'score'" in answer.err
+    )
 
 
-def test_a_page_that_cannot_be_written_names_its_place(call: Call, scores: Path, tmp_path: Path) -> None:
+def test_a_page_that_cannot_be_written_names_its_place(
+    call: Call, scores: Path, tmp_path: Path
+) -> None:
     call("certificate", scores, "--out", tmp_path / "c.json")
     answer = call("report", tmp_path / "c.json", scores, "--out", tmp_path)
     assert answer.code == 2 and answer.err.startswith(f"certify: {tmp_path}: Is a directory;")

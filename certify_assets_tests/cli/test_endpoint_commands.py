@@ -9,12 +9,18 @@ from typing import Any
 import pytest
 import yaml
 
-from certify_assets.corpora import corpus as corpus_steps
+from certify_assets.corpora import preparation as corpus_steps
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.judges.specs import JUDGES
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
 from certify_assets_tests.cli.calling import Call
-from certify_assets_tests.judges.endpoint.faulty_server import Action, Faulty, chat_body, faulty_server
+from certify_assets_tests.judges.endpoint.faulty_server import (
+    Action,
+    Faulty,
+    chat_body,
+    faulty_server,
+)
 
 
 def _answer(payload: dict[str, Any], times: int) -> Action:
@@ -32,34 +38,74 @@ def server() -> Iterator[Faulty]:
 def root(tmp_path_factory: pytest.TempPathFactory, server: Faulty) -> Path:
     folder = tmp_path_factory.mktemp("endpoint_commands")
     store = Store(str(folder / "root"))
-    register_runs(store, "c", write_runs(folder / "runs.jsonl", tasks=20, attempts=2, seed=0), rl=True)
-    corpus_steps.import_trajectories(store, "c")
-    corpus_steps.make_splits(store, "c")
+    register_runs(
+        store, "c", write_runs(folder / "runs.jsonl", tasks=20, attempts=2, seed=0), rl=True
+    )
+    corpus_steps.import_trajectories(Corpus(store, "c"))
+    corpus_steps.make_splits(Corpus(store, "c"))
     for split in ("sft", "rl", "cal", "test"):
-        corpus_steps.write_split(store, "c", split)
-    entry = {"name": "mine", "url": server.url, "model": "m", "prices": {"prompt": 2.0, "completion": 10.0}}
+        corpus_steps.write_split(Corpus(store, "c"), split)
+    entry = {
+        "name": "mine",
+        "url": server.url,
+        "model": "m",
+        "prices": {"prompt": 2.0, "completion": 10.0},
+    }
     with_reason = {**entry, "parity": "none", "parity_reason": "nobody has the weights"}
-    (folder / "root" / "judges.yaml").write_text(yaml.safe_dump({"judges": [with_reason]}), encoding="utf-8")
+    (folder / "root" / "judges.yaml").write_text(
+        yaml.safe_dump({"judges": [with_reason]}), encoding="utf-8"
+    )
     return folder / "root"
 
 
 def test_an_endpoint_judge_is_listed_registered_and_scores(call: Call, root: Path) -> None:
     listed = call("judge", "list", "--root", root, "--json")
-    assert listed.code == 0 and listed.json["judges"][-1]["family"] == "endpoint" and listed.json["problems"] == []
-    assert call("judge", "score", "c", "--judge", "mine", "--root", root).code == 2, "not registered yet"
+    assert (
+        listed.code == 0
+        and listed.json["judges"][-1]["family"] == "endpoint"
+        and listed.json["problems"] == []
+    )
+    assert call("judge", "score", "c", "--judge", "mine", "--root", root).code == 2, (
+        "not registered yet"
+    )
     trained = call("judge", "train", "c", "--judge", "mine", "--root", root, "--json")
-    assert trained.code == 0 and trained.json["reading"]["read"] == "top" and trained.json["settings"]["model"] == "m"
+    assert (
+        trained.code == 0
+        and trained.json["reading"]["read"] == "top"
+        and trained.json["settings"]["model"] == "m"
+    )
     scored = call("judge", "score", "c", "--judge", "mine", "--root", root)
-    assert scored.code == 0 and "Cost: " in scored.out and "parse rate 100.0 %" in scored.out and "a decision" in scored.out
+    assert (
+        scored.code == 0
+        and "Cost: " in scored.out
+        and "parse rate 100.0 %" in scored.out
+        and "a decision" in scored.out
+    )
     assert "scoring cal: 16 of 16" in scored.err, "progress is said"
     again = call("judge", "score", "c", "--judge", "mine", "--root", root, "--json").json
-    assert again["bill"]["cost_now"] == 0.0 and again["bill"]["cost"] > 0 and again["bill"]["scored"] == again["rows"]
+    assert (
+        again["bill"]["cost_now"] == 0.0
+        and again["bill"]["cost"] > 0
+        and again["bill"]["scored"] == again["rows"]
+    )
 
 
 def test_new_runs_are_scored_with_their_bill(call: Call, root: Path, tmp_path: Path) -> None:
     call("judge", "train", "c", "--judge", "mine", "--root", root)
     runs = write_runs(tmp_path / "new.jsonl", tasks=3, attempts=2, seed=9)
-    found = call("judge", "score", "c", runs, "--judge", "mine", "--root", root, "--out", tmp_path / "scores.csv", "--json")
+    found = call(
+        "judge",
+        "score",
+        "c",
+        runs,
+        "--judge",
+        "mine",
+        "--root",
+        root,
+        "--out",
+        tmp_path / "scores.csv",
+        "--json",
+    )
     assert found.code == 0 and found.json["rows"] == 6 and found.json["bill"]["decisions"] == 6
     assert (tmp_path / "scores.csv").read_text(encoding="utf-8").count("\n") == 7
 
@@ -67,7 +113,9 @@ def test_new_runs_are_scored_with_their_bill(call: Call, root: Path, tmp_path: P
 def test_what_has_no_counterpart_is_not_compared(call: Call, root: Path) -> None:
     refused = call("judge", "parity", "c", "--judge", "mine", "--root", root)
     assert refused.code == 2 and "nobody has the weights" in refused.err
-    assert "reference engine" in call("judge", "parity", "c", "--judge", "lexical", "--root", root).err
+    assert (
+        "reference engine" in call("judge", "parity", "c", "--judge", "lexical", "--root", root).err
+    )
 
 
 def test_a_judge_is_recalibrated_in_a_table(call: Call, root: Path) -> None:
@@ -81,13 +129,19 @@ def test_a_judge_is_recalibrated_in_a_table(call: Call, root: Path) -> None:
         and not document.json["trained_on"]
     )
     shown = call("judge", "recalibrate", "c", "--judge", "mine", "--root", root).out
-    assert "temperature" in shown and "isotonic: log loss" in shown and "was trained on" not in shown
+    assert (
+        "temperature" in shown and "isotonic: log loss" in shown and "was trained on" not in shown
+    )
 
 
 def test_a_broken_document_is_told_and_the_rest_listed(call: Call, tmp_path: Path) -> None:
     (tmp_path / "judges.yaml").write_text("judges: [{name: x}]", encoding="utf-8")
     listed = call("judge", "list", "--root", tmp_path, "--json")
-    assert listed.code == 2 and len(listed.json["judges"]) == len(JUDGES) and "judge 'x': it has no url" in listed.err
+    assert (
+        listed.code == 2
+        and len(listed.json["judges"]) == len(JUDGES)
+        and "judge 'x': it has no url" in listed.err
+    )
     assert call("judge", "train", "c", "--judge", "x", "--root", tmp_path).code == 2
 
 

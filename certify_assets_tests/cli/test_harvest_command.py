@@ -7,7 +7,18 @@ import pytest
 from certify_assets_tests.cli.calling import Call
 from certify_assets_tests.judges.harvest.test_loop import prepared
 
-_QUICK = ("--gate", "taskboot", "--side", "reject", "--rounds", "1", "--alpha", "0.2", "--profile", "certify")
+_QUICK = (
+    "--gate",
+    "taskboot",
+    "--side",
+    "reject",
+    "--rounds",
+    "1",
+    "--alpha",
+    "0.2",
+    "--profile",
+    "certify",
+)
 
 
 @pytest.fixture(scope="module")
@@ -18,12 +29,27 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_a_harvest_is_shown_with_its_controls(call: Call, root: str) -> None:
     answer = call("harvest", "c", "--root", root, *_QUICK)
     assert answer.code == 0
-    assert "certify split, reject at 0.2" in answer.out and "taskboot 1" in answer.out and "verdict" in answer.out
+    assert (
+        "certify split, reject at 0.2" in answer.out
+        and "taskboot 1" in answer.out
+        and "verdict" in answer.out
+    )
     assert "round 1: half A certifies" in answer.err and "not on the finite pool" in answer.err
 
 
 def test_json_is_one_document_and_a_closed_gate_is_exit_3(call: Call, root: str) -> None:
-    answer = call("harvest", "c", "--root", root, *_QUICK[:-4], "--alpha", "0.02", "--profile", "certify", "--json")
+    answer = call(
+        "harvest",
+        "c",
+        "--root",
+        root,
+        *_QUICK[:-4],
+        "--alpha",
+        "0.02",
+        "--profile",
+        "certify",
+        "--json",
+    )
     assert answer.code == 3
     assert answer.json["harvests"] == 0 and answer.json["gates_closed"] == 1
     assert answer.json["loops"][0]["rounds"][1]["skipped"].startswith("half A certifies nothing: ")

@@ -8,7 +8,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from certify_assets.corpora import corpus as corpus_steps
+from certify_assets.corpora import preparation as corpus_steps
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.judges.specs import JUDGES
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
@@ -20,11 +21,13 @@ from certify_assets_tests.transfer_corpora import add_corpus
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("judge")
     store = Store(str(folder / "root"))
-    register_runs(store, "c", write_runs(folder / "runs.jsonl", tasks=60, attempts=3, seed=0), rl=True)
-    corpus_steps.import_trajectories(store, "c")
-    corpus_steps.make_splits(store, "c")
+    register_runs(
+        store, "c", write_runs(folder / "runs.jsonl", tasks=60, attempts=3, seed=0), rl=True
+    )
+    corpus_steps.import_trajectories(Corpus(store, "c"))
+    corpus_steps.make_splits(Corpus(store, "c"))
     for split in ("sft", "rl", "cal", "test"):
-        corpus_steps.write_split(store, "c", split)
+        corpus_steps.write_split(Corpus(store, "c"), split)
     return folder / "root"
 
 
@@ -40,11 +43,16 @@ def test_a_judge_is_trained_and_scores_its_corpus(call: Call, root: Path) -> Non
     scored = call("judge", "score", "c", "--root", root, "--json")
     assert scored.code == 0 and scored.json["unscored"] == 0 and scored.json["auroc"] > 0.5
     table = Store(str(root)).read_table("judges/lexical/c/scores.parquet")
-    assert len(table) == scored.json["rows"] and table.loc[table["split"] == "test", "outcome"].isna().all()
+    assert (
+        len(table) == scored.json["rows"]
+        and table.loc[table["split"] == "test", "outcome"].isna().all()
+    )
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet", ".jsonl"])
-def test_new_runs_are_scored_into_a_table_that_other_commands_read(call: Call, root: Path, tmp_path: Path, suffix: str) -> None:
+def test_new_runs_are_scored_into_a_table_that_other_commands_read(
+    call: Call, root: Path, tmp_path: Path, suffix: str
+) -> None:
     call("judge", "train", "c", "--root", root)
     runs = write_runs(tmp_path / "new.jsonl", tasks=40, attempts=3, seed=5)
     lines = runs.read_text(encoding="utf-8").splitlines()
@@ -52,29 +60,57 @@ def test_new_runs_are_scored_into_a_table_that_other_commands_read(call: Call, r
     runs.write_text("\n".join([json.dumps(first), *lines[1:]]), encoding="utf-8")
     out = tmp_path / f"scores{suffix}"
     answer = call("judge", "score", "c", runs, "--root", root, "--out", out, "--json")
-    assert answer.code == 0 and answer.json["rows"] == 120 and answer.json["dropped"] == {} and answer.json["out"] == str(out)
+    assert (
+        answer.code == 0
+        and answer.json["rows"] == 120
+        and answer.json["dropped"] == {}
+        and answer.json["out"] == str(out)
+    )
     if suffix == ".csv":
-        assert int(pd.read_csv(out)["outcome"].isna().sum()) == 1, "a run without an outcome is scored for a decision"
+        assert int(pd.read_csv(out)["outcome"].isna().sum()) == 1, (
+            "a run without an outcome is scored for a decision"
+        )
     certified = call("certificate", out, "--alpha", "0.2", "--json")
     assert certified.code in (0, 2, 3) and "Traceback" not in certified.err
 
 
 def test_a_table_without_outcomes_is_scored(call: Call, root: Path, tmp_path: Path) -> None:
     call("judge", "train", "c", "--root", root)
-    records = map(json.loads, write_runs(tmp_path / "labelled.jsonl", tasks=4, attempts=2, seed=5).read_text(encoding="utf-8").splitlines())
-    lines = [json.dumps({name: value for name, value in record.items() if name != "outcome"}) for record in records]
+    records = map(
+        json.loads,
+        write_runs(tmp_path / "labelled.jsonl", tasks=4, attempts=2, seed=5)
+        .read_text(encoding="utf-8")
+        .splitlines(),
+    )
+    lines = [
+        json.dumps({name: value for name, value in record.items() if name != "outcome"})
+        for record in records
+    ]
     (runs := tmp_path / "new.jsonl").write_text("\n".join(lines), encoding="utf-8")
-    answer = call("judge", "score", "c", runs, "--root", root, "--out", tmp_path / "scores.csv", "--json")
-    assert answer.code == 0 and answer.json["rows"] == 8 and pd.read_csv(tmp_path / "scores.csv")["outcome"].isna().all()
+    answer = call(
+        "judge", "score", "c", runs, "--root", root, "--out", tmp_path / "scores.csv", "--json"
+    )
+    assert (
+        answer.code == 0
+        and answer.json["rows"] == 8
+        and pd.read_csv(tmp_path / "scores.csv")["outcome"].isna().all()
+    )
 
 
 def test_what_cannot_be_scored_is_a_sentence(call: Call, root: Path, tmp_path: Path) -> None:
     runs = write_runs(tmp_path / "new.jsonl", tasks=3, attempts=1)
     assert "give one with --out" in call("judge", "score", "c", runs, "--root", root).err
-    assert "does not end in" in call("judge", "score", "c", runs, "--root", root, "--out", tmp_path / "x.txt").err
+    assert (
+        "does not end in"
+        in call("judge", "score", "c", runs, "--root", root, "--out", tmp_path / "x.txt").err
+    )
     assert call("judge", "score", "c", runs, "--root", root, "--out", runs).code == 2
-    assert call("judge", "score", "nope", runs, "--root", root, "--out", tmp_path / "x.csv").code == 2
-    untrained = call("judge", "score", "c", runs, "--judge", "base", "--root", root, "--out", tmp_path / "x.csv")
+    assert (
+        call("judge", "score", "nope", runs, "--root", root, "--out", tmp_path / "x.csv").code == 2
+    )
+    untrained = call(
+        "judge", "score", "c", runs, "--judge", "base", "--root", root, "--out", tmp_path / "x.csv"
+    )
     assert untrained.code == 2 and untrained.err.count("\n") <= 2
 
 
@@ -82,20 +118,41 @@ def test_the_sources_of_a_transfer_judge_are_shown_and_trained_on(call: Call, ro
     none = call("judge", "sources", "c", "--root", root)
     assert none.code == 2 and "no corpus can train a judge for c" in none.err
     missing = call("judge", "sources", "c", "--root", root, "--json")
-    assert missing.code == 0 and missing.json["rows"] == 0 and "miniwob_weak" in missing.json["left_out"]
+    assert (
+        missing.code == 0
+        and missing.json["rows"] == 0
+        and "miniwob_weak" in missing.json["left_out"]
+    )
     add_corpus(Store(str(root)), "d", tasks=20, domain="shell")
     shown = call("judge", "sources", "c", "--root", root)
     assert shown.code == 0 and "shell" in shown.out and "miniwob_weak" in shown.out
     found = call("judge", "sources", "c", "--root", root, "--json").json
-    trained = call("judge", "train", "c", "--judge", "lexical_transfer", "--root", root, "--json").json
-    assert found["rows"] == trained["sft_trajectories"] > 0 and trained["transfer"]["sources"] == found["sources"]
+    trained = call(
+        "judge", "train", "c", "--judge", "lexical_transfer", "--root", root, "--json"
+    ).json
+    assert (
+        found["rows"] == trained["sft_trajectories"] > 0
+        and trained["transfer"]["sources"] == found["sources"]
+    )
     assert call("judge", "score", "c", "--judge", "lexical_transfer", "--root", root).code == 0
-    assert "domain of c is not stated" in call("judge", "sources", "c", "--strict", "--root", root).err
+    assert (
+        "domain of c is not stated" in call("judge", "sources", "c", "--strict", "--root", root).err
+    )
 
 
 @pytest.mark.parametrize(
-    "command", [["judge", "train"], ["judge", "score"], ["judge", "recalibrate"], ["judge", "parity"], ["judge", "arms"], ["harvest"]]
+    "command",
+    [
+        ["judge", "train"],
+        ["judge", "score"],
+        ["judge", "recalibrate"],
+        ["judge", "parity"],
+        ["judge", "arms"],
+        ["harvest"],
+    ],
 )
-def test_an_unknown_corpus_is_named_with_those_that_are_known(call: Call, root: Path, command: list[str]) -> None:
+def test_an_unknown_corpus_is_named_with_those_that_are_known(
+    call: Call, root: Path, command: list[str]
+) -> None:
     answer = call(*command, "nope", "--root", root)
     assert answer.code == 2 and "no corpus is called 'nope'; known are c, " in answer.err

@@ -21,9 +21,20 @@ def table(tmp_path: Path) -> Path:
 def test_the_papers_points_beside_its_table(call: Call) -> None:
     answer = call("law", "--paper")
     assert answer.code == 0 and "…" not in answer.out
-    for words in ("1.075", "-.048", ".977 .964 .039", ".835 .707 .124", ".656 .382 .196", "Code-O carries the fit", "LOOCV R² of .471"):
+    for words in (
+        "1.075",
+        "-.048",
+        ".977 .964 .039",
+        ".835 .707 .124",
+        ".656 .382 .196",
+        "Code-O carries the fit",
+        "LOOCV R² of .471",
+    ):
         assert words in answer.out
-    assert max(map(len, (line for line in answer.out.splitlines() if line.startswith(("│", "┃"))))) <= 80
+    assert (
+        max(map(len, (line for line in answer.out.splitlines() if line.startswith(("│", "┃")))))
+        <= 80
+    )
 
 
 def test_a_table_of_points_as_json_and_file(call: Call, table: Path, tmp_path: Path) -> None:
@@ -40,17 +51,29 @@ def test_a_table_of_points_as_json_and_file(call: Call, table: Path, tmp_path: P
 def test_a_prediction_comes_with_what_it_rests_on(call: Call, table: Path) -> None:
     arguments = ("law", table, "--predict", "--success-rate", 0.9, "--auroc", 0.55, "--n-eff", 10)
     found = call(*arguments, "--json").json["prediction"]
-    assert found["extrapolates"] and 0 <= found["low"] <= found["coverage"] <= found["high"] <= found["ceiling"]
+    assert (
+        found["extrapolates"]
+        and 0 <= found["low"] <= found["coverage"] <= found["high"] <= found["ceiling"]
+    )
     text = call(*arguments).out
     for sentence in found["sentences"]:
         assert sentence in text
-    assert "4 corpora, fewer than the paper's 7" in text and text.count("fewer than the paper's") == 1
+    assert (
+        "4 corpora, fewer than the paper's 7" in text and text.count("fewer than the paper's") == 1
+    )
 
 
 def test_the_corpora_of_the_data_root(call: Call, corpora: Store) -> None:
     answer = call("law", "--root", corpora.root, "--json")
-    assert answer.code == 0 and [point["corpus"] for point in answer.json["points"]] == ["one", "three", "two"]
-    assert all("CAL" in point["source"] and "TEST" not in point["source"] for point in answer.json["points"])
+    assert answer.code == 0 and [point["corpus"] for point in answer.json["points"]] == [
+        "one",
+        "three",
+        "two",
+    ]
+    assert all(
+        "CAL" in point["source"] and "TEST" not in point["source"]
+        for point in answer.json["points"]
+    )
     text = call("law", "--root", corpora.root).out
     assert "Left out: miniwob_mixed: lexical has no certificates" in text and "taken" not in text
 

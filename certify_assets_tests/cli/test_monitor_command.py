@@ -28,17 +28,25 @@ def labels(path: Path, **columns: object) -> Path:
     return path
 
 
-def test_no_alarm_is_zero_with_every_key_of_the_contract(call: Call, certificate: Path, tmp_path: Path) -> None:
+def test_no_alarm_is_zero_with_every_key_of_the_contract(
+    call: Call, certificate: Path, tmp_path: Path
+) -> None:
     answer = call("monitor", certificate, labels(tmp_path / "l.csv"), "--json")
     document = answer.json
     assert answer.code == 0 and set(document) >= KEYS
     assert (
-        document["alarm"] is False and document["tasks"] == 200 and document["estimand"] == "task" and document["detector"] == "e_process"
+        document["alarm"] is False
+        and document["tasks"] == 200
+        and document["estimand"] == "task"
+        and document["detector"] == "e_process"
     )
     low, high = document["interval"]
     assert low <= document["realized_error"] <= high and document["certified_at"] <= 200
     assert "provenance_not_stated" in {finding["code"] for finding in document["findings"]}
-    assert document["certificate_sha256"] == call("audit", certificate, tmp_path / "l.csv", "--json").json["certificate_sha256"]
+    assert (
+        document["certificate_sha256"]
+        == call("audit", certificate, tmp_path / "l.csv", "--json").json["certificate_sha256"]
+    )
 
 
 def test_an_alarm_is_three_and_says_where(call: Call, certificate: Path, tmp_path: Path) -> None:
@@ -46,16 +54,28 @@ def test_an_alarm_is_three_and_says_where(call: Call, certificate: Path, tmp_pat
     frame["outcome"] = frame["outcome"].where(frame["task_id"] < "t100", 1 - frame["outcome"])
     frame.to_parquet(tmp_path / "l.parquet")
     answer = call("monitor", certificate, tmp_path / "l.parquet", "--json")
-    assert answer.code == 3 and answer.json["alarm"] is True and "t100" <= answer.json["first_alarm_task"] < "t140"
+    assert (
+        answer.code == 3
+        and answer.json["alarm"] is True
+        and "t100" <= answer.json["first_alarm_task"] < "t140"
+    )
     shown = call("monitor", certificate, tmp_path / "l.parquet", "--detector", "shiryaev_roberts")
     assert shown.code == 3 and "Alarm after" in shown.out and "issue a new certificate" in shown.out
 
 
 @pytest.mark.parametrize(
     "columns",
-    [{"provenance": "audit_sample"}, {"provenance": "Audit sample"}, {"audit_sample": True}, {"audit_sample": 1}, {"asked": "spot_check"}],
+    [
+        {"provenance": "audit_sample"},
+        {"provenance": "Audit sample"},
+        {"audit_sample": True},
+        {"audit_sample": 1},
+        {"asked": "spot_check"},
+    ],
 )
-def test_an_audit_sample_is_taken(call: Call, certificate: Path, tmp_path: Path, columns: dict[str, object]) -> None:
+def test_an_audit_sample_is_taken(
+    call: Call, certificate: Path, tmp_path: Path, columns: dict[str, object]
+) -> None:
     document = call("monitor", certificate, labels(tmp_path / "l.csv", **columns), "--json").json
     assert "provenance_not_stated" not in {finding["code"] for finding in document["findings"]}
 
@@ -71,7 +91,9 @@ def test_an_audit_sample_is_taken(call: Call, certificate: Path, tmp_path: Path,
         ("asked", ""),
     ],
 )
-def test_review_queue_and_mixed_provenance_are_refused(call: Call, certificate: Path, tmp_path: Path, column: str, value: object) -> None:
+def test_review_queue_and_mixed_provenance_are_refused(
+    call: Call, certificate: Path, tmp_path: Path, column: str, value: object
+) -> None:
     good = True if column == "audit_sample" else "audit_sample"
     path = labels(tmp_path / "l.csv", **{column: [good] * 1199 + [value]})
     answer = call("monitor", certificate, path, "--json")
@@ -82,11 +104,18 @@ def test_review_queue_and_mixed_provenance_are_refused(call: Call, certificate: 
 def test_what_else_is_refused(call: Call, certificate: Path, scores: Path, tmp_path: Path) -> None:
     path = labels(tmp_path / "l.csv")
     frame = pd.read_csv(path)
-    frame.assign(outcome=frame["outcome"].where(frame.index != 4)).to_csv(tmp_path / "unlabelled.csv", index=False)
+    frame.assign(outcome=frame["outcome"].where(frame.index != 4)).to_csv(
+        tmp_path / "unlabelled.csv", index=False
+    )
     answer = call("monitor", certificate, tmp_path / "unlabelled.csv")
     assert answer.code == 2 and "row 5" in answer.err
     assert call("monitor", certificate, path, "--estimand", "trajectory").code == 2
-    assert call("monitor", certificate, path, "--estimand", "trajectory", "--max-task-size", 6, "--json").json["estimand"] == "trajectory"
+    assert (
+        call(
+            "monitor", certificate, path, "--estimand", "trajectory", "--max-task-size", 6, "--json"
+        ).json["estimand"]
+        == "trajectory"
+    )
     own = call("monitor", certificate, scores, "--split", "cal")
     assert own.code == 2 and "issued on" in own.err
     score_rows(tasks=6, attempts=3).to_csv(tmp_path / "few.csv", index=False)
@@ -97,15 +126,32 @@ def test_what_else_is_refused(call: Call, certificate: Path, scores: Path, tmp_p
     assert call("monitor", tmp_path / "no.json", path).code == 2
 
 
-def test_the_page_opens_from_disk_and_replaces_no_input(call: Call, certificate: Path, tmp_path: Path) -> None:
+def test_the_page_opens_from_disk_and_replaces_no_input(
+    call: Call, certificate: Path, tmp_path: Path
+) -> None:
     path = labels(tmp_path / "<l>.csv", provenance="audit_sample")
     page = tmp_path / "monitor.html"
     answer = call("monitor", certificate, path, "--html", page, "--json")
     html = page.read_text(encoding="utf-8")
     assert answer.code == 0 and "path" not in answer.json and set(answer.json) >= KEYS
-    assert html.count('role="img"') == 3 and "<script" not in html and "&lt;l&gt;" in html and "<l>" not in html
+    assert (
+        html.count('role="img"') == 3
+        and "<script" not in html
+        and "&lt;l&gt;" in html
+        and "<l>" not in html
+    )
     assert "No alarm" in html and answer.json["certificate_sha256"] in html
-    call("monitor", certificate, path, "--estimand", "trajectory", "--max-task-size", 6, "--html", tmp_path / "other.html")
+    call(
+        "monitor",
+        certificate,
+        path,
+        "--estimand",
+        "trajectory",
+        "--max-task-size",
+        6,
+        "--html",
+        tmp_path / "other.html",
+    )
     assert "over runs" in (tmp_path / "other.html").read_text(encoding="utf-8")
     refused = call("monitor", certificate, path, "--html", certificate)
     assert refused.code == 2 and "would be overwritten" in refused.err

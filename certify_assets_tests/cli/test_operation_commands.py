@@ -22,23 +22,60 @@ def _no_tracking(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_judge_is_deployed_shown_and_deployed_again(call: Call, operated: Store) -> None:
     nothing = call("deploy", "c", "--root", operated.root, "--json")
-    assert nothing.code == 3 and nothing.json["deployment"] is None and nothing.json["refusal"]["code"] == "not_deployed"
-    made = call("deploy", "c", "lexical", "--audit-rate", ".1", "--draw-seed", 7, "--root", operated.root, "--json")
+    assert (
+        nothing.code == 3
+        and nothing.json["deployment"] is None
+        and nothing.json["refusal"]["code"] == "not_deployed"
+    )
+    made = call(
+        "deploy",
+        "c",
+        "lexical",
+        "--audit-rate",
+        ".1",
+        "--draw-seed",
+        7,
+        "--root",
+        operated.root,
+        "--json",
+    )
     assert made.code == 0 and made.json["alpha"] == {"reject": 0.1} and made.json["decides"]
-    assert made.json["sampling"] == {"audit_rate": 0.1, "spot_rate": 0.05, "seed": 7} and "error" in made.json["mlflow"]
+    assert (
+        made.json["sampling"] == {"audit_rate": 0.1, "spot_rate": 0.05, "seed": 7}
+        and "error" in made.json["mlflow"]
+    )
     other = call("deploy", "c", "lexical", "--alpha", "reject=.2", "--root", operated.root)
-    assert other.code == 0 and "reject at 0.2" in other.out and "the deployment holds without the record" in other.err
+    assert (
+        other.code == 0
+        and "reject at 0.2" in other.out
+        and "the deployment holds without the record" in other.err
+    )
     again = call("deploy", "c", "--again", 1, "--root", operated.root, "--json").json
     assert again["certificates"] == made.json["certificates"] and again["number"] == 3
     shown = call("deploy", "c", "--root", operated.root)
-    assert "--again NUMBER" in shown.out and "reject at 0.2" in shown.out, "whoever goes back reads the number here"
-    assert shown.code == 0 and "It decides new runs." in shown.out and made.json["certificates"][0][:20] in shown.out
-    assert [item["number"] for item in call("deploy", "c", "--root", operated.root, "--json").json["deployments"]] == [1, 2, 3]
+    assert "--again NUMBER" in shown.out and "reject at 0.2" in shown.out, (
+        "whoever goes back reads the number here"
+    )
+    assert (
+        shown.code == 0
+        and "It decides new runs." in shown.out
+        and made.json["certificates"][0][:20] in shown.out
+    )
+    assert [
+        item["number"]
+        for item in call("deploy", "c", "--root", operated.root, "--json").json["deployments"]
+    ] == [1, 2, 3]
 
 
-def test_a_promotion_that_may_not_be_is_exit_3_with_the_sentence(call: Call, operated: Store) -> None:
+def test_a_promotion_that_may_not_be_is_exit_3_with_the_sentence(
+    call: Call, operated: Store
+) -> None:
     answer = call("deploy", "c", "lexical", "--alpha", "release=.1", "--root", operated.root)
-    assert answer.code == 3 and "its release side is not certified at 0.1" in answer.err and not answer.out
+    assert (
+        answer.code == 3
+        and "its release side is not certified at 0.1" in answer.err
+        and not answer.out
+    )
     raise_alarm(operated)
     answer = call("deploy", "c", "lexical", "--root", operated.root, "--json")
     assert answer.code == 3 and not answer.out and "raised an alarm" in answer.err
@@ -66,23 +103,56 @@ def test_a_mistake_is_exit_2(call: Call, operated: Store, arguments: list[str], 
 def test_new_runs_are_decided_and_written_out(call: Call, operated: Store, tmp_path: Path) -> None:
     call("deploy", "c", "lexical", "--audit-rate", ".2", "--draw-seed", 5, "--root", operated.root)
     deliver(operated.local_path("inbox/c") / "a.jsonl", tasks=30)
-    answer = call("incoming", "c", "--root", operated.root, "--json", "--decisions", tmp_path / "d.parquet", "--queue", tmp_path / "q.csv")
+    answer = call(
+        "incoming",
+        "c",
+        "--root",
+        operated.root,
+        "--json",
+        "--decisions",
+        tmp_path / "d.parquet",
+        "--queue",
+        tmp_path / "q.csv",
+    )
     (document,) = answer.json["batches"]
-    assert answer.code == 0 and answer.json["new"] == 120 and document["decided"] and document["batch"] == answer.json["batch"]
-    rows, queue = pd.read_parquet(tmp_path / "d.parquet"), pd.read_csv(tmp_path / "q.csv", keep_default_na=False)
+    assert (
+        answer.code == 0
+        and answer.json["new"] == 120
+        and document["decided"]
+        and document["batch"] == answer.json["batch"]
+    )
+    rows, queue = (
+        pd.read_parquet(tmp_path / "d.parquet"),
+        pd.read_csv(tmp_path / "q.csv", keep_default_na=False),
+    )
     assert tuple(rows.columns) == DECISION_COLUMNS and len(rows) == 120
     assert list(dict.fromkeys(queue["asked"])) == ["audit_sample", "spot_check", "undecided"]
     assert len(queue) == (rows["asked"] != "").sum()
     again = call("incoming", "c", "--root", operated.root, "--json")
     assert again.code == 0 and again.json["known"] == 120 and again.json["batches"] == [document]
     shown = call("incoming", "c", "--root", operated.root)
-    assert "120 decided before" in shown.err and f"Batch {document['batch']}: 120 runs" in shown.out and "audit_sample" in shown.out
+    assert (
+        "120 decided before" in shown.err
+        and f"Batch {document['batch']}: 120 runs" in shown.out
+        and "audit_sample" in shown.out
+    )
 
 
-def test_a_refused_batch_is_exit_3_and_says_why(call: Call, operated: Store, tmp_path: Path) -> None:
+def test_a_refused_batch_is_exit_3_and_says_why(
+    call: Call, operated: Store, tmp_path: Path
+) -> None:
     answer = call("incoming", "c", deliver(tmp_path / "a.jsonl", tasks=3), "--root", operated.root)
-    assert answer.code == 3 and "not_deployed: no judge is deployed on c" in answer.out and "human" in answer.out
-    assert call("incoming", "c", tmp_path / "a.jsonl", "--root", operated.root, "--json").json["batches"][0]["decided"] is False
+    assert (
+        answer.code == 3
+        and "not_deployed: no judge is deployed on c" in answer.out
+        and "human" in answer.out
+    )
+    assert (
+        call("incoming", "c", tmp_path / "a.jsonl", "--root", operated.root, "--json").json[
+            "batches"
+        ][0]["decided"]
+        is False
+    )
 
 
 def test_what_incoming_refuses(call: Call, operated: Store, tmp_path: Path, scores: Path) -> None:
@@ -99,15 +169,24 @@ def test_what_incoming_refuses(call: Call, operated: Store, tmp_path: Path, scor
 
 def test_a_decision_is_followed(call: Call, operated: Store, tmp_path: Path) -> None:
     call("deploy", "c", "lexical", "--root", operated.root)
-    document = call("incoming", "c", deliver(tmp_path / "<a>.jsonl", tasks=5), "--root", operated.root, "--json").json
+    document = call(
+        "incoming", "c", deliver(tmp_path / "<a>.jsonl", tasks=5), "--root", operated.root, "--json"
+    ).json
     answer = call("lineage", "new-1-task-000/0", "--root", operated.root, "--json")
-    assert answer.code == 0 and answer.json["holds"] and answer.json["kind"] == "decision" and answer.json["broken"] == []
+    assert (
+        answer.code == 0
+        and answer.json["holds"]
+        and answer.json["kind"] == "decision"
+        and answer.json["broken"] == []
+    )
     shown = call("lineage", document["batch"], "--corpus", "c", "--root", operated.root)
     assert shown.code == 0 and "Every link holds." in shown.out and "source <a>.jsonl" in shown.out
     operated.write_bytes("judges/lexical/c/adapter/weights.safetensors", b"other")
     answer = call("lineage", "new-1-task-000/0", "--root", operated.root)
     assert answer.code == 3 and "1 links do not hold." in answer.out and "≠" in answer.out
-    broken = call("lineage", document["batches"][0]["certificates"][0][:10], "--root", operated.root, "--json")
+    broken = call(
+        "lineage", document["batches"][0]["certificates"][0][:10], "--root", operated.root, "--json"
+    )
     assert broken.code == 3 and broken.json["broken"] == ["adapter judges/lexical/c: differs"]
     missing = call("lineage", "nothing", "--root", operated.root)
     assert missing.code == 2 and "is no trajectory_id of a decision" in missing.err

@@ -10,7 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from certify_assets.cli.output import complain, console, emit_json, printable, refuse_overwrite, say, show_table
+from certify_assets.cli.output import (
+    complain,
+    console,
+    emit_json,
+    printable,
+    refuse_overwrite,
+    say,
+    show_table,
+)
 from certify_assets.errors import InputError
 from certify_assets_tests.builders import write_scores
 from certify_assets_tests.cli.calling import Call
@@ -19,14 +27,23 @@ HOSTILE = "a\x1b[31mred\x07\x9b2J\u202eevil\u2066\u200b\ud800"
 
 
 def _is_harmless(text: str) -> bool:
-    return not any(character in text for character in HOSTILE if not character.isascii() or not character.isprintable())
+    return not any(
+        character in text
+        for character in HOSTILE
+        if not character.isascii() or not character.isprintable()
+    )
 
 
 def test_what_steers_a_terminal_is_shown_as_escapes() -> None:
     shown = printable(HOSTILE)
-    assert _is_harmless(shown) and shown.startswith(r"a\u001b[31mred\u0007\u009b2J\u202eevil\u2066\u200b\ud800")
+    assert _is_harmless(shown) and shown.startswith(
+        r"a\u001b[31mred\u0007\u009b2J\u202eevil\u2066\u200b\ud800"
+    )
     assert json.loads(f'"{printable(chr(0xE0041))}"') == chr(0xE0041)
-    assert printable("τ-bench, 中文, é ≤ 1") == "τ-bench, 中文, é ≤ 1" and printable("a\nb", keep="\n") == "a\nb"
+    assert (
+        printable("τ-bench, 中文, é ≤ 1") == "τ-bench, 中文, é ≤ 1"
+        and printable("a\nb", keep="\n") == "a\nb"
+    )
 
 
 def test_everything_that_prints_is_harmless(capsys: pytest.CaptureFixture[str]) -> None:
@@ -47,14 +64,38 @@ def test_an_error_about_a_hostile_name_is_harmless(call: Call, tmp_path: Path) -
     assert "\x1b" not in call("certificate", tmp_path / "\x1b[31m.csv").err
 
 
-@pytest.mark.parametrize("environment", [{"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}])
+@pytest.mark.parametrize(
+    "environment",
+    [{"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}],
+)
 def test_a_poor_encoding_is_no_reason_to_fail(tmp_path: Path, environment: dict[str, str]) -> None:
-    command = [sys.executable, "-m", "certify_assets.cli", "corpus", "import", "runs.csv", "--name", "c", "--root", str(tmp_path / "root")]
+    command = [
+        sys.executable,
+        "-m",
+        "certify_assets.cli",
+        "corpus",
+        "import",
+        "runs.csv",
+        "--name",
+        "c",
+        "--root",
+        str(tmp_path / "root"),
+    ]
     rows = "".join(f"t{number},{number % 2},text {number},agént-τ\n" for number in range(60))
     (tmp_path / "runs.csv").write_text(f"task_id,outcome,text,agent\n{rows}", encoding="utf-8")
-    clean = {name: value for name, value in os.environ.items() if name not in ("PYTHONIOENCODING", "PYTHONUTF8", "LANG", "LC_ALL")}
+    clean = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("PYTHONIOENCODING", "PYTHONUTF8", "LANG", "LC_ALL")
+    }
     first, second = (
-        subprocess.run([*command, *more], capture_output=True, cwd=tmp_path, env={**clean, **environment}, check=False)
+        subprocess.run(
+            [*command, *more],
+            capture_output=True,
+            cwd=tmp_path,
+            env={**clean, **environment},
+            check=False,
+        )
         for more in ([], ["--replace", "--json"])
     )
     assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
@@ -68,8 +109,15 @@ def test_an_output_over_an_input_is_refused(tmp_path: Path) -> None:
     (tmp_path / "link.csv").symlink_to(one)
     (tmp_path / "hard.csv").hardlink_to(one)
     refuse_overwrite({"--out": two, "--queue": None}, {"SCORES": one, "--audit": None})
-    for path in (one, tmp_path / "x" / ".." / "one.csv", tmp_path / "link.csv", tmp_path / "hard.csv"):
-        with pytest.raises(InputError, match=r"--out is .*, which is SCORES too and would be overwritten"):
+    for path in (
+        one,
+        tmp_path / "x" / ".." / "one.csv",
+        tmp_path / "link.csv",
+        tmp_path / "hard.csv",
+    ):
+        with pytest.raises(
+            InputError, match=r"--out is .*, which is SCORES too and would be overwritten"
+        ):
             refuse_overwrite({"--out": path}, {"SCORES": one})
     with pytest.raises(InputError, match=r"--decisions is .*, which is --queue too"):
         refuse_overwrite({"--queue": two, "--decisions": two}, {})
@@ -78,27 +126,52 @@ def test_an_output_over_an_input_is_refused(tmp_path: Path) -> None:
 @pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="this system has no /dev/full")
 def test_a_full_disk_under_stdout_is_one_sentence() -> None:
     with Path("/dev/full").open("wb") as full:
-        done = subprocess.run([sys.executable, "-m", "certify_assets.cli", "--help"], stdout=full, stderr=subprocess.PIPE, check=False)
-    assert done.returncode == 2 and done.stderr.decode().startswith("certify: the output: No space left") and done.stderr.count(b"\n") == 1
+        done = subprocess.run(
+            [sys.executable, "-m", "certify_assets.cli", "--help"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    assert (
+        done.returncode == 2
+        and done.stderr.decode().startswith("certify: the output: No space left")
+        and done.stderr.count(b"\n") == 1
+    )
 
 
 def test_a_reader_that_has_gone_is_no_error_to_speak_of(tmp_path: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    command = [sys.executable, "-m", "certify_assets.cli", "corpus", "list", "--root", str(tmp_path)]
+    command = [
+        sys.executable,
+        "-m",
+        "certify_assets.cli",
+        "corpus",
+        "list",
+        "--root",
+        str(tmp_path),
+    ]
     for more in ([], ["--json"]):
-        done = subprocess.run([*command, *more], stdout=writing, stderr=subprocess.PIPE, check=False)
+        done = subprocess.run(
+            [*command, *more], stdout=writing, stderr=subprocess.PIPE, check=False
+        )
         assert (done.returncode, done.stderr) == (141, b"")
     os.close(writing)
 
 
-def test_a_table_that_would_break_words_is_printed_row_by_row(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_that_would_break_words_is_printed_row_by_row(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     columns = ["judge", *(f"measurement {number}" for number in range(9))]
     rows = [["lexical_weighted", *["0.12345678"] * 9], ["base", *["–"] * 9]]
     monkeypatch.setenv("COLUMNS", "80")
     show_table("Figures", columns, rows)
     narrow = capsys.readouterr().out
-    assert "judge lexical_weighted\n" in narrow and "┃" not in narrow and max(map(len, narrow.splitlines())) <= 80
+    assert (
+        "judge lexical_weighted\n" in narrow
+        and "┃" not in narrow
+        and max(map(len, narrow.splitlines())) <= 80
+    )
     assert narrow.count("0.12345678") == 9 and "measurement 8 0.12345678" in narrow
     monkeypatch.setenv("COLUMNS", "200")
     show_table("Figures", columns, rows)

@@ -15,15 +15,33 @@ _FACTS = ("--success-rate", 0.5, "--auroc", 0.85, "--icc", 0.3)
 
 def test_the_keys_of_the_contract(call: Call, tmp_path: Path) -> None:
     out = tmp_path / "plan.json"
-    options = ("--pi", 0.3, "--auroc", 0.95, "--rho", 0.3, "--tasks", 10, "--attempts", 4, "--alpha", 0.2, "--no-alternatives")
+    options = (
+        "--pi",
+        0.3,
+        "--auroc",
+        0.95,
+        "--rho",
+        0.3,
+        "--tasks",
+        10,
+        "--attempts",
+        4,
+        "--alpha",
+        0.2,
+        "--no-alternatives",
+    )
     answer = call("plan", *options, "--sft-auroc", 0.98, "--json", "--out", out)
     assert answer.code == 0 and json.loads(out.read_text(encoding="utf-8")) == answer.json
     document = answer.json
     assert set(KEYS) <= set(document) and document["attempts_per_task"] == 4
-    assert [set(gate) for gate in document["gates"]] == [{"name", "passed", "value", "threshold", "reason"}] * 3
+    assert [set(gate) for gate in document["gates"]] == [
+        {"name", "passed", "value", "threshold", "reason"}
+    ] * 3
     assert [gate["passed"] for gate in document["gates"]] == [True, False, False]
     assert document["more_tasks"] == document["tasks_needed"] - 10
-    assert 0.75 <= document["success_probability"] <= 0.85 and 0 < document["predicted_coverage"] < 1
+    assert (
+        0.75 <= document["success_probability"] <= 0.85 and 0 < document["predicted_coverage"] < 1
+    )
     assert "fresh draws certify something" in answer.err and not answer.out.startswith("●")
 
 
@@ -32,20 +50,42 @@ def test_facts_of_a_table_and_lamps_for_people(call: Call, scores: Path) -> None
     cal = read_score_table(scores).choose_split("cal")
     seen = observe(cal.scores, cal.labelled(), cal.tasks)
     found = certify(cal.scores, cal.labelled(), cal.tasks, side="release")
-    assert answer.code == 3 and answer.json["tasks_needed"] is None and "2 tasks, the largest number considered" in answer.json["reason"]
-    assert answer.json["tasks"] == 80 and answer.json["model"]["attempts"] == {"mean": 6.0, "fewest": 6, "most": 6}
+    assert (
+        answer.code == 3
+        and answer.json["tasks_needed"] is None
+        and "2 tasks, the largest number considered" in answer.json["reason"]
+    )
+    assert answer.json["tasks"] == 80 and answer.json["model"]["attempts"] == {
+        "mean": 6.0,
+        "fewest": 6,
+        "most": 6,
+    }
     model = answer.json["model"]
-    assert (model["success_rate"], model["auroc"]) == (pytest.approx(found.success_rate), pytest.approx(auroc(seen)))
+    assert (model["success_rate"], model["auroc"]) == (
+        pytest.approx(found.success_rate),
+        pytest.approx(auroc(seen)),
+    )
     assert answer.json["certified_now"] is found.certified
-    assert answer.json["gates"][2]["value"] == pytest.approx(found.n_eff) and "task bootstrap" in answer.json["gates"][0]["reason"]
+    assert (
+        answer.json["gates"][2]["value"] == pytest.approx(found.n_eff)
+        and "task bootstrap" in answer.json["gates"][0]["reason"]
+    )
     told = call("plan", scores, "--most-tasks", 2, "--auroc", 0.55)
-    assert told.code == 3 and "○ not passed: judge can learn" in told.out and "? unknown: fine-tuning" in told.out and "Plan" in told.out
+    assert (
+        told.code == 3
+        and "○ not passed: judge can learn" in told.out
+        and "? unknown: fine-tuning" in told.out
+        and "Plan" in told.out
+    )
 
 
 def test_a_blind_judge_ends_with_three(call: Call) -> None:
     answer = call("plan", "--success-rate", 0.5, "--auroc", 0.5, "--icc", 0.3, "--json")
     assert answer.code == 3
-    assert (answer.json["tasks_needed"], answer.json["success_probability"]) == (None, None) and "too weakly" in answer.json["reason"]
+    assert (answer.json["tasks_needed"], answer.json["success_probability"]) == (
+        None,
+        None,
+    ) and "too weakly" in answer.json["reason"]
 
 
 @pytest.mark.parametrize(
@@ -72,7 +112,10 @@ def test_refusals(call: Call, arguments: tuple[object, ...], words: str) -> None
 
 def test_a_table_of_one_outcome_needs_the_facts(call: Call, tmp_path: Path) -> None:
     path = tmp_path / "same.csv"
-    path.write_text("task_id,score,outcome\n" + "".join(f"t{place},{place},1\n" for place in range(9)), encoding="utf-8")
+    path.write_text(
+        "task_id,score,outcome\n" + "".join(f"t{place},{place},1\n" for place in range(9)),
+        encoding="utf-8",
+    )
     answer = call("plan", path)
     assert answer.code == 2 and "--success-rate and --auroc" in answer.err
     assert call("plan", path, "--out", path, "--json").code == 2

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import LedgerError
 from certify_assets.evaluation.ledger import record_read, record_result, register
 from certify_assets.storage.store import Store
@@ -21,13 +22,19 @@ def store(tmp_path: Path) -> Store:
 
 
 def read(store: Store, registration: str, scores: str) -> None:
-    entry = record_read(store, "c", judge="lexical", registration=registration, configuration={"scores": scores}, run_id="r")
+    entry = record_read(
+        Corpus(store, "c"),
+        judge="lexical",
+        registration=registration,
+        configuration={"scores": scores},
+        run_id="r",
+    )
     record_result(store, entry, "f" * 64)
 
 
 def test_what_was_registered_and_read_is_shown(call: Call, store: Store) -> None:
     assert call("protocol", "status", "--root", store.root).code == 0
-    registration = register(store, "c", {"seed": 42}, run_id="r")
+    registration = register(Corpus(store, "c"), {"seed": 42}, run_id="r")
     read(store, registration, "a")
     read(store, registration, "a")
     answer = call("protocol", "status", "c", "--root", store.root, "--json")
@@ -39,7 +46,7 @@ def test_what_was_registered_and_read_is_shown(call: Call, store: Store) -> None
 
 
 def test_a_broken_rule_is_exit_3(call: Call, store: Store) -> None:
-    registration = register(store, "c", {"seed": 42}, run_id="r")
+    registration = register(Corpus(store, "c"), {"seed": 42}, run_id="r")
     read(store, registration, "a")
     read(store, registration, "b")
     with pytest.raises(LedgerError):
@@ -49,11 +56,13 @@ def test_a_broken_rule_is_exit_3(call: Call, store: Store) -> None:
 
 
 def test_an_altered_ledger_is_exit_3_with_the_line(call: Call, store: Store) -> None:
-    registration = register(store, "c", {"seed": 42}, run_id="r")
+    registration = register(Corpus(store, "c"), {"seed": 42}, run_id="r")
     read(store, registration, "a")
     path = Path(store.root) / "ledger/c.jsonl"
     lines = path.read_text(encoding="utf-8").splitlines()
-    path.write_text("\n".join([lines[0].replace('"r"', '"s"'), *lines[1:]]) + "\n", encoding="utf-8")
+    path.write_text(
+        "\n".join([lines[0].replace('"r"', '"s"'), *lines[1:]]) + "\n", encoding="utf-8"
+    )
     answer = call("protocol", "status", "--root", store.root)
     assert answer.code == 3 and "line 2 does not follow" in answer.err
     assert call("protocol", "status", "--root", store.root, "--json").json["corpora"][0]["fault"]

@@ -6,6 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.operations.journal import read_labels
 from certify_assets.storage.store import Store
 from certify_assets_tests.cli.calling import Call
@@ -22,26 +23,61 @@ def store(tmp_path: Path) -> Store:
 def test_the_queue_is_printed_with_its_budget(call: Call, store: Store) -> None:
     answer = call("review", "c", "--root", store.root, "--limit", 3, "--minutes-per-run", 10)
     assert answer.code == 0 and "1 h 30 min in all, at 10 min a run, which is assumed" in answer.out
-    assert "The certificate decided 3 of 12 runs that nobody is asked about (25.0 %): 30 min saved." in answer.out
-    assert "The first 3 of 9" in answer.out and "audit-0/0" in answer.out and "open-0/0" not in answer.out
+    assert (
+        "The certificate decided 3 of 12 runs that nobody is asked about (25.0 %): 30 min saved."
+        in answer.out
+    )
+    assert (
+        "The first 3 of 9" in answer.out
+        and "audit-0/0" in answer.out
+        and "open-0/0" not in answer.out
+    )
     document = call("review", "c", "--root", store.root, "--json", "--limit", 1).json
-    assert document["waiting"] == 9 and document["budget"]["labels"] == 9 and document["budget"]["saved"] == 3
-    assert document["queue"][0]["trajectory_id"] == "audit-0/0" and "score" not in document["queue"][0]
+    assert (
+        document["waiting"] == 9
+        and document["budget"]["labels"] == 9
+        and document["budget"]["saved"] == 3
+    )
+    assert (
+        document["queue"][0]["trajectory_id"] == "audit-0/0" and "score" not in document["queue"][0]
+    )
 
 
 def test_export_and_import_by_the_command(call: Call, store: Store, tmp_path: Path) -> None:
     table, tasks = tmp_path / "queue.csv", tmp_path / "tasks.json"
-    answer = call("review", "c", "--root", store.root, "--export", table, "--label-studio", tasks, "--limit", 0)
+    answer = call(
+        "review",
+        "c",
+        "--root",
+        store.root,
+        "--export",
+        table,
+        "--label-studio",
+        tasks,
+        "--limit",
+        0,
+    )
     assert answer.code == 0 and f"{table}: 9 runs to label" in answer.err
     assert len(json.loads(tasks.read_text(encoding="utf-8"))) == 9
     frame = pd.read_csv(table, dtype=str)
     frame["outcome"] = "1"
     frame.to_csv(table, index=False)
-    done = call("review", "c", "--root", store.root, "--import", table, "--reviewer", "Ann", "--json").json
-    assert done == {"corpus": "c", "added": 9, "stood_already": 0, "without_outcome": 0, "reviewers": ["Ann"]}
+    done = call(
+        "review", "c", "--root", store.root, "--import", table, "--reviewer", "Ann", "--json"
+    ).json
+    assert done == {
+        "corpus": "c",
+        "added": 9,
+        "stood_already": 0,
+        "without_outcome": 0,
+        "reviewers": ["Ann"],
+    }
     again = call("review", "c", "--root", store.root, "--import", table, "--reviewer", "Ann")
-    assert "0 labels of Ann added to the journal of c; 9 stood already, 0 rows have no outcome" in again.out
-    assert len(read_labels(store, "c")) == 9
+    assert (
+        "0 labels of Ann added to the journal of c; 9 stood already, 0 rows have no outcome"
+        in again.out
+    )
+    assert len(read_labels(Corpus(store, "c"))) == 9
     assert call("review", "c", "--root", store.root, "--json").json["waiting"] == 0
 
 
@@ -49,7 +85,11 @@ def test_a_label_file_at_fault_is_one_sentence(call: Call, store: Store, tmp_pat
     path = tmp_path / "labels.csv"
     path.write_text("trajectory_id,outcome\nopen-0/0,1\nopen-1/0,maybe\n", encoding="utf-8")
     answer = call("review", "c", "--root", store.root, "--import", path, "--reviewer", "Ann")
-    assert answer.code == 2 and "row 2 (line 3), column outcome: 'maybe' is no outcome" in answer.err and read_labels(store, "c") == []
+    assert (
+        answer.code == 2
+        and "row 2 (line 3), column outcome: 'maybe' is no outcome" in answer.err
+        and read_labels(Corpus(store, "c")) == []
+    )
 
 
 @pytest.mark.parametrize(
@@ -57,8 +97,14 @@ def test_a_label_file_at_fault_is_one_sentence(call: Call, store: Store, tmp_pat
     [
         (["nothing"], "no batch of nothing was decided below"),
         (["c", "--serve", "--import", "x.csv"], "give one of them"),
-        (["c", "--serve", "--host", "192.0.2.1"], "use 127.0.0.1 and a tunnel (ssh -L), or add --exposed"),
-        (["c", "--serve", "--host", "0.0.0.0", "--exposed"], "is every address of this machine; give the one that reviewers will type"),
+        (
+            ["c", "--serve", "--host", "192.0.2.1"],
+            "use 127.0.0.1 and a tunnel (ssh -L), or add --exposed",
+        ),
+        (
+            ["c", "--serve", "--host", "0.0.0.0", "--exposed"],
+            "is every address of this machine; give the one that reviewers will type",
+        ),
         (["c", "--serve", "--host", "192.0.2.1", "--exposed"], "192.0.2.1:0 cannot be listened on"),
         (["c", "--export", "queue.txt"], "does not end in .csv, .parquet or .jsonl"),
         (["c", "--label-studio", "queue.csv"], "does not end in .json"),
@@ -66,14 +112,21 @@ def test_a_label_file_at_fault_is_one_sentence(call: Call, store: Store, tmp_pat
     ],
 )
 def test_what_cannot_be_done_is_refused(
-    call: Call, store: Store, tmp_path: Path, arguments: list[str], words: str, monkeypatch: pytest.MonkeyPatch
+    call: Call,
+    store: Store,
+    tmp_path: Path,
+    arguments: list[str],
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     answer = call("review", *arguments, "--root", store.root)
     assert answer.code == 2 and words in " ".join(answer.err.split()), answer.err
 
 
-def test_a_name_that_a_terminal_would_obey_is_printed_as_an_escape(call: Call, tmp_path: Path) -> None:
+def test_a_name_that_a_terminal_would_obey_is_printed_as_an_escape(
+    call: Call, tmp_path: Path
+) -> None:
     store = Store(str(tmp_path))
     write_batch(store, [decided("\x1b[2Jgone", task_id="[red]t", asked="undecided")])
     answer = call("review", "c", "--root", store.root)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import Step, Trajectory
 from certify_assets.operations.journal import read_labels
 from certify_assets.storage.store import Store
@@ -72,7 +73,9 @@ def server(store: Store) -> Iterator[Served]:
         yield one
 
 
-def test_labelling_by_keyboard_alone_and_without_scripts(browser: Any, server: Served, store: Store) -> None:
+def test_labelling_by_keyboard_alone_and_without_scripts(
+    browser: Any, server: Served, store: Store
+) -> None:
     page = browser.new_context(java_script_enabled=False).new_page()
     enter(page, server, "Ann")
     assert server.token not in page.url, "the address bar is no place for the token"
@@ -97,19 +100,21 @@ def test_labelling_by_keyboard_alone_and_without_scripts(browser: Any, server: S
     first = page.locator("input[name=run]").first.get_attribute("value")
     press(page, "k")
     page.locator(f"input[name=run]:not([value='{first}'])").first.wait_for(state="attached")
-    assert [label.outcome for label in read_labels(store, "c")] == [0, 1, None, 1, 0]
-    assert {label.reviewer for label in read_labels(store, "c")} == {"Ann"}
+    assert [label.outcome for label in read_labels(Corpus(store, "c"))] == [0, 1, None, 1, 0]
+    assert {label.reviewer for label in read_labels(Corpus(store, "c"))} == {"Ann"}
     # a comment: Enter in it is a new line and sends nothing
     for key in ("Tab", "Tab", "Tab", "Tab", "Enter", "Tab"):
         page.keyboard.press(key)
     page.keyboard.type("two\nlines <b>")
-    assert len(read_labels(store, "c")) == 5
+    assert len(read_labels(Corpus(store, "c"))) == 5
     press(page, "x")
     page.get_by_text("Line 6 of the journal").wait_for()
-    assert read_labels(store, "c")[-1].comment.split() == ["two", "lines", "<b>"]
+    assert read_labels(Corpus(store, "c"))[-1].comment.split() == ["two", "lines", "<b>"]
 
 
-def test_the_pages_fit_wide_screen_phone_and_paper(browser: Any, server: Served, tmp_path: Path) -> None:
+def test_the_pages_fit_wide_screen_phone_and_paper(
+    browser: Any, server: Served, tmp_path: Path
+) -> None:
     for line, width in enumerate((1280, 420), 1):
         pictures = look(browser, server, tmp_path, width, line)
         assert len(pictures) == 3
@@ -118,17 +123,28 @@ def test_the_pages_fit_wide_screen_phone_and_paper(browser: Any, server: Served,
 
 def look(browser: Any, server: Served, tmp_path: Path, width: int, line: int) -> list[Path]:
     """Go through the pages at a width, then on paper; return pictures of them."""
-    page, pictures = browser.new_context(java_script_enabled=False, viewport={"width": width, "height": 900}).new_page(), []
+    page, pictures = (
+        browser.new_context(
+            java_script_enabled=False, viewport={"width": width, "height": 900}
+        ).new_page(),
+        [],
+    )
     enter(page, server, "Ann")
     press(page, "s")
     page.get_by_text(f"Line {line} of the journal").wait_for()
-    for path, heading in (("", "Did this run do what the instruction asks?"), ("queue", "c"), ("name", "Who is reviewing?")):
+    for path, heading in (
+        ("", "Did this run do what the instruction asks?"),
+        ("queue", "c"),
+        ("name", "Who is reviewing?"),
+    ):
         page.goto(server.url.partition("?")[0] + path)
         assert page.get_by_role("heading", level=1).inner_text() == heading and fits(page, width)
         pictures.append(tmp_path / f"review-{path or 'run'}-{width}.png")
         page.screenshot(path=pictures[-1])
     page.goto(server.url.partition("?")[0])
-    assert page.get_by_role("button", name="Success").bounding_box()["y"] < 900, "the buttons are in sight whatever the run's length"
+    assert page.get_by_role("button", name="Success").bounding_box()["y"] < 900, (
+        "the buttons are in sight whatever the run's length"
+    )
     page.emulate_media(media="print")
     assert (
         not page.get_by_role("button", name="Success").is_visible()
@@ -140,11 +156,25 @@ def look(browser: Any, server: Served, tmp_path: Path, width: int, line: int) ->
 def test_hostile_text_is_shown_and_never_obeyed(browser: Any, store: Store, tmp_path: Path) -> None:
     runs = [
         Trajectory(
-            "c", f"task {n} {bad}", f"run {n}\n{bad}", f"agent {bad}", 0, f"Do {bad}", (Step(f"act {bad}", bad * 40), Step("", bad)), None
+            "c",
+            f"task {n} {bad}",
+            f"run {n}\n{bad}",
+            f"agent {bad}",
+            0,
+            f"Do {bad}",
+            (Step(f"act {bad}", bad * 40), Step("", bad)),
+            None,
         )
         for n, bad in enumerate(HOSTILE)
     ]
-    write_batch(store, [decided(run.trajectory_id, task_id=run.task_id, asked="undecided", reason=HOSTILE[0]) for run in runs], runs)
+    write_batch(
+        store,
+        [
+            decided(run.trajectory_id, task_id=run.task_id, asked="undecided", reason=HOSTILE[0])
+            for run in runs
+        ],
+        runs,
+    )
     with served(store) as server:
         context = browser.new_context()
         page, asked, troubles = context.new_page(), [], []
@@ -158,21 +188,41 @@ def test_hostile_text_is_shown_and_never_obeyed(browser: Any, store: Store, tmp_
                 summary.click()
             task = page.locator("dd").nth(1).inner_text()
             assert any(bad in task for bad in HOSTILE)
-            assert HOSTILE[int(task.split()[1])] in page.locator(".instruction pre").first.inner_text()
-            assert page.locator("script, img, svg, iframe, base, link, .page meta, .page style, form[action*=evil]").count() == 0
+            assert (
+                HOSTILE[int(task.split()[1])] in page.locator(".instruction pre").first.inner_text()
+            )
+            assert (
+                page.locator(
+                    "script, img, svg, iframe, base, link, .page meta, .page style, form[action*=evil]"
+                ).count()
+                == 0
+            )
             assert page.evaluate("document.title") == "Review of c"
             press(page, "s")
             page.get_by_text(f"Line {line} of the journal").wait_for()
         page.goto(server.url.partition("?")[0] + "queue")
         assert page.evaluate("document.title") == "Review queue of c"
         base = server.url.partition("?")[0]
-        assert troubles == [] and {url.partition("?")[0] for url in asked} <= {base, f"{base}name", f"{base}label", f"{base}queue"}
+        assert troubles == [] and {url.partition("?")[0] for url in asked} <= {
+            base,
+            f"{base}name",
+            f"{base}label",
+            f"{base}queue",
+        }
         # and were a page to let markup through, the policy would still keep it from running and loading
         failed: list[str] = []
         page.on("requestfailed", lambda request: failed.append(f"{request.url} {request.failure}"))
-        page.evaluate("document.body.insertAdjacentHTML('beforeend', '<img src=/owned><b onclick=\"document.title=1\">b</b>')")
-        page.evaluate("s = document.createElement('script'); s.text = 'document.title = 2'; document.body.append(s)")
+        page.evaluate(
+            "document.body.insertAdjacentHTML('beforeend', '<img src=/owned><b onclick=\"document.title=1\">b</b>')"
+        )
+        page.evaluate(
+            "s = document.createElement('script'); s.text = 'document.title = 2'; document.body.append(s)"
+        )
         page.evaluate("document.body.lastElementChild.previousElementSibling.click()")
         page.wait_for_timeout(200)
-        assert page.evaluate("document.title") == "Review queue of c" and failed == [f"{base}owned csp"]
-    assert {label.trajectory_id for label in read_labels(store, "c")} == {run.trajectory_id for run in runs}
+        assert page.evaluate("document.title") == "Review queue of c" and failed == [
+            f"{base}owned csp"
+        ]
+    assert {label.trajectory_id for label in read_labels(Corpus(store, "c"))} == {
+        run.trajectory_id for run in runs
+    }

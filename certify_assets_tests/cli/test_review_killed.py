@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.operations.journal import read_labels
 from certify_assets.operations.queue import load_queue
 from certify_assets.storage.store import Store
@@ -51,7 +52,9 @@ class Person(threading.Thread):
         self.open = None
 
 
-def sessions(store: Store, delays: Sequence[float], tear: random.Random) -> tuple[dict[str, list[tuple[str, int]]], int]:
+def sessions(
+    store: Store, delays: Sequence[float], tear: random.Random
+) -> tuple[dict[str, list[tuple[str, int]]], int]:
     """Let two people label, kill the server so long after they begin, tear a line, start the next; return what was confirmed and the tears."""
     confirmed: dict[str, list[tuple[str, int]]] = {"ann": [], "bob": []}
     unanswered: dict[str, tuple[Page, int] | None] = {"ann": None, "bob": None}
@@ -80,24 +83,37 @@ def sessions(store: Store, delays: Sequence[float], tear: random.Random) -> tupl
     return confirmed, torn
 
 
-def survived(store: Store, kills: int, seed: int, capsys: pytest.CaptureFixture[str]) -> tuple[int, int]:
+def survived(
+    store: Store, kills: int, seed: int, capsys: pytest.CaptureFixture[str]
+) -> tuple[int, int]:
     """Return how many confirmed labels are in the journal after so many kills, and how many are not."""
     session_batch(store, audits=5, undecided=30 * kills)
     draw = random.Random(seed)
     confirmed, torn = sessions(store, [draw.uniform(0.1, 0.5) for _ in range(kills)], draw)
-    labels = read_labels(store, "c")
-    written = {(label.reviewer, hashlib.sha256(label.trajectory_id.encode()).hexdigest()[:32], label.outcome) for label in labels}
+    labels = read_labels(Corpus(store, "c"))
+    written = {
+        (
+            label.reviewer,
+            hashlib.sha256(label.trajectory_id.encode()).hexdigest()[:32],
+            label.outcome,
+        )
+        for label in labels
+    }
     told = [(name, *one) for name, ones in confirmed.items() for one in ones]
     lost = sum(one not in written for one in told)
     with capsys.disabled():
-        print(f"\nreview server killed {kills} times: {len(told) - lost} confirmed labels survived, {lost} lost; {torn} torn lines left")
+        print(
+            f"\nreview server killed {kills} times: {len(told) - lost} confirmed labels survived, {lost} lost; {torn} torn lines left"
+        )
     assert len(written) == len(labels), "a form sent again to the next server is one line"
     assert [label.number for label in labels] == list(range(1, len(labels) + 1))
-    assert load_queue(store, "c").frame.empty, "the last server took the queue to its end"
+    assert load_queue(Corpus(store, "c")).frame.empty, "the last server took the queue to its end"
     return len(told) - lost, lost
 
 
-def test_a_killed_server_loses_nothing_that_it_confirmed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_killed_server_loses_nothing_that_it_confirmed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     kept, lost = survived(Store(str(tmp_path)), 2, 7, capsys)
     assert lost == 0 and kept >= 50
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from certify_assets.cli.review_server import Limits, ReviewServer, is_loopback
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.operations.journal import read_labels
 from certify_assets.operations.layout import labels_key
@@ -51,17 +52,30 @@ def client(server: Served) -> Client:
 def test_a_label_goes_from_the_link_to_the_journal(client: Client, store: Store) -> None:
     page = client.enter("Ann")
     assert "Did this run do what the instruction asks?" in page.text
-    before = len(read_labels(store, "c"))
+    before = len(read_labels(Corpus(store, "c")))
     answer = client.label(page, 1, comment="seen twice")
     assert (answer.status, answer.headers["Location"]) == (303, "/")
-    label = read_labels(store, "c")[-1]
-    assert (label.outcome, label.reviewer, label.via, label.comment, label.number) == (1, "Ann", "page", "seen twice", before + 1)
+    label = read_labels(Corpus(store, "c"))[-1]
+    assert (label.outcome, label.reviewer, label.via, label.comment, label.number) == (
+        1,
+        "Ann",
+        "page",
+        "seen twice",
+        before + 1,
+    )
     after = client.ask("GET", "/")
-    assert f"Line {label.number} of the journal" in after.text and after.field("run") != page.field("run")
-    assert client.label(page, 1).status == 303 and len(read_labels(store, "c")) == before + 1, "a form sent twice is one line"
+    assert f"Line {label.number} of the journal" in after.text and after.field("run") != page.field(
+        "run"
+    )
+    assert (
+        client.label(page, 1).status == 303 and len(read_labels(Corpus(store, "c"))) == before + 1
+    ), "a form sent twice is one line"
     twice = client.label(page, 0)
     assert twice.status == 409 and "with the other outcome, which stands" in twice.text
-    assert client.ask("POST", "/undo", {"csrf": after.field("csrf"), "line": label.number}).status == 303
+    assert (
+        client.ask("POST", "/undo", {"csrf": after.field("csrf"), "line": label.number}).status
+        == 303
+    )
     assert client.ask("GET", "/").field("run") == page.field("run")
 
 
@@ -78,50 +92,94 @@ def test_the_page_is_blind_until_the_label_is_given(client: Client) -> None:
 
 def test_every_answer_forbids_scripts_framing_and_storing(client: Client) -> None:
     entered = client.enter("Headers")
-    for page in (entered, client.ask("GET", "/queue"), client.ask("GET", "/nothing"), Client(client.url).ask("GET", "/")):
+    for page in (
+        entered,
+        client.ask("GET", "/queue"),
+        client.ask("GET", "/nothing"),
+        Client(client.url).ask("GET", "/"),
+    ):
         style = re.search(r"<style>(.*?)</style>", page.text, re.DOTALL)
         assert style is not None and "<script" not in page.text
         digest = base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
         assert page.headers["Content-Security-Policy"] == (
             f"default-src 'none'; style-src 'sha256-{digest}'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
         )
-        assert page.headers["Cache-Control"] == "no-store" and page.headers["X-Content-Type-Options"] == "nosniff"
-        assert page.headers["Referrer-Policy"] == "no-referrer" and page.headers["Server"] == "certify"
+        assert (
+            page.headers["Cache-Control"] == "no-store"
+            and page.headers["X-Content-Type-Options"] == "nosniff"
+        )
+        assert (
+            page.headers["Referrer-Policy"] == "no-referrer" and page.headers["Server"] == "certify"
+        )
 
 
-def test_the_token_is_kept_in_a_strict_cookie_and_in_no_page(client: Client, server: Served) -> None:
+def test_the_token_is_kept_in_a_strict_cookie_and_in_no_page(
+    client: Client, server: Served
+) -> None:
     answer = client.ask("GET", f"/?token={server.token}")
-    assert answer.headers["Set-Cookie"] == f"certify_review_{server.port}={server.token}; HttpOnly; SameSite=Strict; Path=/"
+    assert (
+        answer.headers["Set-Cookie"]
+        == f"certify_review_{server.port}={server.token}; HttpOnly; SameSite=Strict; Path=/"
+    )
     client.enter("Tokens")
-    assert all(server.token not in client.ask("GET", path).text for path in ("/", "/queue", "/name"))
+    assert all(
+        server.token not in client.ask("GET", path).text for path in ("/", "/queue", "/name")
+    )
 
 
 def test_nobody_gets_in_without_the_token(server: Served, store: Store) -> None:
-    before = len(read_labels(store, "c"))
-    for path in ("/", "/queue", "/name", "/?token=", "/?token=wrong", f"/?token={server.token[:-1]}", "/?token=%C3%A9"):
+    before = len(read_labels(Corpus(store, "c")))
+    for path in (
+        "/",
+        "/queue",
+        "/name",
+        "/?token=",
+        "/?token=wrong",
+        f"/?token={server.token[:-1]}",
+        "/?token=%C3%A9",
+    ):
         assert Client(server.url).ask("GET", path).status == 403, path
-    stranger = Client(server.url, {f"certify_review_{server.port}": "wrong", "certify_reviewer": "Ann"})
+    stranger = Client(
+        server.url, {f"certify_review_{server.port}": "wrong", "certify_reviewer": "Ann"}
+    )
     for path in ("/label", "/skip", "/undo", "/again", "/name"):
-        answer = stranger.ask("POST", path, {"csrf": "", "run": "x", "number": 0, "outcome": 1, "line": 1})
+        answer = stranger.ask(
+            "POST", path, {"csrf": "", "run": "x", "number": 0, "outcome": 1, "line": 1}
+        )
         assert answer.status == 403 and "Open the link" in answer.text
-    assert len(read_labels(store, "c")) == before
+    assert len(read_labels(Corpus(store, "c"))) == before
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "", "[", "127.0.0.2", "localhost@evil.example"]
+    "host",
+    [
+        "evil.example",
+        "evil.example:80",
+        "127.0.0.1.evil.example",
+        "",
+        "[",
+        "127.0.0.2",
+        "localhost@evil.example",
+    ],
 )
 def test_another_host_is_refused_though_the_token_is_right(server: Served, host: str) -> None:
     client = Client(server.url)
     client.enter("Host")
     for path in ("/", f"/?token={server.token}"):
         answer = client.ask("GET", path, headers={"Host": host})
-        assert answer.status == 403 and "only under the address" in answer.text and "Set-Cookie" not in answer.headers
-    assert client.ask("GET", "/", headers={"Host": "localhost:9999"}).status == 200, "a tunnel has another port"
+        assert (
+            answer.status == 403
+            and "only under the address" in answer.text
+            and "Set-Cookie" not in answer.headers
+        )
+    assert client.ask("GET", "/", headers={"Host": "localhost:9999"}).status == 200, (
+        "a tunnel has another port"
+    )
 
 
 def test_a_form_of_another_site_writes_nothing(client: Client, store: Store) -> None:
     page = client.enter("Csrf")
-    before = len(read_labels(store, "c"))
+    before = len(read_labels(Corpus(store, "c")))
     good = {name: page.field(name) for name in ("csrf", "run", "number")} | {"outcome": "1"}
     other = Client(client.url)
     stolen = other.enter("Somebody else").field("csrf")
@@ -134,13 +192,13 @@ def test_a_form_of_another_site_writes_nothing(client: Client, store: Store) -> 
         (good, {"Sec-Fetch-Site": "same-site"}),
     ):
         assert client.ask("POST", "/label", form, headers).status == 403, (form, headers)
-    assert len(read_labels(store, "c")) == before
+    assert len(read_labels(Corpus(store, "c"))) == before
     assert client.ask("POST", "/label", good, {"Sec-Fetch-Site": "same-origin"}).status == 303
 
 
 def test_forms_that_are_none_are_refused(client: Client, store: Store) -> None:
     page = client.enter("Broken")
-    before = len(read_labels(store, "c"))
+    before = len(read_labels(Corpus(store, "c")))
     good = {name: page.field(name) for name in ("csrf", "run", "number")} | {"outcome": "1"}
     for change, status in (
         ({"outcome": "2"}, 400),
@@ -155,8 +213,11 @@ def test_forms_that_are_none_are_refused(client: Client, store: Store) -> None:
         assert client.ask("POST", "/label", {**good, **change}).status == status, change
     assert client.ask("POST", "/undo", {"csrf": good["csrf"], "line": "x"}).status == 400
     assert client.ask("POST", "/label", good, {"Content-Type": "text/plain"}).status == 415
-    assert client.ask("POST", "/elsewhere", good).status == 404 and client.ask("PUT", "/label", good).status == 501
-    assert len(read_labels(store, "c")) == before
+    assert (
+        client.ask("POST", "/elsewhere", good).status == 404
+        and client.ask("PUT", "/label", good).status == 501
+    )
+    assert len(read_labels(Corpus(store, "c"))) == before
 
 
 def raw(server: Served, sent: bytes, *, wait: float = 5.0) -> bytes:
@@ -180,26 +241,44 @@ def raw(server: Served, sent: bytes, *, wait: float = 5.0) -> bytes:
         (b"GET http://[ HTTP/1.0\r\nHost: localhost\r\n\r\n", b" 400 "),
         (b"GET /?" + b"token=a&" * 50 + b" HTTP/1.0\r\nHost: localhost\r\n\r\n", b" 400 "),
         (b"GET /?token=\xff\xfe%00 HTTP/1.0\r\nHost: localhost\r\n\r\n", b" 403 "),
-        (b'GET / HTTP/1.0\r\nHost: localhost\r\nCookie: certify_reviewer=\xff; ;;=="\r\n\r\n', b" 403 "),
+        (
+            b'GET / HTTP/1.0\r\nHost: localhost\r\nCookie: certify_reviewer=\xff; ;;=="\r\n\r\n',
+            b" 403 ",
+        ),
         (b"GET / HTTP/1.0\r\nHost: localhost\r\nContent-Length: \xb2\r\n\r\n", b" 400 "),
         (b"GET / HTTP/1.0\r\nHost: localhost\r\nHost: localhost\r\n\r\n", b" 403 "),
         (b"POST /label HTTP/1.0\r\nHost: localhost\r\nContent-Length: -5\r\n\r\n", b" 400 "),
-        (b"POST /label HTTP/1.0\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n", b" 400 "),
+        (
+            b"POST /label HTTP/1.0\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n",
+            b" 400 ",
+        ),
     ],
 )
-def test_what_is_no_request_is_refused_without_repeating_it(server: Served, request_: bytes, status: bytes) -> None:
+def test_what_is_no_request_is_refused_without_repeating_it(
+    server: Served, request_: bytes, status: bytes
+) -> None:
     answer = raw(server, request_)
-    assert status in answer.split(b"\r\n", 1)[0] and b"GARBAGE" not in answer and b"Content-Security-Policy" in answer
+    assert (
+        status in answer.split(b"\r\n", 1)[0]
+        and b"GARBAGE" not in answer
+        and b"Content-Security-Policy" in answer
+    )
 
 
-def test_a_form_that_ends_early_is_not_written(client: Client, server: Served, store: Store) -> None:
+def test_a_form_that_ends_early_is_not_written(
+    client: Client, server: Served, store: Store
+) -> None:
     page = client.enter("Early")
-    before = len(read_labels(store, "c"))
+    before = len(read_labels(Corpus(store, "c")))
     cookies = "; ".join(f"{name}={value}" for name, value in client.cookies.items())
     body = f"csrf={page.field('csrf')}&run={page.field('run')}&number=0&outcome=1"
     head = f"POST /label HTTP/1.0\r\nHost: localhost\r\nCookie: {cookies}\r\nContent-Type: application/x-www-form-urlencoded\r\n"
     answer = raw(server, f"{head}Content-Length: {len(body) + 9}\r\n\r\n{body}".encode())
-    assert b" 400 " in answer and b"ended early" in answer and len(read_labels(store, "c")) == before
+    assert (
+        b" 400 " in answer
+        and b"ended early" in answer
+        and len(read_labels(Corpus(store, "c"))) == before
+    )
 
 
 @contextmanager
@@ -216,7 +295,10 @@ def running(store: Store, limits: Limits) -> Iterator[ReviewServer]:
 
 
 def test_a_slow_client_is_cut_off_and_stands_in_nobodys_way(store: Store) -> None:
-    with running(store, Limits(seconds=2.0)) as server, socket.create_connection(("127.0.0.1", server.server_port)) as slow:
+    with (
+        running(store, Limits(seconds=2.0)) as server,
+        socket.create_connection(("127.0.0.1", server.server_port)) as slow,
+    ):
         slow.settimeout(10)
         started = time.monotonic()
         for byte in b"GET / HTTP":
@@ -245,7 +327,9 @@ def test_more_clients_than_places_are_turned_away_and_places_come_back(store: St
             connection.close()
 
 
-def test_a_label_that_cannot_be_written_is_not_confirmed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_label_that_cannot_be_written_is_not_confirmed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     store = Store(str(tmp_path))
     session_batch(store)
     with running(store, Limits()) as server:
@@ -255,13 +339,18 @@ def test_a_label_that_cannot_be_written_is_not_confirmed(tmp_path: Path, capsys:
         answer = client.label(page, 1)
         assert answer.status == 500 and "could not be written" in answer.text
         store.local_path(labels_key("c")).rmdir()
-        assert client.label(page, 1).status == 303 and len(read_labels(store, "c")) == 1
+        assert client.label(page, 1).status == 303 and len(read_labels(Corpus(store, "c"))) == 1
     assert "labels.jsonl" in capsys.readouterr().err
 
 
 def test_addresses(store: Store) -> None:
-    assert all(map(is_loopback, ("127.0.0.1", "127.5.5.5", "::1", "localhost"))) and not any(map(is_loopback, ("192.0.2.1", "example.org")))
-    with running(store, Limits()) as server, pytest.raises(InputError, match=f"127.0.0.1:{server.server_port} cannot be listened on"):
+    assert all(map(is_loopback, ("127.0.0.1", "127.5.5.5", "::1", "localhost"))) and not any(
+        map(is_loopback, ("192.0.2.1", "example.org"))
+    )
+    with (
+        running(store, Limits()) as server,
+        pytest.raises(InputError, match=f"127.0.0.1:{server.server_port} cannot be listened on"),
+    ):
         ReviewServer(ReviewSession(store, "c"), port=server.server_port)
     try:
         six = ReviewServer(ReviewSession(store, "c"), host="::1")

@@ -51,7 +51,11 @@ def test_a_certificate_has_every_key_of_the_contract(call: Call, scores: Path) -
     answer = call("certificate", scores, "--json")
     assert answer.code == 0 and set(KEYS) <= set(answer.json)
     document = answer.json
-    assert document["certified"] and document["procedure"] == "guarded_taskboot" and document["level"] == pytest.approx(0.05 / 40)
+    assert (
+        document["certified"]
+        and document["procedure"] == "guarded_taskboot"
+        and document["level"] == pytest.approx(0.05 / 40)
+    )
     assert document["tail"] <= document["level"] and 0 < document["coverage"] < 1
     assert document["tasks"] == 80 and document["inputs"]["rows"] == 480
     assert call("certificate", scores, "--json").out == answer.out
@@ -83,12 +87,18 @@ def test_nothing_certified_is_exit_three_with_reasons(call: Call, tmp_path: Path
     answer = call("certificate", tmp_path / "few.csv", "--json")
     assert answer.code == 3
     document = answer.json
-    assert not document["certified"] and document["threshold"] is None and document["coverage"] == 0.0
-    assert document["findings"] and all({"code", "message"} <= set(finding) for finding in document["findings"])
+    assert (
+        not document["certified"] and document["threshold"] is None and document["coverage"] == 0.0
+    )
+    assert document["findings"] and all(
+        {"code", "message"} <= set(finding) for finding in document["findings"]
+    )
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet", "jsonl"])
-def test_formats_and_row_order_do_not_matter(call: Call, scores: Path, certificate: Path, tmp_path: Path, suffix: str) -> None:
+def test_formats_and_row_order_do_not_matter(
+    call: Call, scores: Path, certificate: Path, tmp_path: Path, suffix: str
+) -> None:
     frame = pd.read_csv(scores).sample(frac=1.0, random_state=1)
     path = tmp_path / f"again.{suffix}"
     if suffix == "csv":
@@ -102,16 +112,33 @@ def test_formats_and_row_order_do_not_matter(call: Call, scores: Path, certifica
     assert answer.code == 0 or (suffix == "jsonl" and "inputs" in answer.json["difference"])
 
 
-def test_verify_refuses_forged_documents_and_other_data(call: Call, scores: Path, certificate: Path, tmp_path: Path) -> None:
+def test_verify_refuses_forged_documents_and_other_data(
+    call: Call, scores: Path, certificate: Path, tmp_path: Path
+) -> None:
     assert call("verify", certificate, scores).code == 0
     document = json.loads(certificate.read_text(encoding="utf-8"))
-    for key, value in (("coverage", 0.99), ("threshold", 9.0), ("certified", False), ("tasks", 81), ("level", 0.5), ("findings", [])):
-        (tmp_path / "forged.json").write_text(json.dumps({**document, key: value}), encoding="utf-8")
+    for key, value in (
+        ("coverage", 0.99),
+        ("threshold", 9.0),
+        ("certified", False),
+        ("tasks", 81),
+        ("level", 0.5),
+        ("findings", []),
+    ):
+        (tmp_path / "forged.json").write_text(
+            json.dumps({**document, key: value}), encoding="utf-8"
+        )
         answer = call("verify", tmp_path / "forged.json", scores, "--json")
-        assert answer.code == 3 and not answer.json["verified"] and answer.json["difference"] and answer.err
+        assert (
+            answer.code == 3
+            and not answer.json["verified"]
+            and answer.json["difference"]
+            and answer.err
+        )
     for key in ("tail", "seed", "inputs"):
         (tmp_path / "forged.json").write_text(
-            json.dumps({name: value for name, value in document.items() if name != key}), encoding="utf-8"
+            json.dumps({name: value for name, value in document.items() if name != key}),
+            encoding="utf-8",
         )
         assert call("verify", tmp_path / "forged.json", scores).code == 3
     frame = pd.read_csv(scores)
@@ -120,7 +147,9 @@ def test_verify_refuses_forged_documents_and_other_data(call: Call, scores: Path
     assert call("verify", certificate, tmp_path / "other.csv").code == 3
 
 
-def test_a_list_of_certificates_verifies_one_by_one(call: Call, scores: Path, tmp_path: Path) -> None:
+def test_a_list_of_certificates_verifies_one_by_one(
+    call: Call, scores: Path, tmp_path: Path
+) -> None:
     call("certificate", scores, "--side", "both", "--json", "--out", tmp_path / "both.json")
     assert call("verify", tmp_path / "both.json", scores, "--json").json["certificates"] == 2
     document = json.loads((tmp_path / "both.json").read_text(encoding="utf-8"))
@@ -132,33 +161,59 @@ def test_a_list_of_certificates_verifies_one_by_one(call: Call, scores: Path, tm
 def test_audit_uses_test_and_names_its_verdict(call: Call, scores: Path, certificate: Path) -> None:
     answer = call("audit", certificate, scores, "--json")
     assert answer.code == 0
-    assert {"verdict", "realized_error", "lower_bound", "coverage", "covered_tasks", "certificate_sha256"} <= set(answer.json)
+    assert {
+        "verdict",
+        "realized_error",
+        "lower_bound",
+        "coverage",
+        "covered_tasks",
+        "certificate_sha256",
+    } <= set(answer.json)
     assert answer.json["verdict"] in {"PASS", "WARN"}
 
 
-def test_an_audit_that_fails_is_exit_three(call: Call, scores: Path, certificate: Path, tmp_path: Path) -> None:
+def test_an_audit_that_fails_is_exit_three(
+    call: Call, scores: Path, certificate: Path, tmp_path: Path
+) -> None:
     frame = pd.read_csv(scores)
     frame["outcome"] = 1
     frame.to_csv(tmp_path / "drifted.csv", index=False)
     answer = call("audit", certificate, tmp_path / "drifted.csv", "--json")
-    assert answer.code == 3 and answer.json["verdict"] == "ERROR" and answer.json["realized_error"] == 1.0
+    assert (
+        answer.code == 3
+        and answer.json["verdict"] == "ERROR"
+        and answer.json["realized_error"] == 1.0
+    )
 
 
 def test_resample_exactly_and_by_draws(call: Call, scores: Path) -> None:
-    exact = call("resample", scores, "--threshold", "0", "--draws", "exact", "--split", "test", "--json").json
-    drawn = call("resample", scores, "--threshold", "0", "--draws", "3000", "--split", "test", "--json").json
+    exact = call(
+        "resample", scores, "--threshold", "0", "--draws", "exact", "--split", "test", "--json"
+    ).json
+    drawn = call(
+        "resample", scores, "--threshold", "0", "--draws", "3000", "--split", "test", "--json"
+    ).json
     assert exact["draws"] == "exact" and drawn["draws"] == 3000
     # three standard errors of a share of 3,000 draws
     assert abs(exact["exceedance"] - drawn["exceedance"]) <= 3 * 0.5 / 3000**0.5
     assert call("resample", scores, "--threshold", "0", "--draws", "many").code == 2
 
 
-def test_decide_counts_and_writes_the_queue(call: Call, scores: Path, certificate: Path, tmp_path: Path) -> None:
+def test_decide_counts_and_writes_the_queue(
+    call: Call, scores: Path, certificate: Path, tmp_path: Path
+) -> None:
     frame = pd.read_csv(scores).drop(columns="outcome")
     frame.loc[0, "score"] = None
     frame.to_csv(tmp_path / "new.csv", index=False)
     answer = call(
-        "decide", certificate, tmp_path / "new.csv", "--queue", tmp_path / "q.csv", "--decisions", tmp_path / "d.parquet", "--json"
+        "decide",
+        certificate,
+        tmp_path / "new.csv",
+        "--queue",
+        tmp_path / "q.csv",
+        "--decisions",
+        tmp_path / "d.parquet",
+        "--json",
     )
     assert answer.code == 0
     document = answer.json
@@ -171,8 +226,22 @@ def test_decide_counts_and_writes_the_queue(call: Call, scores: Path, certificat
     assert (every.loc[every["decision"] == "reject", "score"] <= threshold).all()
 
 
-def test_decide_with_two_sides_sends_the_overlap_to_people(call: Call, scores: Path, tmp_path: Path) -> None:
-    call("certificate", scores, "--side", "both", "--alpha", "0.4", "--guard", "none", "--json", "--out", tmp_path / "both.json")
+def test_decide_with_two_sides_sends_the_overlap_to_people(
+    call: Call, scores: Path, tmp_path: Path
+) -> None:
+    call(
+        "certificate",
+        scores,
+        "--side",
+        "both",
+        "--alpha",
+        "0.4",
+        "--guard",
+        "none",
+        "--json",
+        "--out",
+        tmp_path / "both.json",
+    )
     document = call("decide", tmp_path / "both.json", scores, "--json").json
     assert document["reject"] and document["release"]
     assert len(document["certificate_sha256"]) == 2
@@ -182,16 +251,33 @@ def test_without_a_certificate_everything_goes_to_people(call: Call, tmp_path: P
     score_rows(tasks=6, attempts=3).to_csv(tmp_path / "few.csv", index=False)
     call("certificate", tmp_path / "few.csv", "--out", tmp_path / "c.json")
     answer = call("decide", tmp_path / "c.json", tmp_path / "few.csv", "--json")
-    assert answer.code == 3 and answer.json["human"] == 18 and answer.json["reasons"] == {"not_certified": 18}
+    assert (
+        answer.code == 3
+        and answer.json["human"] == 18
+        and answer.json["reasons"] == {"not_certified": 18}
+    )
 
 
-def test_report_draws_what_verifies_and_nothing_else(call: Call, scores: Path, certificate: Path, tmp_path: Path) -> None:
-    answer = call("report", certificate, scores, "--out", tmp_path / "page.html", "--title", "<script>x</script>", "--json")
+def test_report_draws_what_verifies_and_nothing_else(
+    call: Call, scores: Path, certificate: Path, tmp_path: Path
+) -> None:
+    answer = call(
+        "report",
+        certificate,
+        scores,
+        "--out",
+        tmp_path / "page.html",
+        "--title",
+        "<script>x</script>",
+        "--json",
+    )
     assert answer.code == 0 and answer.json["audited"]
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "<script" not in page and "&lt;script&gt;" in page
     document = json.loads(certificate.read_text(encoding="utf-8"))
-    (tmp_path / "forged.json").write_text(json.dumps({**document, "coverage": 0.99}), encoding="utf-8")
+    (tmp_path / "forged.json").write_text(
+        json.dumps({**document, "coverage": 0.99}), encoding="utf-8"
+    )
     forged = call("report", tmp_path / "forged.json", scores, "--out", tmp_path / "no.html")
     assert forged.code in {2, 3} and not (tmp_path / "no.html").exists()
 
@@ -218,10 +304,18 @@ def test_report_draws_what_verifies_and_nothing_else(call: Call, scores: Path, c
 )
 @pytest.mark.parametrize("as_json", [False, True])
 def test_bad_usage_is_exit_two_and_one_sentence(
-    call: Call, scores: Path, arguments: tuple[str, ...], word: str, as_json: bool, monkeypatch: pytest.MonkeyPatch
+    call: Call,
+    scores: Path,
+    arguments: tuple[str, ...],
+    word: str,
+    as_json: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # root may write anywhere: the folder that cannot be made is a file's child
-    filled = [argument.format(scores=scores).replace("/nowhere/at/all", f"{scores}/nowhere") for argument in arguments]
+    filled = [
+        argument.format(scores=scores).replace("/nowhere/at/all", f"{scores}/nowhere")
+        for argument in arguments
+    ]
     answer = call(*filled, *(["--json"] if as_json else []))
     assert answer.code == 2 and answer.out == ""
     assert word in answer.err and answer.err.count("\n") == 1
@@ -241,4 +335,7 @@ def test_every_command_has_help(call: Call) -> None:
             command = cli.get_command(context, name)
             assert command is not None and command.help
             for parameter in command.params:
-                assert isinstance(parameter, click.Argument) or getattr(parameter, "help", None), (name, parameter.name)
+                assert isinstance(parameter, click.Argument) or getattr(parameter, "help", None), (
+                    name,
+                    parameter.name,
+                )

@@ -10,17 +10,48 @@ from certify_assets_tests.cli.calling import Call
 
 def test_a_small_study_as_json_and_file(call: Call, tmp_path: Path) -> None:
     out = tmp_path / "study.json"
-    arguments = ("simulate", "--tasks", 20, 30, "--rho", ".1", "0.5", "--trials", 4, "--procedure", "naive", "taskboot")
+    arguments = (
+        "simulate",
+        "--tasks",
+        20,
+        30,
+        "--rho",
+        ".1",
+        "0.5",
+        "--trials",
+        4,
+        "--procedure",
+        "naive",
+        "taskboot",
+    )
     answer = call(*arguments, "--json", "--out", out)
     assert answer.code == 0 and json.loads(out.read_text(encoding="utf-8")) == answer.json
     assert [(cell["design"], cell["tasks"], cell["rho"]) for cell in answer.json["cells"]] == [
         ("paper", 20, 0.1), ("paper", 20, 0.5), ("paper", 30, 0.1), ("paper", 30, 0.5)
     ]  # fmt: skip
-    assert [rates["procedure"] for rates in answer.json["cells"][0]["procedures"]] == ["naive", "taskboot"]
-    assert answer.json["cells"][0]["procedures"][0]["paper"] == {"violation_conditional": 0.0, "coverage": 0.65}
+    assert [rates["procedure"] for rates in answer.json["cells"][0]["procedures"]] == [
+        "naive",
+        "taskboot",
+    ]
+    assert answer.json["cells"][0]["procedures"][0]["paper"] == {
+        "violation_conditional": 0.0,
+        "coverage": 0.65,
+    }
     assert "4 of 4: paper G=30 ρ=0.5" in answer.err
     # the form that the library of the command line knows
-    again = call("simulate", "--tasks", 20, "--tasks", 30, "--rho", 0.1, "--rho", 0.5, *arguments[7:], "--json")
+    again = call(
+        "simulate",
+        "--tasks",
+        20,
+        "--tasks",
+        30,
+        "--rho",
+        0.1,
+        "--rho",
+        0.5,
+        *arguments[7:],
+        "--json",
+    )
     assert again.json == answer.json
 
 
@@ -59,20 +90,76 @@ def test_help_after_a_list(call: Call) -> None:
 
 def test_sides_variants_and_settings(call: Call) -> None:
     common = ("simulate", "--design", "fooled", "--tasks", 20, "--trials", 3, "--json")
-    one = call(*common, "--procedure", "guarded_taskboot:kish", "taskboot", "--side", "release", "--grid", 20, "--excess", 1.02, 1.5)
+    one = call(
+        *common,
+        "--procedure",
+        "guarded_taskboot:kish",
+        "taskboot",
+        "--side",
+        "release",
+        "--grid",
+        20,
+        "--excess",
+        1.02,
+        1.5,
+    )
     assert one.code == 0 and one.json["settings"] == {"side": "release", "grid": 20}
     assert [round(cell["true_error"], 3) for cell in one.json["cells"]] == [0.102, 0.15] * 3
-    assert [rates["procedure"] for rates in one.json["cells"][0]["procedures"]] == ["guarded_taskboot:kish", "taskboot"]
+    assert [rates["procedure"] for rates in one.json["cells"][0]["procedures"]] == [
+        "guarded_taskboot:kish",
+        "taskboot",
+    ]
     # ten designs of failure with two true errors each, at one number of tasks
-    assert len(call("simulate", "--design", "failure", "--tasks", 20, "--trials", 1, "--procedure", "naive", "--json").json["cells"]) == 10
-    every = call(*common[:-3], "--trials", 1, "--procedure", "all", "--pilot-tasks", 30, "--estimand", "trajectory", "--json")
-    assert len(every.json["cells"][0]["procedures"]) == 9 and every.json["settings"] == {"estimand": "trajectory", "pilot_tasks": 30}
+    assert (
+        len(
+            call(
+                "simulate",
+                "--design",
+                "failure",
+                "--tasks",
+                20,
+                "--trials",
+                1,
+                "--procedure",
+                "naive",
+                "--json",
+            ).json["cells"]
+        )
+        == 10
+    )
+    every = call(
+        *common[:-3],
+        "--trials",
+        1,
+        "--procedure",
+        "all",
+        "--pilot-tasks",
+        30,
+        "--estimand",
+        "trajectory",
+        "--json",
+    )
+    assert len(every.json["cells"][0]["procedures"]) == 9 and every.json["settings"] == {
+        "estimand": "trajectory",
+        "pilot_tasks": 30,
+    }
 
 
-def test_an_interrupted_study_goes_on_to_the_same_bytes(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_study_goes_on_to_the_same_bytes(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from certify_assets.cli import simulate as command
 
-    arguments = ("simulate", "--design", "fooled", "--trials", 3, "--procedure", "taskboot", "--out")
+    arguments = (
+        "simulate",
+        "--design",
+        "fooled",
+        "--trials",
+        3,
+        "--procedure",
+        "taskboot",
+        "--out",
+    )
     whole, broken = tmp_path / "whole file.json", tmp_path / "broken.json"
     assert call(*arguments, whole).code == 0
 
@@ -89,14 +176,25 @@ def test_an_interrupted_study_goes_on_to_the_same_bytes(call: Call, tmp_path: Pa
     # as a kill in the middle of a line leaves it
     partial.write_bytes(partial.read_bytes()[:-9])
     assert call(*arguments, broken).code == 0
-    assert broken.read_bytes() == whole.read_bytes() and sorted(path.name for path in tmp_path.iterdir()) == [
-        "broken.json",
-        "whole file.json",
-    ]
+    assert broken.read_bytes() == whole.read_bytes() and sorted(
+        path.name for path in tmp_path.iterdir()
+    ) == ["broken.json", "whole file.json"]
 
 
 def test_a_page_beside_the_table(call: Call, tmp_path: Path) -> None:
     page = tmp_path / "study.html"
-    answer = call("simulate", "--design", "fooled", "--tasks", 20, "--trials", 2, "--procedure", "guarded_taskboot:kish", "--page", page)
+    answer = call(
+        "simulate",
+        "--design",
+        "fooled",
+        "--tasks",
+        20,
+        "--trials",
+        2,
+        "--procedure",
+        "guarded_taskboot:kish",
+        "--page",
+        page,
+    )
     assert answer.code == 0 and "<svg" in page.read_text(encoding="utf-8") and "…" not in answer.out
     assert call("simulate", "--page", page, "--out", page).code == 2

@@ -19,11 +19,18 @@ SHORT = [stage for stage in STAGES if stage.name in ("splits", "lexical", "sft",
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("study_command")
-    register_runs(Store(str(folder / "root")), "c", write_runs(folder / "c.jsonl", tasks=60, attempts=4), rl=True)
+    register_runs(
+        Store(str(folder / "root")),
+        "c",
+        write_runs(folder / "c.jsonl", tasks=60, attempts=4),
+        rl=True,
+    )
     return str(folder / "root")
 
 
-def test_the_study_is_run_shown_and_drawn(call: Call, root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_study_is_run_shown_and_drawn(
+    call: Call, root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(full_study, "STAGES", SHORT)
     answer = call("study", "c", "--root", root)
     assert answer.code == 0 and "c: lexical done" in answer.err
@@ -35,10 +42,16 @@ def test_the_study_is_run_shown_and_drawn(call: Call, root: str, monkeypatch: py
     )
     assert Path(root, "study/site/index.html").exists()
     answer = call("study", "c", "--root", root, "--json")
-    assert answer.code == 0 and answer.json["counts"] == {"kept": 3, "skipped": 1} and answer.json["profile"] == "quick"
+    assert (
+        answer.code == 0
+        and answer.json["counts"] == {"kept": 3, "skipped": 1}
+        and answer.json["profile"] == "quick"
+    )
 
 
-def test_a_failed_stage_is_exit_1_and_the_rest_is_there(call: Call, root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_stage_is_exit_1_and_the_rest_is_there(
+    call: Call, root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(_: object) -> str:
         raise OSError("disk full")
 
@@ -51,6 +64,10 @@ def test_a_failed_stage_is_exit_1_and_the_rest_is_there(call: Call, root: str, m
 
 
 def test_what_cannot_be_is_refused_in_a_sentence(call: Call, root: str) -> None:
-    for arguments, words in ((("nowhere",), "nowhere"), (("c", "--profile", "long"), "long"), (("c", "--workers", "0"), "workers")):
+    for arguments, words in (
+        (("nowhere",), "nowhere"),
+        (("c", "--profile", "long"), "long"),
+        (("c", "--workers", "0"), "workers"),
+    ):
         answer = call("study", *arguments, "--root", root)
         assert answer.code == 2 and words in answer.err

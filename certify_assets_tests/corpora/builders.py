@@ -38,7 +38,9 @@ def corpus(tasks: int = 40, attempts: int = 6, seed: int = 0, name: str = "made"
         ease = generator.beta(1.0, 1.0)
         for attempt in range(attempts):
             outcome = int(generator.random() < ease)
-            words = generator.choice(WORDS, size=6).tolist() + (["granted"] if outcome and generator.random() < 0.8 else ["refused"])
+            words = generator.choice(WORDS, size=6).tolist() + (
+                ["granted"] if outcome and generator.random() < 0.8 else ["refused"]
+            )
             rows.append(
                 Trajectory(
                     corpus=name,
@@ -47,16 +49,24 @@ def corpus(tasks: int = 40, attempts: int = 6, seed: int = 0, name: str = "made"
                     agent=f"agent{attempt % 3}",
                     attempt=attempt // 3,
                     instruction=f"solve puzzle {task}",
-                    steps=tuple(Step(word, f"page {int(generator.integers(100))}") for word in words),
+                    steps=tuple(
+                        Step(word, f"page {int(generator.integers(100))}") for word in words
+                    ),
                     outcome=outcome,
                 )
             )
     return to_frame(rows)
 
 
-def tau_record(task: Any = 0, reward: Any = 1.0, trial: int = 0, text: str = "All set.", **changes: Any) -> dict[str, Any]:
+def tau_record(
+    task: Any = 0, reward: Any = 1.0, trial: int = 0, text: str = "All set.", **changes: Any
+) -> dict[str, Any]:
     """A τ-bench v1 record, written by hand."""
-    call = {"id": "c1", "type": "function", "function": {"name": "get_order_details", "arguments": '{"order_id": "#A1"}'}}
+    call = {
+        "id": "c1",
+        "type": "function",
+        "function": {"name": "get_order_details", "arguments": '{"order_id": "#A1"}'},
+    }
     record: dict[str, Any] = {
         "task_id": task,
         "reward": reward,
@@ -73,7 +83,12 @@ def tau_record(task: Any = 0, reward: Any = 1.0, trial: int = 0, text: str = "Al
             {"role": "system", "content": "# Retail agent policy"},
             {"role": "user", "content": "I want to return my order."},
             {"role": "assistant", "content": None, "tool_calls": [call]},
-            {"role": "tool", "name": "get_order_details", "tool_call_id": "c1", "content": '{"status": "delivered"}'},
+            {
+                "role": "tool",
+                "name": "get_order_details",
+                "tool_call_id": "c1",
+                "content": '{"status": "delivered"}',
+            },
             {"role": "assistant", "content": text},
             {"role": "user", "content": "###STOP###"},
         ],
@@ -84,7 +99,13 @@ def tau_record(task: Any = 0, reward: Any = 1.0, trial: int = 0, text: str = "Al
 
 def tau_failure(task: int = 0) -> dict[str, Any]:
     """What the τ-bench runner writes when a run broke down."""
-    return {"task_id": task, "reward": 0.0, "info": {"error": "timeout", "traceback": "..."}, "traj": [], "trial": 0}
+    return {
+        "task_id": task,
+        "reward": 0.0,
+        "info": {"error": "timeout", "traceback": "..."},
+        "traj": [],
+        "trial": 0,
+    }
 
 
 def write_json(path: Path, value: Any) -> Path:
@@ -93,7 +114,9 @@ def write_json(path: Path, value: Any) -> Path:
     return path
 
 
-def write_tar(path: Path, members: dict[str, bytes], *, links: dict[str, str] | None = None) -> Path:
+def write_tar(
+    path: Path, members: dict[str, bytes], *, links: dict[str, str] | None = None
+) -> Path:
     with tarfile.open(path, "w:gz") as archive:
         for name, data in members.items():
             member = tarfile.TarInfo(name)

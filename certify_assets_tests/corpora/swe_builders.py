@@ -15,29 +15,69 @@ SWE_PROMPT = (
 
 def save(path: Path, document: Any) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(document if isinstance(document, str) else json.dumps(document), encoding="utf-8")
+    path.write_text(
+        document if isinstance(document, str) else json.dumps(document), encoding="utf-8"
+    )
     return path
 
 
 def traj(text: str = "look", canary: str | None = None, **changes: Any) -> dict[str, Any]:
     """A SWE-agent run."""
-    demonstration = {"role": "user", "content": canary or "another task, shown", "is_demo": True, "agent": "primary"}
+    demonstration = {
+        "role": "user",
+        "content": canary or "another task, shown",
+        "is_demo": True,
+        "agent": "primary",
+    }
     return {
         "environment": "swe_main",
         "trajectory": [
-            {"thought": f"I {text}.\n", "action": "open sums.py\n", "observation": "1: def total(rows):", "response": "…", "state": "{}"},
-            {"thought": "", "action": "submit", "observation": "diff --git a/sums.py b/sums.py", "response": "submit", "state": "{}"},
+            {
+                "thought": f"I {text}.\n",
+                "action": "open sums.py\n",
+                "observation": "1: def total(rows):",
+                "response": "…",
+                "state": "{}",
+            },
+            {
+                "thought": "",
+                "action": "submit",
+                "observation": "diff --git a/sums.py b/sums.py",
+                "response": "submit",
+                "state": "{}",
+            },
         ],
-        "history": [{"role": "system", "content": "work"}, demonstration, {"role": "user", "content": SWE_PROMPT, "agent": "primary"}],
-        "info": {"exit_status": canary or "submitted", "submission": canary or "diff", "model_stats": {"api_calls": 2}},
+        "history": [
+            {"role": "system", "content": "work"},
+            demonstration,
+            {"role": "user", "content": SWE_PROMPT, "agent": "primary"},
+        ],
+        "info": {
+            "exit_status": canary or "submitted",
+            "submission": canary or "diff",
+            "model_stats": {"api_calls": 2},
+        },
     } | changes
 
 
-def report(resolved: list[str], *, others: list[str] | None = None, **changes: Any) -> dict[str, Any]:
+def report(
+    resolved: list[str], *, others: list[str] | None = None, **changes: Any
+) -> dict[str, Any]:
     """A report that names every instance it knows."""
     unresolved = others or []
-    counts = {"total_instances": len(resolved) + len(unresolved), "submitted_instances": len(resolved) + len(unresolved)}
-    return counts | {"submitted_ids": [*resolved, *unresolved], "resolved_ids": resolved, "unresolved_ids": unresolved} | changes
+    counts = {
+        "total_instances": len(resolved) + len(unresolved),
+        "submitted_instances": len(resolved) + len(unresolved),
+    }
+    return (
+        counts
+        | {
+            "submitted_ids": [*resolved, *unresolved],
+            "resolved_ids": resolved,
+            "unresolved_ids": unresolved,
+        }
+        | changes
+    )
 
 
 def conversation(text: str = "look", rounds: int = 1) -> list[dict[str, str]]:
@@ -55,26 +95,73 @@ def conversation(text: str = "look", rounds: int = 1) -> list[dict[str, str]]:
     return messages
 
 
-def openhands(identity: str, resolved: bool | None = True, text: str = "look", **changes: Any) -> dict[str, Any]:
+def openhands(
+    identity: str, resolved: bool | None = True, text: str = "look", **changes: Any
+) -> dict[str, Any]:
     """A record of output.jsonl, with events."""
     record: dict[str, Any] = {
         "instance_id": identity,
         "test_result": {"git_patch": "diff --git a/sums.py"},
         "instruction": f"<uploaded_files>/w</uploaded_files>\n<issue_description>\n{ISSUE}\n</issue_description>\nFix it.",
         "instance": {"repo": "org/name", "problem_statement": ISSUE},
-        "metadata": {"agent_class": "CodeActAgent", "llm_config": {"model": "maker/model-1"}, "max_iterations": 9},
+        "metadata": {
+            "agent_class": "CodeActAgent",
+            "llm_config": {"model": "maker/model-1"},
+            "max_iterations": 9,
+        },
         "history": [
-            {"id": 0, "source": "agent", "action": "system", "args": {"content": "You are an agent."}},
-            {"id": 1, "source": "user", "action": "message", "args": {"content": "Fix it."}, "message": "Fix it."},
-            {"id": 2, "source": "agent", "action": "run", "args": {"command": "ls", "thought": f"I {text}.", "hidden": False}},
-            {"id": 3, "source": "agent", "observation": "run", "content": "sums.py", "extras": {"metadata": {"exit_code": 0}}},
-            {"id": 4, "source": "environment", "observation": "agent_state_changed", "content": "", "extras": {"agent_state": "finished"}},
-            {"id": 5, "source": "agent", "action": "finish", "args": {"final_thought": "Fixed.", "task_completed": "true"}},
+            {
+                "id": 0,
+                "source": "agent",
+                "action": "system",
+                "args": {"content": "You are an agent."},
+            },
+            {
+                "id": 1,
+                "source": "user",
+                "action": "message",
+                "args": {"content": "Fix it."},
+                "message": "Fix it.",
+            },
+            {
+                "id": 2,
+                "source": "agent",
+                "action": "run",
+                "args": {"command": "ls", "thought": f"I {text}.", "hidden": False},
+            },
+            {
+                "id": 3,
+                "source": "agent",
+                "observation": "run",
+                "content": "sums.py",
+                "extras": {"metadata": {"exit_code": 0}},
+            },
+            {
+                "id": 4,
+                "source": "environment",
+                "observation": "agent_state_changed",
+                "content": "",
+                "extras": {"agent_state": "finished"},
+            },
+            {
+                "id": 5,
+                "source": "agent",
+                "action": "finish",
+                "args": {"final_thought": "Fixed.", "task_completed": "true"},
+            },
         ],
         "metrics": {"accumulated_cost": 0.1},
         "error": None,
     }
-    return record | ({} if resolved is None else {"report": {"resolved": resolved, "empty_generation": False}}) | changes
+    return (
+        record
+        | (
+            {}
+            if resolved is None
+            else {"report": {"resolved": resolved, "empty_generation": False}}
+        )
+        | changes
+    )
 
 
 def save_lines(path: Path, records: list[Any]) -> Path:
@@ -90,13 +177,27 @@ def save_parquet(path: Path, rows: list[dict[str, Any]]) -> Path:
     return path
 
 
-def rebench_row(identity: str, resolved: int | None = 1, number: int = 0, canary: str | None = None) -> dict[str, Any]:
+def rebench_row(
+    identity: str, resolved: int | None = 1, number: int = 0, canary: str | None = None
+) -> dict[str, Any]:
     """A row of SWE-rebench OpenHands trajectories."""
 
-    def message(role: str, content: str, calls: list[Any] | None = None, name: str | None = None) -> dict[str, Any]:
-        return {"role": role, "content": content, "tool_calls": calls, "name": name, "tool_call_id": None}
+    def message(
+        role: str, content: str, calls: list[Any] | None = None, name: str | None = None
+    ) -> dict[str, Any]:
+        return {
+            "role": role,
+            "content": content,
+            "tool_calls": calls,
+            "name": name,
+            "tool_call_id": None,
+        }
 
-    call = {"id": "c", "type": "function", "function": {"name": "execute_bash", "arguments": '{"command": "ls"}'}}
+    call = {
+        "id": "c",
+        "type": "function",
+        "function": {"name": "execute_bash", "arguments": '{"command": "ls"}'},
+    }
     return {
         "trajectory_id": f"chat-{identity}-{number}",
         "instance_id": identity,
@@ -117,11 +218,19 @@ def rebench_row(identity: str, resolved: int | None = 1, number: int = 0, canary
     }
 
 
-def swe_agent_row(identity: str, target: bool | None = True, number: int = 0, canary: str | None = None) -> dict[str, Any]:
+def swe_agent_row(
+    identity: str, target: bool | None = True, number: int = 0, canary: str | None = None
+) -> dict[str, Any]:
     """A row of the SWE-agent trajectories of Nebius."""
 
     def message(role: str, text: str | None, system: str | None = None) -> dict[str, Any]:
-        return {"role": role, "text": text, "system_prompt": system, "mask": False, "cutoff_date": "01.01.2023"}
+        return {
+            "role": role,
+            "text": text,
+            "system_prompt": system,
+            "mask": False,
+            "cutoff_date": "01.01.2023",
+        }
 
     return {
         "instance_id": identity,

@@ -31,8 +31,16 @@ def read(root: Path | list[Path], **options: Any) -> Imported:
 
 
 def test_a_run_pairs_an_action_with_the_page_after_it(tmp_path: Path) -> None:
-    steps = [step(0, "click('1')"), step(1, "fill('2', 'x')", last_action_error="TimeoutError", axtree=""), step(2, None)]
-    write_run(tmp_path, "shop.resized.7", record(goal=[{"type": "text", "text": "Buy."}, {"type": "image_url"}], steps=steps))
+    steps = [
+        step(0, "click('1')"),
+        step(1, "fill('2', 'x')", last_action_error="TimeoutError", axtree=""),
+        step(2, None),
+    ]
+    write_run(
+        tmp_path,
+        "shop.resized.7",
+        record(goal=[{"type": "text", "text": "Buy."}, {"type": "image_url"}], steps=steps),
+    )
     write_annotations(tmp_path, [annotation("A", "shop.7", ALPHA, "Successful")])
     (run,) = from_frame(read(tmp_path).frame)
     assert (run.task_id, run.agent, run.instruction, run.outcome) == ("shop.7", ALPHA, "Buy.", 1)
@@ -54,11 +62,21 @@ def test_a_run_pairs_an_action_with_the_page_after_it(tmp_path: Path) -> None:
         (["Successful", "Unsuccessful", "Unsuccessful"], 0),
     ],
 )
-def test_the_majority_is_the_label(tmp_path: Path, verdicts: list[str], outcome: int | None) -> None:
+def test_the_majority_is_the_label(
+    tmp_path: Path, verdicts: list[str], outcome: int | None
+) -> None:
     write_run(tmp_path, "shop.1", record())
-    write_annotations(tmp_path, [annotation(f"P{number}", "shop.1", ALPHA, verdict) for number, verdict in enumerate(verdicts)])
+    write_annotations(
+        tmp_path,
+        [
+            annotation(f"P{number}", "shop.1", ALPHA, verdict)
+            for number, verdict in enumerate(verdicts)
+        ],
+    )
     frame = read(tmp_path, keep_unlabelled=True).frame
-    assert frame["outcome"].astype(object).where(frame["outcome"].notna(), None).tolist() == [outcome]
+    assert frame["outcome"].astype(object).where(frame["outcome"].notna(), None).tolist() == [
+        outcome
+    ]
 
 
 def test_what_the_annotations_are_like(tmp_path: Path) -> None:
@@ -86,18 +104,31 @@ def test_rows_that_cannot_be_used_are_counted(tmp_path: Path) -> None:
     ]
     imported = read([write_annotations(tmp_path, rows).parent, tmp_path / "cleaned"])
     assert imported.dropped == {"bad_outcome": 1, "duplicate": 2, "unreadable_record": 2}
-    assert "annotations.csv row 4" in imported.examples["bad_outcome"] and imported.label_facts["annotations"] == 1
+    assert (
+        "annotations.csv row 4" in imported.examples["bad_outcome"]
+        and imported.label_facts["annotations"] == 1
+    )
 
 
 def test_another_experiment_of_the_same_agent_has_no_label(tmp_path: Path) -> None:
-    write_annotations(tmp_path, [annotation("A", "shop.1", ALPHA, "Successful"), annotation("A", "shop.2", ALPHA, "Successful")])
+    write_annotations(
+        tmp_path,
+        [
+            annotation("A", "shop.1", ALPHA, "Successful"),
+            annotation("A", "shop.2", ALPHA, "Successful"),
+        ],
+    )
     write_run(tmp_path, "shop.1", record())
     again = record(experiment=f"{ALPHA}_on_shop.second", goal="again")
-    write_json(tmp_path / "cleaned" / "shop" / ALPHA / f"{ALPHA}_on_shop.second" / "shop.1.json", again)
+    write_json(
+        tmp_path / "cleaned" / "shop" / ALPHA / f"{ALPHA}_on_shop.second" / "shop.1.json", again
+    )
     flat = {key: value for key, value in record(goal="flat").items() if key != "experiment"}
     write_json(tmp_path / "flat" / "shop.2.json", flat)
     imported = read(tmp_path)
-    assert imported.frame["task_id"].tolist() == ["shop.1", "shop.2"] and imported.dropped == {"no_label": 1}
+    assert imported.frame["task_id"].tolist() == ["shop.1", "shop.2"] and imported.dropped == {
+        "no_label": 1
+    }
 
 
 def test_an_annotation_goes_to_one_run(tmp_path: Path) -> None:
@@ -113,17 +144,40 @@ def test_an_annotation_goes_to_one_run(tmp_path: Path) -> None:
 
 def test_runs_without_annotations(tmp_path: Path) -> None:
     for number, reward in enumerate((1.0, 0.0, 0.5, None, True)):
-        write_run(tmp_path, f"shop.{number}", record(goal=f"{number}", summary_info={"cum_reward": reward, "err_msg": None}))
-    write_run(tmp_path, "shop.8", record(goal="8", summary_info={"cum_reward": 0.0, "err_msg": "crash"}))
+        write_run(
+            tmp_path,
+            f"shop.{number}",
+            record(goal=f"{number}", summary_info={"cum_reward": reward, "err_msg": None}),
+        )
+    write_run(
+        tmp_path, "shop.8", record(goal="8", summary_info={"cum_reward": 0.0, "err_msg": "crash"})
+    )
     write_run(tmp_path, "shop.9", record(goal="9", steps=[step(0, None)]))
     assert detect_format([tmp_path]) == "agent_reward_bench"
-    with pytest.raises(InputError, match=r"has no annotations beside it; give annotations\.csv too, or take the reward \(label=reward\)"):
+    with pytest.raises(
+        InputError,
+        match=r"has no annotations beside it; give annotations\.csv too, or take the reward \(label=reward\)",
+    ):
         read(tmp_path)
     imported = read(tmp_path, label="reward")
     assert imported.frame["outcome"].tolist() == [1, 0, 0] and imported.label_facts == {}
-    assert imported.dropped == {"bad_outcome": 1, "infrastructure_error": 1, "no_label": 1, "no_trajectory": 1}
-    assert read(tmp_path, label="reward", success_threshold="0.5").frame["outcome"].tolist() == [1, 0, 1]
-    assert read(tmp_path, label="reward", keep_errors="true").frame["outcome"].tolist() == [1, 0, 0, 0]
+    assert imported.dropped == {
+        "bad_outcome": 1,
+        "infrastructure_error": 1,
+        "no_label": 1,
+        "no_trajectory": 1,
+    }
+    assert read(tmp_path, label="reward", success_threshold="0.5").frame["outcome"].tolist() == [
+        1,
+        0,
+        1,
+    ]
+    assert read(tmp_path, label="reward", keep_errors="true").frame["outcome"].tolist() == [
+        1,
+        0,
+        0,
+        0,
+    ]
     assert len(read(tmp_path, keep_unlabelled=True).frame) == 6
 
 
@@ -147,13 +201,22 @@ def test_options_are_checked(tmp_path: Path, options: dict[str, Any], words: str
 def test_labels_alone_are_nothing_to_judge(tmp_path: Path) -> None:
     write(tmp_path)
     with pytest.raises(
-        InputError, match=r"holds labels alone, 9 annotations of 6 trajectories of 3 tasks \(5 with a majority, 1 ties, .*labels_only=true"
+        InputError,
+        match=r"holds labels alone, 9 annotations of 6 trajectories of 3 tasks \(5 with a majority, 1 ties, .*labels_only=true",
     ):
         read(tmp_path / "data")
     imported = read(tmp_path, labels_only=True)
-    assert len(imported.frame) == 5 and imported.dropped["no_label"] == 1 and imported.label_facts["labels_only"] == 1
-    assert imported.notes == {"runs without instruction and steps, from labels alone: nothing to judge": 5}
-    assert imported.frame["instruction"].str.startswith("LABELS ONLY, no trajectory: task shop.").all()
+    assert (
+        len(imported.frame) == 5
+        and imported.dropped["no_label"] == 1
+        and imported.label_facts["labels_only"] == 1
+    )
+    assert imported.notes == {
+        "runs without instruction and steps, from labels alone: nothing to judge": 5
+    }
+    assert (
+        imported.frame["instruction"].str.startswith("LABELS ONLY, no trajectory: task shop.").all()
+    )
     assert all("NO STEPS" in item.text for item in render_frame(imported.frame))
 
 
@@ -166,7 +229,9 @@ def test_judgments_are_no_runs(tmp_path: Path) -> None:
 
 
 def test_broken_files_cost_themselves(tmp_path: Path) -> None:
-    write_annotations(tmp_path, [annotation("A", f"shop.{number}", ALPHA, "Successful") for number in (1, 2, 3)])
+    write_annotations(
+        tmp_path, [annotation("A", f"shop.{number}", ALPHA, "Successful") for number in (1, 2, 3)]
+    )
     write_run(tmp_path, "shop.1", record())
     path = write_run(tmp_path, "shop.2", record())
     path.write_bytes(path.read_bytes()[:-9])
@@ -181,13 +246,21 @@ def test_broken_files_cost_themselves(tmp_path: Path) -> None:
 def test_the_published_labels() -> None:
     root = shared_data("agent_reward_bench_labels")
     with pytest.raises(
-        InputError, match=r"1,408 annotations of 1,302 trajectories of 351 tasks \(1,290 with a majority, 12 ties, .* 0\.271, ICC 0\.492\)"
+        InputError,
+        match=r"1,408 annotations of 1,302 trajectories of 351 tasks \(1,290 with a majority, 12 ties, .* 0\.271, ICC 0\.492\)",
     ):
         import_corpus(root, name="arb")
     imported = read(root, labels_only=True)
     profile = profile_corpus(imported.frame)
-    assert (len(imported.frame), profile.tasks, round(profile.success_rate, 3), round(profile.icc, 3)) == (1290, 351, 0.271, 0.492)
-    assert {name: count for name, count in imported.dropped.items() if name != "file_other_format"} == {"no_label": 12}
+    assert (
+        len(imported.frame),
+        profile.tasks,
+        round(profile.success_rate, 3),
+        round(profile.icc, 3),
+    ) == (1290, 351, 0.271, 0.492)
+    assert {
+        name: count for name, count in imported.dropped.items() if name != "file_other_format"
+    } == {"no_label": 12}
     facts = json.loads(json.dumps(imported.label_facts))
     assert facts.pop("disagreement_rate") == pytest.approx(12 / 105)
     assert facts == {

@@ -27,7 +27,10 @@ def test_a_case_becomes_a_run(tmp_path: Path) -> None:
     put(tmp_path, "20260808T194241Z-sweep_x", case(3, False))
     (run,) = from_frame(read(tmp_path).frame)
     assert (run.task_id, run.agent, run.attempt, run.outcome) == ("MedQA-3", "sweep_x", 0, 0)
-    assert run.instruction == "Find the diagnosis of the patient of case MedQA-3 by questions and tests."
+    assert (
+        run.instruction
+        == "Find the diagnosis of the patient of case MedQA-3 by questions and tests."
+    )
     assert run.steps == (
         Step("How do you feel, patient 3? ", "patient: I sneeze."),
         Step("REQUEST TEST: Temperature", "measurement: RESULTS: 37.2"),
@@ -71,7 +74,9 @@ def test_small_runs_are_left_out_and_counted(tmp_path: Path) -> None:
         ({"scenario_id": True}, "unreadable_record"),
     ],
 )
-def test_what_cannot_be_used_is_counted(tmp_path: Path, changes: dict[str, Any], dropped: str) -> None:
+def test_what_cannot_be_used_is_counted(
+    tmp_path: Path, changes: dict[str, Any], dropped: str
+) -> None:
     put(tmp_path, "run", case(0), case(1, **changes))
     imported = read(tmp_path)
     assert imported.dropped == {dropped: 1} and len(imported.frame) == 1
@@ -79,10 +84,16 @@ def test_what_cannot_be_used_is_counted(tmp_path: Path, changes: dict[str, Any],
 
 
 def test_ids_and_roles(tmp_path: Path) -> None:
-    dialogue = [{"role": "patient", "text": "Hello."}, {"role": "judge", "text": "right"}, {"role": "doctor", "text": None}]
+    dialogue = [
+        {"role": "patient", "text": "Hello."},
+        {"role": "judge", "text": "right"},
+        {"role": "doctor", "text": None},
+    ]
     put(tmp_path, "run", case(0, scenario_id=7, dialogue=dialogue))
     imported = read(tmp_path)
-    assert imported.frame["task_id"].tolist() == ["MedQA-7"] and imported.notes == {"turns of another role left out": 1}
+    assert imported.frame["task_id"].tolist() == ["MedQA-7"] and imported.notes == {
+        "turns of another role left out": 1
+    }
     assert from_frame(imported.frame)[0].steps == (Step("", "patient: Hello."), Step("", ""))
 
 
@@ -90,7 +101,12 @@ def test_the_published_runs() -> None:
     archives = sorted(shared_data("agentclinic_whissle").glob("*.tar.gz"))
     imported = import_corpus(archives, name="ac")
     profile = profile_corpus(imported.frame)
-    assert (profile.trajectories, profile.tasks, imported.format, imported.dropped["small_run"]) == (275, 100, "agentclinic", 28)
+    assert (
+        profile.trajectories,
+        profile.tasks,
+        imported.format,
+        imported.dropped["small_run"],
+    ) == (275, 100, "agentclinic", 28)
     assert (round(profile.success_rate, 3), round(profile.icc, 2)) == (0.815, 0.22)
     # the collection's README counts the seven small runs too
     whole = read(archives)

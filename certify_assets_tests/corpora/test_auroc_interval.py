@@ -7,11 +7,20 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from certify_assets.corpora.auroc import auroc
-from certify_assets.corpora.auroc_interval import PairRanking, area_of, codes, interval, task_resamples
+from certify_assets.corpora.auroc_interval import (
+    PairRanking,
+    area_of,
+    codes,
+    interval,
+    task_resamples,
+)
 
 
 def by_hand(
-    scores: NDArray[np.float64], outcomes: NDArray[np.int64], groups: NDArray[np.int64], weights: NDArray[np.int64]
+    scores: NDArray[np.float64],
+    outcomes: NDArray[np.int64],
+    groups: NDArray[np.int64],
+    weights: NDArray[np.int64],
 ) -> tuple[float, int]:
     """Pairs won and all pairs, one pair at a time."""
     won, pairs = 0.0, 0
@@ -20,7 +29,13 @@ def by_hand(
         for other in rows:
             if groups[one] == groups[other] and outcomes[one] == 1 and outcomes[other] == 0:
                 pairs += 1
-                won += 1.0 if scores[one] > scores[other] else 0.5 if scores[one] == scores[other] else 0.0
+                won += (
+                    1.0
+                    if scores[one] > scores[other]
+                    else 0.5
+                    if scores[one] == scores[other]
+                    else 0.0
+                )
     return won, pairs
 
 
@@ -38,8 +53,14 @@ def test_without_groups_it_is_the_auroc() -> None:
     rng = np.random.default_rng(1)
     scores, outcomes = rng.integers(0, 9, 200) / 4, rng.integers(0, 2, 200)
     found = area_of(PairRanking.of(scores, outcomes), task_resamples(codes(np.arange(200) // 4)))
-    assert found.value == pytest.approx(auroc(scores, outcomes)) and found.low is not None and found.high is not None
-    assert found.low < found.value < found.high and found.pairs == outcomes.sum() * (200 - outcomes.sum())
+    assert (
+        found.value == pytest.approx(auroc(scores, outcomes))
+        and found.low is not None
+        and found.high is not None
+    )
+    assert found.low < found.value < found.high and found.pairs == outcomes.sum() * (
+        200 - outcomes.sum()
+    )
 
 
 def test_what_cannot_be_measured_is_none() -> None:
@@ -54,7 +75,9 @@ def test_what_cannot_be_measured_is_none() -> None:
 def test_resamples_take_tasks_whole_and_are_those_of_the_seed() -> None:
     tasks = codes(["b", "a", "b", "c"])
     first, again = task_resamples(tasks, draws=50), task_resamples(tasks, draws=50)
-    assert np.array_equal(first, again) and not np.array_equal(first, task_resamples(tasks, draws=50, seed=1))
+    assert np.array_equal(first, again) and not np.array_equal(
+        first, task_resamples(tasks, draws=50, seed=1)
+    )
     assert np.array_equal(first[:, 0], first[:, 2])
     assert np.array_equal(first[:, 0] + first[:, 1] + first[:, 3], np.full(50, 3.0))
 
@@ -66,7 +89,11 @@ def test_the_interval_covers_the_truth_of_clustered_runs() -> None:
     def drawn(tasks: int) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
         effect = np.repeat(rng.normal(0, 1.5, tasks), 4)
         outcomes = (rng.random(tasks * 4) < 1 / (1 + np.exp(-effect))).astype(np.int64)
-        return 0.8 * effect + 0.6 * outcomes + rng.normal(size=tasks * 4), outcomes, np.repeat(np.arange(tasks), 4)
+        return (
+            0.8 * effect + 0.6 * outcomes + rng.normal(size=tasks * 4),
+            outcomes,
+            np.repeat(np.arange(tasks), 4),
+        )
 
     truth = auroc(*drawn(40_000)[:2])
     missed = 0

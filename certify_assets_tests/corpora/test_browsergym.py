@@ -6,12 +6,25 @@ from typing import Any, NoReturn
 
 import pytest
 
-from certify_assets.corpora.formats import ADAPTERS, Imported, SourceFile, detect_format, import_corpus
+from certify_assets.corpora.formats import (
+    ADAPTERS,
+    Imported,
+    SourceFile,
+    detect_format,
+    import_corpus,
+)
 from certify_assets.corpora.rendering import render_frame
 from certify_assets.corpora.schema import Step, from_frame
 from certify_assets.errors import InputError
 from certify_assets_tests.corpora.builders import write_json, write_tar
-from certify_assets_tests.corpora.formats.browsergym import DATE, info, infos, summary, write, write_run
+from certify_assets_tests.corpora.formats.browsergym import (
+    DATE,
+    info,
+    infos,
+    summary,
+    write,
+    write_run,
+)
 from certify_assets_tests.paths import shared_data
 
 FOLDER = f"{DATE}_alpha_on_web.press_3"
@@ -27,12 +40,26 @@ def good(root: Path) -> None:
 
 def test_a_run_pairs_an_action_with_the_page_after_it(tmp_path: Path) -> None:
     steps = infos()
-    steps[1]["obs"] |= {"last_action_error": "Timeout", "axtree_txt": None, "pruned_html": "<p>one</p>"}
-    nodes = [{"role": {"value": "button"}, "name": {"value": "Go"}}, {"role": {"value": "none"}, "name": {"value": ""}}, "x"]
+    steps[1]["obs"] |= {
+        "last_action_error": "Timeout",
+        "axtree_txt": None,
+        "pruned_html": "<p>one</p>",
+    }
+    nodes = [
+        {"role": {"value": "button"}, "name": {"value": "Go"}},
+        {"role": {"value": "none"}, "name": {"value": ""}},
+        "x",
+    ]
     steps[2]["obs"] = {"axtree_object": {"nodes": nodes}}
     write_run(tmp_path, FOLDER, summary(), steps)
     (run,) = from_frame(read(tmp_path).frame)
-    assert (run.task_id, run.agent, run.attempt, run.outcome, run.trajectory_id) == ("web.press", "alpha", 0, 1, FOLDER)
+    assert (run.task_id, run.agent, run.attempt, run.outcome, run.trajectory_id) == (
+        "web.press",
+        "alpha",
+        0,
+        1,
+        FOLDER,
+    )
     assert run.instruction == "Press the button."
     assert run.steps == (
         Step("", "url: http://web.test/0\nRootWebArea 'page 0'"),
@@ -44,7 +71,13 @@ def test_a_run_pairs_an_action_with_the_page_after_it(tmp_path: Path) -> None:
 def test_the_goal_may_have_parts(tmp_path: Path) -> None:
     steps = infos()
     for item in steps:
-        item["obs"] |= {"goal": "", "goal_object": [{"type": "text", "text": "Find it."}, {"type": "image_url", "image_url": "x"}]}
+        item["obs"] |= {
+            "goal": "",
+            "goal_object": [
+                {"type": "text", "text": "Find it."},
+                {"type": "image_url", "image_url": "x"},
+            ],
+        }
     write_run(tmp_path, FOLDER, summary(), steps)
     assert read(tmp_path).frame["instruction"].tolist() == ["Find it."]
 
@@ -64,7 +97,9 @@ def test_a_verdict_in_the_chat_is_not_seen(tmp_path: Path) -> None:
         ("a_on_b_0", "b", "a"),
     ],
 )
-def test_the_folder_names_agent_task_and_seed(tmp_path: Path, folder: str, task: str, agent: str) -> None:
+def test_the_folder_names_agent_task_and_seed(
+    tmp_path: Path, folder: str, task: str, agent: str
+) -> None:
     write_run(tmp_path, folder, summary(), infos())
     assert read(tmp_path).frame[["task_id", "agent"]].to_numpy().tolist() == [[task, agent]]
     assert read(tmp_path / folder).frame["task_id"].tolist() == [task]
@@ -78,12 +113,25 @@ def test_seeds_are_attempts_even_where_the_runs_are_alike(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("reward", "outcome"), [(1, 1), (1.0, 1), (1 - 1e-7, 1), (0.99, 0), (0, 0), (-1.0, 0), (3.0, 1), (None, None), (float("nan"), None)]
+    ("reward", "outcome"),
+    [
+        (1, 1),
+        (1.0, 1),
+        (1 - 1e-7, 1),
+        (0.99, 0),
+        (0, 0),
+        (-1.0, 0),
+        (3.0, 1),
+        (None, None),
+        (float("nan"), None),
+    ],
 )
 def test_rewards(tmp_path: Path, reward: Any, outcome: int | None) -> None:
     write_run(tmp_path, FOLDER, summary(reward), infos())
     frame = read(tmp_path, keep_unlabelled=True).frame
-    assert frame["outcome"].astype(object).where(frame["outcome"].notna(), None).tolist() == [outcome]
+    assert frame["outcome"].astype(object).where(frame["outcome"].notna(), None).tolist() == [
+        outcome
+    ]
 
 
 def test_the_threshold_is_an_option(tmp_path: Path) -> None:
@@ -115,7 +163,9 @@ def test_errors_can_be_judged_by_their_reward(tmp_path: Path) -> None:
         (FOLDER, summary(err_msg="crash"), None, "infrastructure_error", "broke down"),
     ],
 )
-def test_what_cannot_be_used_is_counted(tmp_path: Path, folder: str, verdict: Any, steps: Any, reason: str, words: str) -> None:
+def test_what_cannot_be_used_is_counted(
+    tmp_path: Path, folder: str, verdict: Any, steps: Any, reason: str, words: str
+) -> None:
     good(tmp_path)
     write_run(tmp_path, folder, verdict, steps)
     imported = read(tmp_path)
@@ -125,25 +175,40 @@ def test_what_cannot_be_used_is_counted(tmp_path: Path, folder: str, verdict: An
 
 def test_broken_files_cost_their_run(tmp_path: Path) -> None:
     good(tmp_path)
-    (write_run(tmp_path, f"{DATE}_a_on_b_1", None, infos()) / "summary_info.json").write_bytes(b"{broken")
-    (write_run(tmp_path, f"{DATE}_a_on_b_2", summary(), None) / "steps_info.json").write_bytes(b'[{"obs": "\xff"}]')
-    (write_run(tmp_path, f"{DATE}_a_on_b_3", summary(), None) / "steps_info.json.gz").write_bytes(b"\x1f\x8b broken")
+    (write_run(tmp_path, f"{DATE}_a_on_b_1", None, infos()) / "summary_info.json").write_bytes(
+        b"{broken"
+    )
+    (write_run(tmp_path, f"{DATE}_a_on_b_2", summary(), None) / "steps_info.json").write_bytes(
+        b'[{"obs": "\xff"}]'
+    )
+    (write_run(tmp_path, f"{DATE}_a_on_b_3", summary(), None) / "steps_info.json.gz").write_bytes(
+        b"\x1f\x8b broken"
+    )
     imported = read(tmp_path)
-    assert len(imported.frame) == 1 and imported.dropped == {"unreadable_record": 2, "file_unreadable": 1}
+    assert len(imported.frame) == 1 and imported.dropped == {
+        "unreadable_record": 2,
+        "file_unreadable": 1,
+    }
 
 
 def test_pickles_are_never_opened(tmp_path: Path) -> None:
     def refuse() -> NoReturn:
         raise AssertionError("a pickle was opened")
 
-    adapter, pickled = ADAPTERS["browsergym"], SourceFile(f"study/{FOLDER}/step_0.pkl.gz", 10, refuse)
+    adapter, pickled = (
+        ADAPTERS["browsergym"],
+        SourceFile(f"study/{FOLDER}/step_0.pkl.gz", 10, refuse),
+    )
     assert not adapter.fits(pickled) and "runs code" in (adapter.explain(pickled) or "")
     mark = tmp_path / "loaded"
     folder = write_run(tmp_path / "study", FOLDER, None, None)
     folder.mkdir(parents=True)
     for name in ("exp_args.pkl", "step_0.pkl.gz"):
         (folder / name).write_bytes(f"cos\nmkdir\n(S'{mark}'\ntR.".encode())
-    with pytest.raises(InputError, match=r"no known format fits .*exp_args\.pkl is a pickle.*ExpResult\(folder\)\.steps_info") as found:
+    with pytest.raises(
+        InputError,
+        match=r"no known format fits .*exp_args\.pkl is a pickle.*ExpResult\(folder\)\.steps_info",
+    ) as found:
         detect_format([tmp_path / "study"])
     assert str(found.value).count("is a pickle") == 1
     with pytest.raises(InputError, match=r"exp_args\.pkl is a pickle"):
@@ -158,19 +223,33 @@ def test_a_compressed_study(tmp_path: Path) -> None:
 
     write(tmp_path / "plain")
     members = {
-        f"{path.relative_to(tmp_path / 'plain').as_posix()}.gz": gzip.compress(path.read_bytes(), mtime=0)
+        f"{path.relative_to(tmp_path / 'plain').as_posix()}.gz": gzip.compress(
+            path.read_bytes(), mtime=0
+        )
         for path in (tmp_path / "plain").rglob("*_info.json")
     }
     packed = write_tar(tmp_path / "runs.tar.gz", members)
     assert detect_format([packed]) == "browsergym"
-    assert read(packed).frame["trajectory_id"].tolist() == read(tmp_path / "plain").frame["trajectory_id"].tolist()
+    assert (
+        read(packed).frame["trajectory_id"].tolist()
+        == read(tmp_path / "plain").frame["trajectory_id"].tolist()
+    )
 
 
 def test_webarena_verified_is_refused_with_the_reason(tmp_path: Path) -> None:
-    verdict = {"task_id": 1, "status": "success", "score": 1.0, "evaluators_results": [], "webarena_verified_version": "1"}
+    verdict = {
+        "task_id": 1,
+        "status": "success",
+        "score": 1.0,
+        "evaluators_results": [],
+        "webarena_verified_version": "1",
+    }
     write_json(tmp_path / "1" / "eval_result.json", verdict)
     write_json(tmp_path / "1" / "network.har", {"log": {"entries": []}})
-    with pytest.raises(InputError, match=r"eval_result\.json is a verdict of WebArena Verified.*without the instruction.*AgentLab"):
+    with pytest.raises(
+        InputError,
+        match=r"eval_result\.json is a verdict of WebArena Verified.*without the instruction.*AgentLab",
+    ):
         import_corpus(tmp_path, name="wav")
 
 
@@ -183,4 +262,6 @@ def test_the_published_logs_of_webarena_verified_are_refused_once() -> None:
 def test_what_is_not_json_never_fits() -> None:
     for name in ("summary_info.json", "steps_info.json", "other.json"):
         for content in (b"", b"\xff\x00", b"[" * 100_000, b"[1, 2]", b'"text"', b"{}"):
-            assert not ADAPTERS["browsergym"].fits(SourceFile(f"a/{name}", len(content), lambda content=content: io.BytesIO(content)))
+            assert not ADAPTERS["browsergym"].fits(
+                SourceFile(f"a/{name}", len(content), lambda content=content: io.BytesIO(content))
+            )

@@ -48,19 +48,30 @@ def test_success_rate_and_clustering(frame: pd.DataFrame) -> None:
 
 def test_few_runs_are_alike(frame: pd.DataFrame) -> None:
     keys = [
-        (i, tuple((s["action"], s["observation"]) for s in steps)) for i, steps in zip(frame["instruction"], frame["steps"], strict=True)
+        (i, tuple((s["action"], s["observation"]) for s in steps))
+        for i, steps in zip(frame["instruction"], frame["steps"], strict=True)
     ]
     alike = sum(count for count in Counter(keys).values() if count > 1)
     assert alike / len(frame) < 0.08
 
 
 def test_ids_name_corpus_task_agent_and_attempt(frame: pd.DataFrame) -> None:
-    expected = frame["corpus"] + "/" + frame["task_id"] + "/" + frame["agent"] + "/" + frame["attempt"].astype(str)
+    expected = (
+        frame["corpus"]
+        + "/"
+        + frame["task_id"]
+        + "/"
+        + frame["agent"]
+        + "/"
+        + frame["attempt"].astype(str)
+    )
     assert (frame["trajectory_id"] == expected).all()
     assert frame["source_sha256"].nunique() == 1
 
 
-def test_every_run_ends_with_a_claim_and_one_agent_always_claims_success(frame: pd.DataFrame) -> None:
+def test_every_run_ends_with_a_claim_and_one_agent_always_claims_success(
+    frame: pd.DataFrame,
+) -> None:
     claims = frame["steps"].map(lambda steps: steps[-1]["action"])
     assert claims.str.startswith('claim("').all()
     always = claims.str.contains("success, task complete").groupby(frame["agent"]).mean()
@@ -74,7 +85,9 @@ def test_every_run_ends_with_a_claim_and_one_agent_always_claims_success(frame: 
 
 
 def test_no_text_of_the_harness(frame: pd.DataFrame) -> None:
-    text = " ".join(s["action"] + " " + s["observation"] for steps in frame["steps"] for s in steps).lower()
+    text = " ".join(
+        s["action"] + " " + s["observation"] for steps in frame["steps"] for s in steps
+    ).lower()
     assert not [word for word in HARNESS if word in text]
 
 

@@ -14,7 +14,15 @@ def table(*rows: tuple[str, str, int | None, str]):
     """Rows of task, agent, outcome and what was seen."""
     return to_frame(
         [
-            trajectory(number, task_id=task, agent=agent, attempt=number, outcome=outcome, instruction="go", steps=(Step("look", seen),))
+            trajectory(
+                number,
+                task_id=task,
+                agent=agent,
+                attempt=number,
+                outcome=outcome,
+                instruction="go",
+                steps=(Step("look", seen),),
+            )
             for number, (task, agent, outcome, seen) in enumerate(rows)
         ]
     )
@@ -34,7 +42,13 @@ def test_flips_are_counted_by_pair_and_by_task() -> None:
 
 
 def test_equal_texts_with_both_outcomes_bound_every_judge() -> None:
-    frame = table(("a", "x", 1, "same"), ("a", "y", 1, "same"), ("b", "x", 0, "same"), ("b", "y", 0, "other"), ("c", "x", None, "same"))
+    frame = table(
+        ("a", "x", 1, "same"),
+        ("a", "y", 1, "same"),
+        ("b", "x", 0, "same"),
+        ("b", "y", 0, "other"),
+        ("c", "x", None, "same"),
+    )
     found = flip_rates(frame, render_frame(frame))
     assert (found.contradicted, found.label_ceiling) == (3, 0.75)
 
@@ -42,14 +56,26 @@ def test_equal_texts_with_both_outcomes_bound_every_judge() -> None:
 def test_where_nothing_is_repeated_nothing_flips() -> None:
     frame = table(("a", "x", 1, "1"), ("b", "x", 0, "2"))
     found = flip_rates(frame, [])
-    assert (found.cells, found.cell_rate, found.task_rate, found.unread_ceiling, found.label_ceiling) == (0, None, None, None, None)
+    assert (
+        found.cells,
+        found.cell_rate,
+        found.task_rate,
+        found.unread_ceiling,
+        found.label_ceiling,
+    ) == (0, None, None, None, None)
     assert flip_rates(table(("a", "x", None, "1")), []).tasks == 0
 
 
 def test_lengths_are_those_before_the_cut() -> None:
     found = text_lengths([Rendered("x" * 10, 0), Rendered("x" * 20, 0), Rendered("x" * 30, 40)])
     assert found is not None
-    assert (found.shortest, found.median, found.longest, found.cut, found.cut_share) == (10, 20, 70, 1, pytest.approx(0.4))
+    assert (found.shortest, found.median, found.longest, found.cut, found.cut_share) == (
+        10,
+        20,
+        70,
+        1,
+        pytest.approx(0.4),
+    )
     assert text_lengths([]) is None
 
 

@@ -24,7 +24,9 @@ def read(form: Format, *paths: Path) -> Imported:
 
 def test_every_format_has_a_source_here() -> None:
     assert {form.name for form in FORMATS} == set(ADAPTERS)
-    assert all(adapter.label_source and adapter.title and adapter.suffixes for adapter in ADAPTERS.values())
+    assert all(
+        adapter.label_source and adapter.title and adapter.suffixes for adapter in ADAPTERS.values()
+    )
     assert all(adapter.leak_fields for name, adapter in ADAPTERS.items() if name != "table")
 
 
@@ -40,9 +42,16 @@ def test_its_counts(form: Format, tmp_path: Path) -> None:
     form.write(tmp_path / "runs", None)
     imported = read(form, tmp_path / "runs")
     frame = imported.frame
-    dropped = {reason: count for reason, count in imported.dropped.items() if reason != "file_other_format"}
+    dropped = {
+        reason: count for reason, count in imported.dropped.items() if reason != "file_other_format"
+    }
     found = (len(frame), frame["task_id"].nunique(), int(frame["outcome"].sum()), dropped)
-    assert found == (form.counts.trajectories, form.counts.tasks, form.counts.successes, form.counts.dropped)
+    assert found == (
+        form.counts.trajectories,
+        form.counts.tasks,
+        form.counts.successes,
+        form.counts.dropped,
+    )
     assert all(frame["steps"].map(len) > 0), "a run without a step is nothing to judge"
     assert set(imported.examples) == set(imported.dropped)
 
@@ -50,7 +59,16 @@ def test_its_counts(form: Format, tmp_path: Path) -> None:
 @EVERY
 def test_archives_hold_the_same_runs(form: Format, tmp_path: Path) -> None:
     form.write(tmp_path / "runs", None)
-    columns = ["task_id", "trajectory_id", "agent", "attempt", "instruction", "steps", "outcome", "source_sha256"]
+    columns = [
+        "task_id",
+        "trajectory_id",
+        "agent",
+        "attempt",
+        "instruction",
+        "steps",
+        "outcome",
+        "source_sha256",
+    ]
     plain = read(form, tmp_path / "runs")
     for name in ("runs.tar.gz", "runs.zip"):
         packed = read(form, pack(tmp_path / "runs", tmp_path / name))
@@ -63,11 +81,15 @@ def test_nothing_that_speaks_of_the_outcome_is_rendered(form: Format, tmp_path: 
     form.write(tmp_path / "clean", None)
     form.write(tmp_path / "planted", CANARY)
     clean, planted = read(form, tmp_path / "clean").frame, read(form, tmp_path / "planted").frame
-    assert any(CANARY in path.read_bytes().decode("latin-1") for path in (tmp_path / "planted").rglob("*") if path.is_file()) or _binary(
-        tmp_path / "planted"
-    )
+    assert any(
+        CANARY in path.read_bytes().decode("latin-1")
+        for path in (tmp_path / "planted").rglob("*")
+        if path.is_file()
+    ) or _binary(tmp_path / "planted")
     assert CANARY not in planted.drop(columns=["outcome"]).to_json()
-    assert [item.text for item in render_frame(planted)] == [item.text for item in render_frame(clean)]
+    assert [item.text for item in render_frame(planted)] == [
+        item.text for item in render_frame(clean)
+    ]
     assert find_leak_fields(planted) == []
 
 
@@ -77,7 +99,12 @@ def _binary(folder: Path) -> bool:
 
 
 @EVERY
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], derandomize=True)
+@settings(
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    derandomize=True,
+)
 @given(data=st.data())
 def test_damage_costs_what_it_hits(form: Format, tmp_path: Path, data: st.DataObject) -> None:
     """Cut or overwrite one file anywhere: the import gives the rest or says in a sentence that nothing is left."""

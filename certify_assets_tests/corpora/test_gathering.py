@@ -30,18 +30,29 @@ def written(path: Path, **options: object) -> bytes:
 
 
 def runs(root: Path, number: int = 12) -> Path:
-    return save_parquet(root / "runs.parquet", [rebench_row(f"org__name-{row % 3}", row % 2, row, None) for row in range(number)])
+    return save_parquet(
+        root / "runs.parquet",
+        [rebench_row(f"org__name-{row % 3}", row % 2, row, None) for row in range(number)],
+    )
 
 
-@pytest.mark.parametrize("options", [{}, {"keep_unlabelled": True}, {"merge_same_instruction": True}])
+@pytest.mark.parametrize(
+    "options", [{}, {"keep_unlabelled": True}, {"merge_same_instruction": True}]
+)
 @pytest.mark.parametrize("form", [taubench_v1, terminal_bench])
-def test_the_bytes_are_those_of_an_import_in_memory(tmp_path: Path, form: object, options: dict[str, object]) -> None:
+def test_the_bytes_are_those_of_an_import_in_memory(
+    tmp_path: Path, form: object, options: dict[str, object]
+) -> None:
     form.write(tmp_path / "runs")  # type: ignore[attr-defined]
     frame = import_corpus(tmp_path / "runs", name="c", options=options).frame
-    assert written(tmp_path / "runs", **options) == write_trajectories(tmp_path / "whole.parquet", frame)
+    assert written(tmp_path / "runs", **options) == write_trajectories(
+        tmp_path / "whole.parquet", frame
+    )
 
 
-def test_neither_pieces_nor_memory_change_the_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_neither_pieces_nor_memory_change_the_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = runs(tmp_path)
     once = written(path)
     monkeypatch.setattr(gathering, "_IN_MEMORY", 1)
@@ -49,9 +60,13 @@ def test_neither_pieces_nor_memory_change_the_bytes(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(schema, "_GROUP_ROWS", 5)
     several = written(path)
     assert pq.ParquetFile(io.BytesIO(several)).num_row_groups == 3
-    assert several == write_trajectories(tmp_path / "whole.parquet", import_corpus(path, name="c").frame)
+    assert several == write_trajectories(
+        tmp_path / "whole.parquet", import_corpus(path, name="c").frame
+    )
     (tmp_path / "several.parquet").write_bytes(several)
-    assert read_trajectories(tmp_path / "several.parquet").equals(import_corpus(path, name="c").frame)
+    assert read_trajectories(tmp_path / "several.parquet").equals(
+        import_corpus(path, name="c").frame
+    )
 
 
 def test_a_group_ends_by_rows_or_by_characters(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,11 +80,17 @@ def test_a_group_ends_by_rows_or_by_characters(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize("limit", [1, 1 << 20])
 def test_texts_come_back_as_they_were(monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
     monkeypatch.setattr(gathering, "_IN_MEMORY", limit)
-    kept = [("lone \ud800", (Step("é\n", "\0"), Step("", "\udfff"))), ("", ()), (TEXT * 999, (Step(TEXT, TEXT),))]
+    kept = [
+        ("lone \ud800", (Step("é\n", "\0"), Step("", "\udfff"))),
+        ("", ()),
+        (TEXT * 999, (Step(TEXT, TEXT),)),
+    ]
     texts = Texts()
     places = [texts.put(*item) for item in kept]
     assert [texts.get(place) for place in reversed(places)] == kept[::-1]
-    assert [place.chars for place in places] == [len(text) + sum(len(s.action) + len(s.observation) for s in steps) for text, steps in kept]
+    assert [place.chars for place in places] == [
+        len(text) + sum(len(s.action) + len(s.observation) for s in steps) for text, steps in kept
+    ]
     texts.close()
 
 
@@ -77,7 +98,9 @@ def test_ids_that_become_one_in_the_table_are_refused(tmp_path: Path) -> None:
     rows = [rebench_row("org__name-1", 1, row, None) for row in range(2)]
     rows[1]["trajectory_id"] = rows[0]["trajectory_id"]
     path = save_parquet(tmp_path / "runs.parquet", rows)
-    with pytest.raises(InputError, match=r"row 2 has the trajectory_id .* of .* row 1; give every run its own id"):
+    with pytest.raises(
+        InputError, match=r"row 2 has the trajectory_id .* of .* row 1; give every run its own id"
+    ):
         written(path)
 
 
@@ -87,8 +110,12 @@ def test_a_profile_needs_no_texts(tmp_path: Path) -> None:
     path.write_bytes(written(tmp_path / "runs"))
     whole, small = read_trajectories(path), read_columns(path)
     assert small.equals(whole.drop(columns="steps"))
-    manifest = make_manifest(whole["task_id"].unique(), "c") if whole["task_id"].nunique() > 3 else None
-    assert profile_corpus(small, manifest, rendered=outlines(path)) == profile_corpus(whole, manifest)
+    manifest = (
+        make_manifest(whole["task_id"].unique(), "c") if whole["task_id"].nunique() > 3 else None
+    )
+    assert profile_corpus(small, manifest, rendered=outlines(path)) == profile_corpus(
+        whole, manifest
+    )
 
 
 @pytest.mark.slow
@@ -105,8 +132,15 @@ def test_memory_does_not_grow_with_the_runs(tmp_path: Path) -> None:
     for number in (3000, 10_000):
         path = tmp_path / str(number) / "runs.parquet"
         path.parent.mkdir()
-        subprocess.run([sys.executable, benchmark, "--write", str(number), "40", "0", str(path)], check=True)
-        done = subprocess.run([sys.executable, benchmark, "--measure", "store", str(path)], check=True, capture_output=True, text=True)
+        subprocess.run(
+            [sys.executable, benchmark, "--write", str(number), "40", "0", str(path)], check=True
+        )
+        done = subprocess.run(
+            [sys.executable, benchmark, "--measure", "store", str(path)],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
         figures = json.loads(done.stdout)
         assert figures["rows"] == number
         peaks.append(figures["peak_mb"])

@@ -11,7 +11,16 @@ from certify_assets.corpora.formats.files import Limits
 from certify_assets.corpora.formats.inspect_samples import resolved
 from certify_assets.corpora.schema import Step, from_frame
 from certify_assets.errors import InputError
-from certify_assets_tests.corpora.eval_files import DEFLATED, STORED, ZSTD, eval_bytes, header, sample, write_eval, zip_bytes
+from certify_assets_tests.corpora.eval_files import (
+    DEFLATED,
+    STORED,
+    ZSTD,
+    eval_bytes,
+    header,
+    sample,
+    write_eval,
+    zip_bytes,
+)
 from certify_assets_tests.corpora.formats.inspect import write
 from certify_assets_tests.paths import shared_data
 
@@ -19,7 +28,9 @@ COLUMNS = ["task_id", "agent", "attempt", "instruction", "steps", "outcome"]
 
 
 def read(path: Path | list[Path], **options: Any) -> Imported:
-    return import_corpus(path, format="inspect", name="inspect", options={"reader": "own", **options})
+    return import_corpus(
+        path, format="inspect", name="inspect", options={"reader": "own", **options}
+    )
 
 
 def log(path: Path, *samples: dict[str, Any], method: int = DEFLATED, **about: Any) -> Path:
@@ -28,13 +39,24 @@ def log(path: Path, *samples: dict[str, Any], method: int = DEFLATED, **about: A
 
 def test_a_sample_becomes_a_run(tmp_path: Path) -> None:
     (run,) = from_frame(read(log(tmp_path, sample(4), solver="react")).frame)
-    assert (run.task_id, run.agent, run.attempt, run.outcome) == ("sums/4", "maker/model-x react", 0, 1)
+    assert (run.task_id, run.agent, run.attempt, run.outcome) == (
+        "sums/4",
+        "maker/model-x react",
+        0,
+        1,
+    )
     assert run.instruction == "What is 4 + 1?" and run.trajectory_id == "eval-sums/4/1"
-    assert run.steps == (Step('I add.\nLet me see.\ncalc({"sum": "4+1"})', "tool calc: two"), Step("It is 41 in epoch 1.", ""))
+    assert run.steps == (
+        Step('I add.\nLet me see.\ncalc({"sum": "4+1"})', "tool calc: two"),
+        Step("It is 41 in epoch 1.", ""),
+    )
 
 
 def test_epochs_are_attempts_whatever_the_order_in_the_archive(tmp_path: Path) -> None:
-    samples = [sample(identity, "C" if epoch == 2 else "I", epoch) for identity, epoch in ((10, 2), (9, 1), (10, 1), (9, 2))]
+    samples = [
+        sample(identity, "C" if epoch == 2 else "I", epoch)
+        for identity, epoch in ((10, 2), (9, 1), (10, 1), (9, 2))
+    ]
     frame = read(log(tmp_path, *samples)).frame
     assert frame[["task_id", "attempt", "outcome"]].to_numpy().tolist() == [
         ["sums/10", 0, 0],
@@ -49,7 +71,11 @@ def test_every_compression_gives_the_same_runs(tmp_path: Path, method: int) -> N
     samples = [sample(1), sample(2, "I")]
     document = json.dumps(header() | {"samples": samples})
     (tmp_path / "log.json").write_text(document, encoding="utf-8")
-    assert read(log(tmp_path / "zip", *samples, method=method)).frame[COLUMNS].equals(read(tmp_path / "log.json").frame[COLUMNS])
+    assert (
+        read(log(tmp_path / "zip", *samples, method=method))
+        .frame[COLUMNS]
+        .equals(read(tmp_path / "log.json").frame[COLUMNS])
+    )
     assert detect_format([tmp_path / "zip"]) == detect_format([tmp_path / "log.json"]) == "inspect"
 
 
@@ -92,49 +118,95 @@ def test_scores(tmp_path: Path, value: Any, options: dict[str, Any], outcome: in
         (10**400, {}, "bad_outcome"),
     ],
 )
-def test_scores_that_are_no_outcome(tmp_path: Path, value: Any, options: dict[str, Any], reason: str) -> None:
+def test_scores_that_are_no_outcome(
+    tmp_path: Path, value: Any, options: dict[str, Any], reason: str
+) -> None:
     assert read(log(tmp_path, sample(1, value), sample(2)), **options).dropped == {reason: 1}
 
 
 @pytest.mark.parametrize(
     ("scores", "options", "words"),
     [
-        ({"a": {"value": 1}, "b": {"value": 0}}, {}, r"has 2 scores \(a, b\); name the one that counts with the option scorer"),
-        ({"a": {"value": {"x": 1, "y": 0}}}, {}, r"has 2 scores \(x, y\); name the one that counts with the option value_key"),
-        ({"a": {"value": 1}}, {"threshold": "high"}, r"the option threshold is 'high'; give a number"),
-        ({"a": {"value": 1}}, {"partial": "half"}, r"the option partial is 'half'; give failure, success or drop"),
+        (
+            {"a": {"value": 1}, "b": {"value": 0}},
+            {},
+            r"has 2 scores \(a, b\); name the one that counts with the option scorer",
+        ),
+        (
+            {"a": {"value": {"x": 1, "y": 0}}},
+            {},
+            r"has 2 scores \(x, y\); name the one that counts with the option value_key",
+        ),
+        (
+            {"a": {"value": 1}},
+            {"threshold": "high"},
+            r"the option threshold is 'high'; give a number",
+        ),
+        (
+            {"a": {"value": 1}},
+            {"partial": "half"},
+            r"the option partial is 'half'; give failure, success or drop",
+        ),
     ],
 )
-def test_what_the_options_must_decide(tmp_path: Path, scores: dict[str, Any], options: dict[str, Any], words: str) -> None:
+def test_what_the_options_must_decide(
+    tmp_path: Path, scores: dict[str, Any], options: dict[str, Any], words: str
+) -> None:
     with pytest.raises(InputError, match=words):
         read(log(tmp_path, sample(1, scores=scores)), **options)
 
 
 def test_the_scorer_is_an_option_and_undecided_scores_are_noted(tmp_path: Path) -> None:
     path = log(tmp_path, sample(1, scores={"a": {"value": 1}, "b": {"value": 0.5}}))
-    assert read(path, scorer="a").frame["outcome"].tolist() == [1] and read(path, scorer="b").frame["outcome"].tolist() == [0]
+    assert read(path, scorer="a").frame["outcome"].tolist() == [1] and read(path, scorer="b").frame[
+        "outcome"
+    ].tolist() == [0]
     assert [note for note in read(path, scorer="b").notes if "between 0 and 1" in note]
-    with pytest.raises(InputError, match=r"samples/1_epoch_1\.json has no score of 'c', only of a, b\."):
+    with pytest.raises(
+        InputError, match=r"samples/1_epoch_1\.json has no score of 'c', only of a, b\."
+    ):
         read(path, scorer="c")
     assert read(path, scorer="c", keep_unlabelled=True).frame["outcome"].isna().tolist() == [True]
 
 
 def test_a_log_larger_than_a_file_may_be_is_said_to_be_so(tmp_path: Path) -> None:
-    path = log(tmp_path, sample(1, store={"noise": "".join(map(str, range(400_000)))}), method=STORED)
-    with pytest.raises(InputError, match=r"log\.eval has 2,\d{3},\d{3} bytes, the limit is 1,048,576; raise the option max_file_mb"):
+    path = log(
+        tmp_path, sample(1, store={"noise": "".join(map(str, range(400_000)))}), method=STORED
+    )
+    with pytest.raises(
+        InputError,
+        match=r"log\.eval has 2,\d{3},\d{3} bytes, the limit is 1,048,576; raise the option max_file_mb",
+    ):
         detect_format([path], Limits(file_bytes=1 << 20))
 
 
 def test_attachments() -> None:
     known = {"a" * 4: "attachment://bbbb", "bbbb": "text", "loop": "attachment://loop"}
-    nested = {"x": ["attachment://aaaa", 1], "y": "see attachment://aaaa", "z": "attachment://none", "w": "attachment://loop"}
-    assert resolved(nested, known) == {"x": ["text", 1], "y": "see attachment://aaaa", "z": "attachment://none", "w": "attachment://loop"}
-    assert resolved("attachment://1", ["a", "b"]) == "b" and resolved("attachment://7", ["a"]) == "attachment://7"
+    nested = {
+        "x": ["attachment://aaaa", 1],
+        "y": "see attachment://aaaa",
+        "z": "attachment://none",
+        "w": "attachment://loop",
+    }
+    assert resolved(nested, known) == {
+        "x": ["text", 1],
+        "y": "see attachment://aaaa",
+        "z": "attachment://none",
+        "w": "attachment://loop",
+    }
+    assert (
+        resolved("attachment://1", ["a", "b"]) == "b"
+        and resolved("attachment://7", ["a"]) == "attachment://7"
+    )
 
 
 def test_a_sample_in_pieces(tmp_path: Path) -> None:
     whole = sample(1)
-    shell = {key: value for key, value in whole.items() if key not in ("messages", "attachments", "events", "metadata")}
+    shell = {
+        key: value
+        for key, value in whole.items()
+        if key not in ("messages", "attachments", "events", "metadata")
+    }
     messages = json.loads(json.dumps(whole["messages"]).replace("a" * 32, "0"))
     pieces = {
         "sample.json": shell | {"message_refs": [[1, 4], [4, 6]]},
@@ -146,7 +218,9 @@ def test_a_sample_in_pieces(tmp_path: Path) -> None:
         "attachments/1.json": ["two"],
         "events/0.json": [],
     }
-    members = {"header.json": header()} | {f"samples/1_epoch_1/{name}": content for name, content in pieces.items()}
+    members = {"header.json": header()} | {
+        f"samples/1_epoch_1/{name}": content for name, content in pieces.items()
+    }
     data = zip_bytes({name: json.dumps(content).encode() for name, content in members.items()})
     frame = read(write_eval(tmp_path / "pieces.eval", data)).frame
     assert frame[COLUMNS].equals(read(log(tmp_path, whole)).frame[COLUMNS])
@@ -157,8 +231,21 @@ def test_odd_inputs(tmp_path: Path) -> None:
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": [{"type": "text", "text": "Which?"}, {"type": "image"}]},
     ]
-    failing = [{"role": "tool", "function": "f", "content": "", "error": {"type": "timeout", "message": "too slow"}}]
-    chosen = sample(1, input=chat, choices=["red", "blue"], messages=[], output={"choices": [{"message": {"content": "B"}}]})
+    failing = [
+        {
+            "role": "tool",
+            "function": "f",
+            "content": "",
+            "error": {"type": "timeout", "message": "too slow"},
+        }
+    ]
+    chosen = sample(
+        1,
+        input=chat,
+        choices=["red", "blue"],
+        messages=[],
+        output={"choices": [{"message": {"content": "B"}}]},
+    )
     runs = from_frame(read(log(tmp_path, chosen, sample(2, messages=failing))).frame)
     assert runs[0].instruction == "Which?\n(A) red\n(B) blue" and runs[0].steps == (Step("B", ""),)
     assert runs[1].steps[0].observation == "tool f: error: too slow"
@@ -174,9 +261,14 @@ def test_json_of_another_kind_is_of_another_format(tmp_path: Path) -> None:
 def test_logs_that_did_not_end_well(tmp_path: Path) -> None:
     write(tmp_path / "logs")
     imported = read(tmp_path / "logs")
-    assert imported.notes["logs of evaluations that have not ended"] == 1 and imported.notes["logs of evaluations that failed"] == 1
+    assert (
+        imported.notes["logs of evaluations that have not ended"] == 1
+        and imported.notes["logs of evaluations that failed"] == 1
+    )
     cut = write_eval(tmp_path / "cut.eval", eval_bytes(header(), [sample(1)])[:-30])
-    with pytest.raises(InputError, match=r"cut\.eval is not a whole zip archive .* wait for its end"):
+    with pytest.raises(
+        InputError, match=r"cut\.eval is not a whole zip archive .* wait for its end"
+    ):
         read(cut)
     with pytest.raises(InputError, match=r"cut\.eval is not a whole zip archive"):
         detect_format([cut])
@@ -194,14 +286,21 @@ def test_logs_that_did_not_end_well(tmp_path: Path) -> None:
         (DEFLATED, 10, "cannot be read"),
     ],
 )
-def test_a_member_cannot_fill_memory(tmp_path: Path, method: int, claimed: int | None, words: str) -> None:
-    members = {"header.json": json.dumps(header()).encode() + b" " * (3 << 20), "samples/1_epoch_1.json": b"{}"}
+def test_a_member_cannot_fill_memory(
+    tmp_path: Path, method: int, claimed: int | None, words: str
+) -> None:
+    members = {
+        "header.json": json.dumps(header()).encode() + b" " * (3 << 20),
+        "samples/1_epoch_1.json": b"{}",
+    }
     path = write_eval(tmp_path / "bomb.eval", zip_bytes(members, method, claimed))
     with pytest.raises(InputError, match=words):
         read(path, max_file_mb=1)
 
 
-@pytest.mark.parametrize(("method", "words"), [(99, "compression method 99"), (ZSTD, "cannot be read")])
+@pytest.mark.parametrize(
+    ("method", "words"), [(99, "compression method 99"), (ZSTD, "cannot be read")]
+)
 def test_members_that_cannot_be_unpacked(tmp_path: Path, method: int, words: str) -> None:
     data = eval_bytes(header(), [sample(1), sample(2)], STORED)
     begin = data.index(b"samples/2") - 30
@@ -209,17 +308,28 @@ def test_members_that_cannot_be_unpacked(tmp_path: Path, method: int, words: str
     data = bytearray(data)
     data[begin + 8], data[central + 10] = method, method
     imported = read(write_eval(tmp_path / "odd.eval", bytes(data)))
-    assert imported.dropped == {"unreadable_record": 1} and words in imported.examples["unreadable_record"]
+    assert (
+        imported.dropped == {"unreadable_record": 1}
+        and words in imported.examples["unreadable_record"]
+    )
 
 
 READ = {
     "TransluceAI+docent.raw.tar.gz": (15, 9, {}),
-    "UKGovernmentBEIS+inspect_ai.raw.tar.gz": (22, 15, {"duplicate": 3, "file_other_format": 10, "no_label": 11}),
+    "UKGovernmentBEIS+inspect_ai.raw.tar.gz": (
+        22,
+        15,
+        {"duplicate": 3, "file_other_format": 10, "no_label": 11},
+    ),
     "meridianlabs-ai+inspect_scout.raw.tar.gz": (216, 157, {}),
 }
 
 
 @pytest.mark.parametrize("name", sorted(READ))
 def test_the_published_logs(name: str) -> None:
-    imported = import_corpus(shared_data("inspect_logs", name), name="inspect", options={"reader": "own"})
-    assert (len(imported.frame), int(imported.frame["outcome"].sum()), imported.dropped) == READ[name]
+    imported = import_corpus(
+        shared_data("inspect_logs", name), name="inspect", options={"reader": "own"}
+    )
+    assert (len(imported.frame), int(imported.frame["outcome"].sum()), imported.dropped) == READ[
+        name
+    ]

@@ -15,7 +15,14 @@ import pytest
 from certify_assets.corpora.formats import Imported, import_corpus
 from certify_assets.corpora.formats.inspect_reader import INSPECT_PYTHON, choose_reader
 from certify_assets.errors import InputError
-from certify_assets_tests.corpora.eval_files import STORED, ZSTD, eval_bytes, header, sample, write_eval
+from certify_assets_tests.corpora.eval_files import (
+    STORED,
+    ZSTD,
+    eval_bytes,
+    header,
+    sample,
+    write_eval,
+)
 from certify_assets_tests.corpora.formats.inspect import COUNTS, write
 from certify_assets_tests.paths import shared_data
 
@@ -28,11 +35,16 @@ exec {python} -I -c '{code}'
 
 
 def read(path: Path, reader: str, **options: Any) -> Imported:
-    return import_corpus(path, format="inspect", name="inspect", options={"reader": reader, **options})
+    return import_corpus(
+        path, format="inspect", name="inspect", options={"reader": reader, **options}
+    )
 
 
 def stand_in(path: Path, version: str, code: str = "") -> str:
-    path.write_text(STAND_IN.format(version=version, python=shlex.quote(sys.executable), code=code), encoding="utf-8")
+    path.write_text(
+        STAND_IN.format(version=version, python=shlex.quote(sys.executable), code=code),
+        encoding="utf-8",
+    )
     path.chmod(0o755)
     return str(path)
 
@@ -61,22 +73,34 @@ def nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_inspect_ai_the_logs_are_read_here(tmp_path: Path, nowhere: None) -> None:
     path = write_eval(tmp_path / "log.eval", eval_bytes(header(), [sample(1)]))
-    assert read(path, "auto").notes == read(path, "own").notes == {"logs read without inspect-ai": 1}
+    assert (
+        read(path, "auto").notes == read(path, "own").notes == {"logs read without inspect-ai": 1}
+    )
     with pytest.raises(
-        InputError, match=r"asks for inspect-ai, but this interpreter has no inspect-ai; install inspect-ai 0\.3\.179 or later"
+        InputError,
+        match=r"asks for inspect-ai, but this interpreter has no inspect-ai; install inspect-ai 0\.3\.179 or later",
     ):
         read(path, "inspect_ai")
-    with pytest.raises(InputError, match="the option reader is 'theirs'; give auto, inspect_ai or own"):
+    with pytest.raises(
+        InputError, match="the option reader is 'theirs'; give auto, inspect_ai or own"
+    ):
         read(path, "theirs")
 
 
-def test_an_interpreter_that_is_named_must_have_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for version, words in (("0.3.69", "inspect-ai 0.3.69, which cannot read logs compressed with zstd"), ("", "no inspect-ai")):
+def test_an_interpreter_that_is_named_must_have_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for version, words in (
+        ("0.3.69", "inspect-ai 0.3.69, which cannot read logs compressed with zstd"),
+        ("", "no inspect-ai"),
+    ):
         monkeypatch.setenv(INSPECT_PYTHON, stand_in(tmp_path / "python", version))
         with pytest.raises(InputError, match=f"{INSPECT_PYTHON} names .*python, which has {words}"):
             choose_reader({})
     monkeypatch.setenv(INSPECT_PYTHON, str(tmp_path / "none"))
-    with pytest.raises(InputError, match=r"none, which does not run \(FileNotFoundError\); install"):
+    with pytest.raises(
+        InputError, match=r"none, which does not run \(FileNotFoundError\); install"
+    ):
         choose_reader({})
     assert choose_reader({"reader": "own"}) is None
 
@@ -94,8 +118,16 @@ BEGIN = 'print("{}", flush=True); input(); '
             {"file_unreadable": 2},
             r"log\.eval ended inspect-ai 1\.0\.0 \(without a word\); .* option reader=own",
         ),
-        (BEGIN + f'print(r"""{HEADER}""", flush=True); 1/0', {"file_unreadable": 2}, "ZeroDivisionError"),
-        (BEGIN + f'print(r"""{HEADER}"""); print(r"""{ONE}""", flush=True); 1/0', {"file_ends_early": 2, "duplicate": 1}, "ZeroDivision"),
+        (
+            BEGIN + f'print(r"""{HEADER}""", flush=True); 1/0',
+            {"file_unreadable": 2},
+            "ZeroDivisionError",
+        ),
+        (
+            BEGIN + f'print(r"""{HEADER}"""); print(r"""{ONE}""", flush=True); 1/0',
+            {"file_ends_early": 2, "duplicate": 1},
+            "ZeroDivision",
+        ),
     ],
 )
 def test_a_log_that_ends_the_reader_costs_that_log(
@@ -112,8 +144,12 @@ def test_a_log_that_ends_the_reader_costs_that_log(
         read(tmp_path / "logs", "auto")
 
 
-def test_a_reader_that_cannot_be_started_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(INSPECT_PYTHON, stand_in(tmp_path / "python", "1.0.0", "import nothing_of_this_name"))
+def test_a_reader_that_cannot_be_started_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(
+        INSPECT_PYTHON, stand_in(tmp_path / "python", "1.0.0", "import nothing_of_this_name")
+    )
     path = write_eval(tmp_path / "log.eval", eval_bytes(header(), [sample(1)]))
     with pytest.raises(InputError, match=r"cannot be started .*ModuleNotFoundError"):
         read(path, "auto")
@@ -125,24 +161,37 @@ def test_both_readers_give_the_same_runs(tmp_path: Path, inspect_ai: str) -> Non
     ours, theirs = (read(tmp_path, reader) for reader in ("own", "inspect_ai"))
     assert theirs.frame.equals(ours.frame) and len(ours.frame) == COUNTS.trajectories
     assert theirs.dropped == ours.dropped == COUNTS.dropped
-    assert theirs.notes[f"logs read by inspect-ai {inspect_ai}"] == ours.notes["logs read without inspect-ai"]
+    assert (
+        theirs.notes[f"logs read by inspect-ai {inspect_ai}"]
+        == ours.notes["logs read without inspect-ai"]
+    )
     assert CANARY not in theirs.frame.to_json()
 
 
 def test_a_broken_sample_and_a_broken_log_cost_themselves(tmp_path: Path, inspect_ai: str) -> None:
     data = eval_bytes(header(), [sample(1), sample(2, messages="none"), sample(3)], ZSTD)
     write_eval(tmp_path / "logs" / "a.eval", data)
-    write_eval(tmp_path / "logs" / "b.eval", eval_bytes({"status": "success", "eval": {}}, [sample(4)]))
+    write_eval(
+        tmp_path / "logs" / "b.eval", eval_bytes({"status": "success", "eval": {}}, [sample(4)])
+    )
     write_eval(tmp_path / "logs" / "c.eval", eval_bytes(header("other"), [sample(5)])[:-30])
     write_eval(tmp_path / "logs" / "d.eval", eval_bytes(header("last"), [sample(6)]))
     imported = read(tmp_path / "logs", "auto")
     assert sorted(imported.frame["task_id"]) == ["last/6", "sums/1", "sums/3"]
     assert imported.dropped == {"file_unreadable": 2, "unreadable_record": 1}
-    assert "samples/2_epoch_1.json cannot be used: ValidationError" in imported.examples["unreadable_record"]
+    assert (
+        "samples/2_epoch_1.json cannot be used: ValidationError"
+        in imported.examples["unreadable_record"]
+    )
 
 
-def test_a_log_that_unpacks_to_too_much_is_refused_before_it_is_read(tmp_path: Path, inspect_ai: str) -> None:
-    path = write_eval(tmp_path / "log.eval", eval_bytes(header(), [sample(1, store={"noise": "x" * (2 << 20)})], STORED))
+def test_a_log_that_unpacks_to_too_much_is_refused_before_it_is_read(
+    tmp_path: Path, inspect_ai: str
+) -> None:
+    path = write_eval(
+        tmp_path / "log.eval",
+        eval_bytes(header(), [sample(1, store={"noise": "x" * (2 << 20)})], STORED),
+    )
     with pytest.raises(InputError, match="unpacks to more than the limit of 1,048,576"):
         read(path, "inspect_ai", max_file_mb=1)
 
@@ -156,12 +205,21 @@ def test_the_environment_stays_here(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(InputError, match="cannot be started"):
         read(write_eval(tmp_path / "log.eval", eval_bytes(header(), [sample(1)])), "auto")
     seen = json.loads(told.read_text(encoding="utf-8"))
-    assert CANARY not in seen.values() and seen["PATH"] == os.environ["PATH"] and seen["HOME"] != os.environ.get("HOME")
+    assert (
+        CANARY not in seen.values()
+        and seen["PATH"] == os.environ["PATH"]
+        and seen["HOME"] != os.environ.get("HOME")
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["TransluceAI+docent.raw.tar.gz", "UKGovernmentBEIS+inspect_ai.raw.tar.gz", "meridianlabs-ai+inspect_scout.raw.tar.gz"]
+    "name",
+    [
+        "TransluceAI+docent.raw.tar.gz",
+        "UKGovernmentBEIS+inspect_ai.raw.tar.gz",
+        "meridianlabs-ai+inspect_scout.raw.tar.gz",
+    ],
 )
 def test_both_readers_give_the_same_runs_of_the_published_logs(name: str, inspect_ai: str) -> None:
     path = shared_data("inspect_logs", name)

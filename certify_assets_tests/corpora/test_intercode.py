@@ -23,7 +23,11 @@ def read(path: Path | list[Path], **options: Any) -> Imported:
 
 def test_an_episode_becomes_a_run(tmp_path: Path) -> None:
     record = episode(
-        4, (0.1, 1.0, 0.0), steps=["Look.", "Count."], thoughts=["First I look.", "Then I count."], observations=["a\n", "b\n"]
+        4,
+        (0.1, 1.0, 0.0),
+        steps=["Look.", "Count."],
+        thoughts=["First I look.", "Then I count."],
+        observations=["a\n", "b\n"],
     )
     write_json(tmp_path / NAME, {"0": record})
     (run,) = from_frame(read(tmp_path).frame)
@@ -43,10 +47,23 @@ def test_an_episode_becomes_a_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("reward", "outcome"), [(1.0, 1), (1, 1), (1 - 1e-9, 1), (0.99, 0), (0, 0), (-1, 0), (None, None), ("1", None), (True, None)]
+    ("reward", "outcome"),
+    [
+        (1.0, 1),
+        (1, 1),
+        (1 - 1e-9, 1),
+        (0.99, 0),
+        (0, 0),
+        (-1, 0),
+        (None, None),
+        ("1", None),
+        (True, None),
+    ],
 )
 def test_rewards(tmp_path: Path, reward: Any, outcome: int | None) -> None:
-    write_json(tmp_path / NAME, {"0": episode() | {"summary": {"max_reward": reward}}, "1": episode(1)})
+    write_json(
+        tmp_path / NAME, {"0": episode() | {"summary": {"max_reward": reward}}, "1": episode(1)}
+    )
     (first, _) = from_frame(read(tmp_path, keep_unlabelled=True).frame)
     assert first.outcome == outcome
     assert read(tmp_path).dropped == ({"no_label": 1} if outcome is None else {})
@@ -100,19 +117,30 @@ def test_episodes_with_settings_before_or_after_them(tmp_path: Path) -> None:
 def test_a_broken_episode_costs_that_episode(tmp_path: Path, record: Any) -> None:
     write_json(tmp_path / NAME, {"0": episode(0), "1": record, "2": episode(2)})
     imported = read(tmp_path)
-    assert imported.frame["task_id"].tolist() == ["files_fs_1/0", "files_fs_1/2"] and imported.dropped == {"unreadable_record": 1}
+    assert imported.frame["task_id"].tolist() == [
+        "files_fs_1/0",
+        "files_fs_1/2",
+    ] and imported.dropped == {"unreadable_record": 1}
     assert "ic_bash_plan_solve_fs_1.json row 2" in imported.examples["unreadable_record"]
 
 
 @pytest.mark.parametrize(
-    "damage", ['{"task_id": 1, "query": ,}', '{"a": \x00}', '{"task_id": 1, "turn_history": {"x": {}, "y" {}}}', "7 8"]
+    "damage",
+    [
+        '{"task_id": 1, "query": ,}',
+        '{"a": \x00}',
+        '{"task_id": 1, "turn_history": {"x": {}, "y" {}}}',
+        "7 8",
+    ],
 )
 def test_reading_goes_on_after_what_is_not_json(tmp_path: Path, damage: str) -> None:
     write_json(tmp_path / NAME, {"0": episode(0), "1": "@", "2": {"x": 1}, "3": episode(3)})
     path = tmp_path / NAME
     path.write_text(path.read_text(encoding="utf-8").replace('"@"', damage), encoding="utf-8")
     imported = read(tmp_path)
-    assert imported.frame["task_id"].tolist() == ["files_fs_1/0", "files_fs_1/3"] and set(imported.dropped) == {"unreadable_record"}
+    assert imported.frame["task_id"].tolist() == ["files_fs_1/0", "files_fs_1/3"] and set(
+        imported.dropped
+    ) == {"unreadable_record"}
 
 
 def test_keys_that_are_broken_cost_their_episode(tmp_path: Path) -> None:
@@ -121,7 +149,10 @@ def test_keys_that_are_broken_cost_their_episode(tmp_path: Path) -> None:
     for broken in ('1: {"environment"', '"1 : {"environment"', '"1" {"environment"'):
         (tmp_path / NAME).write_text(text.replace('"1": {"environment"', broken), encoding="utf-8")
         imported = read(tmp_path)
-        assert imported.frame["task_id"].tolist() == ["files_fs_1/0", "files_fs_1/2"] and imported.dropped == {"unreadable_record": 1}
+        assert imported.frame["task_id"].tolist() == [
+            "files_fs_1/0",
+            "files_fs_1/2",
+        ] and imported.dropped == {"unreadable_record": 1}
 
 
 def test_a_file_that_ends_early_says_that_episodes_may_be_missing(tmp_path: Path) -> None:
@@ -131,25 +162,42 @@ def test_a_file_that_ends_early_says_that_episodes_may_be_missing(tmp_path: Path
     assert read(tmp_path).dropped == {"file_ends_early": 1}
     (tmp_path / NAME).write_text(text[:-9], encoding="utf-8")
     imported = read(tmp_path)
-    assert len(imported.frame) == 2 and imported.dropped == {"file_ends_early": 1, "unreadable_record": 1}
+    assert len(imported.frame) == 2 and imported.dropped == {
+        "file_ends_early": 1,
+        "unreadable_record": 1,
+    }
 
 
 def test_bytes_that_are_not_utf8_cost_their_episode(tmp_path: Path) -> None:
-    text = json.dumps({str(task): episode(task, actions=["caf@" if task == 1 else "cat é"]) for task in range(3)}, ensure_ascii=False)
+    text = json.dumps(
+        {str(task): episode(task, actions=["caf@" if task == 1 else "cat é"]) for task in range(3)},
+        ensure_ascii=False,
+    )
     write_json(tmp_path / NAME, {})
     (tmp_path / NAME).write_bytes(b"\xef\xbb\xbf" + text.encode().replace(b"caf@", b"caf\xe9"))
     imported = read(tmp_path)
-    assert imported.frame["task_id"].tolist() == ["files_fs_1/0", "files_fs_1/2"] and imported.dropped == {"unreadable_record": 1}
+    assert imported.frame["task_id"].tolist() == [
+        "files_fs_1/0",
+        "files_fs_1/2",
+    ] and imported.dropped == {"unreadable_record": 1}
 
 
 def test_the_published_bash_runs() -> None:
     imported = read(sorted(shared_data("intercode_bash").glob("*.tar.gz")))
     frame = imported.frame
-    assert (len(frame), frame["task_id"].nunique(), frame["agent"].nunique(), imported.dropped) == (1802, 200, 10, {})
+    assert (len(frame), frame["task_id"].nunique(), frame["agent"].nunique(), imported.dropped) == (
+        1802,
+        200,
+        10,
+        {},
+    )
     profile = profile_corpus(frame)
     assert (round(profile.success_rate, 3), round(profile.icc, 2)) == (0.287, 0.32)
     # 200 of these runs lie in the four files that keep their episodes under "logs"; the others are the 1602 of the collection's README
-    flat = frame[~frame["agent"].str.contains("refine") & ~frame["source_file"].str.contains(r"plan_solve_fs_[234]")]
+    flat = frame[
+        ~frame["agent"].str.contains("refine")
+        & ~frame["source_file"].str.contains(r"plan_solve_fs_[234]")
+    ]
     profile = profile_corpus(flat)
     assert (len(flat), round(profile.success_rate, 3), round(profile.icc, 2)) == (1602, 0.288, 0.33)
     assert controls(frame).over, "episodes that stop at success are a structural leak, and it shows"

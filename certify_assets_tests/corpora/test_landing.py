@@ -10,7 +10,15 @@ from pathlib import Path
 import pytest
 
 from certify_assets.corpora.config import CorpusConfig, load_config, registered_corpora, save_config
-from certify_assets.corpora.incoming import adopt, declare, read_versions, record_version, scan_declared, scan_incoming
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.corpora.incoming import (
+    adopt,
+    declare,
+    read_versions,
+    record_version,
+    scan_declared,
+    scan_incoming,
+)
 from certify_assets.errors import InputError
 from certify_assets.storage.store import Store
 
@@ -52,7 +60,9 @@ def test_finished_files_are_noticed_and_young_ones_wait(store: Store, folder: Pa
     assert set(waiting) == {"writing", "copying", "fetching", "hollow", "9 bad name"}
 
 
-def test_a_file_that_grows_between_looks_waits_however_old_it_says_it_is(store: Store, folder: Path) -> None:
+def test_a_file_that_grows_between_looks_waits_however_old_it_says_it_is(
+    store: Store, folder: Path
+) -> None:
     _put(folder, "c/a.jsonl", b"{}")
     first = _scan(store)[0]["c"]
     _put(folder, "c/a.jsonl", b"{}\n{}")
@@ -61,7 +71,9 @@ def test_a_file_that_grows_between_looks_waits_however_old_it_says_it_is(store: 
     assert _scan(store)[0]["c"] != first
 
 
-def test_a_file_of_the_future_is_settled_when_two_looks_are_alike(store: Store, folder: Path) -> None:
+def test_a_file_of_the_future_is_settled_when_two_looks_are_alike(
+    store: Store, folder: Path
+) -> None:
     _put(folder, "c/a.jsonl", age=-3600)
     assert "may still be written" in _scan(store)[1]["c"]
     assert "c" in _scan(store)[0]
@@ -125,7 +137,9 @@ def _tar() -> bytes:
         ("a.parquet", b"PAR1" + bytes(100) + b"PAR1"),
     ],
 )
-def test_what_lacks_its_end_waits_with_the_reason_and_others_do_not(store: Store, folder: Path, name: str, whole: bytes) -> None:
+def test_what_lacks_its_end_waits_with_the_reason_and_others_do_not(
+    store: Store, folder: Path, name: str, whole: bytes
+) -> None:
     _put(folder, f"c/{name}", whole[: len(whole) * 2 // 3])
     _put(folder, "d/b.jsonl")
     arrived, waiting = _scan(store)
@@ -135,7 +149,9 @@ def test_what_lacks_its_end_waits_with_the_reason_and_others_do_not(store: Store
     assert set(_scan(store)[0]) == {"c", "d"}
 
 
-def test_a_look_hashes_only_what_changed(store: Store, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_look_hashes_only_what_changed(
+    store: Store, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from certify_assets.corpora import landed
 
     hashed: list[str] = []
@@ -169,37 +185,51 @@ def test_a_missing_folder_is_empty(store: Store) -> None:
     assert _scan(store) == ({}, {})
 
 
-def test_versions_count_what_landed_and_a_second_record_of_one_is_none(store: Store, folder: Path) -> None:
+def test_versions_count_what_landed_and_a_second_record_of_one_is_none(
+    store: Store, folder: Path
+) -> None:
     numbers = []
     for content in (b"one", b"one", b"two", b"one"):
         _put(folder, "c/a.jsonl", content)
         arrival = scan_incoming(store, folder, now=NOW)[0][0]
         numbers.append(record_version(store, arrival))
     assert numbers == [1, 1, 2, 3]
-    versions = read_versions(store, "c")
+    versions = read_versions(Corpus(store, "c"))
     assert [entry["number"] for entry in versions] == [1, 2, 3]
     assert versions[0]["version"] == versions[2]["version"] != versions[1]["version"]
-    assert [Path(name).name for name in versions[0]["files"]] == ["a.jsonl"] and versions[0]["time"].endswith("+00:00")
+    assert [Path(name).name for name in versions[0]["files"]] == ["a.jsonl"] and versions[0][
+        "time"
+    ].endswith("+00:00")
 
 
-def test_declared_paths_are_looked_at_and_settings_are_part_of_the_version(store: Store, tmp_path: Path) -> None:
+def test_declared_paths_are_looked_at_and_settings_are_part_of_the_version(
+    store: Store, tmp_path: Path
+) -> None:
     runs = _put(tmp_path, "runs/a.jsonl")
     config = CorpusConfig("mine", paths=(str(runs.parent),), seed=1)
     missing = CorpusConfig("gone", paths=(str(tmp_path / "none"),))
     arrivals, waiting = scan_declared(store, [config, missing], now=NOW)
-    assert [arrival.corpus for arrival in arrivals] == ["mine"] and "does not exist" in waiting["gone"]
+    assert [arrival.corpus for arrival in arrivals] == ["mine"] and "does not exist" in waiting[
+        "gone"
+    ]
     again = scan_declared(store, [CorpusConfig("mine", paths=config.paths, seed=2)], now=NOW)[0][0]
     assert again.files == arrivals[0].files and again.version != arrivals[0].version
 
 
-def test_a_declaration_is_written_where_it_differs_and_keeps_the_incoming_folder(store: Store, folder: Path) -> None:
+def test_a_declaration_is_written_where_it_differs_and_keeps_the_incoming_folder(
+    store: Store, folder: Path
+) -> None:
     config = CorpusConfig("mine", paths=("/runs",), seed=1)
     declare(store, config)
     written = store.local_path("corpora/mine/corpus.json").stat().st_mtime_ns
     declare(store, config)
     assert store.local_path("corpora/mine/corpus.json").stat().st_mtime_ns == written
     adopt(store, folder, "mine")
-    assert declare(store, config).paths == ("/runs", str(folder / "mine")) == load_config(store, "mine").paths
+    assert (
+        declare(store, config).paths
+        == ("/runs", str(folder / "mine"))
+        == load_config(store, "mine").paths
+    )
 
 
 def test_adopting_registers_once(tmp_path: Path) -> None:
@@ -213,7 +243,9 @@ def test_adopting_registers_once(tmp_path: Path) -> None:
 
 def test_configurations_come_back_and_unknown_keys_do_not(tmp_path: Path) -> None:
     store = Store(str(tmp_path))
-    config = CorpusConfig("c", format="table", paths=("x.csv",), options={"keep_unlabelled": True}, seed=7, rl=False)
+    config = CorpusConfig(
+        "c", format="table", paths=("x.csv",), options={"keep_unlabelled": True}, seed=7, rl=False
+    )
     save_config(store, config)
     assert load_config(store, "c") == config
     store.write_json("corpora/d/corpus.json", {"name": "d", "budget": 3})

@@ -9,7 +9,13 @@ import pandas as pd
 import pytest
 
 from certify_assets.corpora.formats import ADAPTERS
-from certify_assets.corpora.leakage import LEAK_FIELDS, LEAK_KEYS, VERDICT_PHRASES, controls, find_leak_fields
+from certify_assets.corpora.leakage import (
+    LEAK_FIELDS,
+    LEAK_KEYS,
+    VERDICT_PHRASES,
+    controls,
+    find_leak_fields,
+)
 from certify_assets.corpora.rendering import render_frame
 from certify_assets.corpora.schema import Step, to_frame
 from certify_assets.errors import InputError
@@ -20,7 +26,12 @@ def runs(outcomes: list[int], **fields: Any) -> pd.DataFrame:
     """Runs of ten tasks; a callable field is given the row's number and outcome."""
     return to_frame(
         [
-            trajectory(row, task_id=f"t{row % 10}", outcome=outcome, **{name: value(row, outcome) for name, value in fields.items()})
+            trajectory(
+                row,
+                task_id=f"t{row % 10}",
+                outcome=outcome,
+                **{name: value(row, outcome) for name, value in fields.items()},
+            )
             for row, outcome in enumerate(outcomes)
         ]
     )
@@ -37,16 +48,23 @@ def test_a_corpus_without_leaks_passes() -> None:
 
 
 def test_an_episode_that_stops_at_success_shows() -> None:
-    frame = runs(OUTCOMES, steps=lambda row, outcome: tuple(Step("go", "page") for _ in range(3 if outcome else 9)))
+    frame = runs(
+        OUTCOMES,
+        steps=lambda row, outcome: tuple(Step("go", "page") for _ in range(3 if outcome else 9)),
+    )
     found = controls(frame)
     assert found.step_auroc == 1.0 and not found.more_steps_succeed and not found.longer_succeeds
     assert set(found.over) == {"length", "steps"} and not found.passed
-    accepted = controls(frame, accept_structural_leak="episodes stop at success; known of this benchmark")
+    accepted = controls(
+        frame, accept_structural_leak="episodes stop at success; known of this benchmark"
+    )
     assert accepted.passed and accepted.over == found.over and accepted.accepted
 
 
 def test_length_is_that_of_the_uncut_text() -> None:
-    frame = runs(OUTCOMES, steps=lambda row, outcome: tuple(Step("x" * 900, "") for _ in range(20 + outcome)))
+    frame = runs(
+        OUTCOMES, steps=lambda row, outcome: tuple(Step("x" * 900, "") for _ in range(20 + outcome))
+    )
     texts = render_frame(frame)
     assert {len(item.text) for item in texts} == {6000}
     assert controls(frame, rendered=texts).length_auroc == 1.0
@@ -88,11 +106,15 @@ def test_outcomes_that_are_all_equal_leave_nothing_to_measure() -> None:
 )
 def test_verdict_phrases_in_observations_show(phrase: str, text: str) -> None:
     assert phrase in VERDICT_PHRASES
-    frame = runs(OUTCOMES, steps=lambda row, outcome: (Step("check", text if outcome else "nothing"),))
+    frame = runs(
+        OUTCOMES, steps=lambda row, outcome: (Step("check", text if outcome else "nothing"),)
+    )
     found = controls(frame)
     assert found.phrases[phrase] == 1.0 and found.phrase_trajectories[phrase] == sum(OUTCOMES)
     assert f"phrase {phrase}" in found.over
-    claimed = runs(OUTCOMES, steps=lambda row, outcome: (Step(text if outcome else "nothing", "ok"),))
+    claimed = runs(
+        OUTCOMES, steps=lambda row, outcome: (Step(text if outcome else "nothing", "ok"),)
+    )
     assert controls(claimed).phrases == {}
 
 
@@ -112,32 +134,62 @@ def test_verdict_phrases_in_observations_show(phrase: str, text: str) -> None:
 )
 def test_a_verdict_that_every_run_ends_with_shows(phrase: str, good: str, bad: str) -> None:
     """It is in all of them alike: what tells the outcome is what it says, and says last."""
-    frame = runs(OUTCOMES, steps=lambda row, outcome: (Step("try", bad if row % 2 else good), Step("check", good if outcome else bad)))
+    frame = runs(
+        OUTCOMES,
+        steps=lambda row, outcome: (
+            Step("try", bad if row % 2 else good),
+            Step("check", good if outcome else bad),
+        ),
+    )
     found = controls(frame)
-    assert found.phrases[phrase] == 1.0 and found.phrase_trajectories[phrase] == len(OUTCOMES) and f"phrase {phrase}" in found.over
+    assert (
+        found.phrases[phrase] == 1.0
+        and found.phrase_trajectories[phrase] == len(OUTCOMES)
+        and f"phrase {phrase}" in found.over
+    )
     (evidence,) = (item for item in found.evidence.phrases if item.name == phrase)
     (_, step, shown), (_, other_step, other) = evidence.examples
     assert (step, shown, other_step, other) == (2, good, 2, bad)
 
 
 def test_a_verdict_in_the_instruction_shows() -> None:
-    found = controls(runs(OUTCOMES, instruction=lambda row, outcome: f"Do it again. Last reward: {outcome}."))
-    assert found.phrases == {"reward_value": 1.0} and {example[1] for example in found.evidence.phrases[0].examples} == {0}
+    found = controls(
+        runs(OUTCOMES, instruction=lambda row, outcome: f"Do it again. Last reward: {outcome}.")
+    )
+    assert found.phrases == {"reward_value": 1.0} and {
+        example[1] for example in found.evidence.phrases[0].examples
+    } == {0}
 
 
 def test_every_control_has_its_own_threshold() -> None:
     frame = runs(
         OUTCOMES,
-        steps=lambda row, outcome: tuple(Step("go", "3 passed" if outcome else "page") for _ in range(3 if outcome else 9)),
+        steps=lambda row, outcome: tuple(
+            Step("go", "3 passed" if outcome else "page") for _ in range(3 if outcome else 9)
+        ),
     )
-    assert controls(frame, thresholds={"length": 1, "steps": 1, "phrases": 1}).over == ("length", "steps", "phrase test_summary")
+    assert controls(frame, thresholds={"length": 1, "steps": 1, "phrases": 1}).over == (
+        "length",
+        "steps",
+        "phrase test_summary",
+    )
     found = controls(corpus(tasks=60), thresholds={"agent": 0.51, "length": 0.501})
     assert found.thresholds == {"length": 0.501, "steps": 0.85, "agent": 0.51, "phrases": 0.85}
-    assert ("length" in found.over) == (found.length_auroc >= 0.501) and ("agent" in found.over) == (found.agent_auroc >= 0.51)
+    assert ("length" in found.over) == (found.length_auroc >= 0.501) and (
+        "agent" in found.over
+    ) == (found.agent_auroc >= 0.51)
 
 
 @pytest.mark.parametrize(
-    "given", [{"lenght": 0.9}, {"length": 0.5}, {"length": 1.01}, {"steps": "high"}, {"agent": True}, {"agent": math.nan}]
+    "given",
+    [
+        {"lenght": 0.9},
+        {"length": 0.5},
+        {"length": 1.01},
+        {"steps": "high"},
+        {"agent": True},
+        {"agent": math.nan},
+    ],
 )
 def test_impossible_thresholds_are_refused(given: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=r"leak.threshold"):
@@ -156,13 +208,20 @@ def test_intervals_are_over_tasks() -> None:
         bound = once.intervals[name]
         assert bound is not None and bound[0] < value < bound[1]
     assert controls(frame).to_dict() == once.to_dict()
-    wide, narrow = controls(corpus(tasks=15, attempts=4)).intervals["length"], controls(corpus(tasks=240, attempts=4)).intervals["length"]
-    assert wide is not None and narrow is not None and wide[1] - wide[0] > 2 * (narrow[1] - narrow[0])
+    wide, narrow = (
+        controls(corpus(tasks=15, attempts=4)).intervals["length"],
+        controls(corpus(tasks=240, attempts=4)).intervals["length"],
+    )
+    assert (
+        wide is not None and narrow is not None and wide[1] - wide[0] > 2 * (narrow[1] - narrow[0])
+    )
 
 
 def test_what_cannot_be_measured_has_no_interval() -> None:
     assert set(controls(runs([1] * 20)).to_dict()["intervals"].values()) == {None}
-    one_task = controls(to_frame([trajectory(row, task_id="t", outcome=row % 2) for row in range(10)]))
+    one_task = controls(
+        to_frame([trajectory(row, task_id="t", outcome=row % 2) for row in range(10)])
+    )
     assert one_task.intervals["length"] is None
 
 
@@ -170,19 +229,42 @@ def test_the_evidence_shows_spreads_agents_and_places() -> None:
     text = "x" * 200 + " 3 passed in 0.1s " + "y" * 200
     frame = runs(
         OUTCOMES,
-        steps=lambda row, outcome: (Step("look", "page"), Step("test", text if outcome and row % 2 else "nothing")),
+        steps=lambda row, outcome: (
+            Step("look", "page"),
+            Step("test", text if outcome and row % 2 else "nothing"),
+        ),
         agent=lambda row, outcome: f"a{row % 3}",
     )
     evidence = controls(frame).evidence
-    assert sum(evidence.steps.successes) == sum(OUTCOMES) and sum(evidence.length.failures) == 200 - sum(OUTCOMES)
-    assert len(evidence.length.edges) == len(evidence.length.successes) + 1 == len(evidence.length.failures) + 1
-    assert [(agent.agent, agent.trajectories) for agent in evidence.agents] == [("a0", 67), ("a1", 67), ("a2", 66)]
+    assert sum(evidence.steps.successes) == sum(OUTCOMES) and sum(
+        evidence.length.failures
+    ) == 200 - sum(OUTCOMES)
+    assert (
+        len(evidence.length.edges)
+        == len(evidence.length.successes) + 1
+        == len(evidence.length.failures) + 1
+    )
+    assert [(agent.agent, agent.trajectories) for agent in evidence.agents] == [
+        ("a0", 67),
+        ("a1", 67),
+        ("a2", 66),
+    ]
     assert evidence.agents[0].success_rate == pytest.approx(np.mean(OUTCOMES[::3]))
     (phrase,) = evidence.phrases
-    assert phrase.success_rate_with == 1.0 and phrase.success_rate_without is not None and 0 < phrase.success_rate_without < 1
+    assert (
+        phrase.success_rate_with == 1.0
+        and phrase.success_rate_without is not None
+        and 0 < phrase.success_rate_without < 1
+    )
     assert phrase.trajectories == sum(outcome for row, outcome in enumerate(OUTCOMES) if row % 2)
     run, step, shown = phrase.examples[0]
-    assert step == 2 and "3 passed" in shown and shown.startswith("…") and shown.endswith("…") and len(shown) < 150
+    assert (
+        step == 2
+        and "3 passed" in shown
+        and shown.startswith("…")
+        and shown.endswith("…")
+        and len(shown) < 150
+    )
     assert len(phrase.examples) == 2 and run in set(frame["trajectory_id"])
 
 
@@ -195,11 +277,19 @@ def test_columns_and_keys_that_speak_of_the_outcome_are_found() -> None:
             trajectory(3, steps=(Step("I hope for a reward", "rewards: 3"),)),
         ]
     ).assign(reward=1.0)
-    found = [(item.kind, item.name, item.trajectories, item.example) for item in find_leak_fields(frame)]
-    assert found == [("column", "reward", 4, "run0"), ("key", "is_resolved", 1, "run2"), ("key", "reward_info", 1, "run1")]
+    found = [
+        (item.kind, item.name, item.trajectories, item.example) for item in find_leak_fields(frame)
+    ]
+    assert found == [
+        ("column", "reward", 4, "run0"),
+        ("key", "is_resolved", 1, "run2"),
+        ("key", "reward_info", 1, "run1"),
+    ]
 
 
 def test_every_adapter_says_what_it_leaves_unread() -> None:
     assert set(LEAK_FIELDS) == set(ADAPTERS)
-    assert {"reward", "info.task.actions", "info.task.outputs", "info.reward_info"} <= set(LEAK_FIELDS["taubench_v1"])
+    assert {"reward", "info.task.actions", "info.task.outputs", "info.reward_info"} <= set(
+        LEAK_FIELDS["taubench_v1"]
+    )
     assert len(set(LEAK_KEYS)) == len(LEAK_KEYS)

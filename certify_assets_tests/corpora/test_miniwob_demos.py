@@ -29,14 +29,33 @@ def keys(text: str, before: str = "") -> list[dict[str, Any]]:
     """Keys as browsers report them: down, press and up, each twice; the value shows when the key comes up."""
     states: list[dict[str, Any]] = []
     for number, letter in enumerate(text, 1):
-        for kind, value in (("keydown", text[: number - 1]), ("keypress", text[: number - 1]), ("keyup", text[:number])):
-            code = {"keyCode": ord(letter.upper()), "charCode": ord(letter) if kind == "keypress" else 0}
-            states += [event(kind, page(before + value), timing=timing, **code) for timing in (1, 3)]
+        for kind, value in (
+            ("keydown", text[: number - 1]),
+            ("keypress", text[: number - 1]),
+            ("keyup", text[:number]),
+        ):
+            code = {
+                "keyCode": ord(letter.upper()),
+                "charCode": ord(letter) if kind == "keypress" else 0,
+            }
+            states += [
+                event(kind, page(before + value), timing=timing, **code) for timing in (1, 3)
+            ]
     return states
 
 
 def test_a_demonstration_becomes_a_run(tmp_path: Path) -> None:
-    put(tmp_path / NAME, demo([*click(page(), y=5), *keys("hi"), *click(page("hi"), page("hi", node("P", 60, "Sent.")))], 1))
+    put(
+        tmp_path / NAME,
+        demo(
+            [
+                *click(page(), y=5),
+                *keys("hi"),
+                *click(page("hi"), page("hi", node("P", 60, "Sent."))),
+            ],
+            1,
+        ),
+    )
     (run,) = from_frame(read(tmp_path).frame)
     assert (run.task_id, run.agent, run.trajectory_id, run.outcome, run.instruction) == (
         "send-text",
@@ -56,7 +75,12 @@ def test_a_demonstration_becomes_a_run(tmp_path: Path) -> None:
 def test_drags_named_keys_scrolls_and_double_clicks(tmp_path: Path) -> None:
     drag = [event("mousedown", page(), 5), event("mouseup", page(), 40)]
     special = [event("keydown", page(), keyCode=code, charCode=0) for code in (8, 13, 16)]
-    found = [action for action, _ in actions(tmp_path, [*drag, *special, event("scroll", page()), event("dblclick", page())])]
+    found = [
+        action
+        for action, _ in actions(
+            tmp_path, [*drag, *special, event("scroll", page()), event("dblclick", page())]
+        )
+    ]
     assert found == [
         "",
         "drag 'input_text' at (10, 5) to 'button Send' at (10, 40)",
@@ -67,9 +91,16 @@ def test_drags_named_keys_scrolls_and_double_clicks(tmp_path: Path) -> None:
 
 
 def test_a_run_that_ends_between_press_and_click(tmp_path: Path) -> None:
-    assert [action for action, _ in actions(tmp_path, click(page())[:2])] == ["", "press 'button Send' at (10, 40)"]
+    assert [action for action, _ in actions(tmp_path, click(page())[:2])] == [
+        "",
+        "press 'button Send' at (10, 40)",
+    ]
     twice = [*click(page())[:2], *click(page(), y=5)]
-    assert [action for action, _ in actions(tmp_path, twice)] == ["", "press 'button Send' at (10, 40)", "click 'input_text' at (10, 5)"]
+    assert [action for action, _ in actions(tmp_path, twice)] == [
+        "",
+        "press 'button Send' at (10, 40)",
+        "click 'input_text' at (10, 5)",
+    ]
 
 
 def test_odd_events_and_pages(tmp_path: Path) -> None:
@@ -91,7 +122,10 @@ def test_odd_events_and_pages(tmp_path: Path) -> None:
     assert page_text(deep) == "deep"
 
 
-@pytest.mark.parametrize(("reward", "outcome"), [(1, 1), (1.0, 1), (0.99, 0), (0, 0), (-1, 0), (None, None), ("1", None), (True, None)])
+@pytest.mark.parametrize(
+    ("reward", "outcome"),
+    [(1, 1), (1.0, 1), (0.99, 0), (0, 0), (-1, 0), (None, None), ("1", None), (True, None)],
+)
 def test_rewards(tmp_path: Path, reward: Any, outcome: int | None) -> None:
     put(tmp_path / NAME, demo(reward=reward))
     put(tmp_path / NAME.replace("d1", "d2"), demo())
@@ -115,7 +149,9 @@ def test_equal_runs_of_one_person_are_runs_and_copied_files_copies(tmp_path: Pat
         ("folder/run7.json.gz", demo(taskName=None), "folder", "person"),
     ],
 )
-def test_task_and_person_are_in_the_file_name(tmp_path: Path, name: str, record: Any, task: str, person: str) -> None:
+def test_task_and_person_are_in_the_file_name(
+    tmp_path: Path, name: str, record: Any, task: str, person: str
+) -> None:
     put(tmp_path / name, record)
     assert read(tmp_path).frame[["task_id", "agent"]].to_numpy().tolist() == [[task, person]]
 
@@ -129,7 +165,9 @@ def test_task_and_person_are_in_the_file_name(tmp_path: Path, name: str, record:
         ({"states": [{"time": 0, "action": None, "dom": {}}]}, "no_trajectory"),
     ],
 )
-def test_what_cannot_be_used_is_counted(tmp_path: Path, changes: dict[str, Any], reason: str) -> None:
+def test_what_cannot_be_used_is_counted(
+    tmp_path: Path, changes: dict[str, Any], reason: str
+) -> None:
     put(tmp_path / NAME, demo() | changes)
     put(tmp_path / NAME.replace("d1", "d2"), demo())
     imported = read(tmp_path)
@@ -141,5 +179,9 @@ def test_the_published_demonstrations() -> None:
     imported = read(sorted(shared_data("miniwob_demos").glob("*.tar.gz")))
     profile = profile_corpus(imported.frame)
     # the other 23 of the 1706 files hold no state
-    assert (profile.trajectories, profile.tasks, imported.dropped) == (1683, 60, {"no_trajectory": 23})
+    assert (profile.trajectories, profile.tasks, imported.dropped) == (
+        1683,
+        60,
+        {"no_trajectory": 23},
+    )
     assert (round(profile.success_rate, 3), round(profile.icc, 2)) == (0.927, 0.32)

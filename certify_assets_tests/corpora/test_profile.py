@@ -7,7 +7,12 @@ import pytest
 
 from certify_assets.certificates.clustering import ClusterSummary
 from certify_assets.corpora.formats import import_corpus
-from certify_assets.corpora.profile import certification_gate, cluster_summary, duplicated, profile_corpus
+from certify_assets.corpora.profile import (
+    certification_gate,
+    cluster_summary,
+    duplicated,
+    profile_corpus,
+)
 from certify_assets.corpora.rendering import render_frame
 from certify_assets.corpora.schema import to_frame
 from certify_assets.corpora.splits import make_manifest, select
@@ -23,25 +28,47 @@ def summary(tasks: int, n_eff: float = 1000.0) -> ClusterSummary:
 
 def test_a_corpus_is_described() -> None:
     frame = corpus(tasks=60, attempts=6)
-    profile = profile_corpus(frame, make_manifest(frame["task_id"], "made"), dropped={"duplicate": 2})
-    assert (profile.corpus, profile.trajectories, profile.tasks, profile.unlabelled, profile.attempts) == ("made", 360, 60, 0, (6, 6))
+    profile = profile_corpus(
+        frame, make_manifest(frame["task_id"], "made"), dropped={"duplicate": 2}
+    )
+    assert (
+        profile.corpus,
+        profile.trajectories,
+        profile.tasks,
+        profile.unlabelled,
+        profile.attempts,
+    ) == ("made", 360, 60, 0, (6, 6))
     assert profile.agents == {"agent0": 120, "agent1": 120, "agent2": 120}
     assert profile.success_rate == pytest.approx(frame["outcome"].astype(float).mean())
-    assert profile.deff == pytest.approx(1 + 5 * profile.icc) and profile.n_eff == pytest.approx(360 / profile.deff)
+    assert profile.deff == pytest.approx(1 + 5 * profile.icc) and profile.n_eff == pytest.approx(
+        360 / profile.deff
+    )
     assert sum(part.trajectories for part in profile.splits.values()) == 360
-    assert [(gate.split, gate.alpha) for gate in profile.gates] == [("cal", 0.1), ("cal", 0.2), ("test", 0.1), ("test", 0.2)]
+    assert [(gate.split, gate.alpha) for gate in profile.gates] == [
+        ("cal", 0.1),
+        ("cal", 0.2),
+        ("test", 0.1),
+        ("test", 0.2),
+    ]
     assert json.loads(canonical_json(profile.to_dict()))["dropped"] == {"duplicate": 2}
 
 
 def test_a_split_is_summarised_like_a_corpus() -> None:
     frame = corpus(tasks=40)
     manifest = make_manifest(frame["task_id"], "made")
-    assert profile_corpus(frame, manifest).splits["cal"] == cluster_summary(select(frame, manifest, "cal"))
+    assert profile_corpus(frame, manifest).splits["cal"] == cluster_summary(
+        select(frame, manifest, "cal")
+    )
 
 
 def test_copies_and_shared_instructions_are_reported() -> None:
-    rows = [trajectory(number, instruction="one" if number < 2 else f"other {number}") for number in range(4)]
-    rows += [trajectory(9, task_id="task0", trajectory_id="copy", instruction="one", steps=rows[0].steps)]
+    rows = [
+        trajectory(number, instruction="one" if number < 2 else f"other {number}")
+        for number in range(4)
+    ]
+    rows += [
+        trajectory(9, task_id="task0", trajectory_id="copy", instruction="one", steps=rows[0].steps)
+    ]
     profile = profile_corpus(to_frame(rows))
     assert (profile.duplicates, profile.duplicate_share) == (1, 0.2)
     assert profile.same_instruction == (("task0", "task1"),)
@@ -50,17 +77,34 @@ def test_copies_and_shared_instructions_are_reported() -> None:
 
 
 def test_unlabelled_runs_count_for_nothing_but_themselves() -> None:
-    frame = to_frame([trajectory(number, outcome=None if number >= 10 else number % 2) for number in range(15)])
+    frame = to_frame(
+        [trajectory(number, outcome=None if number >= 10 else number % 2) for number in range(15)]
+    )
     profile = profile_corpus(frame)
-    assert (profile.trajectories, profile.unlabelled, profile.success_rate, profile.attempts) == (10, 5, 0.5, (3, 3))
+    assert (profile.trajectories, profile.unlabelled, profile.success_rate, profile.attempts) == (
+        10,
+        5,
+        0.5,
+        (3, 3),
+    )
     nothing = profile_corpus(to_frame([trajectory(0, outcome=None)]))
     assert (nothing.trajectories, nothing.tasks, nothing.gates[0].possible) == (0, 0, False)
 
 
-@pytest.mark.parametrize(("alpha", "needed", "at_delta", "at_grid"), [(0.1, 49, 29, 64), (0.2, 23, 14, 30)])
-def test_gates_are_the_arithmetic_of_the_guard(alpha: float, needed: int, at_delta: int, at_grid: int) -> None:
+@pytest.mark.parametrize(
+    ("alpha", "needed", "at_delta", "at_grid"), [(0.1, 49, 29, 64), (0.2, 23, 14, 30)]
+)
+def test_gates_are_the_arithmetic_of_the_guard(
+    alpha: float, needed: int, at_delta: int, at_grid: int
+) -> None:
     gate = certification_gate(summary(needed), alpha, split="cal")
-    assert (gate.floor_tasks, gate.n_min, gate.n_min_grid, gate.possible, gate.enough_samples) == (needed, at_delta, at_grid, True, True)
+    assert (gate.floor_tasks, gate.n_min, gate.n_min_grid, gate.possible, gate.enough_samples) == (
+        needed,
+        at_delta,
+        at_grid,
+        True,
+        True,
+    )
     assert (1 - alpha) ** needed <= 0.05 / 8 < (1 - alpha) ** (needed - 1)
     below = certification_gate(summary(needed - 1), alpha, split="cal")
     assert not below.possible and "bring 1 more tasks" in below.reason

@@ -27,7 +27,9 @@ def test_a_sound_corpus_passes_every_suite(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     results = run_suites(FRAME, MANIFEST, splits=stored())
-    assert {result.name for result in results} == {*BLOCKING, "n_min_tasks", "duplicates"} and all(result.passed for result in results)
+    assert {result.name for result in results} == {*BLOCKING, "n_min_tasks", "duplicates"} and all(
+        result.passed for result in results
+    )
     assert {result.name: result.severity for result in results if result.severity == "warning"} == {
         "n_min_tasks": "warning",
         "duplicates": "warning",
@@ -37,7 +39,13 @@ def test_a_sound_corpus_passes_every_suite(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_without_a_manifest_the_table_alone_is_checked() -> None:
-    assert list(by_name(FRAME)) == ["schema", "unique_trajectory_id", "binary_outcome", "no_leak_field", "duplicates"]
+    assert list(by_name(FRAME)) == [
+        "schema",
+        "unique_trajectory_id",
+        "binary_outcome",
+        "no_leak_field",
+        "duplicates",
+    ]
 
 
 def test_a_missing_column_or_identity_fails_the_schema() -> None:
@@ -52,18 +60,25 @@ def test_a_missing_column_or_identity_fails_the_schema() -> None:
 
 def test_a_repeated_id_fails() -> None:
     result = by_name(pd.concat([FRAME, FRAME.head(1)], ignore_index=True))
-    assert not result["unique_trajectory_id"].passed and "t000-0" in result["unique_trajectory_id"].detail
+    assert (
+        not result["unique_trajectory_id"].passed
+        and "t000-0" in result["unique_trajectory_id"].detail
+    )
     assert not result["duplicates"].passed and "1 of 241 renderings" in result["duplicates"].detail
 
 
 @pytest.mark.parametrize("value", [2, -1])
 def test_an_outcome_that_is_neither_fails(value: int) -> None:
-    result = by_name(FRAME.assign(outcome=[value, *FRAME["outcome"].tolist()[1:]]))["binary_outcome"]
+    result = by_name(FRAME.assign(outcome=[value, *FRAME["outcome"].tolist()[1:]]))[
+        "binary_outcome"
+    ]
     assert not result.passed and str(value) in result.detail and result.severity == "error"
 
 
 def test_missing_outcomes_are_no_fault() -> None:
-    assert by_name(FRAME.assign(outcome=pd.array([None, *FRAME["outcome"].tolist()[1:]], dtype="Int8")))["binary_outcome"].passed
+    assert by_name(
+        FRAME.assign(outcome=pd.array([None, *FRAME["outcome"].tolist()[1:]], dtype="Int8"))
+    )["binary_outcome"].passed
 
 
 def test_a_leak_field_fails() -> None:
@@ -72,7 +87,10 @@ def test_a_leak_field_fails() -> None:
     leaky = to_frame(
         [
             *rows[1:],
-            type(rows[0])(**{name: getattr(rows[0], name) for name in rows[0].__slots__} | {"steps": (Step("a", '"is_resolved": true'),)}),
+            type(rows[0])(
+                **{name: getattr(rows[0], name) for name in rows[0].__slots__}
+                | {"steps": (Step("a", '"is_resolved": true'),)}
+            ),
         ]
     )
     result = by_name(leaky)["no_leak_field"]
@@ -84,7 +102,10 @@ def test_a_task_in_two_stored_splits_fails() -> None:
     splits["cal"] = pd.concat([splits["cal"], splits["test"].head(1)])
     results = by_name(FRAME, MANIFEST, splits=splits)
     shared = splits["test"]["task_id"].iloc[0]
-    assert not results["disjoint_tasks"].passed and "1 tasks are in both cal and test" in results["disjoint_tasks"].detail
+    assert (
+        not results["disjoint_tasks"].passed
+        and "1 tasks are in both cal and test" in results["disjoint_tasks"].detail
+    )
     assert repr(shared) in results["disjoint_tasks"].detail
     assert not results["manifest"].passed and "stored cal split" in results["manifest"].detail
 
@@ -92,7 +113,9 @@ def test_a_task_in_two_stored_splits_fails() -> None:
 def test_pretraining_tasks_must_be_apart_too() -> None:
     splits = {**stored(), "pretraining": FRAME[FRAME["task_id"] == MANIFEST.tasks["test"][0]]}
     result = by_name(FRAME, MANIFEST, splits=splits)["disjoint_tasks"]
-    assert not result.passed and result.expectations == 10 and "test and pretraining" in result.detail
+    assert (
+        not result.passed and result.expectations == 10 and "test and pretraining" in result.detail
+    )
 
 
 def test_a_manifest_of_other_data_fails() -> None:
@@ -101,5 +124,12 @@ def test_a_manifest_of_other_data_fails() -> None:
 
 
 def test_too_few_cal_tasks_are_a_warning() -> None:
-    result = by_name(FRAME, make_manifest(FRAME["task_id"], "made", "paper"), alpha=0.1)["n_min_tasks"]
-    assert not result.passed and result.severity == "warning" and "CAL has 9 tasks" in result.detail and "29" in result.detail
+    result = by_name(FRAME, make_manifest(FRAME["task_id"], "made", "paper"), alpha=0.1)[
+        "n_min_tasks"
+    ]
+    assert (
+        not result.passed
+        and result.severity == "warning"
+        and "CAL has 9 tasks" in result.detail
+        and "29" in result.detail
+    )

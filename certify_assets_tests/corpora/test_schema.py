@@ -46,7 +46,9 @@ def rows() -> list[Trajectory]:
         ("source_sha256", "abc", "64 hexadecimal"),
     ],
 )
-def test_a_trajectory_with_an_impossible_field_is_refused(field: str, value: Any, words: str) -> None:
+def test_a_trajectory_with_an_impossible_field_is_refused(
+    field: str, value: Any, words: str
+) -> None:
     with pytest.raises(InputError, match=words):
         trajectory(**{field: value})
 
@@ -69,9 +71,13 @@ def test_an_empty_table_keeps_its_columns(tmp_path: Path) -> None:
     assert tuple(read_trajectories(tmp_path / "none.parquet").columns) == COLUMNS
 
 
-def test_the_same_rows_in_any_order_give_the_same_bytes(tmp_path: Path, rows: list[Trajectory]) -> None:
+def test_the_same_rows_in_any_order_give_the_same_bytes(
+    tmp_path: Path, rows: list[Trajectory]
+) -> None:
     first = write_trajectories(tmp_path / "a.parquet", to_frame(rows))
-    second = write_trajectories(tmp_path / "b.parquet", to_frame(rows).sample(frac=1.0, random_state=3))
+    second = write_trajectories(
+        tmp_path / "b.parquet", to_frame(rows).sample(frac=1.0, random_state=3)
+    )
     assert first == second == (tmp_path / "b.parquet").read_bytes()
     pd.testing.assert_frame_equal(read_trajectories(tmp_path / "a.parquet"), to_frame(rows))
 
@@ -82,7 +88,9 @@ def test_text_that_utf8_cannot_hold_is_replaced() -> None:
     assert frame["steps"][0] == ({"action": "�", "observation": "é"},)
 
 
-def test_repeated_ids_and_missing_columns_are_refused(rows: list[Trajectory], tmp_path: Path) -> None:
+def test_repeated_ids_and_missing_columns_are_refused(
+    rows: list[Trajectory], tmp_path: Path
+) -> None:
     frame = to_frame(rows)
     with pytest.raises(InputError, match="'run0' occurs more than once"):
         write_trajectories(tmp_path / "x.parquet", pd.concat([frame, frame.head(1)]))
@@ -119,7 +127,10 @@ def test_a_truncated_file_is_refused(tmp_path: Path, rows: list[Trajectory]) -> 
 def test_a_table_holds_the_texts_of_its_runs_and_no_copy() -> None:
     run = trajectory(0, steps=(Step("look" * 100, "page" * 1000),))
     (steps,) = to_frame([run])["steps"]
-    assert steps[0]["action"] is run.steps[0].action and steps[0]["observation"] is run.steps[0].observation
+    assert (
+        steps[0]["action"] is run.steps[0].action
+        and steps[0]["observation"] is run.steps[0].observation
+    )
 
 
 def test_many_rows_are_written_and_checked_by_groups(tmp_path: Path) -> None:

@@ -12,7 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from certify_assets.corpora.formats import ADAPTERS, COMMON_OPTIONS, Imported, detect_format, import_corpus
+from certify_assets.corpora.formats import (
+    ADAPTERS,
+    COMMON_OPTIONS,
+    Imported,
+    detect_format,
+    import_corpus,
+)
 from certify_assets.corpora.formats.json_records import iter_lines
 from certify_assets.corpora.profile import profile_corpus
 from certify_assets.corpora.schema import Step, from_frame, write_trajectories
@@ -39,9 +45,15 @@ def test_a_csv_of_texts(tmp_path: Path) -> None:
     imported = read(tmp_path / "runs.csv")
     rows = from_frame(imported.frame)
     assert imported.format == "table" and imported.dropped == {}
-    assert [(row.task_id, row.agent, row.attempt, row.outcome) for row in rows] == [("a", "x", 0, 1), ("a", "y", 0, 0), ("b", "x", 0, 1)]
+    assert [(row.task_id, row.agent, row.attempt, row.outcome) for row in rows] == [
+        ("a", "x", 0, 1),
+        ("a", "y", 0, 0),
+        ("b", "x", 0, 1),
+    ]
     assert rows[0].steps == (Step("", "went well"),) and rows[0].trajectory_id == "a/x/0"
-    assert {row.source_file for row in rows} == {"runs.csv"} and {row.source_sha256 for row in rows} == set(imported.files.values())
+    assert {row.source_file for row in rows} == {"runs.csv"} and {
+        row.source_sha256 for row in rows
+    } == set(imported.files.values())
 
 
 def test_json_lines_and_parquet_with_steps_hold_the_same(tmp_path: Path) -> None:
@@ -54,10 +66,17 @@ def test_json_lines_and_parquet_with_steps_hold_the_same(tmp_path: Path) -> None
             "attempt": number,
             "instruction": "do it",
         }
-        | {"steps": [{"action": "go", "observation": f"page {number}"}, {"action": "stop", "observation": None}]}
+        | {
+            "steps": [
+                {"action": "go", "observation": f"page {number}"},
+                {"action": "stop", "observation": None},
+            ]
+        }
         for number in range(4)
     ]
-    (tmp_path / "runs.jsonl").write_text("\n".join(map(json.dumps, records)) + "\n\n", encoding="utf-8")
+    (tmp_path / "runs.jsonl").write_text(
+        "\n".join(map(json.dumps, records)) + "\n\n", encoding="utf-8"
+    )
     pq.write_table(pa.Table.from_pylist(records), tmp_path / "runs.parquet")
     as_text = [record | {"steps": json.dumps(record["steps"])} for record in records]
     pq.write_table(pa.Table.from_pylist(as_text), tmp_path / "text.parquet")
@@ -66,28 +85,57 @@ def test_json_lines_and_parquet_with_steps_hold_the_same(tmp_path: Path) -> None
         for name in ("runs.jsonl", "runs.parquet", "text.parquet")
     ]
     assert frames[0].equals(frames[1]) and frames[0].equals(frames[2])
-    assert frames[0]["task_id"].tolist() == ["0", "0", "1", "1"] and frames[0]["steps"][0][1] == {"action": "stop", "observation": ""}
+    assert frames[0]["task_id"].tolist() == ["0", "0", "1", "1"] and frames[0]["steps"][0][1] == {
+        "action": "stop",
+        "observation": "",
+    }
 
 
 def test_a_corpus_of_ours_is_a_table(tmp_path: Path) -> None:
     frame = corpus(tasks=4)
     write_trajectories(tmp_path / "own.parquet", frame)
     again = read(tmp_path / "own.parquet").frame
-    assert again["trajectory_id"].tolist() == frame["trajectory_id"].tolist() and again["steps"].tolist() == frame["steps"].tolist()
+    assert (
+        again["trajectory_id"].tolist() == frame["trajectory_id"].tolist()
+        and again["steps"].tolist() == frame["steps"].tolist()
+    )
 
 
 def test_columns_of_other_names(tmp_path: Path) -> None:
     (tmp_path / "runs.csv").write_text("problem;x\n", encoding="utf-8")
-    (tmp_path / "runs.csv").write_text("problem,solved,log\np,true,a\nq,false,b\n", encoding="utf-8")
+    (tmp_path / "runs.csv").write_text(
+        "problem,solved,log\np,true,a\nq,false,b\n", encoding="utf-8"
+    )
     mapping = {"task_id": "problem", "outcome": "solved", "text": "log"}
-    imported = import_corpus(tmp_path / "runs.csv", format="table", name="c", options={"columns": mapping, "agent": "gpt"})
-    assert imported.frame["outcome"].tolist() == [1, 0] and imported.frame["agent"].tolist() == ["gpt", "gpt"]
-    with pytest.raises(InputError, match=r"runs\.csv has no column 'task_id' \(its columns are log, problem, solved\)"):
+    imported = import_corpus(
+        tmp_path / "runs.csv",
+        format="table",
+        name="c",
+        options={"columns": mapping, "agent": "gpt"},
+    )
+    assert imported.frame["outcome"].tolist() == [1, 0] and imported.frame["agent"].tolist() == [
+        "gpt",
+        "gpt",
+    ]
+    with pytest.raises(
+        InputError,
+        match=r"runs\.csv has no column 'task_id' \(its columns are log, problem, solved\)",
+    ):
         import_corpus(tmp_path / "runs.csv", format="table", name="c")
     with pytest.raises(InputError, match="no column 'text' and no column 'steps'"):
-        import_corpus(tmp_path / "runs.csv", format="table", name="c", options={"columns": {"task_id": "problem", "outcome": "solved"}})
+        import_corpus(
+            tmp_path / "runs.csv",
+            format="table",
+            name="c",
+            options={"columns": {"task_id": "problem", "outcome": "solved"}},
+        )
     with pytest.raises(InputError, match="names 'reward'"):
-        import_corpus(tmp_path / "runs.csv", format="table", name="c", options={"columns": {"reward": "solved"}})
+        import_corpus(
+            tmp_path / "runs.csv",
+            format="table",
+            name="c",
+            options={"columns": {"reward": "solved"}},
+        )
 
 
 @pytest.mark.parametrize(
@@ -114,7 +162,9 @@ def test_a_quote_that_is_never_closed_is_told_where_it_opens(tmp_path: Path) -> 
     (tmp_path / "runs.csv").write_text(TABLE + 'a,1,"x,y\n' + "c,0,x,y\n" * 5, encoding="utf-8")
     imported = read(tmp_path / "runs.csv")
     assert len(imported.frame) == 3 and imported.dropped == {"unreadable_record": 1}
-    assert re.search(r"runs\.csv row 5 .*nothing closes up to line 10", imported.examples["unreadable_record"])
+    assert re.search(
+        r"runs\.csv row 5 .*nothing closes up to line 10", imported.examples["unreadable_record"]
+    )
 
 
 @pytest.mark.parametrize("steps", ["{", '"go"', "[1]", '[["a"]]', '[{"act": "x"}]', '[["a", 3]]'])
@@ -123,12 +173,18 @@ def test_steps_that_are_none_cost_their_row(tmp_path: Path, steps: str) -> None:
     bad = json.dumps({"task_id": "b", "outcome": 1, "steps": steps})
     (tmp_path / "runs.jsonl").write_text(f"{good}\n{bad}\n", encoding="utf-8")
     imported = read(tmp_path / "runs.jsonl")
-    assert len(imported.frame) == 1 and imported.dropped == {"unreadable_record": 1} and "step" in imported.examples["unreadable_record"]
+    assert (
+        len(imported.frame) == 1
+        and imported.dropped == {"unreadable_record": 1}
+        and "step" in imported.examples["unreadable_record"]
+    )
 
 
 def test_bytes_that_are_not_utf8_cost_their_record(tmp_path: Path) -> None:
     (tmp_path / "runs.csv").write_bytes(TABLE.encode() + b"c,1,\xff\xfe,x\n")
-    (tmp_path / "more.jsonl").write_bytes(b'{"task_id": "d", "outcome": 1, "text": "\xe9"}\n{"task_id": "d", "outcome": 1, "text": "ok"}\n')
+    (tmp_path / "more.jsonl").write_bytes(
+        b'{"task_id": "d", "outcome": 1, "text": "\xe9"}\n{"task_id": "d", "outcome": 1, "text": "ok"}\n'
+    )
     imported = read([tmp_path / "runs.csv", tmp_path / "more.jsonl"])
     assert len(imported.frame) == 4 and imported.dropped == {"unreadable_record": 2}
 
@@ -141,10 +197,19 @@ def test_runs_without_outcome_are_counted_or_kept(tmp_path: Path) -> None:
 
 
 def test_columns_that_are_not_named_are_not_read(tmp_path: Path) -> None:
-    secret = {"task_id": "a", "outcome": 1, "text": "x", "reward": "canary", "verdict": {"deep": ["canary"]}}
+    secret = {
+        "task_id": "a",
+        "outcome": 1,
+        "text": "x",
+        "reward": "canary",
+        "verdict": {"deep": ["canary"]},
+    }
     (tmp_path / "runs.jsonl").write_text(json.dumps(secret), encoding="utf-8")
     pq.write_table(pa.Table.from_pylist([secret | {"task_id": "b"}]), tmp_path / "runs.parquet")
-    assert "canary" not in read([tmp_path / "runs.jsonl", tmp_path / "runs.parquet"]).frame.astype(str).to_csv()
+    assert (
+        "canary"
+        not in read([tmp_path / "runs.jsonl", tmp_path / "runs.parquet"]).frame.astype(str).to_csv()
+    )
 
 
 def test_ids_of_a_table(tmp_path: Path) -> None:
@@ -152,20 +217,36 @@ def test_ids_of_a_table(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(header + "t,1,x,r1\nt,1,x,r2\n", encoding="utf-8")
     (tmp_path / "b.csv").write_text(header + "t,1,x,r1\n", encoding="utf-8")
     imported = read([tmp_path / "a.csv", tmp_path / "b.csv"])
-    assert imported.frame["trajectory_id"].tolist() == ["r1", "r2"] and imported.dropped == {"duplicate": 1}
+    assert imported.frame["trajectory_id"].tolist() == ["r1", "r2"] and imported.dropped == {
+        "duplicate": 1
+    }
     (tmp_path / "b.csv").write_text(header + "t,0,y,r1\n", encoding="utf-8")
-    with pytest.raises(InputError, match=r"b\.csv row 2 has the trajectory_id 'r1' of a\.csv row 2"):
+    with pytest.raises(
+        InputError, match=r"b\.csv row 2 has the trajectory_id 'r1' of a\.csv row 2"
+    ):
         read([tmp_path / "a.csv", tmp_path / "b.csv"])
 
 
 def test_equal_runs_of_two_agents_are_two_runs(tmp_path: Path) -> None:
     for agent in ("x", "y"):
-        (tmp_path / f"{agent}.csv").write_text(f"task_id,outcome,text,agent\nt,1,same,{agent}\nt,1,same,{agent}\n", encoding="utf-8")
+        (tmp_path / f"{agent}.csv").write_text(
+            f"task_id,outcome,text,agent\nt,1,same,{agent}\nt,1,same,{agent}\n", encoding="utf-8"
+        )
     assert len(read([tmp_path / "x.csv", tmp_path / "y.csv"]).frame) == 4
 
 
 def test_tasks_with_one_instruction_are_merged_when_asked(tmp_path: Path) -> None:
-    lines = [json.dumps({"task_id": f"t{n}", "outcome": 1, "text": f"x{n}", "instruction": "same" if n < 2 else "other"}) for n in range(3)]
+    lines = [
+        json.dumps(
+            {
+                "task_id": f"t{n}",
+                "outcome": 1,
+                "text": f"x{n}",
+                "instruction": "same" if n < 2 else "other",
+            }
+        )
+        for n in range(3)
+    ]
     (tmp_path / "runs.jsonl").write_text("\n".join(lines), encoding="utf-8")
     assert read(tmp_path / "runs.jsonl").frame["task_id"].nunique() == 3
     merged = read(tmp_path / "runs.jsonl", merge_same_instruction=True)
@@ -177,7 +258,9 @@ def test_the_fixtures_are_told_apart() -> None:
     assert detect_format([FIXTURES / "agent-x-retail.json"]) == "taubench_v1"
     assert detect_format([FIXTURES / "runs.csv"]) == "table"
     both = [FIXTURES / "agent-x-retail.json", FIXTURES / "runs.csv"]
-    with pytest.raises(InputError, match=r"more than one format fits .*table \(such as .*taubench_v1 \(such as") as caught:
+    with pytest.raises(
+        InputError, match=r"more than one format fits .*table \(such as .*taubench_v1 \(such as"
+    ) as caught:
         detect_format(both)
     assert "--format" in str(caught.value)
     assert import_corpus(both, format="table", name="c").dropped == {"file_other_format": 1}
@@ -192,7 +275,19 @@ def test_two_formats_make_one_corpus_when_asked() -> None:
     assert joined.label_source == "; ".join(part.label_source for part in parts)
 
 
-@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b"[{", b"\x00\xff", b"task_id,outcome\n1,1\n", b"[" * 100_000, b'[{"a":' * 5000])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"[]",
+        b"{}",
+        b"[{",
+        b"\x00\xff",
+        b"task_id,outcome\n1,1\n",
+        b"[" * 100_000,
+        b'[{"a":' * 5000,
+    ],
+)
 @pytest.mark.parametrize("name", ["x.json", "x.csv", "x.jsonl", "x.parquet"])
 def test_files_of_no_format_are_refused(tmp_path: Path, content: bytes, name: str) -> None:
     (tmp_path / name).write_bytes(content)
@@ -207,9 +302,17 @@ def test_files_of_no_format_are_refused(tmp_path: Path, content: bytes, name: st
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        ("runs.csv", "task_id,text\na,x\n", r"runs\.csv has no column 'outcome' \(its columns are task_id, text\); rename one"),
+        (
+            "runs.csv",
+            "task_id,text\na,x\n",
+            r"runs\.csv has no column 'outcome' \(its columns are task_id, text\); rename one",
+        ),
         ("runs.csv", "task_id,outcome\na,1\n", "no column 'text' and no column 'steps'"),
-        ("runs.csv", "task_id;outcome;text\na;1;b, c\n", "separated by semicolons; save it with commas"),
+        (
+            "runs.csv",
+            "task_id;outcome;text\na;1;b, c\n",
+            "separated by semicolons; save it with commas",
+        ),
         ("runs.csv", "task_id\toutcome\ttext\na\t1\tx\n", "separated by tabs"),
         ("runs.csv", "", r"runs\.csv is empty"),
         ("runs.csv", "task_id,outcome,text\n", r"runs\.csv has no row"),
@@ -219,7 +322,9 @@ def test_files_of_no_format_are_refused(tmp_path: Path, content: bytes, name: st
         ("runs.parquet", "PAR1", "not a Parquet file"),
     ],
 )
-def test_a_file_that_is_no_table_is_diagnosed(tmp_path: Path, name: str, content: str, words: str) -> None:
+def test_a_file_that_is_no_table_is_diagnosed(
+    tmp_path: Path, name: str, content: str, words: str
+) -> None:
     (tmp_path / name).write_text(content, encoding="utf-8")
     with pytest.raises(InputError, match=words) as caught:
         read(tmp_path / name)
@@ -233,12 +338,18 @@ _RUN = '{"task_id": "a", "outcome": 1, "text": "x"}\n'
     ("name", "content", "words"),
     [
         ("runs.jsonl", _RUN.encode("utf-16"), "runs.jsonl is in UTF-16; save it as UTF-8."),
-        ("runs.jsonl.gz", gzip.compress(gzip.compress(_RUN.encode())), "runs.jsonl.gz is compressed once more inside"),
+        (
+            "runs.jsonl.gz",
+            gzip.compress(gzip.compress(_RUN.encode())),
+            "runs.jsonl.gz is compressed once more inside",
+        ),
         ("runs.tar.gz", b"", "runs.tar.gz is broken after 0 files"),
         ("runs.docx", b"x", "runs.docx has the suffix .docx, which this format does not use."),
     ],
 )
-def test_why_a_file_cannot_be_read_is_said(tmp_path: Path, name: str, content: bytes, words: str) -> None:
+def test_why_a_file_cannot_be_read_is_said(
+    tmp_path: Path, name: str, content: bytes, words: str
+) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError, match="no known format fits") as caught:
         import_corpus(tmp_path, name="c")
@@ -286,17 +397,36 @@ def test_what_cannot_be_asked_for(tmp_path: Path) -> None:
 
 def test_archives_are_read_in_place_and_safely(tmp_path: Path) -> None:
     inside = json.dumps([tau_record(task) for task in range(3)]).encode()
-    members = {"results/agent-retail.json": inside, "../evil-retail.json": inside, "/abs-retail.json": inside, "README.md": b"hello"}
-    archive = write_tar(tmp_path / "runs.tar.gz", members, links={"results/link.json": "/etc/passwd"})
+    members = {
+        "results/agent-retail.json": inside,
+        "../evil-retail.json": inside,
+        "/abs-retail.json": inside,
+        "README.md": b"hello",
+    }
+    archive = write_tar(
+        tmp_path / "runs.tar.gz", members, links={"results/link.json": "/etc/passwd"}
+    )
     before = sorted(tmp_path.rglob("*"))
     imported = read(archive)
-    assert sorted(tmp_path.rglob("*")) == before and not (tmp_path.parent / "evil-retail.json").exists()
-    assert len(imported.frame) == 3 and list(imported.files) == ["runs.tar.gz/results/agent-retail.json"]
-    assert imported.dropped == {"file_not_regular": 1, "file_other_format": 1, "file_unsafe_path": 2}
+    assert (
+        sorted(tmp_path.rglob("*")) == before
+        and not (tmp_path.parent / "evil-retail.json").exists()
+    )
+    assert len(imported.frame) == 3 and list(imported.files) == [
+        "runs.tar.gz/results/agent-retail.json"
+    ]
+    assert imported.dropped == {
+        "file_not_regular": 1,
+        "file_other_format": 1,
+        "file_unsafe_path": 2,
+    }
 
 
 def test_a_truncated_archive_gives_what_it_has(tmp_path: Path) -> None:
-    noise = {f"noise{number}.json": json.dumps([tau_record(number, text=str(number) * 9)]).encode() for number in range(30)}
+    noise = {
+        f"noise{number}.json": json.dumps([tau_record(number, text=str(number) * 9)]).encode()
+        for number in range(30)
+    }
     archive = write_tar(tmp_path / "runs.tar", noise)
     (tmp_path / "part.tar.gz").write_bytes(archive.read_bytes()[: archive.stat().st_size * 2 // 3])
     imported = read(tmp_path / "part.tar.gz", domain="retail")
@@ -311,8 +441,13 @@ def test_a_truncated_archive_gives_what_it_has(tmp_path: Path) -> None:
 def test_what_is_too_large_is_refused(tmp_path: Path) -> None:
     big = json.dumps([tau_record(text="x" * 2_000_000)]).encode()
     write_json(tmp_path / "retail.json", json.loads(big))
-    for path in (write_tar(tmp_path / "runs.tar.gz", {"retail.json": big}), tmp_path / "retail.json"):
-        with pytest.raises(InputError, match=r"the limit is 1,048,576; split it or raise the option max_file_mb"):
+    for path in (
+        write_tar(tmp_path / "runs.tar.gz", {"retail.json": big}),
+        tmp_path / "retail.json",
+    ):
+        with pytest.raises(
+            InputError, match=r"the limit is 1,048,576; split it or raise the option max_file_mb"
+        ):
             import_corpus(path, format="taubench_v1", name="c", options={"max_file_mb": 1})
 
 
@@ -330,7 +465,13 @@ def test_files_of_one_name_are_told_apart(tmp_path: Path) -> None:
     for folder in ("one", "two"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "runs.csv").write_text(TABLE + f"{folder},1,x,y\n", encoding="utf-8")
-    imported = read([tmp_path / "two" / "runs.csv", tmp_path / "one" / "runs.csv", tmp_path / "one" / "runs.csv"])
+    imported = read(
+        [
+            tmp_path / "two" / "runs.csv",
+            tmp_path / "one" / "runs.csv",
+            tmp_path / "one" / "runs.csv",
+        ]
+    )
     assert sorted(imported.files) == ["one/runs.csv", "two/runs.csv"]
 
 

@@ -47,16 +47,24 @@ def rehashed(**changes: Any) -> SplitManifest:
     st.sampled_from(sorted(PROFILES)),
     st.randoms(),
 )
-def test_splits_are_disjoint_complete_and_independent_of_order(tasks: set[str], seed: int, profile: str, random: Any) -> None:
+def test_splits_are_disjoint_complete_and_independent_of_order(
+    tasks: set[str], seed: int, profile: str, random: Any
+) -> None:
     manifest = make_manifest(sorted(tasks), "c", profile, seed)
     shuffled = [*tasks, *tasks]
     random.shuffle(shuffled)
     assert make_manifest(shuffled, "c", profile, seed) == manifest
     assert set(manifest.assignment) == tasks
-    assert sum(len(manifest.tasks[name]) for name in SPLITS) == len(tasks) == len(set().union(*manifest.tasks.values()))
+    assert (
+        sum(len(manifest.tasks[name]) for name in SPLITS)
+        == len(tasks)
+        == len(set().union(*manifest.tasks.values()))
+    )
     shares = PROFILES[profile]
     if len(tasks) < 100 or profile != "certify":
-        assert all(abs(len(manifest.tasks[name]) - len(tasks) * shares[name] / 100) < 1 for name in SPLITS)
+        assert all(
+            abs(len(manifest.tasks[name]) - len(tasks) * shares[name] / 100) < 1 for name in SPLITS
+        )
     assert SplitManifest.from_dict(json.loads(json.dumps(manifest.to_dict()))) == manifest
 
 
@@ -77,7 +85,16 @@ def test_cal_has_fifty_tasks_where_there_are_a_hundred(tasks: int) -> None:
 
 def test_the_assignment_is_pinned() -> None:
     manifest = make_manifest(("a", "b", "c", "d", "e", "f", "g", "h"), "c", seed=7)
-    assert manifest.assignment == {"a": "sft", "b": "test", "c": "sft", "d": "rl", "e": "cal", "f": "cal", "g": "cal", "h": "test"}
+    assert manifest.assignment == {
+        "a": "sft",
+        "b": "test",
+        "c": "sft",
+        "d": "rl",
+        "e": "cal",
+        "f": "cal",
+        "g": "cal",
+        "h": "test",
+    }
     assert make_manifest(manifest.assignment, "other", seed=7).assignment == manifest.assignment
     assert make_manifest(manifest.assignment, "c", seed=8).assignment != manifest.assignment
 
@@ -97,7 +114,9 @@ def test_own_shares() -> None:
 def test_pinned_tasks_are_in_sft_for_every_seed() -> None:
     pinned = [f"t{number}" for number in range(20)]
     for seed in range(5):
-        manifest = make_manifest((f"t{number}" for number in range(40)), "c", seed=seed, pinned_sft=pinned)
+        manifest = make_manifest(
+            (f"t{number}" for number in range(40)), "c", seed=seed, pinned_sft=pinned
+        )
         assert set(manifest.tasks["sft"]) == set(pinned)
         assert [len(manifest.tasks[name]) for name in ("rl", "cal", "test")] == [3, 11, 6]
     few = make_manifest((f"t{number}" for number in range(40)), "c", pinned_sft=pinned[:3])
@@ -105,14 +124,20 @@ def test_pinned_tasks_are_in_sft_for_every_seed() -> None:
     with pytest.raises(InputError, match="no task 'elsewhere' to pin"):
         make_manifest("abcdefgh", "c", pinned_sft=["elsewhere"])
     with pytest.raises(InputError, match="too few"):
-        make_manifest((f"t{number}" for number in range(110)), "c", pinned_sft=[f"t{number}" for number in range(70)])
+        make_manifest(
+            (f"t{number}" for number in range(110)),
+            "c",
+            pinned_sft=[f"t{number}" for number in range(70)],
+        )
 
 
 def test_pretraining_tasks_of_the_embedded_corpora_are_never_in_cal_or_test() -> None:
     for corpus_name in EMBEDDED:
         tasks = load_embedded(corpus_name)["task_id"].unique()
         for seed in range(50):
-            manifest = make_manifest(tasks, corpus_name, ("certify", "paper", "paper_miniwob")[seed % 3], seed)
+            manifest = make_manifest(
+                tasks, corpus_name, ("certify", "paper", "paper_miniwob")[seed % 3], seed
+            )
             assert set(PRETRAINING_TASKS) <= set(manifest.tasks["sft"])
             assert len(manifest.assignment) == len(tasks) == 125
             verify_pretraining(manifest, PRETRAINING_TASKS)
@@ -133,7 +158,9 @@ def test_a_pretraining_task_in_cal_or_test_is_refused() -> None:
     unpinned = make_manifest(frame["task_id"], "miniwob_weak", seed=7, pinned_sft=())
     with pytest.raises(ManifestError, match="a judge was pretrained on task"):
         verify_manifest(unpinned, frame)
-    with pytest.raises(ManifestError, match=f"task {MANIFEST.tasks['cal'][0]!r}, which is in split cal"):
+    with pytest.raises(
+        ManifestError, match=f"task {MANIFEST.tasks['cal'][0]!r}, which is in split cal"
+    ):
         verify_pretraining(MANIFEST, MANIFEST.tasks["cal"])
     verify_pretraining(MANIFEST, MANIFEST.tasks["sft"] + MANIFEST.tasks["rl"] + ("elsewhere",))
 
@@ -185,7 +212,10 @@ def test_an_altered_manifest_is_refused() -> None:
         (rehashed(seed=43), "the assignment was altered"),
         (rehashed(assignment={**MANIFEST.assignment, task: "dev"}), "the assignment was altered"),
         (rehashed(shares={"cal": 50, "test": 50}), "the assignment was altered"),
-        (rehashed(pinned_sft=tuple(MANIFEST.assignment)), "cannot be what its seed and shares give|the assignment was altered"),
+        (
+            rehashed(pinned_sft=tuple(MANIFEST.assignment)),
+            "cannot be what its seed and shares give|the assignment was altered",
+        ),
         (rehashed(corpus="other"), "is of corpus other"),
     ):
         with pytest.raises(ManifestError, match=words):
@@ -212,7 +242,16 @@ def test_a_task_in_two_splits_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [{"seed": "42"}, {"seed": True}, {"extra": 1}, {"shares": []}, {"assignment": {"a": 1}}, {"pinned_sft": "a"}, {"schema": "x"}]
+    "change",
+    [
+        {"seed": "42"},
+        {"seed": True},
+        {"extra": 1},
+        {"shares": []},
+        {"assignment": {"a": 1}},
+        {"pinned_sft": "a"},
+        {"schema": "x"},
+    ],
 )
 def test_a_document_that_is_no_manifest_is_refused(change: dict[str, Any]) -> None:
     with pytest.raises(ManifestError, match="manifest"):

@@ -9,7 +9,15 @@ from certify_assets.corpora.formats import Imported, detect_format, import_corpu
 from certify_assets.corpora.profile import profile_corpus
 from certify_assets.corpora.schema import Step, from_frame
 from certify_assets.errors import InputError
-from certify_assets_tests.corpora.swe_builders import ISSUE, SWE_PROMPT, openhands, report, save, save_lines, traj
+from certify_assets_tests.corpora.swe_builders import (
+    ISSUE,
+    SWE_PROMPT,
+    openhands,
+    report,
+    save,
+    save_lines,
+    traj,
+)
 from certify_assets_tests.paths import shared_data
 
 
@@ -31,22 +39,44 @@ def test_a_run_becomes_steps(tmp_path: Path) -> None:
     runs(tmp_path / "gpt", 1)
     save(tmp_path / "gpt" / "final_report.json", {"resolved": ["org__name-1"]})
     (run,) = from_frame(read(tmp_path).frame)
-    assert (run.task_id, run.agent, run.attempt, run.outcome, run.instruction) == ("org__name-1", "gpt", 0, 1, ISSUE)
-    assert run.steps == (Step("I look at 1.\nopen sums.py", "1: def total(rows):"), Step("submit", "diff --git a/sums.py b/sums.py"))
+    assert (run.task_id, run.agent, run.attempt, run.outcome, run.instruction) == (
+        "org__name-1",
+        "gpt",
+        0,
+        1,
+        ISSUE,
+    )
+    assert run.steps == (
+        Step("I look at 1.\nopen sums.py", "1: def total(rows):"),
+        Step("submit", "diff --git a/sums.py b/sums.py"),
+    )
 
 
 def test_the_demonstration_is_not_the_instruction(tmp_path: Path) -> None:
     shown = {"role": "user", "content": f"--- DEMONSTRATION ---\n{SWE_PROMPT}"}
-    task = {"role": "user", "content": [{"type": "text", "text": "<pr_description>\nCount right.\n</pr_description> Work."}]}
+    task = {
+        "role": "user",
+        "content": [
+            {"type": "text", "text": "<pr_description>\nCount right.\n</pr_description> Work."}
+        ],
+    }
     save(tmp_path / "gpt" / "org__name-1.traj", traj(history=[shown, task]))
-    save(tmp_path / "gpt" / "org__name-2.traj", traj(history="none", trajectory=[{"response": "hm"}]))
+    save(
+        tmp_path / "gpt" / "org__name-2.traj", traj(history="none", trajectory=[{"response": "hm"}])
+    )
     save(tmp_path / "gpt" / "report.json", report(["org__name-1", "org__name-2"]))
     first, second = from_frame(read(tmp_path).frame)
-    assert first.instruction == "Count right." and second.instruction == "" and second.steps == (Step("hm", ""),)
+    assert (
+        first.instruction == "Count right."
+        and second.instruction == ""
+        and second.steps == (Step("hm", ""),)
+    )
 
 
 @pytest.mark.parametrize("key", ["resolved", "resolved_ids"])
-@pytest.mark.parametrize("where", ["final_report.json", "results/results.json", "results.json", "gpt.run1.json"])
+@pytest.mark.parametrize(
+    "where", ["final_report.json", "results/results.json", "results.json", "gpt.run1.json"]
+)
 def test_reports_under_every_name(tmp_path: Path, key: str, where: str) -> None:
     runs(tmp_path / "gpt" / "trajs", 1, 2)
     save(tmp_path / "gpt" / where, {key: ["org/name:pr-2"]})
@@ -56,18 +86,34 @@ def test_reports_under_every_name(tmp_path: Path, key: str, where: str) -> None:
 def test_an_instance_that_was_not_submitted_was_not_resolved(tmp_path: Path) -> None:
     runs(tmp_path / "gpt", 1, 2, 3, 4, 5)
     lists = {"incomplete_ids": ["org__name-3"], "error_ids": ["org__name-4"]}
-    save(tmp_path / "gpt" / "results" / "results.json", report(["org__name-1", "org__name-9"], others=["org__name-2"]) | lists)
+    save(
+        tmp_path / "gpt" / "results" / "results.json",
+        report(["org__name-1", "org__name-9"], others=["org__name-2"]) | lists,
+    )
     imported = read(tmp_path)
-    assert outcomes(imported) == {"org__name-1": 1, "org__name-2": 0, "org__name-3": 0, "org__name-4": 0}
-    assert imported.dropped == {"not_evaluated": 1} and "org__name-5.traj is not among" in imported.examples["not_evaluated"]
+    assert outcomes(imported) == {
+        "org__name-1": 1,
+        "org__name-2": 0,
+        "org__name-3": 0,
+        "org__name-4": 0,
+    }
+    assert (
+        imported.dropped == {"not_evaluated": 1}
+        and "org__name-5.traj is not among" in imported.examples["not_evaluated"]
+    )
     assert imported.notes == {"resolved instances whose runs are not here": 1}
 
 
 def test_a_run_of_which_little_was_submitted_is_rejected(tmp_path: Path) -> None:
     runs(tmp_path / "mini", 1, 2, 3)
     runs(tmp_path / "full", 1, 2)
-    save(tmp_path / "mini" / "results" / "results.json", report(["org__name-1"], total_instances=91))
-    save(tmp_path / "full" / "results" / "results.json", report(["org__name-1"], others=["org__name-2"], total_instances=91))
+    save(
+        tmp_path / "mini" / "results" / "results.json", report(["org__name-1"], total_instances=91)
+    )
+    save(
+        tmp_path / "full" / "results" / "results.json",
+        report(["org__name-1"], others=["org__name-2"], total_instances=91),
+    )
     imported = read(tmp_path)
     assert imported.frame["agent"].unique().tolist() == ["full"]
     assert imported.dropped == {"not_evaluated": 3, "run_rejected": 1}
@@ -94,14 +140,34 @@ def test_a_report_cannot_judge_two_runs_of_one_instance(tmp_path: Path) -> None:
 def test_folders_of_one_agent_are_its_attempts(tmp_path: Path) -> None:
     for attempt in (1, 2):
         save(tmp_path / f"cost_{attempt}" / "org__name-1.traj", traj(f"look, {attempt}"))
-        save(tmp_path / f"cost_{attempt}" / "all_preds.jsonl", '{"model_name_or_path": "gpt", "instance_id": "org__name-1"}')
-        save(tmp_path / f"cost_{attempt}" / "final_report.json", {"resolved": ["org__name-1"] * (attempt - 1)})
+        save(
+            tmp_path / f"cost_{attempt}" / "all_preds.jsonl",
+            '{"model_name_or_path": "gpt", "instance_id": "org__name-1"}',
+        )
+        save(
+            tmp_path / f"cost_{attempt}" / "final_report.json",
+            {"resolved": ["org__name-1"] * (attempt - 1)},
+        )
     imported = read(tmp_path)
-    assert [(run.trajectory_id, run.outcome) for run in from_frame(imported.frame)] == [("org__name-1/gpt/0", 0), ("org__name-1/gpt/1", 1)]
+    assert [(run.trajectory_id, run.outcome) for run in from_frame(imported.frame)] == [
+        ("org__name-1/gpt/0", 0),
+        ("org__name-1/gpt/1", 1),
+    ]
     assert "file_other_format" not in imported.dropped
 
 
-@pytest.mark.parametrize("content", ["[]", "{}", '{"trajectory": [1]}', '{"trajectory": [', "\xff", "[" * 100_000, '{"trajectory": "x"}'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "[]",
+        "{}",
+        '{"trajectory": [1]}',
+        '{"trajectory": [',
+        "\xff",
+        "[" * 100_000,
+        '{"trajectory": "x"}',
+    ],
+)
 def test_a_broken_run_costs_that_run(tmp_path: Path, content: str) -> None:
     runs(tmp_path / "gpt", 1)
     (tmp_path / "gpt" / "org__name-2.traj").write_bytes(content.encode("latin-1"))
@@ -115,7 +181,10 @@ def test_a_broken_report_is_named(tmp_path: Path) -> None:
     runs(tmp_path / "gpt", 1)
     save(tmp_path / "gpt" / "report.json", '{"resolved": ["org__name-1"')
     imported = read(tmp_path, keep_unlabelled=True)
-    assert imported.dropped == {"file_unreadable": 1} and "gpt/report.json seems to hold outcomes" in imported.examples["file_unreadable"]
+    assert (
+        imported.dropped == {"file_unreadable": 1}
+        and "gpt/report.json seems to hold outcomes" in imported.examples["file_unreadable"]
+    )
 
 
 def test_a_newer_report_speaks_before_an_older_one(tmp_path: Path) -> None:
@@ -132,16 +201,36 @@ def test_what_could_not_be_set_up_has_no_outcome(tmp_path: Path) -> None:
     runs(tmp_path / "gpt", 1, 2)
     save(tmp_path / "gpt" / "report.json", {"resolved": [], "install_fail": ["org__name-2"]})
     imported = read(tmp_path)
-    assert outcomes(imported) == {"org__name-1": 0} and imported.dropped == {"infrastructure_error": 1}
+    assert outcomes(imported) == {"org__name-1": 0} and imported.dropped == {
+        "infrastructure_error": 1
+    }
 
 
 def test_multi_swe_bench_is_told_by_place_or_id(tmp_path: Path) -> None:
     save(tmp_path / "plain" / "evaluation" / "lite" / "gpt" / "trajs" / "org__name-1.traj", traj())
-    save(tmp_path / "multi" / "evaluation" / "rust" / "verified" / "gpt" / "trajs" / "org__name-1.traj", traj())
+    save(
+        tmp_path
+        / "multi"
+        / "evaluation"
+        / "rust"
+        / "verified"
+        / "gpt"
+        / "trajs"
+        / "org__name-1.traj",
+        traj(),
+    )
     save(tmp_path / "ids" / "gpt" / "org__name_pr-1.traj", traj())
-    save_lines(tmp_path / "out" / "evaluation" / "go" / "verified" / "gpt" / "output.jsonl", [openhands("org/name:pr-1")])
+    save_lines(
+        tmp_path / "out" / "evaluation" / "go" / "verified" / "gpt" / "output.jsonl",
+        [openhands("org/name:pr-1")],
+    )
     found = {name: detect_format([tmp_path / name]) for name in ("plain", "multi", "ids", "out")}
-    assert found == {"plain": "swe_agent", "multi": "multi_swe_bench", "ids": "multi_swe_bench", "out": "multi_swe_bench"}
+    assert found == {
+        "plain": "swe_agent",
+        "multi": "multi_swe_bench",
+        "ids": "multi_swe_bench",
+        "out": "multi_swe_bench",
+    }
     save(tmp_path / "ids" / "gpt" / "report.json", report(["org/name:pr-1"]))
     for format in ("swe_agent", "multi_swe_bench"):
         assert outcomes(read(tmp_path / "ids", format)) == {"org__name-1": 1}
@@ -159,7 +248,10 @@ def test_the_published_java_runs() -> None:
     frame = imported.frame
     assert (imported.format, len(frame), frame["task_id"].nunique()) == ("multi_swe_bench", 362, 91)
     assert imported.dropped == {"file_other_format": 10, "run_rejected": 1} and not imported.notes
-    assert "gpt-4o-mini-2024-07-18/results/results.json reports on 1 of 91 instances" in imported.examples["run_rejected"]
+    assert (
+        "gpt-4o-mini-2024-07-18/results/results.json reports on 1 of 91 instances"
+        in imported.examples["run_rejected"]
+    )
     profile = profile_corpus(frame, rendered=[])
     assert (round(profile.success_rate, 3), round(profile.icc, 2)) == (0.064, 0.21)
     assert import_corpus(paths, format="swe_agent", name="java").frame.equals(frame)

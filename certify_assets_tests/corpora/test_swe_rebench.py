@@ -8,7 +8,12 @@ import pytest
 from certify_assets.corpora.formats import Imported, detect_format, import_corpus
 from certify_assets.corpora.schema import Step, from_frame
 from certify_assets.errors import InputError
-from certify_assets_tests.corpora.swe_builders import ISSUE, rebench_row, save_parquet, swe_agent_row
+from certify_assets_tests.corpora.swe_builders import (
+    ISSUE,
+    rebench_row,
+    save_parquet,
+    swe_agent_row,
+)
 
 
 def read(path: Path, **options: Any) -> Imported:
@@ -18,18 +23,43 @@ def read(path: Path, **options: Any) -> Imported:
 def test_rows_of_openhands(tmp_path: Path) -> None:
     rows = [rebench_row("org__name-1", 1, 0), rebench_row("org__name-1", 0, 1)]
     first, second = from_frame(read(save_parquet(tmp_path / "a.parquet", rows)).frame)
-    assert (first.task_id, first.trajectory_id, first.outcome, first.instruction) == ("org__name-1", "chat-org__name-1-0", 1, ISSUE)
-    assert first.steps == (Step('I look, 0.\nexecute_bash({"command": "ls"})', "tool execute_bash: sums.py"), Step("Fixed.", ""))
-    assert first.agent == "OpenHands Qwen3-Coder-480B-A35B-Instruct" and (first.attempt, second.attempt, second.outcome) == (0, 1, 0)
+    assert (first.task_id, first.trajectory_id, first.outcome, first.instruction) == (
+        "org__name-1",
+        "chat-org__name-1-0",
+        1,
+        ISSUE,
+    )
+    assert first.steps == (
+        Step('I look, 0.\nexecute_bash({"command": "ls"})', "tool execute_bash: sums.py"),
+        Step("Fixed.", ""),
+    )
+    assert first.agent == "OpenHands Qwen3-Coder-480B-A35B-Instruct" and (
+        first.attempt,
+        second.attempt,
+        second.outcome,
+    ) == (0, 1, 0)
 
 
 def test_rows_of_swe_agent(tmp_path: Path) -> None:
-    rows = [swe_agent_row("org__name-1", True), swe_agent_row("org__name-1", False), swe_agent_row("org__name-1", None)]
+    rows = [
+        swe_agent_row("org__name-1", True),
+        swe_agent_row("org__name-1", False),
+        swe_agent_row("org__name-1", None),
+    ]
     imported = read(save_parquet(tmp_path / "a.parquet", rows))
     first, second = from_frame(imported.frame)
     assert imported.dropped == {"no_label": 1}, "equal rows are runs of their own"
-    assert first.steps == second.steps == (Step("I look, 0.\n```\nls\n```", "user: sums.py"), Step("submit", ""))
-    assert (first.agent, first.instruction, first.attempt, second.attempt) == ("small-model", ISSUE, 0, 1)
+    assert (
+        first.steps
+        == second.steps
+        == (Step("I look, 0.\n```\nls\n```", "user: sums.py"), Step("submit", ""))
+    )
+    assert (first.agent, first.instruction, first.attempt, second.attempt) == (
+        "small-model",
+        ISSUE,
+        0,
+        1,
+    )
 
 
 def test_an_outcome_that_is_neither(tmp_path: Path) -> None:
@@ -41,15 +71,23 @@ def test_an_outcome_that_is_neither(tmp_path: Path) -> None:
 
 def test_long_runs_are_shortened(tmp_path: Path) -> None:
     row = rebench_row("org__name-1")
-    row["trajectory"] += [row["trajectory"][2] | {"content": f"{number} " + "x" * 9000} for number in range(100)]
+    row["trajectory"] += [
+        row["trajectory"][2] | {"content": f"{number} " + "x" * 9000} for number in range(100)
+    ]
     imported = read(save_parquet(tmp_path / "a.parquet", [row, rebench_row("org__name-2")]))
     long, short = from_frame(imported.frame)
-    assert len(long.steps) == 102 and sum(len(step.action + step.observation) for step in long.steps) <= 24_000
+    assert (
+        len(long.steps) == 102
+        and sum(len(step.action + step.observation) for step in long.steps) <= 24_000
+    )
     assert "characters cut" not in str(short.steps) and sum(imported.notes.values()) == 1
 
 
 def test_a_share_of_the_tasks(tmp_path: Path) -> None:
-    path = save_parquet(tmp_path / "a.parquet", [rebench_row(f"org__name-{number // 2}", 1, number) for number in range(400)])
+    path = save_parquet(
+        tmp_path / "a.parquet",
+        [rebench_row(f"org__name-{number // 2}", 1, number) for number in range(400)],
+    )
     imported = read(path, task_share="0.25")
     tasks = set(imported.frame["task_id"])
     # 200 draws at 1/4: six standard errors are 37

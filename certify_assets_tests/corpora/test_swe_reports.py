@@ -4,7 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from certify_assets.corpora.formats.swe_reports import Report, Unlabelled, issue_text, of_multi_swe_bench, parse_object, run_name, task_of
+from certify_assets.corpora.formats.swe_reports import (
+    Report,
+    Unlabelled,
+    issue_text,
+    of_multi_swe_bench,
+    parse_object,
+    run_name,
+    task_of,
+)
 
 WORDS = st.from_regex(r"[a-z][a-z0-9_.-]{0,8}[a-z]", fullmatch=True)
 
@@ -38,7 +46,10 @@ def test_ids(given_id: str, task: str) -> None:
     ("prompt", "issue"),
     [
         ("<issue>One\n</issue>", "One"),
-        ("Read:\n<pr_description>\nOne\n<b>two</b>\n</pr_description>\nNow work.", "One\n<b>two</b>"),
+        (
+            "Read:\n<pr_description>\nOne\n<b>two</b>\n</pr_description>\nNow work.",
+            "One\n<b>two</b>",
+        ),
         ("Here's the issue text:\nISSUE:\nOne\n\nINSTRUCTIONS:\nWork.", "One"),
         ("ISSUE:\nOne", "One"),
         ("Fix the ISSUE: now", "Fix the ISSUE: now"),
@@ -53,14 +64,27 @@ def test_the_issue_in_a_prompt(prompt: str, issue: str) -> None:
 def test_what_a_report_says() -> None:
     old = Report("r.json", "r", frozenset({"a"}), no_setup=frozenset({"c"}))
     assert (old.outcome("a"), old.outcome("b")) == (1, 0)
-    assert old.outcome("c") == Unlabelled("infrastructure_error", "was not evaluated: r.json says that its environment could not be set up")
+    assert old.outcome("c") == Unlabelled(
+        "infrastructure_error",
+        "was not evaluated: r.json says that its environment could not be set up",
+    )
     new = Report("r.json", "r", frozenset({"a"}), counted=frozenset({"a", "b"}))
     found = new.outcome("c")
-    assert (new.outcome("a"), new.outcome("b")) == (1, 0) and isinstance(found, Unlabelled) and found.reason == "not_evaluated"
+    assert (
+        (new.outcome("a"), new.outcome("b")) == (1, 0)
+        and isinstance(found, Unlabelled)
+        and found.reason == "not_evaluated"
+    )
 
 
 @pytest.mark.parametrize(
-    ("data", "problem"), [(b"{", "it is not JSON"), (b"\xff", "it is not UTF-8"), (b"7", "it is int"), (b"", "it is not JSON")]
+    ("data", "problem"),
+    [
+        (b"{", "it is not JSON"),
+        (b"\xff", "it is not UTF-8"),
+        (b"7", "it is int"),
+        (b"", "it is not JSON"),
+    ],
 )
 def test_what_is_no_object(data: bytes, problem: str) -> None:
     found = parse_object(data)
@@ -86,7 +110,12 @@ def test_runs_of_multi_swe_bench(name: str, multi: bool) -> None:
 
 @pytest.mark.parametrize(
     ("name", "run"),
-    [("a/b/trajs/x-1.traj", "b"), ("a/b/x-1/x-1.traj", "b"), ("a/trajs/output.jsonl", "a"), ("x-1.traj", "unknown")],
+    [
+        ("a/b/trajs/x-1.traj", "b"),
+        ("a/b/x-1/x-1.traj", "b"),
+        ("a/trajs/output.jsonl", "a"),
+        ("x-1.traj", "unknown"),
+    ],
 )
 def test_the_folder_that_names_a_run(name: str, run: str) -> None:
     assert run_name(name) == run

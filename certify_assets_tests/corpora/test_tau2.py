@@ -25,7 +25,13 @@ def one(tmp_path: Path, **changes: Any) -> Imported:
 
 def test_a_simulation_becomes_a_run(tmp_path: Path) -> None:
     (run,) = from_frame(one(tmp_path, trial=3).frame)
-    assert (run.task_id, run.trajectory_id, run.agent, run.attempt, run.outcome) == ("shop/0", "s", "llm_agent:m-1", 3, 1)
+    assert (run.task_id, run.trajectory_id, run.agent, run.attempt, run.outcome) == (
+        "shop/0",
+        "s",
+        "llm_agent:m-1",
+        3,
+        1,
+    )
     assert run.instruction == "You want to move order 0.\nYou are Ada."
     assert run.steps == (
         Step("Hi.", "user: Please move order 0."),
@@ -52,10 +58,17 @@ def test_replies_that_are_json(tmp_path: Path, content: str, text: str) -> None:
 
 def test_calls_of_the_user_and_several_replies_at_once(tmp_path: Path) -> None:
     messages = [
-        {"role": "assistant", "content": "Look at your phone.", "tool_calls": [call("a"), call("b")]},
+        {
+            "role": "assistant",
+            "content": "Look at your phone.",
+            "tool_calls": [call("a"), call("b")],
+        },
         {
             "role": "tool",
-            "tool_messages": [{"role": "tool", "id": "call_a", "content": "1"}, {"role": "tool", "id": "call_b", "content": None}],
+            "tool_messages": [
+                {"role": "tool", "id": "call_a", "content": "1"},
+                {"role": "tool", "id": "call_b", "content": None},
+            ],
         },
         {"role": "user", "content": None, "tool_calls": [call("look", "user", at="bar")]},
         {"role": "tool", "id": "call_look", "content": "no signal", "requestor": "user"},
@@ -64,7 +77,10 @@ def test_calls_of_the_user_and_several_replies_at_once(tmp_path: Path) -> None:
     imported = one(tmp_path, messages=messages)
     (step,) = imported.frame["steps"][0]
     assert step["action"] == "Look at your phone.\na({})\nb({})"
-    assert step["observation"] == 'tool a: 1\ntool b: \nuser: look({"at": "bar"})\ntool look of the user: no signal'
+    assert (
+        step["observation"]
+        == 'tool a: 1\ntool b: \nuser: look({"at": "bar"})\ntool look of the user: no signal'
+    )
     assert imported.notes == {"messages of another role left out": 1}
 
 
@@ -82,7 +98,16 @@ def test_what_is_said_in_ticks(tmp_path: Path) -> None:
     [
         ("Do it.", None, "Do it."),
         (None, "Move it.", "Move it."),
-        ({"reason_for_call": "Why.", "task_instructions": "How.", "domain": "shop", "known_info": None}, "Move.", "Why.\nHow."),
+        (
+            {
+                "reason_for_call": "Why.",
+                "task_instructions": "How.",
+                "domain": "shop",
+                "known_info": None,
+            },
+            "Move.",
+            "Why.\nHow.",
+        ),
         (None, None, ""),
     ],
 )
@@ -108,18 +133,34 @@ def test_instructions(tmp_path: Path, scenario: Any, ticket: Any, text: str) -> 
         ({"id": None}, {"unreadable_record": 1}),
     ],
 )
-def test_what_cannot_be_used_is_counted(tmp_path: Path, changes: dict[str, Any], dropped: dict[str, int]) -> None:
-    path = write_json(tmp_path / "x.json", results([simulation("a"), simulation("s", **changes), simulation("z", trial=1)], [task("0")]))
+def test_what_cannot_be_used_is_counted(
+    tmp_path: Path, changes: dict[str, Any], dropped: dict[str, int]
+) -> None:
+    path = write_json(
+        tmp_path / "x.json",
+        results(
+            [simulation("a"), simulation("s", **changes), simulation("z", trial=1)], [task("0")]
+        ),
+    )
     imported = read(path)
     assert imported.dropped == dropped and len(imported.frame) == 3 - len(dropped)
     assert all("x.json row 2" in sentence for sentence in imported.examples.values())
 
 
-def test_domains_keep_tasks_apart_and_trials_of_several_files_are_numbered_on(tmp_path: Path) -> None:
+def test_domains_keep_tasks_apart_and_trials_of_several_files_are_numbered_on(
+    tmp_path: Path,
+) -> None:
     for number, domain in enumerate(("shop", "shop", "bank")):
-        write_json(tmp_path / f"{number}.json", results([simulation(f"s{number}")], [task("0")], domain=domain))
+        write_json(
+            tmp_path / f"{number}.json",
+            results([simulation(f"s{number}")], [task("0")], domain=domain),
+        )
     frame = read(tmp_path).frame
-    assert frame[["task_id", "attempt"]].to_numpy().tolist() == [["bank/0", 0], ["shop/0", 0], ["shop/0", 1]]
+    assert frame[["task_id", "attempt"]].to_numpy().tolist() == [
+        ["bank/0", 0],
+        ["shop/0", 0],
+        ["shop/0", 1],
+    ]
     assert read(tmp_path, domain="all").frame["task_id"].tolist() == ["all/0"] * 3
 
 
@@ -127,15 +168,24 @@ def test_a_file_that_does_not_name_its_domain_asks_for_it(tmp_path: Path) -> Non
     document = results([simulation("s")], [task("0")])
     document["info"]["environment_info"] = {}
     path = write_json(tmp_path / "x.json", document)
-    with pytest.raises(InputError, match="does not name its domain; give it with the option domain"):
+    with pytest.raises(
+        InputError, match="does not name its domain; give it with the option domain"
+    ):
         read(path)
     assert read(path, domain="shop").frame["task_id"].tolist() == ["shop/0"]
 
 
 def test_runs_that_were_numbered_anew_go_back_to_their_task(tmp_path: Path) -> None:
-    tasks = [task(str(number)) for number in range(3)] + [task(name, evaluation_criteria={"nl_assertions": [name]}) for name in ("3", "4")]
-    moved = [simulation(f"s{named}", of) | {"task_id": named} for named, of in (("0", "1"), ("1", "0"), ("2", "2"))]
-    said = simulation("s4", reward_info={"reward": 1.0, "nl_assertions": [{"nl_assertion": "3"}]}, task_id="4")
+    tasks = [task(str(number)) for number in range(3)] + [
+        task(name, evaluation_criteria={"nl_assertions": [name]}) for name in ("3", "4")
+    ]
+    moved = [
+        simulation(f"s{named}", of) | {"task_id": named}
+        for named, of in (("0", "1"), ("1", "0"), ("2", "2"))
+    ]
+    said = simulation(
+        "s4", reward_info={"reward": 1.0, "nl_assertions": [{"nl_assertion": "3"}]}, task_id="4"
+    )
     mute = simulation("s3", reward_info={"reward": 0.0}, task_id="3")
     imported = read(write_json(tmp_path / "x.json", results([*moved, said, mute], tasks)))
     assert dict(zip(imported.frame["trajectory_id"], imported.frame["task_id"], strict=True)) == {
@@ -144,37 +194,63 @@ def test_runs_that_were_numbered_anew_go_back_to_their_task(tmp_path: Path) -> N
         "s2": "shop/2",
         "s4": "shop/3",
     }
-    assert imported.notes == {"runs moved to the task that they were checked for": 3} and imported.dropped == {"unknown_task": 1}
+    assert imported.notes == {
+        "runs moved to the task that they were checked for": 3
+    } and imported.dropped == {"unknown_task": 1}
     assert imported.frame["instruction"][1].startswith("You want to move order 1.")
 
 
 def test_a_run_that_broke_off_stays_with_its_task(tmp_path: Path) -> None:
-    broken = simulation("s1", "1", reward_info={"reward": 0.0, "action_checks": None}, termination_reason="max_steps")
-    imported = read(write_json(tmp_path / "x.json", results([simulation("s0"), broken], [task("0"), task("1")])))
-    assert imported.frame["task_id"].tolist() == ["shop/0", "shop/1"] and not imported.notes and not imported.dropped
+    broken = simulation(
+        "s1",
+        "1",
+        reward_info={"reward": 0.0, "action_checks": None},
+        termination_reason="max_steps",
+    )
+    imported = read(
+        write_json(tmp_path / "x.json", results([simulation("s0"), broken], [task("0"), task("1")]))
+    )
+    assert (
+        imported.frame["task_id"].tolist() == ["shop/0", "shop/1"]
+        and not imported.notes
+        and not imported.dropped
+    )
 
 
 def test_folders_say_what_they_lack(tmp_path: Path) -> None:
     listed = [{"id": name, "task_id": "0", "trial": 0} for name in ("a", "b", "c")]
-    write_json(tmp_path / "run" / "results.json", results(None, [task("0")], simulation_index=listed))
+    write_json(
+        tmp_path / "run" / "results.json", results(None, [task("0")], simulation_index=listed)
+    )
     write_json(tmp_path / "run" / "simulations" / "a.json", simulation("a"))
     (tmp_path / "run" / "simulations" / "b.json").write_text('{"id": "b"', encoding="utf-8")
     write_json(tmp_path / "other" / "results.json", results(None, [task("0")]))
     write_json(tmp_path / "stray" / "simulations" / "a.json", simulation("a"))
     imported = read(tmp_path)
-    assert imported.dropped == {"file_ends_early": 1, "file_other_format": 1, "no_trajectory": 1, "unreadable_record": 1}
+    assert imported.dropped == {
+        "file_ends_early": 1,
+        "file_other_format": 1,
+        "no_trajectory": 1,
+        "unreadable_record": 1,
+    }
     assert "the simulation c" in imported.examples["no_trajectory"] and len(imported.frame) == 1
     assert "run/results.json" in "".join(imported.files)
 
 
-@pytest.mark.parametrize("damage", ['{"id": "s1", "task_id": ,}', '{"id": "s1", "messages": [{}, {"role" 1}]}', "7"])
+@pytest.mark.parametrize(
+    "damage", ['{"id": "s1", "task_id": ,}', '{"id": "s1", "messages": [{}, {"role" 1}]}', "7"]
+)
 def test_a_broken_simulation_costs_itself(tmp_path: Path, damage: str) -> None:
     document = results(
-        [simulation("s0"), "@", simulation("s2", trial=2)], [task("0"), "@", task("1")], simulation_index=[{"id": "s1", "task_id": 1}]
+        [simulation("s0"), "@", simulation("s2", trial=2)],
+        [task("0"), "@", task("1")],
+        simulation_index=[{"id": "s1", "task_id": 1}],
     )
     (tmp_path / "x.json").write_text(json.dumps(document).replace('"@"', damage), encoding="utf-8")
     imported = read(tmp_path)
-    assert imported.frame["trajectory_id"].tolist() == ["s0", "s2"] and imported.dropped == {"unreadable_record": 1}
+    assert imported.frame["trajectory_id"].tolist() == ["s0", "s2"] and imported.dropped == {
+        "unreadable_record": 1
+    }
     assert imported.frame["instruction"].all()
 
 
@@ -182,7 +258,11 @@ def test_the_order_of_keys_does_not_matter(tmp_path: Path) -> None:
     document = results([simulation("s0")], [task("0")], simulation_index=[])
     (tmp_path / "x.json").write_text(json.dumps(document, sort_keys=True), encoding="utf-8")
     plain = read(write_json(tmp_path / "y" / "x.json", document)).frame
-    assert read(tmp_path / "x.json").frame.drop(columns="source_sha256").equals(plain.drop(columns="source_sha256"))
+    assert (
+        read(tmp_path / "x.json")
+        .frame.drop(columns="source_sha256")
+        .equals(plain.drop(columns="source_sha256"))
+    )
 
 
 def test_the_published_runs() -> None:

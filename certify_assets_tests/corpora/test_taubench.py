@@ -25,24 +25,44 @@ def read(path: Path | list[Path], **options: Any) -> Imported:
 def test_messages_become_steps(tmp_path: Path) -> None:
     imported = read(write_json(tmp_path / "gpt-retail.json", [tau_record(3, text="Done.")]))
     (run,) = from_frame(imported.frame)
-    assert (run.task_id, run.agent, run.attempt, run.outcome, run.instruction) == ("retail/3", "gpt", 0, 1, "Return order 3.")
+    assert (run.task_id, run.agent, run.attempt, run.outcome, run.instruction) == (
+        "retail/3",
+        "gpt",
+        0,
+        1,
+        "Return order 3.",
+    )
     assert run.steps == (
         Step("", "user: I want to return my order."),
-        Step('get_order_details({"order_id": "#A1"})', 'tool get_order_details: {"status": "delivered"}'),
+        Step(
+            'get_order_details({"order_id": "#A1"})',
+            'tool get_order_details: {"status": "delivered"}',
+        ),
         Step("Done.", "user: ###STOP###"),
     )
 
 
 @pytest.mark.parametrize(
-    ("reward", "outcome"), [(1.0, 1), (1, 1), (1 - 1e-7, 1), (0.0, 0), (0.99, 0), (2.0, 0), (None, None), ("1", None), (float("nan"), None)]
+    ("reward", "outcome"),
+    [
+        (1.0, 1),
+        (1, 1),
+        (1 - 1e-7, 1),
+        (0.0, 0),
+        (0.99, 0),
+        (2.0, 0),
+        (None, None),
+        ("1", None),
+        (float("nan"), None),
+    ],
 )
 def test_rewards(tmp_path: Path, reward: Any, outcome: int | None) -> None:
     path = write_json(tmp_path / "a-retail.json", [tau_record(0, reward), tau_record(1)])
     frame = read(path, keep_unlabelled=True).frame
-    assert [None if value is None else int(value) for value in frame["outcome"].astype(object).where(frame["outcome"].notna(), None)] == [
-        outcome,
-        1,
-    ]
+    assert [
+        None if value is None else int(value)
+        for value in frame["outcome"].astype(object).where(frame["outcome"].notna(), None)
+    ] == [outcome, 1]
     assert read(path).dropped == ({"no_label": 1} if outcome is None else {})
 
 
@@ -50,7 +70,10 @@ def test_rewards(tmp_path: Path, reward: Any, outcome: int | None) -> None:
     ("name", "agent"),
     [
         ("gpt-4o-retail.json", "gpt-4o"),
-        ("tool-calling-gpt-4o-0.0_range_0--1_user-gpt-4o-llm_0716114053.json", "tool-calling-gpt-4o-0.0_user-gpt-4o-llm"),
+        (
+            "tool-calling-gpt-4o-0.0_range_0--1_user-gpt-4o-llm_0716114053.json",
+            "tool-calling-gpt-4o-0.0_user-gpt-4o-llm",
+        ),
         ("act-x_range_0-100.json", "act-x"),
         ("act-x_range_0-100_6_18_2025.json", "act-x_6_18_2025"),
     ],
@@ -60,23 +83,46 @@ def test_the_agent_is_in_the_file_name(tmp_path: Path, name: str, agent: str) ->
 
 
 def test_the_trial_is_not_trusted(tmp_path: Path) -> None:
-    records = [tau_record(task, trial=task, text=f"run {task}") for task in (4, 5)] + [tau_record(4, 0.0, trial=4, text="again")]
+    records = [tau_record(task, trial=task, text=f"run {task}") for task in (4, 5)] + [
+        tau_record(4, 0.0, trial=4, text="again")
+    ]
     frame = read(write_json(tmp_path / "fork-retail.json", records)).frame
     assert frame["attempt"].tolist() == [0, 1, 0]
-    assert frame["trajectory_id"].tolist() == ["retail/4/fork/0", "retail/4/fork/1", "retail/5/fork/0"]
+    assert frame["trajectory_id"].tolist() == [
+        "retail/4/fork/0",
+        "retail/4/fork/1",
+        "retail/5/fork/0",
+    ]
 
 
 def test_domains(tmp_path: Path) -> None:
     flight = tau_record(
-        traj=[{"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "search_direct_flight", "arguments": {"a": 1}}}]}]
+        traj=[
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [
+                    {"function": {"name": "search_direct_flight", "arguments": {"a": 1}}}
+                ],
+            }
+        ]
     )
-    one, two = write_json(tmp_path / "x.json", [tau_record()]), write_json(tmp_path / "y.json", [flight])
+    one, two = (
+        write_json(tmp_path / "x.json", [tau_record()]),
+        write_json(tmp_path / "y.json", [flight]),
+    )
     imported = read([one, two])
     assert imported.frame["task_id"].tolist() == ["airline/0", "retail/0"]
-    assert imported.frame["steps"][0] == ({"action": 'search_direct_flight({"a": 1})', "observation": ""},)
+    assert imported.frame["steps"][0] == (
+        {"action": 'search_direct_flight({"a": 1})', "observation": ""},
+    )
     assert read([one, two], domain="shop").frame["task_id"].tolist() == ["shop/0", "shop/0"]
-    talk = write_json(tmp_path / "z.json", [tau_record(traj=[{"role": "assistant", "content": "hi"}])])
-    with pytest.raises(InputError, match=r"z\.json does not show which τ-bench domain .* option domain"):
+    talk = write_json(
+        tmp_path / "z.json", [tau_record(traj=[{"role": "assistant", "content": "hi"}])]
+    )
+    with pytest.raises(
+        InputError, match=r"z\.json does not show which τ-bench domain .* option domain"
+    ):
         read(talk)
 
 
@@ -87,17 +133,29 @@ def test_copies_of_one_run_count_once(tmp_path: Path) -> None:
     second = write_json(tmp_path / "b-retail.json", noted)
     imported = read([second, first])
     assert imported.dropped == {"duplicate": 1}
-    assert sorted(imported.frame["trajectory_id"]) == ["retail/0/a/0", "retail/1/a/0", "retail/1/b/0"]
+    assert sorted(imported.frame["trajectory_id"]) == [
+        "retail/0/a/0",
+        "retail/1/a/0",
+        "retail/1/b/0",
+    ]
 
 
 def test_equal_runs_of_one_file_are_runs_unless_their_trial_is_one(tmp_path: Path) -> None:
-    path = write_json(tmp_path / "a-retail.json", [tau_record(0, trial=0), tau_record(0, trial=1), tau_record(0, trial=1)])
+    path = write_json(
+        tmp_path / "a-retail.json",
+        [tau_record(0, trial=0), tau_record(0, trial=1), tau_record(0, trial=1)],
+    )
     imported = read(path)
     assert len(imported.frame) == 2 and imported.dropped == {"duplicate": 1}
 
 
 def test_infrastructure_errors_are_counted(tmp_path: Path) -> None:
-    records = [tau_record(), tau_failure(1), tau_record(2, traj=[]), tau_record(3, info={"error": "x"})]
+    records = [
+        tau_record(),
+        tau_failure(1),
+        tau_record(2, traj=[]),
+        tau_record(3, info={"error": "x"}),
+    ]
     imported = read(write_json(tmp_path / "a-retail.json", records))
     assert len(imported.frame) == 1 and imported.dropped == {"infrastructure_error": 3}
     with pytest.raises(InputError, match=r"nothing in .* error report"):
@@ -107,7 +165,11 @@ def test_infrastructure_errors_are_counted(tmp_path: Path) -> None:
 def test_other_roles_and_odd_contents(tmp_path: Path) -> None:
     messages = [
         {"role": "evaluator", "content": "the answer is right"},
-        {"role": "assistant", "content": [{"type": "text", "text": "one"}, {"type": "image"}, "two"], "tool_calls": "none"},
+        {
+            "role": "assistant",
+            "content": [{"type": "text", "text": "one"}, {"type": "image"}, "two"],
+            "tool_calls": "none",
+        },
         {"role": "function", "name": "f", "content": None},
         {"role": "assistant", "content": None, "function_call": {"name": "go", "arguments": None}},
         {"content": "nobody"},
@@ -119,16 +181,33 @@ def test_other_roles_and_odd_contents(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "record",
-    [{"task_id": 5}, 7, "text", None, tau_record(True), tau_record(None), tau_record(1.5), tau_record(traj="x"), tau_record(traj=[1])],
+    [
+        {"task_id": 5},
+        7,
+        "text",
+        None,
+        tau_record(True),
+        tau_record(None),
+        tau_record(1.5),
+        tau_record(traj="x"),
+        tau_record(traj=[1]),
+    ],
 )
 def test_a_broken_record_costs_that_record(tmp_path: Path, record: Any) -> None:
     imported = read(write_json(tmp_path / "a-retail.json", [tau_record(0), record, tau_record(2)]))
-    assert imported.frame["task_id"].tolist() == ["retail/0", "retail/2"] and imported.dropped == {"unreadable_record": 1}
+    assert imported.frame["task_id"].tolist() == ["retail/0", "retail/2"] and imported.dropped == {
+        "unreadable_record": 1
+    }
     assert "a-retail.json row 2" in imported.examples["unreadable_record"]
 
 
 @pytest.mark.parametrize(
-    "damage", ['{"task_id": 1, "reward": ,', '{"task_id": \x00}', '{"task_id": 1, "traj": [{"role": "user"}, {"role" "tool"}]}']
+    "damage",
+    [
+        '{"task_id": 1, "reward": ,',
+        '{"task_id": \x00}',
+        '{"task_id": 1, "traj": [{"role": "user"}, {"role" "tool"}]}',
+    ],
 )
 def test_reading_goes_on_after_what_is_not_json(tmp_path: Path, damage: str) -> None:
     text = f"[{json.dumps(tau_record(0))}, {damage}, {json.dumps(tau_record(2))}]"
@@ -136,14 +215,20 @@ def test_reading_goes_on_after_what_is_not_json(tmp_path: Path, damage: str) -> 
         text = text.replace(damage, damage + "}")
     (tmp_path / "a-retail.json").write_text(text, encoding="utf-8")
     imported = read(tmp_path / "a-retail.json")
-    assert imported.frame["task_id"].tolist() == ["retail/0", "retail/2"] and imported.dropped == {"unreadable_record": 1}
+    assert imported.frame["task_id"].tolist() == ["retail/0", "retail/2"] and imported.dropped == {
+        "unreadable_record": 1
+    }
 
 
 def test_bytes_that_are_not_utf8_cost_their_record(tmp_path: Path) -> None:
-    data = json.dumps([tau_record(0), tau_record(1, text="caf@"), tau_record(2, text="\ud800")]).encode()
+    data = json.dumps(
+        [tau_record(0), tau_record(1, text="caf@"), tau_record(2, text="\ud800")]
+    ).encode()
     (tmp_path / "a-retail.json").write_bytes(b"\xef\xbb\xbf" + data.replace(b"caf@", b"caf\xe9"))
     imported = read(tmp_path / "a-retail.json")
-    assert imported.frame["task_id"].tolist() == ["retail/0", "retail/2"] and imported.dropped == {"unreadable_record": 1}
+    assert imported.frame["task_id"].tolist() == ["retail/0", "retail/2"] and imported.dropped == {
+        "unreadable_record": 1
+    }
 
 
 def test_a_list_that_ends_early_says_that_records_may_be_missing(tmp_path: Path) -> None:
@@ -152,21 +237,33 @@ def test_a_list_that_ends_early_says_that_records_may_be_missing(tmp_path: Path)
     assert read(tmp_path / "a-retail.json").dropped == {"file_ends_early": 1}
     (tmp_path / "a-retail.json").write_text(text[:-9], encoding="utf-8")
     imported = read(tmp_path / "a-retail.json")
-    assert len(imported.frame) == 2 and imported.dropped == {"file_ends_early": 1, "unreadable_record": 1}
+    assert len(imported.frame) == 2 and imported.dropped == {
+        "file_ends_early": 1,
+        "unreadable_record": 1,
+    }
     with pytest.raises(InputError, match=r"a-retail\.json row 3"):
         read(tmp_path / "a-retail.json", strict=True)
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(cut=st.integers(0, 3200), position=st.integers(0, 3200), noise=st.binary(max_size=6))
-def test_damaged_files_are_read_or_refused(tmp_path: Path, cut: int, position: int, noise: bytes) -> None:
+def test_damaged_files_are_read_or_refused(
+    tmp_path: Path, cut: int, position: int, noise: bytes
+) -> None:
     data = json.dumps([tau_record(task, text=f"end {task}") for task in range(3)]).encode()
     (tmp_path / "cut-retail.json").write_bytes(data[: min(cut, len(data))])
-    (tmp_path / "noise-retail.json").write_bytes(data[:position] + noise + data[position + len(noise) :])
+    (tmp_path / "noise-retail.json").write_bytes(
+        data[:position] + noise + data[position + len(noise) :]
+    )
     for name in ("cut-retail.json", "noise-retail.json"):
         try:
             imported = import_corpus(
-                tmp_path / name, format="taubench_v1", name="tau", options={"domain": "retail", "keep_unlabelled": True}
+                tmp_path / name,
+                format="taubench_v1",
+                name="tau",
+                options={"domain": "retail", "keep_unlabelled": True},
             )
         except InputError as error:
             assert name in str(error)
@@ -184,7 +281,11 @@ def plant(record: dict[str, Any], path: str) -> None:
 
 def test_no_leak_field_reaches_the_rendering(tmp_path: Path) -> None:
     record = tau_record(0)
-    fields = [field for field in LEAK_FIELDS["taubench_v1"] if field not in ("info.error", "info.traceback")]
+    fields = [
+        field
+        for field in LEAK_FIELDS["taubench_v1"]
+        if field not in ("info.error", "info.traceback")
+    ]
     for field in fields:
         plant(record, field)
     record["traj"][0]["content"] = f"policy {CANARY}"

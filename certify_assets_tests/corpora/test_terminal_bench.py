@@ -11,7 +11,14 @@ from certify_assets.corpora.formats.terminal_text import cast_text, plain_text, 
 from certify_assets.corpora.profile import profile_corpus
 from certify_assets.corpora.schema import Step, from_frame
 from certify_assets.errors import InputError
-from certify_assets_tests.corpora.formats.terminal_bench import PROMPT, cast, pane, put, trial, write
+from certify_assets_tests.corpora.formats.terminal_bench import (
+    PROMPT,
+    cast,
+    pane,
+    put,
+    trial,
+    write,
+)
 from certify_assets_tests.paths import shared_data
 
 
@@ -42,44 +49,76 @@ def test_layouts_agents_and_attempts(tmp_path: Path) -> None:
     first = runs["sort", "hand_model-x"]
     assert first.instruction == "Please do sort." and first.trajectory_id == "id-sort.1-of-1.run-1"
     assert first.steps == (Step("sort names.txt > out.txt", ""), Step("cat out.txt", "a\nb"))
-    assert runs["key", "hand_model-x"].steps == (Step("touch key", ""), Step("ls", "key")), "the session's log, where the pane is empty"
-    assert runs["zip", "other_model-y"].steps == (Step("zip -r all.zip .", "adding: a"),), "the recording"
+    assert runs["key", "hand_model-x"].steps == (Step("touch key", ""), Step("ls", "key")), (
+        "the session's log, where the pane is empty"
+    )
+    assert runs["zip", "other_model-y"].steps == (Step("zip -r all.zip .", "adding: a"),), (
+        "the recording"
+    )
     assert runs["key", "third_model-z"].outcome == 0, "the outcome is in the results of the run"
 
 
 def test_what_was_left_out_is_said(tmp_path: Path) -> None:
     write(tmp_path / "runs")
     examples = read(tmp_path / "runs").examples
-    assert "has an outcome, but nothing was recorded of the trial zip.1-of-1.run-1" in examples["no_trajectory"]
+    assert (
+        "has an outcome, but nothing was recorded of the trial zip.1-of-1.run-1"
+        in examples["no_trajectory"]
+    )
     assert "it has its id" in examples["duplicate"]
     assert len(read(tmp_path / "runs", keep_unlabelled=True).frame) == 7
 
 
 def test_the_agent_of_runs_that_nobody_submitted(tmp_path: Path) -> None:
     folder = tmp_path / "runs" / "2025-01-01__10-00-00"
-    put(folder / "sort" / "sort.1-of-1.r", trial("sort.1-of-1.r", "sort", True), {"panes/post-agent.txt": pane(("ls", "a"))})
+    put(
+        folder / "sort" / "sort.1-of-1.r",
+        trial("sort.1-of-1.r", "sort", True),
+        {"panes/post-agent.txt": pane(("ls", "a"))},
+    )
     assert read(tmp_path / "runs").frame["agent"].tolist() == ["unknown"]
-    (folder / "run_metadata.json").write_text('{"agent_name": "hand", "model_name": "maker/model-x"}')
+    (folder / "run_metadata.json").write_text(
+        '{"agent_name": "hand", "model_name": "maker/model-x"}'
+    )
     assert read(tmp_path / "runs").frame["agent"].tolist() == ["hand_maker-model-x"]
     assert read(tmp_path / "runs", agent="mine").frame["agent"].tolist() == ["mine"]
 
 
-@pytest.mark.parametrize(("resolved", "dropped"), [("yes", {"bad_outcome": 1}), (2, {"bad_outcome": 1}), (None, {"no_label": 1})])
+@pytest.mark.parametrize(
+    ("resolved", "dropped"),
+    [("yes", {"bad_outcome": 1}), (2, {"bad_outcome": 1}), (None, {"no_label": 1})],
+)
 def test_outcomes_that_are_none(tmp_path: Path, resolved: Any, dropped: dict[str, int]) -> None:
     for name, value in (("a", resolved), ("b", True)):
-        put(tmp_path / "r" / name, trial(name, "sort", value), {"panes/post-agent.txt": pane(("ls", name))})
+        put(
+            tmp_path / "r" / name,
+            trial(name, "sort", value),
+            {"panes/post-agent.txt": pane(("ls", name))},
+        )
     assert read(tmp_path / "r").dropped == dropped
 
 
 def test_broken_reports_cost_what_they_report(tmp_path: Path) -> None:
     for name in ("a", "b", "c"):
-        put(tmp_path / "r" / name, trial(name, "sort", True), {"panes/post-agent.txt": pane(("ls", name))})
+        put(
+            tmp_path / "r" / name,
+            trial(name, "sort", True),
+            {"panes/post-agent.txt": pane(("ls", name))},
+        )
     (tmp_path / "r" / "a" / "results.json").write_text('{"is_resolved": tr')
     (tmp_path / "r" / "b" / "results.json").write_text('{"is_resolved": true}')
     (tmp_path / "r" / "notes.json").write_text("{}")
     imported = read(tmp_path / "r")
-    assert imported.dropped == {"file_unreadable": 1, "unreadable_record": 1, "no_label": 2, "file_other_format": 1}
-    assert len(imported.frame) == 1 and "r/a/results.json is not JSON" in imported.examples["file_unreadable"]
+    assert imported.dropped == {
+        "file_unreadable": 1,
+        "unreadable_record": 1,
+        "no_label": 2,
+        "file_other_format": 1,
+    }
+    assert (
+        len(imported.frame) == 1
+        and "r/a/results.json is not JSON" in imported.examples["file_unreadable"]
+    )
 
 
 def test_a_recording_without_a_header_is_unreadable(tmp_path: Path) -> None:
@@ -110,8 +149,14 @@ def test_long_lines_take_time_in_proportion() -> None:
 
 
 def test_prompts_begin_steps() -> None:
-    text = f"welcome\n(venv) {PROMPT}echo 'a\n> b'\na\nb\nbash-5.1$ id\nroot\n{PROMPT}clear\n{PROMPT}"
-    assert steps_of_terminal(text) == (Step("", "welcome"), Step("echo 'a\n> b'", "a\nb"), Step("id", "root"))
+    text = (
+        f"welcome\n(venv) {PROMPT}echo 'a\n> b'\na\nb\nbash-5.1$ id\nroot\n{PROMPT}clear\n{PROMPT}"
+    )
+    assert steps_of_terminal(text) == (
+        Step("", "welcome"),
+        Step("echo 'a\n> b'", "a\nb"),
+        Step("id", "root"),
+    )
     assert steps_of_terminal(f"{PROMPT}clear\n{PROMPT}\n\n") == ()
 
 
@@ -120,13 +165,22 @@ def test_long_output_is_several_steps() -> None:
     steps = steps_of_terminal(f"{PROMPT}make\n" + "\n".join(lines) + f"\n{PROMPT}")
     assert steps[0].action == "make" and {step.action for step in steps[1:]} == {""}
     assert all(len(step.observation) <= 1100 for step in steps) and 8 <= len(steps) <= 10
-    assert steps[0].observation.startswith("line 0000") and steps[-1].observation.endswith("line 0899 of the output")
+    assert steps[0].observation.startswith("line 0000") and steps[-1].observation.endswith(
+        "line 0899 of the output"
+    )
 
 
 def test_the_installation_is_no_step_unless_nothing_else_happened() -> None:
-    setup = pane(("source /installed-agent/setup-env.sh; tmux wait -S done", ""), ("source /installed-agent/install.sh", "E: no network"))
-    assert steps_of_terminal(setup) == (Step("source /installed-agent/install.sh", "E: no network"),)
-    assert steps_of_terminal(setup + pane(("hand --task x; tmux wait -S done", "did x"))) == (Step("hand --task x", "did x"),)
+    setup = pane(
+        ("source /installed-agent/setup-env.sh; tmux wait -S done", ""),
+        ("source /installed-agent/install.sh", "E: no network"),
+    )
+    assert steps_of_terminal(setup) == (
+        Step("source /installed-agent/install.sh", "E: no network"),
+    )
+    assert steps_of_terminal(setup + pane(("hand --task x; tmux wait -S done", "did x"))) == (
+        Step("hand --task x", "did x"),
+    )
 
 
 def test_nothing_after_the_start_of_the_tests_is_read() -> None:
@@ -135,13 +189,22 @@ def test_nothing_after_the_start_of_the_tests_is_read() -> None:
 
 
 def test_the_published_runs() -> None:
-    imported = import_corpus(sorted(shared_data("terminal_bench_core").glob("*.tar.gz")), name="terminal")
+    imported = import_corpus(
+        sorted(shared_data("terminal_bench_core").glob("*.tar.gz")), name="terminal"
+    )
     frame = imported.frame
-    assert (len(frame), frame["task_id"].nunique(), round(float(frame["outcome"].mean()), 3)) == (633, 80, 0.341)
+    assert (len(frame), frame["task_id"].nunique(), round(float(frame["outcome"].mean()), 3)) == (
+        633,
+        80,
+        0.341,
+    )
     # rendering 60 MB is another test's business
     assert round(profile_corpus(frame, rendered=[]).icc, 2) == 0.52
     assert imported.format == "terminal_bench"
     # 43 trials lie in two runs; 167 trials ended without a result
     assert imported.dropped == {"duplicate": 43, "no_label": 167, "file_other_format": 11}
-    assert frame.groupby("agent").size().to_dict() == {"openhands_claude-4-sonnet": 383, "swe-agent-mini_claude-4-sonnet": 250}
+    assert frame.groupby("agent").size().to_dict() == {
+        "openhands_claude-4-sonnet": 383,
+        "swe-agent-mini_claude-4-sonnet": 250,
+    }
     assert not frame["steps"].map(lambda steps: "run-tests.sh" in json.dumps(steps)).any()

@@ -25,13 +25,17 @@ def test_a_compressed_file_is_read_as_its_content(tmp_path: Path) -> None:
     (tmp_path / "a.json.gz").write_bytes(gzip.compress(b"{}"))
     (file,) = FileSet([tmp_path], {".json"}, Tally())
     assert (file.suffix, file.read(), file.head(1)) == (".json", b"{}", b"{")
-    assert file.sha256() != SourceFile("a.json", 2, lambda: io.BytesIO(b"{}")).sha256(), "the hash is of the file as it is stored"
+    assert file.sha256() != SourceFile("a.json", 2, lambda: io.BytesIO(b"{}")).sha256(), (
+        "the hash is of the file as it is stored"
+    )
 
 
 def test_a_compressed_file_cannot_fill_memory(tmp_path: Path) -> None:
     (tmp_path / "bomb.json.gz").write_bytes(gzip.compress(b"0" * (3 << 20)))
     (file,) = FileSet([tmp_path], {".json"}, Tally(), Limits(file_bytes=1 << 20))
-    with pytest.raises(InputError, match="more bytes than that when decompressed, the limit is 1,048,576"):
+    with pytest.raises(
+        InputError, match="more bytes than that when decompressed, the limit is 1,048,576"
+    ):
         file.read()
 
 
@@ -45,14 +49,26 @@ def test_a_damaged_compressed_file_is_named(tmp_path: Path, cut: int) -> None:
 
 def test_a_zip_is_read_in_place_and_safely(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "runs.zip", "w") as archive:
-        for name in ("a/one.json", "../evil.json", "/abs.json", "a\\b.json", "two.txt", "inner.tar.gz", "inner.zip"):
+        for name in (
+            "a/one.json",
+            "../evil.json",
+            "/abs.json",
+            "a\\b.json",
+            "two.txt",
+            "inner.tar.gz",
+            "inner.zip",
+        ):
             archive.writestr(name, "{}")
         link = zipfile.ZipInfo("link.json")
         link.external_attr = (stat.S_IFLNK | 0o777) << 16
         archive.writestr(link, "/etc/passwd")
     tally = Tally()
     assert names(tmp_path / "runs.zip", tally) == ["runs.zip/a/one.json"]
-    assert tally.dropped == {"file_unsafe_path": 3 if os.sep == "/" else 2, "file_nested_archive": 2, "file_not_regular": 1}
+    assert tally.dropped == {
+        "file_unsafe_path": 3 if os.sep == "/" else 2,
+        "file_nested_archive": 2,
+        "file_not_regular": 1,
+    }
     assert list(tally.others) == ["runs.zip/two.txt"]
 
 
@@ -76,7 +92,10 @@ def test_an_encrypted_zip_is_counted_as_broken(tmp_path: Path) -> None:
         content[content.index(signature) + offset] |= 1
     (tmp_path / "runs.zip").write_bytes(content)
     tally = Tally()
-    assert names(tmp_path / "runs.zip", tally) == [] and "encrypted" in tally.examples["file_broken_archive"]
+    assert (
+        names(tmp_path / "runs.zip", tally) == []
+        and "encrypted" in tally.examples["file_broken_archive"]
+    )
 
 
 def test_an_archive_in_a_tar_is_counted(tmp_path: Path) -> None:
@@ -88,7 +107,9 @@ def test_an_archive_in_a_tar_is_counted(tmp_path: Path) -> None:
             archive.addfile(info, io.BytesIO(content))
     tally = Tally()
     files = list(FileSet([tmp_path / "runs.tar"], {".json"}, tally))
-    assert [file.read() for file in files] == [b"{}"] and tally.dropped == {"file_nested_archive": 1}
+    assert [file.read() for file in files] == [b"{}"] and tally.dropped == {
+        "file_nested_archive": 1
+    }
 
 
 def test_files_can_be_gone_through_again_and_are_counted_once(tmp_path: Path) -> None:
@@ -98,7 +119,9 @@ def test_files_can_be_gone_through_again_and_are_counted_once(tmp_path: Path) ->
     (tmp_path / "x" / "link.json").symlink_to("b.json")
     tally = Tally()
     files = FileSet([tmp_path / "x"], {".json"}, tally)
-    assert [file.name for file in files.matching("*/results/results.json")] == ["x/results/results.json"]
+    assert [file.name for file in files.matching("*/results/results.json")] == [
+        "x/results/results.json"
+    ]
     assert not tally.dropped and not tally.others
     for _ in range(2):
         assert [file.name for file in files] == ["x/b.json", "x/results/results.json"]

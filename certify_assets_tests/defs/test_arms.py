@@ -28,10 +28,17 @@ def test_keys_join_in_the_order_of_the_dimensions_names() -> None:
 
 def test_the_adapter_is_the_choice_among_the_arms_and_the_page_shows_their_audit() -> None:
     graph = defs.resolve_asset_graph()
-    assert graph.get(ARM).parent_keys >= {dg.AssetKey(["sft", "adapter"]), dg.AssetKey("rl_split"), dg.AssetKey("cal_split")}
+    assert graph.get(ARM).parent_keys >= {
+        dg.AssetKey(["sft", "adapter"]),
+        dg.AssetKey("rl_split"),
+        dg.AssetKey("cal_split"),
+    }
     for child in (["grpo", "adapter"], ["grpo", "arms_audit"]):
         assert ARM in graph.get(dg.AssetKey(child)).parent_keys
-        assert isinstance(graph.get_partition_mapping(dg.AssetKey(child), ARM), dg.MultiToSingleDimensionPartitionMapping)
+        assert isinstance(
+            graph.get_partition_mapping(dg.AssetKey(child), ARM),
+            dg.MultiToSingleDimensionPartitionMapping,
+        )
     assert AUDIT in graph.get(dg.AssetKey(["grpo", "page"])).parent_keys
     in_job = defs.resolve_job_def("language_judges").asset_layer.executable_asset_keys
     assert AUDIT in in_job and ARM not in in_job
@@ -39,31 +46,59 @@ def test_the_adapter_is_the_choice_among_the_arms_and_the_page_shows_their_audit
 
 
 @pytest.mark.parametrize("forged", [False, True])
-def test_the_audit_is_materialized_and_its_checks_tell_a_forged_one(arms_store: Store, forged: bool) -> None:
+def test_the_audit_is_materialized_and_its_checks_tell_a_forged_one(
+    arms_store: Store, forged: bool
+) -> None:
     arms, audit = arm_assets([TINY])
     checks = arm_checks([TINY])
-    resources = {"data_root": DataRoot(root=arms_store.root), "mlflow": MlflowTracker(enabled=False)}
+    resources = {
+        "data_root": DataRoot(root=arms_store.root),
+        "mlflow": MlflowTracker(enabled=False),
+    }
     with dg.DagsterInstance.ephemeral() as instance:
         instance.add_dynamic_partitions(CORPORA, [CORPUS])
         made = dg.materialize(
-            [arms], instance=instance, resources=resources, partition_key=dg.MultiPartitionKey({"arm": "reject_3", "corpus": CORPUS})
+            [arms],
+            instance=instance,
+            resources=resources,
+            partition_key=dg.MultiPartitionKey({"arm": "reject_3", "corpus": CORPUS}),
         )
         key = made.asset_materializations_for_node("grpo__arm")[0].partition
         assert key == f"reject_3|{CORPUS}"
         if forged:
             document = arms_store.read_json(f"judges/grpo/{CORPUS}/arms_audit.json")
-            arms_store.write_json(f"judges/grpo/{CORPUS}/arms_audit.json", {**document, "ledger_head": "0" * 64})
-        done = dg.materialize([audit, *checks], instance=instance, resources=resources, partition_key=CORPUS, raise_on_error=False)
+            arms_store.write_json(
+                f"judges/grpo/{CORPUS}/arms_audit.json", {**document, "ledger_head": "0" * 64}
+            )
+        done = dg.materialize(
+            [audit, *checks],
+            instance=instance,
+            resources=resources,
+            partition_key=CORPUS,
+            raise_on_error=False,
+        )
         assert done.success is not forged
         if forged:
-            (failed,) = [event for event in done.all_events if event.is_step_failure and event.step_key == "grpo__arms_audit"]
+            (failed,) = [
+                event
+                for event in done.all_events
+                if event.is_step_failure and event.step_key == "grpo__arms_audit"
+            ]
             assert "LedgerError" in str(failed.step_failure_data.error)
             return
         (event,) = done.asset_materializations_for_node("grpo__arms_audit")
-        assert "| reject | 0.1 | start" in str(event.metadata["bracket"].value) and len(str(event.metadata["bracket"].value)) < 1000
+        assert (
+            "| reject | 0.1 | start" in str(event.metadata["bracket"].value)
+            and len(str(event.metadata["bracket"].value)) < 1000
+        )
         found = {item.check_name: item for item in done.get_asset_check_evaluations()}
-        assert found["arms_registered"].passed and "7 first; 7 replay" in str(found["arms_registered"].description)
-        assert not found["beats_controls"].passed and found["beats_controls"].severity == dg.AssetCheckSeverity.WARN
+        assert found["arms_registered"].passed and "7 first; 7 replay" in str(
+            found["arms_registered"].description
+        )
+        assert (
+            not found["beats_controls"].passed
+            and found["beats_controls"].severity == dg.AssetCheckSeverity.WARN
+        )
 
 
 def test_arms_that_a_choice_stands_on_are_shown_once_under_their_version() -> None:
@@ -71,10 +106,15 @@ def test_arms_that_a_choice_stands_on_are_shown_once_under_their_version() -> No
     document = {"corpus": CORPUS, "arms": {"reject_3": "a" * 64, "reject_5": "b" * 64}}
     with dg.DagsterInstance.ephemeral() as instance:
         first = arm_events(instance, spec, document)
-        assert {(made.asset_key, made.partition) for made in first} == {(ARM, f"reject_3|{CORPUS}"), (ARM, f"reject_5|{CORPUS}")}
+        assert {(made.asset_key, made.partition) for made in first} == {
+            (ARM, f"reject_3|{CORPUS}"),
+            (ARM, f"reject_5|{CORPUS}"),
+        }
         for made in first:
             instance.report_runless_asset_event(made)
         assert arm_events(instance, spec, document) == []
-        (again,) = arm_events(instance, spec, {**document, "arms": {**document["arms"], "reject_5": "c" * 64}})
+        (again,) = arm_events(
+            instance, spec, {**document, "arms": {**document["arms"], "reject_5": "c" * 64}}
+        )
         assert again.partition == f"reject_5|{CORPUS}"
         assert arm_events(instance, JUDGES["sft"], {"corpus": CORPUS}) == []

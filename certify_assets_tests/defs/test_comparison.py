@@ -15,15 +15,23 @@ def test_a_corpus_with_one_judge_is_compared_and_the_others_are_named(corpora: S
         instance.add_dynamic_partitions(CORPORA, ["three"])
         shared = {
             "instance": instance,
-            "resources": {"data_root": DataRoot(root=corpora.root), "mlflow": MlflowTracker(enabled=False)},
+            "resources": {
+                "data_root": DataRoot(root=corpora.root),
+                "mlflow": MlflowTracker(enabled=False),
+            },
             "run_config": {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
         }
         folds, compared, table = comparison_assets()
-        result = dg.materialize([folds, compared, *comparison_checks()], partition_key="three", **shared)
+        result = dg.materialize(
+            [folds, compared, *comparison_checks()], partition_key="three", **shared
+        )
         assert result.success
         over_all = dg.materialize([table], **shared)
     (event,) = result.asset_materializations_for_node("comparison")
-    assert isinstance(event.metadata["judges"], dg.MarkdownMetadataValue) and len(str(event.metadata["judges"].md_str)) < 1000
+    assert (
+        isinstance(event.metadata["judges"], dg.MarkdownMetadataValue)
+        and len(str(event.metadata["judges"].md_str)) < 1000
+    )
     document = corpora.read_json("comparison/three/comparison.json")
     assert event.metadata["missing"].value == document["missing"] and len(document["missing"]) > 4
     (unseen,) = document["agent_disjoint"]
@@ -34,15 +42,33 @@ def test_a_corpus_with_one_judge_is_compared_and_the_others_are_named(corpora: S
     assert checks["same_rows"].passed and checks["beats_controls"].passed
     assert "no language-model judge" in str(checks["beats_controls"].description)
     (event,) = over_all.asset_materializations_for_node("main_table")
-    assert event.metadata["rows"].value == 3 * 4 and "| three |" not in str(event.metadata["corpora"].value).replace("|three|", "")
-    assert corpora.exists("study/main_table_ranking.tex") and corpora.exists("study/main_table_certified.csv")
+    assert event.metadata["rows"].value == 3 * 4 and "| three |" not in str(
+        event.metadata["corpora"].value
+    ).replace("|three|", "")
+    assert corpora.exists("study/main_table_ranking.tex") and corpora.exists(
+        "study/main_table_certified.csv"
+    )
 
 
 def test_a_leak_and_unscored_rows_are_warned_of(corpora: Store) -> None:
     key = "comparison/three/comparison.json"
     document = {
-        "rows": [{"judge": "sft", "family": "sft", "model": "compact", "counts": {"cal": {"unscored": 3, "rows": 9}}}],
-        "differences": [{"judge": "sft", "against": "length_only", "verdict": "level", "sentence": "sft is not above length_only."}],
+        "rows": [
+            {
+                "judge": "sft",
+                "family": "sft",
+                "model": "compact",
+                "counts": {"cal": {"unscored": 3, "rows": 9}},
+            }
+        ],
+        "differences": [
+            {
+                "judge": "sft",
+                "against": "length_only",
+                "verdict": "level",
+                "sentence": "sft is not above length_only.",
+            }
+        ],
         "cal": {"trajectories": 9},
     }
     corpora.write_json(key, document)
@@ -57,7 +83,10 @@ def test_a_leak_and_unscored_rows_are_warned_of(corpora: Store) -> None:
             [comparison, *comparison_checks()],
             instance=instance,
             partition_key="three",
-            resources={"data_root": DataRoot(root=corpora.root), "mlflow": MlflowTracker(enabled=False)},
+            resources={
+                "data_root": DataRoot(root=corpora.root),
+                "mlflow": MlflowTracker(enabled=False),
+            },
             run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
         )
     found = {item.check_name: item for item in ran.get_asset_check_evaluations()}

@@ -61,7 +61,9 @@ def test_one_variable_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
         names[value] = job_executor().name
     assert names == {"": "in_process", "in_process": "in_process", "multiprocess": "two_processes"}
     monkeypatch.setenv(EXECUTOR_VARIABLE, "celery")
-    with pytest.raises(InputError, match="CERTIFY_EXECUTOR is 'celery'; give one of in_process, multiprocess, ray"):
+    with pytest.raises(
+        InputError, match="CERTIFY_EXECUTOR is 'celery'; give one of in_process, multiprocess, ray"
+    ):
         job_executor()
     monkeypatch.setenv(EXECUTOR_VARIABLE, "ray")
     monkeypatch.setitem(sys.modules, "dagster_ray", None)
@@ -73,7 +75,11 @@ def test_no_job_has_an_executor_of_its_own() -> None:
     """Or the variable would not reach it."""
     code = "from certify_assets.definitions import defs; print({job.executor_def.name for job in defs.resolve_all_job_defs()})"
     done = subprocess.run(
-        [sys.executable, "-c", code], env={**os.environ, EXECUTOR_VARIABLE: "multiprocess"}, capture_output=True, text=True, cwd=REPOSITORY
+        [sys.executable, "-c", code],
+        env={**os.environ, EXECUTOR_VARIABLE: "multiprocess"},
+        capture_output=True,
+        text=True,
+        cwd=REPOSITORY,
     )
     assert done.stdout.strip() == "{'two_processes'}", done.stderr
 
@@ -83,8 +89,14 @@ class Platform:
 
     def __init__(self, folder: Path, example: str, **environment: str) -> None:
         self.store = Store(str(folder / "root"))
-        register_runs(self.store, "c", write_runs(folder / "c.jsonl", tasks=40, attempts=3), rl=True)
-        self.environment = {**platform_environment(folder / "root"), "PYTHONPATH": str(REPOSITORY), **environment}
+        register_runs(
+            self.store, "c", write_runs(folder / "c.jsonl", tasks=40, attempts=3), rl=True
+        )
+        self.environment = {
+            **platform_environment(folder / "root"),
+            "PYTHONPATH": str(REPOSITORY),
+            **environment,
+        }
         home = Path(self.environment["DAGSTER_HOME"])
         home.mkdir(parents=True)
         shutil.copy(REPOSITORY / "deploy" / "dagster" / example, home / "dagster.yaml")
@@ -109,21 +121,44 @@ class Platform:
 
 @pytest.fixture(scope="module")
 def _databases() -> Iterator[dict[str, str]]:
-    pytest.importorskip("dagster_postgres", reason="dagster-postgres is not installed; pip install certify_assets[postgres]")
+    pytest.importorskip(
+        "dagster_postgres",
+        reason="dagster-postgres is not installed; pip install certify_assets[postgres]",
+    )
     with postgres_server("dagster", "mlflow", "ray") as urls:
         yield urls
 
 
 @pytest.mark.slow
-def test_dagster_and_mlflow_are_kept_in_postgres(_databases: dict[str, str], tmp_path: Path) -> None:
+def test_dagster_and_mlflow_are_kept_in_postgres(
+    _databases: dict[str, str], tmp_path: Path
+) -> None:
     import sqlalchemy as sa
 
-    platform = Platform(tmp_path, "postgres.yaml", DAGSTER_POSTGRES_URL=_databases["dagster"], MLFLOW_TRACKING_URI=_databases["mlflow"])
+    platform = Platform(
+        tmp_path,
+        "postgres.yaml",
+        DAGSTER_POSTGRES_URL=_databases["dagster"],
+        MLFLOW_TRACKING_URI=_databases["mlflow"],
+    )
     platform.call(
-        "-m", "dagster", "asset", "materialize", "-m", "certify_assets.definitions", "--select", "trajectories", "--partition", "c"
+        "-m",
+        "dagster",
+        "asset",
+        "materialize",
+        "-m",
+        "certify_assets.definitions",
+        "--select",
+        "trajectories",
+        "--partition",
+        "c",
     )
     seen = platform.seen()
-    assert seen["storage"] == "PostgresRunStorage" and seen["assets"] == ["trajectories"] and seen["runs"][0][1] == "SUCCESS"
+    assert (
+        seen["storage"] == "PostgresRunStorage"
+        and seen["assets"] == ["trajectories"]
+        and seen["runs"][0][1] == "SUCCESS"
+    )
 
     def rows(database: str, query: str) -> list[tuple[object, ...]]:
         engine = sa.create_engine(_databases[database])
@@ -134,16 +169,26 @@ def test_dagster_and_mlflow_are_kept_in_postgres(_databases: dict[str, str], tmp
             engine.dispose()
 
     assert rows("dagster", "select status from runs") == [("SUCCESS",)]
-    assert rows("dagster", "select count(*) from event_logs where dagster_event_type = 'ASSET_MATERIALIZATION'") == [(1,)]
-    assert rows("mlflow", "select r.status, t.value from runs r join tags t using (run_uuid) where t.key = 'dagster.asset'") == [
-        ("FINISHED", "trajectories")
-    ]
-    assert not list(Path(platform.environment["DAGSTER_HOME"]).rglob("*.db")), "nothing is kept in SQLite beside it"
+    assert rows(
+        "dagster",
+        "select count(*) from event_logs where dagster_event_type = 'ASSET_MATERIALIZATION'",
+    ) == [(1,)]
+    assert rows(
+        "mlflow",
+        "select r.status, t.value from runs r join tags t using (run_uuid) where t.key = 'dagster.asset'",
+    ) == [("FINISHED", "trajectories")]
+    assert not list(Path(platform.environment["DAGSTER_HOME"]).rglob("*.db")), (
+        "nothing is kept in SQLite beside it"
+    )
 
 
 @pytest.mark.slow
-def test_a_run_and_each_of_its_steps_are_ray_jobs(_databases: dict[str, str], tmp_path: Path) -> None:
-    pytest.importorskip("dagster_ray", reason="dagster-ray is not installed; pip install certify_assets[ray]")
+def test_a_run_and_each_of_its_steps_are_ray_jobs(
+    _databases: dict[str, str], tmp_path: Path
+) -> None:
+    pytest.importorskip(
+        "dagster_ray", reason="dagster-ray is not installed; pip install certify_assets[ray]"
+    )
     location = tmp_path / "line.py"
     location.write_text(CODE, encoding="utf-8")
     with ray_cluster(dashboard=True, DAGSTER_POSTGRES_URL=_databases["ray"]) as cluster:
@@ -159,10 +204,24 @@ def test_a_run_and_each_of_its_steps_are_ray_jobs(_databases: dict[str, str], tm
         log = tmp_path / "daemon.log"
         with log.open("wb") as stream:
             started = subprocess.Popen(
-                daemon, env=platform.environment, cwd=REPOSITORY, stdout=stream, stderr=stream, start_new_session=True
+                daemon,
+                env=platform.environment,
+                cwd=REPOSITORY,
+                stdout=stream,
+                stderr=stream,
+                start_new_session=True,
             )
         try:
-            launch = ["job", "launch", "-f", str(location), "-j", "line", "--tags", json.dumps({"dagster/partition": "c"})]
+            launch = [
+                "job",
+                "launch",
+                "-f",
+                str(location),
+                "-j",
+                "line",
+                "--tags",
+                json.dumps({"dagster/partition": "c"}),
+            ]
             platform.call("-m", "dagster", *launch)
             until = time.monotonic() + 240
             while (seen := platform.seen())["runs"][0][1] not in ("SUCCESS", "FAILURE"):
@@ -171,5 +230,7 @@ def test_a_run_and_each_of_its_steps_are_ray_jobs(_databases: dict[str, str], tm
         finally:
             end_group(started)
     assert seen["runs"] == [["line", "SUCCESS"]], seen["errors"]
-    assert sorted(seen["assets"]) == sorted(LINE) and seen["ray_steps"] == seen["steps"], "every step was a Ray job"
+    assert sorted(seen["assets"]) == sorted(LINE) and seen["ray_steps"] == seen["steps"], (
+        "every step was a Ray job"
+    )
     assert any("Creating Ray run job" in text for text in seen["engine"]), "the run was one, too"

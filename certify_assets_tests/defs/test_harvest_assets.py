@@ -27,7 +27,10 @@ def materialize(store: Store, selection: dg.AssetSelection) -> dg.ExecuteInProce
             instance=instance,
             partition_key="c",
             raise_on_error=False,
-            resources={"data_root": DataRoot(root=store.root), "mlflow": MlflowTracker(enabled=False)},
+            resources={
+                "data_root": DataRoot(root=store.root),
+                "mlflow": MlflowTracker(enabled=False),
+            },
             run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
         )
 
@@ -45,19 +48,32 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 def test_a_closed_gate_is_a_skipped_node_with_its_reason(small: Store) -> None:
     result = materialize(small, dg.AssetSelection.assets(*CHAIN))
-    failures = [event.event_specific_data.error.to_string() for event in events(result, "STEP_FAILURE")]
+    failures = [
+        event.event_specific_data.error.to_string() for event in events(result, "STEP_FAILURE")
+    ]
     assert result.success, failures[0][:300] + failures[0][-1500:]
     assert not events(result, "ASSET_MATERIALIZATION")
     assert f"{FIRST}__scores" in {event.step_key for event in events(result, "STEP_SKIPPED")}
     (seen,) = events(result, "ASSET_OBSERVATION")
-    assert "too few CAL tasks: 8 of 20 needed" in seen.asset_observation_data.asset_observation.metadata["gate_closed"].value
+    assert (
+        "too few CAL tasks: 8 of 20 needed"
+        in seen.asset_observation_data.asset_observation.metadata["gate_closed"].value
+    )
 
 
 def test_an_open_gate_goes_through_to_the_certificate(tmp_path: Path) -> None:
     store = prepared(tmp_path, tasks=160)
     made(store, "lexical")
-    result = materialize(store, dg.AssetSelection.assets(*CHAIN) | dg.AssetSelection.checks_for_assets(CHAIN[0]))
-    failures = [event.event_specific_data.error.to_string() for event in events(result, "STEP_FAILURE")]
+    result = materialize(
+        store, dg.AssetSelection.assets(*CHAIN) | dg.AssetSelection.checks_for_assets(CHAIN[0])
+    )
+    failures = [
+        event.event_specific_data.error.to_string() for event in events(result, "STEP_FAILURE")
+    ]
     assert result.success, failures[0][:300] + failures[0][-1500:]
     assert [event.asset_key for event in events(result, "ASSET_MATERIALIZATION")] == CHAIN
-    assert [check.passed for check in result.get_asset_check_evaluations() if check.check_name == "pseudo_labels_stay_out"] == [True]
+    assert [
+        check.passed
+        for check in result.get_asset_check_evaluations()
+        if check.check_name == "pseudo_labels_stay_out"
+    ] == [True]

@@ -12,7 +12,8 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from certify_assets.corpora import corpus as corpus_steps
+from certify_assets.corpora import preparation as corpus_steps
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.definitions import defs
 from certify_assets.defs.judges import training
 from certify_assets.defs.judges.training import POOL, machine_tags
@@ -25,7 +26,9 @@ from certify_assets_tests.paths import REPOSITORY
 
 NAMES = ("one", "two")
 # what MLflow's own use of SQLAlchemy says at its import
-MLFLOW = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::sqlalchemy.exc.SADeprecationWarning")
+MLFLOW = pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning", "ignore::sqlalchemy.exc.SADeprecationWarning"
+)
 
 
 @pytest.fixture(scope="module")
@@ -33,11 +36,16 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     root = tmp_path_factory.mktemp("language")
     opened = Store(str(root / "root"))
     for seed, name in enumerate(NAMES):
-        register_runs(opened, name, write_runs(root / f"{name}.jsonl", tasks=24, attempts=3, seed=seed), rl=True)
-        corpus_steps.import_trajectories(opened, name)
-        corpus_steps.make_splits(opened, name)
+        register_runs(
+            opened,
+            name,
+            write_runs(root / f"{name}.jsonl", tasks=24, attempts=3, seed=seed),
+            rl=True,
+        )
+        corpus_steps.import_trajectories(Corpus(opened, name))
+        corpus_steps.make_splits(Corpus(opened, name))
         for split in ("sft", "rl", "cal", "test"):
-            corpus_steps.write_split(opened, name, split)
+            corpus_steps.write_split(Corpus(opened, name), split)
     return opened
 
 
@@ -64,7 +72,10 @@ def _materialize(
     return defs.resolve_implicit_global_asset_job_def().execute_in_process(
         run_config={
             "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
-            "resources": {"data_root": {"config": {"root": store.root}}, "mlflow": {"config": {"enabled": track}}},
+            "resources": {
+                "data_root": {"config": {"root": store.root}},
+                "mlflow": {"config": {"enabled": track}},
+            },
             **(config or {}),
         },
         instance=instance,
@@ -77,7 +88,11 @@ def _materialize(
 
 
 def _causes(result: dg.ExecuteInProcessResult) -> dict[str | None, str]:
-    return {event.step_key: str(event.step_failure_data.error) for event in result.all_events if event.is_step_failure}
+    return {
+        event.step_key: str(event.step_failure_data.error)
+        for event in result.all_events
+        if event.is_step_failure
+    }
 
 
 def _ops(key: str) -> dict[str, dg.OpDefinition]:
@@ -92,11 +107,21 @@ def test_what_needs_the_device_is_in_its_pool(judge: str) -> None:
     assert set(adapter) == {"prepare", "train", "register"}
     assert set(scores) == {"score", "record"}
     pools = {name: op.pool for name, op in {**adapter, **scores}.items()}
-    assert pools == {"prepare": None, "train": POOL, "register": None, "score": POOL, "record": None}
+    assert pools == {
+        "prepare": None,
+        "train": POOL,
+        "register": None,
+        "score": POOL,
+        "record": None,
+    }
     for op in (adapter["train"], scores["score"]):
         assert {"dagster-ray/config", "dagster-k8s/config"} <= set(op.tags)
     # nothing is handed on between ops, so no I/O manager pickles anything
-    assert all(out.dagster_type.is_nothing for op in (*adapter.values(), *scores.values()) for out in op.output_defs)
+    assert all(
+        out.dagster_type.is_nothing
+        for op in (*adapter.values(), *scores.values())
+        for out in op.output_defs
+    )
 
 
 def test_the_lexical_judges_stay_plain_assets_outside_the_pool() -> None:
@@ -108,28 +133,47 @@ def test_the_lexical_judges_stay_plain_assets_outside_the_pool() -> None:
 
 def test_a_large_model_asks_for_a_gpu_and_the_compact_one_for_none() -> None:
     assert machine_tags("Qwen/Qwen3-4B")["dagster-ray/config"]["num_gpus"] == 1
-    assert "num_gpus" not in machine_tags("compact")["dagster-ray/config"] and "nvidia" not in str(machine_tags("compact"))
+    assert "num_gpus" not in machine_tags("compact")["dagster-ray/config"] and "nvidia" not in str(
+        machine_tags("compact")
+    )
 
 
-def test_base_is_the_model_as_it_comes_and_its_scores_are_a_table(instance: dg.DagsterInstance, store: Store) -> None:
+def test_base_is_the_model_as_it_comes_and_its_scores_are_a_table(
+    instance: dg.DagsterInstance, store: Store
+) -> None:
     result = _materialize(instance, store, "one", "compact_model", "base/adapter", "base/scores")
     assert result.success, _causes(result)
     steps = {event.step_key for event in result.all_events if event.is_step_success}
-    assert {f"base__adapter.{name}" for name in ("prepare", "train", "register")} | {"base__scores.score"} <= steps
-    made = {event.asset_key: event.materialization for event in result.get_asset_materialization_events()}
+    assert {f"base__adapter.{name}" for name in ("prepare", "train", "register")} | {
+        "base__scores.score"
+    } <= steps
+    made = {
+        event.asset_key: event.materialization
+        for event in result.get_asset_materialization_events()
+    }
     adapter = made[dg.AssetKey(["base", "adapter"])]
     assert adapter.partition == "one" and "success_weight" not in adapter.metadata
-    assert adapter.metadata["base_revision"] == made[dg.AssetKey("compact_model")].metadata["revision"]
+    assert (
+        adapter.metadata["base_revision"] == made[dg.AssetKey("compact_model")].metadata["revision"]
+    )
     assert made[dg.AssetKey("compact_model")].metadata["parameters"].value == 1_824_416
-    assert {"dagster/row_count", "dagster/column_lineage"} <= set(made[dg.AssetKey(["base", "scores"])].metadata)
+    assert {"dagster/row_count", "dagster/column_lineage"} <= set(
+        made[dg.AssetKey(["base", "scores"])].metadata
+    )
 
 
 def _start(instance: dg.DagsterInstance, run_id: str, step: str) -> float:
     events = ((entry.timestamp, entry.dagster_event) for entry in instance.all_logs(run_id))
-    return next(moment for moment, event in events if event is not None and event.step_key == step and event.is_step_start)
+    return next(
+        moment
+        for moment, event in events
+        if event is not None and event.step_key == step and event.is_step_start
+    )
 
 
-def test_a_training_waits_while_another_run_has_the_device(instance: dg.DagsterInstance, store: Store) -> None:
+def test_a_training_waits_while_another_run_has_the_device(
+    instance: dg.DagsterInstance, store: Store
+) -> None:
     storage, other = instance.event_log_storage, str(uuid.uuid4())
     storage.initialize_concurrency_limit_to_default(POOL)
     assert storage.claim_concurrency_slot(POOL, other, "sft__adapter.train").is_claimed
@@ -145,16 +189,26 @@ def test_a_training_waits_while_another_run_has_the_device(instance: dg.DagsterI
     result = _materialize(instance, store, "two", "base/adapter")
     timer.join()
     assert result.success, _causes(result)
-    assert _start(instance, result.run_id, "base__adapter.prepare") < freed[0] < _start(instance, result.run_id, "base__adapter.train")
+    assert (
+        _start(instance, result.run_id, "base__adapter.prepare")
+        < freed[0]
+        < _start(instance, result.run_id, "base__adapter.train")
+    )
     assert storage.get_concurrency_info(POOL).claimed_slots == []
 
 
-def test_a_mistake_is_said_before_the_device_is_waited_for_and_is_not_tried_again(instance: dg.DagsterInstance, store: Store) -> None:
+def test_a_mistake_is_said_before_the_device_is_waited_for_and_is_not_tried_again(
+    instance: dg.DagsterInstance, store: Store
+) -> None:
     result = _materialize(instance, store, "two", "grpo/adapter")
     (failure,) = [event for event in result.all_events if event.is_step_failure]
-    assert failure.step_key == "grpo__adapter.prepare" and "judges/sft/two/adapter.json" in str(failure.step_failure_data.error)
+    assert failure.step_key == "grpo__adapter.prepare" and "judges/sft/two/adapter.json" in str(
+        failure.step_failure_data.error
+    )
     assert not [event for event in result.all_events if event.is_step_up_for_retry]
-    assert "grpo__adapter.train" not in {event.step_key for event in result.all_events if event.is_step_start}
+    assert "grpo__adapter.train" not in {
+        event.step_key for event in result.all_events if event.is_step_start
+    }
 
 
 @pytest.mark.parametrize(
@@ -167,7 +221,9 @@ def test_a_mistake_is_said_before_the_device_is_waited_for_and_is_not_tried_agai
         (KeyError(), 1),
     ],
 )
-def test_only_what_may_pass_is_tried_again(monkeypatch: pytest.MonkeyPatch, error: Exception, attempts: int) -> None:
+def test_only_what_may_pass_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, attempts: int
+) -> None:
     monkeypatch.setattr(training, "_DELAY_S", 0.0)
     seen = []
 
@@ -182,26 +238,36 @@ def test_only_what_may_pass_is_tried_again(monkeypatch: pytest.MonkeyPatch, erro
     def once() -> None:
         train()
 
-    result = once.execute_in_process(raise_on_error=False, run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}})
+    result = once.execute_in_process(
+        raise_on_error=False,
+        run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+    )
     assert not result.success and seen == list(range(attempts))
 
 
 @pytest.mark.slow
-def test_the_compact_model_is_built_again_where_a_run_asks_for_it(instance: dg.DagsterInstance, store: Store) -> None:
+def test_the_compact_model_is_built_again_where_a_run_asks_for_it(
+    instance: dg.DagsterInstance, store: Store
+) -> None:
     config = {"ops": {"compact_model": {"config": {"rebuild": True, "limit": 40}}}}
     made = []
     for _ in range(2):
         result = _materialize(instance, store, "one", "compact_model", config=config)
         assert result.success, _causes(result)
         made.append(result.asset_materializations_for_node("compact_model")[0].metadata)
-    assert made[0]["rebuilt_revision"] == made[1]["rebuilt_revision"] and made[0]["same_bytes"].value is False
+    assert (
+        made[0]["rebuilt_revision"] == made[1]["rebuilt_revision"]
+        and made[0]["same_bytes"].value is False
+    )
     assert made[0]["rebuilt_files"].value["chat_template.jinja"] is True  # type: ignore[index]
     assert made[0]["revision"] == made[1]["revision"] != made[0]["rebuilt_revision"]
 
 
 @pytest.mark.slow
 @MLFLOW
-def test_the_lineage_is_walked_in_mlflow_from_grpo_to_the_compact_model_and_back(instance: dg.DagsterInstance, store: Store) -> None:
+def test_the_lineage_is_walked_in_mlflow_from_grpo_to_the_compact_model_and_back(
+    instance: dg.DagsterInstance, store: Store
+) -> None:
     from mlflow.tracking import MlflowClient
 
     from certify_assets.storage.tracking import tracking_uri
@@ -209,7 +275,10 @@ def test_the_lineage_is_walked_in_mlflow_from_grpo_to_the_compact_model_and_back
     keys = ["compact_model", *(f"{judge}/adapter" for judge in LANGUAGE_JUDGES)]
     result = _materialize(instance, store, "one", *keys, track=True)
     assert result.success, _causes(result)
-    made = {event.asset_key.to_user_string(): event.materialization.metadata for event in result.get_asset_materialization_events()}  # type: ignore[union-attr]
+    made = {
+        event.asset_key.to_user_string(): event.materialization.metadata
+        for event in result.get_asset_materialization_events()
+    }  # type: ignore[union-attr]
     client = MlflowClient(tracking_uri=tracking_uri(store))
     run = client.get_run(str(made["grpo/adapter"]["mlflow_run_id"].value))
     walked, walked_runs = [], []
@@ -219,20 +288,35 @@ def test_the_lineage_is_walked_in_mlflow_from_grpo_to_the_compact_model_and_back
         before = run.data.tags.get("certify.start_run")
         if before is None:
             break
-        back = client.search_runs([run.info.experiment_id], f"tags.`certify.start_run` = '{before}'")
+        back = client.search_runs(
+            [run.info.experiment_id], f"tags.`certify.start_run` = '{before}'"
+        )
         assert run.info.run_id in {item.info.run_id for item in back}
         run = client.get_run(before)
     assert walked == ["grpo/adapter", "sft/adapter", "base/adapter", "compact_model"]
     for judge in ("sft", "grpo"):
         run = client.get_run(str(made[f"{judge}/adapter"]["mlflow_run_id"].value))
         assert {item.path for item in client.list_artifacts(run.info.run_id, "adapter")} == {
-            f"adapter/{name}" for name in ("adapter_config.json", "adapter_model.safetensors", "judge.json", "provenance.json")
+            f"adapter/{name}"
+            for name in (
+                "adapter_config.json",
+                "adapter_model.safetensors",
+                "judge.json",
+                "provenance.json",
+            )
         }
         assert (
-            run.data.tags["adapter_sha256"] == str(made[f"{judge}/adapter"]["sha256"].value) and float(run.data.params["learning_rate"]) > 0
+            run.data.tags["adapter_sha256"] == str(made[f"{judge}/adapter"]["sha256"].value)
+            and float(run.data.params["learning_rate"]) > 0
         )
         curves = [name for name in run.data.metrics if name.startswith("loss")]
-        assert curves and all(1 < len(client.get_metric_history(run.info.run_id, name)) <= 200 for name in curves)
-    assert client.get_metric_history(walked_runs[-1], "loss")[0].step == 1, "the compact model's own curve"
+        assert curves and all(
+            1 < len(client.get_metric_history(run.info.run_id, name)) <= 200 for name in curves
+        )
+    assert client.get_metric_history(walked_runs[-1], "loss")[0].step == 1, (
+        "the compact model's own curve"
+    )
     weights = client.download_artifacts(run.info.run_id, "adapter/adapter_model.safetensors")
-    assert Path(weights).read_bytes() == store.read_bytes("judges/grpo/one/adapter/adapter_model.safetensors")
+    assert Path(weights).read_bytes() == store.read_bytes(
+        "judges/grpo/one/adapter/adapter_model.safetensors"
+    )

@@ -51,39 +51,66 @@ def test_every_asset_of_the_corpus_is_materialized(instance: dg.DagsterInstance)
         assert instance.get_materialized_partitions(key) == {CORPUS}, key
 
 
-def test_every_check_was_evaluated_and_none_that_blocks_failed(instance: dg.DagsterInstance) -> None:
+def test_every_check_was_evaluated_and_none_that_blocks_failed(
+    instance: dg.DagsterInstance,
+) -> None:
     graph = defs.resolve_asset_graph()
     for key in (key for key in graph.asset_check_keys if key.asset_key in _of_the_corpus()):
         records = instance.event_log_storage.get_asset_check_execution_history(key, limit=1)
         assert records and records[0].event is not None, key
         evaluation = records[0].event.dagster_event.asset_check_evaluation_data  # type: ignore[union-attr]
-        assert evaluation.passed or evaluation.severity == dg.AssetCheckSeverity.WARN, (key, evaluation.description)
+        assert evaluation.passed or evaluation.severity == dg.AssetCheckSeverity.WARN, (
+            key,
+            evaluation.description,
+        )
 
 
 def test_asset_metadata_is_what_the_pages_need(instance: dg.DagsterInstance) -> None:
     metadata = _materialization(instance, "lexical", "certificate").metadata
     verdict = metadata["verdict"]
-    assert isinstance(verdict, dg.MarkdownMetadataValue) and verdict.md_str is not None and len(verdict.md_str) < 1000
+    assert (
+        isinstance(verdict, dg.MarkdownMetadataValue)
+        and verdict.md_str is not None
+        and len(verdict.md_str) < 1000
+    )
     floats = [value for value in metadata.values() if isinstance(value, dg.FloatMetadataValue)]
     assert 4 <= len(floats) <= 12
     assert isinstance(metadata["mlflow_run"], dg.UrlMetadataValue)
     page = _materialization(instance, "corpus_page").metadata
     block = page["corpus"]
-    assert isinstance(block, dg.MarkdownMetadataValue) and block.md_str is not None and len(block.md_str) < 1000
+    assert (
+        isinstance(block, dg.MarkdownMetadataValue)
+        and block.md_str is not None
+        and len(block.md_str) < 1000
+    )
     for name in ("page", "data_docs"):
         assert Path(str(page[name].value)).is_file()
-    assert 0 < float(str(page["flip_rate_cells"].value)) < float(str(page["flip_rate_tasks"].value)) < 1
+    assert (
+        0
+        < float(str(page["flip_rate_cells"].value))
+        < float(str(page["flip_rate_tasks"].value))
+        < 1
+    )
     scores = _materialization(instance, "lexical", "scores").metadata
     assert {"dagster/row_count", "dagster/column_schema", "dagster/column_lineage"} <= set(scores)
 
 
-def test_mlflow_holds_the_runs_with_their_dagster_tags(demo: Demo, instance: dg.DagsterInstance) -> None:
+def test_mlflow_holds_the_runs_with_their_dagster_tags(
+    demo: Demo, instance: dg.DagsterInstance
+) -> None:
     url = _materialization(instance, "lexical", "certificate").metadata["mlflow_run"]
     assert isinstance(url, dg.UrlMetadataValue) and url.url is not None
     with sqlite3.connect(demo.root / "mlflow/mlflow.db") as database:
-        tags = dict(database.execute("select key, value from tags where run_uuid = ?", (url.url.rsplit("/", 1)[-1],)).fetchall())
+        tags = dict(
+            database.execute(
+                "select key, value from tags where run_uuid = ?", (url.url.rsplit("/", 1)[-1],)
+            ).fetchall()
+        )
         metrics = dict(
-            database.execute("select key, value from latest_metrics where run_uuid = ?", (url.url.rsplit("/", 1)[-1],)).fetchall()
+            database.execute(
+                "select key, value from latest_metrics where run_uuid = ?",
+                (url.url.rsplit("/", 1)[-1],),
+            ).fetchall()
         )
     run = instance.get_run_by_id(tags["dagster.run_id"])
     assert run is not None and run.status == dg.DagsterRunStatus.SUCCESS
@@ -104,20 +131,32 @@ def test_the_demo_certifies_an_embedded_corpus(demo: Demo) -> None:
     assert corpus["corpus"] == CORPUS and corpus["tasks"] >= 100
     assert {judge["judge"] for judge in corpus["judges"]} == set(QUICK_JUDGES)
     cells = [cell for judge in corpus["judges"] for cell in judge["certificates"]]
-    assert any(cell["certified"] and cell["alpha"] == 0.2 and cell["side"] == "reject" for cell in cells)
+    assert any(
+        cell["certified"] and cell["alpha"] == 0.2 and cell["side"] == "reject" for cell in cells
+    )
     assert all(Path(judge["page"]).is_file() for judge in corpus["judges"])
 
 
 def test_the_stored_certificates_verify_from_the_command_line(demo: Demo) -> None:
     folder = demo.root / f"judges/lexical/{CORPUS}"
-    command = [sys.executable, "-m", "certify_assets.cli", "verify", folder / "certificates.json", folder / "scores.parquet", "--json"]
+    command = [
+        sys.executable,
+        "-m",
+        "certify_assets.cli",
+        "verify",
+        folder / "certificates.json",
+        folder / "scores.parquet",
+        "--json",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["certificates"] == 12
 
 
 @pytest.mark.browser
-def test_the_certificate_page_opens_in_a_browser(demo: Demo, browser: Browser, tmp_path: Path) -> None:
+def test_the_certificate_page_opens_in_a_browser(
+    demo: Demo, browser: Browser, tmp_path: Path
+) -> None:
     page = browser.new_page(java_script_enabled=False, viewport={"width": 1280, "height": 1600})
     page.goto((demo.root / f"judges/lexical/{CORPUS}/page.html").as_uri())
     text = page.inner_text("body")
@@ -151,7 +190,12 @@ def webserver(demo: Demo) -> Iterator[str]:
         "127.0.0.1",
     ]
     process = subprocess.Popen(
-        command, env=demo.environment, cwd=REPOSITORY, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        command,
+        env=demo.environment,
+        cwd=REPOSITORY,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
     )
     address = f"http://127.0.0.1:{port}"
     try:
@@ -188,7 +232,15 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
 def test_the_dagster_ui_shows_the_lineage(webserver: str, browser: Browser, tmp_path: Path) -> None:
     page = browser.new_page(viewport={"width": 1500, "height": 900})
     page.goto(f"{webserver}/assets/lexical/certificate?view=lineage")
-    for name in ("adapter", "scores", "certificate", "audit", "page", "split_manifest", "cal_split"):
+    for name in (
+        "adapter",
+        "scores",
+        "certificate",
+        "audit",
+        "page",
+        "split_manifest",
+        "cal_split",
+    ):
         page.get_by_text(re.compile(rf"^{name}$")).first.wait_for(timeout=60_000)
     page.screenshot(path=tmp_path / "lineage.png")
     assert_painted(tmp_path / "lineage.png")
@@ -210,7 +262,10 @@ def _materialize(root: Path, corpus: str) -> Any:
             instance=instance,
             partition_key=corpus,
             raise_on_error=False,
-            resources={"data_root": DataRoot(root=str(root)), "mlflow": MlflowTracker(enabled=False)},
+            resources={
+                "data_root": DataRoot(root=str(root)),
+                "mlflow": MlflowTracker(enabled=False),
+            },
         )
 
 
@@ -227,11 +282,24 @@ def test_a_failed_blocking_check_keeps_everything_downstream_from_running(tmp_pa
     assert not result.success
     evaluations = {item.check_name: item.passed for item in result.get_asset_check_evaluations()}
     assert evaluations["no_leak_field"] is False and evaluations["unique_trajectory_id"] is True
-    docs = {item.metadata["data_docs"].value for item in result.get_asset_check_evaluations() if "data_docs" in item.metadata}
-    assert [Path(str(path)).relative_to(tmp_path / "root") for path in docs] == [Path("corpora/leaky/data_docs/index.html")]
-    assert "key reward: remove what speaks of the outcome" in Path(str(docs.pop())).read_text(encoding="utf-8")
+    docs = {
+        item.metadata["data_docs"].value
+        for item in result.get_asset_check_evaluations()
+        if "data_docs" in item.metadata
+    }
+    assert [Path(str(path)).relative_to(tmp_path / "root") for path in docs] == [
+        Path("corpora/leaky/data_docs/index.html")
+    ]
+    assert "key reward: remove what speaks of the outcome" in Path(str(docs.pop())).read_text(
+        encoding="utf-8"
+    )
     ran = {event.step_key for event in result.all_events if event.is_step_success}
-    assert "trajectories" in ran and not ran & {"split_manifest", "sft_split", "lexical__adapter", "lexical__certificate"}
+    assert "trajectories" in ran and not ran & {
+        "split_manifest",
+        "sft_split",
+        "lexical__adapter",
+        "lexical__certificate",
+    }
 
 
 def _runs_that_tell(path: Path) -> Path:
@@ -239,7 +307,9 @@ def _runs_that_tell(path: Path) -> Path:
     source = write_runs(path)
     records = [json.loads(line) for line in source.read_text(encoding="utf-8").splitlines()]
     for record in records:
-        record["steps"] += [{"action": "look()", "observation": "1 passed"}] * (3 * record["outcome"])
+        record["steps"] += [{"action": "look()", "observation": "1 passed"}] * (
+            3 * record["outcome"]
+        )
     source.write_text("\n".join(json.dumps(record) for record in records) + "\n", encoding="utf-8")
     return source
 
@@ -250,13 +320,22 @@ def test_a_structural_leak_blocks_the_certificate_and_its_evidence_is_drawn(tmp_
     source = _runs_that_tell(tmp_path / "runs.jsonl")
     register_runs(Store(str(tmp_path / "root")), "told", source, leak_thresholds={"agent": 0.99})
     result = _materialize(tmp_path / "root", "told")
-    (check,) = [item for item in result.get_asset_check_evaluations() if item.check_name == "no_structural_leak"]
+    (check,) = [
+        item
+        for item in result.get_asset_check_evaluations()
+        if item.check_name == "no_structural_leak"
+    ]
     assert not check.passed and check.severity == dg.AssetCheckSeverity.ERROR
     table = str(check.metadata["controls"].value)
-    assert "| steps | 1.000 | 1.000 to 1.000 | 0.85 | at or over |" in table and "| phrase test_summary | 1.000 |" in table
+    assert (
+        "| steps | 1.000 | 1.000 to 1.000 | 0.85 | at or over |" in table
+        and "| phrase test_summary | 1.000 |" in table
+    )
     ran = {event.step_key for event in result.all_events if event.is_step_success}
     assert "corpus_page" in ran and "lexical__certificate" not in ran
-    assert "Blocked by a structural leak" in (tmp_path / "root/corpora/told/page.html").read_text(encoding="utf-8")
+    assert "Blocked by a structural leak" in (tmp_path / "root/corpora/told/page.html").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_the_cause_of_a_failed_step_is_the_sentence_alone() -> None:
@@ -264,8 +343,13 @@ def test_the_cause_of_a_failed_step_is_the_sentence_alone() -> None:
 
     from certify_assets.defs.launch import _cause
 
-    inner = SerializableErrorInfo("certify_assets.errors.InputError: x has no row;\n  add one.\n", [], "InputError")
-    assert _cause(SerializableErrorInfo("outer", [], "DagsterError", cause=inner)) == "x has no row; add one."
+    inner = SerializableErrorInfo(
+        "certify_assets.errors.InputError: x has no row;\n  add one.\n", [], "InputError"
+    )
+    assert (
+        _cause(SerializableErrorInfo("outer", [], "DagsterError", cause=inner))
+        == "x has no row; add one."
+    )
     assert _cause(SerializableErrorInfo("KeyError: 'x'\n", [], "KeyError")) == "KeyError: 'x'"
 
 
@@ -273,29 +357,60 @@ def test_what_a_blocking_check_found_is_said_and_ends_with_its_own_code(tmp_path
     from certify_assets.storage.store import Store
 
     store = Store(str(tmp_path / "root"))
-    register_runs(store, "told", _runs_that_tell(tmp_path / "runs.jsonl"), leak_thresholds={"agent": 0.99})
-    command = [sys.executable, "-m", "certify_assets.cli", "demo", "--corpus", "told", "--root", store.root]
+    register_runs(
+        store, "told", _runs_that_tell(tmp_path / "runs.jsonl"), leak_thresholds={"agent": 0.99}
+    )
+    command = [
+        sys.executable,
+        "-m",
+        "certify_assets.cli",
+        "demo",
+        "--corpus",
+        "told",
+        "--root",
+        store.root,
+    ]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert done.returncode == 3 and "Traceback" not in done.stderr
-    assert "no_structural_leak of leak_controls stops the line: length (AUROC 1.000, threshold 0.85), steps (AUROC 1.000" in done.stderr
-    assert "--accept-structural-leak REASON" in done.stderr and "DagsterAssetCheckFailedError" not in done.stderr
-    assert "certify: told is stopped by a check (see above)" in done.stderr and "certify corpus show told" in done.stderr
+    assert (
+        "no_structural_leak of leak_controls stops the line: length (AUROC 1.000, threshold 0.85), steps (AUROC 1.000"
+        in done.stderr
+    )
+    assert (
+        "--accept-structural-leak REASON" in done.stderr
+        and "DagsterAssetCheckFailedError" not in done.stderr
+    )
+    assert (
+        "certify: told is stopped by a check (see above)" in done.stderr
+        and "certify corpus show told" in done.stderr
+    )
 
 
 def _run_corpus(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "certify_assets.defs.launch", "run", CORPUS]
-    return subprocess.run(command, env=environment, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        command, env=environment, cwd=REPOSITORY, capture_output=True, text=True, check=False
+    )
 
 
 # killed late, most of the work is kept, and what a killed step left lies there; killed early is the same way again
 @pytest.mark.slow
 @pytest.mark.parametrize("steps", [2, 14])
-def test_a_killed_materialization_goes_on_and_ends_with_the_same_bytes(demo: Demo, tmp_path: Path, steps: int) -> None:
+def test_a_killed_materialization_goes_on_and_ends_with_the_same_bytes(
+    demo: Demo, tmp_path: Path, steps: int
+) -> None:
     root = tmp_path / "root"
     environment = platform_environment(root)
     (root / "dagster").mkdir(parents=True)
     command = [sys.executable, "-m", "certify_assets.defs.launch", "run", CORPUS]
-    victim = subprocess.Popen(command, env=environment, cwd=REPOSITORY, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    victim = subprocess.Popen(
+        command,
+        env=environment,
+        cwd=REPOSITORY,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
     assert victim.stderr is not None
     for line in victim.stderr:
         if line.strip().startswith(f"{steps}/"):
@@ -312,7 +427,9 @@ def test_a_killed_materialization_goes_on_and_ends_with_the_same_bytes(demo: Dem
     kept = [path for path, moment in before.items() if path.stat().st_mtime_ns == moment]
     assert root / f"corpora/{CORPUS}/trajectories.parquet" in kept
     for name in ("splits/manifest.json", "trajectories.parquet"):
-        assert (root / f"corpora/{CORPUS}/{name}").read_bytes() == (demo.root / f"corpora/{CORPUS}/{name}").read_bytes()
+        assert (root / f"corpora/{CORPUS}/{name}").read_bytes() == (
+            demo.root / f"corpora/{CORPUS}/{name}"
+        ).read_bytes()
     for judge in QUICK_JUDGES:
         for name in ("scores.parquet", "certificates.json", "page.html"):
             path = f"judges/{judge}/{CORPUS}/{name}"

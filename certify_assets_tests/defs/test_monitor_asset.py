@@ -10,12 +10,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from certify_assets.corpora import corpus as corpus_steps
+from certify_assets.corpora import preparation as corpus_steps
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.judges.monitor import monitor_assets, monitor_checks
 from certify_assets.defs.partitions import CORPORA
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.evaluation import certification
 from certify_assets.judges import scoring, training
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.monitoring import monitored_certificates
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
@@ -28,14 +30,14 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     folder = tmp_path_factory.mktemp("monitor")
     made = Store(str(folder / "root"))
     register_runs(made, "c", write_runs(folder / "runs.jsonl", tasks=60))
-    corpus_steps.import_trajectories(made, "c")
-    corpus_steps.make_splits(made, "c")
+    corpus_steps.import_trajectories(Corpus(made, "c"))
+    corpus_steps.make_splits(Corpus(made, "c"))
     for split in ("sft", "rl", "cal", "test"):
-        corpus_steps.write_split(made, "c", split)
-    corpus_steps.leak_controls(made, "c")
-    training.train_judge(made, "c", "lexical")
-    scoring.score_corpus(made, "c", "lexical")
-    certification.certify_judge(made, "c", "lexical")
+        corpus_steps.write_split(Corpus(made, "c"), split)
+    corpus_steps.leak_controls(Corpus(made, "c"))
+    training.train_judge(JudgedCorpus(Corpus(made, "c"), "lexical"))
+    scoring.score_corpus(JudgedCorpus(Corpus(made, "c"), "lexical"))
+    certification.certify_judge(JudgedCorpus(Corpus(made, "c"), "lexical"))
     return made
 
 
@@ -50,15 +52,27 @@ def materialize(store: Store, *, raise_on_error: bool = True) -> Any:
             partition_key="c",
             raise_on_error=raise_on_error,
             run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
-            resources={"data_root": DataRoot(root=store.root), "mlflow": MlflowTracker(enabled=False)},
+            resources={
+                "data_root": DataRoot(root=store.root),
+                "mlflow": MlflowTracker(enabled=False),
+            },
         )
 
 
 def put(store: Store, name: str, error: float, first: int) -> None:
-    threshold = monitored_certificates(certification.load_certificates(store, "c", "lexical"))[0].threshold
+    threshold = monitored_certificates(
+        certification.load_certificates(JudgedCorpus(Corpus(store, "c"), "lexical"))
+    )[0].threshold
     rng = np.random.default_rng(0)
     tasks = [f"new-{first + row // 4}" for row in range(240)]
-    frame = pd.DataFrame({"task_id": tasks, "score": threshold, "outcome": (rng.random(240) < error).astype(int), "audit_sample": True})
+    frame = pd.DataFrame(
+        {
+            "task_id": tasks,
+            "score": threshold,
+            "outcome": (rng.random(240) < error).astype(int),
+            "audit_sample": True,
+        }
+    )
     path = Path(store.root) / "monitoring/c/lexical" / name
     path.parent.mkdir(parents=True, exist_ok=True)
     frame.to_csv(path, index=False)
@@ -66,17 +80,27 @@ def put(store: Store, name: str, error: float, first: int) -> None:
 
 def test_the_check_warns_passes_and_fails_as_labels_come(store: Store) -> None:
     seen = []
-    for step in (lambda: None, lambda: put(store, "1.csv", 0.0, 0), lambda: put(store, "2.csv", 0.7, 100)):
+    for step in (
+        lambda: None,
+        lambda: put(store, "1.csv", 0.0, 0),
+        lambda: put(store, "2.csv", 0.7, 100),
+    ):
         step()
         result = materialize(store)
         check = result.get_asset_check_evaluations()[0]
         metadata = result.asset_materializations_for_node("lexical__monitor")[0].metadata
         assert len(metadata["verdict"].value) < 1000 and Path(metadata["page"].value).is_file()
         assert metadata["reason"].value == check.description
-        seen.append((check.check_name, check.passed, check.severity.value if not check.passed else None))
+        seen.append(
+            (check.check_name, check.passed, check.severity.value if not check.passed else None)
+        )
         floats = sum(isinstance(value, dg.FloatMetadataValue) for value in metadata.values())
         assert floats <= 12 and (floats >= 4 or len(seen) == 1)
-    assert seen == [("no_alarm", False, "WARN"), ("no_alarm", True, None), ("no_alarm", False, "ERROR")]
+    assert seen == [
+        ("no_alarm", False, "WARN"),
+        ("no_alarm", True, None),
+        ("no_alarm", False, "ERROR"),
+    ]
 
 
 def test_labels_of_the_review_queue_fail_the_asset(store: Store) -> None:
@@ -85,5 +109,7 @@ def test_labels_of_the_review_queue_fail_the_asset(store: Store) -> None:
     path.write_text("task_id,score,outcome,provenance\nq,0,1,review_queue\n", encoding="utf-8")
     result = materialize(store, raise_on_error=False)
     failure = next(event for event in result.all_events if event.is_step_failure)
-    assert not result.success and "review queue" in str(failure.step_failure_data.error.cause or failure.step_failure_data.error)
+    assert not result.success and "review queue" in str(
+        failure.step_failure_data.error.cause or failure.step_failure_data.error
+    )
     path.unlink()

@@ -8,12 +8,14 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.definitions import defs
 from certify_assets.defs.operations.assets import operation_assets
 from certify_assets.defs.operations.checks import operation_checks
 from certify_assets.defs.operations.sensors import new_inbox_sensor
 from certify_assets.defs.partitions import CORPORA
 from certify_assets.defs.resources import DataRoot, MlflowTracker
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.deployment import deploy
 from certify_assets.operations.layout import DECISION_COLUMNS
 from certify_assets.storage.store import Store
@@ -31,22 +33,35 @@ def materialize(store: Store) -> tuple[dict[str, Any], dict[str, tuple[bool, str
             instance=instance,
             partition_key="c",
             run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
-            resources={"data_root": DataRoot(root=store.root), "mlflow": MlflowTracker(enabled=False)},
+            resources={
+                "data_root": DataRoot(root=store.root),
+                "mlflow": MlflowTracker(enabled=False),
+            },
         )
     (made,) = result.asset_materializations_for_node("decisions")
-    checks = {item.check_name: (item.passed, item.severity.value) for item in result.get_asset_check_evaluations()}
+    checks = {
+        item.check_name: (item.passed, item.severity.value)
+        for item in result.get_asset_check_evaluations()
+    }
     return dict(made.metadata), checks
 
 
 def test_decisions_say_what_they_were_made_from(operated: Store) -> None:
-    deploy(operated, "c", "lexical", track=False)
+    deploy(JudgedCorpus(Corpus(operated, "c"), "lexical"), track=False)
     deliver(operated.local_path("inbox/c") / "a.jsonl", tasks=30)
     metadata, checks = materialize(operated)
-    assert metadata["dagster/row_count"].value == 120 and metadata["said"].value == "120 runs of one batch are decided."
+    assert (
+        metadata["dagster/row_count"].value == 120
+        and metadata["said"].value == "120 runs of one batch are decided."
+    )
     columns = [column.name for column in metadata["dagster/column_schema"].value.columns]
     lineage = metadata["dagster/column_lineage"].value.deps_by_column
     assert tuple(columns) == DECISION_COLUMNS and set(lineage) <= set(columns)
-    assert {dep.asset_key.to_user_string() for dep in lineage["decision"]} == {"incoming_runs", "lexical/adapter", "lexical/certificate"}
+    assert {dep.asset_key.to_user_string() for dep in lineage["decision"]} == {
+        "incoming_runs",
+        "lexical/adapter",
+        "lexical/certificate",
+    }
     assert metadata["human"].value + metadata["reject"].value == 120
     assert {name: passed for name, (passed, _) in checks.items()} == {
         "deployment_stands": True,
@@ -58,21 +73,33 @@ def test_decisions_say_what_they_were_made_from(operated: Store) -> None:
 
 
 def test_a_refused_batch_materializes_and_says_why(operated: Store) -> None:
-    deploy(operated, "c", "lexical", track=False)
+    deploy(JudgedCorpus(Corpus(operated, "c"), "lexical"), track=False)
     raise_alarm(operated)
     deliver(operated.local_path("inbox/c") / "a.jsonl", tasks=5)
     metadata, checks = materialize(operated)
-    assert metadata["human"].value == 20 and "alarm: the monitor raised an alarm" in metadata["said"].value
-    assert checks["deployment_stands"] == (False, "ERROR") and checks["decided_by_deployed"] == (False, "WARN")
+    assert (
+        metadata["human"].value == 20
+        and "alarm: the monitor raised an alarm" in metadata["said"].value
+    )
+    assert checks["deployment_stands"] == (False, "ERROR") and checks["decided_by_deployed"] == (
+        False,
+        "WARN",
+    )
 
 
 def test_without_a_deployment_the_check_warns(operated: Store) -> None:
     _, checks = materialize(operated)
-    assert checks["deployment_stands"] == (False, "WARN") and checks["drawn_as_planned"] == (False, "WARN")
+    assert checks["deployment_stands"] == (False, "WARN") and checks["drawn_as_planned"] == (
+        False,
+        "WARN",
+    )
 
 
 def test_the_job_decides_and_the_whole_line_does_not() -> None:
-    jobs = {name: defs.resolve_job_def(name).asset_layer.executable_asset_keys for name in ("decide_runs", "certify_corpus")}
+    jobs = {
+        name: defs.resolve_job_def(name).asset_layer.executable_asset_keys
+        for name in ("decide_runs", "certify_corpus")
+    }
     assert set(KEYS) <= jobs["decide_runs"] and not set(KEYS) & jobs["certify_corpus"]
 
 
@@ -84,7 +111,10 @@ def root(tmp_path: Path) -> Path:
 
 
 def _tick(root: Path, cursor: str | None = None) -> dg.SensorResult | dg.SkipReason:
-    with dg.DagsterInstance.ephemeral() as instance, dg.build_sensor_context(instance=instance, cursor=cursor) as context:
+    with (
+        dg.DagsterInstance.ephemeral() as instance,
+        dg.build_sensor_context(instance=instance, cursor=cursor) as context,
+    ):
         result = new_inbox_sensor(context, data_root=DataRoot(root=str(root)))
     assert isinstance(result, dg.SensorResult | dg.SkipReason)
     return result
@@ -95,12 +125,20 @@ def test_the_sensor_asks_once_for_what_lies_in_an_inbox(root: Path) -> None:
     path = deliver(root / "inbox/c/a.jsonl", tasks=2)
     deliver(root / "inbox/stranger/a.jsonl", tasks=2)
     first = _tick(root)
-    assert isinstance(first, dg.SensorResult) and [request.partition_key for request in first.run_requests or ()] == ["c"]
+    assert isinstance(first, dg.SensorResult) and [
+        request.partition_key for request in first.run_requests or ()
+    ] == ["c"]
     skipped = _tick(root, first.cursor)
-    assert isinstance(skipped, dg.SkipReason) and "stranger: no corpus has this name" in str(skipped.skip_message)
+    assert isinstance(skipped, dg.SkipReason) and "stranger: no corpus has this name" in str(
+        skipped.skip_message
+    )
     killed = _tick(root)
     assert isinstance(killed, dg.SensorResult) and killed.run_requests and first.run_requests
-    assert killed.run_requests[0].run_key == first.run_requests[0].run_key, "a tick that was lost asks under the same key"
+    assert killed.run_requests[0].run_key == first.run_requests[0].run_key, (
+        "a tick that was lost asks under the same key"
+    )
     path.with_name("b.jsonl").write_text("{}", encoding="utf-8")
     waiting = _tick(root, first.cursor)
-    assert isinstance(waiting, dg.SkipReason) and "b.jsonl may still be written" in str(waiting.skip_message)
+    assert isinstance(waiting, dg.SkipReason) and "b.jsonl may still be written" in str(
+        waiting.skip_message
+    )

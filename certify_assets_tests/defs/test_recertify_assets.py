@@ -11,14 +11,24 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.definitions import defs
-from certify_assets.defs.operations.recertify import recertify_assets, recertify_checks, reviewed_labels_sensor
+from certify_assets.defs.operations.recertify import (
+    recertify_assets,
+    recertify_checks,
+    reviewed_labels_sensor,
+)
 from certify_assets.defs.operations.review import review_assets, review_checks
-from certify_assets.defs.operations.schedules import TIMEZONE, weekly_recertification, weekly_timezone
+from certify_assets.defs.operations.schedules import (
+    TIMEZONE,
+    weekly_recertification,
+    weekly_timezone,
+)
 from certify_assets.defs.partitions import CORPORA
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.evaluation import certification
 from certify_assets.judges import scoring, training
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations import deployment
 from certify_assets.operations.events import certificate_age
 from certify_assets.operations.journal import Label, append_label, append_labels
@@ -35,7 +45,7 @@ MONDAY = datetime(2026, 1, 5, 6, tzinfo=UTC)
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     store = certified_corpus(tmp_path_factory.mktemp("assets") / "root")
-    deployment.deploy(store, "c", "lexical", sampling=PLAN, track=False)
+    deployment.deploy(JudgedCorpus(Corpus(store, "c"), "lexical"), sampling=PLAN, track=False)
     label_rows(store, "c", write_batch(store, "c", "0001-a", PLAN, tasks=AUDIT))
     return Path(store.root)
 
@@ -49,7 +59,9 @@ def store(template: Path, tmp_path: Path) -> Store:
 def run(store: Store, instance: dg.DagsterInstance, *, deploy: bool = False) -> Any:
     return dg.materialize(
         [*review_assets(), *review_checks(), *recertify_assets(), *recertify_checks()],
-        selection=dg.AssetSelection.assets("reviewed_labels", "operation_monitor", "recertification", "operation_history"),
+        selection=dg.AssetSelection.assets(
+            "reviewed_labels", "operation_monitor", "recertification", "operation_history"
+        ),
         instance=instance,
         partition_key="c",
         raise_on_error=False,
@@ -62,12 +74,19 @@ def run(store: Store, instance: dg.DagsterInstance, *, deploy: bool = False) -> 
 
 
 def made(result: Any) -> dict[str, Any]:
-    found = (event.step_materialization_data.materialization for event in result.all_events if event.is_step_materialization)
+    found = (
+        event.step_materialization_data.materialization
+        for event in result.all_events
+        if event.is_step_materialization
+    )
     return {item.asset_key.path[-1]: item.metadata for item in found}
 
 
 def states(result: Any) -> dict[str, str]:
-    return {found.check_name: "PASS" if found.passed else found.severity.value for found in result.get_asset_check_evaluations()}
+    return {
+        found.check_name: "PASS" if found.passed else found.severity.value
+        for found in result.get_asset_check_evaluations()
+    }
 
 
 @pytest.mark.slow
@@ -77,67 +96,90 @@ def test_the_job_monitors_recertifies_deploys_and_draws(store: Store) -> None:
         result = run(store, instance, deploy=True)
         assert result.success
         found = states(result)
-        assert found["no_alarm"] == "PASS" and found["delta_left"] == "PASS" and found["not_expired"] == "PASS"
+        assert (
+            found["no_alarm"] == "PASS"
+            and found["delta_left"] == "PASS"
+            and found["not_expired"] == "PASS"
+        )
         assert found["audit_sample_complete"] == "PASS"
         metadata = made(result)
         assert (
-            "recertification 1" in metadata["recertification"]["said"].value and "Deployment 2" in metadata["recertification"]["said"].value
+            "recertification 1" in metadata["recertification"]["said"].value
+            and "Deployment 2" in metadata["recertification"]["said"].value
         )
         for name in ("operation_monitor", "operation_history"):
-            assert len(metadata[name]["verdict"].value) < 1000 and Path(metadata[name]["page"].value).is_file()
-            assert sum(isinstance(value, dg.FloatMetadataValue) for value in metadata[name].values()) <= 12
+            assert (
+                len(metadata[name]["verdict"].value) < 1000
+                and Path(metadata[name]["page"].value).is_file()
+            )
+            assert (
+                sum(isinstance(value, dg.FloatMetadataValue) for value in metadata[name].values())
+                <= 12
+            )
         again = run(store, instance, deploy=True)
         assert again.success and "nothing was spent" in made(again)["recertification"]["said"].value
-    assert len(deployment.read_deployments(store, "c")) == 2
+    assert len(deployment.read_deployments(Corpus(store, "c"))) == 2
 
 
 @pytest.mark.slow
 def test_an_alarm_is_an_error_and_the_work_goes_on(store: Store) -> None:
-    rows = write_batch(store, "c", "0002-b", PLAN, tasks=drawn_tasks(PLAN, "c", "spot", 60), error=0.9)
+    rows = write_batch(
+        store, "c", "0002-b", PLAN, tasks=drawn_tasks(PLAN, "c", "spot", 60), error=0.9
+    )
     label_rows(store, "c", rows)
-    store.write_bytes("notifications.yaml", b"targets: [{name: gone, webhook: 'http://127.0.0.1:9/', attempts: 1}]")
+    store.write_bytes(
+        "notifications.yaml",
+        b"targets: [{name: gone, webhook: 'http://127.0.0.1:9/', attempts: 1}]",
+    )
     with dg.DagsterInstance.ephemeral() as instance:
         instance.add_dynamic_partitions(CORPORA, ["c"])
         result = run(store, instance)
     assert result.success and states(result)["no_alarm"] == "ERROR"
     metadata = made(result)
-    assert "gone was not told of alarm" in json.dumps(metadata["operation_monitor"]["not_told"].value)
+    assert "gone was not told of alarm" in json.dumps(
+        metadata["operation_monitor"]["not_told"].value
+    )
     assert "raised an alarm" in metadata["operation_history"]["verdict"].value
 
 
 def test_without_a_deployment_it_says_so(corpora: Store) -> None:
     from certify_assets.operations import recertifying
 
-    assert recertifying.recertify_deployed(corpora, "one") == (None, recertifying.NOTHING_DEPLOYED)
+    assert recertifying.recertify_deployed(Corpus(corpora, "one")) == (
+        None,
+        recertifying.NOTHING_DEPLOYED,
+    )
     checks = (recertifying.no_alarm, recertifying.not_expired, recertifying.audit_sample_complete)
-    assert {ask(corpora, "one").status for ask in checks} == {"WARN"}
+    assert {ask(Corpus(corpora, "one")).status for ask in checks} == {"WARN"}
 
 
 def test_checks_have_three_states(store: Store) -> None:
     from certify_assets.operations import recertifying
     from certify_assets.operations.spending import Schedule, claim, declare
 
-    assert recertifying.audit_sample_complete(store, "c").status == "PASS"
+    assert recertifying.audit_sample_complete(Corpus(store, "c")).status == "PASS"
     write_batch(store, "c", "0002-b", PLAN, tasks=drawn_tasks(PLAN, "c", "audit", 5, prefix="open"))
-    assert recertifying.audit_sample_complete(store, "c").status == "WARN"
-    write_batch(store, "c", "0003-c", PLAN, tasks=drawn_tasks(PLAN, "c", "audit", 60, prefix="more"))
-    assert recertifying.audit_sample_complete(store, "c").status == "ERROR"
-    declare(store, "c", Schedule("geometric", ratio=0.5))
+    assert recertifying.audit_sample_complete(Corpus(store, "c")).status == "WARN"
+    write_batch(
+        store, "c", "0003-c", PLAN, tasks=drawn_tasks(PLAN, "c", "audit", 60, prefix="more")
+    )
+    assert recertifying.audit_sample_complete(Corpus(store, "c")).status == "ERROR"
+    declare(Corpus(store, "c"), Schedule("geometric", ratio=0.5))
     found = []
     for number in range(5):
-        found.append(recertifying.delta_left(store, "c").status)
-        claim(store, "c", f"{number}")
+        found.append(recertifying.delta_left(Corpus(store, "c")).status)
+        claim(Corpus(store, "c"), f"{number}")
     assert found == ["PASS", "PASS", "PASS", "PASS", "WARN"]
-    declare(store, "c", Schedule("equal", count=1), reason="the last one.")
-    claim(store, "c", "last")
-    assert recertifying.delta_left(store, "c").status == "ERROR"
-    made = deployment.load_deployment(store, "c")
+    declare(Corpus(store, "c"), Schedule("equal", count=1), reason="the last one.")
+    claim(Corpus(store, "c"), "last")
+    assert recertifying.delta_left(Corpus(store, "c")).status == "ERROR"
+    made = deployment.load_deployment(Corpus(store, "c"))
     assert made is not None
     days = certificate_age(store, made) / timedelta(days=1)
     aged = []
     for longest in (1000.0, days / 0.9, days / 2):
         store.write_bytes("notifications.yaml", f"certificate_days: {longest:.12f}".encode())
-        aged.append(recertifying.not_expired(store, "c").status)
+        aged.append(recertifying.not_expired(Corpus(store, "c")).status)
     assert aged == ["PASS", "WARN", "ERROR"]
 
 
@@ -148,7 +190,9 @@ def tick(store: Store, instance: dg.DagsterInstance, cursor: str | None) -> Any:
 
 def test_the_sensor_asks_once_for_a_journal_and_again_when_it_grows(store: Store) -> None:
     with dg.DagsterInstance.ephemeral() as instance:
-        assert isinstance(tick(store, instance, None), dg.SkipReason), "a corpus that is no partition"
+        assert isinstance(tick(store, instance, None), dg.SkipReason), (
+            "a corpus that is no partition"
+        )
         instance.add_dynamic_partitions(CORPORA, ["c", "elsewhere"])
         first = tick(store, instance, None)
         assert [request.partition_key for request in first.run_requests] == ["c"]
@@ -157,51 +201,89 @@ def test_the_sensor_asks_once_for_a_journal_and_again_when_it_grows(store: Store
         assert tick(store, instance, None).run_requests[0].run_key == first.run_requests[0].run_key
         path = store.local_path("operations/c/labels.jsonl")
         path.write_bytes(path.read_bytes() + b'{"half": "a li')
-        assert isinstance(tick(store, instance, first.cursor), dg.SkipReason), "what was never confirmed is no label"
-        append_label(store, "c", Label("r", 1, "ann", "page", "one more"))
-        append_labels(store, "c", [Label("r", 1, "ann", "page", "one more")])
+        assert isinstance(tick(store, instance, first.cursor), dg.SkipReason), (
+            "what was never confirmed is no label"
+        )
+        append_label(Corpus(store, "c"), Label("r", 1, "ann", "page", "one more"))
+        append_labels(Corpus(store, "c"), [Label("r", 1, "ann", "page", "one more")])
         again = tick(store, instance, first.cursor)
-        assert len(again.run_requests) == 1 and again.run_requests[0].run_key != first.run_requests[0].run_key
+        assert (
+            len(again.run_requests) == 1
+            and again.run_requests[0].run_key != first.run_requests[0].run_key
+        )
         assert isinstance(tick(store, instance, again.cursor), dg.SkipReason)
 
 
 def weekly(store: Store, corpora: list[str]) -> Any:
     with dg.instance_for_test() as instance:
         instance.add_dynamic_partitions(CORPORA, corpora)
-        options: dict[str, Any] = {"repository_def": defs.get_repository_def(), "resources": {"data_root": DataRoot(root=store.root)}}
-        with dg.build_schedule_context(instance=instance, scheduled_execution_time=MONDAY, **options) as context:
+        options: dict[str, Any] = {
+            "repository_def": defs.get_repository_def(),
+            "resources": {"data_root": DataRoot(root=store.root)},
+        }
+        with dg.build_schedule_context(
+            instance=instance, scheduled_execution_time=MONDAY, **options
+        ) as context:
             return weekly_recertification.evaluate_tick(context)
 
 
 @pytest.mark.slow
-def test_the_week_certifies_every_judge_that_is_there_and_trains_no_language_model_that_still_stands(store: Store) -> None:
+def test_the_week_certifies_every_judge_that_is_there_and_trains_no_language_model_that_still_stands(
+    store: Store,
+) -> None:
     assert "no corpus" in str(weekly(store, []).skip_message)
     # a transfer judge stands for every judge beyond the quick ones
     for source, name in (("judges/lexical/c", "judges/lexical_weighted/c"),):
         shutil.copytree(Path(store.root) / source, Path(store.root) / name)
     requests = weekly(store, ["b", "c"]).run_requests
-    assert [request.partition_key for request in requests] == ["b", "c"] and len({request.run_key for request in requests}) == 2
+    assert [request.partition_key for request in requests] == ["b", "c"] and len(
+        {request.run_key for request in requests}
+    ) == 2
     keys = {key.to_user_string() for key in requests[1].asset_selection}
-    assert {"lexical/scores", "lexical_weighted/certificate", "recertification", "operation_history", "trajectories", "comparison"} <= keys
-    assert not any(key.startswith(("sft/", "grpo/", "transfer/", "lexical_transfer/")) for key in keys)
+    assert {
+        "lexical/scores",
+        "lexical_weighted/certificate",
+        "recertification",
+        "operation_history",
+        "trajectories",
+        "comparison",
+    } <= keys
+    assert not any(
+        key.startswith(("sft/", "grpo/", "transfer/", "lexical_transfer/")) for key in keys
+    )
 
 
-def test_a_judge_beyond_the_quick_ones_is_certified_anew_and_made_anew_only_where_it_is_stale(corpora: Store) -> None:
+def test_a_judge_beyond_the_quick_ones_is_certified_anew_and_made_anew_only_where_it_is_stale(
+    corpora: Store,
+) -> None:
     from certify_assets.operations.recertifying import to_recertify
 
     for name in ("adapter", "scores"):
-        assert name in to_recertify(corpora, "one")[0]["lexical"]
-    assert "lexical_transfer" not in to_recertify(corpora, "one")[0]
-    training.train_judge(corpora, "one", "lexical_transfer")
-    scoring.score_corpus(corpora, "one", "lexical_transfer")
-    certification.certify_judge(corpora, "one", "lexical_transfer")
-    assert to_recertify(corpora, "one")[0]["lexical_transfer"] == ("certificate", "audit", "page", "monitor")
+        assert name in to_recertify(Corpus(corpora, "one"))[0]["lexical"]
+    assert "lexical_transfer" not in to_recertify(Corpus(corpora, "one"))[0]
+    training.train_judge(JudgedCorpus(Corpus(corpora, "one"), "lexical_transfer"))
+    scoring.score_corpus(JudgedCorpus(Corpus(corpora, "one"), "lexical_transfer"))
+    certification.certify_judge(JudgedCorpus(Corpus(corpora, "one"), "lexical_transfer"))
+    assert to_recertify(Corpus(corpora, "one"))[0]["lexical_transfer"] == (
+        "certificate",
+        "audit",
+        "page",
+        "monitor",
+    )
     path = corpora.local_path("judges/lexical_transfer/one/scores.json")
-    path.write_text(json.dumps({**json.loads(path.read_text("utf-8")), "manifest_sha256": "0" * 64}), encoding="utf-8")
-    assert to_recertify(corpora, "one")[0]["lexical_transfer"][:2] == ("adapter", "scores")
+    path.write_text(
+        json.dumps({**json.loads(path.read_text("utf-8")), "manifest_sha256": "0" * 64}),
+        encoding="utf-8",
+    )
+    assert to_recertify(Corpus(corpora, "one"))[0]["lexical_transfer"][:2] == ("adapter", "scores")
 
 
 def test_the_time_zone_is_that_of_the_variable_or_utc(monkeypatch: pytest.MonkeyPatch) -> None:
-    for named, used in (("Europe/Berlin", "Europe/Berlin"), ("", "UTC"), ("Mars/Olympus", "UTC"), ("../../etc/passwd", "UTC")):
+    for named, used in (
+        ("Europe/Berlin", "Europe/Berlin"),
+        ("", "UTC"),
+        ("Mars/Olympus", "UTC"),
+        ("../../etc/passwd", "UTC"),
+    ):
         monkeypatch.setenv(TIMEZONE, named)
         assert weekly_timezone() == used

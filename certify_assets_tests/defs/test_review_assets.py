@@ -8,6 +8,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.operations.review import review_assets, review_checks
 from certify_assets.defs.partitions import CORPORA
 from certify_assets.defs.resources import DataRoot, MlflowTracker
@@ -26,24 +27,40 @@ def materialize(store: Store, **config: float) -> Any:
             [*review_assets(), *review_checks()],
             instance=instance,
             partition_key="c",
-            run_config={"ops": {"review_queue": {"config": config}}, "loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
-            resources={"data_root": DataRoot(root=store.root), "mlflow": MlflowTracker(enabled=False)},
+            run_config={
+                "ops": {"review_queue": {"config": config}},
+                "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
+            },
+            resources={
+                "data_root": DataRoot(root=store.root),
+                "mlflow": MlflowTracker(enabled=False),
+            },
         )
 
 
 def states(result: Any) -> dict[str, tuple[bool, str | None, str]]:
     return {
-        one.check_name: (one.passed, None if one.passed else one.severity.value, str(one.description))
+        one.check_name: (
+            one.passed,
+            None if one.passed else one.severity.value,
+            str(one.description),
+        )
         for one in result.get_asset_check_evaluations()
     }
 
 
 def metadata(result: Any, name: str) -> dict[str, Any]:
-    return {key: value.value for key, value in result.asset_materializations_for_node(name)[0].metadata.items()}
+    return {
+        key: value.value
+        for key, value in result.asset_materializations_for_node(name)[0].metadata.items()
+    }
 
 
 def say(store: Store, *said: tuple[str, int, str]) -> None:
-    append_labels(store, "c", [Label(run, outcome, who, "file", f"{run}:{who}") for run, outcome, who in said])
+    append_labels(
+        Corpus(store, "c"),
+        [Label(run, outcome, who, "file", f"{run}:{who}") for run, outcome, who in said],
+    )
 
 
 @pytest.fixture
@@ -69,30 +86,53 @@ def test_queue_and_labels_are_made_and_their_checks_follow_the_labels(store: Sto
         and "| Audit sample | 4 | 4 | 2 | 24 min |" in told["budget"]
     )
     assert metadata(first, "reviewed_labels")["dagster/row_count"] == 0
-    assert states(first)["reviewers_agree"] == (False, "WARN", "no run was labelled by two people, so it is not known whether they agree.")
+    assert states(first)["reviewers_agree"] == (
+        False,
+        "WARN",
+        "no run was labelled by two people, so it is not known whether they agree.",
+    )
     assert states(first)["labels_of_known_runs"][:2] == (True, None)
 
-    runs = load_queue(store, "c").frame["trajectory_id"].tolist()
+    runs = load_queue(Corpus(store, "c")).frame["trajectory_id"].tolist()
     say(store, *[(run, 1, "ann") for run in runs], *[(run, 1, "bob") for run in runs])
     second = materialize(store)
-    assert metadata(second, "review_queue")["dagster/row_count"] == 0 and metadata(second, "reviewed_labels")["agreement"] == 1.0
+    assert (
+        metadata(second, "review_queue")["dagster/row_count"] == 0
+        and metadata(second, "reviewed_labels")["agreement"] == 1.0
+    )
     assert metadata(second, "reviewed_labels")["labelled_audit_sample"] == 4
-    assert states(second)["reviewers_agree"] == (True, None, "reviewers differ on 0 of 9 runs that two of them or more labelled.")
-    assert len(store.read_table(reviewed_key("c"))) == 9 and store.read_table(queue_key("c", "parquet")).empty
+    assert states(second)["reviewers_agree"] == (
+        True,
+        None,
+        "reviewers differ on 0 of 9 runs that two of them or more labelled.",
+    )
+    assert (
+        len(store.read_table(reviewed_key("c"))) == 9
+        and store.read_table(queue_key("c", "parquet")).empty
+    )
 
     say(store, (runs[0], 0, "cyd"))
     assert states(materialize(store))["reviewers_agree"][:2] == (False, "WARN")
     say(store, *[(run, 0, "cyd") for run in runs[1:4]], ("gone/0", 1, "ann"))
     last = states(materialize(store))
-    assert last["reviewers_agree"][:2] == (False, "ERROR") and "differ on 4 of 9" in last["reviewers_agree"][2]
-    assert last["labels_of_known_runs"] == (False, "ERROR", "1 labelled runs are in no decided batch, such as 'gone/0'; restore the batch.")
+    assert (
+        last["reviewers_agree"][:2] == (False, "ERROR")
+        and "differ on 4 of 9" in last["reviewers_agree"][2]
+    )
+    assert last["labels_of_known_runs"] == (
+        False,
+        "ERROR",
+        "1 labelled runs are in no decided batch, such as 'gone/0'; restore the batch.",
+    )
 
 
 def test_a_corpus_without_decisions_has_an_empty_queue(tmp_path: Path) -> None:
     store = Store(str(tmp_path))
     result = materialize(store)
     assert result.success and metadata(result, "review_queue")["dagster/row_count"] == 0
-    assert "Nobody is asked about any run." in Path(metadata(result, "review_queue")["page"]).read_text(encoding="utf-8")
+    assert "Nobody is asked about any run." in Path(
+        metadata(result, "review_queue")["page"]
+    ).read_text(encoding="utf-8")
 
 
 def test_assets_say_what_they_are_and_what_they_stand_on() -> None:

@@ -10,8 +10,9 @@ import dagster as dg
 import pytest
 
 from certify_assets.corpora.config import CorpusConfig, load_config
-from certify_assets.corpora.corpus import import_trajectories
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.incoming import read_versions
+from certify_assets.corpora.preparation import import_trajectories
 from certify_assets.defs.operations.sensors import declared_corpora_sensor, new_runs_sensor
 from certify_assets.defs.partitions import CORPORA
 from certify_assets.defs.resources import DataRoot
@@ -32,11 +33,15 @@ def _land(store: Store, name: str, **runs: int) -> Path:
     return path
 
 
-def _tick(store: Store, sensor: dg.SensorDefinition, cursor: str | None = None) -> tuple[list[dg.RunRequest], str | None, str]:
+def _tick(
+    store: Store, sensor: dg.SensorDefinition, cursor: str | None = None
+) -> tuple[list[dg.RunRequest], str | None, str]:
     """Evaluate a tick and do what the daemon does with it; return requests, cursor and the reason for none."""
     with (
         dg.DagsterInstance.ephemeral() as instance,
-        dg.build_sensor_context(instance=instance, cursor=cursor, resources={"data_root": DataRoot(root=store.root)}) as context,
+        dg.build_sensor_context(
+            instance=instance, cursor=cursor, resources={"data_root": DataRoot(root=store.root)}
+        ) as context,
     ):
         result = sensor(context)
         if isinstance(result, dg.SkipReason):
@@ -44,8 +49,12 @@ def _tick(store: Store, sensor: dg.SensorDefinition, cursor: str | None = None) 
         assert isinstance(result, dg.SensorResult)
         for request in result.dynamic_partitions_requests or ():
             assert isinstance(request, dg.AddDynamicPartitionsRequest)
-            instance.add_dynamic_partitions(request.partitions_def_name, list(request.partition_keys))
-        assert set(instance.get_dynamic_partitions(CORPORA)) == {request.partition_key for request in result.run_requests or ()}
+            instance.add_dynamic_partitions(
+                request.partitions_def_name, list(request.partition_keys)
+            )
+        assert set(instance.get_dynamic_partitions(CORPORA)) == {
+            request.partition_key for request in result.run_requests or ()
+        }
         return list(result.run_requests or ()), result.cursor, ""
 
 
@@ -58,7 +67,7 @@ def test_a_look_that_was_killed_before_its_runs_asks_again_under_the_same_key(st
     # the cursor and the requests of the first tick are lost; its registration and its version are not
     first, _, _ = _tick(store, new_runs_sensor)
     again, cursor, _ = _tick(store, new_runs_sensor)
-    assert first and _keys(first) == _keys(again) and len(read_versions(store, "mine")) == 1
+    assert first and _keys(first) == _keys(again) and len(read_versions(Corpus(store, "mine"))) == 1
     assert _tick(store, new_runs_sensor, cursor)[0] == []
 
 
@@ -77,17 +86,17 @@ def test_content_that_comes_back_is_a_run_of_its_own(store: Store) -> None:
 def test_a_changed_file_changes_the_imported_table_and_a_copy_does_not(store: Store) -> None:
     path = _land(store, "mine/runs.jsonl", tasks=3)
     _, cursor, _ = _tick(store, new_runs_sensor)
-    first = import_trajectories(store, "mine").sha256
+    first = import_trajectories(Corpus(store, "mine")).sha256
     copy = path.with_name("again.jsonl")
     copy.write_bytes(path.read_bytes())
     os.utime(copy, (1, 1))
     assert _tick(store, new_runs_sensor, cursor)[0] == []
-    summary = import_trajectories(store, "mine")
+    summary = import_trajectories(Corpus(store, "mine"))
     assert summary.trajectories == 18 and summary.dropped == {"duplicate": 18}
     copy.unlink()
     _land(store, "mine/runs.jsonl", tasks=2)
     assert _tick(store, new_runs_sensor, cursor)[0]
-    assert import_trajectories(store, "mine").sha256 != first
+    assert import_trajectories(Corpus(store, "mine")).sha256 != first
 
 
 def test_one_broken_corpus_blocks_no_other_and_is_told(store: Store) -> None:
@@ -100,14 +109,21 @@ def test_one_broken_corpus_blocks_no_other_and_is_told(store: Store) -> None:
     requests, cursor, _ = _tick(store, new_runs_sensor)
     assert [request.partition_key for request in requests] == ["fine"]
     reason = _tick(store, new_runs_sensor, cursor)[2]
-    assert "cut: runs.jsonl.gz is not complete" in reason and "spoilt:" in reason and "fine" not in reason
+    assert (
+        "cut: runs.jsonl.gz is not complete" in reason
+        and "spoilt:" in reason
+        and "fine" not in reason
+    )
 
 
 def test_what_lies_in_the_wrong_place_is_told(store: Store) -> None:
     _land(store, "loose.jsonl", tasks=2)
     _land(store, "a\u202eb/runs.jsonl", tasks=2)
     reason = _tick(store, new_runs_sensor)[2]
-    assert "loose.jsonl: it lies beside the folders of corpora; move it into incoming/<corpus>/" in reason
+    assert (
+        "loose.jsonl: it lies beside the folders of corpora; move it into incoming/<corpus>/"
+        in reason
+    )
     assert "\u202e" not in reason and "'a\\u202eb': " in reason
 
 
@@ -115,15 +131,25 @@ def test_a_remote_data_root_has_no_incoming_folder() -> None:
     assert "is remote" in _tick(Store("memory://sensors"), new_runs_sensor)[2]
 
 
-def test_declared_corpora_are_registered_and_run_again_when_settings_or_files_change(store: Store, tmp_path: Path) -> None:
+def test_declared_corpora_are_registered_and_run_again_when_settings_or_files_change(
+    store: Store, tmp_path: Path
+) -> None:
     runs = write_runs(tmp_path / "runs.jsonl", tasks=3)
     os.utime(runs, (1, 1))
     config = CorpusConfig("mine", paths=(str(runs),), seed=7)
-    sensor = declared_corpora_sensor("declared", [config, CorpusConfig("gone", paths=(str(tmp_path / "none"),))], running=True)
+    sensor = declared_corpora_sensor(
+        "declared", [config, CorpusConfig("gone", paths=(str(tmp_path / "none"),))], running=True
+    )
     first, cursor, _ = _tick(store, sensor)
-    assert [request.partition_key for request in first] == ["mine"] and load_config(store, "mine") == config
-    assert "gone: " in _tick(store, sensor, cursor)[2] and not store.exists("corpora/gone/corpus.json")
-    changed = declared_corpora_sensor("declared", [CorpusConfig("mine", paths=config.paths, seed=8)], running=True)
+    assert [request.partition_key for request in first] == ["mine"] and load_config(
+        store, "mine"
+    ) == config
+    assert "gone: " in _tick(store, sensor, cursor)[2] and not store.exists(
+        "corpora/gone/corpus.json"
+    )
+    changed = declared_corpora_sensor(
+        "declared", [CorpusConfig("mine", paths=config.paths, seed=8)], running=True
+    )
     second, cursor, _ = _tick(store, changed, cursor)
     assert second and load_config(store, "mine").seed == 8
     write_runs(runs, tasks=2)
@@ -139,5 +165,5 @@ def test_a_thousand_files_at_once_are_one_run(store: Store) -> None:
         path.write_text(str(number), encoding="utf-8")
         os.utime(path, (1, 1))
     requests, cursor, _ = _tick(store, new_runs_sensor)
-    assert len(requests) == 1 and len(read_versions(store, "mine")[0]["files"]) == 1000
+    assert len(requests) == 1 and len(read_versions(Corpus(store, "mine"))[0]["files"]) == 1000
     assert _tick(store, new_runs_sensor, cursor)[0] == []

@@ -9,7 +9,11 @@ import dagster as dg
 import pytest
 
 from certify_assets.defs.resources import DataRoot, MlflowTracker
-from certify_assets.defs.study.simulation import matches_the_paper, simulation_study, validity_within_delta
+from certify_assets.defs.study.simulation import (
+    matches_the_paper,
+    simulation_study,
+    validity_within_delta,
+)
 from certify_assets.research import simulation_study as study
 from certify_assets.storage.store import Store
 
@@ -39,7 +43,10 @@ def test_document_page_metadata_and_checks(tmp_path: Path) -> None:
     assert not (tmp_path / "study/simulation.partial.jsonl").exists()
     checks = {event.check_name: event for event in result.get_asset_check_evaluations()}
     assert checks["validity_within_delta"].passed
-    assert set(checks) == {"validity_within_delta", "matches_the_paper"} and checks["matches_the_paper"].description
+    assert (
+        set(checks) == {"validity_within_delta", "matches_the_paper"}
+        and checks["matches_the_paper"].description
+    )
 
 
 def test_an_interrupted_study_goes_on_to_the_same_bytes(tmp_path: Path) -> None:

@@ -19,7 +19,10 @@ def materialize(root: str | Path) -> dg.ExecuteInProcessResult:
         return dg.materialize(
             [certifiability_model, certifiability_model_honest],
             instance=instance,
-            resources={"data_root": DataRoot(root=str(root)), "mlflow": MlflowTracker(enabled=False)},
+            resources={
+                "data_root": DataRoot(root=str(root)),
+                "mlflow": MlflowTracker(enabled=False),
+            },
             run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
         )
 
@@ -30,14 +33,18 @@ def check_of(result: dg.ExecuteInProcessResult) -> tuple[bool, str]:
     return evaluation.passed, str(evaluation.description)
 
 
-def test_an_empty_data_root_gives_the_papers_fit_and_says_that_there_is_none_here(tmp_path: Path) -> None:
+def test_an_empty_data_root_gives_the_papers_fit_and_says_that_there_is_none_here(
+    tmp_path: Path,
+) -> None:
     result = materialize(tmp_path)
     assert result.success
     document = json.loads((tmp_path / "study/certifiability.json").read_text(encoding="utf-8"))
     assert document["law"] is None and document["points"] == []
     assert {item["corpus"] for item in document["left_out"]} == {"miniwob_mixed", "miniwob_weak"}
     assert document["paper"]["forms"][0]["slope"] == pytest.approx(1.0750, abs=5e-5)
-    assert "No line is fitted" in (tmp_path / "study/certifiability.html").read_text(encoding="utf-8")
+    assert "No line is fitted" in (tmp_path / "study/certifiability.html").read_text(
+        encoding="utf-8"
+    )
     passed, words = check_of(result)
     assert not passed and "0 corpora are fewer than 7" in words
 
@@ -46,12 +53,25 @@ def test_three_corpora_are_fitted_with_a_warning(corpora: Store) -> None:
     result = materialize(corpora.root)
     (event,) = result.asset_materializations_for_node("certifiability_model")
     block = event.metadata["law"]
-    assert isinstance(block, dg.MarkdownMetadataValue) and block.md_str is not None and len(block.md_str) < 1000
-    floats = {name: value.value for name, value in event.metadata.items() if isinstance(value, dg.FloatMetadataValue)}
+    assert (
+        isinstance(block, dg.MarkdownMetadataValue)
+        and block.md_str is not None
+        and len(block.md_str) < 1000
+    )
+    floats = {
+        name: value.value
+        for name, value in event.metadata.items()
+        if isinstance(value, dg.FloatMetadataValue)
+    }
     document = corpora.read_json("study/certifiability.json")
-    assert floats["slope"] == pytest.approx(document["law"]["forms"][0]["slope"]) and 4 <= len(floats) <= 12
+    assert (
+        floats["slope"] == pytest.approx(document["law"]["forms"][0]["slope"])
+        and 4 <= len(floats) <= 12
+    )
     passed, words = check_of(result)
     assert not passed and "3 corpora are fewer than 7" in words
     before = {name: corpora.sha256(f"study/certifiability.{name}") for name in ("json", "html")}
     assert materialize(corpora.root).success
-    assert {name: corpora.sha256(f"study/certifiability.{name}") for name in ("json", "html")} == before
+    assert {
+        name: corpora.sha256(f"study/certifiability.{name}") for name in ("json", "html")
+    } == before

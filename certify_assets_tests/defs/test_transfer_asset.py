@@ -9,9 +9,11 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.definitions import defs
 from certify_assets.defs.judges.training import adapter_artifacts
 from certify_assets.defs.partitions import CORPORA
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import JUDGES
 from certify_assets.storage.store import Store
 from certify_assets_tests.transfer_corpora import three_corpora
@@ -27,12 +29,17 @@ def materialize(store: Store, judge: str) -> Any:
     with dg.DagsterInstance.ephemeral() as instance:
         instance.add_dynamic_partitions(CORPORA, ["home", "near", "far"])
         return job.execute_in_process(
-            asset_selection=[key for key in job.asset_layer.executable_asset_keys if key.path[0] == judge],
+            asset_selection=[
+                key for key in job.asset_layer.executable_asset_keys if key.path[0] == judge
+            ],
             instance=instance,
             partition_key="home",
             run_config={
                 "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
-                "resources": {"data_root": {"config": {"root": store.root}}, "mlflow": {"config": {"enabled": False}}},
+                "resources": {
+                    "data_root": {"config": {"root": store.root}},
+                    "mlflow": {"config": {"enabled": False}},
+                },
             },
         )
 
@@ -46,18 +53,33 @@ def checks(result: Any) -> dict[str, tuple[bool, str]]:
 
 # the certificate asset asks for the run's id in the way of before
 @pytest.mark.filterwarnings("ignore:AssetExecutionContext.run_id")
-def test_the_chain_of_a_transfer_judge_is_made_for_one_partition_from_the_others(store: Store) -> None:
+def test_the_chain_of_a_transfer_judge_is_made_for_one_partition_from_the_others(
+    store: Store,
+) -> None:
     result = materialize(store, "lexical_transfer")
     made = {event.asset_key.to_user_string() for event in result.get_asset_materialization_events()}
-    assert made == {f"lexical_transfer/{name}" for name in ("adapter", "scores", "certificate", "audit", "page", "monitor")}
+    assert made == {
+        f"lexical_transfer/{name}"
+        for name in ("adapter", "scores", "certificate", "audit", "page", "monitor")
+    }
     metadata = result.asset_materializations_for_node("lexical_transfer__adapter")[0].metadata
-    assert {item["corpus"] for item in metadata["sources"].value} == {"near", "far"} and "miniwob_weak" in metadata["left_out"].value
+    assert {item["corpus"] for item in metadata["sources"].value} == {
+        "near",
+        "far",
+    } and "miniwob_weak" in metadata["left_out"].value
     found = checks(result)
-    assert found["lexical_transfer/adapter:has_sources"][0] and found["lexical_transfer/certificate:reproducible"][0]
-    assert "of other corpora: far (shell)" in store.read_bytes("judges/lexical_transfer/home/page.html").decode("utf-8")
+    assert (
+        found["lexical_transfer/adapter:has_sources"][0]
+        and found["lexical_transfer/certificate:reproducible"][0]
+    )
+    assert "of other corpora: far (shell)" in store.read_bytes(
+        "judges/lexical_transfer/home/page.html"
+    ).decode("utf-8")
 
 
-def test_a_judge_without_a_source_is_skipped_with_its_reason_and_the_run_succeeds(store: Store, tmp_path: Path) -> None:
+def test_a_judge_without_a_source_is_skipped_with_its_reason_and_the_run_succeeds(
+    store: Store, tmp_path: Path
+) -> None:
     shutil.copytree(store.root, tmp_path / "root")
     shutil.rmtree(tmp_path / "root/corpora/far")
     result = materialize(Store(str(tmp_path / "root")), "lexical_transfer_strict")
@@ -65,18 +87,33 @@ def test_a_judge_without_a_source_is_skipped_with_its_reason_and_the_run_succeed
     found = checks(result)
     assert set(found) == {"lexical_transfer_strict/adapter:has_sources"}, "nothing downstream ran"
     passed, reason = found["lexical_transfer_strict/adapter:has_sources"]
-    assert not passed and "no corpus of another domain than web" in reason and "near: its domain is web" in reason
-    skipped = {event.step_key for event in result.all_events if event.event_type_value == "STEP_SKIPPED"}
+    assert (
+        not passed
+        and "no corpus of another domain than web" in reason
+        and "near: its domain is web" in reason
+    )
+    skipped = {
+        event.step_key for event in result.all_events if event.event_type_value == "STEP_SKIPPED"
+    }
     assert {"lexical_transfer_strict__scores", "lexical_transfer_strict__certificate"} <= skipped
 
 
-def test_the_record_of_a_language_models_adapter_holds_its_weights_and_its_loss(tmp_path: Path) -> None:
+def test_the_record_of_a_language_models_adapter_holds_its_weights_and_its_loss(
+    tmp_path: Path,
+) -> None:
     store = Store(str(tmp_path / "root"))
     for name in ("adapter_model.safetensors", "judge.json"):
         store.write_bytes(f"judges/transfer/c/adapter/{name}", b"{}")
     document = {"training": {"loss_curve": [{"step": 1, "loss": 0.5}]}}
-    with adapter_artifacts(store, "c", JUDGES["transfer"], document) as kept:
-        assert sorted(path.name for path in kept["files"]) == ["adapter_model.safetensors", "judge.json"]
+    with adapter_artifacts(
+        JudgedCorpus.of(Corpus(store, "c"), JUDGES["transfer"]), document
+    ) as kept:
+        assert sorted(path.name for path in kept["files"]) == [
+            "adapter_model.safetensors",
+            "judge.json",
+        ]
         assert kept["curves"] == {"loss": [(1, 0.5)]}
-    with adapter_artifacts(store, "c", JUDGES["lexical_transfer"], document) as kept:
+    with adapter_artifacts(
+        JudgedCorpus.of(Corpus(store, "c"), JUDGES["lexical_transfer"]), document
+    ) as kept:
         assert kept == {}

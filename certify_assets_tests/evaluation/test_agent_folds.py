@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from certify_assets.corpora import corpus as corpus_steps
+from certify_assets.corpora import preparation as corpus_steps
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.evaluation.agent_folds import (
     agent_groups,
@@ -21,18 +22,19 @@ from certify_assets.evaluation.agent_folds import (
 from certify_assets.evaluation.comparison import compare
 from certify_assets.evaluation.judged import labelled_rows
 from certify_assets.judges import scoring, training
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
 
 
 def split_and_score(store: Store, path: Path) -> Store:
     register_runs(store, "c", path)
-    corpus_steps.import_trajectories(store, "c")
-    corpus_steps.make_splits(store, "c")
+    corpus_steps.import_trajectories(Corpus(store, "c"))
+    corpus_steps.make_splits(Corpus(store, "c"))
     for split in ("sft", "rl", "cal", "test"):
-        corpus_steps.write_split(store, "c", split)
-    training.train_judge(store, "c", "lexical")
-    scoring.score_corpus(store, "c", "lexical")
+        corpus_steps.write_split(Corpus(store, "c"), split)
+    training.train_judge(JudgedCorpus(Corpus(store, "c"), "lexical"))
+    scoring.score_corpus(JudgedCorpus(Corpus(store, "c"), "lexical"))
     return store
 
 
@@ -45,9 +47,17 @@ def dialects(tmp_path_factory: pytest.TempPathFactory) -> Store:
     for task in range(60):
         for agent in range(4):
             outcome = int(rng.random() < 0.5)
-            steps = [{"action": "go", "observation": f"word{agent}{'yes' if outcome else 'no'} it is"}]
-            run = {"task_id": f"t{task}", "trajectory_id": f"t{task}/{agent}", "agent": f"agent{agent}"}
-            lines.append(json.dumps({**run, "instruction": "Do it", "steps": steps, "outcome": outcome}))
+            steps = [
+                {"action": "go", "observation": f"word{agent}{'yes' if outcome else 'no'} it is"}
+            ]
+            run = {
+                "task_id": f"t{task}",
+                "trajectory_id": f"t{task}/{agent}",
+                "agent": f"agent{agent}",
+            }
+            lines.append(
+                json.dumps({**run, "instruction": "Do it", "steps": steps, "outcome": outcome})
+            )
     (folder / "runs.jsonl").write_text("\n".join(lines), encoding="utf-8")
     return split_and_score(Store(str(folder / "root")), folder / "runs.jsonl")
 
@@ -56,7 +66,9 @@ def test_agents_are_dealt_into_groups_by_the_seed() -> None:
     agents = [f"a{number}" for number in range(10)] * 2
     groups = agent_groups(agents, 4, 42)
     assert sorted(name for group in groups for name in group) == sorted(set(agents))
-    assert sorted(map(len, groups)) == [2, 2, 3, 3] and groups == agent_groups(list(reversed(agents)), 4, 42)
+    assert sorted(map(len, groups)) == [2, 2, 3, 3] and groups == agent_groups(
+        list(reversed(agents)), 4, 42
+    )
     assert groups != agent_groups(agents, 4, 43) and len(agent_groups(["a", "b"], 4, 0)) == 2
     with pytest.raises(InputError, match="one agent alone"):
         agent_groups(["a", "a"], 2, 0)
@@ -65,53 +77,73 @@ def test_agents_are_dealt_into_groups_by_the_seed() -> None:
 
 
 def test_a_judge_that_reads_the_agents_own_words_fails_on_unseen_agents(dialects: Store) -> None:
-    found = evaluate_agent_folds(dialects, "c", "lexical", folds=4)
-    sft, cal = (labelled_rows(dialects, "c", split) for split in ("sft", "cal"))
-    assert [fold["sft_runs"] for fold in found["folds"]] == [int((~sft["agent"].isin(fold["agents"])).sum()) for fold in found["folds"]]
+    found = evaluate_agent_folds(JudgedCorpus(Corpus(dialects, "c"), "lexical"), folds=4)
+    sft, cal = (labelled_rows(Corpus(dialects, "c"), split) for split in ("sft", "cal"))
+    assert [fold["sft_runs"] for fold in found["folds"]] == [
+        int((~sft["agent"].isin(fold["agents"])).sum()) for fold in found["folds"]
+    ]
     assert sum(fold["cal_runs"] for fold in found["folds"]) == found["rows"] == len(cal)
     assert found["trained_on_all"]["auroc"]["value"] > 0.95
-    assert found["trained_on_as_many"]["auroc"]["value"] > 0.9, "fewer runs are not what it fails by"
-    assert abs(found["disjoint"]["auroc"]["value"] - 0.5) < 0.2 and found["difference"]["auroc"]["high"] < 0
+    assert found["trained_on_as_many"]["auroc"]["value"] > 0.9, (
+        "fewer runs are not what it fails by"
+    )
+    assert (
+        abs(found["disjoint"]["auroc"]["value"] - 0.5) < 0.2
+        and found["difference"]["auroc"]["high"] < 0
+    )
     assert found["disjoint"]["within_agent"] == found["disjoint"]["auroc"], "one agent a fold"
     assert "ranks runs of unseen agents worse" in found["sentence"] and found["caveat"] == ""
 
 
 def test_the_comparison_shows_what_stands_on_the_present_adapter_alone(dialects: Store) -> None:
-    evaluate_agent_folds(dialects, "c", "lexical", folds=2)
-    assert [item["judge"] for item in compare(dialects, "c")["agent_disjoint"]] == ["lexical"]
+    evaluate_agent_folds(JudgedCorpus(Corpus(dialects, "c"), "lexical"), folds=2)
+    assert [item["judge"] for item in compare(Corpus(dialects, "c"))["agent_disjoint"]] == [
+        "lexical"
+    ]
     key = "comparison/c/agent_disjoint_lexical.json"
     before = dialects.sha256(key)
-    evaluate_agent_folds(dialects, "c", "lexical", folds=2)
+    evaluate_agent_folds(JudgedCorpus(Corpus(dialects, "c"), "lexical"), folds=2)
     assert dialects.sha256(key) == before
     dialects.write_json(key, {**dialects.read_json(key), "adapter_sha256": "0" * 64})
-    assert stored_agent_folds(dialects, "c") == []
+    assert stored_agent_folds(Corpus(dialects, "c")) == []
 
 
 def test_what_cannot_be_held_out_is_a_sentence(dialects: Store, tmp_path: Path) -> None:
-    assert {"lexical", "lexical_weighted", "sft"} <= set(fold_judges()) and not {"base", "grpo", "transfer", "lexical_transfer"} & set(
-        fold_judges()
-    )
+    assert {"lexical", "lexical_weighted", "sft"} <= set(fold_judges()) and not {
+        "base",
+        "grpo",
+        "transfer",
+        "lexical_transfer",
+    } & set(fold_judges())
     with pytest.raises(InputError, match="not trained on SFT alone"):
-        evaluate_agent_folds(dialects, "c", "base")
-    found, left_out = evaluate_scored(dialects, "c", ["lexical", "sft"], folds=2)
-    assert [item["judge"] for item in found] == ["lexical"] and "not scored" in left_out[0]["reason"]
+        evaluate_agent_folds(JudgedCorpus(Corpus(dialects, "c"), "base"))
+    found, left_out = evaluate_scored(Corpus(dialects, "c"), ["lexical", "sft"], folds=2)
+    assert [item["judge"] for item in found] == ["lexical"] and "not scored" in left_out[0][
+        "reason"
+    ]
     alone = write_runs(tmp_path / "runs.jsonl", tasks=40, attempts=1, seed=0)
     store = split_and_score(Store(str(tmp_path / "root")), alone)
-    assert "one agent alone" in evaluate_scored(store, "c", ["lexical"])[1][0]["reason"]
+    assert "one agent alone" in evaluate_scored(Corpus(store, "c"), ["lexical"])[1][0]["reason"]
 
 
 def test_agents_that_the_compact_model_saw_are_named_for_the_judges_that_stand_on_it() -> None:
     said = pretraining_caveat(["lexical", "sft"], ["scripted-hasty", "scripted-hasty", "somebody"])
     assert "below sft is" in said and "1 of the 2" in said
-    assert pretraining_caveat(["lexical"], ["scripted-hasty"]) == pretraining_caveat(["sft"], ["somebody"]) == ""
+    assert (
+        pretraining_caveat(["lexical"], ["scripted-hasty"])
+        == pretraining_caveat(["sft"], ["somebody"])
+        == ""
+    )
 
 
 @pytest.mark.slow
 def test_a_fine_tuned_judge_is_trained_once_a_fold(tmp_path: Path) -> None:
     runs = write_runs(tmp_path / "runs.jsonl", tasks=40, attempts=3, seed=0)
     store = split_and_score(Store(str(tmp_path / "root")), runs)
-    training.train_judge(store, "c", "sft")
-    scoring.score_corpus(store, "c", "sft")
-    found = evaluate_agent_folds(store, "c", "sft", folds=2)
-    assert len(found["folds"]) == 2 and found["rows"] == len(labelled_rows(store, "c", "cal"))
+    training.train_judge(JudgedCorpus(Corpus(store, "c"), "sft"))
+    scoring.score_corpus(JudgedCorpus(Corpus(store, "c"), "sft"))
+    found = evaluate_agent_folds(JudgedCorpus(Corpus(store, "c"), "sft"), folds=2)
+    assert len(found["folds"]) == 2 and found["rows"] == len(
+        labelled_rows(Corpus(store, "c"), "cal")
+    )
     assert found["caveat"] == "", "the compact model has seen none of these agents"

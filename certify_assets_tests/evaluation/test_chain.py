@@ -10,8 +10,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from certify_assets.corpora import corpus as corpus_steps
+from certify_assets.corpora import preparation as corpus_steps
 from certify_assets.corpora.config import load_config, save_config
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import (
     ForgedCertificateError,
     InputError,
@@ -25,6 +26,7 @@ from certify_assets.evaluation import auditing, certification
 from certify_assets.evaluation.ledger import ledger_entries
 from certify_assets.evaluation.overview import overview
 from certify_assets.judges import scoring, training
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.reports.judge_page import write_page
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
@@ -34,18 +36,18 @@ JUDGE = "lexical"
 
 def _prepare(store: Store, source: Path, **config: object) -> None:
     register_runs(store, "c", source, **config)
-    corpus_steps.import_trajectories(store, "c")
-    corpus_steps.make_splits(store, "c")
+    corpus_steps.import_trajectories(Corpus(store, "c"))
+    corpus_steps.make_splits(Corpus(store, "c"))
     for split in ("sft", "rl", "cal", "test"):
-        corpus_steps.write_split(store, "c", split)
-    corpus_steps.profile(store, "c")
-    corpus_steps.leak_controls(store, "c")
+        corpus_steps.write_split(Corpus(store, "c"), split)
+    corpus_steps.profile(Corpus(store, "c"))
+    corpus_steps.leak_controls(Corpus(store, "c"))
 
 
 def _run(store: Store, judge: str = JUDGE) -> None:
-    training.train_judge(store, "c", judge)
-    scoring.score_corpus(store, "c", judge)
-    certification.certify_judge(store, "c", judge)
+    training.train_judge(JudgedCorpus(Corpus(store, "c"), judge))
+    scoring.score_corpus(JudgedCorpus(Corpus(store, "c"), judge))
+    certification.certify_judge(JudgedCorpus(Corpus(store, "c"), judge))
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +59,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(folder / "split", folder / "finished")
     done = Store(str(folder / "finished"))
     _run(done)
-    auditing.audit_judge(done, "c", JUDGE)
+    auditing.audit_judge(JudgedCorpus(Corpus(done, "c"), JUDGE))
     return folder
 
 
@@ -76,26 +78,42 @@ def finished(template: Path, tmp_path: Path) -> Store:
 def _files(store: Store) -> dict[str, bytes]:
     """Everything in a data root but what is of the moment: the ledger's times, and what a stage cost."""
     root = Path(store.root)
-    files = [path for path in sorted(root.rglob("*")) if path.is_file() and "ledger" not in path.parts and path.name != "timings.json"]
+    files = [
+        path
+        for path in sorted(root.rglob("*"))
+        if path.is_file() and "ledger" not in path.parts and path.name != "timings.json"
+    ]
     return {str(path.relative_to(root)): path.read_bytes() for path in files}
 
 
 def test_the_chain_runs_and_running_it_again_gives_the_same_bytes(finished: Store) -> None:
     first = _files(finished)
-    document = overview(finished, "c")
+    document = overview(Corpus(finished, "c"))
     assert [judge["judge"] for judge in document["judges"]] == [JUDGE]
     _run(finished)
-    auditing.audit_judge(finished, "c", JUDGE)
+    auditing.audit_judge(JudgedCorpus(Corpus(finished, "c"), JUDGE))
     second = _files(finished)
     audits = "judges/lexical/c/audits.json"
     assert json.loads(first.pop(audits))["audits"] == json.loads(second.pop(audits))["audits"]
     assert first == second
-    assert [entry.kind for entry in ledger_entries(finished, "c")] == ["registration", "first", "result", "replay", "result"]
-    assert certification.verify_stored(finished, "c", JUDGE) == []
+    assert [entry.kind for entry in ledger_entries(Corpus(finished, "c"))] == [
+        "registration",
+        "first",
+        "result",
+        "replay",
+        "result",
+    ]
+    assert certification.verify_stored(JudgedCorpus(Corpus(finished, "c"), JUDGE)) == []
 
 
-def test_a_good_judge_certifies_and_the_audit_sees_test_only_through_the_ledger(finished: Store) -> None:
-    certificate = certification.certificate_of(certification.load_certificates(finished, "c", JUDGE), side="reject", alpha=0.2)
+def test_a_good_judge_certifies_and_the_audit_sees_test_only_through_the_ledger(
+    finished: Store,
+) -> None:
+    certificate = certification.certificate_of(
+        certification.load_certificates(JudgedCorpus(Corpus(finished, "c"), JUDGE)),
+        side="reject",
+        alpha=0.2,
+    )
     assert certificate.certified and certificate.coverage > 0.2
     table = finished.read_table("judges/lexical/c/scores.parquet")
     assert table.loc[table["split"] == "test", "outcome"].isna().all()
@@ -107,8 +125,12 @@ def test_a_good_judge_certifies_and_the_audit_sees_test_only_through_the_ledger(
 def test_the_weighted_judge_pays_for_its_candidates(store: Store) -> None:
     _run(store, "lexical_weighted")
     adapter = store.read_json("judges/lexical_weighted/c/adapter.json")
-    assert adapter["candidates"] == 4 and [row["success_weight"] for row in adapter["selection"]] == [1.0, 3.0, 10.0, 30.0]
-    for certificate in certification.load_certificates(store, "c", "lexical_weighted"):
+    assert adapter["candidates"] == 4 and [
+        row["success_weight"] for row in adapter["selection"]
+    ] == [1.0, 3.0, 10.0, 30.0]
+    for certificate in certification.load_certificates(
+        JudgedCorpus(Corpus(store, "c"), "lexical_weighted")
+    ):
         assert certificate.candidates == 4
         assert certificate.level == pytest.approx(0.05 / 160)
         assert "divided by the number of candidates" in str(certificate.selection)
@@ -130,28 +152,37 @@ def _alter_manifest(store: Store, *, rehash: bool) -> None:
 def test_an_altered_manifest_stops_every_step_in_any_run(finished: Store, rehash: bool) -> None:
     _alter_manifest(finished, rehash=rehash)
     steps = (
-        lambda: corpus_steps.write_split(finished, "c", "sft"),
-        lambda: corpus_steps.profile(finished, "c"),
-        lambda: training.train_judge(finished, "c", JUDGE),
-        lambda: scoring.score_corpus(finished, "c", JUDGE),
-        lambda: certification.certify_judge(finished, "c", JUDGE),
-        lambda: certification.load_certificates(finished, "c", JUDGE),
-        lambda: auditing.audit_judge(finished, "c", JUDGE),
+        lambda: corpus_steps.write_split(Corpus(finished, "c"), "sft"),
+        lambda: corpus_steps.profile(Corpus(finished, "c")),
+        lambda: training.train_judge(JudgedCorpus(Corpus(finished, "c"), JUDGE)),
+        lambda: scoring.score_corpus(JudgedCorpus(Corpus(finished, "c"), JUDGE)),
+        lambda: certification.certify_judge(JudgedCorpus(Corpus(finished, "c"), JUDGE)),
+        lambda: certification.load_certificates(JudgedCorpus(Corpus(finished, "c"), JUDGE)),
+        lambda: auditing.audit_judge(JudgedCorpus(Corpus(finished, "c"), JUDGE)),
     )
     for step in steps:
         with pytest.raises(ManifestError, match="altered"):
             step()
 
 
-def test_a_split_that_holds_another_splits_task_stops_training(store: Store, tmp_path: Path) -> None:
+def test_a_split_that_holds_another_splits_task_stops_training(
+    store: Store, tmp_path: Path
+) -> None:
     from certify_assets.corpora.schema import read_trajectories, write_trajectories
 
     folder = Path(store.root) / "corpora/c/splits"
-    sft, test = read_trajectories(folder / "sft.parquet"), read_trajectories(folder / "test.parquet")
+    sft, test = (
+        read_trajectories(folder / "sft.parquet"),
+        read_trajectories(folder / "test.parquet"),
+    )
     write_trajectories(folder / "sft.parquet", pd.concat([sft, test.iloc[:1]], ignore_index=True))
     with pytest.raises(ManifestError, match="does not hold the sft split"):
-        training.train_judge(store, "c", JUDGE)
-    failed = [result.name for result in corpus_steps.quality(store, "c", stored_splits=True) if not result.passed]
+        training.train_judge(JudgedCorpus(Corpus(store, "c"), JUDGE))
+    failed = [
+        result.name
+        for result in corpus_steps.quality(Corpus(store, "c"), stored_splits=True)
+        if not result.passed
+    ]
     assert "disjoint_tasks" in failed
 
 
@@ -164,9 +195,9 @@ def test_a_flipped_outcome_in_a_split_stops_every_reader(finished: Store, split:
     frame.loc[0, "outcome"] = 1 - frame.loc[0, "outcome"]
     write_trajectories(path, frame)
     with pytest.raises(ManifestError, match="differs from the corpus"):
-        scoring.score_corpus(finished, "c", JUDGE)
+        scoring.score_corpus(JudgedCorpus(Corpus(finished, "c"), JUDGE))
     with pytest.raises(ManifestError, match="differs from the corpus"):
-        auditing.audit_judge(finished, "c", JUDGE)
+        auditing.audit_judge(JudgedCorpus(Corpus(finished, "c"), JUDGE))
 
 
 def test_test_rows_that_went_missing_stop_the_audit(finished: Store) -> None:
@@ -176,7 +207,7 @@ def test_test_rows_that_went_missing_stop_the_audit(finished: Store) -> None:
     frame = read_trajectories(path)
     write_trajectories(path, frame[frame["outcome"] == 0])
     with pytest.raises(ManifestError):
-        auditing.audit_judge(finished, "c", JUDGE)
+        auditing.audit_judge(JudgedCorpus(Corpus(finished, "c"), JUDGE))
 
 
 def test_other_scores_than_the_adapters_are_stale(finished: Store) -> None:
@@ -185,9 +216,9 @@ def test_other_scores_than_the_adapters_are_stale(finished: Store) -> None:
     table.loc[table.index[table["split"] == "cal"][0], "score"] += 1.0
     finished.write_table(key, table)
     with pytest.raises(StaleCertificateError, match="another scores"):
-        certification.certify_judge(finished, "c", JUDGE)
+        certification.certify_judge(JudgedCorpus(Corpus(finished, "c"), JUDGE))
     with pytest.raises(StaleCertificateError, match="another scores"):
-        auditing.audit_judge(finished, "c", JUDGE)
+        auditing.audit_judge(JudgedCorpus(Corpus(finished, "c"), JUDGE))
 
 
 def test_scores_altered_together_with_their_hash_do_not_recompute(finished: Store) -> None:
@@ -196,13 +227,19 @@ def test_scores_altered_together_with_their_hash_do_not_recompute(finished: Stor
     place = table.index[table["split"] == "cal"][0]
     meta = finished.read_json("judges/lexical/c/scores.json")
     table.loc[place, "score"] += 1.0
-    finished.write_json("judges/lexical/c/scores.json", {**meta, "scores_sha256": finished.write_table(key, table)})
-    certification.certify_judge(finished, "c", JUDGE)
-    assert "other scores" in certification.verify_stored(finished, "c", JUDGE)[0]
+    finished.write_json(
+        "judges/lexical/c/scores.json", {**meta, "scores_sha256": finished.write_table(key, table)}
+    )
+    certification.certify_judge(JudgedCorpus(Corpus(finished, "c"), JUDGE))
+    assert (
+        "other scores" in certification.verify_stored(JudgedCorpus(Corpus(finished, "c"), JUDGE))[0]
+    )
     table.loc[place, "outcome"] = 1 - table.loc[place, "outcome"]
-    finished.write_json("judges/lexical/c/scores.json", {**meta, "scores_sha256": finished.write_table(key, table)})
+    finished.write_json(
+        "judges/lexical/c/scores.json", {**meta, "scores_sha256": finished.write_table(key, table)}
+    )
     with pytest.raises(StaleCertificateError, match="labels of CAL"):
-        certification.certify_judge(finished, "c", JUDGE)
+        certification.certify_judge(JudgedCorpus(Corpus(finished, "c"), JUDGE))
 
 
 def _forge(document: dict[str, object]) -> dict[str, object]:
@@ -222,7 +259,7 @@ def test_a_forged_certificate_with_its_digest_is_neither_audited_nor_drawn(finis
     finished.write_json(key, document)
     for step in (auditing.audit_judge, write_page):
         with pytest.raises(ForgedCertificateError, match="does not recompute"):
-            step(finished, "c", JUDGE)
+            step(JudgedCorpus(Corpus(finished, "c"), JUDGE))
     finished.write_bytes("judges/lexical/c/page.html", b"an old page")
     write_index(finished)
     assert b"Not valid now" in finished.read_bytes("index.html")
@@ -233,10 +270,12 @@ def test_an_altered_audit_is_not_drawn(finished: Store) -> None:
 
     key = "judges/lexical/c/audits.json"
     document = finished.read_json(key)
-    document["audits"][0]["verdict"] = "PASS" if document["audits"][0]["verdict"] != "PASS" else "ERROR"
+    document["audits"][0]["verdict"] = (
+        "PASS" if document["audits"][0]["verdict"] != "PASS" else "ERROR"
+    )
     finished.write_json(key, document)
     with pytest.raises(LedgerError, match="were altered"):
-        write_page(finished, "c", JUDGE)
+        write_page(JudgedCorpus(Corpus(finished, "c"), JUDGE))
 
 
 def test_a_ledger_whose_end_was_cut_off_stops_the_next_audit(finished: Store) -> None:
@@ -244,23 +283,27 @@ def test_a_ledger_whose_end_was_cut_off_stops_the_next_audit(finished: Store) ->
     lines = path.read_text(encoding="utf-8").splitlines()
     path.write_text(lines[0] + "\n", encoding="utf-8")
     with pytest.raises(LedgerError, match="cut off"):
-        auditing.audit_judge(finished, "c", JUDGE)
+        auditing.audit_judge(JudgedCorpus(Corpus(finished, "c"), JUDGE))
 
 
 def test_another_adapter_is_refused(finished: Store) -> None:
-    path = next(path for path in (Path(finished.root) / "judges/lexical/c/adapter").iterdir() if path.suffix == ".safetensors")
+    path = next(
+        path
+        for path in (Path(finished.root) / "judges/lexical/c/adapter").iterdir()
+        if path.suffix == ".safetensors"
+    )
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
     path.write_bytes(bytes(data))
     with pytest.raises(IntegrityError):
-        scoring.score_corpus(finished, "c", JUDGE)
+        scoring.score_corpus(JudgedCorpus(Corpus(finished, "c"), JUDGE))
 
 
 def test_new_runs_make_the_old_certificate_stale(finished: Store, tmp_path: Path) -> None:
     register_runs(finished, "c", write_runs(tmp_path / "runs.jsonl", tasks=60, seed=1))
-    corpus_steps.import_trajectories(finished, "c")
+    corpus_steps.import_trajectories(Corpus(finished, "c"))
     with pytest.raises(StaleCertificateError, match="another trajectories"):
-        certification.load_certificates(finished, "c", JUDGE)
+        certification.load_certificates(JudgedCorpus(Corpus(finished, "c"), JUDGE))
 
 
 def test_a_forged_certificate_in_the_data_root_is_found(finished: Store) -> None:
@@ -268,9 +311,11 @@ def test_a_forged_certificate_in_the_data_root_is_found(finished: Store) -> None
     document = finished.read_json(key)
     document["certificates"][0]["provenance"]["adapter_sha256"] = "0" * 64
     finished.write_json(key, document)
-    assert certification.verify_stored(finished, "c", JUDGE)[0].startswith("digest is")
+    assert certification.verify_stored(JudgedCorpus(Corpus(finished, "c"), JUDGE))[0].startswith(
+        "digest is"
+    )
     with pytest.raises(IntegrityError):
-        certification.load_certificates(finished, "c", JUDGE)
+        certification.load_certificates(JudgedCorpus(Corpus(finished, "c"), JUDGE))
 
 
 def _leaking(path: Path) -> Path:
@@ -283,58 +328,84 @@ def _leaking(path: Path) -> Path:
     return path
 
 
-def test_a_structural_leak_stops_the_certificate_until_it_is_accepted_with_a_reason(tmp_path: Path) -> None:
+def test_a_structural_leak_stops_the_certificate_until_it_is_accepted_with_a_reason(
+    tmp_path: Path,
+) -> None:
     source = _leaking(write_runs(tmp_path / "runs.jsonl", tasks=60))
     store = Store(str(tmp_path / "root"))
     _prepare(store, source)
-    training.train_judge(store, "c", JUDGE)
-    scoring.score_corpus(store, "c", JUDGE)
+    training.train_judge(JudgedCorpus(Corpus(store, "c"), JUDGE))
+    scoring.score_corpus(JudgedCorpus(Corpus(store, "c"), JUDGE))
     with pytest.raises(LeakError, match="length"):
-        certification.certify_judge(store, "c", JUDGE)
+        certification.certify_judge(JudgedCorpus(Corpus(store, "c"), JUDGE))
     _prepare(store, source, accept_structural_leak="episodes stop at success; known")
     _run(store)
-    carried = {item.provenance["accepted_structural_leak"] for item in certification.load_certificates(store, "c", JUDGE)}
+    carried = {
+        item.provenance["accepted_structural_leak"]
+        for item in certification.load_certificates(JudgedCorpus(Corpus(store, "c"), JUDGE))
+    }
     measured = "length (AUROC 1.000, threshold 0.85), steps (AUROC 1.000, threshold 0.85)"
     assert carried == {f"{measured}; accepted: episodes stop at success; known"}
-    auditing.audit_judge(store, "c", JUDGE)
-    assert measured in Path(write_page(store, "c", JUDGE)).read_text(encoding="utf-8")
+    auditing.audit_judge(JudgedCorpus(Corpus(store, "c"), JUDGE))
+    assert measured in Path(write_page(JudgedCorpus(Corpus(store, "c"), JUDGE))).read_text(
+        encoding="utf-8"
+    )
 
 
 def test_a_reason_without_a_leak_stands_on_no_certificate(tmp_path: Path) -> None:
     store = Store(str(tmp_path / "root"))
-    _prepare(store, write_runs(tmp_path / "runs.jsonl", tasks=60), accept_structural_leak="just in case")
+    _prepare(
+        store, write_runs(tmp_path / "runs.jsonl", tasks=60), accept_structural_leak="just in case"
+    )
     _run(store)
-    assert all("accepted_structural_leak" not in item.provenance for item in certification.load_certificates(store, "c", JUDGE))
+    assert all(
+        "accepted_structural_leak" not in item.provenance
+        for item in certification.load_certificates(JudgedCorpus(Corpus(store, "c"), JUDGE))
+    )
 
 
-@pytest.mark.parametrize("changed", [{"leak_thresholds": {"length": 0.99}}, {"accept_structural_leak": "later"}])
-def test_controls_measured_under_another_configuration_stop_the_certificate(store: Store, changed: dict[str, object]) -> None:
-    training.train_judge(store, "c", JUDGE)
-    scoring.score_corpus(store, "c", JUDGE)
+@pytest.mark.parametrize(
+    "changed", [{"leak_thresholds": {"length": 0.99}}, {"accept_structural_leak": "later"}]
+)
+def test_controls_measured_under_another_configuration_stop_the_certificate(
+    store: Store, changed: dict[str, object]
+) -> None:
+    training.train_judge(JudgedCorpus(Corpus(store, "c"), JUDGE))
+    scoring.score_corpus(JudgedCorpus(Corpus(store, "c"), JUDGE))
     save_config(store, replace(load_config(store, "c"), **changed))  # type: ignore[arg-type]
     with pytest.raises(LeakError, match="materialize leak_controls"):
-        certification.certify_judge(store, "c", JUDGE)
+        certification.certify_judge(JudgedCorpus(Corpus(store, "c"), JUDGE))
 
 
 def test_a_threshold_of_the_corpus_decides(store: Store) -> None:
     measured = store.read_json("corpora/c/controls.json")
-    assert measured["over"] == [] and measured["thresholds"] == {"length": 0.85, "steps": 0.85, "agent": 0.85, "phrases": 0.85}
-    save_config(store, replace(load_config(store, "c"), leak_thresholds={"length": measured["length_auroc"]}))
-    assert corpus_steps.leak_controls(store, "c")["over"] == ["length"]
+    assert measured["over"] == [] and measured["thresholds"] == {
+        "length": 0.85,
+        "steps": 0.85,
+        "agent": 0.85,
+        "phrases": 0.85,
+    }
+    save_config(
+        store,
+        replace(load_config(store, "c"), leak_thresholds={"length": measured["length_auroc"]}),
+    )
+    assert corpus_steps.leak_controls(Corpus(store, "c"))["over"] == ["length"]
 
 
 def test_steps_before_their_inputs_say_what_to_run(tmp_path: Path) -> None:
     store = Store(str(tmp_path / "root"))
     register_runs(store, "c", write_runs(tmp_path / "runs.jsonl"))
     with pytest.raises(InputError, match="materialize"):
-        corpus_steps.make_splits(store, "c")
+        corpus_steps.make_splits(Corpus(store, "c"))
 
 
-def test_a_document_that_counts_fewer_candidates_than_there_were_certifies_nothing(finished: Store) -> None:
+def test_a_document_that_counts_fewer_candidates_than_there_were_certifies_nothing(
+    finished: Store,
+) -> None:
     _run(finished, "lexical_weighted")
     key = "judges/lexical_weighted/c/adapter.json"
     document = finished.read_json(key)
     assert document["candidates"] == 4
     finished.write_json(key, {**document, "candidates": 1})
     with pytest.raises(IntegrityError, match="counts 1 candidates, and the judge has 4"):
-        certification.certify_judge(finished, "c", "lexical_weighted")
+        certification.certify_judge(JudgedCorpus(Corpus(finished, "c"), "lexical_weighted"))

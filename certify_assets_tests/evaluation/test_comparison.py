@@ -10,13 +10,22 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from certify_assets.corpora import corpus as corpus_steps
+from certify_assets.corpora import preparation as corpus_steps
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.evaluation import auditing, certification
-from certify_assets.evaluation.comparison import beaten_by_controls, compare, comparison_key, other_rows, readers, write_comparison
+from certify_assets.evaluation.comparison import (
+    beaten_by_controls,
+    compare,
+    comparison_key,
+    other_rows,
+    readers,
+    write_comparison,
+)
 from certify_assets.evaluation.judged import CONTROLS, labelled_rows
 from certify_assets.evaluation.main_table import MAIN_TABLE_KEY, write_main_table
 from certify_assets.judges import scoring, training
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import JUDGES
 from certify_assets.research.certifiability import measure
 from certify_assets.storage.store import Store
@@ -34,64 +43,108 @@ def rescore(store: Store, corpus: str, judge: str, change: Any) -> None:
     folder = f"judges/{judge}/{corpus}"
     table = store.read_table(f"{folder}/scores.parquet")
     sha256 = store.write_table(f"{folder}/scores.parquet", change(table))
-    store.write_json(f"{folder}/scores.json", {**store.read_json(f"{folder}/scores.json"), "scores_sha256": sha256})
+    store.write_json(
+        f"{folder}/scores.json",
+        {**store.read_json(f"{folder}/scores.json"), "scores_sha256": sha256},
+    )
 
 
 def test_figures_are_those_of_scores_and_certificates(corpora: Store) -> None:
-    document = compare(corpora, "one")
+    document = compare(Corpus(corpora, "one"))
     row = row_of(document, "lexical")
     scores = corpora.read_table("judges/lexical/one/scores.parquet")
     cal = scores[scores["split"] == "cal"]
     outcome = cal["outcome"].astype(int)
-    assert row["auroc"]["cal"]["value"] == pytest.approx(roc_auc_score(outcome, cal["score"]), rel=1e-9)
+    assert row["auroc"]["cal"]["value"] == pytest.approx(
+        roc_auc_score(outcome, cal["score"]), rel=1e-9
+    )
     won = pairs = 0.0
     for _, task in cal.groupby("task_id"):
         good, bad = (task.loc[task["outcome"] == side, "score"].to_numpy() for side in (1, 0))
         pairs += good.size * bad.size
         won += ((good[:, None] > bad) + 0.5 * (good[:, None] == bad)).sum()
-    assert row["within_task"]["cal"]["pairs"] == pairs and row["within_task"]["cal"]["value"] == pytest.approx(won / pairs, rel=1e-9)
+    assert row["within_task"]["cal"]["pairs"] == pairs and row["within_task"]["cal"][
+        "value"
+    ] == pytest.approx(won / pairs, rel=1e-9)
     stored = corpora.read_json("judges/lexical/one/certificates.json")["certificates"]
-    deciding = {(item["side"], item["alpha"]): item for item in stored if item["procedure"] == document["procedure"]}
-    assert len(row["certified"]) == len(deciding) == 4 and any(cell["certified"] for cell in row["certified"])
+    deciding = {
+        (item["side"], item["alpha"]): item
+        for item in stored
+        if item["procedure"] == document["procedure"]
+    }
+    assert len(row["certified"]) == len(deciding) == 4 and any(
+        cell["certified"] for cell in row["certified"]
+    )
     for cell in row["certified"]:
         item = deciding[cell["side"], cell["alpha"]]
-        assert (cell["certified"], cell["coverage"], cell["candidates"]) == (item["certified"], item["coverage"], item["candidates"])
+        assert (cell["certified"], cell["coverage"], cell["candidates"]) == (
+            item["certified"],
+            item["coverage"],
+            item["candidates"],
+        )
     assert row["cost"]["train"]["cpu_seconds"] > 0 and row["cost"]["cpu_seconds_per_trajectory"] > 0
-    assert row["cost"]["tokens_per_decision"] is None and row["auroc"]["rl"]["value"] is None, "this corpus has no RL split"
+    assert row["cost"]["tokens_per_decision"] is None and row["auroc"]["rl"]["value"] is None, (
+        "this corpus has no RL split"
+    )
 
 
 def test_controls_stand_beside_judges_and_are_given_the_better_direction(corpora: Store) -> None:
-    document = compare(corpora, "one")
-    cal = labelled_rows(corpora, "one", "cal")
+    document = compare(Corpus(corpora, "one"))
+    cal = labelled_rows(Corpus(corpora, "one"), "cal")
     steps = roc_auc_score(cal["outcome"].astype(int), cal["steps"].map(len))
-    assert row_of(document, "step_count")["auroc"]["cal"]["value"] == pytest.approx(max(steps, 1 - steps), rel=1e-9)
+    assert row_of(document, "step_count")["auroc"]["cal"]["value"] == pytest.approx(
+        max(steps, 1 - steps), rel=1e-9
+    )
     for name in CONTROLS:
         row = row_of(document, name)
-        assert row["family"] == "control" and row["certified"] == [] and row["auroc"]["cal"]["value"] >= 0.5
-        (against,) = (item for item in document["differences"] if (item["judge"], item["against"]) == ("lexical", name))
-        mine, theirs = (row_of(document, judge)["auroc"]["cal"]["value"] for judge in ("lexical", name))
-        assert against["difference"] == pytest.approx(mine - theirs, abs=1e-9) and against["low"] < against["difference"] < against["high"]
+        assert (
+            row["family"] == "control"
+            and row["certified"] == []
+            and row["auroc"]["cal"]["value"] >= 0.5
+        )
+        (against,) = (
+            item
+            for item in document["differences"]
+            if (item["judge"], item["against"]) == ("lexical", name)
+        )
+        mine, theirs = (
+            row_of(document, judge)["auroc"]["cal"]["value"] for judge in ("lexical", name)
+        )
+        assert (
+            against["difference"] == pytest.approx(mine - theirs, abs=1e-9)
+            and against["low"] < against["difference"] < against["high"]
+        )
 
 
-def test_judges_that_are_not_there_are_named_and_a_stale_certificate_gives_its_reason(corpora: Store) -> None:
-    missing = {(item["judge"], item["what"]): item["reason"] for item in compare(corpora, "two")["missing"]}
+def test_judges_that_are_not_there_are_named_and_a_stale_certificate_gives_its_reason(
+    corpora: Store,
+) -> None:
+    missing = {
+        (item["judge"], item["what"]): item["reason"]
+        for item in compare(Corpus(corpora, "two"))["missing"]
+    }
     assert {judge for judge, what in missing if what == "scores"} == set(JUDGES) - {"lexical"}
-    assert "materialize base/scores" in missing["base", "scores"] and ("lexical", "audit") in missing
+    assert (
+        "materialize base/scores" in missing["base", "scores"] and ("lexical", "audit") in missing
+    )
     rescore(corpora, "two", "lexical", lambda table: table.assign(score=table["score"] + 1))
-    document = compare(corpora, "two")
+    document = compare(Corpus(corpora, "two"))
     missing = {(item["judge"], item["what"]): item["reason"] for item in document["missing"]}
-    assert "another scores" in missing["lexical", "certificate"] and row_of(document, "lexical")["certified"] == []
+    assert (
+        "another scores" in missing["lexical", "certificate"]
+        and row_of(document, "lexical")["certified"] == []
+    )
     corpora.delete("judges/lexical/two/scores.json")
     with pytest.raises(InputError, match="no judge has current scores on two"):
-        compare(corpora, "two")
+        compare(Corpus(corpora, "two"))
 
 
 def test_test_is_what_the_audit_read_and_nothing_else(corpora: Store) -> None:
-    assert row_of(compare(corpora, "one"), "lexical")["auroc"]["test"] is None
-    result = auditing.audit_judge(corpora, "one", "lexical")
+    assert row_of(compare(Corpus(corpora, "one")), "lexical")["auroc"]["test"] is None
+    result = auditing.audit_judge(JudgedCorpus(Corpus(corpora, "one"), "lexical"))
     ledger = corpora.read_bytes("ledger/one.jsonl")
     corpora.delete("corpora/one/splits/test.parquet")
-    row = row_of(compare(corpora, "one"), "lexical")
+    row = row_of(compare(Corpus(corpora, "one")), "lexical")
     assert corpora.read_bytes("ledger/one.jsonl") == ledger
     assert row["auroc"]["test"]["value"] == pytest.approx(
         roc_auc_score(result.scores["outcome"].astype(int), result.scores["score"]), rel=1e-9
@@ -99,64 +152,89 @@ def test_test_is_what_the_audit_read_and_nothing_else(corpora: Store) -> None:
     audits = {audit["certificate_sha256"]: audit for audit in result.audits}
     for cell in (cell for cell in row["certified"] if cell["certified"]):
         audit = audits[cell["certificate_sha256"]]
-        assert (cell["audit"], cell["test_error"]) == (audit["verdict"], pytest.approx(audit["realized_error"], rel=1e-9))
+        assert (cell["audit"], cell["test_error"]) == (
+            audit["verdict"],
+            pytest.approx(audit["realized_error"], rel=1e-9),
+        )
         assert cell["test_coverage"] == pytest.approx(audit["coverage"], rel=1e-9)
     with pytest.raises(InputError, match="through the ledger"):
-        labelled_rows(corpora, "one", "test")
+        labelled_rows(Corpus(corpora, "one"), "test")
 
 
 def test_rows_without_a_score_are_left_out_counted_and_said(corpora: Store) -> None:
-    assert other_rows(compare(corpora, "two")) == []
-    rescore(corpora, "two", "lexical", lambda table: table.assign(score=table["score"].where(table.index % 5 != 0)))
-    document = compare(corpora, "two")
+    assert other_rows(compare(Corpus(corpora, "two"))) == []
+    rescore(
+        corpora,
+        "two",
+        "lexical",
+        lambda table: table.assign(score=table["score"].where(table.index % 5 != 0)),
+    )
+    document = compare(Corpus(corpora, "two"))
     counts = row_of(document, "lexical")["counts"]["cal"]
     assert (
         0 < counts["unscored"] < counts["rows"]
-        and counts["scored_sha256"] != row_of(document, "length_only")["counts"]["cal"]["scored_sha256"]
+        and counts["scored_sha256"]
+        != row_of(document, "length_only")["counts"]["cal"]["scored_sha256"]
     )
     assert str(counts["unscored"]) in other_rows(document)[0]
-    assert {item["rows"] for item in document["differences"]} == {counts["rows"] - counts["unscored"]}
+    assert {item["rows"] for item in document["differences"]} == {
+        counts["rows"] - counts["unscored"]
+    }
     assert "unscored" in {item["code"] for item in document["findings"]}
 
 
 def test_calibration_rows_of_one_outcome_have_no_auroc(tmp_path: Path) -> None:
-    store, path = Store(str(tmp_path / "root")), write_runs(tmp_path / "runs.jsonl", tasks=40, attempts=3, seed=0)
+    store, path = (
+        Store(str(tmp_path / "root")),
+        write_runs(tmp_path / "runs.jsonl", tasks=40, attempts=3, seed=0),
+    )
     register_runs(store, "c", path)
-    corpus_steps.import_trajectories(store, "c")
-    manifest = corpus_steps.make_splits(store, "c")
+    corpus_steps.import_trajectories(Corpus(store, "c"))
+    manifest = corpus_steps.make_splits(Corpus(store, "c"))
     runs = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    failed = [{**run, "outcome": 0} if manifest.assignment[run["task_id"]] == "cal" else run for run in runs]
+    failed = [
+        {**run, "outcome": 0} if manifest.assignment[run["task_id"]] == "cal" else run
+        for run in runs
+    ]
     path.write_text("\n".join(map(json.dumps, failed)), encoding="utf-8")
-    corpus_steps.import_trajectories(store, "c")
-    corpus_steps.make_splits(store, "c")
+    corpus_steps.import_trajectories(Corpus(store, "c"))
+    corpus_steps.make_splits(Corpus(store, "c"))
     for split in ("sft", "rl", "cal", "test"):
-        corpus_steps.write_split(store, "c", split)
-    corpus_steps.profile(store, "c")
-    corpus_steps.leak_controls(store, "c")
-    training.train_judge(store, "c", "lexical")
-    scoring.score_corpus(store, "c", "lexical")
-    certification.certify_judge(store, "c", "lexical")
-    document = compare(store, "c")
-    assert all(row["auroc"]["cal"]["value"] is None for row in document["rows"]) and document["cal"]["success_rate"] == 0
+        corpus_steps.write_split(Corpus(store, "c"), split)
+    corpus_steps.profile(Corpus(store, "c"))
+    corpus_steps.leak_controls(Corpus(store, "c"))
+    training.train_judge(JudgedCorpus(Corpus(store, "c"), "lexical"))
+    scoring.score_corpus(JudgedCorpus(Corpus(store, "c"), "lexical"))
+    certification.certify_judge(JudgedCorpus(Corpus(store, "c"), "lexical"))
+    document = compare(Corpus(store, "c"))
+    assert (
+        all(row["auroc"]["cal"]["value"] is None for row in document["rows"])
+        and document["cal"]["success_rate"] == 0
+    )
     assert row_of(document, "lexical")["auroc"]["rl"]["value"] is not None
     assert {item["verdict"] for item in document["differences"]} == {"unknown"}
     json.dumps(document, allow_nan=False)
 
 
 def test_what_does_not_help_is_said(corpora: Store) -> None:
-    training.train_judge(corpora, "one", "lexical_weighted")
-    scoring.score_corpus(corpora, "one", "lexical_weighted")
+    training.train_judge(JudgedCorpus(Corpus(corpora, "one"), "lexical_weighted"))
+    scoring.score_corpus(JudgedCorpus(Corpus(corpora, "one"), "lexical_weighted"))
     rng = np.random.default_rng(0)
-    rescore(corpora, "one", "lexical_weighted", lambda table: table.assign(score=rng.normal(size=len(table))))
-    certification.certify_judge(corpora, "one", "lexical_weighted")
-    said = {item["code"]: item["message"] for item in compare(corpora, "one")["findings"]}
+    rescore(
+        corpora,
+        "one",
+        "lexical_weighted",
+        lambda table: table.assign(score=rng.normal(size=len(table))),
+    )
+    certification.certify_judge(JudgedCorpus(Corpus(corpora, "one"), "lexical_weighted"))
+    said = {item["code"]: item["message"] for item in compare(Corpus(corpora, "one"))["findings"]}
     assert "lexical_weighted ranks worse than lexical on CAL" in said["not_above_floor"]
     assert "less than the lexical floor" in said["coverage_not_above_floor"]
     assert "4 candidates" in said["chosen_on_cal"]
 
 
 def test_a_language_model_that_does_not_beat_a_control_is_named(corpora: Store) -> None:
-    document = compare(corpora, "one")
+    document = compare(Corpus(corpora, "one"))
     assert beaten_by_controls(document) == [], "the lexical judge is no language model"
     for row in document["rows"]:
         row["model"] = "compact" if row["judge"] == "lexical" else row["model"]
@@ -168,24 +246,48 @@ def test_a_language_model_that_does_not_beat_a_control_is_named(corpora: Store) 
 
 
 def test_a_judge_behind_a_server_is_compared_like_the_others(corpora: Store) -> None:
-    with faulty_server(lambda payload, times: Action(chat_body(logs={"SUCCESS": -0.5 - len(str(payload)) % 7, "FAIL": -1.0}))) as server:
-        entry = {"name": "mine", "url": server.url, "model": "m", "prices": {"prompt": 2}, "parity": "none", "parity_reason": "none here"}
-        Path(corpora.root, "judges.yaml").write_text(json.dumps({"judges": [entry, {**entry, "name": "idle"}]}), encoding="utf-8")
-        training.train_judge(corpora, "three", "mine")
-        scoring.score_corpus(corpora, "three", "mine")
-    certification.certify_judge(corpora, "three", "mine")
-    document = compare(corpora, "three")
+    with faulty_server(
+        lambda payload, times: Action(
+            chat_body(logs={"SUCCESS": -0.5 - len(str(payload)) % 7, "FAIL": -1.0})
+        )
+    ) as server:
+        entry = {
+            "name": "mine",
+            "url": server.url,
+            "model": "m",
+            "prices": {"prompt": 2},
+            "parity": "none",
+            "parity_reason": "none here",
+        }
+        Path(corpora.root, "judges.yaml").write_text(
+            json.dumps({"judges": [entry, {**entry, "name": "idle"}]}), encoding="utf-8"
+        )
+        training.train_judge(JudgedCorpus(Corpus(corpora, "three"), "mine"))
+        scoring.score_corpus(JudgedCorpus(Corpus(corpora, "three"), "mine"))
+    certification.certify_judge(JudgedCorpus(Corpus(corpora, "three"), "mine"))
+    document = compare(Corpus(corpora, "three"))
     row = row_of(document, "mine")
-    assert row["family"] == "endpoint" and row["model"] == "m" and row["certified"] and row["cost"]["money_per_decision"] > 0
-    assert row["cost"]["tokens_per_decision"] > 0 and readers(document) == ["mine"] and not row["trained_on_rl"]
+    assert (
+        row["family"] == "endpoint"
+        and row["model"] == "m"
+        and row["certified"]
+        and row["cost"]["money_per_decision"] > 0
+    )
+    assert (
+        row["cost"]["tokens_per_decision"] > 0
+        and readers(document) == ["mine"]
+        and not row["trained_on_rl"]
+    )
     assert "idle" in {item["judge"] for item in document["missing"]}
-    assert measure(corpora, "three").judges == 2
+    assert measure(Corpus(corpora, "three")).judges == 2
 
 
-def test_the_documents_are_the_same_bytes_again_and_the_table_holds_every_corpus(corpora: Store) -> None:
-    write_comparison(corpora, "one")
+def test_the_documents_are_the_same_bytes_again_and_the_table_holds_every_corpus(
+    corpora: Store,
+) -> None:
+    write_comparison(Corpus(corpora, "one"))
     before = corpora.sha256(comparison_key("one"))
-    write_comparison(corpora, "one")
+    write_comparison(Corpus(corpora, "one"))
     assert corpora.sha256(comparison_key("one")) == before
     document = write_main_table(corpora)
     assert document == corpora.read_json(MAIN_TABLE_KEY)
@@ -197,8 +299,27 @@ def test_the_documents_are_the_same_bytes_again_and_the_table_holds_every_corpus
 @pytest.mark.parametrize(
     ("cost", "tokens", "money"),
     [
-        ({"decisions": 10, "prompt_tokens": 900, "completion_tokens": 100, "cost_per_decision": 0.002, "currency": "USD"}, 100.0, 0.002),
-        ({"decisions": 0, "prompt_tokens": 900, "completion_tokens": 100, "cost_per_decision": None}, None, None),
+        (
+            {
+                "decisions": 10,
+                "prompt_tokens": 900,
+                "completion_tokens": 100,
+                "cost_per_decision": 0.002,
+                "currency": "USD",
+            },
+            100.0,
+            0.002,
+        ),
+        (
+            {
+                "decisions": 0,
+                "prompt_tokens": 900,
+                "completion_tokens": 100,
+                "cost_per_decision": None,
+            },
+            None,
+            None,
+        ),
         ({"decisions": "many", "prompt_tokens": True}, None, None),
         (["nothing"], None, None),
     ],
@@ -208,5 +329,5 @@ def test_what_a_judge_was_paid_is_read_where_its_scores_say_so(
 ) -> None:
     key = "judges/lexical/three/scores.json"
     corpora.write_json(key, {**corpora.read_json(key), "bill": cost})
-    found = row_of(compare(corpora, "three"), "lexical")["cost"]
+    found = row_of(compare(Corpus(corpora, "three")), "lexical")["cost"]
     assert (found["tokens_per_decision"], found["money_per_decision"]) == (tokens, money)

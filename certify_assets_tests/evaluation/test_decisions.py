@@ -20,8 +20,13 @@ def _frame(name: str) -> pd.DataFrame:
 
 
 @pytest.mark.parametrize("name", ["=1+1", "@sum", "-2+3|x", "+a", " =1", "＝1", "\tx"])
-def test_a_name_that_a_spreadsheet_would_run_is_not_written_as_csv(tmp_path: Path, name: str) -> None:
-    with pytest.raises(InputError, match=r"cannot hold the task_id .* would run it as a formula; choose a name that ends in \.jsonl"):
+def test_a_name_that_a_spreadsheet_would_run_is_not_written_as_csv(
+    tmp_path: Path, name: str
+) -> None:
+    with pytest.raises(
+        InputError,
+        match=r"cannot hold the task_id .* would run it as a formula; choose a name that ends in \.jsonl",
+    ):
         write_table_file(tmp_path / "q.csv", _frame(name))
     assert not list(tmp_path.iterdir())
 
@@ -34,7 +39,11 @@ def test_names_come_back_as_they_are(tmp_path: Path, name: str, suffix: str) -> 
     if suffix == "csv":
         again = pd.read_csv(path, dtype={"task_id": str})
     else:
-        again = pd.read_json(path, lines=True, dtype={"task_id": str}) if suffix == "jsonl" else pd.read_parquet(path)
+        again = (
+            pd.read_json(path, lines=True, dtype={"task_id": str})
+            if suffix == "jsonl"
+            else pd.read_parquet(path)
+        )
     assert again["task_id"].tolist() == ["t", name]
 
 
@@ -54,18 +63,29 @@ def test_another_ending_is_refused(tmp_path: Path) -> None:
 def test_a_table_is_decided_as_its_scores_are(tmp_path: Path) -> None:
     """Every code of a decision, in text columns of the same type and the same bytes on disk as from Python strings."""
     rows = score_rows(tasks=60, attempts=8)
-    certificates = [certify(rows["score"], rows["outcome"], rows["task_id"], side=side, alpha=0.2) for side in ("reject", "release")]
+    certificates = [
+        certify(rows["score"], rows["outcome"], rows["task_id"], side=side, alpha=0.2)
+        for side in ("reject", "release")
+    ]
     crossed = [replace(certificates[0], threshold=1.0), replace(certificates[1], threshold=-1.0)]
     nothing = [certify([0.0, 1.0], [0, 1], ["a", "b"], side=side) for side in ("reject", "release")]
     rows.loc[::9, "score"] = np.nan
     rows.to_parquet(tmp_path / "rows.parquet")
     table, seen = read_score_table(tmp_path / "rows.parquet"), set()
-    for number, given in enumerate((certificates, certificates[:1], certificates[1:], crossed, nothing)):
+    for number, given in enumerate(
+        (certificates, certificates[:1], certificates[1:], crossed, nothing)
+    ):
         decided, plain = decide_table(given, table).frame, decide(given, table.scores)
         seen |= set(plain.reasons.tolist())
-        again = decided.assign(decision=plain.decisions, reason=plain.reasons, certificate_sha256=";".join(item.sha256 for item in given))
+        again = decided.assign(
+            decision=plain.decisions,
+            reason=plain.reasons,
+            certificate_sha256=";".join(item.sha256 for item in given),
+        )
         pd.testing.assert_frame_equal(decided, again)
         for name, frame in (("a", decided), ("b", again)):
             write_table_file(tmp_path / f"{name}{number}.parquet", frame)
-        assert (tmp_path / f"a{number}.parquet").read_bytes() == (tmp_path / f"b{number}.parquet").read_bytes()
+        assert (tmp_path / f"a{number}.parquet").read_bytes() == (
+            tmp_path / f"b{number}.parquet"
+        ).read_bytes()
     assert seen == set(REASONS)

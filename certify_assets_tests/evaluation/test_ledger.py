@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import LedgerError
 from certify_assets.evaluation import certification
 from certify_assets.evaluation.ledger import (
@@ -17,6 +18,7 @@ from certify_assets.evaluation.ledger import (
     require_in_ledger,
 )
 from certify_assets.judges import scoring, training
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import JUDGES, JudgeSpec
 from certify_assets.storage.store import Store
 
@@ -29,87 +31,123 @@ def store(tmp_path: Path) -> Store:
 
 
 def _read(store: Store, registration: str, **configuration: str) -> str:
-    return record_read(store, "c", judge="j", registration=registration, configuration=configuration, run_id="r").kind
+    return record_read(
+        Corpus(store, "c"),
+        judge="j",
+        registration=registration,
+        configuration=configuration,
+        run_id="r",
+    ).kind
 
 
 def test_the_first_read_is_recorded_and_a_repetition_is_a_replay(store: Store) -> None:
-    registration = register(store, "c", PLAN, run_id="r")
+    registration = register(Corpus(store, "c"), PLAN, run_id="r")
     assert _read(store, registration, scores="s") == "first"
     assert _read(store, registration, scores="s") == "replay"
-    assert ledger_violations(store, "c") == []
-    assert [entry.kind for entry in ledger_entries(store, "c")] == ["registration", "first", "replay"]
+    assert ledger_violations(Corpus(store, "c")) == []
+    assert [entry.kind for entry in ledger_entries(Corpus(store, "c"))] == [
+        "registration",
+        "first",
+        "replay",
+    ]
 
 
 def test_a_changed_configuration_after_a_result_is_a_violation(store: Store) -> None:
-    registration = register(store, "c", PLAN, run_id="r")
+    registration = register(Corpus(store, "c"), PLAN, run_id="r")
     _read(store, registration, scores="s")
     assert _read(store, registration, scores="other") == "changed"
-    assert [entry.kind for entry in ledger_violations(store, "c", "j")] == ["changed"]
-    assert ledger_violations(store, "c", "another judge") == []
+    assert [entry.kind for entry in ledger_violations(Corpus(store, "c"), "j")] == ["changed"]
+    assert ledger_violations(Corpus(store, "c"), "another judge") == []
 
 
 def test_an_unregistered_read_is_refused_and_recorded(store: Store) -> None:
     with pytest.raises(LedgerError, match="register first"):
         _read(store, "0" * 64, scores="s")
-    assert [entry.kind for entry in ledger_violations(store, "c")] == ["unregistered"]
+    assert [entry.kind for entry in ledger_violations(Corpus(store, "c"))] == ["unregistered"]
 
 
 def test_registering_again_adds_nothing_and_another_plan_is_another_line(store: Store) -> None:
-    first = register(store, "c", PLAN, run_id="r")
-    assert register(store, "c", dict(reversed(PLAN.items())), run_id="r") == first
-    assert register(store, "c", {**PLAN, "seed": 43}, run_id="r") != first
-    assert len(ledger_entries(store, "c")) == 2
+    first = register(Corpus(store, "c"), PLAN, run_id="r")
+    assert register(Corpus(store, "c"), dict(reversed(PLAN.items())), run_id="r") == first
+    assert register(Corpus(store, "c"), {**PLAN, "seed": 43}, run_id="r") != first
+    assert len(ledger_entries(Corpus(store, "c"))) == 2
 
 
 def test_a_result_is_no_read(store: Store) -> None:
-    registration = register(store, "c", PLAN, run_id="r")
-    read = record_read(store, "c", judge="j", registration=registration, configuration={}, run_id="r")
-    assert record_result(store, read, "f" * 64) == ledger_head(store, "c")
+    registration = register(Corpus(store, "c"), PLAN, run_id="r")
+    read = record_read(
+        Corpus(store, "c"), judge="j", registration=registration, configuration={}, run_id="r"
+    )
+    assert record_result(store, read, "f" * 64) == ledger_head(Corpus(store, "c"))
     assert _read(store, registration) == "replay"
 
 
 @pytest.fixture
 def lines(store: Store, tmp_path: Path) -> list[str]:
-    registration = register(store, "c", PLAN, run_id="r")
+    registration = register(Corpus(store, "c"), PLAN, run_id="r")
     _read(store, registration, scores="s")
     _read(store, registration, scores="other")
     return (tmp_path / "ledger/c.jsonl").read_text(encoding="utf-8").splitlines()
 
 
 @pytest.mark.parametrize("place", [0, 1])
-def test_a_line_taken_out_is_found(store: Store, tmp_path: Path, lines: list[str], place: int) -> None:
+def test_a_line_taken_out_is_found(
+    store: Store, tmp_path: Path, lines: list[str], place: int
+) -> None:
     kept = lines[:place] + lines[place + 1 :]
     (tmp_path / "ledger/c.jsonl").write_text("\n".join(kept) + "\n", encoding="utf-8")
     with pytest.raises(LedgerError, match="altered"):
-        ledger_entries(store, "c")
+        ledger_entries(Corpus(store, "c"))
 
 
 def test_an_edited_line_is_found(store: Store, tmp_path: Path, lines: list[str]) -> None:
     edited = json.dumps({**json.loads(lines[1]), "run_id": "somebody else"}, sort_keys=True)
-    (tmp_path / "ledger/c.jsonl").write_text("\n".join([lines[0], edited, lines[2]]) + "\n", encoding="utf-8")
+    (tmp_path / "ledger/c.jsonl").write_text(
+        "\n".join([lines[0], edited, lines[2]]) + "\n", encoding="utf-8"
+    )
     with pytest.raises(LedgerError, match="line 3"):
-        ledger_entries(store, "c")
+        ledger_entries(Corpus(store, "c"))
 
 
-def test_lines_cut_off_at_the_end_are_found_by_whoever_kept_the_head(store: Store, tmp_path: Path, lines: list[str]) -> None:
-    head = ledger_head(store, "c")
+def test_lines_cut_off_at_the_end_are_found_by_whoever_kept_the_head(
+    store: Store, tmp_path: Path, lines: list[str]
+) -> None:
+    head = ledger_head(Corpus(store, "c"))
     (tmp_path / "ledger/c.jsonl").write_text("\n".join(lines[:2]) + "\n", encoding="utf-8")
-    assert len(ledger_entries(store, "c")) == 2
+    assert len(ledger_entries(Corpus(store, "c"))) == 2
     with pytest.raises(LedgerError, match="cut off"):
-        require_in_ledger(store, "c", head)
+        require_in_ledger(Corpus(store, "c"), head)
 
 
 def test_a_line_that_is_no_entry_is_told(store: Store, lines: list[str]) -> None:
     store.append_line("ledger/c.jsonl", lambda _: '{"kind": "first"}')
     with pytest.raises(LedgerError, match="line 4"):
-        ledger_entries(store, "c")
+        ledger_entries(Corpus(store, "c"))
 
 
-def test_another_judge_of_the_platform_leaves_a_registration_as_it_is(corpora: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = certification.certify_judge(corpora, "three", "lexical")[0].provenance["registration"]
-    monkeypatch.setitem(JUDGES, "another", JudgeSpec("another", (1.0, 5.0), "A judge of a later version."))
-    assert certification.certify_judge(corpora, "three", "lexical")[0].provenance["registration"] == before
-    monkeypatch.setitem(JUDGES, "lexical", JudgeSpec("lexical", (1.0, 5.0), "The same judge, chosen among more."))
-    training.train_judge(corpora, "three", "lexical")
-    scoring.score_corpus(corpora, "three", "lexical")
-    assert certification.certify_judge(corpora, "three", "lexical")[0].provenance["registration"] != before
+def test_another_judge_of_the_platform_leaves_a_registration_as_it_is(
+    corpora: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = certification.certify_judge(JudgedCorpus(Corpus(corpora, "three"), "lexical"))[
+        0
+    ].provenance["registration"]
+    monkeypatch.setitem(
+        JUDGES, "another", JudgeSpec("another", (1.0, 5.0), "A judge of a later version.")
+    )
+    assert (
+        certification.certify_judge(JudgedCorpus(Corpus(corpora, "three"), "lexical"))[
+            0
+        ].provenance["registration"]
+        == before
+    )
+    monkeypatch.setitem(
+        JUDGES, "lexical", JudgeSpec("lexical", (1.0, 5.0), "The same judge, chosen among more.")
+    )
+    training.train_judge(JudgedCorpus(Corpus(corpora, "three"), "lexical"))
+    scoring.score_corpus(JudgedCorpus(Corpus(corpora, "three"), "lexical"))
+    assert (
+        certification.certify_judge(JudgedCorpus(Corpus(corpora, "three"), "lexical"))[
+            0
+        ].provenance["registration"]
+        != before
+    )

@@ -7,9 +7,17 @@ import html
 import numpy as np
 import pytest
 
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.evaluation import auditing
-from certify_assets.evaluation.recalibration import METHODS, fit_recalibration, recalibrate, recalibration_rows, write_recalibration
+from certify_assets.evaluation.recalibration import (
+    METHODS,
+    fit_recalibration,
+    recalibrate,
+    recalibration_rows,
+    write_recalibration,
+)
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.reports import judge_page
 from certify_assets.storage.store import Store
 
@@ -17,14 +25,18 @@ from certify_assets.storage.store import Store
 def _rows(slope: float, intercept: float, count: int = 4000) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[type-arg]
     rng = np.random.default_rng(1)
     scores = rng.normal(0, 2, count)
-    return scores, (rng.random(count) < 1 / (1 + np.exp(-(slope * scores + intercept)))).astype(np.int8)
+    return scores, (rng.random(count) < 1 / (1 + np.exp(-(slope * scores + intercept)))).astype(
+        np.int8
+    )
 
 
 def test_the_fits_find_what_the_scores_were_drawn_by() -> None:
     # 4,000 draws: the standard error of slope and intercept is about .03 and .04
     platt = fit_recalibration("platt", *_rows(0.5, -1.0))
     assert platt.parameters == pytest.approx({"slope": 0.5, "intercept": -1.0}, abs=0.12)
-    assert fit_recalibration("temperature", *_rows(0.5, 0.0)).parameters["inverse_temperature"] == pytest.approx(0.5, abs=0.1)
+    assert fit_recalibration("temperature", *_rows(0.5, 0.0)).parameters[
+        "inverse_temperature"
+    ] == pytest.approx(0.5, abs=0.1)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -32,7 +44,11 @@ def test_every_map_keeps_the_order_and_what_is_unscored(method: str) -> None:
     scores, outcomes = _rows(0.8, 0.3, 300)
     values = np.concatenate([np.sort(scores), [np.nan]])
     mapped = fit_recalibration(method, scores, outcomes).apply(values)
-    assert np.isnan(mapped[-1]) and np.isfinite(mapped[:-1]).all() and (np.diff(mapped[:-1]) >= 0).all()
+    assert (
+        np.isnan(mapped[-1])
+        and np.isfinite(mapped[:-1]).all()
+        and (np.diff(mapped[:-1]) >= 0).all()
+    )
     assert (np.unique(mapped[:-1]).size < 300) == (method == "isotonic")
 
 
@@ -47,34 +63,53 @@ def test_rows_that_a_score_separates_give_finite_maps() -> None:
 
 
 def test_certificates_change_by_ties_alone(corpora: Store) -> None:
-    document = write_recalibration(corpora, "one", "lexical")
-    assert document == recalibrate(corpora, "one", "lexical") == corpora.read_json("judges/lexical/one/recalibration.json")
+    document = write_recalibration(JudgedCorpus(Corpus(corpora, "one"), "lexical"))
+    assert (
+        document
+        == recalibrate(JudgedCorpus(Corpus(corpora, "one"), "lexical"))
+        == corpora.read_json("judges/lexical/one/recalibration.json")
+    )
     # no RL split here: fitted on SFT
-    assert document["fitted_on"] == "sft" and document["trained_on"] and [item["method"] for item in document["methods"]] == list(METHODS)
+    assert (
+        document["fitted_on"] == "sft"
+        and document["trained_on"]
+        and [item["method"] for item in document["methods"]] == list(METHODS)
+    )
     none, temperature, platt, isotonic = document["methods"]
     assert any(cell["certified"] for cell in none["certificates"])
     for item in (temperature, platt):
         assert item["effect"] == "unchanged" and item["distinct_scores"] == none["distinct_scores"]
         for cell, before in zip(item["certificates"], none["certificates"], strict=True):
             names = ("certified", "coverage", "threshold_rank")
-            assert [cell[name] for name in names] == [before[name] for name in names] and cell["differing_decisions"] == 0
-    assert isotonic["effect"] in ("unchanged", "ties") and isotonic["distinct_scores"] < none["distinct_scores"]
+            assert [cell[name] for name in names] == [before[name] for name in names] and cell[
+                "differing_decisions"
+            ] == 0
+    assert (
+        isotonic["effect"] in ("unchanged", "ties")
+        and isotonic["distinct_scores"] < none["distinct_scores"]
+    )
     columns, rows = recalibration_rows(document)
     assert len(rows) == 16 and all(len(row) == len(columns) for row in rows)
 
 
 def test_the_table_is_on_the_judges_page_while_it_is_of_its_scores(corpora: Store) -> None:
-    auditing.audit_judge(corpora, "one", "lexical")
+    auditing.audit_judge(JudgedCorpus(Corpus(corpora, "one"), "lexical"))
 
     def page() -> str:
-        judge_page.write_page(corpora, "one", "lexical")
+        judge_page.write_page(JudgedCorpus(Corpus(corpora, "one"), "lexical"))
         return corpora.read_bytes("judges/lexical/one/page.html").decode()
 
     assert 'id="recalibration"' not in page()
-    document = write_recalibration(corpora, "one", "lexical")
+    document = write_recalibration(JudgedCorpus(Corpus(corpora, "one"), "lexical"))
     drawn = page()
-    assert html.escape(document["verdict"]) in drawn and drawn.count('<th scope="row">isotonic</th>') == 4 and "runs of SFT" in drawn
-    corpora.write_json("judges/lexical/one/recalibration.json", {**document, "scores_sha256": "0" * 64})
+    assert (
+        html.escape(document["verdict"]) in drawn
+        and drawn.count('<th scope="row">isotonic</th>') == 4
+        and "runs of SFT" in drawn
+    )
+    corpora.write_json(
+        "judges/lexical/one/recalibration.json", {**document, "scores_sha256": "0" * 64}
+    )
     assert "of other scores than the ones of this page" in page()
 
 

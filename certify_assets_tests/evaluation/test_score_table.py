@@ -75,15 +75,29 @@ def test_bad_tables_get_one_sentence(tmp_path: Path, lines: list[str], words: li
         ("a.parquet", b"PAR1 not really", "Parquet"),
         ("a.jsonl", b'{"task_id": "t"\n', "line 1"),
         ("a.jsonl", b"[1, 2]\n", "line 1"),
-        ("a.jsonl", b'{"task_id": "t", "score": ' + b"9" * 5000 + b"}\n", "line 1 is not JSON .*integer of 5000 digits"),
-        ("a.jsonl", b'{"task_id": "t", "score": 1, "score": 2}\n', "line 1 is not JSON .*the key 'score' twice"),
+        (
+            "a.jsonl",
+            b'{"task_id": "t", "score": ' + b"9" * 5000 + b"}\n",
+            "line 1 is not JSON .*integer of 5000 digits",
+        ),
+        (
+            "a.jsonl",
+            b'{"task_id": "t", "score": 1, "score": 2}\n',
+            "line 1 is not JSON .*the key 'score' twice",
+        ),
         ("a.jsonl", b"[" * 200_000, "line 1 is not JSON .*nested too deeply"),
-        ("a.jsonl", b'{"task_id": "\\ud800", "score": 1}\n', "row 1, column 'task_id'.*half a character"),
+        (
+            "a.jsonl",
+            b'{"task_id": "\\ud800", "score": 1}\n',
+            "row 1, column 'task_id'.*half a character",
+        ),
         ("a.jsonl", b"\xff\xfe\n", "UTF-8"),
         ("a.xlsx", b"zip", "does not end in"),
     ],
 )
-def test_unreadable_files_get_one_sentence(tmp_path: Path, name: str, content: bytes, word: str) -> None:
+def test_unreadable_files_get_one_sentence(
+    tmp_path: Path, name: str, content: bytes, word: str
+) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError, match=word):
         read_score_table(tmp_path / name)
@@ -98,7 +112,9 @@ def test_a_missing_file_and_a_folder_are_told(tmp_path: Path) -> None:
 
 
 def test_unscored_rows_are_kept_as_nan(tmp_path: Path) -> None:
-    table = read_score_table(write_scores(tmp_path / "a.csv", [HEADER, "t1,,1,a", "t1,NaN,0,b", "t2,.5,1,c"]))
+    table = read_score_table(
+        write_scores(tmp_path / "a.csv", [HEADER, "t1,,1,a", "t1,NaN,0,b", "t2,.5,1,c"])
+    )
     assert np.isnan(table.scores).tolist() == [True, True, False]
 
 
@@ -114,8 +130,12 @@ def test_a_missing_outcome_is_refused_only_where_labels_are_needed(tmp_path: Pat
 
 def test_task_labels_are_text_whatever_their_type(tmp_path: Path) -> None:
     pd.DataFrame({"task_id": [7, 8], "score": [0.1, 0.2]}).to_parquet(tmp_path / "int.parquet")
-    pd.DataFrame({"task_id": [7.0, 8.0], "score": [0.1, 0.2]}).to_parquet(tmp_path / "float.parquet")
-    (tmp_path / "a.jsonl").write_text('{"task_id": 7, "score": 0.1}\n{"task_id": 8, "score": 0.2}\n', encoding="utf-8")
+    pd.DataFrame({"task_id": [7.0, 8.0], "score": [0.1, 0.2]}).to_parquet(
+        tmp_path / "float.parquet"
+    )
+    (tmp_path / "a.jsonl").write_text(
+        '{"task_id": 7, "score": 0.1}\n{"task_id": 8, "score": 0.2}\n', encoding="utf-8"
+    )
     for name in ("int.parquet", "float.parquet", "a.jsonl"):
         assert read_score_table(tmp_path / name).tasks.tolist() == ["7", "8"]
     leading = read_score_table(write_scores(tmp_path / "a.csv", ["task_id,score", "007,1"]))
@@ -123,13 +143,17 @@ def test_task_labels_are_text_whatever_their_type(tmp_path: Path) -> None:
 
 
 def test_a_missing_task_of_a_float_column_is_refused(tmp_path: Path) -> None:
-    pd.DataFrame({"task_id": [7.0, float("nan")], "score": [0.1, 0.2]}).to_parquet(tmp_path / "a.parquet")
+    pd.DataFrame({"task_id": [7.0, float("nan")], "score": [0.1, 0.2]}).to_parquet(
+        tmp_path / "a.parquet"
+    )
     with pytest.raises(InputError, match="row 2"):
         read_score_table(tmp_path / "a.parquet")
 
 
 def test_splits_are_chosen_by_name(tmp_path: Path) -> None:
-    path = write_scores(tmp_path / "a.csv", ["task_id,score,outcome,split", "t1,.1,1,cal", "t2,.2,0,test"])
+    path = write_scores(
+        tmp_path / "a.csv", ["task_id,score,outcome,split", "t1,.1,1,cal", "t2,.2,0,test"]
+    )
     table = read_score_table(path)
     assert table.choose_split("test").tasks.tolist() == ["t2"]
     with pytest.raises(InputError, match="splits found: cal, test"):
@@ -146,7 +170,9 @@ def test_other_column_names(tmp_path: Path) -> None:
 
 def test_json_values_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
     for value in (True, [1], {"a": 1}, "x"):
-        (tmp_path / "a.jsonl").write_text(json.dumps({"task_id": "t", "score": value}) + "\n", encoding="utf-8")
+        (tmp_path / "a.jsonl").write_text(
+            json.dumps({"task_id": "t", "score": value}) + "\n", encoding="utf-8"
+        )
         with pytest.raises(InputError, match="not a number"):
             read_score_table(tmp_path / "a.jsonl")
 
@@ -173,20 +199,31 @@ def test_lists_of_one_length_are_still_no_scores(tmp_path: Path) -> None:
 def test_parquet_text_that_is_not_utf8_is_refused_where_it_is_needed(tmp_path: Path) -> None:
     broken = pa.Array.from_buffers(pa.string(), 2, pa.array([b"t", b"\xff\xfe"]).buffers())
     pq.write_table(pa.table({"task_id": broken, "score": [0.5, 0.6]}), tmp_path / "a.parquet")
-    with pytest.raises(InputError, match=r"a\.parquet, row 2, column 'task_id' cannot be read \(its text is not UTF-8\)"):
+    with pytest.raises(
+        InputError,
+        match=r"a\.parquet, row 2, column 'task_id' cannot be read \(its text is not UTF-8\)",
+    ):
         read_score_table(tmp_path / "a.parquet")
-    pq.write_table(pa.table({"task_id": ["a", "b"], "score": [0.5, 0.6], "note": broken}), tmp_path / "b.parquet")
+    pq.write_table(
+        pa.table({"task_id": ["a", "b"], "score": [0.5, 0.6], "note": broken}),
+        tmp_path / "b.parquet",
+    )
     assert len(read_score_table(tmp_path / "b.parquet")) == 2
 
 
 def test_the_path_adds_no_column_to_a_parquet_file(tmp_path: Path) -> None:
     (tmp_path / "split=cal").mkdir()
-    pd.DataFrame({"task_id": ["a"], "score": [0.1]}).to_parquet(tmp_path / "split=cal" / "a.parquet")
+    pd.DataFrame({"task_id": ["a"], "score": [0.1]}).to_parquet(
+        tmp_path / "split=cal" / "a.parquet"
+    )
     assert read_score_table(tmp_path / "split=cal" / "a.parquet").splits is None
 
 
 def test_blank_lines_and_long_fields_of_a_csv_are_no_rows_and_no_trouble(tmp_path: Path) -> None:
-    path = write_scores(tmp_path / "a.csv", ["", "task_id,score,note", "", f"a,.1,{'x' * 200_000}", "", "b,.2,y", ""])
+    path = write_scores(
+        tmp_path / "a.csv",
+        ["", "task_id,score,note", "", f"a,.1,{'x' * 200_000}", "", "b,.2,y", ""],
+    )
     table = read_score_table(path)
     assert table.tasks.tolist() == ["a", "b"] and table.rows.tolist() == [1, 2]
     assert table.lines is not None and table.lines.tolist() == [4, 6]
@@ -199,23 +236,41 @@ def test_a_split_that_must_be_there_needs_a_column(tmp_path: Path) -> None:
         table.choose_split("cal", required=True)
 
 
-@pytest.mark.parametrize("names", [ColumnNames(task="score"), ColumnNames(score="outcome"), ColumnNames(task="x", score="x", outcome="x")])
+@pytest.mark.parametrize(
+    "names",
+    [
+        ColumnNames(task="score"),
+        ColumnNames(score="outcome"),
+        ColumnNames(task="x", score="x", outcome="x"),
+    ],
+)
 def test_one_column_is_not_two_things(tmp_path: Path, names: ColumnNames) -> None:
     path = write_scores(tmp_path / "a.csv", ["task_id,score,outcome,x", "a,.1,1,1"])
-    with pytest.raises(InputError, match=r"both name the column '\w+'; give each a column of its own"):
+    with pytest.raises(
+        InputError, match=r"both name the column '\w+'; give each a column of its own"
+    ):
         read_score_table(path, columns=names)
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet", "jsonl"])
-def test_a_column_read_whole_is_the_column_read_value_by_value(ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_column_read_whole_is_the_column_read_value_by_value(
+    ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     frame = score_rows(tasks=7, attempts=3)
     frame["agent"] = ["ä", " b ", ""] * 7
     frame.loc[[3, 8], "score"] = np.nan
     frame["outcome"] = frame["outcome"].astype("Int8")
     tables = {}
-    for name, table in (("full", frame), ("unlabelled", frame.assign(outcome=frame["outcome"].where(frame.index > 4)))):
+    for name, table in (
+        ("full", frame),
+        ("unlabelled", frame.assign(outcome=frame["outcome"].where(frame.index > 4))),
+    ):
         path = tmp_path / f"{name}.{ending}"
-        write = {"csv": table.to_csv, "parquet": table.to_parquet, "jsonl": partial(table.to_json, orient="records", lines=True)}[ending]
+        write = {
+            "csv": table.to_csv,
+            "parquet": table.to_parquet,
+            "jsonl": partial(table.to_json, orient="records", lines=True),
+        }[ending]
         write(path) if ending == "jsonl" else write(path, index=False)
         tables[path] = read_score_table(path)
     monkeypatch.setattr(score_table, "_plain_numbers", lambda _: None)
@@ -227,7 +282,10 @@ def test_a_column_read_whole_is_the_column_read_value_by_value(ending: str, tmp_
             assert (
                 fast.dtype == one_by_one.dtype and fast.tobytes() == one_by_one.tobytes()
                 if column in ("scores", "outcomes")
-                else (fast.tolist() == one_by_one.tolist() and {type(value) for value in fast.tolist()} == {str})
+                else (
+                    fast.tolist() == one_by_one.tolist()
+                    and {type(value) for value in fast.tolist()} == {str}
+                )
             )
         assert np.isnan(whole.scores).sum() == 2
 
@@ -239,13 +297,23 @@ def test_a_column_read_whole_is_the_column_read_value_by_value(ending: str, tmp_
         ("score", [True, False, True], "row 1, column 'score': True is not a number"),
         ("outcome", [1, 2, 0], "row 2, column 'outcome': 2 is not an outcome"),
         ("outcome", [1.0, np.nan, 0.5], "row 3, column 'outcome': 0.5 is not an outcome"),
-        ("task_id", ["a-long-name", "another-name", " \t nan \n "], "row 3, column 'task_id' is empty"),
+        (
+            "task_id",
+            ["a-long-name", "another-name", " \t nan \n "],
+            "row 3, column 'task_id' is empty",
+        ),
         ("task_id", [1.0, np.nan, 2.0], "row 2, column 'task_id' is empty"),
-        ("trajectory_id", ["run-one", "run-two", "run-one"], "row 3, column 'trajectory_id': 'run-one' was already used in row 1"),
+        (
+            "trajectory_id",
+            ["run-one", "run-two", "run-one"],
+            "row 3, column 'trajectory_id': 'run-one' was already used in row 1",
+        ),
         ("agent", ["a", "b\0", "c"], "row 2, column 'agent'.*NUL"),
     ],
 )
-def test_a_bad_value_of_a_typed_column_is_named(column: str, values: list[object], words: str, tmp_path: Path) -> None:
+def test_a_bad_value_of_a_typed_column_is_named(
+    column: str, values: list[object], words: str, tmp_path: Path
+) -> None:
     table = {
         "task_id": ["t1", "t2", "t3"],
         "trajectory_id": ["r1", "r2", "r3"],

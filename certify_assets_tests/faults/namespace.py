@@ -16,7 +16,11 @@ __all__ = ["in_namespace"]
 
 def in_namespace(shell: str, environment: Mapping[str, str], *, seconds: float = 400) -> str:
     """Run shell commands as root of a user and mount namespace; ``$PYTHON`` is this Python. Skips where none can be made."""
-    allowed = subprocess.run(["unshare", "-rm", "mount", "-t", "tmpfs", "tmpfs", "/mnt"], capture_output=True, check=False)
+    allowed = subprocess.run(
+        ["unshare", "-rm", "mount", "-t", "tmpfs", "tmpfs", "/mnt"],
+        capture_output=True,
+        check=False,
+    )
     if allowed.returncode:
         pytest.skip("no mount namespace can be made here, so no small disk and no read-only folder")
     done = subprocess.run(

@@ -34,7 +34,14 @@ def serving(environment: Mapping[str, str], log: Path, *, daemon: bool = False) 
     program = [str(folder / "dagster"), "dev"] if daemon else [str(folder / "dagster-webserver")]
     command = [*program, "-m", "certify_assets.definitions", "-p", str(port), "-h", "127.0.0.1"]
     with log.open("wb") as stream:
-        process = subprocess.Popen(command, env=dict(environment), cwd=REPOSITORY, stdout=stream, stderr=stream, start_new_session=True)
+        process = subprocess.Popen(
+            command,
+            env=dict(environment),
+            cwd=REPOSITORY,
+            stdout=stream,
+            stderr=stream,
+            start_new_session=True,
+        )
         try:
             _wait_for(f"http://127.0.0.1:{port}/server_info", process, log)
             yield f"http://127.0.0.1:{port}"
@@ -51,7 +58,9 @@ def _wait_for(url: str, process: subprocess.Popen[bytes], log: Path, seconds: fl
                 return
         except OSError:
             time.sleep(0.5)
-    pytest.fail(f"{url} did not answer within {seconds:g} s: {log.read_text(errors='replace')[-2000:]}")
+    pytest.fail(
+        f"{url} did not answer within {seconds:g} s: {log.read_text(errors='replace')[-2000:]}"
+    )
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

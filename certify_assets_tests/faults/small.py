@@ -25,7 +25,9 @@ _MEASURED = ("timings.json", "comparison.html")
 _HEAD = re.compile(rb'"ledger_head": "[0-9a-f]{64}"')
 
 
-def prepare(root: Path, *, source: Path | None = None, tasks: int = 60, name: str = CORPUS) -> Store:
+def prepare(
+    root: Path, *, source: Path | None = None, tasks: int = 60, name: str = CORPUS
+) -> Store:
     """Register the corpus in a data root; its source lies beside it, or where another root of the test has it."""
     root.mkdir(parents=True, exist_ok=True)
     source = source or root.parent / f"{name}.jsonl"
@@ -39,23 +41,41 @@ def prepare(root: Path, *, source: Path | None = None, tasks: int = 60, name: st
 def environment(root: Path, more: Mapping[str, str] | None = None) -> dict[str, str]:
     """The environment of a process on that root; one that writes no bytecode, so that trees can be compared."""
     (root / "dagster").mkdir(parents=True, exist_ok=True)
-    return {**platform_environment(root), "PYTHONWARNINGS": "ignore", "OMP_NUM_THREADS": "1", **(more or {})}
+    return {
+        **platform_environment(root),
+        "PYTHONWARNINGS": "ignore",
+        "OMP_NUM_THREADS": "1",
+        **(more or {}),
+    }
 
 
 def command(name: str = CORPUS) -> list[str]:
     return [sys.executable, "-m", "certify_assets.defs.launch", "run", name]
 
 
-def run(root: Path, more: Mapping[str, str] | None = None, **options: Any) -> subprocess.CompletedProcess[str]:
+def run(
+    root: Path, more: Mapping[str, str] | None = None, **options: Any
+) -> subprocess.CompletedProcess[str]:
     """Materialize the whole line for the corpus."""
     return subprocess.run(
-        command(), env=environment(root, more), cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=300, **options
+        command(),
+        env=environment(root, more),
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+        **options,
     )
 
 
 def results(root: Path) -> dict[str, bytes]:
     """Every document and table of the platform by its key, without what is of the moment: seconds, memory, the times in the ledger."""
-    files = [path for path in sorted(root.rglob("*")) if path.is_file() and path.relative_to(root).parts[0] not in _OF_THE_MOMENT]
+    files = [
+        path
+        for path in sorted(root.rglob("*"))
+        if path.is_file() and path.relative_to(root).parts[0] not in _OF_THE_MOMENT
+    ]
     kept = [path for path in files if path.name not in _MEASURED and not path.name.startswith(".")]
     return {path.relative_to(root).as_posix(): _without_moment(path) for path in kept}
 
@@ -65,7 +85,12 @@ def _without_moment(path: Path) -> bytes:
     if path.name == "audits.json":
         return _HEAD.sub(b"", data)
     if path.name == "comparison.json":
-        return canonical_json([{name: value for name, value in row.items() if name != "cost"} for row in json.loads(data)["rows"]])
+        return canonical_json(
+            [
+                {name: value for name, value in row.items() if name != "cost"}
+                for row in json.loads(data)["rows"]
+            ]
+        )
     return data
 
 

@@ -8,8 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.evaluation import ledger
-from certify_assets.evaluation.ledger import ledger_entries, ledger_violations, record_read, register
+from certify_assets.evaluation.ledger import (
+    ledger_entries,
+    ledger_violations,
+    record_read,
+    register,
+)
 from certify_assets.storage.store import Store
 from certify_assets_tests.faults.small import command, environment, prepare, results, run
 from certify_assets_tests.paths import REPOSITORY
@@ -22,32 +28,51 @@ def test_two_runs_of_one_partition_at_once_end_as_one(tmp_path: Path) -> None:
     prepare(alone, source=tmp_path / "small.jsonl")
     assert run(alone).returncode == 0
     both = [
-        subprocess.Popen(command(), env=environment(root), cwd=REPOSITORY, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+        subprocess.Popen(
+            command(),
+            env=environment(root),
+            cwd=REPOSITORY,
+            stderr=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            text=True,
+        )
         for _ in range(2)
     ]
     said = [process.communicate(timeout=300)[1] for process in both]
     codes = sorted(process.returncode for process in both)
     # both began before either had said so, or the second saw the first and was told
     assert codes in ([0, 0], [0, 2]), said
-    assert all("is at work on" in text for process, text in zip(both, said, strict=True) if process.returncode == 2)
+    assert all(
+        "is at work on" in text
+        for process, text in zip(both, said, strict=True)
+        if process.returncode == 2
+    )
     print(
         f"two at once: exit codes {codes}, {len(results(root))} documents, {sum(results(root)[k] != v for k, v in results(alone).items())} differing"
     )
     assert results(root) == results(alone)
-    assert ledger_violations(store, "small") == [] and not list(root.rglob(".certify.*.part"))
+    assert ledger_violations(Corpus(store, "small")) == [] and not list(
+        root.rglob(".certify.*.part")
+    )
     assert run(root).returncode == 0
 
 
 def test_readers_that_ask_for_test_at_once_leave_one_first_read_each(tmp_path: Path) -> None:
     store = Store(str(tmp_path))
-    registration = register(store, "c", {"seed": 1}, run_id="cli")
+    registration = register(Corpus(store, "c"), {"seed": 1}, run_id="cli")
     barrier, failures = threading.Barrier(8), []
 
     def read(number: int) -> None:
         barrier.wait()
         try:
             for _ in range(5):
-                record_read(store, "c", judge="j", registration=registration, configuration={"scores": "same"}, run_id=str(number))
+                record_read(
+                    Corpus(store, "c"),
+                    judge="j",
+                    registration=registration,
+                    configuration={"scores": "same"},
+                    run_id=str(number),
+                )
         except Exception as error:
             failures.append(error)
 
@@ -56,9 +81,13 @@ def test_readers_that_ask_for_test_at_once_leave_one_first_read_each(tmp_path: P
         thread.start()
     for thread in threads:
         thread.join()
-    kinds = [entry.kind for entry in ledger_entries(store, "c")]
+    kinds = [entry.kind for entry in ledger_entries(Corpus(store, "c"))]
     assert not failures and len(kinds) == 41
-    assert kinds.count("first") == 1 and kinds.count("replay") == 39 and kinds.count("registration") == 1
+    assert (
+        kinds.count("first") == 1
+        and kinds.count("replay") == 39
+        and kinds.count("registration") == 1
+    )
 
 
 def test_registrations_at_once_are_one_line(tmp_path: Path) -> None:
@@ -67,12 +96,12 @@ def test_registrations_at_once_are_one_line(tmp_path: Path) -> None:
 
     def fix() -> None:
         barrier.wait()
-        register(store, "c", {"seed": 1}, run_id="cli")
+        register(Corpus(store, "c"), {"seed": 1}, run_id="cli")
 
     threads = [threading.Thread(target=fix) for _ in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert [entry.kind for entry in ledger_entries(store, "c")] == ["registration"]
-    assert ledger.ledger_head(store, "c")
+    assert [entry.kind for entry in ledger_entries(Corpus(store, "c"))] == ["registration"]
+    assert ledger.ledger_head(Corpus(store, "c"))

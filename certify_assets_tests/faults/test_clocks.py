@@ -12,13 +12,21 @@ import dagster as dg
 import pytest
 
 from certify_assets.corpora import incoming
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.incoming import Arrival, read_versions, record_version, scan_incoming
 from certify_assets.definitions import defs
 from certify_assets.defs.operations.schedules import weekly_recertification
 from certify_assets.defs.partitions import CORPORA
 from certify_assets.defs.resources import DataRoot
 from certify_assets.evaluation import ledger
-from certify_assets.evaluation.ledger import ledger_entries, ledger_violations, record_read, record_result, register, require_in_ledger
+from certify_assets.evaluation.ledger import (
+    ledger_entries,
+    ledger_violations,
+    record_read,
+    record_result,
+    register,
+    require_in_ledger,
+)
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
 
@@ -48,7 +56,11 @@ def test_a_folder_is_one_version_whatever_the_clock_says(store: Store) -> None:
         for _ in range(2):
             arrivals, _ = scan_incoming(store, folder, now=moment + 100 + jump)
         found += [record_version(store, arrival) for arrival in arrivals]
-    assert set(found) == {1} and len(found) >= len(JUMPS) - 1 and len(read_versions(store, "c")) == 1
+    assert (
+        set(found) == {1}
+        and len(found) >= len(JUMPS) - 1
+        and len(read_versions(Corpus(store, "c"))) == 1
+    )
 
 
 def test_a_file_written_under_a_jumping_clock_is_seen_once_a_content(store: Store) -> None:
@@ -66,23 +78,38 @@ def _jumping(monkeypatch: pytest.MonkeyPatch, module: object, name: str) -> None
     monkeypatch.setattr(module, name, lambda: next(moments).isoformat(timespec="seconds"))
 
 
-def test_the_ledger_keeps_its_order_and_its_kinds(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_ledger_keeps_its_order_and_its_kinds(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     _jumping(monkeypatch, ledger, "_now")
-    registration = register(store, "c", {"seed": 1}, run_id="cli")
+    registration = register(Corpus(store, "c"), {"seed": 1}, run_id="cli")
     heads = []
     for _ in range(6):
-        read = record_read(store, "c", judge="j", registration=registration, configuration={"scores": "1"}, run_id="cli")
+        read = record_read(
+            Corpus(store, "c"),
+            judge="j",
+            registration=registration,
+            configuration={"scores": "1"},
+            run_id="cli",
+        )
         heads.append(record_result(store, read, "0" * 64))
-    entries = ledger_entries(store, "c")
+    entries = ledger_entries(Corpus(store, "c"))
     times = [entry.time for entry in entries]
     assert times != sorted(times), "the clock jumped"
-    assert [entry.kind for entry in entries] == ["registration", "first", "result", *["replay", "result"] * 5]
-    assert ledger_violations(store, "c") == []
+    assert [entry.kind for entry in entries] == [
+        "registration",
+        "first",
+        "result",
+        *["replay", "result"] * 5,
+    ]
+    assert ledger_violations(Corpus(store, "c")) == []
     for head in heads:
-        require_in_ledger(store, "c", head)
+        require_in_ledger(Corpus(store, "c"), head)
 
 
-def test_versions_count_on_when_the_clock_goes_back(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_versions_count_on_when_the_clock_goes_back(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Clock(datetime):
         jump = iter(JUMPS)
 
@@ -91,18 +118,36 @@ def test_versions_count_on_when_the_clock_goes_back(store: Store, monkeypatch: p
             return datetime.fromtimestamp(max(0.0, time.time() + next(cls.jump)), UTC)
 
     monkeypatch.setattr(incoming, "datetime", Clock)
-    numbers = [record_version(store, Arrival("c", "incoming", str(place), {})) for place in range(len(JUMPS))]
+    numbers = [
+        record_version(store, Arrival("c", "incoming", str(place), {}))
+        for place in range(len(JUMPS))
+    ]
     assert numbers == list(range(1, len(JUMPS) + 1))
-    assert [entry["number"] for entry in read_versions(store, "c")] == numbers
+    assert [entry["number"] for entry in read_versions(Corpus(store, "c"))] == numbers
 
 
-def test_a_tick_evaluated_again_after_the_clock_went_back_asks_under_the_same_key(tmp_path: Path) -> None:
+def test_a_tick_evaluated_again_after_the_clock_went_back_asks_under_the_same_key(
+    tmp_path: Path,
+) -> None:
     keys = []
     register_runs(Store(str(tmp_path / "root")), "c", write_runs(tmp_path / "c.jsonl", tasks=3))
-    given: dict[str, Any] = {"repository_def": defs.get_repository_def(), "resources": {"data_root": DataRoot(root=str(tmp_path / "root"))}}
+    given: dict[str, Any] = {
+        "repository_def": defs.get_repository_def(),
+        "resources": {"data_root": DataRoot(root=str(tmp_path / "root"))},
+    }
     with dg.instance_for_test() as instance:
         instance.add_dynamic_partitions(CORPORA, ["c"])
-        for scheduled in (datetime(2026, 11, 2, 6, tzinfo=UTC), datetime(2026, 11, 9, 6, tzinfo=UTC), datetime(2026, 11, 2, 6, tzinfo=UTC)):
-            with dg.build_schedule_context(instance=instance, scheduled_execution_time=scheduled, **given) as context:
-                keys += [item.run_key for item in weekly_recertification(context) if isinstance(item, dg.RunRequest)]
+        for scheduled in (
+            datetime(2026, 11, 2, 6, tzinfo=UTC),
+            datetime(2026, 11, 9, 6, tzinfo=UTC),
+            datetime(2026, 11, 2, 6, tzinfo=UTC),
+        ):
+            with dg.build_schedule_context(
+                instance=instance, scheduled_execution_time=scheduled, **given
+            ) as context:
+                keys += [
+                    item.run_key
+                    for item in weekly_recertification(context)
+                    if isinstance(item, dg.RunRequest)
+                ]
     assert len(keys) == 3 and keys[0] == keys[2] and len(set(keys)) == 2

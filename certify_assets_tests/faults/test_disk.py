@@ -46,8 +46,12 @@ def _listings(said: str) -> list[dict[str, str]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kilobytes", "home"), [(300, "home"), (1500, "home"), (1300, "root/dagster")])
-def test_a_full_disk_ends_in_a_sentence_and_goes_on_when_there_is_space(reference: Path, tmp_path: Path, kilobytes: int, home: str) -> None:
+@pytest.mark.parametrize(
+    ("kilobytes", "home"), [(300, "home"), (1500, "home"), (1300, "root/dagster")]
+)
+def test_a_full_disk_ends_in_a_sentence_and_goes_on_when_there_is_space(
+    reference: Path, tmp_path: Path, kilobytes: int, home: str
+) -> None:
     root, wanted = tmp_path / "root", _hashes(reference)
     (tmp_path / "home").mkdir()
     root.mkdir()
@@ -68,7 +72,12 @@ def test_a_full_disk_ends_in_a_sentence_and_goes_on_when_there_is_space(referenc
         {_RUN}
         $PYTHON {tmp_path}/listing.py {root}
         """,
-        {**environment(registered), "CERTIFY_ROOT": str(root), "DAGSTER_HOME": str(tmp_path / home), "PYTHONPATH": str(REPOSITORY)},
+        {
+            **environment(registered),
+            "CERTIFY_ROOT": str(root),
+            "DAGSTER_HOME": str(tmp_path / home),
+            "PYTHONPATH": str(REPOSITORY),
+        },
     )
     codes = [int(line[3:]) for line in said.splitlines() if line.startswith("RC ")]
     full, done = _listings(said)
@@ -76,13 +85,20 @@ def test_a_full_disk_ends_in_a_sentence_and_goes_on_when_there_is_space(referenc
         f"{kilobytes} kB, Dagster in {home}: {len(full)} of {len(wanted)} documents whole when the disk was full, 0 half; {len(done)} after"
     )
     assert codes == [1, 0], said[-3000:]
-    assert re.search("No space left on device|disk is full|disk I/O error", said) and "Traceback" not in said
-    assert "PARTS []" in said and all(wanted[name] == digest for name, digest in full.items() if not name.endswith("index.html"))
+    assert (
+        re.search("No space left on device|disk is full|disk I/O error", said)
+        and "Traceback" not in said
+    )
+    assert "PARTS []" in said and all(
+        wanted[name] == digest for name, digest in full.items() if not name.endswith("index.html")
+    )
     assert len(full) < len(wanted) and done == wanted
 
 
 @pytest.mark.slow
-def test_a_data_root_that_cannot_be_written_is_read_and_told(reference: Path, tmp_path: Path) -> None:
+def test_a_data_root_that_cannot_be_written_is_read_and_told(
+    reference: Path, tmp_path: Path
+) -> None:
     home = tmp_path / "home"
     home.mkdir()
     certify = f"$PYTHON -m certify_assets.cli {{}} --root {reference}"
@@ -95,10 +111,17 @@ def test_a_data_root_that_cannot_be_written_is_read_and_told(reference: Path, tm
     ]
     writing = [
         certify.format(text)
-        for text in ("demo --corpus small", "judge train small --judge lexical", "study small", "corpus import /dev/null --name x")
+        for text in (
+            "demo --corpus small",
+            "judge train small --judge lexical",
+            "study small",
+            "corpus import /dev/null --name x",
+        )
     ]
     lines = [
-        f"{text} > $OUT 2>&1; echo {kind} $?; tail -n 1 $OUT" for kind, texts in (("READ", reading), ("WRITE", writing)) for text in texts
+        f"{text} > $OUT 2>&1; echo {kind} $?; tail -n 1 $OUT"
+        for kind, texts in (("READ", reading), ("WRITE", writing))
+        for text in texts
     ]
     said = in_namespace(
         "\n".join(
@@ -113,9 +136,14 @@ def test_a_data_root_that_cannot_be_written_is_read_and_told(reference: Path, tm
         ),
         {**environment(reference), "DAGSTER_HOME": str(home), "PYTHONPATH": str(REPOSITORY)},
     )
-    codes = {kind: [int(line.split()[1]) for line in said.splitlines() if line.startswith(f"{kind} ")] for kind in ("READ", "WRITE", "RC")}
+    codes = {
+        kind: [int(line.split()[1]) for line in said.splitlines() if line.startswith(f"{kind} ")]
+        for kind in ("READ", "WRITE", "RC")
+    }
     assert codes["READ"] == [0] * len(reading), said
-    assert all(code in (1, 2) for code in codes["WRITE"] + codes["RC"]) and len(codes["WRITE"]) == len(writing), said
+    assert all(code in (1, 2) for code in codes["WRITE"] + codes["RC"]) and len(
+        codes["WRITE"]
+    ) == len(writing), said
     assert "Traceback" not in said and said.count("Read-only file system") >= 3, said
 
 
@@ -138,7 +166,11 @@ def test_a_file_that_may_not_grow_leaves_the_old_one(tmp_path: Path) -> None:
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000)),
     )
     assert done.stdout.splitlines() == ["File too large"] * 3, done.stderr
-    assert store.read_bytes("a.json") == b"old" and not store.exists("b.bin") and not list(tmp_path.rglob("*.part"))
+    assert (
+        store.read_bytes("a.json") == b"old"
+        and not store.exists("b.bin")
+        and not list(tmp_path.rglob("*.part"))
+    )
     # what was not confirmed is no line, and the next append cuts it off
     assert store.read_bytes("journal.jsonl").startswith(b"first\n")
     store.append_line("journal.jsonl", lambda old: str(len(old)))

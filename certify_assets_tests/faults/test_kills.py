@@ -15,7 +15,15 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from certify_assets_tests.faults.small import command, environment, is_whole, moments, prepare, results, run
+from certify_assets_tests.faults.small import (
+    command,
+    environment,
+    is_whole,
+    moments,
+    prepare,
+    results,
+    run,
+)
 from certify_assets_tests.paths import REPOSITORY
 
 pytestmark = pytest.mark.slow
@@ -63,13 +71,18 @@ def table() -> Iterator[list[Outcome]]:
             f"{item.after:11d}{item.delay:7.2f}{item.told_done:11d}{item.documents:10d}{item.kept:6d}{item.lost:6d}{item.differing:10d}"
             f"{item.leftovers:10d}{item.again:11d}"
         )
-    print(f"{len(found)} kills, {sum(item.lost for item in found)} documents lost, {sum(item.differing for item in found)} differing")
+    print(
+        f"{len(found)} kills, {sum(item.lost for item in found)} documents lost, {sum(item.differing for item in found)} differing"
+    )
 
 
 def _points() -> list[tuple[int, float]]:
     """Steps to wait for and seconds after that, drawn; the first before any step."""
     draw = random.Random(SEED)
-    return [(0 if place == 0 else draw.randrange(0, 24), draw.uniform(0.0, 1.5)) for place in range(KILLS)]
+    return [
+        (0 if place == 0 else draw.randrange(0, 24), draw.uniform(0.0, 1.5))
+        for place in range(KILLS)
+    ]
 
 
 def _killed(root: Path, after: int, delay: float) -> list[str]:
@@ -97,7 +110,9 @@ def _killed(root: Path, after: int, delay: float) -> list[str]:
     if victim.poll() is None:
         os.killpg(victim.pid, signal.SIGKILL)
     victim.wait()
-    done += [found.group(3) for line in victim.stderr.read().splitlines() if (found := _STEP.match(line))]
+    done += [
+        found.group(3) for line in victim.stderr.read().splitlines() if (found := _STEP.match(line))
+    ]
     victim.stderr.close()
     return done
 
@@ -113,7 +128,9 @@ def test_a_kill_loses_nothing_and_a_rerun_ends_with_the_same_bytes(
     told = _killed(root, after, delay)
     before, written = results(root), moments(root)
     outcome = Outcome(after, delay, len(told), len(before))
-    assert [name for name, data in before.items() if data != wanted[name] and not is_whole(name, data)] == []
+    assert [
+        name for name, data in before.items() if data != wanted[name] and not is_whole(name, data)
+    ] == []
     done = run(root)
     assert done.returncode == 0, done.stderr
     now, rewritten = results(root), moments(root)
@@ -134,7 +151,9 @@ def _made_again(root: Path, told: list[str]) -> int:
         made = [
             {
                 entry.dagster_event.asset_key.to_user_string()
-                for entry in instance.all_logs(run.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION)
+                for entry in instance.all_logs(
+                    run.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION
+                )
                 if entry.dagster_event is not None and entry.dagster_event.asset_key is not None
             }
             for run in runs

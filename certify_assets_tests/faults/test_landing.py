@@ -36,7 +36,13 @@ def _put(store: Store, name: str, data: bytes) -> Path:
 
 
 def _run(number: int, text: str) -> bytes:
-    record = {"task_id": f"t{number % 50}", "trajectory_id": f"r{number}", "agent": "a", "outcome": number % 2, "text": f"{number} {text}"}
+    record = {
+        "task_id": f"t{number % 50}",
+        "trajectory_id": f"r{number}",
+        "agent": "a",
+        "outcome": number % 2,
+        "text": f"{number} {text}",
+    }
     return (json.dumps(record) + "\n").encode()
 
 
@@ -49,25 +55,40 @@ def test_a_thousand_files_of_runs_are_seen_within_the_sensors_minute(store: Stor
     started = time.monotonic()
     requests, cursor, _ = _tick(store, new_runs_sensor)
     first = time.monotonic() - started
-    assert sorted(str(request.partition_key) for request in requests) == ["a", "b", "c"] and first < _SECONDS_OF_A_SENSOR
+    assert (
+        sorted(str(request.partition_key) for request in requests) == ["a", "b", "c"]
+        and first < _SECONDS_OF_A_SENSOR
+    )
     started = time.monotonic()
     assert _tick(store, new_runs_sensor, cursor)[0] == []
     second = time.monotonic() - started
-    print(f"1,000 files (50 MB) in three corpora: {first:.2f} s, looked at again {second:.2f} s; one run a corpus, a broken file told")
+    print(
+        f"1,000 files (50 MB) in three corpora: {first:.2f} s, looked at again {second:.2f} s; one run a corpus, a broken file told"
+    )
     read = import_corpus(Path(store.root) / "incoming/a", format="table", name="a")
     assert len(read.frame) == 334
 
 
-def test_a_file_that_takes_too_long_is_told_and_not_read_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_takes_too_long_is_told_and_not_read_again(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     _put(store, "slow/big.jsonl.gz", gzip.compress(b"\0" * (64 << 20), compresslevel=1))
     monkeypatch.setattr(landed, "_FILE_SECONDS", 0.0)
     arrivals, waiting = scan_incoming(store, Path(store.root) / "incoming")
     assert "takes longer than 0 seconds to read; split or unpack it" in waiting["slow"]
     monkeypatch.undo()
     _put(store, "zfine/runs.jsonl", _run(1, "x"))
-    monkeypatch.setattr(landed, "_read", lambda path: pytest.fail(f"{path} was read again") if path.name == "big.jsonl.gz" else "0" * 64)
+    monkeypatch.setattr(
+        landed,
+        "_read",
+        lambda path: (
+            pytest.fail(f"{path} was read again") if path.name == "big.jsonl.gz" else "0" * 64
+        ),
+    )
     arrivals, waiting = scan_incoming(store, Path(store.root) / "incoming")
-    assert [arrival.corpus for arrival in arrivals] == ["zfine"] and "takes longer" in waiting["slow"]
+    assert [arrival.corpus for arrival in arrivals] == ["zfine"] and "takes longer" in waiting[
+        "slow"
+    ]
 
 
 def test_a_refused_file_is_read_again_when_it_changes(store: Store) -> None:
@@ -84,7 +105,9 @@ def test_a_refused_file_is_read_again_when_it_changes(store: Store) -> None:
     assert look.at([path.parent]).files
 
 
-def test_one_budget_is_for_all_corpora_of_a_look(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_budget_is_for_all_corpora_of_a_look(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from certify_assets.corpora import incoming
 
     for corpus in "abc":
@@ -94,6 +117,10 @@ def test_one_budget_is_for_all_corpora_of_a_look(store: Store, monkeypatch: pyte
     read = landed._read
     monkeypatch.setattr(landed, "_read", lambda path: (time.sleep(0.01), read(path))[1])
     arrivals, waiting = scan_incoming(store, Path(store.root) / "incoming")
-    assert arrivals == [] and set(waiting) == {"a", "b", "c"} and all("the next look goes on" in reason for reason in waiting.values())
+    assert (
+        arrivals == []
+        and set(waiting) == {"a", "b", "c"}
+        and all("the next look goes on" in reason for reason in waiting.values())
+    )
     monkeypatch.setattr(incoming, "_SCAN_SECONDS", 30.0)
     assert len(scan_incoming(store, Path(store.root) / "incoming")[0]) == 3

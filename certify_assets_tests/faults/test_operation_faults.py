@@ -13,12 +13,20 @@ from pathlib import Path
 
 import pytest
 
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations import deployment, journal, spending
 from certify_assets.operations.batches import receive
 from certify_assets.operations.deciding import decide_ready
 from certify_assets.operations.deployment import load_deployment, read_deployments
 from certify_assets.operations.events import certificate_age
-from certify_assets.operations.journal import Label, append_label, append_labels, read_labels, resolve_labels
+from certify_assets.operations.journal import (
+    Label,
+    append_label,
+    append_labels,
+    read_labels,
+    resolve_labels,
+)
 from certify_assets.operations.layout import load_decisions
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.operations.spending import Schedule, claim, declare, read_spending
@@ -39,7 +47,9 @@ class _Clock(datetime):
 
     @classmethod
     def now(cls, tz: object = None) -> datetime:  # type: ignore[override]
-        return datetime.fromtimestamp(max(0.0, datetime.now(UTC).timestamp() + next(cls.jumps)), UTC)
+        return datetime.fromtimestamp(
+            max(0.0, datetime.now(UTC).timestamp() + next(cls.jumps)), UTC
+        )
 
 
 @pytest.fixture
@@ -56,35 +66,44 @@ def _times(store: Store, key: str) -> list[str]:
 def test_labels_stand_in_the_order_of_their_lines(tmp_path: Path) -> None:
     store = Store(str(tmp_path))
     for place in range(12):
-        append_label(store, "c", Label("run", place % 2, "ann", "page", f"t{place}"))
+        append_label(Corpus(store, "c"), Label("run", place % 2, "ann", "page", f"t{place}"))
     times = _times(store, "operations/c/labels.jsonl")
     assert times != sorted(times), "the clock jumped"
-    assert [label.number for label in read_labels(store, "c")] == list(range(1, 13))
+    assert [label.number for label in read_labels(Corpus(store, "c"))] == list(range(1, 13))
     # the last word is that of the last line, though a line before says that it is later
-    assert resolve_labels(read_labels(store, "c"))["run"].outcome == 1
-    assert append_label(store, "c", Label("run", 0, "ann", "page", "t0")).number == 1
+    assert resolve_labels(read_labels(Corpus(store, "c")))["run"].outcome == 1
+    assert append_label(Corpus(store, "c"), Label("run", 0, "ann", "page", "t0")).number == 1
 
 
 @pytest.mark.usefixtures("jumping")
 def test_claims_keep_their_numbers_and_shares(tmp_path: Path) -> None:
     store = Store(str(tmp_path))
-    declare(store, "c", Schedule())
-    made = [claim(store, "c", f"inputs {place}") for place in range(6)]
+    declare(Corpus(store, "c"), Schedule())
+    made = [claim(Corpus(store, "c"), f"inputs {place}") for place in range(6)]
     times = _times(store, "operations/c/spending.jsonl")
     assert times != sorted(times), "the clock jumped"
-    assert [item.number for item in made] == list(range(1, 7)) and read_spending(store, "c").claims == tuple(made)
+    assert [item.number for item in made] == list(range(1, 7)) and read_spending(
+        Corpus(store, "c")
+    ).claims == tuple(made)
     assert [item.delta for item in made] == [Schedule().share(number) for number in range(1, 7)]
-    assert claim(store, "c", "inputs 0") == made[0]
+    assert claim(Corpus(store, "c"), "inputs 0") == made[0]
 
 
 @pytest.mark.usefixtures("jumping")
 def test_the_last_deployment_decides_whatever_its_time_says(operated: Store) -> None:
     for _ in range(len(JUMPS)):
-        made = deployment.deploy(operated, "c", "lexical", sampling=PLAN, track=False)
-    times = [item.time for item in read_deployments(operated, "c")]
+        made = deployment.deploy(
+            JudgedCorpus(Corpus(operated, "c"), "lexical"), sampling=PLAN, track=False
+        )
+    times = [item.time for item in read_deployments(Corpus(operated, "c"))]
     assert times != sorted(times), "the clock jumped"
-    now = load_deployment(operated, "c")
-    assert now == made and now is not None and now.number == len(JUMPS) and deployment.why_refused(operated, "c") is None
+    now = load_deployment(Corpus(operated, "c"))
+    assert (
+        now == made
+        and now is not None
+        and now.number == len(JUMPS)
+        and deployment.why_refused(Corpus(operated, "c")) is None
+    )
     # a deployment of a time to come is new, not of minus some years
     assert certificate_age(operated, now, now=datetime(1971, 1, 1, tzinfo=UTC)) == timedelta(0)
 
@@ -96,7 +115,9 @@ _COMMANDS = {
     "review": "review c --import $AWAY/labels.csv --reviewer bob",
 }
 _READING = ("review c", "recertify c --dry-run", "deploy c")
-_CALL = "$PYTHON -m certify_assets.cli {} --root {} > $AWAY/out 2>&1; echo RC $?; tail -n 1 $AWAY/out"
+_CALL = (
+    "$PYTHON -m certify_assets.cli {} --root {} > $AWAY/out 2>&1; echo RC $?; tail -n 1 $AWAY/out"
+)
 _LISTING = """
 import hashlib, json, sys
 from pathlib import Path
@@ -113,45 +134,68 @@ def labelled(_operated: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("faults") / "root"
     shutil.copytree(_operated, root)
     store = Store(str(root))
-    deployment.deploy(store, "c", "lexical", sampling=PLAN, track=False)
-    receive(store, "c", [str(deliver(root.parent / "first.jsonl", tasks=40))])
-    decide_ready(store, "c")
-    rows = load_decisions(store, "c")
+    deployment.deploy(JudgedCorpus(Corpus(store, "c"), "lexical"), sampling=PLAN, track=False)
+    receive(Corpus(store, "c"), [str(deliver(root.parent / "first.jsonl", tasks=40))])
+    decide_ready(Corpus(store, "c"))
+    rows = load_decisions(Corpus(store, "c"))
     asked = rows.loc[rows["asked"] == "audit_sample", "trajectory_id"].tolist()
-    append_labels(store, "c", [Label(run, 0, "ann", "file", run) for run in asked])
+    append_labels(Corpus(store, "c"), [Label(run, 0, "ann", "file", run) for run in asked])
     deliver(root.parent / "new.jsonl", tasks=40, seed=2)
     lines = [f"{run},{place % 2}" for place, run in enumerate(asked)]
-    (root.parent / "labels.csv").write_text("\n".join(["trajectory_id,outcome", *lines, ""]), encoding="utf-8")
+    (root.parent / "labels.csv").write_text(
+        "\n".join(["trajectory_id,outcome", *lines, ""]), encoding="utf-8"
+    )
     (root.parent / "listing.py").write_text(_LISTING, encoding="utf-8")
     return root
 
 
 def _answers(said: str) -> tuple[list[int], list[dict[str, str]]]:
     lines = said.splitlines()
-    return [int(line[3:]) for line in lines if line.startswith("RC ")], [json.loads(line[5:]) for line in lines if line.startswith("LIST ")]
+    return [int(line[3:]) for line in lines if line.startswith("RC ")], [
+        json.loads(line[5:]) for line in lines if line.startswith("LIST ")
+    ]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", _COMMANDS)
-def test_a_full_disk_ends_in_a_sentence_and_leaves_nothing_half(labelled: Path, tmp_path: Path, name: str) -> None:
+def test_a_full_disk_ends_in_a_sentence_and_leaves_nothing_half(
+    labelled: Path, tmp_path: Path, name: str
+) -> None:
     root, call = tmp_path / "root", _CALL.format(_COMMANDS[name], tmp_path / "root")
     root.mkdir()
     rooms = (0, 8, 24)
     look = f"$PYTHON $AWAY/listing.py {root}"
-    steps = [f"mount -t tmpfs -o size=40m tmpfs {root}", f"cp -r $AWAY/root/. {root}/", "set +e", look]
+    steps = [
+        f"mount -t tmpfs -o size=40m tmpfs {root}",
+        f"cp -r $AWAY/root/. {root}/",
+        "set +e",
+        look,
+    ]
     for room in rooms:
-        steps += [f"head -c {room}k /dev/zero > {root}/room", f"cat /dev/zero > {root}/filler 2>/dev/null", f"rm {root}/room"]
+        steps += [
+            f"head -c {room}k /dev/zero > {root}/room",
+            f"cat /dev/zero > {root}/filler 2>/dev/null",
+            f"rm {root}/room",
+        ]
         steps += [call, look, f"rm {root}/filler"]
     said = in_namespace(
         "\n".join([*steps, call, look]),
-        {**environment(tmp_path / "elsewhere"), "AWAY": str(labelled.parent), "PYTHONPATH": str(REPOSITORY)},
+        {
+            **environment(tmp_path / "elsewhere"),
+            "AWAY": str(labelled.parent),
+            "PYTHONPATH": str(REPOSITORY),
+        },
     )
     codes, (before, *while_full, after) = _answers(said)
     print(
         f"{name}: exit codes {codes}; {len(before)} documents before, {[len(found) for found in while_full]} while full, {len(after)} after"
     )
     assert codes == [*[2] * len(rooms), 0], said[-3000:]
-    assert said.count("No space left on device") == len(rooms) and "Traceback" not in said and said.count("PARTS []") == len(rooms) + 2
+    assert (
+        said.count("No space left on device") == len(rooms)
+        and "Traceback" not in said
+        and said.count("PARTS []") == len(rooms) + 2
+    )
     for found in while_full:
         # what was there is as it was: journals have no line of what was not confirmed
         assert {key: found.get(key) for key in before} == before
@@ -159,12 +203,21 @@ def test_a_full_disk_ends_in_a_sentence_and_leaves_nothing_half(labelled: Path, 
 
 
 @pytest.mark.slow
-def test_a_data_root_that_cannot_be_written_is_read_and_told(labelled: Path, tmp_path: Path) -> None:
-    reading, writing = ("\n".join(_CALL.format(text, labelled) for text in texts) for texts in (_READING, _COMMANDS.values()))
+def test_a_data_root_that_cannot_be_written_is_read_and_told(
+    labelled: Path, tmp_path: Path
+) -> None:
+    reading, writing = (
+        "\n".join(_CALL.format(text, labelled) for text in texts)
+        for texts in (_READING, _COMMANDS.values())
+    )
     before = {path: path.stat().st_mtime_ns for path in labelled.rglob("*")}
     said = in_namespace(
         f"mount --bind {labelled} {labelled}\nmount -o remount,bind,ro {labelled}\nset +e\n{reading}\n{writing}",
-        {**environment(tmp_path / "elsewhere"), "AWAY": str(labelled.parent), "PYTHONPATH": str(REPOSITORY)},
+        {
+            **environment(tmp_path / "elsewhere"),
+            "AWAY": str(labelled.parent),
+            "PYTHONPATH": str(REPOSITORY),
+        },
     )
     codes, _ = _answers(said)
     assert codes == [0] * len(_READING) + [2] * len(_COMMANDS), said
@@ -175,16 +228,23 @@ def test_a_data_root_that_cannot_be_written_is_read_and_told(labelled: Path, tmp
 def test_labels_that_do_not_fit_are_none(tmp_path: Path) -> None:
     """A limit on the size of files in the place of a full disk: of many labels the first would have fitted."""
     store = Store(str(tmp_path))
-    append_label(store, "c", Label("first", 1, "ann", "file", "first"))
+    append_label(Corpus(store, "c"), Label("first", 1, "ann", "file", "first"))
     code = (
-        "import resource, sys\nfrom certify_assets.storage.store import Store\n"
+        "import resource, sys\nfrom certify_assets.corpora.corpus import Corpus\n"
+        "from certify_assets.storage.store import Store\n"
         "from certify_assets.operations.journal import Label, append_labels\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, 5_000))\n"
-        "try:\n    append_labels(Store(sys.argv[1]), 'c', [Label(f'run {n}', 1, 'ann', 'file', f't{n}') for n in range(100)])\n"
+        "try:\n    append_labels(Corpus(Store(sys.argv[1]), 'c'), [Label(f'run {n}', 1, 'ann', 'file', f't{n}') for n in range(100)])\n"
         "except OSError as error:\n    print(error.strerror)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.stdout == "File too large\n", done.stderr
-    assert [label.token for label in read_labels(store, "c")] == ["first"] and store.read_bytes("operations/c/labels.jsonl").count(
-        b"\n"
-    ) == 1
+    assert [label.token for label in read_labels(Corpus(store, "c"))] == [
+        "first"
+    ] and store.read_bytes("operations/c/labels.jsonl").count(b"\n") == 1

@@ -28,7 +28,9 @@ QUERIES = {
 
 def _ask(address: str, query: str) -> str:
     body = json.dumps({"query": query}).encode()
-    request = urllib.request.Request(f"{address}/graphql", body, {"Content-Type": "application/json"})
+    request = urllib.request.Request(
+        f"{address}/graphql", body, {"Content-Type": "application/json"}
+    )
     with urllib.request.urlopen(request, timeout=60) as answer:
         return str(answer.read().decode("utf-8"))
 
@@ -49,7 +51,10 @@ class _Readers:
 
     def run(self, readers: int, requests: int) -> float:
         barrier = threading.Barrier(readers)
-        threads = [threading.Thread(target=self._read, args=(barrier, number, requests)) for number in range(readers)]
+        threads = [
+            threading.Thread(target=self._read, args=(barrier, number, requests))
+            for number in range(readers)
+        ]
         started = time.monotonic()
         for thread in threads:
             thread.start()
@@ -64,7 +69,9 @@ class _Readers:
             name = names[(number + place) % len(names)]
             started = time.monotonic()
             try:
-                answer = _page(self.address, "") if name == "page" else _ask(self.address, QUERIES[name])
+                answer = (
+                    _page(self.address, "") if name == "page" else _ask(self.address, QUERIES[name])
+                )
                 failure = "" if answer == self.wanted[name] else f"{name}: another answer"
             except OSError as error:
                 failure = f"{name}: {error}"
@@ -76,14 +83,21 @@ class _Readers:
 @pytest.mark.slow
 def test_fifty_readers_at_once_all_get_their_answers(demo: Demo, tmp_path: Path) -> None:
     with serving(demo.environment, tmp_path / "server.log") as address:
-        wanted = {name: _ask(address, query) for name, query in QUERIES.items()} | {"page": _page(address, "")}
+        wanted = {name: _ask(address, query) for name, query in QUERIES.items()} | {
+            "page": _page(address, "")
+        }
         assert "confidence" in wanted["asset page"] and '"errors"' not in "".join(wanted.values())
         for readers, requests in ((1, 40), (READERS, REQUESTS)):
             found = _Readers(address, wanted)
             seconds = found.run(readers, requests)
-            print(f"\n{readers} readers, {readers * requests} requests in {seconds:.1f} s, {len(found.failures)} failed")
+            print(
+                f"\n{readers} readers, {readers * requests} requests in {seconds:.1f} s, {len(found.failures)} failed"
+            )
             print(f"{'request':12}{'n':>5}{'p50':>8}{'p90':>8}{'p99':>8}{'max':>8}  seconds")
-            for name, values in [*found.seconds.items(), ("all", [value for part in found.seconds.values() for value in part])]:
+            for name, values in [
+                *found.seconds.items(),
+                ("all", [value for part in found.seconds.values() for value in part]),
+            ]:
                 cells = [*np.quantile(values, (0.5, 0.9, 0.99)), max(values)]
                 print(f"{name:12}{len(values):5d}" + "".join(f"{cell:8.2f}" for cell in cells))
             assert found.failures == []

@@ -41,7 +41,9 @@ class Site(NamedTuple):
     def ask(self, query: str) -> Any:
         """Ask the server what it knows, by itself and not by its page."""
         body = json.dumps({"query": query}).encode()
-        request = urllib.request.Request(f"{self.address}/graphql", body, {"Content-Type": "application/json"})
+        request = urllib.request.Request(
+            f"{self.address}/graphql", body, {"Content-Type": "application/json"}
+        )
         with urllib.request.urlopen(request, timeout=60) as answer:
             return json.loads(answer.read())["data"]
 
@@ -60,9 +62,13 @@ def site(demo: Demo, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]
 
     folder = tmp_path_factory.mktemp("ui")
     source = write_hostile_runs(folder / "runs.jsonl")
-    register_runs(Store(str(demo.root)), HOSTILE, source, rl=False, accept_structural_leak="shown on purpose")
+    register_runs(
+        Store(str(demo.root)), HOSTILE, source, rl=False, accept_structural_leak="shown on purpose"
+    )
     command = [sys.executable, "-m", "certify_assets.defs.launch", "run", HOSTILE]
-    done = subprocess.run(command, env=demo.environment, capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run(
+        command, env=demo.environment, capture_output=True, text=True, check=False, timeout=300
+    )
     assert done.returncode == 0, done.stderr
     pictures = Path(os.environ.get("CERTIFY_ARTEFACTS") or folder / "screenshots")
     pictures.mkdir(parents=True, exist_ok=True)
@@ -83,7 +89,9 @@ def test_the_asset_page_has_the_verdict_with_its_curve(site: Site, page: Page) -
     page.goto(f"{site.address}/assets/lexical/certificate?partition={CORPUS}&view=partitions")
     page.get_by_text("reject_coverage_at_0.2").first.wait_for()
     cell = page.locator("tr", has_text="verdict").first
-    assert re.search(r"reject\s+[\d.]+\s*%", cell.inner_text()) and "confidence" in cell.inner_text()
+    assert (
+        re.search(r"reject\s+[\d.]+\s*%", cell.inner_text()) and "confidence" in cell.inner_text()
+    )
     picture = cell.locator("img").first
     assert picture.evaluate("image => image.complete && image.naturalWidth > 50")
     site.keep(page, "certificate")
@@ -106,7 +114,9 @@ def test_checks_say_what_they_found(site: Site, page: Page) -> None:
 
 
 def test_the_lineage_leads_back_to_the_splits(site: Site, page: Page) -> None:
-    page.goto(f"{site.address}/assets/lexical/certificate?view=lineage&lineageScope=upstream&lineageDepth=5")
+    page.goto(
+        f"{site.address}/assets/lexical/certificate?view=lineage&lineageScope=upstream&lineageDepth=5"
+    )
     for name in ("adapter", "scores", "certificate", "split_manifest", "trajectories"):
         node = page.get_by_text(re.compile(rf"^{name}$")).first
         node.wait_for()
@@ -116,33 +126,56 @@ def test_the_lineage_leads_back_to_the_splits(site: Site, page: Page) -> None:
 
 def test_the_sensor_is_switched_on_and_looks(site: Site, page: Page) -> None:
     page.goto(f"{site.address}/locations/certify_assets.definitions/sensors/new_runs")
-    switch = page.locator("tr", has_text="Running").locator("label, [role=switch], input[type=checkbox]").first
+    switch = (
+        page.locator("tr", has_text="Running")
+        .locator("label, [role=switch], input[type=checkbox]")
+        .first
+    )
     switch.click()
     query = (
         'query { sensorOrError(sensorSelector: {sensorName: "new_runs", repositoryName: "__repository__", '
         'repositoryLocationName: "certify_assets.definitions"}) { ... on Sensor { sensorState { status ticks(limit: 1) { status skipReason } } } } }'
     )
-    state = _until(lambda: site.ask(query)["sensorOrError"]["sensorState"], lambda found: bool(found["ticks"]), 150)
+    state = _until(
+        lambda: site.ask(query)["sensorOrError"]["sensorState"],
+        lambda found: bool(found["ticks"]),
+        150,
+    )
     assert state["status"] == "RUNNING" and state["ticks"][0]["status"] in ("SKIPPED", "STARTED")
     site.keep(page, "sensor")
     switch.click()
-    _until(lambda: site.ask(query)["sensorOrError"]["sensorState"]["status"], lambda found: found == "STOPPED", 30)
+    _until(
+        lambda: site.ask(query)["sensorOrError"]["sensorState"]["status"],
+        lambda found: found == "STOPPED",
+        30,
+    )
 
 
 def test_a_materialization_is_started_by_clicking(site: Site, page: Page) -> None:
-    before = site.ask("query { runsOrError { ... on Runs { results { runId } } } }")["runsOrError"]["results"]
+    before = site.ask("query { runsOrError { ... on Runs { results { runId } } } }")["runsOrError"][
+        "results"
+    ]
     page.goto(f"{site.address}/assets/corpus_profile?partition={CORPUS}&view=partitions")
     page.get_by_text("Materialized").first.wait_for()
     page.get_by_role("button", name="Materialize").first.click()
     page.get_by_text("Partition selection").first.wait_for()
     if page.get_by_text("1 partition", exact=True).count() == 0:
-        page.locator("[role=dialog], .bp5-dialog, .bp4-dialog").get_by_role("button", name="All", exact=True).first.click()
+        page.locator("[role=dialog], .bp5-dialog, .bp4-dialog").get_by_role(
+            "button", name="All", exact=True
+        ).first.click()
     site.keep(page, "launch")
     page.get_by_role("button", name="Launch").first.click()
     query = "query { runsOrError { ... on Runs { results { runId status jobName } } } }"
     runs = _until(
-        lambda: [run for run in site.ask(query)["runsOrError"]["results"] if run["runId"] not in {old["runId"] for old in before}],
-        lambda found: bool(found) and all(run["status"] in ("SUCCESS", "FAILURE", "CANCELED") for run in found),
+        lambda: [
+            run
+            for run in site.ask(query)["runsOrError"]["results"]
+            if run["runId"] not in {old["runId"] for old in before}
+        ],
+        lambda found: (
+            bool(found)
+            and all(run["status"] in ("SUCCESS", "FAILURE", "CANCELED") for run in found)
+        ),
         200,
     )
     assert {run["status"] for run in runs} == {"SUCCESS"}
@@ -152,7 +185,16 @@ def test_a_materialization_is_started_by_clicking(site: Site, page: Page) -> Non
 
 
 @pytest.mark.parametrize(
-    "asset", ["corpus_page", "corpus_profile", "comparison", "leak_controls", "trajectories", "lexical/certificate", "lexical/page"]
+    "asset",
+    [
+        "corpus_page",
+        "corpus_profile",
+        "comparison",
+        "leak_controls",
+        "trajectories",
+        "lexical/certificate",
+        "lexical/page",
+    ],
 )
 def test_no_text_of_a_run_runs_in_the_ui(site: Site, page: Page, asset: str) -> None:
     dialogs: list[str] = []

@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 
 from certify_assets.certificates import audit_certificate, certify
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, IntegrityError, LedgerError, StaleCertificateError
 from certify_assets.evaluation import arms_audit
 from certify_assets.evaluation.ledger import ledger_entries
 from certify_assets.judges import arms, training
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.judging import columns
 from certify_assets.judges.lm.rewards import ARMS, CONTROLS
 from certify_assets.judges.specs import JudgeSpec
@@ -37,29 +39,38 @@ def noting(steps: list[int]) -> Callable[[Advance], None]:
     return lambda seen: steps.append(seen.done) if seen.stage.startswith("grpo") else None
 
 
-def test_a_finished_arm_is_taken_up_and_another_configuration_is_another_arm(arms_store: Store) -> None:
+def test_a_finished_arm_is_taken_up_and_another_configuration_is_another_arm(
+    arms_store: Store,
+) -> None:
     before = arms_store.read_json(f"{ARM}/arm.json")
     steps: list[int] = []
-    assert arms.train_arm(arms_store, CORPUS, TINY, "reject_3", report=noting(steps)) == before
+    assert (
+        arms.train_arm(
+            JudgedCorpus.of(Corpus(arms_store, CORPUS), TINY), "reject_3", report=noting(steps)
+        )
+        == before
+    )
     assert steps == [], "nothing was trained"
-    assert before["steps"].keys() == {"1"} and before["reward"] == {"lam": 1.0, "mu": 3.0} and not before["control"]
+    assert (
+        before["steps"].keys() == {"1"}
+        and before["reward"] == {"lam": 1.0, "mu": 3.0}
+        and not before["control"]
+    )
     assert not arms_store.exists(f"{ARM}/checkpoint")
     other = arms.train_arm(
-        arms_store,
-        CORPUS,
-        replace(TINY, seed=7),
+        JudgedCorpus.of(Corpus(arms_store, CORPUS), replace(TINY, seed=7)),
         "reject_3",
         report=noting(steps),
     )
     assert steps == [1] and other["key"] != before["key"] and other["steps"] != before["steps"]
-    again = arms.train_arm(arms_store, CORPUS, TINY, "reject_3")
+    again = arms.train_arm(JudgedCorpus.of(Corpus(arms_store, CORPUS), TINY), "reject_3")
     assert again == before, "the same key gives the same bytes"
 
 
 def test_another_start_makes_other_arms_and_the_chosen_one_is_stale(arms_store: Store) -> None:
     start_judge(arms_store, seed=1)
     with pytest.raises(StaleCertificateError, match="started from another sft judge"):
-        arms_audit.plan_arms(arms_store, CORPUS, TINY)
+        arms_audit.plan_arms(JudgedCorpus.of(Corpus(arms_store, CORPUS), TINY))
 
 
 def test_an_arm_that_was_stopped_goes_on_and_ends_with_the_same_bytes(arms_store: Store) -> None:
@@ -70,17 +81,23 @@ def test_an_arm_that_was_stopped_goes_on_and_ends_with_the_same_bytes(arms_store
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        arms.train_arm(arms_store, CORPUS, cut, "release_5", report=stop)
+        arms.train_arm(JudgedCorpus.of(Corpus(arms_store, CORPUS), cut), "release_5", report=stop)
     folder = f"judges/cut/{CORPUS}/arms/release_5"
-    assert arms_store.exists(f"{folder}/step_1/provenance.json") and not arms_store.exists(f"{folder}/arm.json")
+    assert arms_store.exists(f"{folder}/step_1/provenance.json") and not arms_store.exists(
+        f"{folder}/arm.json"
+    )
     steps: list[int] = []
-    found = arms.train_arm(arms_store, CORPUS, cut, "release_5", report=noting(steps))
+    found = arms.train_arm(
+        JudgedCorpus.of(Corpus(arms_store, CORPUS), cut), "release_5", report=noting(steps)
+    )
     assert steps == [2], "the first step was not taken again"
-    expected = arms.train_arm(arms_store, CORPUS, whole, "release_5")
+    expected = arms.train_arm(JudgedCorpus.of(Corpus(arms_store, CORPUS), whole), "release_5")
     assert {**found, "judge": ""} == {**expected, "judge": ""}
     for step in (1, 2):
         name = f"arms/release_5/step_{step}/adapter_model.safetensors"
-        assert arms_store.read_bytes(f"judges/cut/{CORPUS}/{name}") == arms_store.read_bytes(f"judges/whole/{CORPUS}/{name}")
+        assert arms_store.read_bytes(f"judges/cut/{CORPUS}/{name}") == arms_store.read_bytes(
+            f"judges/whole/{CORPUS}/{name}"
+        )
 
 
 def test_what_was_altered_is_refused(arms_store: Store) -> None:
@@ -88,51 +105,81 @@ def test_what_was_altered_is_refused(arms_store: Store) -> None:
     kept = arms_store.read_bytes(weights)
     arms_store.write_bytes(weights, kept[:-1] + bytes([kept[-1] ^ 1]))
     with pytest.raises(IntegrityError, match="not the one its provenance names"):
-        arms.train_arm(arms_store, CORPUS, TINY, "reject_3")
+        arms.train_arm(JudgedCorpus.of(Corpus(arms_store, CORPUS), TINY), "reject_3")
     arms_store.write_bytes(weights, kept)
-    arms_store.write_bytes(table, arms_store.read_bytes(f"judges/grpo/{CORPUS}/arms/reject_5/cal_1.parquet"))
+    arms_store.write_bytes(
+        table, arms_store.read_bytes(f"judges/grpo/{CORPUS}/arms/reject_5/cal_1.parquet")
+    )
     with pytest.raises(IntegrityError, match="altered after it was scored"):
-        arms_audit.audit_arms(arms_store, CORPUS, TINY)
-    with pytest.raises(InputError, match="there is no arm 'nobody'; name one of accuracy, reject_3"):
-        arms.train_arm(arms_store, CORPUS, TINY, "nobody")
+        arms_audit.audit_arms(JudgedCorpus.of(Corpus(arms_store, CORPUS), TINY))
+    with pytest.raises(
+        InputError, match="there is no arm 'nobody'; name one of accuracy, reject_3"
+    ):
+        arms.train_arm(JudgedCorpus.of(Corpus(arms_store, CORPUS), TINY), "nobody")
 
 
-def test_controls_are_trained_and_certified_but_neither_chosen_nor_counted(arms_store: Store) -> None:
+def test_controls_are_trained_and_certified_but_neither_chosen_nor_counted(
+    arms_store: Store,
+) -> None:
     adapter = arms_store.read_json(f"judges/grpo/{CORPUS}/adapter.json")
-    assert [row["name"] for row in adapter["selection"]] == CANDIDATES and adapter["candidates"] == len(CANDIDATES)
-    assert set(adapter["arms"]) == set(ARMS) and not set(BESIDE) & set(adapter["selection_rule"].split())
+    assert [row["name"] for row in adapter["selection"]] == CANDIDATES and adapter[
+        "candidates"
+    ] == len(CANDIDATES)
+    assert set(adapter["arms"]) == set(ARMS) and not set(BESIDE) & set(
+        adapter["selection_rule"].split()
+    )
     assert [each.name for each in arms.controls(TINY)] == BESIDE
     control = arms_store.read_json(f"judges/grpo/{CORPUS}/arms/weighted_5/arm.json")
     arm = arms_store.read_json(f"{ARM}/arm.json")
-    assert control["control"] and control["config"] == {**arm["config"], "objective": "cross_entropy"}
-    assert all(control[name] == arm[name] for name in ("start_sha256", "rl_sha256", "rl_trajectories", "optimiser"))
-    plan, certificates = arms_audit.plan_arms(arms_store, CORPUS, TINY)
-    assert {item.candidates for items in certificates.values() for item in items} == {len(CANDIDATES)}
+    assert control["control"] and control["config"] == {
+        **arm["config"],
+        "objective": "cross_entropy",
+    }
+    assert all(
+        control[name] == arm[name]
+        for name in ("start_sha256", "rl_sha256", "rl_trajectories", "optimiser")
+    )
+    plan, certificates = arms_audit.plan_arms(JudgedCorpus.of(Corpus(arms_store, CORPUS), TINY))
+    assert {item.candidates for items in certificates.values() for item in items} == {
+        len(CANDIDATES)
+    }
     for cell in plan["cells"]:
         assert list(cell["certificates"]) == CANDIDATES and list(cell["controls"]) == BESIDE
         assert cell["chosen"] == adapter["chosen"] and cell["cal_pick"] in CANDIDATES
 
 
-def test_every_arm_is_registered_before_test_is_read_and_reading_again_is_a_replay(arms_store: Store) -> None:
-    entries = ledger_entries(arms_store, CORPUS)
+def test_every_arm_is_registered_before_test_is_read_and_reading_again_is_a_replay(
+    arms_store: Store,
+) -> None:
+    entries = ledger_entries(Corpus(arms_store, CORPUS))
     names = [f"grpo/{name}" for name in [*CANDIDATES, *BESIDE]]
     assert [(entry.kind, entry.judge) for entry in entries] == [
         ("registration", ""),
         *(("first", name) for name in names),
         *(("result", name) for name in names),
     ]
-    before = arms_audit.load_arms_audit(arms_store, CORPUS, TINY)
+    before = arms_audit.load_arms_audit(JudgedCorpus.of(Corpus(arms_store, CORPUS), TINY))
     assert {entry.registration for entry in entries} == {before["registration"]}
-    again = arms_audit.audit_arms(arms_store, CORPUS, TINY)
-    assert set(again["ledger_reads"].values()) == {"replay"} and again["results"] == before["results"]
-    assert arms_audit.arm_reads(arms_store, CORPUS, "grpo")[0] == {"first": 7, "replay": 7, "changed": 0, "unregistered": 0}
-    assert arms_audit.verify_arms(arms_store, CORPUS, TINY) is None
+    again = arms_audit.audit_arms(JudgedCorpus.of(Corpus(arms_store, CORPUS), TINY))
+    assert (
+        set(again["ledger_reads"].values()) == {"replay"} and again["results"] == before["results"]
+    )
+    assert arms_audit.arm_reads(JudgedCorpus(Corpus(arms_store, CORPUS), "grpo"))[0] == {
+        "first": 7,
+        "replay": 7,
+        "changed": 0,
+        "unregistered": 0,
+    }
+    assert arms_audit.verify_arms(JudgedCorpus.of(Corpus(arms_store, CORPUS), TINY)) is None
 
 
 @pytest.mark.parametrize(
     ("forge", "sentence"),
     [
-        (lambda document: document["results"]["start"].update(auroc=0.99), "the audit of start of grpo"),
+        (
+            lambda document: document["results"]["start"].update(auroc=0.99),
+            "the audit of start of grpo",
+        ),
         (lambda document: document["plan"]["auroc"].update(start=0.99), "not the registered one"),
         (lambda document: document["brackets"][0].update(gain=0.5), "brackets of grpo"),
         (lambda document: document.update(ledger_head="0" * 64), "lost the line"),
@@ -143,27 +190,40 @@ def test_a_forged_audit_is_refused(arms_store: Store, forge: Any, sentence: str)
     forge(document)
     arms_store.write_json(f"judges/grpo/{CORPUS}/arms_audit.json", document)
     with pytest.raises(LedgerError, match=sentence):
-        arms_audit.load_arms_audit(arms_store, CORPUS, TINY)
+        arms_audit.load_arms_audit(JudgedCorpus.of(Corpus(arms_store, CORPUS), TINY))
 
 
 def rescore(store: Store, candidate: arms.Candidate, split: str, strength: float) -> None:
     """Put scores in the place of a candidate's that know the outcome to a degree, with the hashes of a real scoring."""
-    from certify_assets.corpora.corpus import open_split
+    from certify_assets.corpora.preparation import open_split
 
     key = f"judges/grpo/{CORPUS}/arms/{candidate.arm}/{split}_{candidate.step}"
-    table, known = arms.scored_candidate(store, CORPUS, TINY, candidate, split)
-    outcomes = dict(open_split(store, CORPUS, split)[0][["trajectory_id", "outcome"]].itertuples(index=False))
+    table, known = arms.scored_candidate(
+        JudgedCorpus.of(Corpus(store, CORPUS), TINY), candidate, split
+    )
+    outcomes = dict(
+        open_split(Corpus(store, CORPUS), split)[0][["trajectory_id", "outcome"]].itertuples(
+            index=False
+        )
+    )
     noise = np.random.default_rng(len(table)).normal(size=len(table))
     truth = np.array([outcomes[name] for name in table["trajectory_id"]], dtype=float)
-    sha256 = store.write_table(f"{key}.parquet", table.assign(score=strength * (2 * truth - 1) + noise))
+    sha256 = store.write_table(
+        f"{key}.parquet", table.assign(score=strength * (2 * truth - 1) + noise)
+    )
     store.write_json(f"{key}.json", {**known, "scores_sha256": sha256})
 
 
-def test_other_scores_under_one_registration_are_refused_after_the_result_was_seen(arms_store: Store) -> None:
+def test_other_scores_under_one_registration_are_refused_after_the_result_was_seen(
+    arms_store: Store,
+) -> None:
     rescore(arms_store, arms.Candidate("reject_3", 1), "test", 3.0)
-    with pytest.raises(LedgerError, match="read before for grpo/reject_3_1 under the same registration with other scores"):
-        arms_audit.audit_arms(arms_store, CORPUS, TINY)
-    kinds, broken = arms_audit.arm_reads(arms_store, CORPUS, "grpo")
+    with pytest.raises(
+        LedgerError,
+        match="read before for grpo/reject_3_1 under the same registration with other scores",
+    ):
+        arms_audit.audit_arms(JudgedCorpus.of(Corpus(arms_store, CORPUS), TINY))
+    kinds, broken = arms_audit.arm_reads(JudgedCorpus(Corpus(arms_store, CORPUS), "grpo"))
     assert kinds["changed"] == 1 and broken[0].judge == "grpo/reject_3_1"
 
 
@@ -171,36 +231,69 @@ def test_other_scores_under_one_registration_are_refused_after_the_result_was_se
 def test_the_choice_is_bracketed_and_held_against_the_controls(tmp_path: Path) -> None:
     # fewer tasks certify nothing at the level of five candidates
     store = audited_arms(tmp_path, tasks=160)
-    strengths = {"start": (4.0, 4.0), "reject_3_1": (6.0, 4.5), "release_5_1": (0.0, 6.0), "weighted_3_1": (5.0, 9.0)}
+    strengths = {
+        "start": (4.0, 4.0),
+        "reject_3_1": (6.0, 4.5),
+        "release_5_1": (0.0, 6.0),
+        "weighted_3_1": (5.0, 9.0),
+    }
     for each in (*arms.candidates(TINY), *arms.controls(TINY)):
-        for split, strength in zip(("cal", "test"), strengths.get(each.name, (1.0, 1.0)), strict=True):
+        for split, strength in zip(
+            ("cal", "test"), strengths.get(each.name, (1.0, 1.0)), strict=True
+        ):
             rescore(store, each, split, strength)
-    adapter = training.train_judge(store, CORPUS, "grpo")
-    found = arms_audit.audit_arms(store, CORPUS, TINY)
-    place = next(place for place, cell in enumerate(found["plan"]["cells"]) if (cell["side"], cell["alpha"]) == ("reject", 0.2))
+    adapter = training.train_judge(JudgedCorpus(Corpus(store, CORPUS), "grpo"))
+    found = arms_audit.audit_arms(JudgedCorpus.of(Corpus(store, CORPUS), TINY))
+    place = next(
+        place
+        for place, cell in enumerate(found["plan"]["cells"])
+        if (cell["side"], cell["alpha"]) == ("reject", 0.2)
+    )
     cell, seen = found["plan"]["cells"][place], found["brackets"][place]
-    assert adapter["selection"][0]["alpha"] == 0.2 and adapter["chosen"] == cell["chosen"] == seen["chosen"]["name"]
+    assert (
+        adapter["selection"][0]["alpha"] == 0.2
+        and adapter["chosen"] == cell["chosen"] == seen["chosen"]["name"]
+    )
     coverage = {row["name"]: row["coverage"] for row in cell["candidates"]}
     assert max(coverage.values()) > 0 and coverage[adapter["chosen"]] == max(coverage.values())
     for name in ("start", "reject_3_1", "weighted_3_1"):
         arm, _, step = name.rpartition("_") if name != "start" else ("start", "", "0")
-        cal, _ = arms.scored_candidate(store, CORPUS, TINY, arms.Candidate(arm, int(step)), "cal")
+        cal, _ = arms.scored_candidate(
+            JudgedCorpus.of(Corpus(store, CORPUS), TINY), arms.Candidate(arm, int(step)), "cal"
+        )
         expected = certify(*columns(cal), alpha=0.2, candidates=5)
         assert (coverage | cell["control_coverage"])[name] == expected.coverage
         test = store.read_table(f"judges/grpo/{CORPUS}/arms/{arm}/test_{step}.parquet")
-        truth = store.read_table(f"corpora/{CORPUS}/splits/test.parquet").set_index("trajectory_id")["outcome"]
+        truth = store.read_table(f"corpora/{CORPUS}/splits/test.parquet").set_index(
+            "trajectory_id"
+        )["outcome"]
         test["outcome"] = test["trajectory_id"].map(truth)
         audit = audit_certificate(expected, *columns(test))
         assert found["results"][name]["audits"][place]["coverage"] == audit.coverage
-    assert seen["control"]["name"] == "weighted_3_1" and seen["beats_control"] == (seen["chosen"]["coverage"] > seen["control"]["coverage"])
+    assert seen["control"]["name"] == "weighted_3_1" and seen["beats_control"] == (
+        seen["chosen"]["coverage"] > seen["control"]["coverage"]
+    )
     assert not set(BESIDE) & {seen["oracle"]["name"], seen["worst"]["name"]}
     assert seen["oracle"]["coverage"] >= seen["chosen"]["coverage"] >= seen["worst"]["coverage"]
-    assert len({entry.registration for entry in ledger_entries(store, CORPUS)}) == 2, "another choice is another registration"
+    assert len({entry.registration for entry in ledger_entries(Corpus(store, CORPUS))}) == 2, (
+        "another choice is another registration"
+    )
 
 
 def test_a_judge_of_another_optimiser_is_one_line() -> None:
-    spec = JudgeSpec("grpo_trl", (1.0,), "TRL's own.", family="grpo", model="compact", start="sft", optimiser="trl", steps=(1,))
-    assert spec.registration() != TINY.registration() and arms.candidates(spec) == arms.candidates(TINY)
+    spec = JudgeSpec(
+        "grpo_trl",
+        (1.0,),
+        "TRL's own.",
+        family="grpo",
+        model="compact",
+        start="sft",
+        optimiser="trl",
+        steps=(1,),
+    )
+    assert spec.registration() != TINY.registration() and arms.candidates(spec) == arms.candidates(
+        TINY
+    )
     with pytest.raises(InputError, match="the optimiser of x is 'ppo'; give one of exact, trl"):
         JudgeSpec("x", (1.0,), "", family="grpo", optimiser="ppo")
     with pytest.raises(InputError, match="each once and in order"):
@@ -208,8 +301,13 @@ def test_a_judge_of_another_optimiser_is_one_line() -> None:
 
 
 def test_runs_that_fill_no_step_of_trl_are_refused(arms_store: Store) -> None:
-    with pytest.raises(InputError, match=r"4 RL runs do not fill one step of 6 prompts, so TRL would take none"):
-        arms.train_arm(arms_store, CORPUS, replace(TINY, name="cut", optimiser="trl"), "reject_5")
+    with pytest.raises(
+        InputError, match=r"4 RL runs do not fill one step of 6 prompts, so TRL would take none"
+    ):
+        arms.train_arm(
+            JudgedCorpus.of(Corpus(arms_store, CORPUS), replace(TINY, name="cut", optimiser="trl")),
+            "reject_5",
+        )
 
 
 @pytest.mark.slow
@@ -220,10 +318,19 @@ def test_an_arm_is_trained_by_trl(tmp_path: Path) -> None:
     start_judge(arms_store)
     spec = replace(TINY, name="cut", optimiser="trl", steps=(1, 3))
     steps: list[int] = []
-    found = arms.train_arm(arms_store, CORPUS, spec, "reject_5", report=noting(steps))
-    assert steps == [1, 2, 3] and found["optimiser"] == "trl" and len(set(found["steps"].values())) == 2
-    exact = arms.train_arm(arms_store, CORPUS, replace(spec, name="whole", optimiser="exact"), "reject_5")
+    found = arms.train_arm(
+        JudgedCorpus.of(Corpus(arms_store, CORPUS), spec), "reject_5", report=noting(steps)
+    )
+    assert (
+        steps == [1, 2, 3]
+        and found["optimiser"] == "trl"
+        and len(set(found["steps"].values())) == 2
+    )
+    exact = arms.train_arm(
+        JudgedCorpus.of(Corpus(arms_store, CORPUS), replace(spec, name="whole", optimiser="exact")),
+        "reject_5",
+    )
     assert exact["key"] != found["key"] and exact["steps"] != found["steps"]
-    assert arms.train_arm(arms_store, CORPUS, spec, "reject_5") == found
-    control = arms.train_arm(arms_store, CORPUS, spec, "weighted_3")
+    assert arms.train_arm(JudgedCorpus.of(Corpus(arms_store, CORPUS), spec), "reject_5") == found
+    control = arms.train_arm(JudgedCorpus.of(Corpus(arms_store, CORPUS), spec), "weighted_3")
     assert control["optimiser"] == "exact", "a weighted cross-entropy has nothing to sample"

@@ -8,7 +8,15 @@ from hypothesis import strategies as st
 
 from certify_assets.corpora.rendering import Renderer, render_frame
 from certify_assets.errors import InputError, StaleCertificateError
-from certify_assets.judges.base import SCORE_COLUMNS, Judge, JudgeProvenance, Scores, judge_auroc, score_table, scores_from_log_odds
+from certify_assets.judges.base import (
+    SCORE_COLUMNS,
+    Judge,
+    JudgeProvenance,
+    Scores,
+    judge_auroc,
+    score_table,
+    scores_from_log_odds,
+)
 from certify_assets.judges.controls import AgentJudge, LengthJudge
 from certify_assets.judges.lexical import LexicalJudge
 from certify_assets_tests.corpora.builders import corpus
@@ -25,11 +33,18 @@ def test_log_odds_come_back_as_the_score(values: list[float]) -> None:
     scores = scores_from_log_odds(log_odds)
     np.testing.assert_allclose(scores.score, log_odds, rtol=1e-12, atol=1e-12)
     with np.errstate(invalid="ignore"):
-        np.testing.assert_allclose((np.exp(scores.log_p_success) + np.exp(scores.log_p_fail))[~np.isnan(log_odds)], 1.0)
+        np.testing.assert_allclose(
+            (np.exp(scores.log_p_success) + np.exp(scores.log_p_fail))[~np.isnan(log_odds)], 1.0
+        )
 
 
-@pytest.mark.parametrize(("success", "fail"), [([0.1], [-1.0]), ([-1.0], [float("nan")]), ([-1.0], [-1.0, -2.0]), ([[-1.0]], [[-1.0]])])
-def test_what_is_no_pair_of_log_probabilities_is_refused(success: list[float], fail: list[float]) -> None:
+@pytest.mark.parametrize(
+    ("success", "fail"),
+    [([0.1], [-1.0]), ([-1.0], [float("nan")]), ([-1.0], [-1.0, -2.0]), ([[-1.0]], [[-1.0]])],
+)
+def test_what_is_no_pair_of_log_probabilities_is_refused(
+    success: list[float], fail: list[float]
+) -> None:
     with pytest.raises(InputError, match="judge gave"):
         Scores(np.array(success), np.array(fail))
 
@@ -41,7 +56,9 @@ def test_every_judge_keeps_the_contract() -> None:
         AgentJudge.train(FRAME["agent"].tolist(), OUTCOMES),
     ):
         assert isinstance(judge, Judge)
-        assert judge.provenance().judge == judge.name and len(judge.provenance().adapter_sha256) == 64
+        assert (
+            judge.provenance().judge == judge.name and len(judge.provenance().adapter_sha256) == 64
+        )
         assert judge.score([]).score.shape == (0,) and judge.score(["a text"]).score.shape == (1,)
 
 
@@ -49,21 +66,35 @@ def test_provenance_is_hashed_as_a_whole() -> None:
     one = JudgeProvenance("j", "a", "r", "e", "float64", {"w": 1})
     assert one.sha256 == JudgeProvenance("j", "a", "r", "e", "float64", {"w": 1}).sha256
     assert one.sha256 != JudgeProvenance("j", "a", "r", "e", "float32", {"w": 1}).sha256
-    assert set(one.to_dict()) == {"judge", "adapter_sha256", "renderer_sha256", "engine", "dtype", "settings"}
+    assert set(one.to_dict()) == {
+        "judge",
+        "adapter_sha256",
+        "renderer_sha256",
+        "engine",
+        "dtype",
+        "settings",
+    }
 
 
 def test_a_score_table() -> None:
     renderer = Renderer()
     judge = LexicalJudge.train(TEXTS, OUTCOMES, renderer_sha256=renderer.sha256)
     table = score_table(judge, FRAME, renderer)
-    assert tuple(table.columns) == SCORE_COLUMNS and table["trajectory_id"].tolist() == FRAME["trajectory_id"].tolist()
+    assert (
+        tuple(table.columns) == SCORE_COLUMNS
+        and table["trajectory_id"].tolist() == FRAME["trajectory_id"].tolist()
+    )
     np.testing.assert_array_equal(table["score"], judge.score(TEXTS).score)
-    pd.testing.assert_frame_equal(score_table(judge, FRAME, renderer, rendered=render_frame(FRAME, renderer)), table)
+    pd.testing.assert_frame_equal(
+        score_table(judge, FRAME, renderer, rendered=render_frame(FRAME, renderer)), table
+    )
     assert judge_auroc(table) > 0.9
     with pytest.raises(StaleCertificateError, match="reads the texts of renderer"):
         score_table(judge, FRAME, Renderer(budget_chars=500))
 
 
 def test_the_auroc_of_a_table_leaves_out_what_is_unlabelled() -> None:
-    table = pd.DataFrame({"score": [1.0, 0.0, 5.0, np.nan], "outcome": pd.array([1, 0, None, 0], dtype="Int8")})
+    table = pd.DataFrame(
+        {"score": [1.0, 0.0, 5.0, np.nan], "outcome": pd.array([1, 0, None, 0], dtype="Int8")}
+    )
     assert judge_auroc(table) == 1.0

@@ -12,7 +12,12 @@ from certify_assets.corpora.embedded import EMBEDDED, PRETRAINING_TASKS
 from certify_assets.corpora.splits import make_manifest
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.judges.lm.compact import compact_model_path, load_compact
-from certify_assets.judges.lm.compact.shipped import rebuild, require_shipped, shipped, tasks_in_common
+from certify_assets.judges.lm.compact.shipped import (
+    rebuild,
+    require_shipped,
+    shipped,
+    tasks_in_common,
+)
 from certify_assets.storage.store import Store
 
 
@@ -33,12 +38,16 @@ def test_an_altered_file_is_named(tmp_path: Path, name: str) -> None:
         require_shipped(tmp_path / "m")
 
 
-def test_a_missing_and_a_foreign_file_and_another_number_of_parameters_are_faults(tmp_path: Path) -> None:
+def test_a_missing_and_a_foreign_file_and_another_number_of_parameters_are_faults(
+    tmp_path: Path,
+) -> None:
     shutil.copytree(compact_model_path(), tmp_path / "m")
     (tmp_path / "m/tokenizer_config.json").unlink()
     (tmp_path / "m/extra.json").write_text("{}", encoding="utf-8")
     provenance = tmp_path / "m/provenance.json"
-    provenance.write_text(provenance.read_text(encoding="utf-8").replace("1824416", "1824417"), encoding="utf-8")
+    provenance.write_text(
+        provenance.read_text(encoding="utf-8").replace("1824416", "1824417"), encoding="utf-8"
+    )
     faults = shipped(tmp_path / "m").faults
     assert [fault.split()[0] for fault in faults] == ["extra.json", "tokenizer_config.json", "the"]
     assert "1,824,416 parameters, its provenance says 1,824,417" in faults[2]
@@ -58,7 +67,9 @@ def test_no_task_of_cal_or_test_was_read_in_any_seed_of_an_embedded_corpus(tmp_p
 def test_a_corpus_of_the_same_tasks_under_another_name_is_found(tmp_path: Path) -> None:
     store = Store(str(tmp_path))
     save_config(store, CorpusConfig("mine", paths=("x",)))
-    manifest = make_manifest([*PRETRAINING_TASKS, *(f"own-{number}" for number in range(30))], "mine")
+    manifest = make_manifest(
+        [*PRETRAINING_TASKS, *(f"own-{number}" for number in range(30))], "mine"
+    )
     store.write_json("corpora/mine/splits/manifest.json", manifest.to_dict())
     expected = sorted({*manifest.tasks["cal"], *manifest.tasks["test"]} & set(PRETRAINING_TASKS))
     assert expected and tasks_in_common(store) == {"mine": tuple(expected)}

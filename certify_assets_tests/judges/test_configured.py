@@ -38,13 +38,29 @@ def _write(root: Path, *entries: Any) -> str:
 
 
 def test_a_judge_is_read_and_stands_beside_those_of_the_platform(tmp_path: Path) -> None:
-    root = _write(tmp_path, GOOD, {**GOOD, "name": "ten", "asking": "sc_10", "parity": None, "parity_reason": None})
+    root = _write(
+        tmp_path,
+        GOOD,
+        {**GOOD, "name": "ten", "asking": "sc_10", "parity": None, "parity_reason": None},
+    )
     assert list(judges(root)) == [*JUDGES, "mine", "ten"] and judge_problems(root) == ()
     mine = judge_spec("mine", root)
-    assert mine.family == "endpoint" and mine.endpoint is not None and mine.endpoint.no_parity == "hosted"
-    assert (mine.endpoint.prices.completion, mine.endpoint.server.concurrency, mine.endpoint.server.key_variable) == (2.5, 3, "MY_KEY")
+    assert (
+        mine.family == "endpoint"
+        and mine.endpoint is not None
+        and mine.endpoint.no_parity == "hosted"
+    )
+    assert (
+        mine.endpoint.prices.completion,
+        mine.endpoint.server.concurrency,
+        mine.endpoint.server.key_variable,
+    ) == (2.5, 3, "MY_KEY")
     ten = judge_spec("ten", root).endpoint
-    assert ten is not None and (ten.asking.mode, ten.asking.votes) == ("vote", 10) and "answers in words" in ten.no_parity
+    assert (
+        ten is not None
+        and (ten.asking.mode, ten.asking.votes) == ("vote", 10)
+        and "answers in words" in ten.no_parity
+    )
     assert judges(str(tmp_path / "empty")) == JUDGES
 
 
@@ -55,9 +71,20 @@ def test_only_what_the_scores_depend_on_is_in_the_hash(tmp_path: Path) -> None:
         return found.sha256
 
     first = sha256()
-    assert {sha256(prices={"prompt": 9}), sha256(concurrency=9), sha256(key_variable="OTHER")} == {first}
-    others = [sha256(revision="r2"), sha256(url="http://127.0.0.1:8/v1"), sha256(form="completion"), sha256(budget_tokens=99)]
-    others += [sha256(prompt={"system": "Be strict."}), sha256(asking="cot"), sha256(temperature=0.5)]
+    assert {sha256(prices={"prompt": 9}), sha256(concurrency=9), sha256(key_variable="OTHER")} == {
+        first
+    }
+    others = [
+        sha256(revision="r2"),
+        sha256(url="http://127.0.0.1:8/v1"),
+        sha256(form="completion"),
+        sha256(budget_tokens=99),
+    ]
+    others += [
+        sha256(prompt={"system": "Be strict."}),
+        sha256(asking="cot"),
+        sha256(temperature=0.5),
+    ]
     assert len({first, *others}) == 8
 
 
@@ -83,7 +110,9 @@ def test_only_what_the_scores_depend_on_is_in_the_hash(tmp_path: Path) -> None:
         ({"url": None}, "it has no url"),
     ],
 )
-def test_what_cannot_be_used_is_a_sentence_and_leaves_the_others(tmp_path: Path, change: dict[str, Any], said: str) -> None:
+def test_what_cannot_be_used_is_a_sentence_and_leaves_the_others(
+    tmp_path: Path, change: dict[str, Any], said: str
+) -> None:
     root = _write(tmp_path, {**GOOD, **change}, {**GOOD, "name": "other"})
     assert "other" in judges(root)
     (problem,) = judge_problems(root)
@@ -92,7 +121,17 @@ def test_what_cannot_be_used_is_a_sentence_and_leaves_the_others(tmp_path: Path,
         judge_spec("nobody", root)
 
 
-@pytest.mark.parametrize("text", ["judges: [", "judges: 3", "- name: x", "judges: &a [*a]", f"key: {SECRET}\njudges: [}}", "\x00"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "judges: [",
+        "judges: 3",
+        "- name: x",
+        "judges: &a [*a]",
+        f"key: {SECRET}\njudges: [}}",
+        "\x00",
+    ],
+)
 def test_a_broken_document_is_a_sentence_and_adds_no_judge(tmp_path: Path, text: str) -> None:
     (tmp_path / "judges.yaml").write_text(text, encoding="utf-8")
     assert judges(str(tmp_path)) == JUDGES
@@ -127,14 +166,28 @@ print(json.dumps(found | {"checks": checks, "parents": parents, "compared": comp
 
 def _loaded(root: Path) -> tuple[dict[str, Any], str]:
     command = [sys.executable, "-c", _LOAD]
-    done = subprocess.run(command, env=platform_environment(root), cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        command,
+        env=platform_environment(root),
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return json.loads(done.stdout.splitlines()[-1]), done.stderr
 
 
 def test_endpoint_judges_have_a_job_of_their_own_and_run_in_no_other(tmp_path: Path) -> None:
     _write(tmp_path, GOOD, {**GOOD, "name": "broken", "asking": "guess"})
     found, log = _loaded(tmp_path)
-    assert found["endpoint_judges"] == ["mine"] and found["checks"] == ["parity"] and found["parents"] == ["split_manifest"]
-    assert found["certify_corpus"] == ["lexical", "lexical_weighted"] and "mine" not in found["language_judges"]
+    assert (
+        found["endpoint_judges"] == ["mine"]
+        and found["checks"] == ["parity"]
+        and found["parents"] == ["split_manifest"]
+    )
+    assert (
+        found["certify_corpus"] == ["lexical", "lexical_weighted"]
+        and "mine" not in found["language_judges"]
+    )
     assert found["compared"] == ["audit", "certificate"], "the comparison comes after it"
     assert "judge 'broken': asking is 'guess'" in log

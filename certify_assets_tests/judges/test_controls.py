@@ -13,7 +13,10 @@ from certify_assets.judges.controls import UNCUT, AgentJudge, LengthJudge
 def test_length_tells_where_episodes_stop_at_success() -> None:
     generator = np.random.default_rng(0)
     outcomes = generator.integers(0, 2, 200)
-    texts = ["x" * int(generator.integers(50, 90) if outcome else generator.integers(80, 200)) for outcome in outcomes]
+    texts = [
+        "x" * int(generator.integers(50, 90) if outcome else generator.integers(80, 200))
+        for outcome in outcomes
+    ]
     judge = LengthJudge.train(texts, outcomes)
     assert judge.slope < 0 and auroc(judge.score(texts).score, outcomes) > 0.9
     assert judge == LengthJudge.train(texts, outcomes)
@@ -26,8 +29,13 @@ def test_length_is_read_from_uncut_texts() -> None:
 
 def test_the_agent_judge_knows_success_rates() -> None:
     judge = AgentJudge.train(["a"] * 4 + ["b"] * 4, [1, 1, 1, 0, 0, 0, 0, 0])
-    assert judge.score(["a", "b", "new"]).score == pytest.approx([math.log(3.5 / 1.5), math.log(0.5 / 4.5), math.log(3.5 / 5.5)])
-    assert judge.provenance().adapter_sha256 != AgentJudge.train(["a", "b"], [1, 0]).provenance().adapter_sha256
+    assert judge.score(["a", "b", "new"]).score == pytest.approx(
+        [math.log(3.5 / 1.5), math.log(0.5 / 4.5), math.log(3.5 / 5.5)]
+    )
+    assert (
+        judge.provenance().adapter_sha256
+        != AgentJudge.train(["a", "b"], [1, 0]).provenance().adapter_sha256
+    )
 
 
 @pytest.mark.parametrize("outcomes", [[1, 1], [0, 0], [1], [0, 2], [0, float("nan")]])

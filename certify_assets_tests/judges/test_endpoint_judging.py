@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 import yaml
 
-from certify_assets.corpora import corpus as corpus_steps
+from certify_assets.corpora import preparation as corpus_steps
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, StaleCertificateError
 from certify_assets.evaluation import certification, recalibration
 from certify_assets.evaluation import parity as parity_gate
@@ -24,12 +25,18 @@ from certify_assets.judges import scoring, training
 from certify_assets.judges.endpoint.judge import EndpointJudge
 from certify_assets.judges.endpoint.prompt import chat_prompt
 from certify_assets.judges.endpoint.settings import Asking, Server
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import JUDGES
 from certify_assets.reports.comparison_tables import cost_table
 from certify_assets.reports.judge_page import write_page
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
-from certify_assets_tests.judges.endpoint.faulty_server import Action, Faulty, chat_body, faulty_server
+from certify_assets_tests.judges.endpoint.faulty_server import (
+    Action,
+    Faulty,
+    chat_body,
+    faulty_server,
+)
 
 NAME = "small"
 ENTRY: dict[str, Any] = {
@@ -59,12 +66,29 @@ class Local:
     def __call__(self, payload: dict[str, Any], times: int) -> Action:
         self.calls += 1
         if "messages" in payload:
-            return Action(chat_body("I cannot tell." if len(payload["messages"][1]["content"]) % 2 else "P_SUCCESS=70", model="compact"))
-        ids = payload["prompt"] if isinstance(payload["prompt"], list) else self.language.tokenizer.encode(payload["prompt"])
+            return Action(
+                chat_body(
+                    "I cannot tell."
+                    if len(payload["messages"][1]["content"]) % 2
+                    else "P_SUCCESS=70",
+                    model="compact",
+                )
+            )
+        ids = (
+            payload["prompt"]
+            if isinstance(payload["prompt"], list)
+            else self.language.tokenizer.encode(payload["prompt"])
+        )
         success, fail = self.read(tuple(ids))
         logs = {" SUCCESS": success - self.off * (self.calls % 2), " FAIL": fail}
         usage = {"prompt_tokens": len(ids), "completion_tokens": 1, "total_tokens": len(ids) + 1}
-        return Action({"model": "compact", "choices": [{"text": "", "logprobs": {"top_logprobs": [logs]}}], "usage": usage})
+        return Action(
+            {
+                "model": "compact",
+                "choices": [{"text": "", "logprobs": {"top_logprobs": [logs]}}],
+                "usage": usage,
+            }
+        )
 
     def read(self, ids: tuple[int, ...]) -> tuple[float, float]:
         from certify_assets.judges.lm.contract import Encoded
@@ -85,13 +109,15 @@ def local() -> Local:
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Store:
     folder = tmp_path_factory.mktemp("endpoint")
     store = Store(str(folder / "root"))
-    register_runs(store, NAME, write_runs(folder / "runs.jsonl", tasks=30, attempts=2, seed=0), rl=True)
-    corpus_steps.import_trajectories(store, NAME)
-    corpus_steps.make_splits(store, NAME)
+    register_runs(
+        store, NAME, write_runs(folder / "runs.jsonl", tasks=30, attempts=2, seed=0), rl=True
+    )
+    corpus_steps.import_trajectories(Corpus(store, NAME))
+    corpus_steps.make_splits(Corpus(store, NAME))
     for split in ("sft", "rl", "cal", "test"):
-        corpus_steps.write_split(store, NAME, split)
-    corpus_steps.profile(store, NAME)
-    corpus_steps.leak_controls(store, NAME)
+        corpus_steps.write_split(Corpus(store, NAME), split)
+    corpus_steps.profile(Corpus(store, NAME))
+    corpus_steps.leak_controls(Corpus(store, NAME))
     return store
 
 
@@ -106,73 +132,115 @@ def store(prepared: Store, tmp_path: Path) -> Store:
 def configure(store: Store, server: Faulty, **changed: Any) -> None:
     entry = {**ENTRY, "url": server.url, **changed}
     kept = {name: value for name, value in entry.items() if value is not None}
-    (Path(store.root) / "judges.yaml").write_text(yaml.safe_dump({"judges": [kept]}), encoding="utf-8")
+    (Path(store.root) / "judges.yaml").write_text(
+        yaml.safe_dump({"judges": [kept]}), encoding="utf-8"
+    )
 
 
 @contextmanager
-def scored(store: Store, answer: Callable[[dict[str, Any], int], Action], **changed: Any) -> Iterator[Faulty]:
+def scored(
+    store: Store, answer: Callable[[dict[str, Any], int], Action], **changed: Any
+) -> Iterator[Faulty]:
     """Register and score with a server that goes on serving."""
     with faulty_server(answer) as server:
         configure(store, server, **changed)
-        training.train_judge(store, NAME, "served")
-        scoring.score_corpus(store, NAME, "served")
+        training.train_judge(JudgedCorpus(Corpus(store, NAME), "served"))
+        scoring.score_corpus(JudgedCorpus(Corpus(store, NAME), "served"))
         yield server
 
 
 def test_a_served_model_certifies_as_the_same_model_here(store: Store, local: Local) -> None:
-    training.train_judge(store, NAME, "base")
-    base = scoring.score_corpus(store, NAME, "base")
+    training.train_judge(JudgedCorpus(Corpus(store, NAME), "base"))
+    base = scoring.score_corpus(JudgedCorpus(Corpus(store, NAME), "base"))
     with scored(store, local) as server:
         asked = sum(server.answered.values())
     # the server is gone: what follows needs it no more
     table = store.read_table(f"judges/served/{NAME}/scores.parquet")
     np.testing.assert_allclose(table["score"], base["score"], atol=1e-5)
-    bill = scoring.stored_bill(store, NAME, "served")
-    assert bill is not None and bill["scored"] == len(table) and bill["parse_rate"] == 1.0 and bill["completion_tokens"] == len(table)
-    assert bill["cost"] == pytest.approx((2 * bill["prompt_tokens"] + 10 * len(table)) / 1e6) and asked <= len(table) + 1
-    found = parity_gate.run_parity(store, NAME, "served")
+    bill = scoring.stored_bill(JudgedCorpus(Corpus(store, NAME), "served"))
+    assert (
+        bill is not None
+        and bill["scored"] == len(table)
+        and bill["parse_rate"] == 1.0
+        and bill["completion_tokens"] == len(table)
+    )
+    assert (
+        bill["cost"] == pytest.approx((2 * bill["prompt_tokens"] + 10 * len(table)) / 1e6)
+        and asked <= len(table) + 1
+    )
+    found = parity_gate.run_parity(JudgedCorpus(Corpus(store, NAME), "served"))
     assert found["passed"] and found["rows"] == 8 and found["max_difference"] < 1e-4
-    certificates = certification.certify_judge(store, NAME, "served")
-    again = certification.certify_judge(store, NAME, "base")
-    assert [(item.certified, item.coverage) for item in certificates] == [(item.certified, item.coverage) for item in again]
-    assert certificates[0].provenance["parity_sha256"] == store.sha256(f"judges/served/{NAME}/parity.json")
-    assert certification.verify_stored(store, NAME, "served") == []
-    assert [entry.kind for entry in ledger_entries(store, NAME)] == ["registration", "registration"]
+    certificates = certification.certify_judge(JudgedCorpus(Corpus(store, NAME), "served"))
+    again = certification.certify_judge(JudgedCorpus(Corpus(store, NAME), "base"))
+    assert [(item.certified, item.coverage) for item in certificates] == [
+        (item.certified, item.coverage) for item in again
+    ]
+    assert certificates[0].provenance["parity_sha256"] == store.sha256(
+        f"judges/served/{NAME}/parity.json"
+    )
+    assert certification.verify_stored(JudgedCorpus(Corpus(store, NAME), "served")) == []
+    assert [entry.kind for entry in ledger_entries(Corpus(store, NAME))] == [
+        "registration",
+        "registration",
+    ]
     # no request: the server is gone
-    maps = [recalibration.write_recalibration(store, NAME, judge) for judge in ("served", "base")]
-    assert all(found["fitted_on"] == "rl" and found["methods"][0]["effect"] == "unchanged" for found in maps)
+    maps = [
+        recalibration.write_recalibration(JudgedCorpus(Corpus(store, NAME), judge))
+        for judge in ("served", "base")
+    ]
+    assert all(
+        found["fitted_on"] == "rl" and found["methods"][0]["effect"] == "unchanged"
+        for found in maps
+    )
     assert maps[0]["verdict"] == maps[1]["verdict"], "one model, one effect"
 
 
 def test_a_second_scoring_asks_nothing_and_gives_the_same_bytes(store: Store, local: Local) -> None:
     with scored(store, local) as server:
-        first, calls = store.read_bytes(f"judges/served/{NAME}/scores.parquet"), sum(server.arrived.values())
-        scoring.score_corpus(store, NAME, "served")
-        assert sum(server.arrived.values()) == calls and store.read_bytes(f"judges/served/{NAME}/scores.parquet") == first
+        first, calls = (
+            store.read_bytes(f"judges/served/{NAME}/scores.parquet"),
+            sum(server.arrived.values()),
+        )
+        scoring.score_corpus(JudgedCorpus(Corpus(store, NAME), "served"))
+        assert (
+            sum(server.arrived.values()) == calls
+            and store.read_bytes(f"judges/served/{NAME}/scores.parquet") == first
+        )
     store.delete(f"judges/served/{NAME}/answers.jsonl")
-    parity_gate.run_parity(store, NAME, "served")
-    certification.certify_judge(store, NAME, "served")
+    parity_gate.run_parity(JudgedCorpus(Corpus(store, NAME), "served"))
+    certification.certify_judge(JudgedCorpus(Corpus(store, NAME), "served"))
     with pytest.raises(InputError, match="the journal does not hold the answer"):
-        certification.verify_stored(store, NAME, "served")
+        certification.verify_stored(JudgedCorpus(Corpus(store, NAME), "served"))
 
 
 def test_without_a_parity_test_that_passed_nothing_is_certified(store: Store, local: Local) -> None:
     with scored(store, local):
-        with pytest.raises(StaleCertificateError, match="were not compared with those of the local model"):
-            certification.certify_judge(store, NAME, "served")
-        assert not store.exists(f"ledger/{NAME}.jsonl"), "a refused certificate registers no read of TEST"
-        parity_gate.run_parity(store, NAME, "served")
-        certification.certify_judge(store, NAME, "served")
+        with pytest.raises(
+            StaleCertificateError, match="were not compared with those of the local model"
+        ):
+            certification.certify_judge(JudgedCorpus(Corpus(store, NAME), "served"))
+        assert not store.exists(f"ledger/{NAME}.jsonl"), (
+            "a refused certificate registers no read of TEST"
+        )
+        parity_gate.run_parity(JudgedCorpus(Corpus(store, NAME), "served"))
+        certification.certify_judge(JudgedCorpus(Corpus(store, NAME), "served"))
         key = f"judges/served/{NAME}/parity.json"
         kept = store.read_json(key)
-        for change in ({"passed": False}, {"scores_sha256": "0" * 64}, {"adapter_sha256": "0" * 64}, {"configuration": {}}):
+        for change in (
+            {"passed": False},
+            {"scores_sha256": "0" * 64},
+            {"adapter_sha256": "0" * 64},
+            {"configuration": {}},
+        ):
             store.write_json(key, {**kept, **change})
             for step in (certification.certify_judge, certification.load_certificates):
-                with pytest.raises(StaleCertificateError, match=r"parity test of served|differs from compact"):
-                    step(store, NAME, "served")
+                with pytest.raises(
+                    StaleCertificateError, match=r"parity test of served|differs from compact"
+                ):
+                    step(JudgedCorpus(Corpus(store, NAME), "served"))
         store.write_json(key, {**kept, "rows": 7})
         with pytest.raises(StaleCertificateError, match="another parity"):
-            certification.load_certificates(store, NAME, "served")
+            certification.load_certificates(JudgedCorpus(Corpus(store, NAME), "served"))
 
 
 def test_an_engine_that_is_off_fails_and_is_refused(store: Store, local: Local) -> None:
@@ -182,105 +250,162 @@ def test_an_engine_that_is_off_fails_and_is_refused(store: Store, local: Local) 
             pass
     finally:
         local.off = 0.0
-    found = parity_gate.run_parity(store, NAME, "served")
+    found = parity_gate.run_parity(JudgedCorpus(Corpus(store, NAME), "served"))
     assert not found["passed"] and found["max_difference"] == pytest.approx(0.5, abs=0.01)
-    with pytest.raises(StaleCertificateError, match="differs from compact of the local engine on 8 rows"):
-        certification.certify_judge(store, NAME, "served")
+    with pytest.raises(
+        StaleCertificateError, match="differs from compact of the local engine on 8 rows"
+    ):
+        certification.certify_judge(JudgedCorpus(Corpus(store, NAME), "served"))
 
 
 def test_a_changed_setting_makes_scores_and_certificates_stale(store: Store, local: Local) -> None:
     with scored(store, local) as server:
-        parity_gate.run_parity(store, NAME, "served")
-        certification.certify_judge(store, NAME, "served")
+        parity_gate.run_parity(JudgedCorpus(Corpus(store, NAME), "served"))
+        certification.certify_judge(JudgedCorpus(Corpus(store, NAME), "served"))
         configure(store, server, prices={"prompt": 7.0}, concurrency=1)
-        certification.load_certificates(store, NAME, "served")
-        for change in ({"revision": "other"}, {"budget_tokens": 700}, {"prompt": {"opening": "The run:\n"}}, {"temperature": 0.3}):
+        certification.load_certificates(JudgedCorpus(Corpus(store, NAME), "served"))
+        for change in (
+            {"revision": "other"},
+            {"budget_tokens": 700},
+            {"prompt": {"opening": "The run:\n"}},
+            {"temperature": 0.3},
+        ):
             configure(store, server, **change)
-            for step in (scoring.score_corpus, certification.load_certificates, certification.certify_judge, parity_gate.run_parity):
-                with pytest.raises(StaleCertificateError, match="served was registered with another"):
-                    step(store, NAME, "served")
+            for step in (
+                scoring.score_corpus,
+                certification.load_certificates,
+                certification.certify_judge,
+                parity_gate.run_parity,
+            ):
+                with pytest.raises(
+                    StaleCertificateError, match="served was registered with another"
+                ):
+                    step(JudgedCorpus(Corpus(store, NAME), "served"))
 
 
 def test_a_server_that_was_exchanged_is_refused(store: Store, local: Local) -> None:
     with scored(store, local) as server:
         server.about["/version"] = Action({"version": "9.9"})
         with pytest.raises(StaleCertificateError, match=r"its version is '9\.9' and was ''"):
-            scoring.score_corpus(store, NAME, "served")
+            scoring.score_corpus(JudgedCorpus(Corpus(store, NAME), "served"))
 
 
-def test_words_are_counted_and_carried_where_nothing_compares_them(store: Store, local: Local) -> None:
+def test_words_are_counted_and_carried_where_nothing_compares_them(
+    store: Store, local: Local
+) -> None:
     with scored(store, local, form=None, parity=None, asking="cot"):
         pass
-    bill = scoring.stored_bill(store, NAME, "served")
+    bill = scoring.stored_bill(JudgedCorpus(Corpus(store, NAME), "served"))
     table = store.read_table(f"judges/served/{NAME}/scores.parquet")
-    assert bill is not None and 0 < bill["unscored"]["unparsed"] == int(table["score"].isna().sum()) < len(table)
-    certificates = certification.certify_judge(store, NAME, "served")
+    assert bill is not None and 0 < bill["unscored"]["unparsed"] == int(
+        table["score"].isna().sum()
+    ) < len(table)
+    certificates = certification.certify_judge(JudgedCorpus(Corpus(store, NAME), "served"))
     assert "answers in words (mode cot)" in certificates[0].provenance["no_parity"]
     assert any(finding["code"] == "unscored_rows" for finding in certificates[0].findings)
     with pytest.raises(InputError, match="has no parity test"):
-        parity_gate.run_parity(store, NAME, "served")
+        parity_gate.run_parity(JudgedCorpus(Corpus(store, NAME), "served"))
 
 
-def test_a_judge_of_the_users_document_is_compared_with_its_bill(store: Store, local: Local) -> None:
+def test_a_judge_of_the_users_document_is_compared_with_its_bill(
+    store: Store, local: Local
+) -> None:
     with scored(store, local, form=None, parity=None, asking="cot"):
         pass
-    certification.certify_judge(store, NAME, "served")
-    audit_judge(store, NAME, "served")
+    certification.certify_judge(JudgedCorpus(Corpus(store, NAME), "served"))
+    audit_judge(JudgedCorpus(Corpus(store, NAME), "served"))
     table = gather_table(store, [NAME])
     (document,) = table["corpora"]
     row = next(row for row in document["rows"] if row["judge"] == "served")
-    bill = scoring.stored_bill(store, NAME, "served")
-    assert bill is not None and row["family"] == "endpoint" and len(row["certified"]) == 4 and row["auroc"]["test"] is not None
+    bill = scoring.stored_bill(JudgedCorpus(Corpus(store, NAME), "served"))
+    assert (
+        bill is not None
+        and row["family"] == "endpoint"
+        and len(row["certified"]) == 4
+        and row["auroc"]["test"] is not None
+    )
     tokens = (bill["prompt_tokens"] + bill["completion_tokens"]) / bill["decisions"]
     cost = row["cost"]
-    assert cost["tokens_per_decision"] == pytest.approx(tokens) and cost["parse_rate"] == pytest.approx(bill["parse_rate"]) and tokens > 0
-    assert cost["money_per_decision"] == pytest.approx(bill["cost"] / bill["decisions"]) and cost["currency"] == bill["currency"]
+    assert (
+        cost["tokens_per_decision"] == pytest.approx(tokens)
+        and cost["parse_rate"] == pytest.approx(bill["parse_rate"])
+        and tokens > 0
+    )
+    assert (
+        cost["money_per_decision"] == pytest.approx(bill["cost"] / bill["decisions"])
+        and cost["currency"] == bill["currency"]
+    )
     (shown,) = (line for line in cost_table(table["corpora"]).rows if line[1] == "served")
     assert shown[-3] == f"{tokens:.0f}" and shown[-2].endswith(" USD") and shown[-1].endswith("%")
-    assert {item["judge"] for item in document["missing"] if item["what"] == "scores"} == set(JUDGES)
-    assert any(item["judge"] == "served" and item["against"] == "length_only" for item in document["differences"])
-    judged = {item["judge"] for item in overview(store, NAME)["judges"]}
+    assert {item["judge"] for item in document["missing"] if item["what"] == "scores"} == set(
+        JUDGES
+    )
+    assert any(
+        item["judge"] == "served" and item["against"] == "length_only"
+        for item in document["differences"]
+    )
+    judged = {item["judge"] for item in overview(Corpus(store, NAME))["judges"]}
     assert judged == {"served"}
 
 
-def test_a_judge_that_gave_no_verdict_is_audited_compared_and_shown(store: Store, local: Local) -> None:
+def test_a_judge_that_gave_no_verdict_is_audited_compared_and_shown(
+    store: Store, local: Local
+) -> None:
     def mute(payload: dict[str, Any], times: int) -> Action:
         return Action(chat_body("I cannot tell.", model="compact"))
 
     with scored(store, mute, form=None, parity=None, asking="cot"):
         pass
-    certificates = certification.certify_judge(store, NAME, "served")
+    certificates = certification.certify_judge(JudgedCorpus(Corpus(store, NAME), "served"))
     assert not any(item.certified for item in certificates)
-    assert all("unscored_rows" in {finding["code"] for finding in item.findings} for item in certificates)
-    assert all("No row has a score" in reason for reason in certification.why_nothing(store, NAME, "served"))
-    result = audit_judge(store, NAME, "served")
+    assert all(
+        "unscored_rows" in {finding["code"] for finding in item.findings} for item in certificates
+    )
+    assert all(
+        "No row has a score" in reason
+        for reason in certification.why_nothing(JudgedCorpus(Corpus(store, NAME), "served"))
+    )
+    result = audit_judge(JudgedCorpus(Corpus(store, NAME), "served"))
     assert {audit["verdict"] for audit in result.audits} == {"WARN"}
     assert all("No TEST row has a score" in audit["reason"] for audit in result.audits)
-    page = Path(write_page(store, NAME, "served")).read_text(encoding="utf-8")
+    page = Path(write_page(JudgedCorpus(Corpus(store, NAME), "served"))).read_text(encoding="utf-8")
     assert "No TEST row has a score" in page and "Nothing" in page
-    row = next(row for row in compare(store, NAME)["rows"] if row["judge"] == "served")
-    assert row["auroc"]["cal"]["value"] is None and row["cost"]["parse_rate"] == 0 and row["auroc"]["test"]["value"] is None
+    row = next(row for row in compare(Corpus(store, NAME))["rows"] if row["judge"] == "served")
+    assert (
+        row["auroc"]["cal"]["value"] is None
+        and row["cost"]["parse_rate"] == 0
+        and row["auroc"]["test"]["value"] is None
+    )
 
 
 @pytest.mark.slow
 def test_the_reason_for_no_parity_is_on_the_page(store: Store, local: Local) -> None:
-    with scored(store, local, form="completion", parity="none", parity_reason="the weights are <secret>"):
-        certification.certify_judge(store, NAME, "served")
-        audit_judge(store, NAME, "served")
-        page = Path(write_page(store, NAME, "served")).read_text(encoding="utf-8")
+    with scored(
+        store, local, form="completion", parity="none", parity_reason="the weights are <secret>"
+    ):
+        certification.certify_judge(JudgedCorpus(Corpus(store, NAME), "served"))
+        audit_judge(JudgedCorpus(Corpus(store, NAME), "served"))
+        page = Path(write_page(JudgedCorpus(Corpus(store, NAME), "served"))).read_text(
+            encoding="utf-8"
+        )
     assert "the weights are &lt;secret&gt;" in page and "none: a model behind a server" in page
 
 
 def test_new_runs_are_scored_by_the_same_model_alone(store: Store, local: Local) -> None:
     frame = store.read_table(f"corpora/{NAME}/splits/sft.parquet").head(3)
     with scored(store, local):
-        table, bill = scoring.score_runs_with_bill(store, NAME, "served", frame)
+        table, bill = scoring.score_runs_with_bill(
+            JudgedCorpus(Corpus(store, NAME), "served"), frame
+        )
         assert np.isfinite(table["score"]).all() and bill is not None and bill["decisions"] == 3
         document = store.read_json(f"judges/served/{NAME}/scores.json")
         document["bill"]["models"] = ["compact-of-last-year"]
         store.write_json(f"judges/served/{NAME}/scores.json", document)
-        with pytest.raises(StaleCertificateError, match="answers as compact now and answered as compact-of-last-year"):
-            scoring.score_runs(store, NAME, "served", frame)
+        with pytest.raises(
+            StaleCertificateError,
+            match="answers as compact now and answered as compact-of-last-year",
+        ):
+            scoring.score_runs(JudgedCorpus(Corpus(store, NAME), "served"), frame)
 
 
 def test_a_server_that_shows_no_verdict_is_left_before_it_costs() -> None:
@@ -288,7 +413,9 @@ def test_a_server_that_shows_no_verdict_is_left_before_it_costs() -> None:
         return Action(chat_body(logs={"Well": -0.1}))
 
     with faulty_server(silent) as server:
-        judge = EndpointJudge.connect(Server(server.url, "m", concurrency=1), Asking(read="top"), chat_prompt("logprob"))
+        judge = EndpointJudge.connect(
+            Server(server.url, "m", concurrency=1), Asking(read="top"), chat_prompt("logprob")
+        )
         with pytest.raises(InputError, match="none of the first 50 answers"):
             judge.run([f"run {number}" for number in range(80)])
         assert sum(server.arrived.values()) == 50

@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 import yaml
 
-from certify_assets.corpora import corpus as corpus_steps
+from certify_assets.corpora import preparation as corpus_steps
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.evaluation import certification
 from certify_assets.evaluation import parity as parity_gate
 from certify_assets.judges import scoring, training
 from certify_assets.judges.base import judge_auroc
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lm.compact import compact_model_path
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
@@ -31,63 +33,103 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     require_vllm()
     folder = tmp_path_factory.mktemp("served")
     store = Store(str(folder / "root"))
-    register_runs(store, NAME, write_runs(folder / "runs.jsonl", tasks=40, attempts=3, seed=0), rl=True)
-    corpus_steps.import_trajectories(store, NAME)
-    corpus_steps.make_splits(store, NAME)
+    register_runs(
+        store, NAME, write_runs(folder / "runs.jsonl", tasks=40, attempts=3, seed=0), rl=True
+    )
+    corpus_steps.import_trajectories(Corpus(store, NAME))
+    corpus_steps.make_splits(Corpus(store, NAME))
     for split in ("sft", "rl", "cal", "test"):
-        corpus_steps.write_split(store, NAME, split)
-    corpus_steps.profile(store, NAME)
-    corpus_steps.leak_controls(store, NAME)
+        corpus_steps.write_split(Corpus(store, NAME), split)
+    corpus_steps.profile(Corpus(store, NAME))
+    corpus_steps.leak_controls(Corpus(store, NAME))
     for judge in ("base", "sft"):
-        training.train_judge(store, NAME, judge)
-        scoring.score_corpus(store, NAME, judge)
+        training.train_judge(JudgedCorpus(Corpus(store, NAME), judge))
+        scoring.score_corpus(JudgedCorpus(Corpus(store, NAME), judge))
     options = ("--lora-modules", f"tuned={store.local_path(f'judges/sft/{NAME}/adapter')}")
-    with vllm_server(compact_model_path(), "compact", folder / "log", options=options, max_len=2048) as url:
-        common: dict[str, Any] = {"url": url, "model": "compact", "budget_tokens": 768, "concurrency": 16}
+    with vllm_server(
+        compact_model_path(), "compact", folder / "log", options=options, max_len=2048
+    ) as url:
+        common: dict[str, Any] = {
+            "url": url,
+            "model": "compact",
+            "budget_tokens": 768,
+            "concurrency": 16,
+        }
         judges = [
             {**common, "name": "served", "form": "tokens", "parity": PARITY},
-            {**common, "name": "served_sft", "form": "tokens", "model": "tuned", "parity": {**PARITY, "adapter": "sft"}},
-            {**common, "name": "served_text", "form": "completion", "budget_tokens": 300, "parity": PARITY},
+            {
+                **common,
+                "name": "served_sft",
+                "form": "tokens",
+                "model": "tuned",
+                "parity": {**PARITY, "adapter": "sft"},
+            },
+            {
+                **common,
+                "name": "served_text",
+                "form": "completion",
+                "budget_tokens": 300,
+                "parity": PARITY,
+            },
             {**common, "name": "wrong", "form": "tokens", "parity": {**PARITY, "adapter": "sft"}},
             {**common, "name": "words", "asking": "cot", "max_tokens": 12},
             {**common, "name": "votes", "asking": "sc_5", "max_tokens": 8},
         ]
-        (folder / "root" / "judges.yaml").write_text(yaml.safe_dump({"judges": judges}), encoding="utf-8")
+        (folder / "root" / "judges.yaml").write_text(
+            yaml.safe_dump({"judges": judges}), encoding="utf-8"
+        )
         yield store
 
 
 def _made(store: Store, judge: str) -> Any:
-    training.train_judge(store, NAME, judge)
-    return scoring.score_corpus(store, NAME, judge)
+    training.train_judge(JudgedCorpus(Corpus(store, NAME), judge))
+    return scoring.score_corpus(JudgedCorpus(Corpus(store, NAME), judge))
 
 
 @pytest.mark.parametrize(("judge", "local"), [("served", "base"), ("served_sft", "sft")])
-def test_a_server_certifies_what_the_same_model_certifies_here(store: Store, judge: str, local: str) -> None:
+def test_a_server_certifies_what_the_same_model_certifies_here(
+    store: Store, judge: str, local: str
+) -> None:
     table, here = _made(store, judge), store.read_table(f"judges/{local}/{NAME}/scores.parquet")
     np.testing.assert_allclose(table["score"], here["score"], atol=1e-4)
     assert judge_auroc(table) == pytest.approx(judge_auroc(here), abs=1e-3)
-    found = parity_gate.run_parity(store, NAME, judge)
+    found = parity_gate.run_parity(JudgedCorpus(Corpus(store, NAME), judge))
     assert found["passed"] and found["rows"] == 16 and "0.32" in found["engine"]
-    certificates, same = certification.certify_judge(store, NAME, judge), certification.certify_judge(store, NAME, local)
-    assert [(item.certified, item.coverage) for item in certificates] == [(item.certified, item.coverage) for item in same]
-    assert certification.verify_stored(store, NAME, judge) == []
+    certificates, same = (
+        certification.certify_judge(JudgedCorpus(Corpus(store, NAME), judge)),
+        certification.certify_judge(JudgedCorpus(Corpus(store, NAME), local)),
+    )
+    assert [(item.certified, item.coverage) for item in certificates] == [
+        (item.certified, item.coverage) for item in same
+    ]
+    assert certification.verify_stored(JudgedCorpus(Corpus(store, NAME), judge)) == []
 
 
 def test_a_text_cut_by_the_servers_count_is_the_text_compared(store: Store) -> None:
     _made(store, "served_text")
-    bill = scoring.stored_bill(store, NAME, "served_text")
-    assert bill is not None and bill["scored"] == bill["decisions"] and bill["prompt_tokens"] <= 300 * bill["decisions"]
-    assert parity_gate.run_parity(store, NAME, "served_text")["passed"]
+    bill = scoring.stored_bill(JudgedCorpus(Corpus(store, NAME), "served_text"))
+    assert (
+        bill is not None
+        and bill["scored"] == bill["decisions"]
+        and bill["prompt_tokens"] <= 300 * bill["decisions"]
+    )
+    assert parity_gate.run_parity(JudgedCorpus(Corpus(store, NAME), "served_text"))["passed"]
 
 
 def test_another_model_than_the_one_named_fails(store: Store) -> None:
     _made(store, "wrong")
-    assert not parity_gate.run_parity(store, NAME, "wrong")["passed"]
+    assert not parity_gate.run_parity(JudgedCorpus(Corpus(store, NAME), "wrong"))["passed"]
 
 
 @pytest.mark.parametrize("judge", ["words", "votes"])
-def test_a_model_that_cannot_state_a_verdict_is_unscored_and_billed(store: Store, judge: str) -> None:
+def test_a_model_that_cannot_state_a_verdict_is_unscored_and_billed(
+    store: Store, judge: str
+) -> None:
     table = _made(store, judge)
-    bill = scoring.stored_bill(store, NAME, judge)
-    assert bill is not None and bill["unscored"] == {"unparsed": len(table)} and table["score"].isna().all()
+    bill = scoring.stored_bill(JudgedCorpus(Corpus(store, NAME), judge))
+    assert (
+        bill is not None
+        and bill["unscored"] == {"unparsed": len(table)}
+        and table["score"].isna().all()
+    )
     assert bill["parse_rate"] == 0.0 and bill["completion_tokens"] > 0

@@ -7,10 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from certify_assets.corpora import corpus as corpus_steps
+from certify_assets.corpora import preparation as corpus_steps
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, IntegrityError
 from certify_assets.evaluation import certification
 from certify_assets.judges import scoring, training
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import JUDGES, LANGUAGE_JUDGES
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
@@ -22,20 +24,22 @@ NAME = "small"
 def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     root = tmp_path_factory.mktemp("language")
     opened = Store(str(root / "root"))
-    register_runs(opened, NAME, write_runs(root / "runs.jsonl", tasks=40, attempts=3, seed=0), rl=True)
-    corpus_steps.import_trajectories(opened, NAME)
-    corpus_steps.make_splits(opened, NAME)
+    register_runs(
+        opened, NAME, write_runs(root / "runs.jsonl", tasks=40, attempts=3, seed=0), rl=True
+    )
+    corpus_steps.import_trajectories(Corpus(opened, NAME))
+    corpus_steps.make_splits(Corpus(opened, NAME))
     for split in ("sft", "rl", "cal", "test"):
-        corpus_steps.write_split(opened, NAME, split)
-    corpus_steps.profile(opened, NAME)
-    corpus_steps.leak_controls(opened, NAME)
+        corpus_steps.write_split(Corpus(opened, NAME), split)
+    corpus_steps.profile(Corpus(opened, NAME))
+    corpus_steps.leak_controls(Corpus(opened, NAME))
     return opened
 
 
 def made(store: Store, judge: str) -> dict[str, object]:
-    document = training.train_judge(store, NAME, judge)
-    scoring.score_corpus(store, NAME, judge)
-    certification.certify_judge(store, NAME, judge)
+    document = training.train_judge(JudgedCorpus(Corpus(store, NAME), judge))
+    scoring.score_corpus(JudgedCorpus(Corpus(store, NAME), judge))
+    certification.certify_judge(JudgedCorpus(Corpus(store, NAME), judge))
     return document
 
 
@@ -51,26 +55,35 @@ def test_the_base_model_judges_as_it_comes(store: Store) -> None:
     table = store.read_table(f"judges/base/{NAME}/scores.parquet")
     assert np.isfinite(table["score"]).all() and (table["split"] == "test").any()
     assert table.loc[table["split"] == "test", "outcome"].isna().all()
-    assert certification.verify_stored(store, NAME, "base") == []
-    assert {item.provenance["adapter_sha256"] for item in certification.load_certificates(store, NAME, "base")} == {
-        document["adapter_sha256"]
-    }
+    assert certification.verify_stored(JudgedCorpus(Corpus(store, NAME), "base")) == []
+    assert {
+        item.provenance["adapter_sha256"]
+        for item in certification.load_certificates(JudgedCorpus(Corpus(store, NAME), "base"))
+    } == {document["adapter_sha256"]}
 
 
 @pytest.mark.slow
 def test_fine_tuning_and_reinforcement_go_from_adapter_to_certificate(store: Store) -> None:
     sft = made(store, "sft")
-    assert sft["adapter_sha256"] != training.train_judge(store, NAME, "base")["adapter_sha256"]
+    assert (
+        sft["adapter_sha256"]
+        != training.train_judge(JudgedCorpus(Corpus(store, NAME), "base"))["adapter_sha256"]
+    )
     assert sft["training"]["trainable_parameters"] > 0  # type: ignore[index]
     grpo = made(store, "grpo")
     assert grpo["candidates"] == 9 and grpo["start_sha256"] == sft["adapter_sha256"]
     names = [row["name"] for row in grpo["selection"]]  # type: ignore[attr-defined]
     assert names[0] == "start" and len(set(names)) == 9 and grpo["chosen"] in names
-    for certificate in certification.load_certificates(store, NAME, "grpo"):
+    for certificate in certification.load_certificates(JudgedCorpus(Corpus(store, NAME), "grpo")):
         assert certificate.candidates == 9 and "candidates" in str(certificate.selection)
-    assert certification.verify_stored(store, NAME, "sft") == [] and certification.verify_stored(store, NAME, "grpo") == []
-    again = training.train_judge(store, NAME, "sft")
-    assert again["adapter_sha256"] == sft["adapter_sha256"], "what was finished is not trained again"
+    assert (
+        certification.verify_stored(JudgedCorpus(Corpus(store, NAME), "sft")) == []
+        and certification.verify_stored(JudgedCorpus(Corpus(store, NAME), "grpo")) == []
+    )
+    again = training.train_judge(JudgedCorpus(Corpus(store, NAME), "sft"))
+    assert again["adapter_sha256"] == sft["adapter_sha256"], (
+        "what was finished is not trained again"
+    )
 
 
 def test_a_judge_whose_files_were_altered_is_refused(store: Store, tmp_path: Path) -> None:
@@ -80,13 +93,13 @@ def test_a_judge_whose_files_were_altered_is_refused(store: Store, tmp_path: Pat
     store.write_bytes(key, kept.replace(b'"revision":"', b'"revision":"0'))
     try:
         with pytest.raises(CertifyError, match="another revision"):
-            scoring.score_corpus(store, NAME, "base")
+            scoring.score_corpus(JudgedCorpus(Corpus(store, NAME), "base"))
     finally:
         store.write_bytes(key, kept)
     document = store.read_json(f"judges/base/{NAME}/adapter.json")
     store.write_json(f"judges/base/{NAME}/adapter.json", {**document, "adapter_sha256": "0" * 64})
     with pytest.raises(IntegrityError, match="not the one that was recorded"):
-        scoring.score_corpus(store, NAME, "base")
+        scoring.score_corpus(JudgedCorpus(Corpus(store, NAME), "base"))
     store.write_json(f"judges/base/{NAME}/adapter.json", document)
 
 
@@ -94,4 +107,4 @@ def test_reinforcement_needs_the_judge_it_starts_from(store: Store) -> None:
     if store.exists(f"judges/sft/{NAME}/adapter.json"):
         store.delete(f"judges/sft/{NAME}/adapter.json")
     with pytest.raises(CertifyError):
-        training.train_judge(store, NAME, "grpo")
+        training.train_judge(JudgedCorpus(Corpus(store, NAME), "grpo"))

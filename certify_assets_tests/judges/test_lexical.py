@@ -16,7 +16,13 @@ from certify_assets.corpora.rendering import render_frame
 from certify_assets.corpora.splits import make_manifest, select
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.judges.lexical import SUCCESS_WEIGHTS, LexicalJudge, LexicalSettings, _counts, _weigh
+from certify_assets.judges.lexical import (
+    SUCCESS_WEIGHTS,
+    LexicalJudge,
+    LexicalSettings,
+    _counts,
+    _weigh,
+)
 from certify_assets_tests.corpora.builders import corpus
 
 FRAME = corpus(tasks=60)
@@ -34,10 +40,20 @@ def folder(tmp_path: Path) -> Path:
 def test_learns_words_that_tasks_it_has_not_seen_share() -> None:
     manifest = make_manifest(FRAME["task_id"], "made")
     train, test = select(FRAME, manifest, "sft"), select(FRAME, manifest, "test")
-    judge = LexicalJudge.train([item.text for item in render_frame(train)], train["outcome"].to_numpy(dtype=int))
-    assert auroc(judge.score([item.text for item in render_frame(test)]).score, test["outcome"].to_numpy(dtype=int)) > 0.75
+    judge = LexicalJudge.train(
+        [item.text for item in render_frame(train)], train["outcome"].to_numpy(dtype=int)
+    )
+    assert (
+        auroc(
+            judge.score([item.text for item in render_frame(test)]).score,
+            test["outcome"].to_numpy(dtype=int),
+        )
+        > 0.75
+    )
     fails, succeeds = judge.top_features(5)
-    assert any("refused" in word for word, _ in fails) and any("granted" in word for word, _ in succeeds)
+    assert any("refused" in word for word, _ in fails) and any(
+        "granted" in word for word, _ in succeeds
+    )
     assert fails[0][1] < 0 < succeeds[0][1]
 
 
@@ -46,7 +62,9 @@ def test_features_are_the_textbook_ones() -> None:
     reference = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, min_df=2).fit(TEXTS)
     assert JUDGE.vocabulary == tuple(reference.get_feature_names_out())
     ours = _weigh(_counts([*TEXTS[:50], "none of these"], JUDGE.vocabulary, settings), JUDGE.idf)
-    np.testing.assert_allclose(ours.toarray(), reference.transform([*TEXTS[:50], "none of these"]).toarray(), atol=1e-12)
+    np.testing.assert_allclose(
+        ours.toarray(), reference.transform([*TEXTS[:50], "none of these"]).toarray(), atol=1e-12
+    )
 
 
 def test_training_twice_gives_the_same_judge() -> None:
@@ -75,15 +93,26 @@ def test_the_weight_of_successes_moves_the_judge() -> None:
 def test_a_judge_comes_back_as_it_was(folder: Path) -> None:
     again = LexicalJudge.load(folder, expected_sha256=JUDGE.adapter_sha256)
     np.testing.assert_array_equal(again.score(TEXTS).score, JUDGE.score(TEXTS).score)
-    assert again.provenance() == JUDGE.provenance() and again.settings == JUDGE.settings and again.training == JUDGE.training
+    assert (
+        again.provenance() == JUDGE.provenance()
+        and again.settings == JUDGE.settings
+        and again.training == JUDGE.training
+    )
     assert sorted(path.name for path in folder.iterdir()) == ["judge.json", "weights.safetensors"]
     assert again.save(folder) == JUDGE.adapter_sha256
 
 
 def test_the_adapter_hash_is_that_of_the_files(folder: Path) -> None:
     hashes = {path.name: sha256_bytes(path.read_bytes()) for path in folder.iterdir()}
-    assert sha256_bytes(canonical_json(hashes)) == JUDGE.adapter_sha256 == JUDGE.provenance().adapter_sha256
-    assert LexicalJudge.train(TEXTS, OUTCOMES, seed=1, renderer_sha256="r").adapter_sha256 != JUDGE.adapter_sha256
+    assert (
+        sha256_bytes(canonical_json(hashes))
+        == JUDGE.adapter_sha256
+        == JUDGE.provenance().adapter_sha256
+    )
+    assert (
+        LexicalJudge.train(TEXTS, OUTCOMES, seed=1, renderer_sha256="r").adapter_sha256
+        != JUDGE.adapter_sha256
+    )
     with pytest.raises(IntegrityError, match="use the judge that was certified"):
         LexicalJudge.load(folder, expected_sha256="0" * 64)
 
@@ -111,7 +140,9 @@ def rewritten(folder: Path, arrays: dict[str, Any] | None = None, **changes: Any
     if arrays is not None:
         (folder / "weights.safetensors").write_bytes(save(arrays))
     document = json.loads((folder / "judge.json").read_text(encoding="utf-8"))
-    document |= {"weights_sha256": sha256_bytes((folder / "weights.safetensors").read_bytes())} | changes
+    document |= {
+        "weights_sha256": sha256_bytes((folder / "weights.safetensors").read_bytes())
+    } | changes
     (folder / "judge.json").write_bytes(canonical_json(document))
     return folder
 
@@ -187,7 +218,14 @@ def test_what_teaches_nothing_is_refused(texts: list[str], outcomes: list[int], 
 
 
 @pytest.mark.parametrize(
-    "settings", [{"success_weight": 0}, {"success_weight": float("inf")}, {"longest_ngram": 0}, {"max_features": 1.5}, {"seed": "a"}]
+    "settings",
+    [
+        {"success_weight": 0},
+        {"success_weight": float("inf")},
+        {"longest_ngram": 0},
+        {"max_features": 1.5},
+        {"seed": "a"},
+    ],
 )
 def test_impossible_settings_are_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=next(iter(settings))):
@@ -196,4 +234,8 @@ def test_impossible_settings_are_refused(settings: dict[str, Any]) -> None:
 
 def test_the_most_frequent_features_are_kept() -> None:
     judge = LexicalJudge.train(TEXTS, OUTCOMES, settings=LexicalSettings(max_features=30))
-    assert len(judge.vocabulary) == 30 and "step" in judge.vocabulary and list(judge.vocabulary) == sorted(judge.vocabulary)
+    assert (
+        len(judge.vocabulary) == 30
+        and "step" in judge.vocabulary
+        and list(judge.vocabulary) == sorted(judge.vocabulary)
+    )

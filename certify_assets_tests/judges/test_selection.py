@@ -15,7 +15,9 @@ from certify_assets_tests.paths import REPOSITORY
 SETTINGS = Settings(alpha=0.1, delta=0.05)
 
 
-def table(tasks: int = 80, attempts: int = 6, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def table(
+    tasks: int = 80, attempts: int = 6, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Outcomes and tasks with a signal that a score may carry."""
     rng = np.random.default_rng(seed)
     owner = np.repeat(np.arange(tasks), attempts)
@@ -30,7 +32,9 @@ def judges(outcomes: np.ndarray, noise: np.ndarray) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize("rule", ["counted", "halves"])
 def test_the_better_judge_is_chosen_and_certified(rule: str) -> None:
     outcomes, tasks, noise = table()
-    found = select(judges(outcomes, noise), outcomes, tasks, settings=SETTINGS, baseline="sft", rule=rule)
+    found = select(
+        judges(outcomes, noise), outcomes, tasks, settings=SETTINGS, baseline="sft", rule=rule
+    )
     assert found.chosen == "good"
     assert not found.kept_baseline
     assert found.best_and_worst() == ("good", "blind")
@@ -41,7 +45,9 @@ def test_the_better_judge_is_chosen_and_certified(rule: str) -> None:
     by_name = {row.name: row for row in found.rows}
     assert by_name["good"].certified_coverage == found.certificate.coverage
     assert by_name["good"].uncorrected == found.uncorrected.coverage
-    assert (found.choosing_tasks, found.certifying_tasks) == ((80, 80) if rule == "counted" else (40, 40))
+    assert (found.choosing_tasks, found.certifying_tasks) == (
+        (80, 80) if rule == "counted" else (40, 40)
+    )
     if rule == "counted":
         # a stricter level certifies no more
         assert by_name["good"].coverage <= by_name["good"].uncorrected
@@ -53,9 +59,23 @@ def test_the_baseline_is_kept_on_a_tie_and_where_nothing_certifies(rule: str) ->
     outcomes, tasks, noise = table()
     scores = judges(outcomes, noise)
     # an increasing map leaves every certificate as it is
-    tie = select({"moved": 3 * scores["sft"] + 1, "sft": scores["sft"]}, outcomes, tasks, settings=SETTINGS, baseline="sft", rule=rule)
+    tie = select(
+        {"moved": 3 * scores["sft"] + 1, "sft": scores["sft"]},
+        outcomes,
+        tasks,
+        settings=SETTINGS,
+        baseline="sft",
+        rule=rule,
+    )
     assert tie.kept_baseline
-    nothing = select({"blind": noise, "sft": noise[::-1]}, outcomes, tasks, settings=SETTINGS, baseline="sft", rule=rule)
+    nothing = select(
+        {"blind": noise, "sft": noise[::-1]},
+        outcomes,
+        tasks,
+        settings=SETTINGS,
+        baseline="sft",
+        rule=rule,
+    )
     assert nothing.chosen == "sft"
     assert not nothing.certificate.certified
 
@@ -89,7 +109,10 @@ def test_what_cannot_be_chosen_from_is_refused() -> None:
 def _audits(found: Selection) -> dict[str, dict[str, object]]:
     outcomes, tasks, noise = table(seed=1)
     scores = judges(outcomes, noise)
-    return {name: audit_certificate(item, scores[name], outcomes, tasks).to_dict() for name, item in found.certificates.items()}
+    return {
+        name: audit_certificate(item, scores[name], outcomes, tasks).to_dict()
+        for name, item in found.certificates.items()
+    }
 
 
 def test_the_choice_is_bracketed_on_test_by_what_was_registered() -> None:
@@ -97,7 +120,12 @@ def test_the_choice_is_bracketed_on_test_by_what_was_registered() -> None:
     found = select(judges(outcomes, noise), outcomes, tasks, settings=SETTINGS, baseline="sft")
     audits = _audits(found)
     seen = bracket(found.plan(), audits)
-    assert (seen.chosen.name, seen.oracle.name, seen.worst.name, seen.baseline.name) == ("good", "good", "blind", "sft")
+    assert (seen.chosen.name, seen.oracle.name, seen.worst.name, seen.baseline.name) == (
+        "good",
+        "good",
+        "blind",
+        "sft",
+    )
     assert seen.regret == 0
     assert seen.gain == pytest.approx(audits["good"]["coverage"] - audits["sft"]["coverage"])  # type: ignore[operator]
     assert [arm["name"] for arm in seen.to_dict()["arms"]] == ["sft", "good", "blind"]
@@ -110,10 +138,14 @@ def test_the_choice_is_bracketed_on_test_by_what_was_registered() -> None:
 @pytest.mark.slow
 def test_the_uncorrected_maximum_breaks_its_promise_and_the_rules_keep_it() -> None:
     """300 trials with 12 candidates that are all wrong: a rate of .05 has a standard error of .013."""
-    spec = importlib.util.spec_from_file_location("selection_benchmark", REPOSITORY / "benchmarks" / "selection.py")
+    spec = importlib.util.spec_from_file_location(
+        "selection_benchmark", REPOSITORY / "benchmarks" / "selection.py"
+    )
     assert spec is not None and spec.loader is not None
     benchmark = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(benchmark)
-    alone, uncorrected, counted, halves = np.mean([benchmark.trial(number, 12, SETTINGS) for number in range(300)], axis=0)
+    alone, uncorrected, counted, halves = np.mean(
+        [benchmark.trial(number, 12, SETTINGS) for number in range(300)], axis=0
+    )
     assert uncorrected > 0.05 + 3 * 0.013
     assert max(alone, counted, halves) <= 0.05 + 2.5 * 0.013

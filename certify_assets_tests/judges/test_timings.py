@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.judges import scoring, training
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.timings import read_timings, timed
 from certify_assets.storage.store import Store
 
@@ -12,28 +14,38 @@ from certify_assets.storage.store import Store
 def test_training_and_scoring_are_measured_beside_what_hashes_stand_on(corpora: Store) -> None:
     names = ("scores.parquet", "scores.json", "adapter.json")
     before = {name: corpora.sha256(f"judges/lexical/two/{name}") for name in names}
-    training.train_judge(corpora, "two", "lexical")
-    table = scoring.score_corpus(corpora, "two", "lexical")
+    training.train_judge(JudgedCorpus(Corpus(corpora, "two"), "lexical"))
+    table = scoring.score_corpus(JudgedCorpus(Corpus(corpora, "two"), "lexical"))
     assert {name: corpora.sha256(f"judges/lexical/two/{name}") for name in names} == before
-    found = read_timings(corpora, "two", "lexical")
+    found = read_timings(JudgedCorpus(Corpus(corpora, "two"), "lexical"))
     assert found["score"]["rows"] == len(table) and found["train"]["rows"] > 0
     for stage in found.values():
-        assert stage["cpu_seconds"] > 0 and stage["wall_seconds"] > 0 and stage["peak_mib"] > 10 and not stage["continued"]
+        assert (
+            stage["cpu_seconds"] > 0
+            and stage["wall_seconds"] > 0
+            and stage["peak_mib"] > 10
+            and not stage["continued"]
+        )
 
 
 def test_figures_of_another_product_are_none(corpora: Store) -> None:
     key = "judges/lexical/one/scores.json"
     corpora.write_json(key, {**corpora.read_json(key), "scores_sha256": "0" * 64})
-    assert set(read_timings(corpora, "one", "lexical")) == {"train"}
-    assert read_timings(corpora, "one", "base") == {}
+    assert set(read_timings(JudgedCorpus(Corpus(corpora, "one"), "lexical"))) == {"train"}
+    assert read_timings(JudgedCorpus(Corpus(corpora, "one"), "base")) == {}
 
 
 def test_a_run_that_goes_on_does_not_replace_a_whole_one(tmp_path: Path) -> None:
     store = Store(str(tmp_path))
     key, folder = "judges/j/c/timings.json", "judges/j/c"
-    for product, continued, kept in (("a", True, True), ("a", False, False), ("a", True, False), ("b", True, True)):
+    for product, continued, kept in (
+        ("a", True, True),
+        ("a", False, False),
+        ("a", True, False),
+        ("b", True, True),
+    ):
         store.write_json(f"{folder}/scores.json", {"scores_sha256": product})
-        with timed(store, "c", "j", "score") as stage:
+        with timed(JudgedCorpus(Corpus(store, "c"), "j"), "score") as stage:
             stage.continued = continued
         assert store.read_json(key)["score"]["continued"] is kept
     assert store.read_json(key)["score"]["product_sha256"] == "b"
@@ -41,6 +53,6 @@ def test_a_run_that_goes_on_does_not_replace_a_whole_one(tmp_path: Path) -> None
 
 def test_a_stage_that_fails_leaves_no_figures(tmp_path: Path) -> None:
     store = Store(str(tmp_path))
-    with pytest.raises(ZeroDivisionError), timed(store, "c", "j", "train"):
+    with pytest.raises(ZeroDivisionError), timed(JudgedCorpus(Corpus(store, "c"), "j"), "train"):
         _ = 1 / 0
     assert not store.exists("judges/j/c/timings.json")

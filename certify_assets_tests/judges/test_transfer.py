@@ -10,13 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from certify_assets.corpora import corpus as corpus_steps
+from certify_assets.corpora import preparation as corpus_steps
 from certify_assets.corpora.config import CorpusConfig, embedded_config, load_config, save_config
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.domains import corpus_domain, format_domain
 from certify_assets.errors import InputError, StaleCertificateError
 from certify_assets.evaluation import auditing, certification
 from certify_assets.evaluation.overview import overview
 from certify_assets.judges import scoring, training
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.judging import current_adapter
 from certify_assets.judges.specs import JUDGES, LANGUAGE_JUDGES, TRANSFER_JUDGES, judge_spec
 from certify_assets.judges.transfer import TRANSFER_ROWS, gather_pool, share_rows
@@ -40,9 +42,9 @@ def store(built: Store, tmp_path: Path) -> Store:
 
 def resplit(store: Store, corpus: str, seed: int) -> None:
     save_config(store, replace(load_config(store, corpus), seed=seed))
-    corpus_steps.make_splits(store, corpus)
+    corpus_steps.make_splits(Corpus(store, corpus))
     for split in ("sft", "rl", "cal", "test"):
-        corpus_steps.write_split(store, corpus, split)
+        corpus_steps.write_split(Corpus(store, corpus), split)
 
 
 @pytest.mark.parametrize(
@@ -57,45 +59,73 @@ def resplit(store: Store, corpus: str, seed: int) -> None:
         ({}, 5, {}),
     ],
 )
-def test_a_source_with_fewer_rows_leaves_its_share_to_the_others(available: dict[str, int], limit: int, shares: dict[str, int]) -> None:
+def test_a_source_with_fewer_rows_leaves_its_share_to_the_others(
+    available: dict[str, int], limit: int, shares: dict[str, int]
+) -> None:
     assert share_rows(available, limit) == shares
     assert sum(shares.values()) == min(limit, sum(available.values()))
 
 
 def test_a_pool_is_of_the_other_corpora_in_equal_shares_of_whole_tasks(built: Store) -> None:
-    pool = gather_pool(built, "home", limit=50)
+    pool = gather_pool(Corpus(built, "home"), limit=50)
     assert {source.corpus: source.rows for source in pool.sources} == {"near": 25, "far": 25}
-    assert pool.frame["corpus"].value_counts().to_dict() == {"near": 25, "far": 25} and pool.limit == 50
+    assert (
+        pool.frame["corpus"].value_counts().to_dict() == {"near": 25, "far": 25}
+        and pool.limit == 50
+    )
     for source in pool.sources:
-        sft, manifest = corpus_steps.open_split(built, source.corpus, "sft")
+        sft, manifest = corpus_steps.open_split(Corpus(built, source.corpus), "sft")
         drawn = pool.frame[pool.frame["corpus"] == source.corpus]
-        assert set(drawn["trajectory_id"]) <= set(sft["trajectory_id"]) and source.manifest_sha256 == manifest.sha256
-        assert source.rows + sum(source.dropped.values()) == len(sft), "every row is used or counted"
+        assert (
+            set(drawn["trajectory_id"]) <= set(sft["trajectory_id"])
+            and source.manifest_sha256 == manifest.sha256
+        )
+        assert source.rows + sum(source.dropped.values()) == len(sft), (
+            "every row is used or counted"
+        )
         whole = sft.groupby("task_id").size()
-        cut = [task for task, number in drawn.groupby("task_id").size().items() if number < whole[task]]
-        assert len(cut) <= 1 and source.tasks == drawn["task_id"].nunique() and source.successes == drawn["outcome"].sum()
-    assert len(gather_pool(built, "home").frame) <= TRANSFER_ROWS == 2600
+        cut = [
+            task for task, number in drawn.groupby("task_id").size().items() if number < whole[task]
+        ]
+        assert (
+            len(cut) <= 1
+            and source.tasks == drawn["task_id"].nunique()
+            and source.successes == drawn["outcome"].sum()
+        )
+    assert len(gather_pool(Corpus(built, "home")).frame) <= TRANSFER_ROWS == 2600
 
 
 def test_the_draw_depends_on_the_seed_and_on_nothing_else(built: Store) -> None:
-    first, again, other = (gather_pool(built, "home", limit=30, seed=seed) for seed in (42, 42, 43))
+    first, again, other = (
+        gather_pool(Corpus(built, "home"), limit=30, seed=seed) for seed in (42, 42, 43)
+    )
     assert first.to_dict() == again.to_dict() and first.frame.equals(again.frame)
     assert set(first.frame["trajectory_id"]) != set(other.frame["trajectory_id"])
-    more = gather_pool(built, "home", limit=40)
-    assert set(first.frame["trajectory_id"]) < set(more.frame["trajectory_id"]), "a larger share adds rows and takes none away"
+    more = gather_pool(Corpus(built, "home"), limit=40)
+    assert set(first.frame["trajectory_id"]) < set(more.frame["trajectory_id"]), (
+        "a larger share adds rows and takes none away"
+    )
 
 
 def unlabelled(text: str) -> str:
     """Take the outcome from the first attempt at every task."""
     records = [json.loads(line) for line in text.splitlines()]
-    return "\n".join(json.dumps({**record, "outcome": None} if record["trajectory_id"].endswith("/0") else record) for record in records)
+    return "\n".join(
+        json.dumps(
+            {**record, "outcome": None} if record["trajectory_id"].endswith("/0") else record
+        )
+        for record in records
+    )
 
 
 @pytest.mark.parametrize(
     ("reason", "edit"),
     [
         ("shared_task", lambda text: text.replace("twin-", "HOME-")),
-        ("shared_instruction", lambda text: text.replace("Put twin things in order,", "  PUT Home\\nthings in-order")),
+        (
+            "shared_instruction",
+            lambda text: text.replace("Put twin things in order,", "  PUT Home\\nthings in-order"),
+        ),
     ],
 )
 def test_rows_that_share_a_task_or_an_instruction_with_cal_or_test_are_left_out_and_counted(
@@ -103,145 +133,238 @@ def test_rows_that_share_a_task_or_an_instruction_with_cal_or_test_are_left_out_
 ) -> None:
     add_corpus(store, "twin", tasks=60, attempts=3, seed=9, domain="web", edit=edit)
     resplit(store, "twin", 7)
-    sft, _ = corpus_steps.open_split(store, "twin", "sft")
-    assignment = corpus_steps.open_corpus(store, "home")[1].assignment
+    sft, _ = corpus_steps.open_split(Corpus(store, "twin"), "sft")
+    assignment = corpus_steps.open_corpus(Corpus(store, "home"))[1].assignment
     shared = sft["task_id"].map(lambda task: assignment[f"home-{task[-3:]}"] in ("cal", "test"))
     assert 0 < shared.sum() < len(sft)
-    pool = gather_pool(store, "home")
+    pool = gather_pool(Corpus(store, "home"))
     twin = next(source for source in pool.sources if source.corpus == "twin")
     assert twin.dropped == {reason: shared.sum()} and twin.rows == len(sft) - shared.sum()
-    assert set(pool.frame.loc[pool.frame["corpus"] == "twin", "trajectory_id"]) == set(sft.loc[~shared, "trajectory_id"])
+    assert set(pool.frame.loc[pool.frame["corpus"] == "twin", "trajectory_id"]) == set(
+        sft.loc[~shared, "trajectory_id"]
+    )
 
 
-def test_rows_without_a_label_are_counted_and_an_empty_instruction_is_shared_with_nobody(store: Store) -> None:
+def test_rows_without_a_label_are_counted_and_an_empty_instruction_is_shared_with_nobody(
+    store: Store,
+) -> None:
     def edit(text: str) -> str:
         records = [json.loads(line) for line in unlabelled(text).splitlines()]
         return "\n".join(json.dumps({**record, "instruction": ""}) for record in records)
 
     for name in ("near", "home"):
         add_corpus(store, name, domain="web", edit=edit, options={"keep_unlabelled": True})
-    near = next(source for source in gather_pool(store, "home").sources if source.corpus == "near")
+    near = next(
+        source for source in gather_pool(Corpus(store, "home")).sources if source.corpus == "near"
+    )
     assert near.dropped == {"no_label": near.tasks} and near.rows == 2 * near.tasks
 
 
-def test_a_strict_pool_leaves_out_the_domain_of_the_target_and_what_is_of_none(store: Store) -> None:
+def test_a_strict_pool_leaves_out_the_domain_of_the_target_and_what_is_of_none(
+    store: Store,
+) -> None:
     add_corpus(store, "loose", tasks=20)
-    pool = gather_pool(store, "home", strict=True)
+    pool = gather_pool(Corpus(store, "home"), strict=True)
     assert [source.corpus for source in pool.sources] == ["far"] and pool.domain == "web"
-    assert pool.left_out["near"] == "its domain is web" and pool.left_out["loose"] == "its domain is not stated"
-    assert {source.corpus for source in gather_pool(store, "home").sources} == {"near", "far", "loose"}
+    assert (
+        pool.left_out["near"] == "its domain is web"
+        and pool.left_out["loose"] == "its domain is not stated"
+    )
+    assert {source.corpus for source in gather_pool(Corpus(store, "home")).sources} == {
+        "near",
+        "far",
+        "loose",
+    }
     with pytest.raises(InputError, match="state it with `certify corpus import --domain`"):
-        gather_pool(store, "loose", strict=True)
+        gather_pool(Corpus(store, "loose"), strict=True)
     with pytest.raises(InputError, match="whole number of at least 1"):
-        gather_pool(store, "home", limit=0)
+        gather_pool(Corpus(store, "home"), limit=0)
 
 
 def test_where_no_corpus_can_be_a_source_the_sentence_says_why_each_cannot(store: Store) -> None:
     shutil.rmtree(Path(store.root) / "corpora/far")
     strict = judge_spec("lexical_transfer_strict")
-    assert gather_pool(store, "home").missing == "" == no_sources(store, "home", judge_spec("lexical_transfer"))
-    assert "no corpus of another domain than web" in no_sources(store, "home", strict)
+    assert (
+        gather_pool(Corpus(store, "home")).missing
+        == ""
+        == no_sources(JudgedCorpus.of(Corpus(store, "home"), judge_spec("lexical_transfer")))
+    )
+    assert "no corpus of another domain than web" in no_sources(
+        JudgedCorpus.of(Corpus(store, "home"), strict)
+    )
     with pytest.raises(InputError, match="near: its domain is web"):
-        training.train_judge(store, "home", strict.name)
+        training.train_judge(JudgedCorpus(Corpus(store, "home"), strict.name))
     shutil.rmtree(Path(store.root) / "corpora/near")
-    pool = gather_pool(store, "home")
+    pool = gather_pool(Corpus(store, "home"))
     assert pool.frame.empty and "miniwob_weak: it is not split yet" in pool.missing
 
 
 def test_a_source_that_does_not_hold_is_left_out_with_its_sentence(store: Store) -> None:
     cal = store.read_bytes("corpora/near/splits/cal.parquet")
     store.write_bytes("corpora/near/splits/sft.parquet", cal)
-    pool = gather_pool(store, "home")
-    assert [source.corpus for source in pool.sources] == ["far"] and "materialize sft_split again" in pool.left_out["near"]
+    pool = gather_pool(Corpus(store, "home"))
+    assert [source.corpus for source in pool.sources] == [
+        "far"
+    ] and "materialize sft_split again" in pool.left_out["near"]
 
 
 def test_a_transfer_judge_goes_from_adapter_to_certificate_with_its_sources(store: Store) -> None:
-    document = training.train_judge(store, "home", "lexical_transfer")
-    pool = gather_pool(store, "home")
-    assert document["transfer"] == {**pool.to_dict(), "limits": []} and document["sft_trajectories"] == len(pool.frame)
+    document = training.train_judge(JudgedCorpus(Corpus(store, "home"), "lexical_transfer"))
+    pool = gather_pool(Corpus(store, "home"))
+    assert document["transfer"] == {**pool.to_dict(), "limits": []} and document[
+        "sft_trajectories"
+    ] == len(pool.frame)
     assert {item["corpus"] for item in document["transfer"]["sources"]} == {"near", "far"}
-    table = scoring.score_corpus(store, "home", "lexical_transfer")
+    table = scoring.score_corpus(JudgedCorpus(Corpus(store, "home"), "lexical_transfer"))
     assert table["score"].notna().all()
-    for certificate in certification.certify_judge(store, "home", "lexical_transfer"):
+    for certificate in certification.certify_judge(
+        JudgedCorpus(Corpus(store, "home"), "lexical_transfer")
+    ):
         named = certificate.provenance["training_sources"]
-        assert all(item["manifest_sha256"][:12] in named for item in document["transfer"]["sources"])
-    assert certification.verify_stored(store, "home", "lexical_transfer") == []
-    assert training.train_judge(store, "home", "lexical_transfer")["adapter_sha256"] == document["adapter_sha256"]
-    sft = corpus_steps.open_split(store, "home", "sft")[0]
+        assert all(
+            item["manifest_sha256"][:12] in named for item in document["transfer"]["sources"]
+        )
+    assert (
+        certification.verify_stored(JudgedCorpus(Corpus(store, "home"), "lexical_transfer")) == []
+    )
+    assert (
+        training.train_judge(JudgedCorpus(Corpus(store, "home"), "lexical_transfer"))[
+            "adapter_sha256"
+        ]
+        == document["adapter_sha256"]
+    )
+    sft = corpus_steps.open_split(Corpus(store, "home"), "sft")[0]
     assert not set(sft["trajectory_id"]) & set(pool.frame["trajectory_id"])
 
 
-def test_a_transfer_judge_is_stale_when_a_source_is_split_anew_and_not_when_one_comes_or_goes(store: Store) -> None:
-    training.train_judge(store, "home", "lexical_transfer")
+def test_a_transfer_judge_is_stale_when_a_source_is_split_anew_and_not_when_one_comes_or_goes(
+    store: Store,
+) -> None:
+    training.train_judge(JudgedCorpus(Corpus(store, "home"), "lexical_transfer"))
     add_corpus(store, "new", tasks=20, domain="shell")
     shutil.rmtree(Path(store.root) / "corpora/near")
-    assert current_adapter(store, "home", "lexical_transfer")["transfer"]["sources"]
+    assert current_adapter(JudgedCorpus(Corpus(store, "home"), "lexical_transfer"))["transfer"][
+        "sources"
+    ]
     resplit(store, "far", 43)
-    with pytest.raises(StaleCertificateError, match="the splits of far, on which lexical_transfer for home was trained"):
-        current_adapter(store, "home", "lexical_transfer")
-    training.train_judge(store, "home", "lexical_transfer")
-    assert {item["corpus"] for item in current_adapter(store, "home", "lexical_transfer")["transfer"]["sources"]} == {"far", "new"}
+    with pytest.raises(
+        StaleCertificateError,
+        match="the splits of far, on which lexical_transfer for home was trained",
+    ):
+        current_adapter(JudgedCorpus(Corpus(store, "home"), "lexical_transfer"))
+    training.train_judge(JudgedCorpus(Corpus(store, "home"), "lexical_transfer"))
+    assert {
+        item["corpus"]
+        for item in current_adapter(JudgedCorpus(Corpus(store, "home"), "lexical_transfer"))[
+            "transfer"
+        ]["sources"]
+    } == {"far", "new"}
 
 
-def test_a_transfer_judge_is_stale_when_the_target_holds_other_texts_or_a_domain_changed(store: Store) -> None:
-    training.train_judge(store, "home", "lexical_transfer")
-    training.train_judge(store, "home", "lexical_transfer_strict")
+def test_a_transfer_judge_is_stale_when_the_target_holds_other_texts_or_a_domain_changed(
+    store: Store,
+) -> None:
+    training.train_judge(JudgedCorpus(Corpus(store, "home"), "lexical_transfer"))
+    training.train_judge(JudgedCorpus(Corpus(store, "home"), "lexical_transfer_strict"))
     save_config(store, replace(load_config(store, "far"), domain="web"))
-    current_adapter(store, "home", "lexical_transfer")
+    current_adapter(JudgedCorpus(Corpus(store, "home"), "lexical_transfer"))
     with pytest.raises(StaleCertificateError, match="trained on far, and now its domain is web"):
-        current_adapter(store, "home", "lexical_transfer_strict")
+        current_adapter(JudgedCorpus(Corpus(store, "home"), "lexical_transfer_strict"))
     path = Path(load_config(store, "home").paths[0])
     changed = store.local_path("home.jsonl")
-    changed.write_text(path.read_text(encoding="utf-8").replace("in order, number", "into another order, number"), encoding="utf-8")
+    changed.write_text(
+        path.read_text(encoding="utf-8").replace("in order, number", "into another order, number"),
+        encoding="utf-8",
+    )
     save_config(store, replace(load_config(store, "home"), paths=(str(changed),)))
-    corpus_steps.import_trajectories(store, "home")
+    corpus_steps.import_trajectories(Corpus(store, "home"))
     with pytest.raises(StaleCertificateError, match="other tasks or instructions"):
-        current_adapter(store, "home", "lexical_transfer")
+        current_adapter(JudgedCorpus(Corpus(store, "home"), "lexical_transfer"))
 
 
 def test_a_stale_transfer_judge_does_not_keep_the_others_from_being_shown(store: Store) -> None:
     for judge in ("lexical", "lexical_transfer"):
-        training.train_judge(store, "home", judge)
-        scoring.score_corpus(store, "home", judge)
-        certification.certify_judge(store, "home", judge)
-        auditing.audit_judge(store, "home", judge)
-    assert [judge["judge"] for judge in overview(store, "home")["judges"]] == ["lexical", "lexical_transfer"]
-    assert measure(store, "home").without == tuple(name for name in JUDGES if name not in ("lexical", "lexical_transfer"))
+        training.train_judge(JudgedCorpus(Corpus(store, "home"), judge))
+        scoring.score_corpus(JudgedCorpus(Corpus(store, "home"), judge))
+        certification.certify_judge(JudgedCorpus(Corpus(store, "home"), judge))
+        auditing.audit_judge(JudgedCorpus(Corpus(store, "home"), judge))
+    assert [judge["judge"] for judge in overview(Corpus(store, "home"))["judges"]] == [
+        "lexical",
+        "lexical_transfer",
+    ]
+    assert measure(Corpus(store, "home")).without == tuple(
+        name for name in JUDGES if name not in ("lexical", "lexical_transfer")
+    )
     resplit(store, "near", 5)
-    shown = overview(store, "home")
-    assert [judge["judge"] for judge in shown["judges"]] == ["lexical"] and "the splits of near" in shown["stale"]["lexical_transfer"]
-    assert "lexical_transfer" in measure(store, "home").without
-    training.train_judge(store, "home", "lexical_transfer")
-    scoring.score_corpus(store, "home", "lexical_transfer")
-    certification.certify_judge(store, "home", "lexical_transfer")
-    assert auditing.audit_judge(store, "home", "lexical_transfer").entry.kind == "changed", "it is another judge on the same TEST"
-    assert overview(store, "home")["stale"] == {}
+    shown = overview(Corpus(store, "home"))
+    assert [judge["judge"] for judge in shown["judges"]] == [
+        "lexical"
+    ] and "the splits of near" in shown["stale"]["lexical_transfer"]
+    assert "lexical_transfer" in measure(Corpus(store, "home")).without
+    training.train_judge(JudgedCorpus(Corpus(store, "home"), "lexical_transfer"))
+    scoring.score_corpus(JudgedCorpus(Corpus(store, "home"), "lexical_transfer"))
+    certification.certify_judge(JudgedCorpus(Corpus(store, "home"), "lexical_transfer"))
+    assert (
+        auditing.audit_judge(JudgedCorpus(Corpus(store, "home"), "lexical_transfer")).entry.kind
+        == "changed"
+    ), "it is another judge on the same TEST"
+    assert overview(Corpus(store, "home"))["stale"] == {}
 
 
 def test_domains_come_from_the_configuration_else_from_the_format(store: Store) -> None:
-    assert str(corpus_domain(store, "home")) == "web" and corpus_domain(store, "miniwob_weak").name == embedded_config("x").domain == "web"
+    assert (
+        str(corpus_domain(Corpus(store, "home"))) == "web"
+        and corpus_domain(Corpus(store, "miniwob_weak")).name
+        == embedded_config("x").domain
+        == "web"
+    )
     assert str(format_domain("autocoderover+swe_agent")) == "software (derived from the format)"
     assert format_domain("taubench_v1").name == format_domain("tau2").name == "customer_service"
-    assert not format_domain("table").name and not format_domain("intercode+tau2").name and not format_domain("harbor").name
+    assert (
+        not format_domain("table").name
+        and not format_domain("intercode+tau2").name
+        and not format_domain("harbor").name
+    )
     with pytest.raises(InputError, match="cannot name a domain"):
         CorpusConfig("c", domain="The Web")
     assert CorpusConfig.from_dict(CorpusConfig("c", domain="web").to_dict()).domain == "web"
 
 
 def test_transfer_judges_are_these_and_are_registered_with_their_pool() -> None:
-    assert TRANSFER_JUDGES == ("lexical_transfer", "lexical_transfer_strict", "transfer", "transfer_strict")
+    assert TRANSFER_JUDGES == (
+        "lexical_transfer",
+        "lexical_transfer_strict",
+        "transfer",
+        "transfer_strict",
+    )
     assert not set(TRANSFER_JUDGES) & set(LANGUAGE_JUDGES)
     registered = [JUDGES[name].registration() for name in TRANSFER_JUDGES]
-    assert len({json.dumps(item) for item in registered}) == 4 and not any(JUDGES[name].chooses for name in TRANSFER_JUDGES)
+    assert len({json.dumps(item) for item in registered}) == 4 and not any(
+        JUDGES[name].chooses for name in TRANSFER_JUDGES
+    )
 
 
 @pytest.mark.slow
-def test_the_language_model_is_fine_tuned_on_the_pool_and_again_when_it_changes(store: Store) -> None:
-    first = training.train_judge(store, "home", "transfer")
-    assert first["training"]["rows"] == first["sft_trajectories"] == len(gather_pool(store, "home").frame)
-    assert training.train_judge(store, "home", "transfer")["adapter_sha256"] == first["adapter_sha256"]
-    assert scoring.score_corpus(store, "home", "transfer")["score"].notna().all()
+def test_the_language_model_is_fine_tuned_on_the_pool_and_again_when_it_changes(
+    store: Store,
+) -> None:
+    first = training.train_judge(JudgedCorpus(Corpus(store, "home"), "transfer"))
+    assert (
+        first["training"]["rows"]
+        == first["sft_trajectories"]
+        == len(gather_pool(Corpus(store, "home")).frame)
+    )
+    assert (
+        training.train_judge(JudgedCorpus(Corpus(store, "home"), "transfer"))["adapter_sha256"]
+        == first["adapter_sha256"]
+    )
+    assert (
+        scoring.score_corpus(JudgedCorpus(Corpus(store, "home"), "transfer"))["score"].notna().all()
+    )
     resplit(store, "far", 43)
-    assert training.train_judge(store, "home", "transfer")["adapter_sha256"] != first["adapter_sha256"], "no checkpoint stands in the way"
-    strict = training.train_judge(store, "home", "transfer_strict")
+    assert (
+        training.train_judge(JudgedCorpus(Corpus(store, "home"), "transfer"))["adapter_sha256"]
+        != first["adapter_sha256"]
+    ), "no checkpoint stands in the way"
+    strict = training.train_judge(JudgedCorpus(Corpus(store, "home"), "transfer_strict"))
     assert "pretrained on MiniWoB++" in strict["transfer"]["limits"][0]

@@ -13,6 +13,7 @@ import fsspec
 import pytest
 
 from certify_assets.corpora.config import load_config, save_config
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.operations import batches, fetching
 from certify_assets.operations.batches import ready_batches, receive
@@ -48,90 +49,156 @@ def row(task: str, text: str, **more: Any) -> dict[str, Any]:
 
 
 def test_the_same_files_are_one_batch_under_any_name(store: Store, tmp_path: Path) -> None:
-    first = receive(store, "c", [str(deliver(tmp_path / "x.jsonl", tasks=5))])
-    again = receive(store, "c", [str(deliver(tmp_path / "y.jsonl", tasks=5))])
-    assert first.batch == again.batch == ready_batches(store, "c")[0] and first.batch.startswith("000001-")
+    first = receive(Corpus(store, "c"), [str(deliver(tmp_path / "x.jsonl", tasks=5))])
+    again = receive(Corpus(store, "c"), [str(deliver(tmp_path / "y.jsonl", tasks=5))])
+    assert first.batch == again.batch == ready_batches(Corpus(store, "c"))[
+        0
+    ] and first.batch.startswith("000001-")
     assert (first.new, first.known, again.new, again.known) == (20, 0, 0, 20)
-    other = receive(store, "c", [str(deliver(tmp_path / "z.jsonl", tasks=6))])
-    assert other.batch is not None and other.batch.startswith("000002-") and other.known + other.new == 24
+    other = receive(Corpus(store, "c"), [str(deliver(tmp_path / "z.jsonl", tasks=6))])
+    assert (
+        other.batch is not None
+        and other.batch.startswith("000002-")
+        and other.known + other.new == 24
+    )
 
 
 def test_runs_of_the_inbox_are_told_apart_from_those_before(store: Store) -> None:
     deliver(inbox(store), tasks=4)
-    assert receive(store, "c").new == 16
+    assert receive(Corpus(store, "c")).new == 16
 
     def change(record: dict[str, Any]) -> None:
         if record["trajectory_id"].endswith("task-000/1"):
             record["steps"][0]["action"] = "click('something else')"
 
     deliver(inbox(store), tasks=5, change=change)
-    second = receive(store, "c")
+    second = receive(Corpus(store, "c"))
     # the builder draws by one generator, so that five tasks begin with the four
     assert (second.known, second.changed, second.new) == (15, 1, 4)
     assert "such as new-1-task-000/1" in second.sentences[0]
-    assert second.batch is not None and len(batch_runs(store, "c", second.batch)) == 5
-    assert receive(store, "c").known == 20, "what changed is known from then on"
+    assert second.batch is not None and len(batch_runs(Corpus(store, "c"), second.batch)) == 5
+    assert receive(Corpus(store, "c")).known == 20, "what changed is known from then on"
 
 
 def test_nothing_new_makes_no_batch(store: Store, tmp_path: Path) -> None:
-    receive(store, "c", [str(deliver(tmp_path / "a.jsonl", tasks=4))])
-    part = receive(store, "c", [str(deliver(tmp_path / "b.jsonl", tasks=4, change=lambda record: record["agent"] == "agent-0"))])
-    assert part.batch is None and part.new == 0 and part.known == 8 and len(ready_batches(store, "c")) == 1
+    receive(Corpus(store, "c"), [str(deliver(tmp_path / "a.jsonl", tasks=4))])
+    part = receive(
+        Corpus(store, "c"),
+        [
+            str(
+                deliver(
+                    tmp_path / "b.jsonl",
+                    tasks=4,
+                    change=lambda record: record["agent"] == "agent-0",
+                )
+            )
+        ],
+    )
+    assert (
+        part.batch is None
+        and part.new == 0
+        and part.known == 8
+        and len(ready_batches(Corpus(store, "c"))) == 1
+    )
 
 
-def test_runs_without_ids_get_the_next_number_and_are_known_by_what_they_are(store: Store, tmp_path: Path) -> None:
-    receive(store, "c", [str(write(tmp_path / "1.jsonl", [row("t", "one"), row("t", "two"), row("t", "two")]))])
-    received = receive(store, "c", [str(write(tmp_path / "2.jsonl", [row("t", "three"), row("t", "one"), row("t", "two")]))])
-    assert (received.known, received.new, received.changed) == (2, 1, 0) and received.batch is not None
-    assert batch_runs(store, "c", received.batch)["trajectory_id"].tolist() == ["t/unknown/3"]
-    grown = receive(store, "c", [str(write(tmp_path / "1.jsonl", [row("t", "one"), row("t", "two"), row("t", "two"), row("t", "two")]))])
+def test_runs_without_ids_get_the_next_number_and_are_known_by_what_they_are(
+    store: Store, tmp_path: Path
+) -> None:
+    receive(
+        Corpus(store, "c"),
+        [str(write(tmp_path / "1.jsonl", [row("t", "one"), row("t", "two"), row("t", "two")]))],
+    )
+    received = receive(
+        Corpus(store, "c"),
+        [str(write(tmp_path / "2.jsonl", [row("t", "three"), row("t", "one"), row("t", "two")]))],
+    )
+    assert (received.known, received.new, received.changed) == (
+        2,
+        1,
+        0,
+    ) and received.batch is not None
+    assert batch_runs(Corpus(store, "c"), received.batch)["trajectory_id"].tolist() == [
+        "t/unknown/3"
+    ]
+    grown = receive(
+        Corpus(store, "c"),
+        [
+            str(
+                write(
+                    tmp_path / "1.jsonl",
+                    [row("t", "one"), row("t", "two"), row("t", "two"), row("t", "two")],
+                )
+            )
+        ],
+    )
     assert (grown.known, grown.new) == (3, 1), "a third run that is like two before is one more"
 
 
 def test_outcomes_are_left_out_and_counted(store: Store, tmp_path: Path) -> None:
-    received = receive(store, "c", [str(write(tmp_path / "a.jsonl", [row("t", "x", outcome=1), row("u", "y", outcome=None)]))])
-    assert received.batch is not None and batch_runs(store, "c", received.batch)["outcome"].isna().all()
+    received = receive(
+        Corpus(store, "c"),
+        [str(write(tmp_path / "a.jsonl", [row("t", "x", outcome=1), row("u", "y", outcome=None)]))],
+    )
+    assert (
+        received.batch is not None
+        and batch_runs(Corpus(store, "c"), received.batch)["outcome"].isna().all()
+    )
     assert store.read_json(batch_key("c", received.batch, "import.json"))["outcomes_left_out"] == 1
 
 
-def test_the_corpus_says_how_its_runs_are_read_unless_the_caller_does(store: Store, tmp_path: Path) -> None:
+def test_the_corpus_says_how_its_runs_are_read_unless_the_caller_does(
+    store: Store, tmp_path: Path
+) -> None:
     config = load_config(store, "c")
-    save_config(store, type(config)(**{**vars(config), "options": {"columns": {"task_id": "problem"}}}))
+    save_config(
+        store, type(config)(**{**vars(config), "options": {"columns": {"task_id": "problem"}}})
+    )
     path = str(write(tmp_path / "a.jsonl", [{"problem": "p", "text": "x"}]))
-    assert receive(store, "c", [path]).new == 1
+    assert receive(Corpus(store, "c"), [path]).new == 1
     with pytest.raises(InputError, match=r"a\.jsonl has no column 'task_id'"):
-        receive(store, "c", [path], format="table")
-    assert receive(store, "c", [str(write(tmp_path / "b.jsonl", [row("q", "x")]))], format="auto").new == 1
+        receive(Corpus(store, "c"), [path], format="table")
+    assert (
+        receive(
+            Corpus(store, "c"), [str(write(tmp_path / "b.jsonl", [row("q", "x")]))], format="auto"
+        ).new
+        == 1
+    )
 
 
 def test_an_option_that_the_format_has_not_is_named(store: Store, tmp_path: Path) -> None:
     path = str(write(tmp_path / "a.jsonl", [row("t", "x")]))
     with pytest.raises(InputError, match="format table has no option 'foo'; it has agent, columns"):
-        receive(store, "c", [path], format="auto", options={"foo": "bar"})
+        receive(Corpus(store, "c"), [path], format="auto", options={"foo": "bar"})
 
 
 @pytest.mark.parametrize(
     ("lines", "words"),
     [
-        ("task_id,score\na,1\n", r"scores\.csv is a table of scores.*certify decide CERTIFICATE scores\.csv"),
+        (
+            "task_id,score\na,1\n",
+            r"scores\.csv is a table of scores.*certify decide CERTIFICATE scores\.csv",
+        ),
         ("task_id,agent\na,b\n", "no column 'text' and no column 'steps'"),
         ("", "is empty"),
     ],
 )
-def test_what_holds_no_runs_is_refused(store: Store, tmp_path: Path, lines: str, words: str) -> None:
+def test_what_holds_no_runs_is_refused(
+    store: Store, tmp_path: Path, lines: str, words: str
+) -> None:
     path = tmp_path / "scores.csv"
     path.write_text(lines, encoding="utf-8")
     with pytest.raises(InputError, match=words):
-        receive(store, "c", [str(path)], format="auto")
-    assert ready_batches(store, "c") == []
+        receive(Corpus(store, "c"), [str(path)], format="auto")
+    assert ready_batches(Corpus(store, "c")) == []
 
 
 def test_an_empty_inbox_is_told_and_a_missing_path_is_refused(store: Store, tmp_path: Path) -> None:
-    assert "holds no file" in receive(store, "c").sentences[0]
+    assert "holds no file" in receive(Corpus(store, "c")).sentences[0]
     with pytest.raises(InputError, match="does not exist"):
-        receive(store, "c", [str(tmp_path / "none.jsonl")])
+        receive(Corpus(store, "c"), [str(tmp_path / "none.jsonl")])
     with pytest.raises(InputError, match="no corpus is called"):
-        receive(store, "d")
+        receive(Corpus(store, "d"))
 
 
 def test_a_file_that_is_being_written_waits(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,12 +207,14 @@ def test_a_file_that_is_being_written_waits(store: Store, monkeypatch: pytest.Mo
     part = inbox(store, "b.jsonl.part")
     part.write_text("x", encoding="utf-8")
     with pytest.raises(InputError, match="may still be written; call it again"):
-        receive(store, "c")
+        receive(Corpus(store, "c"))
     part.unlink()
-    assert receive(store, "c").new == 8
+    assert receive(Corpus(store, "c")).new == 8
 
 
-def test_files_that_change_while_they_are_read_make_no_batch(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_that_change_while_they_are_read_make_no_batch(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = deliver(inbox(store), tasks=2)
     read = batches._gathered
 
@@ -157,39 +226,53 @@ def test_files_that_change_while_they_are_read_make_no_batch(store: Store, monke
 
     monkeypatch.setattr(batches, "_gathered", while_it_grows)
     with pytest.raises(InputError, match="changed while they were read"):
-        receive(store, "c")
+        receive(Corpus(store, "c"))
     monkeypatch.undo()
-    assert ready_batches(store, "c") == [] and receive(store, "c").new == 12
+    assert ready_batches(Corpus(store, "c")) == [] and receive(Corpus(store, "c")).new == 12
 
 
 def test_the_inboxes_of_registered_corpora_alone_are_looked_into(store: Store) -> None:
     deliver(inbox(store), tasks=2)
     deliver(store.local_path("inbox") / "stranger" / "a.jsonl", tasks=2)
     arrivals, waiting = scan_inbox(store)
-    assert [item.corpus for item in arrivals] == ["c"] and "no corpus has this name" in waiting["stranger"]
+    assert [item.corpus for item in arrivals] == ["c"] and "no corpus has this name" in waiting[
+        "stranger"
+    ]
 
 
 def test_files_behind_a_url_are_copied_and_named_as_there(store: Store, tmp_path: Path) -> None:
     files = fsspec.filesystem("memory")
     data = deliver(tmp_path / "a.jsonl", tasks=2).read_bytes()
     files.pipe_file("/runs/day/a.jsonl", data)
-    received = receive(store, "c", ["memory://runs/day"])
+    received = receive(Corpus(store, "c"), ["memory://runs/day"])
     assert received.batch is not None
     about = store.read_json(batch_key("c", received.batch, "import.json"))
-    assert about["paths"] == ["memory://runs/day"] and list(about["files"]) == ["day/a.jsonl"] and received.new == 8
-    assert receive(store, "c", ["memory://runs/day/a.jsonl"]).known == 8
+    assert (
+        about["paths"] == ["memory://runs/day"]
+        and list(about["files"]) == ["day/a.jsonl"]
+        and received.new == 8
+    )
+    assert receive(Corpus(store, "c"), ["memory://runs/day/a.jsonl"]).known == 8
     with pytest.raises(InputError, match="there is no file in memory://nothing"):
-        receive(store, "c", ["memory://nothing"])
+        receive(Corpus(store, "c"), ["memory://nothing"])
     with pytest.raises(InputError, match="cannot be opened"):
-        receive(store, "c", ["nosuch://user:secret@host/runs?key=1"])
+        receive(Corpus(store, "c"), ["nosuch://user:secret@host/runs?key=1"])
 
 
-def test_urls_are_copied_within_limits_and_written_down_without_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_urls_are_copied_within_limits_and_written_down_without_secrets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     fsspec.filesystem("memory").pipe_file("/large/a", b"12345")
     monkeypatch.setattr(fetching, "TOTAL_BYTES", 4)
-    with pytest.raises(InputError, match="1 files of 5 bytes; at most"), local_copies(["memory://large"]):
+    with (
+        pytest.raises(InputError, match="1 files of 5 bytes; at most"),
+        local_copies(["memory://large"]),
+    ):
         pass
-    assert shown_url("https://user:secret@host/runs?token=1#x") == "https://host/runs" and shown_url("/a b") == "/a b"
+    assert (
+        shown_url("https://user:secret@host/runs?token=1#x") == "https://host/runs"
+        and shown_url("/a b") == "/a b"
+    )
 
 
 @pytest.mark.parametrize("name", ["/root/../x", "/root/a/../../x", "/root"])
@@ -201,22 +284,34 @@ def test_a_name_that_leads_out_of_its_folder_is_refused(name: str) -> None:
 def test_two_that_receive_at_once_make_one_batch(store: Store, tmp_path: Path) -> None:
     path = str(deliver(tmp_path / "a.jsonl", tasks=20))
     found: list[Any] = []
-    threads = [threading.Thread(target=lambda: found.append(receive(store, "c", [path]))) for _ in range(4)]
+    threads = [
+        threading.Thread(target=lambda: found.append(receive(Corpus(store, "c"), [path])))
+        for _ in range(4)
+    ]
     started = time.monotonic()
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(60)
     assert time.monotonic() - started < 60 and len({item.batch for item in found}) == 1
-    assert sorted(item.new for item in found) == [0, 0, 0, 80] and len(ready_batches(store, "c")) == 1
+    assert (
+        sorted(item.new for item in found) == [0, 0, 0, 80]
+        and len(ready_batches(Corpus(store, "c"))) == 1
+    )
 
 
 def test_a_remote_data_root_has_an_inbox_too(tmp_path: Path) -> None:
     store = Store("memory://operated")
     register_runs(store, "c", write_runs(tmp_path / "runs.jsonl", tasks=3, attempts=2))
-    assert "holds no file" in receive(store, "c").sentences[0]
+    assert "holds no file" in receive(Corpus(store, "c")).sentences[0]
     store.write_bytes("inbox/c/a.jsonl", deliver(tmp_path / "a.jsonl", tasks=2).read_bytes())
-    received = receive(store, "c")
-    assert received.new == 8 and received.batch is not None and len(batch_runs(store, "c", received.batch)) == 8
-    assert store.read_json(batch_key("c", received.batch, "import.json"))["paths"] == ["memory://operated/inbox/c"]
-    assert receive(store, "c").known == 8
+    received = receive(Corpus(store, "c"))
+    assert (
+        received.new == 8
+        and received.batch is not None
+        and len(batch_runs(Corpus(store, "c"), received.batch)) == 8
+    )
+    assert store.read_json(batch_key("c", received.batch, "import.json"))["paths"] == [
+        "memory://operated/inbox/c"
+    ]
+    assert receive(Corpus(store, "c")).known == 8

@@ -11,16 +11,27 @@ import numpy as np
 import pytest
 
 from certify_assets.certificates import decide
-from certify_assets.corpora.corpus import open_split
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.corpora.preparation import open_split
 from certify_assets.errors import IntegrityError
 from certify_assets.files import canonical_json
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.scoring import score_runs
 from certify_assets.operations import deciding
-from certify_assets.operations.batch_checks import decided_by_deployed, deployment_stands, drawn_as_planned
+from certify_assets.operations.batch_checks import (
+    decided_by_deployed,
+    deployment_stands,
+    drawn_as_planned,
+)
 from certify_assets.operations.batches import ready_batches, receive
 from certify_assets.operations.deciding import batch_document, decide_ready, is_decided, summarize
 from certify_assets.operations.deployment import deploy, deployed_certificates
-from certify_assets.operations.layout import DECISION_COLUMNS, batch_key, decisions_of, load_decisions
+from certify_assets.operations.layout import (
+    DECISION_COLUMNS,
+    batch_key,
+    decisions_of,
+    load_decisions,
+)
 from certify_assets.operations.sampling import SamplingPlan, draw_tasks
 from certify_assets.storage.store import Store
 from certify_assets_tests.operations_builders import deliver, fail_audit, raise_alarm
@@ -29,6 +40,7 @@ from certify_assets_tests.paths import REPOSITORY
 PLAN = SamplingPlan(0.2, 0.3, 5)
 KILLED = """
 import os, signal, sys
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.operations import batches, deciding
 from certify_assets.storage.store import Store
 
@@ -41,68 +53,92 @@ class Doomed(Store):
 
 deciding._SHARE = 50
 store = Doomed(sys.argv[1])
-batches.receive(store, "c", [sys.argv[3]])
-deciding.decide_ready(store, "c")
+batches.receive(Corpus(store, "c"), [sys.argv[3]])
+deciding.decide_ready(Corpus(store, "c"))
 """
 
 
 DECIDE = """
 import sys
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.operations.deciding import decide_ready
 from certify_assets.storage.store import Store
-print(len(decide_ready(Store(sys.argv[1]), "c")))
+print(len(decide_ready(Corpus(Store(sys.argv[1]), "c"))))
 """
 #: what a process writes last before it is killed
 KILL_POINTS = (
     "-00001.parquet",
     *(
         pytest.param(name, marks=pytest.mark.slow)
-        for name in ("identities.parquet", "draw.json", "import.json", "scores.parquet", "batch.json")
+        for name in (
+            "identities.parquet",
+            "draw.json",
+            "import.json",
+            "scores.parquet",
+            "batch.json",
+        )
     ),
 )
 
 
 @pytest.fixture
 def deployed(operated: Store) -> Store:
-    deploy(operated, "c", "lexical", sampling=PLAN, track=False)
+    deploy(JudgedCorpus(Corpus(operated, "c"), "lexical"), sampling=PLAN, track=False)
     return operated
 
 
 def decided(store: Store, tmp_path: Path, **delivery: Any) -> dict[str, Any]:
-    receive(store, "c", [str(deliver(tmp_path / "new.jsonl", **delivery))])
-    (document,) = decide_ready(store, "c")
+    receive(Corpus(store, "c"), [str(deliver(tmp_path / "new.jsonl", **delivery))])
+    (document,) = decide_ready(Corpus(store, "c"))
     return document
 
 
 def test_every_row_says_what_it_stands_on(deployed: Store, tmp_path: Path) -> None:
     document = decided(deployed, tmp_path, tasks=40)
-    frame = decisions_of(deployed, "c", document["batch"])
-    certificates = deployed_certificates(deployed, "c")
+    frame = decisions_of(Corpus(deployed, "c"), document["batch"])
+    certificates = deployed_certificates(Corpus(deployed, "c"))
     assert tuple(frame.columns) == DECISION_COLUMNS and len(frame) == 160 and document["decided"]
-    runs = deciding.batch_runs(deployed, "c", document["batch"])
-    again = score_runs(deployed, "c", "lexical", runs)
-    assert np.array_equal(frame["score"], again["score"]) and frame["trajectory_id"].tolist() == runs["trajectory_id"].tolist()
+    runs = deciding.batch_runs(Corpus(deployed, "c"), document["batch"])
+    again = score_runs(JudgedCorpus(Corpus(deployed, "c"), "lexical"), runs)
+    assert (
+        np.array_equal(frame["score"], again["score"])
+        and frame["trajectory_id"].tolist() == runs["trajectory_id"].tolist()
+    )
     expected = decide(certificates, frame["score"].to_numpy())
-    assert frame["decision"].tolist() == expected.decisions.tolist() and frame["reason"].tolist() == expected.reasons.tolist()
+    assert (
+        frame["decision"].tolist() == expected.decisions.tolist()
+        and frame["reason"].tolist() == expected.reasons.tolist()
+    )
     assert set(frame["certificate_sha256"]) == {";".join(item.sha256 for item in certificates)}
-    assert (frame["reject_threshold"] == certificates[0].threshold).all() and frame["release_threshold"].isna().all()
-    assert document["decisions"] == {name: int((frame["decision"] == name).sum()) for name in sorted(set(frame["decision"]))}
-    assert 0 < document["decisions"]["reject"] < 160 and batch_document(deployed, "c", document["batch"]) == document
-    assert "40" not in document["judge"] and summarize([document])[1].startswith("160 runs of one batch are decided.")
+    assert (frame["reject_threshold"] == certificates[0].threshold).all() and frame[
+        "release_threshold"
+    ].isna().all()
+    assert document["decisions"] == {
+        name: int((frame["decision"] == name).sum()) for name in sorted(set(frame["decision"]))
+    }
+    assert (
+        0 < document["decisions"]["reject"] < 160
+        and batch_document(Corpus(deployed, "c"), document["batch"]) == document
+    )
+    assert "40" not in document["judge"] and summarize([document])[1].startswith(
+        "160 runs of one batch are decided."
+    )
 
 
 def test_people_are_asked_as_the_plan_draws(deployed: Store, tmp_path: Path) -> None:
     document = decided(deployed, tmp_path, tasks=200, attempts=2)
-    frame = decisions_of(deployed, "c", document["batch"])
+    frame = decisions_of(Corpus(deployed, "c"), document["batch"])
     places = draw_tasks(PLAN, "c", frame["task_id"])
     human = (frame["decision"] == "human").to_numpy()
-    assert ((frame["asked"] == "audit_sample") == (places == "audit")).all(), "every attempt of an audit task, whatever was decided"
+    assert ((frame["asked"] == "audit_sample") == (places == "audit")).all(), (
+        "every attempt of an audit task, whatever was decided"
+    )
     assert ((frame["asked"] == "spot_check") == ((places == "spot") & ~human)).all()
     assert ((frame["asked"] == "undecided") == (human & (places != "audit"))).all()
     # binomial standard errors .028 and .032
     drawn = {name: count / 200 for name, count in document["drawn_tasks"].items()}
     assert abs(drawn["audit"] - 0.2) < 4 * 0.028 and abs(drawn["spot"] - 0.3) < 4 * 0.032
-    assert drawn_as_planned(deployed, "c").status == "PASS"
+    assert drawn_as_planned(Corpus(deployed, "c")).status == "PASS"
 
 
 def test_the_same_runs_give_the_same_bytes(operated: Store, tmp_path: Path) -> None:
@@ -110,17 +146,24 @@ def test_the_same_runs_give_the_same_bytes(operated: Store, tmp_path: Path) -> N
     for share in (2000, 7):
         store = Store(f"{operated.root}-{share}")
         subprocess.run(["cp", "-r", operated.root, store.root], check=True)
-        deploy(store, "c", "lexical", sampling=PLAN, track=False)
+        deploy(JudgedCorpus(Corpus(store, "c"), "lexical"), sampling=PLAN, track=False)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(deciding, "_SHARE", share)
             document = decided(store, tmp_path, tasks=10)
-        tables.append([store.read_bytes(batch_key("c", document["batch"], f"{name}.parquet")) for name in ("runs", "scores", "decisions")])
+        tables.append(
+            [
+                store.read_bytes(batch_key("c", document["batch"], f"{name}.parquet"))
+                for name in ("runs", "scores", "decisions")
+            ]
+        )
         assert "shares" not in store.names(f"operations/c/batches/{document['batch']}")
     assert tables[0] == tables[1]
 
 
-def test_tasks_that_were_seen_and_runs_that_changed_go_to_people(deployed: Store, tmp_path: Path) -> None:
-    cal = open_split(deployed, "c", "cal")[0]["task_id"].iloc[0]
+def test_tasks_that_were_seen_and_runs_that_changed_go_to_people(
+    deployed: Store, tmp_path: Path
+) -> None:
+    cal = open_split(Corpus(deployed, "c"), "cal")[0]["task_id"].iloc[0]
     decided(deployed, tmp_path, tasks=6)
 
     def change(record: dict[str, Any]) -> None:
@@ -129,15 +172,22 @@ def test_tasks_that_were_seen_and_runs_that_changed_go_to_people(deployed: Store
             record["task_id"] = cal
 
     document = decided(deployed, tmp_path, tasks=8, change=change)
-    frame = decisions_of(deployed, "c", document["batch"]).set_index("trajectory_id")
+    frame = decisions_of(Corpus(deployed, "c"), document["batch"]).set_index("trajectory_id")
     assert document["reasons"]["changed_run"] == 24 and document["reasons"]["seen_task"] == 4
     aside = frame[frame["reason"].isin(["changed_run", "seen_task"])]
-    assert set(aside["decision"]) == {"human"} and set(aside["asked"]) == {"undecided"} and len(frame) == 32
+    assert (
+        set(aside["decision"]) == {"human"}
+        and set(aside["asked"]) == {"undecided"}
+        and len(frame) == 32
+    )
     findings = {finding["code"]: finding["message"] for finding in document["findings"]}
     assert findings["seen_tasks"].startswith("4 runs are of tasks of the splits (4 of CAL)")
     assert "32 runs are of 1 agents without a run in CAL (stranger)" in findings["new_agents"]
     assert "24 runs came before" in findings["changed_runs"]
-    assert drawn_as_planned(deployed, "c").status == "PASS" and decided_by_deployed(deployed, "c").status == "PASS"
+    assert (
+        drawn_as_planned(Corpus(deployed, "c")).status == "PASS"
+        and decided_by_deployed(Corpus(deployed, "c")).status == "PASS"
+    )
 
 
 def make_stale(store: Store) -> None:
@@ -181,40 +231,57 @@ def test_where_the_deployment_does_not_stand_everything_goes_to_people(
 ) -> None:
     fault(deployed)
     document = decided(deployed, tmp_path, tasks=20)
-    frame = decisions_of(deployed, "c", document["batch"])
-    assert not document["decided"] and document["refusal"]["code"] == code and document["reasons"] == {code: 80}
-    assert set(frame["decision"]) == {"human"} and frame["score"].isna().all() and set(frame["certificate_sha256"]) == {""}
-    assert set(frame["asked"]) == ({"undecided"} if fault is undeploy else {"undecided", "audit_sample"})
-    assert code in summarize([document])[1] and document["refusal"]["sentence"].endswith((".", ".)"))
-    assert deployment_stands(deployed, "c").status == status
+    frame = decisions_of(Corpus(deployed, "c"), document["batch"])
+    assert (
+        not document["decided"]
+        and document["refusal"]["code"] == code
+        and document["reasons"] == {code: 80}
+    )
+    assert (
+        set(frame["decision"]) == {"human"}
+        and frame["score"].isna().all()
+        and set(frame["certificate_sha256"]) == {""}
+    )
+    assert set(frame["asked"]) == (
+        {"undecided"} if fault is undeploy else {"undecided", "audit_sample"}
+    )
+    assert code in summarize([document])[1] and document["refusal"]["sentence"].endswith(
+        (".", ".)")
+    )
+    assert deployment_stands(Corpus(deployed, "c")).status == status
 
 
 def test_an_altered_batch_is_not_decided(deployed: Store, tmp_path: Path) -> None:
-    received = receive(deployed, "c", [str(deliver(tmp_path / "a.jsonl", tasks=20))])
+    received = receive(Corpus(deployed, "c"), [str(deliver(tmp_path / "a.jsonl", tasks=20))])
     key = batch_key("c", str(received.batch), "draw.json")
     deployed.write_json(key, deployed.read_json(key) | {"drawn": {}})
     with pytest.raises(IntegrityError, match=r"draw\.json is not what was imported"):
-        decide_ready(deployed, "c")
-    assert load_decisions(deployed, "c").empty
+        decide_ready(Corpus(deployed, "c"))
+    assert load_decisions(Corpus(deployed, "c")).empty
 
 
 def test_checks_find_altered_decisions_and_picked_tasks(deployed: Store, tmp_path: Path) -> None:
-    assert decided_by_deployed(deployed, "c").status == "WARN" and drawn_as_planned(deployed, "c").status == "WARN"
+    assert (
+        decided_by_deployed(Corpus(deployed, "c")).status == "WARN"
+        and drawn_as_planned(Corpus(deployed, "c")).status == "WARN"
+    )
     document = decided(deployed, tmp_path, tasks=20)
     batch = document["batch"]
-    assert decided_by_deployed(deployed, "c").status == "PASS"
+    assert decided_by_deployed(Corpus(deployed, "c")).status == "PASS"
     key, about = batch_key("c", batch, "decisions.parquet"), batch_key("c", batch, "batch.json")
     frame = deployed.read_table(key)
     deployed.write_table(key, frame.assign(decision="reject"))
-    assert "is not what was written" in decided_by_deployed(deployed, "c").sentence
+    assert "is not what was written" in decided_by_deployed(Corpus(deployed, "c")).sentence
     changed = deployed.write_table(key, frame.assign(certificate_sha256="0" * 64))
     deployed.write_json(about, document | {"decisions_sha256": changed})
-    assert "never deployed" in decided_by_deployed(deployed, "c").sentence
+    assert "never deployed" in decided_by_deployed(Corpus(deployed, "c")).sentence
     deployed.write_table(key, frame.assign(asked="audit_sample"))
-    assert "is asked about against the draw" in drawn_as_planned(deployed, "c").sentence
+    assert "is asked about against the draw" in drawn_as_planned(Corpus(deployed, "c")).sentence
     draw = batch_key("c", batch, "draw.json")
-    deployed.write_json(draw, deployed.read_json(draw) | {"plan": {"audit_rate": 1.0, "spot_rate": 0.0, "seed": 1}})
-    assert drawn_as_planned(deployed, "c").status == "ERROR"
+    deployed.write_json(
+        draw, deployed.read_json(draw) | {"plan": {"audit_rate": 1.0, "spot_rate": 0.0, "seed": 1}}
+    )
+    assert drawn_as_planned(Corpus(deployed, "c")).status == "ERROR"
 
 
 @pytest.mark.parametrize("last", KILL_POINTS)
@@ -223,36 +290,53 @@ def test_what_was_killed_is_gone_on_with(deployed: Store, tmp_path: Path, last: 
     command = [sys.executable, "-c", KILLED, deployed.root, last, str(path)]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr
-    assert load_decisions(deployed, "c").empty
-    received = receive(deployed, "c", [str(path)])
-    assert received.batch is not None and ready_batches(deployed, "c") == [received.batch]
+    assert load_decisions(Corpus(deployed, "c")).empty
+    received = receive(Corpus(deployed, "c"), [str(path)])
+    assert received.batch is not None and ready_batches(Corpus(deployed, "c")) == [received.batch]
     shares = deployed.names(f"operations/c/batches/{received.batch}/shares")
     assert len(shares) == {"-00001.parquet": 2, "scores.parquet": 4, "batch.json": 4}.get(last, 0)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(deciding, "_SHARE", 50)
-        (document,) = decide_ready(deployed, "c")
-    assert document["rows"] == 160 and is_decided(deployed, "c", received.batch) and decide_ready(deployed, "c") == []
-    frame = decisions_of(deployed, "c", received.batch)
+        (document,) = decide_ready(Corpus(deployed, "c"))
+    assert (
+        document["rows"] == 160
+        and is_decided(Corpus(deployed, "c"), received.batch)
+        and decide_ready(Corpus(deployed, "c")) == []
+    )
+    frame = decisions_of(Corpus(deployed, "c"), received.batch)
     assert frame["trajectory_id"].is_unique and np.array_equal(
-        frame["score"], score_runs(deployed, "c", "lexical", deciding.batch_runs(deployed, "c", received.batch))["score"]
+        frame["score"],
+        score_runs(
+            JudgedCorpus(Corpus(deployed, "c"), "lexical"),
+            deciding.batch_runs(Corpus(deployed, "c"), received.batch),
+        )["score"],
     )
 
 
 @pytest.mark.slow
 def test_two_that_decide_at_once_decide_once(deployed: Store, tmp_path: Path) -> None:
-    receive(deployed, "c", [str(deliver(tmp_path / "a.jsonl", tasks=40))])
+    receive(Corpus(deployed, "c"), [str(deliver(tmp_path / "a.jsonl", tasks=40))])
     command = [sys.executable, "-c", DECIDE, deployed.root]
-    both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY) for _ in range(2)]
+    both = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY)
+        for _ in range(2)
+    ]
     assert sorted(int(process.communicate(timeout=120)[0]) for process in both) == [0, 1]
-    assert len(load_decisions(deployed, "c")) == 160
+    assert len(load_decisions(Corpus(deployed, "c"))) == 160
 
 
-def test_labels_that_cannot_be_put_to_the_monitor_leave_the_next_batch_to_people(operated: Store) -> None:
-    deploy(operated, "c", "lexical", track=False)
-    operated.write_bytes("monitoring/c/lexical/1.csv", b"task_id,score,outcome,audit_sample\nt,1,maybe,True\n")
+def test_labels_that_cannot_be_put_to_the_monitor_leave_the_next_batch_to_people(
+    operated: Store,
+) -> None:
+    deploy(JudgedCorpus(Corpus(operated, "c"), "lexical"), track=False)
+    operated.write_bytes(
+        "monitoring/c/lexical/1.csv", b"task_id,score,outcome,audit_sample\nt,1,maybe,True\n"
+    )
     deliver(Path(operated.root) / "inbox/c/runs.jsonl", tasks=4, seed=9)
-    receive(operated, "c")
-    (document,) = decide_ready(operated, "c")
+    receive(Corpus(operated, "c"))
+    (document,) = decide_ready(Corpus(operated, "c"))
     assert not document["decided"] and document["refusal"]["code"] == "alarm"
-    assert "cannot be put to the monitor, so an alarm may be missed" in document["refusal"]["sentence"]
-    assert set(decisions_of(operated, "c", document["batch"])["decision"]) == {"human"}
+    assert (
+        "cannot be put to the monitor, so an alarm may be missed" in document["refusal"]["sentence"]
+    )
+    assert set(decisions_of(Corpus(operated, "c"), document["batch"])["decision"]) == {"human"}

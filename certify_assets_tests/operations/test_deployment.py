@@ -8,12 +8,20 @@ from typing import Any
 
 import pytest
 
-from certify_assets.corpora import corpus as corpus_steps
+from certify_assets.corpora import preparation as corpus_steps
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import write_trajectories
-from certify_assets.errors import ForgedCertificateError, GateClosedError, InputError, IntegrityError, StaleCertificateError
+from certify_assets.errors import (
+    ForgedCertificateError,
+    GateClosedError,
+    InputError,
+    IntegrityError,
+    StaleCertificateError,
+)
 from certify_assets.evaluation import certification
 from certify_assets.evaluation.ledger import record_read
 from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import ALPHAS
 from certify_assets.operations.deployment import (
     certificate_key,
@@ -32,48 +40,69 @@ from certify_assets_tests.operations_builders import fail_audit, raise_alarm
 
 
 def put(store: Store, **options: Any) -> Any:
-    return deploy(store, "c", "lexical", track=False, **options)
+    return deploy(JudgedCorpus(Corpus(store, "c"), "lexical"), track=False, **options)
 
 
 def reissue(store: Store) -> None:
     """Certify again as if two judges had been tried: other certificates of the same scores."""
     key = "judges/lexical/c/adapter.json"
     store.write_json(key, store.read_json(key) | {"candidates": 2, "selection_rule": "by hand"})
-    certification.certify_judge(store, "c", "lexical")
+    certification.certify_judge(JudgedCorpus(Corpus(store, "c"), "lexical"))
 
 
-def test_the_strictest_budget_that_certifies_is_deployed_and_its_certificates_are_kept(operated: Store) -> None:
+def test_the_strictest_budget_that_certifies_is_deployed_and_its_certificates_are_kept(
+    operated: Store,
+) -> None:
     made = put(operated, sampling=SamplingPlan(0.1, 0.2, 7))
-    certificates = deployed_certificates(operated, "c")
-    assert load_deployment(operated, "c") == made and made.number == 1 and made.own
-    assert made.alpha == {item.side: item.alpha for item in certificates} and made.alpha["reject"] == ALPHAS[0]
+    certificates = deployed_certificates(Corpus(operated, "c"))
+    assert load_deployment(Corpus(operated, "c")) == made and made.number == 1 and made.own
+    assert (
+        made.alpha == {item.side: item.alpha for item in certificates}
+        and made.alpha["reject"] == ALPHAS[0]
+    )
     assert made.certificates == tuple(item.sha256 for item in certificates)
-    assert all(operated.sha256(certificate_key("c", item.sha256)) == item.sha256 for item in certificates)
+    assert all(
+        operated.sha256(certificate_key("c", item.sha256)) == item.sha256 for item in certificates
+    )
     names = {"adapter", "renderer", "manifest", "scores", "trajectories", "prompt"}
-    assert set(made.fingerprint) == {*(f"{name}_sha256" for name in names), "grid"} and made.sampling == SamplingPlan(0.1, 0.2, 7)
-    assert why_refused(operated, "c") is None
+    assert set(made.fingerprint) == {
+        *(f"{name}_sha256" for name in names),
+        "grid",
+    } and made.sampling == SamplingPlan(0.1, 0.2, 7)
+    assert why_refused(Corpus(operated, "c")) is None
 
 
 def test_a_way_back_is_deploying_the_earlier_one_again(operated: Store) -> None:
     first = put(operated)
     second = put(operated, alpha=0.2)
-    assert second.alpha == {"reject": 0.2} and second.sampling == first.sampling, "the seed of the draw stays"
-    again = redeploy(operated, "c", 1, track=False)
-    assert again == replace(first, number=3, time=again.time) and load_deployment(operated, "c") == again
-    assert [item.number for item in read_deployments(operated, "c")] == [1, 2, 3]
+    assert second.alpha == {"reject": 0.2} and second.sampling == first.sampling, (
+        "the seed of the draw stays"
+    )
+    again = redeploy(Corpus(operated, "c"), 1, track=False)
+    assert (
+        again == replace(first, number=3, time=again.time)
+        and load_deployment(Corpus(operated, "c")) == again
+    )
+    assert [item.number for item in read_deployments(Corpus(operated, "c"))] == [1, 2, 3]
     with pytest.raises(InputError, match="no deployment number 9"):
-        redeploy(operated, "c", 9)
+        redeploy(Corpus(operated, "c"), 9)
     reissue(operated)
     with pytest.raises(StaleCertificateError, match="is not among those"):
-        redeploy(operated, "c", 1)
+        redeploy(Corpus(operated, "c"), 1)
 
 
 def test_a_budget_at_which_nothing_is_certified_is_refused(operated: Store) -> None:
     with pytest.raises(GateClosedError, match=r"its release side is not certified at 0\.1"):
         put(operated, alpha={"release": 0.1})
-    with pytest.raises(InputError, match=r"no guarded_taskboot certificate of the reject side at alpha 0\.3; those of 0\.1 and 0\.2 were"):
+    with pytest.raises(
+        InputError,
+        match=r"no guarded_taskboot certificate of the reject side at alpha 0\.3; those of 0\.1 and 0\.2 were",
+    ):
         put(operated, alpha=0.3)
-    assert load_deployment(operated, "c") is None and why_refused(operated, "c").code == "not_deployed"  # type: ignore[union-attr]
+    assert (
+        load_deployment(Corpus(operated, "c")) is None
+        and why_refused(Corpus(operated, "c")).code == "not_deployed"
+    )  # type: ignore[union-attr]
 
 
 def forge(store: Store) -> None:
@@ -81,7 +110,9 @@ def forge(store: Store) -> None:
     document = store.read_json(key)
     for item in document["certificates"]:
         item["coverage"] = 0.9 if item["certified"] else 0.0
-        item["digest"] = sha256_bytes(canonical_json({name: value for name, value in item.items() if name != "digest"}))
+        item["digest"] = sha256_bytes(
+            canonical_json({name: value for name, value in item.items() if name != "digest"})
+        )
     store.write_json(key, document)
 
 
@@ -99,9 +130,9 @@ def other_scores(store: Store) -> None:
 def other_splits(store: Store) -> None:
     config = store.read_json("corpora/c/corpus.json")
     store.write_json("corpora/c/corpus.json", config | {"seed": 1})
-    corpus_steps.make_splits(store, "c")
+    corpus_steps.make_splits(Corpus(store, "c"))
     for split in ("sft", "rl", "cal", "test"):
-        corpus_steps.write_split(store, "c", split)
+        corpus_steps.write_split(Corpus(store, "c"), split)
 
 
 def other_renderer(store: Store) -> None:
@@ -110,7 +141,7 @@ def other_renderer(store: Store) -> None:
 
 
 def other_trajectories(store: Store) -> None:
-    frame = corpus_steps.read_corpus(store, "c")
+    frame = corpus_steps.read_corpus(Corpus(store, "c"))
     frame.loc[0, "instruction"] = "Do something else"
     write_trajectories(store.local_path("corpora/c/trajectories.parquet"), frame)
 
@@ -127,8 +158,16 @@ def altered_audit(store: Store) -> None:
 
 
 def changed_read(store: Store) -> None:
-    registration = certification.load_certificates(store, "c", "lexical")[0].provenance["registration"]
-    record_read(store, "c", judge="lexical", registration=registration, configuration={"scores": "others"}, run_id="r")
+    registration = certification.load_certificates(JudgedCorpus(Corpus(store, "c"), "lexical"))[
+        0
+    ].provenance["registration"]
+    record_read(
+        Corpus(store, "c"),
+        judge="lexical",
+        registration=registration,
+        configuration={"scores": "others"},
+        run_id="r",
+    )
 
 
 FAULTS: list[tuple[Callable[[Store], None], str, type[Exception], str]] = [
@@ -146,24 +185,30 @@ FAULTS: list[tuple[Callable[[Store], None], str, type[Exception], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("fault", "code", "error", "words"), FAULTS, ids=[fault[0].__name__ for fault in FAULTS])
+@pytest.mark.parametrize(
+    ("fault", "code", "error", "words"), FAULTS, ids=[fault[0].__name__ for fault in FAULTS]
+)
 def test_what_does_not_stand_is_neither_deployed_nor_decides(
     operated: Store, fault: Callable[[Store], None], code: str, error: type[Exception], words: str
 ) -> None:
     put(operated)
     fault(operated)
-    refusal = why_refused(operated, "c")
+    refusal = why_refused(Corpus(operated, "c"))
     assert refusal is not None and refusal.code == code and words in refusal.sentence
     with pytest.raises(error, match=words):
         put(operated)
-    assert [item.number for item in read_deployments(operated, "c")] == [1]
+    assert [item.number for item in read_deployments(Corpus(operated, "c"))] == [1]
 
 
 def test_certificates_made_anew_do_not_decide_until_they_are_deployed(operated: Store) -> None:
     put(operated)
     reissue(operated)
-    refusal = why_refused(operated, "c")
-    assert refusal is not None and refusal.code == "stale_certificate" and "is not among those" in refusal.sentence
+    refusal = why_refused(Corpus(operated, "c"))
+    assert (
+        refusal is not None
+        and refusal.code == "stale_certificate"
+        and "is not among those" in refusal.sentence
+    )
 
 
 def test_an_altered_deployment_is_refused(operated: Store) -> None:
@@ -172,43 +217,58 @@ def test_an_altered_deployment_is_refused(operated: Store) -> None:
     document = operated.read_json(key)
     operated.write_json(key, document | {"alpha": {"reject": 0.2}})
     with pytest.raises(IntegrityError, match="not line 1 of the journal"):
-        load_deployment(operated, "c")
-    assert why_refused(operated, "c").code == "stale_certificate"  # type: ignore[union-attr]
-    operated.write_json(key, {name: value for name, value in document.items() if name != "sampling"})
+        load_deployment(Corpus(operated, "c"))
+    assert why_refused(Corpus(operated, "c")).code == "stale_certificate"  # type: ignore[union-attr]
+    operated.write_json(
+        key, {name: value for name, value in document.items() if name != "sampling"}
+    )
     with pytest.raises(IntegrityError, match="is not a deployment"):
-        load_deployment(operated, "c")
+        load_deployment(Corpus(operated, "c"))
     operated.write_json(key, document | {"certificates": []})
     operated.delete("operations/c/deployments.jsonl")
-    assert why_refused(operated, "c") is not None
+    assert why_refused(Corpus(operated, "c")) is not None
 
 
 def test_a_judge_taken_as_the_best_of_several_is_said_to_be(operated: Store) -> None:
     assert "chosen_among_judges" not in {finding["code"] for finding in put(operated).findings}
-    shutil.copytree(operated.local_path("judges/lexical/c"), operated.local_path("judges/lexical_weighted/c"))
-    (finding,) = [finding for finding in put(operated).findings if finding["code"] == "chosen_among_judges"]
+    shutil.copytree(
+        operated.local_path("judges/lexical/c"), operated.local_path("judges/lexical_weighted/c")
+    )
+    (finding,) = [
+        finding for finding in put(operated).findings if finding["code"] == "chosen_among_judges"
+    ]
     assert finding["message"].startswith("2 judges have certificates on CAL of c")
 
 
-def test_labels_that_speak_against_every_budget_stop_each_and_so_does_an_unreadable_monitor(operated: Store) -> None:
+def test_labels_that_speak_against_every_budget_stop_each_and_so_does_an_unreadable_monitor(
+    operated: Store,
+) -> None:
     made = put(operated, alpha=0.2)
-    assert made.alpha == {"reject": 0.2} and why_refused(operated, "c") is None
+    assert made.alpha == {"reject": 0.2} and why_refused(Corpus(operated, "c")) is None
     raise_alarm(operated)
     for document in ("judges/lexical/c/monitor.json", "operations/c/alarms.jsonl"):
         # the alarm of one certificate, told nowhere any more: the labels that raised it are there all the same
         operated.delete(document)
     for alpha in (0.1, 0.2):
-        with pytest.raises(GateClosedError, match="the labels that are there raise an alarm for its reject side"):
+        with pytest.raises(
+            GateClosedError, match="the labels that are there raise an alarm for its reject side"
+        ):
             put(operated, alpha=alpha)
     operated.write_json("judges/lexical/c/monitor.json", {"status": "quiet"})
-    assert why_refused(operated, "c").code == "alarm"  # type: ignore[union-attr]
+    assert why_refused(Corpus(operated, "c")).code == "alarm"  # type: ignore[union-attr]
 
 
 # of the registry's own queries, where it is given SQLAlchemy 2.1
 @pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy is deprecated")
-def test_mlflow_gets_a_version_with_alias_certificates_and_hashes(operated: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mlflow_gets_a_version_with_alias_certificates_and_hashes(
+    operated: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    first, second = deploy(operated, "c", "lexical"), deploy(operated, "c", "lexical", alpha=0.2)
-    assert load_deployment(operated, "c") == second and first.mlflow and second.mlflow
+    first, second = (
+        deploy(JudgedCorpus(Corpus(operated, "c"), "lexical")),
+        deploy(JudgedCorpus(Corpus(operated, "c"), "lexical"), alpha=0.2),
+    )
+    assert load_deployment(Corpus(operated, "c")) == second and first.mlflow and second.mlflow
     assert "error" not in first.mlflow, first.mlflow
     assert (first.mlflow["version"], second.mlflow["version"]) == ("1", "2")
     from mlflow.tracking import MlflowClient
@@ -216,19 +276,34 @@ def test_mlflow_gets_a_version_with_alias_certificates_and_hashes(operated: Stor
     uri = f"sqlite:///{operated.local_path('mlflow/mlflow.db')}"
     client = MlflowClient(tracking_uri=uri, registry_uri=uri)
     version = client.get_model_version_by_alias(model_name("c"), ALIAS)
-    assert version.version in (2, "2") and version.tags["certificate_sha256.reject"] == second.certificates[0]
+    assert (
+        version.version in (2, "2")
+        and version.tags["certificate_sha256.reject"] == second.certificates[0]
+    )
     assert version.tags["adapter_sha256"] == second.fingerprint["adapter_sha256"]
     names = {item.path for item in client.list_artifacts(version.run_id)}
     assert names == {"adapter", "certificates", "deployment.json"}
-    (recorded,) = operated.local_path("mlflow/artifacts").glob(f"{version.run_id}/artifacts/deployment.json")
-    assert set(json.loads(recorded.read_bytes())["sampling"]) == {"audit_rate", "spot_rate"}, "the seed stays in the data root"
-    kept = operated.local_path("mlflow/artifacts").glob(f"{version.run_id}/artifacts/certificates/reject.json")
+    (recorded,) = operated.local_path("mlflow/artifacts").glob(
+        f"{version.run_id}/artifacts/deployment.json"
+    )
+    assert set(json.loads(recorded.read_bytes())["sampling"]) == {"audit_rate", "spot_rate"}, (
+        "the seed stays in the data root"
+    )
+    kept = operated.local_path("mlflow/artifacts").glob(
+        f"{version.run_id}/artifacts/certificates/reject.json"
+    )
     assert [sha256_bytes(path.read_bytes()) for path in kept] == [second.certificates[0]]
 
 
-def test_a_deployment_holds_without_mlflow_and_says_so(operated: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_deployment_holds_without_mlflow_and_says_so(
+    operated: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    made = deploy(operated, "c", "lexical")
-    assert made.mlflow and made.mlflow["error"].startswith("not recorded: ") and load_deployment(operated, "c") == made
-    assert why_refused(operated, "c") is None
+    made = deploy(JudgedCorpus(Corpus(operated, "c"), "lexical"))
+    assert (
+        made.mlflow
+        and made.mlflow["error"].startswith("not recorded: ")
+        and load_deployment(Corpus(operated, "c")) == made
+    )
+    assert why_refused(Corpus(operated, "c")) is None

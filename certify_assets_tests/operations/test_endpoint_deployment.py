@@ -9,15 +9,22 @@ from typing import Any
 import pytest
 import yaml
 
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError
 from certify_assets.evaluation import auditing, certification
 from certify_assets.judges import scoring, training
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.batches import receive
 from certify_assets.operations.deciding import decide_ready
 from certify_assets.operations.deployment import deploy, why_refused
 from certify_assets.operations.layout import load_decisions
 from certify_assets.storage.store import Store
-from certify_assets_tests.judges.endpoint.faulty_server import Action, Faulty, chat_body, faulty_server
+from certify_assets_tests.judges.endpoint.faulty_server import (
+    Action,
+    Faulty,
+    chat_body,
+    faulty_server,
+)
 from certify_assets_tests.operations_builders import deliver
 
 pytestmark = pytest.mark.slow
@@ -29,7 +36,14 @@ def _answer(payload: dict[str, Any], times: int) -> Action:
     # ties would put half of the runs at one threshold
     spread = (len(text) % 17) / 100
     told = any(words in text for words in _GOOD)
-    return Action(chat_body(logs={"SUCCESS": -0.2 - spread if told else -2.0 - spread, "FAIL": -2.0 if told else -0.2}))
+    return Action(
+        chat_body(
+            logs={
+                "SUCCESS": -0.2 - spread if told else -2.0 - spread,
+                "FAIL": -2.0 if told else -0.2,
+            }
+        )
+    )
 
 
 @pytest.fixture
@@ -39,36 +53,54 @@ def server() -> Iterator[Faulty]:
 
 
 def configure(store: Store, server: Faulty, **settings: Any) -> None:
-    entry = {"name": "mine", "url": server.url, "model": "m", "parity": "none", "parity_reason": "nobody has the weights", **settings}
+    entry = {
+        "name": "mine",
+        "url": server.url,
+        "model": "m",
+        "parity": "none",
+        "parity_reason": "nobody has the weights",
+        **settings,
+    }
     store.write_bytes("judges.yaml", yaml.safe_dump({"judges": [entry]}).encode("utf-8"))
 
 
-def test_a_server_decides_as_long_as_it_is_the_registered_one(operated: Store, server: Faulty, tmp_path: Path) -> None:
+def test_a_server_decides_as_long_as_it_is_the_registered_one(
+    operated: Store, server: Faulty, tmp_path: Path
+) -> None:
     configure(operated, server, prices={"prompt": 2.0, "completion": 10.0})
-    training.train_judge(operated, "c", "mine")
-    scoring.score_corpus(operated, "c", "mine")
-    certification.certify_judge(operated, "c", "mine")
-    auditing.audit_judge(operated, "c", "mine")
-    made = deploy(operated, "c", "mine", track=False)
-    assert made.fingerprint["prompt_sha256"] and "chosen_among_judges" in {finding["code"] for finding in made.findings}
-    receive(operated, "c", [str(deliver(tmp_path / "a.jsonl", tasks=10))])
-    (document,) = decide_ready(operated, "c")
-    assert document["decided"] and document["bill"]["decisions"] == 40 and document["decisions"]["reject"] > 0
+    training.train_judge(JudgedCorpus(Corpus(operated, "c"), "mine"))
+    scoring.score_corpus(JudgedCorpus(Corpus(operated, "c"), "mine"))
+    certification.certify_judge(JudgedCorpus(Corpus(operated, "c"), "mine"))
+    auditing.audit_judge(JudgedCorpus(Corpus(operated, "c"), "mine"))
+    made = deploy(JudgedCorpus(Corpus(operated, "c"), "mine"), track=False)
+    assert made.fingerprint["prompt_sha256"] and "chosen_among_judges" in {
+        finding["code"] for finding in made.findings
+    }
+    receive(Corpus(operated, "c"), [str(deliver(tmp_path / "a.jsonl", tasks=10))])
+    (document,) = decide_ready(Corpus(operated, "c"))
+    assert (
+        document["decided"]
+        and document["bill"]["decisions"] == 40
+        and document["decisions"]["reject"] > 0
+    )
     configure(operated, server, model="other")
-    assert "another" in str(why_refused(operated, "c")) and why_refused(operated, "c").code == "stale_certificate"  # type: ignore[union-attr]
+    assert (
+        "another" in str(why_refused(Corpus(operated, "c")))
+        and why_refused(Corpus(operated, "c")).code == "stale_certificate"
+    )  # type: ignore[union-attr]
     configure(operated, server, prices={"prompt": 2.0, "completion": 10.0})
-    assert why_refused(operated, "c") is None
+    assert why_refused(Corpus(operated, "c")) is None
 
 
 def test_a_server_that_is_down_leaves_the_batch_waiting(operated: Store, tmp_path: Path) -> None:
     with faulty_server(_answer) as server:
         configure(operated, server)
-        training.train_judge(operated, "c", "mine")
-        scoring.score_corpus(operated, "c", "mine")
-        certification.certify_judge(operated, "c", "mine")
-        auditing.audit_judge(operated, "c", "mine")
-        deploy(operated, "c", "mine", track=False)
-    receive(operated, "c", [str(deliver(tmp_path / "a.jsonl", tasks=5))])
+        training.train_judge(JudgedCorpus(Corpus(operated, "c"), "mine"))
+        scoring.score_corpus(JudgedCorpus(Corpus(operated, "c"), "mine"))
+        certification.certify_judge(JudgedCorpus(Corpus(operated, "c"), "mine"))
+        auditing.audit_judge(JudgedCorpus(Corpus(operated, "c"), "mine"))
+        deploy(JudgedCorpus(Corpus(operated, "c"), "mine"), track=False)
+    receive(Corpus(operated, "c"), [str(deliver(tmp_path / "a.jsonl", tasks=5))])
     with pytest.raises(CertifyError):
-        decide_ready(operated, "c")
-    assert load_decisions(operated, "c").empty
+        decide_ready(Corpus(operated, "c"))
+    assert load_decisions(Corpus(operated, "c")).empty

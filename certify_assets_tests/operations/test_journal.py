@@ -8,18 +8,26 @@ from pathlib import Path
 
 import pytest
 
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
-from certify_assets.operations.journal import Label, append_label, append_labels, read_labels, resolve_labels
+from certify_assets.operations.journal import (
+    Label,
+    append_label,
+    append_labels,
+    read_labels,
+    resolve_labels,
+)
 from certify_assets.operations.layout import labels_key
 from certify_assets.storage.store import Store
 
 WRITER = """
 import sys
 from certify_assets.operations.journal import Label, append_label
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.storage.store import Store
 store, name = Store(sys.argv[1]), sys.argv[2]
 for number in range(100_000):
-    print(append_label(store, "one", Label(f"run-{number}", number % 2, name, "page", f"{name}-{number}")).token, flush=True)
+    print(append_label(Corpus(store, "one"), Label(f"run-{number}", number % 2, name, "page", f"{name}-{number}")).token, flush=True)
 """
 
 
@@ -33,17 +41,27 @@ def said(trajectory: str, outcome: int | None, reviewer: str, token: str) -> Lab
 
 
 def test_a_label_stands_in_the_journal_with_its_number(store: Store) -> None:
-    first, second = append_labels(store, "one", [said("a", 1, "ann", "t1"), said("b", 0, "ann", "t2")])
+    first, second = append_labels(
+        Corpus(store, "one"), [said("a", 1, "ann", "t1"), said("b", 0, "ann", "t2")]
+    )
     assert (first.number, second.number) == (1, 2) and first.time.endswith("+00:00")
-    assert read_labels(store, "one") == [first, second] and read_labels(store, "two") == []
+    assert (
+        read_labels(Corpus(store, "one")) == [first, second]
+        and read_labels(Corpus(store, "two")) == []
+    )
 
 
 def test_a_token_is_written_once(store: Store) -> None:
-    first = append_label(store, "one", said("a", 1, "ann", "t1"))
-    assert append_label(store, "one", said("a", 1, "ann", "t1")) == first and len(read_labels(store, "one")) == 1
-    with pytest.raises(InputError, match="line 1 of the journal of one has the token 't1' and says something else"):
-        append_labels(store, "one", [said("b", 0, "ann", "t2"), said("a", 0, "ann", "t1")])
-    assert len(read_labels(store, "one")) == 1
+    first = append_label(Corpus(store, "one"), said("a", 1, "ann", "t1"))
+    assert (
+        append_label(Corpus(store, "one"), said("a", 1, "ann", "t1")) == first
+        and len(read_labels(Corpus(store, "one"))) == 1
+    )
+    with pytest.raises(
+        InputError, match="line 1 of the journal of one has the token 't1' and says something else"
+    ):
+        append_labels(Corpus(store, "one"), [said("b", 0, "ann", "t2"), said("a", 0, "ann", "t1")])
+    assert len(read_labels(Corpus(store, "one"))) == 1
 
 
 def test_the_last_word_of_every_reviewer_counts_and_a_tie_is_none() -> None:
@@ -58,7 +76,11 @@ def test_the_last_word_of_every_reviewer_counts_and_a_tie_is_none() -> None:
     assert list(found) == ["a", "c"] and found["a"].outcome is None and found["a"].disputed
     assert found["c"].outcome == 1 and not found["c"].disputed
     third = resolve_labels([*votes, said("a", 0, "cyd", "6")])["a"]
-    assert third.outcome == 0 and third.disputed and third.votes == (("ann", 1), ("bob", 0), ("cyd", 0))
+    assert (
+        third.outcome == 0
+        and third.disputed
+        and third.votes == (("ann", 1), ("bob", 0), ("cyd", 0))
+    )
 
 
 @pytest.mark.parametrize(
@@ -76,16 +98,19 @@ def test_what_is_no_label_is_refused(outcome: int, reviewer: str, via: str, word
 
 
 def test_a_torn_last_line_was_never_confirmed(store: Store) -> None:
-    append_labels(store, "one", [said("a", 1, "ann", "t1"), said("b", 0, "ann", "t2")])
+    append_labels(Corpus(store, "one"), [said("a", 1, "ann", "t1"), said("b", 0, "ann", "t2")])
     path = store.local_path(labels_key("one"))
     path.write_bytes(path.read_bytes()[:-5])
-    assert [label.token for label in read_labels(store, "one")] == ["t1"]
-    assert append_label(store, "one", said("c", 0, "ann", "t3")).number == 2
+    assert [label.token for label in read_labels(Corpus(store, "one"))] == ["t1"]
+    assert append_label(Corpus(store, "one"), said("c", 0, "ann", "t3")).number == 2
 
 
 def test_two_writers_killed_lose_nothing_that_was_confirmed(store: Store) -> None:
     writers = [
-        subprocess.Popen([sys.executable, "-c", WRITER, store.root, name], stdout=subprocess.PIPE, text=True) for name in ("ann", "bob")
+        subprocess.Popen(
+            [sys.executable, "-c", WRITER, store.root, name], stdout=subprocess.PIPE, text=True
+        )
+        for name in ("ann", "bob")
     ]
     confirmed = []
     for writer in writers:
@@ -93,7 +118,15 @@ def test_two_writers_killed_lose_nothing_that_was_confirmed(store: Store) -> Non
         confirmed += [writer.stdout.readline().strip() for _ in range(20)]
     for writer in writers:
         os.kill(writer.pid, signal.SIGKILL)
-        confirmed += [line.strip() for line in writer.communicate()[0].splitlines() if line.endswith(tuple("0123456789"))]
-    tokens = [label.token for label in read_labels(store, "one")]
-    assert len(confirmed) >= 40 and set(confirmed) <= set(tokens) and len(set(tokens)) == len(tokens)
-    assert [label.number for label in read_labels(store, "one")] == list(range(1, len(tokens) + 1))
+        confirmed += [
+            line.strip()
+            for line in writer.communicate()[0].splitlines()
+            if line.endswith(tuple("0123456789"))
+        ]
+    tokens = [label.token for label in read_labels(Corpus(store, "one"))]
+    assert (
+        len(confirmed) >= 40 and set(confirmed) <= set(tokens) and len(set(tokens)) == len(tokens)
+    )
+    assert [label.number for label in read_labels(Corpus(store, "one"))] == list(
+        range(1, len(tokens) + 1)
+    )

@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.evaluation.decisions import write_table_file
 from certify_assets.operations.journal import read_labels, resolve_labels
@@ -30,13 +31,18 @@ def write(path: Path, *lines: str) -> Path:
 
 
 def votes(store: Store) -> dict[str, dict[str, int]]:
-    return {name: dict(one.votes) for name, one in resolve_labels(read_labels(store, "c")).items()}
+    return {
+        name: dict(one.votes)
+        for name, one in resolve_labels(read_labels(Corpus(store, "c"))).items()
+    }
 
 
 @pytest.mark.parametrize("ending", [".csv", ".jsonl", ".parquet"])
-def test_an_exported_queue_filled_in_comes_back_as_labels(store: Store, tmp_path: Path, ending: str) -> None:
+def test_an_exported_queue_filled_in_comes_back_as_labels(
+    store: Store, tmp_path: Path, ending: str
+) -> None:
     path = tmp_path / f"queue{ending}"
-    export_queue(path, load_queue(store, "c"))
+    export_queue(path, load_queue(Corpus(store, "c")))
     text = {"dtype": str, "keep_default_na": False}
     frame = {
         ".csv": lambda: pd.read_csv(path, **text),  # type: ignore[call-overload]
@@ -47,24 +53,33 @@ def test_an_exported_queue_filled_in_comes_back_as_labels(store: Store, tmp_path
     frame.loc[[0, 2], "outcome"] = ["1", "failure"]
     frame.loc[2, ["reviewer", "comment"]] = ["Bob", "it stopped early"]
     filled = tmp_path / f"filled{ending}"
-    {".csv": lambda: frame.to_csv(filled, index=False), ".jsonl": lambda: frame.to_json(filled, orient="records", lines=True)}.get(
-        ending, lambda: frame.to_parquet(filled)
-    )()
-    done = import_labels(store, "c", filled, reviewer="Ann")
-    assert (done.added, done.stood, done.empty, done.reviewers) == (2, 0, len(frame) - 2, ("Ann", "Bob"))
+    {
+        ".csv": lambda: frame.to_csv(filled, index=False),
+        ".jsonl": lambda: frame.to_json(filled, orient="records", lines=True),
+    }.get(ending, lambda: frame.to_parquet(filled))()
+    done = import_labels(Corpus(store, "c"), filled, reviewer="Ann")
+    assert (done.added, done.stood, done.empty, done.reviewers) == (
+        2,
+        0,
+        len(frame) - 2,
+        ("Ann", "Bob"),
+    )
     first, third = frame["trajectory_id"].iloc[[0, 2]]
     assert votes(store) == {first: {"Ann": 1}, third: {"Bob": 0}}
-    assert read_labels(store, "c")[1].comment == "it stopped early" and read_labels(store, "c")[0].via == "file"
-    again = import_labels(store, "c", filled, reviewer="Ann")
-    assert (again.added, again.stood) == (0, 2) and len(read_labels(store, "c")) == 2
-    assert len(load_queue(store, "c").frame) == len(frame) - 2
+    assert (
+        read_labels(Corpus(store, "c"))[1].comment == "it stopped early"
+        and read_labels(Corpus(store, "c"))[0].via == "file"
+    )
+    again = import_labels(Corpus(store, "c"), filled, reviewer="Ann")
+    assert (again.added, again.stood) == (0, 2) and len(read_labels(Corpus(store, "c"))) == 2
+    assert len(load_queue(Corpus(store, "c")).frame) == len(frame) - 2
 
 
 def test_a_longer_file_adds_what_is_new_and_a_changed_mind(store: Store, tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", "trajectory_id,outcome", "open-0/0,1", "open-1/0,1")
-    import_labels(store, "c", path, reviewer="ann")
+    import_labels(Corpus(store, "c"), path, reviewer="ann")
     write(path, "trajectory_id,outcome", "open-0/0,1", "open-1/0,0", "open-2/0,1")
-    assert import_labels(store, "c", path, reviewer="ANN").added == 2
+    assert import_labels(Corpus(store, "c"), path, reviewer="ANN").added == 2
     assert votes(store) == {"open-0/0": {"ann": 1}, "open-1/0": {"ann": 0}, "open-2/0": {"ann": 1}}
 
 
@@ -72,46 +87,70 @@ def test_a_longer_file_adds_what_is_new_and_a_changed_mind(store: Store, tmp_pat
 def test_an_export_does_not_write_over_labels(store: Store, tmp_path: Path, ending: str) -> None:
     path = tmp_path / f"a.{ending}"
     for _ in range(2):
-        export_queue(path, load_queue(store, "c"))
+        export_queue(path, load_queue(Corpus(store, "c")))
     filled = pd.DataFrame({"trajectory_id": ["open-0/0", "open-1/0"], "outcome": ["1", ""]})
     write_table_file(path, filled)
-    with pytest.raises(InputError, match="holds 1 outcomes, which the export would write over; --import it first"):
-        export_queue(path, load_queue(store, "c"))
+    with pytest.raises(
+        InputError, match="holds 1 outcomes, which the export would write over; --import it first"
+    ):
+        export_queue(path, load_queue(Corpus(store, "c")))
 
 
 def test_one_file_is_not_two_peoples_labels(store: Store, tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", "trajectory_id,outcome", "open-0/0,1")
-    import_labels(store, "c", path, reviewer="ann")
-    with pytest.raises(InputError, match="was imported before as the labels of ann; one file cannot be the labels of bob too"):
-        import_labels(store, "c", path, reviewer="bob")
+    import_labels(Corpus(store, "c"), path, reviewer="ann")
+    with pytest.raises(
+        InputError,
+        match="was imported before as the labels of ann; one file cannot be the labels of bob too",
+    ):
+        import_labels(Corpus(store, "c"), path, reviewer="bob")
 
 
 @pytest.mark.parametrize(
     ("rows", "words"),
     [
-        (["open-1/0,2,ann"], r"row 2 \(line 3\), column outcome: '2' is no outcome; give 1 or success, 0 or failure"),
+        (
+            ["open-1/0,2,ann"],
+            r"row 2 \(line 3\), column outcome: '2' is no outcome; give 1 or success, 0 or failure",
+        ),
         (["open-1/0,yes,ann"], "column outcome: 'yes' is no outcome"),
-        (["open-9/9,1,ann"], r"row 2 \(line 3\), column trajectory_id: 'open-9/9' is no run that was decided for c"),
+        (
+            ["open-9/9,1,ann"],
+            r"row 2 \(line 3\), column trajectory_id: 'open-9/9' is no run that was decided for c",
+        ),
         ([",1,ann"], "column trajectory_id is empty; name the run"),
-        (["open-1/0,1,"], "column reviewer is empty; fill it in, or say whose labels they are with --reviewer NAME"),
-        (["open-0/0,0,Ann"], r"Ann labels 'open-0/0' a second time \(first in row 1 \(line 2\)\)|ann labels 'open-0/0' a second time"),
+        (
+            ["open-1/0,1,"],
+            "column reviewer is empty; fill it in, or say whose labels they are with --reviewer NAME",
+        ),
+        (
+            ["open-0/0,0,Ann"],
+            r"Ann labels 'open-0/0' a second time \(first in row 1 \(line 2\)\)|ann labels 'open-0/0' a second time",
+        ),
         (["open-1/0,1,an\u202en"], "column reviewer: the reviewer's name .* unreadable"),
         (["open-1/0,1"], "has 2 fields, its header has 3"),
     ],
 )
-def test_a_row_at_fault_is_named_and_nothing_is_imported(store: Store, tmp_path: Path, rows: list[str], words: str) -> None:
+def test_a_row_at_fault_is_named_and_nothing_is_imported(
+    store: Store, tmp_path: Path, rows: list[str], words: str
+) -> None:
     path = write(tmp_path / "a.csv", "trajectory_id,outcome,reviewer", "open-0/0,1,ann", *rows)
     with pytest.raises(InputError, match=words) as refused:
-        import_labels(store, "c", path)
-    assert str(path) in str(refused.value) and read_labels(store, "c") == []
+        import_labels(Corpus(store, "c"), path)
+    assert str(path) in str(refused.value) and read_labels(Corpus(store, "c")) == []
 
 
-def test_a_run_of_a_batch_that_nobody_decided_is_refused_by_its_batch(store: Store, tmp_path: Path) -> None:
+def test_a_run_of_a_batch_that_nobody_decided_is_refused_by_its_batch(
+    store: Store, tmp_path: Path
+) -> None:
     write_batch(store, [decided("later/0", asked="undecided")], batch="0002")
     store.delete(batch_key("c", "0002", "decisions.parquet"))
     path = write(tmp_path / "a.csv", "trajectory_id,outcome", "later/0,1")
-    with pytest.raises(InputError, match="'later/0' is a run of batch 0002, which nobody decided; decide the batch first"):
-        import_labels(store, "c", path, reviewer="ann")
+    with pytest.raises(
+        InputError,
+        match="'later/0' is a run of batch 0002, which nobody decided; decide the batch first",
+    ):
+        import_labels(Corpus(store, "c"), path, reviewer="ann")
 
 
 @pytest.mark.parametrize(
@@ -126,71 +165,108 @@ def test_a_run_of_a_batch_that_nobody_decided_is_refused_by_its_batch(store: Sto
         ("a.parquet", "x", "cannot be read as Parquet"),
     ],
 )
-def test_a_file_of_another_kind_is_refused(store: Store, tmp_path: Path, name: str, text: str, words: str) -> None:
+def test_a_file_of_another_kind_is_refused(
+    store: Store, tmp_path: Path, name: str, text: str, words: str
+) -> None:
     with pytest.raises(InputError, match=words):
-        import_labels(store, "c", write(tmp_path / name, text), reviewer="ann")
+        import_labels(Corpus(store, "c"), write(tmp_path / name, text), reviewer="ann")
     with pytest.raises(InputError, match="does not exist"):
-        import_labels(store, "c", tmp_path / "nothing.csv", reviewer="ann")
+        import_labels(Corpus(store, "c"), tmp_path / "nothing.csv", reviewer="ann")
 
 
 def annotation(choice: str | None, who: Any, comment: str = "") -> dict[str, Any]:
     result: list[dict[str, Any]] = []
     if choice is not None:
-        result.append({"from_name": "outcome", "to_name": "run", "type": "choices", "value": {"choices": [choice]}})
+        result.append(
+            {
+                "from_name": "outcome",
+                "to_name": "run",
+                "type": "choices",
+                "value": {"choices": [choice]},
+            }
+        )
     if comment:
-        result.append({"from_name": "comment", "to_name": "run", "type": "textarea", "value": {"text": [comment]}})
+        result.append(
+            {
+                "from_name": "comment",
+                "to_name": "run",
+                "type": "textarea",
+                "value": {"text": [comment]},
+            }
+        )
     return {"id": 7, "completed_by": who, "was_cancelled": choice is None, "result": result}
 
 
 def test_tasks_for_label_studio_come_back_as_its_export(store: Store, tmp_path: Path) -> None:
     tasks = tmp_path / "tasks.json"
-    export_studio(tasks, store, "c", load_queue(store, "c"))
+    export_studio(tasks, store, "c", load_queue(Corpus(store, "c")))
     made = json.loads(tasks.read_text(encoding="utf-8"))
-    assert [set(task["data"]) for task in made] == [{"trajectory_id", "task_id", "batch", "run"}] * 9
-    assert made[0]["data"]["run"].startswith("TASK\n  Do audit-0\nSTEP 1\nACTION\n  click('the button')")
+    assert [set(task["data"]) for task in made] == [
+        {"trajectory_id", "task_id", "batch", "run"}
+    ] * 9
+    assert made[0]["data"]["run"].startswith(
+        "TASK\n  Do audit-0\nSTEP 1\nACTION\n  click('the button')"
+    )
     assert "agent-a" not in tasks.read_text(encoding="utf-8")
     ann, bob = {"id": 1, "email": "ann@example.org"}, 2
     made[0]["annotations"] = [annotation("success", ann, "as asked"), annotation("failure", bob)]
     made[1]["annotations"] = [annotation("failure", ann), annotation(None, bob)]
     export = write(tmp_path / "export.json", json.dumps(made))
-    done = import_labels(store, "c", export)
-    assert (done.added, done.empty, done.reviewers) == (3, 1, ("Label Studio user 2", "ann@example.org"))
+    done = import_labels(Corpus(store, "c"), export)
+    assert (done.added, done.empty, done.reviewers) == (
+        3,
+        1,
+        ("Label Studio user 2", "ann@example.org"),
+    )
     assert votes(store)["audit-0/0"] == {"Label Studio user 2": 0, "ann@example.org": 1}
-    assert read_labels(store, "c")[0].comment == "as asked" and {label.via for label in read_labels(store, "c")} == {"label_studio"}
-    assert import_labels(store, "c", export).added == 0
-    assert load_queue(store, "c").frame["trajectory_id"].iloc[0] == "audit-0/0", "the two are tied"
+    assert read_labels(Corpus(store, "c"))[0].comment == "as asked" and {
+        label.via for label in read_labels(Corpus(store, "c"))
+    } == {"label_studio"}
+    assert import_labels(Corpus(store, "c"), export).added == 0
+    assert load_queue(Corpus(store, "c")).frame["trajectory_id"].iloc[0] == "audit-0/0", (
+        "the two are tied"
+    )
 
 
 def test_a_name_is_given_to_the_one_annotator_of_a_project(store: Store, tmp_path: Path) -> None:
     tasks = [{"data": {"trajectory_id": "open-0/0"}, "annotations": [annotation("success", 1)]}]
-    assert import_labels(store, "c", write(tmp_path / "one.json", json.dumps(tasks)), reviewer="Ann").reviewers == ("Ann",)
+    assert import_labels(
+        Corpus(store, "c"), write(tmp_path / "one.json", json.dumps(tasks)), reviewer="Ann"
+    ).reviewers == ("Ann",)
     tasks[0]["annotations"].append(annotation("success", 2))  # type: ignore[attr-defined]
     with pytest.raises(InputError, match="has labels of 2 annotators; leave the reviewer out"):
-        import_labels(store, "c", write(tmp_path / "two.json", json.dumps(tasks)), reviewer="Ann")
+        import_labels(
+            Corpus(store, "c"), write(tmp_path / "two.json", json.dumps(tasks)), reviewer="Ann"
+        )
 
 
 def test_two_choices_in_one_annotation_are_refused(store: Store, tmp_path: Path) -> None:
     both = annotation("success", 1)
     both["result"][0]["value"]["choices"].append("failure")
     tasks = [{"data": {"trajectory_id": "open-0/0"}, "annotations": [both]}]
-    with pytest.raises(InputError, match="task 1, annotation 1, choices: 2 choices where one is asked for"):
-        import_labels(store, "c", write(tmp_path / "a.json", json.dumps(tasks)))
+    with pytest.raises(
+        InputError, match="task 1, annotation 1, choices: 2 choices where one is asked for"
+    ):
+        import_labels(Corpus(store, "c"), write(tmp_path / "a.json", json.dumps(tasks)))
 
 
 def test_a_csv_never_holds_a_formula(tmp_path: Path) -> None:
     store = Store(str(tmp_path / "root"))
     write_batch(store, [decided("=cmd|' /C calc'!A0", task_id="t", asked="undecided")])
-    queue = load_queue(store, "c")
+    queue = load_queue(Corpus(store, "c"))
     with pytest.raises(InputError, match="a spreadsheet would run it as a formula"):
         export_queue(tmp_path / "queue.csv", queue)
     assert not (tmp_path / "queue.csv").exists()
     export_queue(tmp_path / "queue.jsonl", queue)
-    assert json.loads((tmp_path / "queue.jsonl").read_text(encoding="utf-8"))["trajectory_id"] == "=cmd|' /C calc'!A0"
+    assert (
+        json.loads((tmp_path / "queue.jsonl").read_text(encoding="utf-8"))["trajectory_id"]
+        == "=cmd|' /C calc'!A0"
+    )
 
 
 def test_what_sways_reviewers_is_written_when_asked_for(store: Store, tmp_path: Path) -> None:
-    export_queue(tmp_path / "queue.csv", load_queue(store, "c"), with_judge=True)
+    export_queue(tmp_path / "queue.csv", load_queue(Corpus(store, "c")), with_judge=True)
     frame = pd.read_csv(tmp_path / "queue.csv")
     assert {"agent", "score", "decision", "reason", "outcome"} <= set(frame.columns)
     with pytest.raises(InputError, match=r"does not end in \.json"):
-        export_studio(tmp_path / "tasks.jsonl", store, "c", load_queue(store, "c"))
+        export_studio(tmp_path / "tasks.jsonl", store, "c", load_queue(Corpus(store, "c")))

@@ -9,6 +9,8 @@ import pandas as pd
 import pytest
 
 from certify_assets.certificates import Certificate
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.alarms import read_alarms
 from certify_assets.operations.deployment_record import own_key
 from certify_assets.operations.journal import Label, append_label
@@ -18,9 +20,20 @@ from certify_assets.operations.monitoring import load_monitor, monitor_judge, mo
 from certify_assets.operations.recertification import recertify
 from certify_assets.operations.recertified import load_recertified
 from certify_assets.operations.sampling import SamplingPlan
-from certify_assets.reports.monitor_page import monitor_markdown, monitor_metrics, write_monitor_page
+from certify_assets.reports.monitor_page import (
+    monitor_markdown,
+    monitor_metrics,
+    write_monitor_page,
+)
 from certify_assets.storage.store import Store
-from certify_assets_tests.recertification_builders import JUDGE, deploy_by_hand, drawn_tasks, label_rows, write_batch, write_decisions
+from certify_assets_tests.recertification_builders import (
+    JUDGE,
+    deploy_by_hand,
+    drawn_tasks,
+    label_rows,
+    write_batch,
+    write_decisions,
+)
 
 PLAN = SamplingPlan(0.2, 0.2, 7)
 AUDIT = drawn_tasks(PLAN, "one", "audit", 40)
@@ -39,20 +52,32 @@ def certificate(store: Store) -> Certificate:
     return monitored_certificates([Certificate.from_dict(item) for item in stored])[0]
 
 
-def test_audit_tasks_come_whole_and_spot_tasks_with_the_scores_of_what_nobody_read(store: Store, certificate: Certificate) -> None:
+def test_audit_tasks_come_whole_and_spot_tasks_with_the_scores_of_what_nobody_read(
+    store: Store, certificate: Certificate
+) -> None:
     rows = write_batch(store, "one", "0001-a", PLAN, tasks=[*AUDIT[:3], *SPOT[:3], "nobody-asks"])
     label_rows(store, "one", rows[rows["asked"] != "undecided"])
-    stream = operation_stream(store, "one", certificate)
-    assert (stream.audit_tasks, stream.spot_tasks, len(stream.scores)) == (3, 3, 24) and stream.left_out == {}
+    stream = operation_stream(Corpus(store, "one"), certificate)
+    assert (stream.audit_tasks, stream.spot_tasks, len(stream.scores)) == (
+        3,
+        3,
+        24,
+    ) and stream.left_out == {}
     assert list(dict.fromkeys(stream.tasks)) == [*AUDIT[:3], *SPOT[:3]]
     decided = stream.scores <= certificate.threshold
-    truth = rows.set_index("trajectory_id").loc[rows["task_id"].isin(stream.tasks).to_numpy(), "truth"].to_numpy()
+    truth = (
+        rows.set_index("trajectory_id")
+        .loc[rows["task_id"].isin(stream.tasks).to_numpy(), "truth"]
+        .to_numpy()
+    )
     assert (stream.outcomes[decided] == truth[decided]).all()
     undecided = np.isin(stream.tasks, SPOT) & ~decided
     assert undecided.any() and not stream.outcomes[undecided].any()
 
 
-def test_spot_tasks_of_a_batch_under_narrower_thresholds_stay_out_all_of_them(store: Store, certificate: Certificate) -> None:
+def test_spot_tasks_of_a_batch_under_narrower_thresholds_stay_out_all_of_them(
+    store: Store, certificate: Certificate
+) -> None:
     rows = write_batch(store, "one", "0001-a", PLAN, tasks=[*AUDIT[:3], *SPOT[:3]])
     table = store.read_table(batch_key("one", "0001-a", "decisions.parquet"))
     # one run inside the region of now went to a person then
@@ -60,36 +85,53 @@ def test_spot_tasks_of_a_batch_under_narrower_thresholds_stay_out_all_of_them(st
     table.loc[place, ["decision", "reason", "asked"]] = ["human", "middle", "undecided"]
     write_decisions(store, "one", "0001-a", table)
     label_rows(store, "one", rows)
-    stream = operation_stream(store, "one", certificate)
-    assert (stream.audit_tasks, stream.spot_tasks) == (3, 0) and stream.left_out == {"other_threshold": 3}
+    stream = operation_stream(Corpus(store, "one"), certificate)
+    assert (stream.audit_tasks, stream.spot_tasks) == (3, 0) and stream.left_out == {
+        "other_threshold": 3
+    }
 
 
 def test_nothing_moves_when_more_comes(store: Store, certificate: Certificate) -> None:
     first = write_batch(store, "one", "0001-a", PLAN, tasks=[*AUDIT[:20], *SPOT[:20]])
     label_rows(store, "one", first.iloc[::-1])
-    before = operation_stream(store, "one", certificate)
-    monitor_judge(store, "one", JUDGE)
-    later = write_batch(store, "one", "0002-b", PLAN, tasks=[*AUDIT[10:40], *SPOT[10:40]], first=4, seed=1)
+    before = operation_stream(Corpus(store, "one"), certificate)
+    monitor_judge(JudgedCorpus(Corpus(store, "one"), JUDGE))
+    later = write_batch(
+        store, "one", "0002-b", PLAN, tasks=[*AUDIT[10:40], *SPOT[10:40]], first=4, seed=1
+    )
     label_rows(store, "one", later)
-    after = operation_stream(store, "one", certificate)
-    assert after.sha256(len(before.scores)) == before.sha256(len(before.scores)) and len(after.scores) > len(before.scores)
-    document = monitor_judge(store, "one", JUDGE)
+    after = operation_stream(Corpus(store, "one"), certificate)
+    assert after.sha256(len(before.scores)) == before.sha256(len(before.scores)) and len(
+        after.scores
+    ) > len(before.scores)
+    document = monitor_judge(JudgedCorpus(Corpus(store, "one"), JUDGE))
     assert not [item for item in document["findings"] if item["code"] == "stream_rewritten"]
-    append_label(store, "one", Label(f"{AUDIT[0]}/0", None, "ann", "page", "taken back"))
-    document = monitor_judge(store, "one", JUDGE)
+    append_label(Corpus(store, "one"), Label(f"{AUDIT[0]}/0", None, "ann", "page", "taken back"))
+    document = monitor_judge(JudgedCorpus(Corpus(store, "one"), JUDGE))
     assert [item["code"] for item in document["findings"]].count("stream_rewritten") == 1
-    assert [item["code"] for item in monitor_judge(store, "one", JUDGE)["findings"]].count("stream_rewritten") == 1, "it stays told"
+    assert [
+        item["code"]
+        for item in monitor_judge(JudgedCorpus(Corpus(store, "one"), JUDGE))["findings"]
+    ].count("stream_rewritten") == 1, "it stays told"
 
 
-def test_an_alarm_is_raised_recorded_once_with_its_time_and_stays_in_the_journal(store: Store) -> None:
+def test_an_alarm_is_raised_recorded_once_with_its_time_and_stays_in_the_journal(
+    store: Store,
+) -> None:
     rows = write_batch(store, "one", "0001-a", PLAN, tasks=[*AUDIT, *SPOT], error=0.7)
     label_rows(store, "one", rows)
-    document = monitor_judge(store, "one", JUDGE)
-    assert document["status"] == "alarm" and load_monitor(store, "one", JUDGE) == document
+    document = monitor_judge(JudgedCorpus(Corpus(store, "one"), JUDGE))
+    assert (
+        document["status"] == "alarm"
+        and load_monitor(JudgedCorpus(Corpus(store, "one"), JUDGE)) == document
+    )
     assert [entry["source"] for entry in document["monitors"]] == ["operation"]
-    monitor_judge(store, "one", JUDGE)
-    (alarm,) = read_alarms(store, "one")
-    assert alarm.certificate_sha256 == document["certificates"][0] and alarm.at == document["monitors"][0]["result"]["first_alarm_at"]
+    monitor_judge(JudgedCorpus(Corpus(store, "one"), JUDGE))
+    (alarm,) = read_alarms(Corpus(store, "one"))
+    assert (
+        alarm.certificate_sha256 == document["certificates"][0]
+        and alarm.at == document["monitors"][0]["result"]["first_alarm_at"]
+    )
     assert alarm.time > "2026" and alarm.interval[0] > alarm.alpha
 
 
@@ -99,30 +141,47 @@ def test_files_and_operation_are_two_streams(store: Store, certificate: Certific
     folder.mkdir(parents=True)
     scores = certificate.threshold
     frame = pd.DataFrame(
-        {"task_id": [f"f{place // 4}" for place in range(240)], "score": scores, "outcome": 0, "provenance": "audit_sample"}
+        {
+            "task_id": [f"f{place // 4}" for place in range(240)],
+            "score": scores,
+            "outcome": 0,
+            "provenance": "audit_sample",
+        }
     )
     frame.to_csv(folder / "1.csv", index=False)
-    document = monitor_judge(store, "one", JUDGE)
-    assert [entry["source"] for entry in document["monitors"]] == ["files", "operation"] and document["status"] == "quiet"
+    document = monitor_judge(JudgedCorpus(Corpus(store, "one"), JUDGE))
+    assert [entry["source"] for entry in document["monitors"]] == [
+        "files",
+        "operation",
+    ] and document["status"] == "quiet"
     assert "several_monitors" in {item["code"] for item in document["findings"]}
     metrics = monitor_metrics(document)
-    assert {"e_value_reject_at_0.1", "e_value_reject_at_0.1_operation"} <= set(metrics) and len(metrics) <= 12
+    assert {"e_value_reject_at_0.1", "e_value_reject_at_0.1_operation"} <= set(metrics) and len(
+        metrics
+    ) <= 12
     assert len(monitor_markdown(document)) < 1000
-    page = Path(write_monitor_page(store, "one", JUDGE)).read_text(encoding="utf-8")
+    page = Path(write_monitor_page(JudgedCorpus(Corpus(store, "one"), JUDGE))).read_text(
+        encoding="utf-8"
+    )
     assert "labels of operation" in page and "labels.jsonl" in page
 
 
 def test_a_recertified_threshold_is_monitored_on_what_came_after_it(store: Store) -> None:
-    label_rows(store, "one", write_batch(store, "one", "0001-a", PLAN, tasks=[*AUDIT[:30], *SPOT[:10]]))
-    document, _ = recertify(store, "one", JUDGE)
+    label_rows(
+        store, "one", write_batch(store, "one", "0001-a", PLAN, tasks=[*AUDIT[:30], *SPOT[:10]])
+    )
+    document, _ = recertify(JudgedCorpus(Corpus(store, "one"), JUDGE))
     assert document is not None
-    chosen = monitored_certificates(load_recertified(store, "one", 1))
+    chosen = monitored_certificates(load_recertified(Corpus(store, "one"), 1))
     deploy_by_hand(store, "one", PLAN, key=document["certificates_key"], number=2)
-    seen = monitor_judge(store, "one", JUDGE)
+    seen = monitor_judge(JudgedCorpus(Corpus(store, "one"), JUDGE))
     assert seen["certificates"] == [item.sha256 for item in chosen] and seen["monitors"] == []
     about = seen["operation"]["streams"][chosen[0].sha256]
     assert about["audit_tasks"] == 0 and about["left_out"]["before_certificate"] >= 30
     label_rows(store, "one", write_batch(store, "one", "0002-b", PLAN, tasks=AUDIT[30:], seed=2))
-    seen = monitor_judge(store, "one", JUDGE)
-    assert seen["monitors"][0]["result"]["tasks"] == 10 and seen["monitors"][0]["delta"] == document["delta"]
-    assert load_monitor(store, "one", JUDGE) == seen
+    seen = monitor_judge(JudgedCorpus(Corpus(store, "one"), JUDGE))
+    assert (
+        seen["monitors"][0]["result"]["tasks"] == 10
+        and seen["monitors"][0]["delta"] == document["delta"]
+    )
+    assert load_monitor(JudgedCorpus(Corpus(store, "one"), JUDGE)) == seen

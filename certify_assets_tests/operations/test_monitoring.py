@@ -10,12 +10,23 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from certify_assets.corpora import corpus as corpus_steps
+from certify_assets.corpora import preparation as corpus_steps
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, StaleCertificateError
 from certify_assets.evaluation import certification
 from certify_assets.judges import scoring, training
-from certify_assets.operations.monitoring import load_monitor, monitor_judge, monitored_certificates, read_audit_sample
-from certify_assets.reports.monitor_page import monitor_markdown, monitor_metrics, write_monitor_page
+from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.operations.monitoring import (
+    load_monitor,
+    monitor_judge,
+    monitored_certificates,
+    read_audit_sample,
+)
+from certify_assets.reports.monitor_page import (
+    monitor_markdown,
+    monitor_metrics,
+    write_monitor_page,
+)
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
 
@@ -28,14 +39,14 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("monitoring")
     store = Store(str(folder / "root"))
     register_runs(store, "c", write_runs(folder / "runs.jsonl", tasks=60))
-    corpus_steps.import_trajectories(store, "c")
-    corpus_steps.make_splits(store, "c")
+    corpus_steps.import_trajectories(Corpus(store, "c"))
+    corpus_steps.make_splits(Corpus(store, "c"))
     for split in ("sft", "rl", "cal", "test"):
-        corpus_steps.write_split(store, "c", split)
-    corpus_steps.leak_controls(store, "c")
-    training.train_judge(store, "c", JUDGE)
-    scoring.score_corpus(store, "c", JUDGE)
-    certification.certify_judge(store, "c", JUDGE)
+        corpus_steps.write_split(Corpus(store, "c"), split)
+    corpus_steps.leak_controls(Corpus(store, "c"))
+    training.train_judge(JudgedCorpus(Corpus(store, "c"), JUDGE))
+    scoring.score_corpus(JudgedCorpus(Corpus(store, "c"), JUDGE))
+    certification.certify_judge(JudgedCorpus(Corpus(store, "c"), JUDGE))
     return folder / "root"
 
 
@@ -45,9 +56,13 @@ def store(template: Path, tmp_path: Path) -> Store:
     return Store(str(tmp_path / "root"))
 
 
-def sample(store: Store, *, tasks: int, error: float, start: int = 0, seed: int = 5) -> pd.DataFrame:
+def sample(
+    store: Store, *, tasks: int, error: float, start: int = 0, seed: int = 5
+) -> pd.DataFrame:
     """Tasks that the reject certificate decides throughout, wrong with a probability of `error` a run."""
-    threshold = monitored_certificates(certification.load_certificates(store, "c", JUDGE))[0].threshold
+    threshold = monitored_certificates(
+        certification.load_certificates(JudgedCorpus(Corpus(store, "c"), JUDGE))
+    )[0].threshold
     assert threshold is not None
     rng = np.random.default_rng(seed)
     rows = tasks * 4
@@ -66,67 +81,112 @@ def put(store: Store, frame: pd.DataFrame, name: str = "2026-01.csv") -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     writers = {".csv": frame.to_csv, ".parquet": frame.to_parquet}
     if path.suffix == ".jsonl":
-        path.write_text("".join(json.dumps(record) + "\n" for record in frame.to_dict("records")), encoding="utf-8")
+        path.write_text(
+            "".join(json.dumps(record) + "\n" for record in frame.to_dict("records")),
+            encoding="utf-8",
+        )
     else:
         writers[path.suffix](path, index=False)
 
 
 def test_without_labels_it_says_so(store: Store) -> None:
-    document = monitor_judge(store, "c", JUDGE)
+    document = monitor_judge(JudgedCorpus(Corpus(store, "c"), JUDGE))
     assert document["status"] == "nothing" and FOLDER in document["reason"]
-    assert document["monitors"] == [] and load_monitor(store, "c", JUDGE) == document
+    assert (
+        document["monitors"] == []
+        and load_monitor(JudgedCorpus(Corpus(store, "c"), JUDGE)) == document
+    )
     assert "Nothing was monitored" in monitor_markdown(document) and monitor_metrics(document) == {}
 
 
 def test_only_the_strictest_certified_budget_of_a_side_is_monitored(store: Store) -> None:
-    certificates = certification.load_certificates(store, "c", JUDGE)
+    certificates = certification.load_certificates(JudgedCorpus(Corpus(store, "c"), JUDGE))
     chosen = monitored_certificates(certificates)
-    assert chosen and all(item.certified and item.procedure == "guarded_taskboot" for item in chosen)
+    assert chosen and all(
+        item.certified and item.procedure == "guarded_taskboot" for item in chosen
+    )
     assert len({item.side for item in chosen}) == len(chosen)
     for item in chosen:
-        others = [one for one in certificates if one.side == item.side and one.procedure == item.procedure and one.certified]
+        others = [
+            one
+            for one in certificates
+            if one.side == item.side and one.procedure == item.procedure and one.certified
+        ]
         assert item.alpha == min(one.alpha for one in others)
 
 
 def test_few_tasks_are_too_few_many_good_ones_are_quiet_and_bad_ones_alarm(store: Store) -> None:
     put(store, sample(store, tasks=5, error=0.0))
-    document = monitor_judge(store, "c", JUDGE)
+    document = monitor_judge(JudgedCorpus(Corpus(store, "c"), JUDGE))
     assert document["status"] == "too_few" and "too few" in document["reason"]
     put(store, sample(store, tasks=80, error=0.01, start=5), "2026-02.parquet")
-    quiet = monitor_judge(store, "c", JUDGE)
+    quiet = monitor_judge(JudgedCorpus(Corpus(store, "c"), JUDGE))
     reject = quiet["monitors"][0]
-    assert [entry["side"] for entry in quiet["monitors"]] == ["reject"] and quiet["status"] == "quiet"
-    assert reject["alpha"] in (0.1, 0.2) and reject["result"]["alarm"] is False and reject["result"]["covered_tasks"] == 85
+    assert [entry["side"] for entry in quiet["monitors"]] == ["reject"] and quiet[
+        "status"
+    ] == "quiet"
+    assert (
+        reject["alpha"] in (0.1, 0.2)
+        and reject["result"]["alarm"] is False
+        and reject["result"]["covered_tasks"] == 85
+    )
     assert not [finding for finding in quiet["findings"] if finding["code"] == "stream_rewritten"]
     put(store, sample(store, tasks=60, error=0.6, start=85), "2026-03.jsonl")
-    alarm = monitor_judge(store, "c", JUDGE)
+    alarm = monitor_judge(JudgedCorpus(Corpus(store, "c"), JUDGE))
     result = alarm["monitors"][0]["result"]
-    assert alarm["status"] == "alarm" and result["first_alarm_at"] > 85 and result["first_alarm_task"] >= "new-0085"
-    assert [file["name"] for file in alarm["files"]] == ["2026-01.csv", "2026-02.parquet", "2026-03.jsonl"]
+    assert (
+        alarm["status"] == "alarm"
+        and result["first_alarm_at"] > 85
+        and result["first_alarm_task"] >= "new-0085"
+    )
+    assert [file["name"] for file in alarm["files"]] == [
+        "2026-01.csv",
+        "2026-02.parquet",
+        "2026-03.jsonl",
+    ]
     assert len(monitor_markdown(alarm)) < 1000 and max(monitor_metrics(alarm).values()) >= 20
-    assert Path(write_monitor_page(store, "c", JUDGE)).read_text(encoding="utf-8").count("<svg") >= 3
+    assert (
+        Path(write_monitor_page(JudgedCorpus(Corpus(store, "c"), JUDGE)))
+        .read_text(encoding="utf-8")
+        .count("<svg")
+        >= 3
+    )
 
 
 def test_it_is_the_same_twice_and_the_path_ends_where_the_result_does(store: Store) -> None:
     put(store, sample(store, tasks=90, error=0.05))
-    first = monitor_judge(store, "c", JUDGE)
+    first = monitor_judge(JudgedCorpus(Corpus(store, "c"), JUDGE))
     key = f"judges/{JUDGE}/c/monitor.json"
     written = store.read_bytes(key)
-    assert monitor_judge(store, "c", JUDGE) == first and store.read_bytes(key) == written
+    assert (
+        monitor_judge(JudgedCorpus(Corpus(store, "c"), JUDGE)) == first
+        and store.read_bytes(key) == written
+    )
     entry = first["monitors"][0]
     path, result = entry["path"], entry["result"]
-    assert len(path["log_e"]) == len(path["log_sr"]) == 90 and path["at"][-1] == 90 and len(path["at"]) <= 60
+    assert (
+        len(path["log_e"]) == len(path["log_sr"]) == 90
+        and path["at"][-1] == 90
+        and len(path["at"]) <= 60
+    )
     assert np.exp(path["log_e"][-1]) == pytest.approx(result["e_value"], rel=1e-8)
-    assert np.exp(path["log_sr"][-1]) == pytest.approx(result["shiryaev_roberts"]["value"], rel=1e-8)
-    assert [path["low"][-1], path["high"][-1]] == result["interval"] and path["error"][-1] == result["realized_error"]
+    assert np.exp(path["log_sr"][-1]) == pytest.approx(
+        result["shiryaev_roberts"]["value"], rel=1e-8
+    )
+    assert [path["low"][-1], path["high"][-1]] == result["interval"] and path["error"][
+        -1
+    ] == result["realized_error"]
 
 
 def test_a_stream_that_was_rewritten_is_told_until_the_certificate_is_new(store: Store) -> None:
     put(store, sample(store, tasks=40, error=0.0), "b.csv")
-    monitor_judge(store, "c", JUDGE)
+    monitor_judge(JudgedCorpus(Corpus(store, "c"), JUDGE))
     put(store, sample(store, tasks=40, error=0.0, start=100), "a.csv")
     for _ in range(2):
-        assert "stream_rewritten" in {finding["code"] for finding in monitor_judge(store, "c", JUDGE)["findings"]}
+        assert "stream_rewritten" in {
+            finding["code"]
+            for finding in monitor_judge(JudgedCorpus(Corpus(store, "c"), JUDGE))["findings"]
+        }
 
 
 @pytest.mark.parametrize(
@@ -138,43 +198,45 @@ def test_a_stream_that_was_rewritten_is_told_until_the_certificate_is_new(store:
         ({"score": ["x"] * 40}, "not a number"),
     ],
 )
-def test_rows_that_may_not_feed_it_are_refused(store: Store, change: dict[str, object], words: str) -> None:
+def test_rows_that_may_not_feed_it_are_refused(
+    store: Store, change: dict[str, object], words: str
+) -> None:
     put(store, sample(store, tasks=10, error=0.0).assign(**change))
     with pytest.raises(InputError, match=words) as refused:
-        monitor_judge(store, "c", JUDGE)
+        monitor_judge(JudgedCorpus(Corpus(store, "c"), JUDGE))
     assert f"{FOLDER}/2026-01.csv" in str(refused.value)
     assert not store.exists(f"judges/{JUDGE}/c/monitor.json")
 
 
 def test_tasks_of_the_splits_and_tasks_in_two_files_are_refused(store: Store) -> None:
-    assignment = corpus_steps.open_corpus(store, "c")[1].assignment
+    assignment = corpus_steps.open_corpus(Corpus(store, "c"))[1].assignment
     for split in ("sft", "cal", "test"):
         seen = next(task for task, name in assignment.items() if name == split)
         put(store, sample(store, tasks=3, error=0.0).assign(task_id=["new-1"] * 8 + [seen] * 4))
         with pytest.raises(InputError, match=f"{seen}' is in the {split} split"):
-            read_audit_sample(store, "c", JUDGE)
+            read_audit_sample(JudgedCorpus(Corpus(store, "c"), JUDGE))
     put(store, sample(store, tasks=3, error=0.0))
     put(store, sample(store, tasks=3, error=0.0, start=2), "2026-02.csv")
     with pytest.raises(InputError, match=r"'new-0002' is in 2026-01.csv as well"):
-        read_audit_sample(store, "c", JUDGE)
+        read_audit_sample(JudgedCorpus(Corpus(store, "c"), JUDGE))
 
 
 def test_anything_but_a_score_table_is_refused(store: Store) -> None:
     put(store, sample(store, tasks=3, error=0.0))
     (Path(store.root) / FOLDER / "notes.txt").write_text("x", encoding="utf-8")
     with pytest.raises(InputError, match=r"notes.txt is no score table"):
-        monitor_judge(store, "c", JUDGE)
+        monitor_judge(JudgedCorpus(Corpus(store, "c"), JUDGE))
 
 
 def test_a_monitor_of_other_labels_is_stale(store: Store) -> None:
     put(store, sample(store, tasks=3, error=0.0))
-    monitor_judge(store, "c", JUDGE)
+    monitor_judge(JudgedCorpus(Corpus(store, "c"), JUDGE))
     put(store, sample(store, tasks=3, error=0.0, start=3), "2026-02.csv")
     with pytest.raises(StaleCertificateError, match="materialize lexical/monitor again"):
-        load_monitor(store, "c", JUDGE)
+        load_monitor(JudgedCorpus(Corpus(store, "c"), JUDGE))
 
 
 def test_a_table_without_provenance_is_taken_on_trust_and_says_so(store: Store) -> None:
     put(store, sample(store, tasks=40, error=0.0).drop(columns="provenance"))
-    document = monitor_judge(store, "c", JUDGE)
+    document = monitor_judge(JudgedCorpus(Corpus(store, "c"), JUDGE))
     assert "provenance_not_stated" in {finding["code"] for finding in document["findings"]}

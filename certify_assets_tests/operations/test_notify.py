@@ -15,8 +15,15 @@ from typing import Any
 
 import pytest
 
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
-from certify_assets.operations.notify import SIGNATURE, Event, deliver, notifications_key, read_deliveries
+from certify_assets.operations.notify import (
+    SIGNATURE,
+    Event,
+    deliver,
+    notifications_key,
+    read_deliveries,
+)
 from certify_assets.operations.notify_config import VARIABLE, Target, read_notifications
 from certify_assets.storage.store import Store
 
@@ -69,7 +76,9 @@ def store(tmp_path: Path) -> Store:
 
 
 def configure(store: Store, *targets: dict[str, Any], **others: Any) -> None:
-    store.write_bytes("notifications.yaml", json.dumps({"targets": list(targets), **others}).encode())
+    store.write_bytes(
+        "notifications.yaml", json.dumps({"targets": list(targets), **others}).encode()
+    )
 
 
 def url(server: Any) -> str:
@@ -81,9 +90,14 @@ def test_an_event_is_posted_once_signed_and_nothing_of_the_address_or_key_is_kep
 ) -> None:
     monkeypatch.setenv("HOOK_SECRET", "very secret")
     configure(store, {"name": "channel", "webhook": url(server), "secret_variable": "HOOK_SECRET"})
-    assert deliver(store, "c", [EVENT]) == [] and deliver(store, "c", [EVENT, EVENT]) == []
+    assert (
+        deliver(Corpus(store, "c"), [EVENT]) == []
+        and deliver(Corpus(store, "c"), [EVENT, EVENT]) == []
+    )
     ((headers, body),) = server.got
-    assert headers[SIGNATURE] == "sha256=" + hmac.new(b"very secret", body, hashlib.sha256).hexdigest()
+    assert (
+        headers[SIGNATURE] == "sha256=" + hmac.new(b"very secret", body, hashlib.sha256).hexdigest()
+    )
     assert json.loads(body) == {
         "id": EVENT.id,
         "kind": "alarm",
@@ -97,60 +111,108 @@ def test_an_event_is_posted_once_signed_and_nothing_of_the_address_or_key_is_kep
     assert "secret" not in journal and "confidential" not in journal and "127.0.0.1" not in journal
 
 
-def test_a_failure_is_written_down_and_tried_again_until_it_works(store: Store, server: Any) -> None:
+def test_a_failure_is_written_down_and_tried_again_until_it_works(
+    store: Store, server: Any
+) -> None:
     configure(store, {"name": "channel", "webhook": url(server), "attempts": 2})
     server.answers = [500, 503, 500]
-    (sentence,) = deliver(store, "c", [EVENT])
+    (sentence,) = deliver(Corpus(store, "c"), [EVENT])
     assert "status 503" in sentence and "127.0.0.1" not in sentence
-    assert deliver(store, "c", [EVENT]) == [], "the second of its two attempts works"
-    assert [(item.sent, item.why) for item in read_deliveries(store, "c")] == [(False, "status 503"), (True, "")]
-    assert len(server.got) == 4 and deliver(store, "c", [EVENT]) == [] and len(server.got) == 4
+    assert deliver(Corpus(store, "c"), [EVENT]) == [], "the second of its two attempts works"
+    assert [(item.sent, item.why) for item in read_deliveries(Corpus(store, "c"))] == [
+        (False, "status 503"),
+        (True, ""),
+    ]
+    assert (
+        len(server.got) == 4 and deliver(Corpus(store, "c"), [EVENT]) == [] and len(server.got) == 4
+    )
 
 
-def test_a_server_that_is_slow_gone_or_points_elsewhere_is_a_failure(store: Store, server: Any) -> None:
+def test_a_server_that_is_slow_gone_or_points_elsewhere_is_a_failure(
+    store: Store, server: Any
+) -> None:
     configure(store, {"name": "slow", "webhook": url(server), "timeout": 0.2, "attempts": 1})
     server.delay = 5.0
-    assert "timeout" in deliver(store, "c", [EVENT])[0]
+    assert "timeout" in deliver(Corpus(store, "c"), [EVENT])[0]
     server.delay, server.answers = 0.0, [302]
     configure(store, {"name": "moved", "webhook": url(server), "attempts": 1})
-    assert "status 302" in deliver(store, "c", [EVENT])[0] and len(server.got) == 2, "it is not followed"
+    assert "status 302" in deliver(Corpus(store, "c"), [EVENT])[0] and len(server.got) == 2, (
+        "it is not followed"
+    )
     configure(store, {"name": "gone", "webhook": "http://127.0.0.1:9/", "attempts": 1})
-    assert "not reached: ConnectionRefusedError" in deliver(store, "c", [EVENT])[0]
+    assert "not reached: ConnectionRefusedError" in deliver(Corpus(store, "c"), [EVENT])[0]
 
 
 def test_a_missing_secret_sends_nothing(store: Store, server: Any) -> None:
-    configure(store, {"name": "channel", "webhook": url(server), "secret_variable": "NO_SUCH_SECRET"})
-    assert "no secret" in deliver(store, "c", [EVENT])[0] and server.got == []
+    configure(
+        store, {"name": "channel", "webhook": url(server), "secret_variable": "NO_SUCH_SECRET"}
+    )
+    assert "no secret" in deliver(Corpus(store, "c"), [EVENT])[0] and server.got == []
 
 
-def test_a_command_gets_the_event_on_its_input_without_a_shell(store: Store, tmp_path: Path) -> None:
+def test_a_command_gets_the_event_on_its_input_without_a_shell(
+    store: Store, tmp_path: Path
+) -> None:
     program = "import sys, pathlib; pathlib.Path(sys.argv[1]).write_bytes(sys.stdin.buffer.read())"
     told = tmp_path / "$(touch no) told"
-    configure(store, {"name": "on-call", "events": ["alarm"], "command": [sys.executable, "-c", program, str(told)]})
-    assert deliver(store, "c", [EVENT, OTHER]) == []
-    assert json.loads(told.read_text(encoding="utf-8"))["kind"] == "alarm" and not (Path.cwd() / "no").exists()
-    assert [item.kind for item in read_deliveries(store, "c")] == ["alarm"], "it is not told of what it did not ask for"
+    configure(
+        store,
+        {
+            "name": "on-call",
+            "events": ["alarm"],
+            "command": [sys.executable, "-c", program, str(told)],
+        },
+    )
+    assert deliver(Corpus(store, "c"), [EVENT, OTHER]) == []
+    assert (
+        json.loads(told.read_text(encoding="utf-8"))["kind"] == "alarm"
+        and not (Path.cwd() / "no").exists()
+    )
+    assert [item.kind for item in read_deliveries(Corpus(store, "c"))] == ["alarm"], (
+        "it is not told of what it did not ask for"
+    )
 
 
 def test_a_command_that_fails_hangs_or_is_missing_stops_nothing(store: Store, server: Any) -> None:
     failing = [
         {"name": "fails", "command": [sys.executable, "-c", "raise SystemExit(7)"]},
-        {"name": "hangs", "command": [sys.executable, "-c", "import time; time.sleep(60)"], "timeout": 0.3},
+        {
+            "name": "hangs",
+            "command": [sys.executable, "-c", "import time; time.sleep(60)"],
+            "timeout": 0.3,
+        },
         {"name": "missing", "command": ["/no/such/program"]},
     ]
-    configure(store, *[{**target, "attempts": 1} for target in failing], {"name": "works", "webhook": url(server)})
-    said = deliver(store, "c", [EVENT])
-    assert [sentence.split(" was")[0] for sentence in said] == ["fails", "hangs", "missing"] and len(server.got) == 1
-    assert [item.why for item in read_deliveries(store, "c")] == ["exit 7", "timeout", "FileNotFoundError", ""]
+    configure(
+        store,
+        *[{**target, "attempts": 1} for target in failing],
+        {"name": "works", "webhook": url(server)},
+    )
+    said = deliver(Corpus(store, "c"), [EVENT])
+    assert [sentence.split(" was")[0] for sentence in said] == [
+        "fails",
+        "hangs",
+        "missing",
+    ] and len(server.got) == 1
+    assert [item.why for item in read_deliveries(Corpus(store, "c"))] == [
+        "exit 7",
+        "timeout",
+        "FileNotFoundError",
+        "",
+    ]
 
 
 def test_a_kill_while_it_is_written_down_tells_it_again(store: Store, server: Any) -> None:
     configure(store, {"name": "channel", "webhook": url(server)})
-    deliver(store, "c", [EVENT])
+    deliver(Corpus(store, "c"), [EVENT])
     path = store.local_path(notifications_key("c"))
     path.write_bytes(path.read_bytes()[:-9])
-    deliver(store, "c", [EVENT])
-    assert len(server.got) == 2 and server.got[0][1] == server.got[1][1] and len(read_deliveries(store, "c")) == 1
+    deliver(Corpus(store, "c"), [EVENT])
+    assert (
+        len(server.got) == 2
+        and server.got[0][1] == server.got[1][1]
+        and len(read_deliveries(Corpus(store, "c"))) == 1
+    )
 
 
 @pytest.mark.parametrize(
@@ -171,27 +233,34 @@ def test_a_kill_while_it_is_written_down_tells_it_again(store: Store, server: An
         "x",
     ],
 )
-def test_a_document_that_cannot_be_used_is_said_and_stops_nothing(store: Store, target: Any) -> None:
+def test_a_document_that_cannot_be_used_is_said_and_stops_nothing(
+    store: Store, target: Any
+) -> None:
     configure(store, target)
     with pytest.raises(InputError):
         read_notifications(store)
-    (sentence,) = deliver(store, "c", [EVENT])
+    (sentence,) = deliver(Corpus(store, "c"), [EVENT])
     assert sentence.startswith("nobody was told") and "pass@" not in sentence
 
 
 def test_without_a_document_nobody_is_told_and_the_environment_may_name_one(
     store: Store, server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert deliver(store, "c", [EVENT]) == [] and read_deliveries(store, "c") == []
+    assert deliver(Corpus(store, "c"), [EVENT]) == [] and read_deliveries(Corpus(store, "c")) == []
     path = tmp_path / "n.yaml"
-    path.write_text(f"certificate_days: 30\ntargets: [{{name: a, webhook: '{url(server)}'}}]\n", encoding="utf-8")
+    path.write_text(
+        f"certificate_days: 30\ntargets: [{{name: a, webhook: '{url(server)}'}}]\n",
+        encoding="utf-8",
+    )
     monkeypatch.setenv(VARIABLE, str(path))
     assert read_notifications(store).certificate_days == 30
-    assert deliver(store, "c", [EVENT]) == [] and len(server.got) == 1
+    assert deliver(Corpus(store, "c"), [EVENT]) == [] and len(server.got) == 1
     assert Target("a", webhook="http://localhost:1/").attempts == 2
 
 
-def test_an_old_deployment_expires_once_and_a_clock_that_is_set_back_does_not_make_it_young(corpora: Store, server: Any) -> None:
+def test_an_old_deployment_expires_once_and_a_clock_that_is_set_back_does_not_make_it_young(
+    corpora: Store, server: Any
+) -> None:
     from certify_assets.operations.deployment import load_deployment
     from certify_assets.operations.events import certificate_age, gather_events, notify
     from certify_assets.operations.journal import Label, append_label
@@ -201,18 +270,21 @@ def test_an_old_deployment_expires_once_and_a_clock_that_is_set_back_does_not_ma
     made = datetime.now(UTC) - timedelta(days=100)
     deploy_by_hand(corpora, "one", SamplingPlan(0.2, 0.2, 7), time=made.isoformat())
     configure(corpora, {"name": "channel", "webhook": url(server), "events": ["expiry"]})
-    assert notify(corpora, "one", now=made + timedelta(days=80)) == [] and server.got == []
-    append_label(corpora, "one", Label("r", 1, "ann", "page", "t"))
+    assert notify(Corpus(corpora, "one"), now=made + timedelta(days=80)) == [] and server.got == []
+    append_label(Corpus(corpora, "one"), Label("r", 1, "ann", "page", "t"))
     for _ in range(2):
-        assert notify(corpora, "one", now=made - timedelta(days=400)) == []
+        assert notify(Corpus(corpora, "one"), now=made - timedelta(days=400)) == []
     assert len(server.got) == 1 and "100 days ago" in json.loads(server.got[0][1])["message"]
-    deployment = load_deployment(corpora, "one")
+    deployment = load_deployment(Corpus(corpora, "one"))
     assert deployment is not None and certificate_age(corpora, deployment, now=made).days == 100
     # its certificates were never read on TEST
-    assert {event.kind for event in gather_events(corpora, "one")} == {"expiry", "failed_audit"}
+    assert {event.kind for event in gather_events(Corpus(corpora, "one"))} == {
+        "expiry",
+        "failed_audit",
+    }
     key = "operations/one/deployment.json"
     corpora.write_json(key, {**corpora.read_json(key), "judge": "another"})
-    assert "closed_gate" in {event.kind for event in gather_events(corpora, "one")}, (
+    assert "closed_gate" in {event.kind for event in gather_events(Corpus(corpora, "one"))}, (
         "a deployment that was altered is one that decides nothing"
     )
-    assert gather_events(corpora, "two") == []
+    assert gather_events(Corpus(corpora, "two")) == []

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from certify_assets.corpora import corpus as corpus_steps
+from certify_assets.corpora import preparation as corpus_steps
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.evaluation import certification
 from certify_assets.judges import scoring, training
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.batches import receive
 from certify_assets.operations.deciding import decide_ready
 from certify_assets.operations.deployment import certificate_key, deploy
@@ -30,9 +32,11 @@ def _decided(_operated: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("decided") / "root"
     shutil.copytree(_operated, root)
     store = Store(str(root))
-    deploy(store, "c", "lexical", track=False)
-    receive(store, "c", [str(deliver(store.local_path("inbox/c") / "a.jsonl", tasks=10).parent)])
-    decide_ready(store, "c")
+    deploy(JudgedCorpus(Corpus(store, "c"), "lexical"), track=False)
+    receive(
+        Corpus(store, "c"), [str(deliver(store.local_path("inbox/c") / "a.jsonl", tasks=10).parent)]
+    )
+    decide_ready(Corpus(store, "c"))
     return root
 
 
@@ -84,17 +88,25 @@ def test_a_decision_is_followed_to_its_source_files(decided: Store) -> None:
         "draw",
     }
     sources = {part.name: part for part in link.walk() if part.kind == "source"}
-    assert set(sources) == {"c/a.jsonl", "runs.jsonl"} and all(part.status == "holds" for part in sources.values())
+    assert set(sources) == {"c/a.jsonl", "runs.jsonl"} and all(
+        part.status == "holds" for part in sources.values()
+    )
     assert json.loads(json.dumps(link.to_dict()))["kind"] == "decision"
 
 
 def test_certificates_and_batches_are_followed_as_well(decided: Store) -> None:
     sha256 = certificate_of(decided)
-    assert followed(decided, sha256[:8]).expected == sha256 and not broken(followed(decided, sha256[:8]))
+    assert followed(decided, sha256[:8]).expected == sha256 and not broken(
+        followed(decided, sha256[:8])
+    )
     link = followed(decided, batch_of(decided))
-    assert {part.kind for part in link.links} == {"table", "import", "certificate"} and not broken(link)
-    issued = certification.load_certificates(decided, "c", "lexical")
-    other = next(item.sha256 for item in issued if not decided.exists(certificate_key("c", item.sha256)))
+    assert {part.kind for part in link.links} == {"table", "import", "certificate"} and not broken(
+        link
+    )
+    issued = certification.load_certificates(JudgedCorpus(Corpus(decided, "c"), "lexical"))
+    other = next(
+        item.sha256 for item in issued if not decided.exists(certificate_key("c", item.sha256))
+    )
     assert followed(decided, other).status == "holds", "one that no deployment named"
 
 
@@ -109,7 +121,9 @@ def lose(key: str) -> Callable[[Store], None]:
     return lambda store: store.delete(key)
 
 
-def of_batch(name: str, change: Callable[[str], Callable[[Store], None]]) -> Callable[[Store], None]:
+def of_batch(
+    name: str, change: Callable[[str], Callable[[Store], None]]
+) -> Callable[[Store], None]:
     return lambda store: change(batch_key("c", batch_of(store), name))(store)
 
 
@@ -137,7 +151,11 @@ def other_decision(store: Store) -> None:
     key = batch_key("c", batch_of(store), "decisions.parquet")
     frame = store.read_table(key)
     about = batch_key("c", batch_of(store), "batch.json")
-    store.write_json(about, store.read_json(about) | {"decisions_sha256": store.write_table(key, frame.assign(decision="release"))})
+    store.write_json(
+        about,
+        store.read_json(about)
+        | {"decisions_sha256": store.write_table(key, frame.assign(decision="release"))},
+    )
 
 
 @pytest.mark.parametrize(
@@ -163,7 +181,9 @@ def other_decision(store: Store) -> None:
         (other_decision, {("decision", "differs")}),
     ],
 )
-def test_a_link_that_does_not_hold_is_found(decided: Store, fault: Callable[[Store], None], expected: set[tuple[str, str]]) -> None:
+def test_a_link_that_does_not_hold_is_found(
+    decided: Store, fault: Callable[[Store], None], expected: set[tuple[str, str]]
+) -> None:
     fault(decided)
     link = followed(decided)
     assert broken(link) == expected
@@ -179,7 +199,10 @@ def test_a_certificate_that_was_lost_is_missing_with_all_below_it(decided: Store
 def test_a_source_that_was_moved_is_told_and_breaks_nothing(decided: Store) -> None:
     decided.local_path("inbox/c/a.jsonl").unlink()
     link = followed(decided)
-    assert not broken(link) and next(part for part in link.walk() if part.name == "c/a.jsonl").status == "missing"
+    assert (
+        not broken(link)
+        and next(part for part in link.walk() if part.name == "c/a.jsonl").status == "missing"
+    )
 
 
 def test_a_table_that_cannot_be_read_is_a_broken_document(decided: Store) -> None:
@@ -193,8 +216,8 @@ def test_an_id_that_names_nothing_or_too_much_is_refused(decided: Store, tmp_pat
         with pytest.raises(InputError, match="is no trajectory_id"):
             find(decided, name)
     register_runs(decided, "d", write_runs(tmp_path / "d.jsonl", tasks=2))
-    receive(decided, "d", [str(deliver(tmp_path / "e.jsonl", tasks=2))])
-    decide_ready(decided, "d")
+    receive(Corpus(decided, "d"), [str(deliver(tmp_path / "e.jsonl", tasks=2))])
+    decide_ready(Corpus(decided, "d"))
     with pytest.raises(InputError, match="is in c, d; choose one with --corpus"):
         find(decided, "new-1-task-000/0")
     (found,) = find(decided, "new-1-task-000/0", "d")
@@ -203,12 +226,18 @@ def test_an_id_that_names_nothing_or_too_much_is_refused(decided: Store, tmp_pat
 
 
 def test_a_run_that_changed_is_followed_twice(decided: Store) -> None:
-    deliver(decided.local_path("inbox/c") / "a.jsonl", tasks=1, change=lambda record: record.update(agent="other"))
-    receive(decided, "c")
-    decide_ready(decided, "c")
+    deliver(
+        decided.local_path("inbox/c") / "a.jsonl",
+        tasks=1,
+        change=lambda record: record.update(agent="other"),
+    )
+    receive(Corpus(decided, "c"))
+    decide_ready(Corpus(decided, "c"))
     found = find(decided, "new-1-task-000/0")
-    assert len(found) == 2 and len(decisions_of(decided, "c", found[1].name)) == 4
-    assert broken(walk(decided, found[0])) == {("source", "differs")} and not broken(walk(decided, found[1]))
+    assert len(found) == 2 and len(decisions_of(Corpus(decided, "c"), found[1].name)) == 4
+    assert broken(walk(decided, found[0])) == {("source", "differs")} and not broken(
+        walk(decided, found[1])
+    )
 
 
 @pytest.fixture(scope="module")
@@ -216,31 +245,42 @@ def harvested(tmp_path_factory: pytest.TempPathFactory) -> Store:
     folder = tmp_path_factory.mktemp("harvested")
     store = Store(str(folder / "root"))
     register_runs(store, "c", write_runs(folder / "runs.jsonl", tasks=160, attempts=4))
-    corpus_steps.import_trajectories(store, "c")
-    corpus_steps.make_splits(store, "c")
+    corpus_steps.import_trajectories(Corpus(store, "c"))
+    corpus_steps.make_splits(Corpus(store, "c"))
     for split in ("sft", "rl", "cal", "test"):
-        corpus_steps.write_split(store, "c", split)
+        corpus_steps.write_split(Corpus(store, "c"), split)
     for judge in ("lexical", "lexical_harvest_1"):
-        training.train_judge(store, "c", judge)
-        scoring.score_corpus(store, "c", judge)
+        training.train_judge(JudgedCorpus(Corpus(store, "c"), judge))
+        scoring.score_corpus(JudgedCorpus(Corpus(store, "c"), judge))
     return store
 
 
 def test_an_adapter_is_followed_through_its_harvest_to_the_one_before(harvested: Store) -> None:
     folder = "judges/lexical_harvest_1/c"
     sha256 = harvested.read_json(f"{folder}/adapter.json")["adapter_sha256"]
-    link = adapter_link(harvested, "c", "lexical_harvest_1", sha256)
+    link = adapter_link(JudgedCorpus(Corpus(harvested, "c"), "lexical_harvest_1"), sha256)
     (harvest,) = link.links
-    assert harvest.kind == "harvest" and [part.kind for part in harvest.links] == ["gate", "scores", "adapter"]
+    assert harvest.kind == "harvest" and [part.kind for part in harvest.links] == [
+        "gate",
+        "scores",
+        "adapter",
+    ]
     assert {part.status for part in link.walk()} == {"holds"} and "pseudo-labels" in harvest.detail
-    kept = {key: harvested.read_bytes(key) for key in (f"{folder}/harvest.json", f"{folder}/harvest.parquet", f"{JUDGE}/scores.parquet")}
-    harvested.write_json(f"{folder}/harvest.json", harvested.read_json(f"{folder}/harvest.json") | {"size": 0})
+    kept = {
+        key: harvested.read_bytes(key)
+        for key in (
+            f"{folder}/harvest.json",
+            f"{folder}/harvest.parquet",
+            f"{JUDGE}/scores.parquet",
+        )
+    }
+    harvested.write_json(
+        f"{folder}/harvest.json", harvested.read_json(f"{folder}/harvest.json") | {"size": 0}
+    )
     for key in list(kept)[1:]:
         spoil(key)(harvested)
-    assert broken(adapter_link(harvested, "c", "lexical_harvest_1", sha256)) == {
-        ("gate", "differs"),
-        ("harvest", "differs"),
-        ("scores", "differs"),
-    }
+    assert broken(
+        adapter_link(JudgedCorpus(Corpus(harvested, "c"), "lexical_harvest_1"), sha256)
+    ) == {("gate", "differs"), ("harvest", "differs"), ("scores", "differs")}
     for key, data in kept.items():
         harvested.write_bytes(key, data)

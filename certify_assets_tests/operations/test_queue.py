@@ -6,9 +6,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.operations.journal import Label, append_labels
-from certify_assets.operations.queue import BLIND_COLUMNS, QUEUE_COLUMNS, Queue, load_asked, load_queue
+from certify_assets.operations.queue import (
+    BLIND_COLUMNS,
+    QUEUE_COLUMNS,
+    Queue,
+    load_asked,
+    load_queue,
+)
 from certify_assets.storage.store import Store
 from certify_assets_tests.review_builders import decided, write_batch
 
@@ -21,7 +28,10 @@ def store(tmp_path: Path) -> Store:
 
 
 def say(store: Store, *said: tuple[str, int | None, str]) -> None:
-    append_labels(store, "c", [Label(run, outcome, who, "page", f"t{next(_TOKENS)}") for run, outcome, who in said])
+    append_labels(
+        Corpus(store, "c"),
+        [Label(run, outcome, who, "page", f"t{next(_TOKENS)}") for run, outcome, who in said],
+    )
 
 
 def names(queue: Queue) -> list[str]:
@@ -37,18 +47,36 @@ def test_kinds_come_in_the_order_of_need_and_unasked_runs_not_at_all(store: Stor
         decided("e/0", score=-2.0),
     ]
     write_batch(store, rows)
-    queue = load_queue(store, "c")
+    queue = load_queue(Corpus(store, "c"))
     assert names(queue) == ["d/0", "b/0", "a/0"] and tuple(queue.frame.columns) == QUEUE_COLUMNS
     assert queue.frame["place"].tolist() == [1, 2, 3]
     assert queue.frame["why"].tolist() == ["its task lacks 1", "random check", "not decided"]
 
 
-def test_audit_tasks_stay_together_and_the_one_that_lacks_fewest_labels_comes_first(store: Store) -> None:
+def test_audit_tasks_stay_together_and_the_one_that_lacks_fewest_labels_comes_first(
+    store: Store,
+) -> None:
     tasks = {"a": 3, "b": 2, "d": 3}
-    write_batch(store, [decided(f"{task}/{n}", asked="audit_sample", attempt=n) for task, size in tasks.items() for n in range(size)])
-    assert names(load_queue(store, "c")) == ["b/0", "b/1", "a/0", "a/1", "a/2", "d/0", "d/1", "d/2"]
+    write_batch(
+        store,
+        [
+            decided(f"{task}/{n}", asked="audit_sample", attempt=n)
+            for task, size in tasks.items()
+            for n in range(size)
+        ],
+    )
+    assert names(load_queue(Corpus(store, "c"))) == [
+        "b/0",
+        "b/1",
+        "a/0",
+        "a/1",
+        "a/2",
+        "d/0",
+        "d/1",
+        "d/2",
+    ]
     say(store, ("d/1", 1, "ann"), ("d/0", 0, "ann"))
-    queue = load_queue(store, "c")
+    queue = load_queue(Corpus(store, "c"))
     assert names(queue) == ["d/2", "b/0", "b/1", "a/0", "a/1", "a/2"]
     assert queue.frame["task_labels"].tolist() == [1, 2, 2, 3, 3, 3]
 
@@ -56,65 +84,91 @@ def test_audit_tasks_stay_together_and_the_one_that_lacks_fewest_labels_comes_fi
 def test_attempts_of_an_audit_task_in_two_batches_are_one_task(store: Store) -> None:
     write_batch(store, [decided("a/0", asked="audit_sample"), decided("b/0", asked="audit_sample")])
     write_batch(store, [decided("a/1", asked="audit_sample", attempt=1)], batch="0002")
-    queue = load_queue(store, "c")
-    assert names(queue) == ["b/0", "a/0", "a/1"] and queue.frame["task_labels"].tolist() == [1, 2, 2]
+    queue = load_queue(Corpus(store, "c"))
+    assert names(queue) == ["b/0", "a/0", "a/1"] and queue.frame["task_labels"].tolist() == [
+        1,
+        2,
+        2,
+    ]
 
 
-def test_undecided_runs_come_unscored_first_then_nearest_to_a_threshold_then_those_without(store: Store) -> None:
-    nothing = {"reject_threshold": np.nan, "release_threshold": np.nan, "decision": "human", "reason": "stale_certificate"}
+def test_undecided_runs_come_unscored_first_then_nearest_to_a_threshold_then_those_without(
+    store: Store,
+) -> None:
+    nothing = {
+        "reject_threshold": np.nan,
+        "release_threshold": np.nan,
+        "decision": "human",
+        "reason": "stale_certificate",
+    }
     scores = {"far": 0.2, "near": -0.9, "close": 1.3, "unscored": np.nan}
     rows = [decided(name, asked="undecided", score=score) for name, score in scores.items()]
     write_batch(store, [decided("nowhere", asked="undecided", score=-5.0, **nothing), *rows])
-    queue = load_queue(store, "c")
+    queue = load_queue(Corpus(store, "c"))
     assert names(queue) == ["unscored", "near", "close", "far", "nowhere"]
-    assert queue.frame["why"].tolist() == [
-        "unscored",
-        *["not decided"] * 3,
-        "stale certificate",
-    ], "a distance would tell whoever labels the judge's score"
+    assert queue.frame["why"].tolist() == ["unscored", *["not decided"] * 3, "stale certificate"], (
+        "a distance would tell whoever labels the judge's score"
+    )
 
 
 def test_spot_checks_come_as_the_runs_came_whatever_they_scored(store: Store) -> None:
     write_batch(store, [decided("z/0", asked="spot_check", score=-2.0)], batch="0001")
-    write_batch(store, [decided("a/0", asked="spot_check", score=2.0), decided("a/1", asked="spot_check", score=-9.0)], batch="0002")
-    assert names(load_queue(store, "c")) == ["z/0", "a/0", "a/1"]
+    write_batch(
+        store,
+        [
+            decided("a/0", asked="spot_check", score=2.0),
+            decided("a/1", asked="spot_check", score=-9.0),
+        ],
+        batch="0002",
+    )
+    assert names(load_queue(Corpus(store, "c"))) == ["z/0", "a/0", "a/1"]
 
 
 def test_a_tie_asks_a_third_at_the_top_of_its_kind_and_a_majority_settles_it(store: Store) -> None:
-    write_batch(store, [decided(f"{name}/0", asked="undecided", score=score) for name, score in {"a": 0.2, "b": 0.3}.items()])
+    write_batch(
+        store,
+        [
+            decided(f"{name}/0", asked="undecided", score=score)
+            for name, score in {"a": 0.2, "b": 0.3}.items()
+        ],
+    )
     say(store, ("b/0", 1, "ann"), ("b/0", 0, "bob"))
-    queue = load_queue(store, "c")
+    queue = load_queue(Corpus(store, "c"))
     assert names(queue)[0] == "b/0" and queue.frame["why"].iloc[0] == "reviewers are tied"
     assert queue.reviewers["b/0"] == {"ann", "bob"} and queue.budget.kinds[2].disputed == 1
     say(store, ("b/0", 0, "cyd"))
-    assert names(load_queue(store, "c")) == ["a/0"]
+    assert names(load_queue(Corpus(store, "c"))) == ["a/0"]
     say(store, ("b/0", 1, "dan"))
-    assert names(load_queue(store, "c"))[0] == "b/0", "two against two is a tie again"
+    assert names(load_queue(Corpus(store, "c")))[0] == "b/0", "two against two is a tie again"
 
 
 def test_a_task_with_a_tied_run_leads_the_audit_sample(store: Store) -> None:
-    write_batch(store, [decided(name, asked="audit_sample") for name in ("a/0", "b/0", "b/1", "b/2")])
+    write_batch(
+        store, [decided(name, asked="audit_sample") for name in ("a/0", "b/0", "b/1", "b/2")]
+    )
     say(store, ("b/2", 1, "ann"), ("b/2", 0, "bob"))
-    assert names(load_queue(store, "c")) == ["b/2", "b/0", "b/1", "a/0"]
+    assert names(load_queue(Corpus(store, "c"))) == ["b/2", "b/0", "b/1", "a/0"]
 
 
 def test_what_is_taken_back_waits_again(store: Store) -> None:
     write_batch(store, [decided("a/0", asked="undecided")])
     say(store, ("a/0", 1, "ann"))
-    assert names(load_queue(store, "c")) == []
+    assert names(load_queue(Corpus(store, "c"))) == []
     say(store, ("a/0", None, "ann"))
-    assert names(load_queue(store, "c")) == ["a/0"]
+    assert names(load_queue(Corpus(store, "c"))) == ["a/0"]
 
 
 def test_a_share_of_runs_is_asked_of_two_people(store: Store) -> None:
     write_batch(store, [decided(f"r{number}/0", asked="undecided") for number in range(400)])
-    queue = load_queue(store, "c", double=0.25)
+    queue = load_queue(Corpus(store, "c"), double=0.25)
     twice = set(queue.frame.loc[queue.frame["labels"] == 2, "trajectory_id"])
     # binomial standard error of 400 draws at .25: 8.7
     assert abs(len(twice) - 100) < 4 * 8.7 and queue.budget.labels == 400 + len(twice)
     say(store, *[(f"r{number}/0", 1, "ann") for number in range(400)])
-    assert set(names(load_queue(store, "c", double=0.25))) == twice
-    assert twice < set(load_queue(store, "c", double=0.6).frame["trajectory_id"]), "a higher share keeps what a lower one drew"
+    assert set(names(load_queue(Corpus(store, "c"), double=0.25))) == twice
+    assert twice < set(load_queue(Corpus(store, "c"), double=0.6).frame["trajectory_id"]), (
+        "a higher share keeps what a lower one drew"
+    )
 
 
 def test_the_budget_counts_labels_minutes_and_what_the_certificate_saved(store: Store) -> None:
@@ -126,36 +180,48 @@ def test_the_budget_counts_labels_minutes_and_what_the_certificate_saved(store: 
         decided("f/0", score=-2.0),
     ]
     write_batch(store, rows)
-    budget = load_queue(store, "c", minutes_per_run=2.5).budget
+    budget = load_queue(Corpus(store, "c"), minutes_per_run=2.5).budget
     assert [(kind.kind, kind.runs, kind.tasks, kind.labels) for kind in budget.kinds] == [
         ("audit_sample", 3, 1, 3),
         ("spot_check", 1, 1, 1),
         ("undecided", 1, 1, 1),
     ]
-    assert (budget.labels, budget.minutes, budget.decided, budget.saved, budget.saved_minutes) == (5, 12.5, 7, 2, 5.0)
+    assert (budget.labels, budget.minutes, budget.decided, budget.saved, budget.saved_minutes) == (
+        5,
+        12.5,
+        7,
+        2,
+        5.0,
+    )
     assert budget.to_dict()["kinds"][0]["minutes"] == 7.5
 
 
 def test_a_run_decided_twice_is_asked_once_by_its_later_row(store: Store) -> None:
     write_batch(store, [decided("a/0", asked="undecided", score=0.0)])
     write_batch(store, [decided("a/0", asked="spot_check", score=-3.0)], batch="0002")
-    frame = load_asked(store, "c").frame
+    frame = load_asked(Corpus(store, "c")).frame
     assert frame[["asked", "batch"]].to_numpy().tolist() == [["spot_check", "0002"]]
 
 
 def test_nothing_decided_is_an_empty_queue(store: Store) -> None:
-    queue = load_queue(store, "c")
-    assert queue.frame.empty and tuple(queue.frame.columns) == QUEUE_COLUMNS and queue.budget.labels == 0
+    queue = load_queue(Corpus(store, "c"))
+    assert (
+        queue.frame.empty
+        and tuple(queue.frame.columns) == QUEUE_COLUMNS
+        and queue.budget.labels == 0
+    )
     assert set(BLIND_COLUMNS).isdisjoint({"agent", "score", "decision", "reason"})
 
 
-@pytest.mark.parametrize("costs", [{"minutes_per_run": 0.0}, {"minutes_per_run": float("nan")}, {"double": 1.5}])
+@pytest.mark.parametrize(
+    "costs", [{"minutes_per_run": 0.0}, {"minutes_per_run": float("nan")}, {"double": 1.5}]
+)
 def test_costs_out_of_range_are_refused(store: Store, costs: dict[str, float]) -> None:
     with pytest.raises(InputError, match="minutes above 0, and a share between 0 and 1"):
-        load_queue(store, "c", **costs)
+        load_queue(Corpus(store, "c"), **costs)
 
 
 def test_an_unknown_question_is_refused(store: Store) -> None:
     write_batch(store, [decided("a/0", asked="perhaps")])
     with pytest.raises(InputError, match="ask for 'perhaps'; decide the batch again"):
-        load_queue(store, "c")
+        load_queue(Corpus(store, "c"))

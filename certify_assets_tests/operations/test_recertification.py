@@ -10,9 +10,16 @@ import pytest
 from click.testing import CliRunner
 
 from certify_assets.cli.check import verify
-from certify_assets.errors import CertifyError, ForgedCertificateError, IntegrityError, StaleCertificateError
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.errors import (
+    CertifyError,
+    ForgedCertificateError,
+    IntegrityError,
+    StaleCertificateError,
+)
 from certify_assets.evaluation import certification
 from certify_assets.judges import scoring
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.audit_sample import count_audit_tasks
 from certify_assets.operations.journal import Label, append_label
 from certify_assets.operations.layout import batch_key, recertification_key
@@ -21,7 +28,14 @@ from certify_assets.operations.recertified import load_recertified, recertificat
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.operations.spending import Schedule, read_spending
 from certify_assets.storage.store import Store
-from certify_assets_tests.recertification_builders import JUDGE, deploy_by_hand, drawn_tasks, label_rows, write_batch, write_decisions
+from certify_assets_tests.recertification_builders import (
+    JUDGE,
+    deploy_by_hand,
+    drawn_tasks,
+    label_rows,
+    write_batch,
+    write_decisions,
+)
 
 PLAN = SamplingPlan(0.2, 0.2, 7)
 AUDIT = drawn_tasks(PLAN, "one", "audit", 60)
@@ -35,8 +49,14 @@ def store(corpora: Store) -> Store:
     return corpora
 
 
-def more(store: Store, batch: str = "0002-b", *, first: int = 30, last: int = 60, error: float = 0.02) -> None:
-    label_rows(store, "one", write_batch(store, "one", batch, PLAN, tasks=AUDIT[first:last], error=error, seed=first))
+def more(
+    store: Store, batch: str = "0002-b", *, first: int = 30, last: int = 60, error: float = 0.02
+) -> None:
+    label_rows(
+        store,
+        "one",
+        write_batch(store, "one", batch, PLAN, tasks=AUDIT[first:last], error=error, seed=first),
+    )
 
 
 def key(number: int, name: str = NAMES[0]) -> str:
@@ -44,124 +64,186 @@ def key(number: int, name: str = NAMES[0]) -> str:
 
 
 def test_it_certifies_on_cal_and_the_audit_sample_and_says_what_it_is_made_of(store: Store) -> None:
-    document, said = recertify(store, "one", JUDGE)
+    document, said = recertify(JudgedCorpus(Corpus(store, "one"), JUDGE))
     assert document is not None and "2 of 4" in said
-    first = certification.load_certificates(store, "one", JUDGE)[0]
-    assert document["tasks"] == {"cal": first.tasks, "audit_sample": 30} and document["delta"] == Schedule().share(1)
-    certificates = load_recertified(store, "one", 1)
-    assert [(item.side, item.alpha) for item in certificates] == [("reject", 0.1), ("release", 0.1), ("reject", 0.2), ("release", 0.2)]
+    first = certification.load_certificates(JudgedCorpus(Corpus(store, "one"), JUDGE))[0]
+    assert document["tasks"] == {"cal": first.tasks, "audit_sample": 30} and document[
+        "delta"
+    ] == Schedule().share(1)
+    certificates = load_recertified(Corpus(store, "one"), 1)
+    assert [(item.side, item.alpha) for item in certificates] == [
+        ("reject", 0.1),
+        ("release", 0.1),
+        ("reject", 0.2),
+        ("release", 0.2),
+    ]
     for item in certificates:
-        assert item.tasks == first.tasks + 30 and item.delta == document["delta"] and item.provenance["recertification"] == "1"
-        assert item.provenance["labels_sha256"] == store.sha256("operations/one/labels.jsonl") and item.sha256 in document["certificates"]
+        assert (
+            item.tasks == first.tasks + 30
+            and item.delta == document["delta"]
+            and item.provenance["recertification"] == "1"
+        )
+        assert (
+            item.provenance["labels_sha256"] == store.sha256("operations/one/labels.jsonl")
+            and item.sha256 in document["certificates"]
+        )
         assert item.provenance["adapter_sha256"] == first.provenance["adapter_sha256"]
     assert "91.96 %" in document["joint"] and "90 %" in document["joint"]
 
 
 def test_a_stranger_recomputes_it_from_what_lies_beside_it(store: Store) -> None:
-    recertify(store, "one", JUDGE)
+    recertify(JudgedCorpus(Corpus(store, "one"), JUDGE))
     files = [str(store.local_path(key(1, name))) for name in NAMES[1:]]
     done = CliRunner().invoke(verify, [*files, "--json"])
     assert done.exit_code == 0 and json.loads(done.stdout)["certificates"] == 4
 
 
 def test_the_same_labels_twice_are_one_recertification_and_spend_once(store: Store) -> None:
-    document, _ = recertify(store, "one", JUDGE)
+    document, _ = recertify(JudgedCorpus(Corpus(store, "one"), JUDGE))
     before = {name: store.sha256(key(1, name)) for name in NAMES}
     # a label of a run that does not count changes the journal and nothing else
-    append_label(store, "one", Label("elsewhere", 1, "ann", "page", "t"))
-    again, said = recertify(store, "one", JUDGE)
+    append_label(Corpus(store, "one"), Label("elsewhere", 1, "ann", "page", "t"))
+    again, said = recertify(JudgedCorpus(Corpus(store, "one"), JUDGE))
     assert again == document and "nothing was spent" in said
-    assert before == {name: store.sha256(key(1, name)) for name in NAMES} and len(read_spending(store, "one").claims) == 1
+    assert (
+        before == {name: store.sha256(key(1, name)) for name in NAMES}
+        and len(read_spending(Corpus(store, "one")).claims) == 1
+    )
 
 
 def test_the_next_one_counts_more_and_spends_less(store: Store) -> None:
-    first, _ = recertify(store, "one", JUDGE)
+    first, _ = recertify(JudgedCorpus(Corpus(store, "one"), JUDGE))
     more(store, last=45)
-    nothing, said = recertify(store, "one", JUDGE)
-    assert nothing is None and "15 tasks are new" in said and len(read_spending(store, "one").claims) == 1
+    nothing, said = recertify(JudgedCorpus(Corpus(store, "one"), JUDGE))
+    assert (
+        nothing is None
+        and "15 tasks are new" in said
+        and len(read_spending(Corpus(store, "one")).claims) == 1
+    )
     more(store, "0003-c", first=45)
-    second, _ = recertify(store, "one", JUDGE)
+    second, _ = recertify(JudgedCorpus(Corpus(store, "one"), JUDGE))
     assert first is not None and second is not None
-    assert second["number"] == 2 and second["delta"] < first["delta"] and second["tasks"]["audit_sample"] == 60
-    assert second["new_tasks"] == AUDIT[30:] and second["spent"] == pytest.approx(first["delta"] + second["delta"])
-    assert [item["number"] for item in recertifications(store, "one")] == [1, 2]
-    assert load_recertified(store, "one", 1)[0].tasks + 30 == load_recertified(store, "one", 2)[0].tasks
+    assert (
+        second["number"] == 2
+        and second["delta"] < first["delta"]
+        and second["tasks"]["audit_sample"] == 60
+    )
+    assert second["new_tasks"] == AUDIT[30:] and second["spent"] == pytest.approx(
+        first["delta"] + second["delta"]
+    )
+    assert [item["number"] for item in recertifications(Corpus(store, "one"))] == [1, 2]
+    assert (
+        load_recertified(Corpus(store, "one"), 1)[0].tasks + 30
+        == load_recertified(Corpus(store, "one"), 2)[0].tasks
+    )
 
 
 def test_a_look_before_says_nothing_of_what_would_come_of_it(store: Store) -> None:
-    plan = plan_recertification(store, "one", JUDGE)
+    plan = plan_recertification(JudgedCorpus(Corpus(store, "one"), JUDGE))
     assert len(plan.new_tasks) == 30 and store.names("operations/one/recertifications") == []
-    assert read_spending(store, "one").claims == () and not {"threshold", "certified", "coverage"} & set(vars(plan))
+    assert read_spending(Corpus(store, "one")).claims == () and not {
+        "threshold",
+        "certified",
+        "coverage",
+    } & set(vars(plan))
 
 
 @pytest.mark.parametrize("left", [0, 1, 2])
 def test_a_kill_at_any_place_ends_in_the_same_recertification(store: Store, left: int) -> None:
-    document, _ = recertify(store, "one", JUDGE)
+    document, _ = recertify(JudgedCorpus(Corpus(store, "one"), JUDGE))
     before = {name: store.sha256(key(1, name)) for name in NAMES}
     # what is on the disk when the process ends after the claim, after the rows, or after the certificates
     for name in NAMES[: 3 - left]:
         store.delete(key(1, name))
-    assert recertifications(store, "one") == []
-    again, _ = recertify(store, "one", JUDGE)
+    assert recertifications(Corpus(store, "one")) == []
+    again, _ = recertify(JudgedCorpus(Corpus(store, "one"), JUDGE))
     assert again == document and before == {name: store.sha256(key(1, name)) for name in NAMES}
-    assert len(read_spending(store, "one").claims) == 1
+    assert len(read_spending(Corpus(store, "one")).claims) == 1
 
 
 def test_two_at_once_are_one_recertification(store: Store) -> None:
     with ThreadPoolExecutor(3) as pool:
-        made = [done.result()[0] for done in [pool.submit(recertify, store, "one", JUDGE) for _ in range(3)]]
-    assert made[0] is not None and made[0] == made[1] == made[2] and len(read_spending(store, "one").claims) == 1
-    assert len(load_recertified(store, "one", 1)) == 4
+        made = [
+            done.result()[0]
+            for done in [
+                pool.submit(recertify, JudgedCorpus(Corpus(store, "one"), JUDGE)) for _ in range(3)
+            ]
+        ]
+    assert (
+        made[0] is not None
+        and made[0] == made[1] == made[2]
+        and len(read_spending(Corpus(store, "one")).claims) == 1
+    )
+    assert len(load_recertified(Corpus(store, "one"), 1)) == 4
 
 
 def test_what_was_begun_and_never_finished_stays_spent(store: Store) -> None:
-    document, _ = recertify(store, "one", JUDGE)
+    document, _ = recertify(JudgedCorpus(Corpus(store, "one"), JUDGE))
     store.delete(key(1))
     more(store)
-    later, _ = recertify(store, "one", JUDGE)
+    later, _ = recertify(JudgedCorpus(Corpus(store, "one"), JUDGE))
     assert document is not None and later is not None
     # its certificates may have been seen: the next one has a number of its own, and both are paid for
-    assert later["number"] == 2 and later["spent"] == pytest.approx(document["delta"] + later["delta"])
+    assert later["number"] == 2 and later["spent"] == pytest.approx(
+        document["delta"] + later["delta"]
+    )
 
 
 @pytest.mark.parametrize("attack", ["rows", "threshold", "missing", "claim"])
 def test_a_recertification_that_was_altered_is_refused(store: Store, attack: str) -> None:
-    recertify(store, "one", JUDGE)
+    recertify(JudgedCorpus(Corpus(store, "one"), JUDGE))
     certificates = store.read_json(key(1, "certificates.json"))
     if attack == "rows":
         table = store.read_table(key(1, "scores.parquet"))
-        store.write_table(key(1, "scores.parquet"), table.assign(outcome=table["outcome"].where(table["score"] > 0, 0)))
+        store.write_table(
+            key(1, "scores.parquet"),
+            table.assign(outcome=table["outcome"].where(table["score"] > 0, 0)),
+        )
     elif attack == "threshold":
         certificates["certificates"][0]["threshold"] += 0.5
         store.write_json(key(1, "certificates.json"), certificates)
     elif attack == "missing":
-        store.write_json(key(1, "certificates.json"), {"certificates": certificates["certificates"][:2]})
+        store.write_json(
+            key(1, "certificates.json"), {"certificates": certificates["certificates"][:2]}
+        )
     else:
         store.write_json(key(1), {**store.read_json(key(1)), "delta": 0.2})
     with pytest.raises((IntegrityError, ForgedCertificateError)):
-        load_recertified(store, "one", 1)
+        load_recertified(Corpus(store, "one"), 1)
 
 
 def test_another_adapter_makes_it_stale_and_the_old_rows_do_not_count(store: Store) -> None:
-    recertify(store, "one", JUDGE)
+    recertify(JudgedCorpus(Corpus(store, "one"), JUDGE))
     path = Path(store.root) / "judges" / JUDGE / "one/adapter.json"
     adapter = json.loads(path.read_text(encoding="utf-8"))
     path.write_text(json.dumps({**adapter, "adapter_sha256": "e" * 64}), encoding="utf-8")
     with pytest.raises(CertifyError):
-        load_recertified(store, "one", 1)
-    found = count_audit_tasks(store, "one", adapter_sha256="e" * 64)
+        load_recertified(Corpus(store, "one"), 1)
+    found = count_audit_tasks(Corpus(store, "one"), adapter_sha256="e" * 64)
     assert found.tasks == [] and found.left_out == {"other_adapter": 30}
 
 
-def test_labels_corrected_afterwards_make_another_recertification_when_it_is_asked_for(store: Store) -> None:
-    document, _ = recertify(store, "one", JUDGE)
+def test_labels_corrected_afterwards_make_another_recertification_when_it_is_asked_for(
+    store: Store,
+) -> None:
+    document, _ = recertify(JudgedCorpus(Corpus(store, "one"), JUDGE))
     run = f"{AUDIT[0]}/0"
     for reviewer in ("bob", "cleo"):
-        append_label(store, "one", Label(run, 1, reviewer, "page", f"{reviewer} {run}"))
-    assert recertify(store, "one", JUDGE)[0] is None
-    corrected, _ = recertify(store, "one", JUDGE, least_new_tasks=0)
-    assert document is not None and corrected is not None and corrected["number"] == 2 and corrected["new_tasks"] == []
-    rows = [store.read_table(key(number, "scores.parquet")).set_index("trajectory_id").loc[run, "outcome"] for number in (1, 2)]
+        append_label(Corpus(store, "one"), Label(run, 1, reviewer, "page", f"{reviewer} {run}"))
+    assert recertify(JudgedCorpus(Corpus(store, "one"), JUDGE))[0] is None
+    corrected, _ = recertify(JudgedCorpus(Corpus(store, "one"), JUDGE), least_new_tasks=0)
+    assert (
+        document is not None
+        and corrected is not None
+        and corrected["number"] == 2
+        and corrected["new_tasks"] == []
+    )
+    rows = [
+        store.read_table(key(number, "scores.parquet"))
+        .set_index("trajectory_id")
+        .loc[run, "outcome"]
+        for number in (1, 2)
+    ]
     assert rows == [0, 1]
 
 
@@ -169,11 +251,33 @@ def test_open_tasks_are_met_with_a_warning_and_the_worst_case(store: Store) -> N
     rows = write_batch(store, "one", "0002-b", PLAN, tasks=AUDIT[30:], seed=3)
     label_rows(store, "one", rows.iloc[1:])
     label_rows(store, "one", rows[rows["task_id"] != AUDIT[59]].iloc[:0])
-    document, _ = recertify(store, "one", JUDGE)
-    assert document is not None and document["left_out"] == {"open": 1} and [item["code"] for item in document["findings"]] == ["open"]
-    write_batch(store, "one", "0003-c", PLAN, tasks=drawn_tasks(PLAN, "one", "audit", 10, prefix="late"), seed=4)
-    label_rows(store, "one", write_batch(store, "one", "0004-d", PLAN, tasks=drawn_tasks(PLAN, "one", "audit", 20, prefix="last"), seed=5))
-    document, _ = recertify(store, "one", JUDGE)
+    document, _ = recertify(JudgedCorpus(Corpus(store, "one"), JUDGE))
+    assert (
+        document is not None
+        and document["left_out"] == {"open": 1}
+        and [item["code"] for item in document["findings"]] == ["open"]
+    )
+    write_batch(
+        store,
+        "one",
+        "0003-c",
+        PLAN,
+        tasks=drawn_tasks(PLAN, "one", "audit", 10, prefix="late"),
+        seed=4,
+    )
+    label_rows(
+        store,
+        "one",
+        write_batch(
+            store,
+            "one",
+            "0004-d",
+            PLAN,
+            tasks=drawn_tasks(PLAN, "one", "audit", 20, prefix="last"),
+            seed=5,
+        ),
+    )
+    document, _ = recertify(JudgedCorpus(Corpus(store, "one"), JUDGE))
     assert document is not None and document["open_share"] == pytest.approx(11 / 90)
     assert [item["code"] for item in document["findings"]] == ["open_tasks", "open"]
     side = document["sides"][0]
@@ -181,18 +285,23 @@ def test_open_tasks_are_met_with_a_warning_and_the_worst_case(store: Store) -> N
 
 
 def test_a_run_that_is_in_cal_too_is_refused(store: Store) -> None:
-    cal = scoring.calibration_scores(store, "one", JUDGE)[0]
+    cal = scoring.calibration_scores(JudgedCorpus(Corpus(store, "one"), JUDGE))[0]
     table = store.read_table(batch_key("one", "0001-a", "decisions.parquet"))
     table.loc[0, "trajectory_id"] = cal["trajectory_id"].iloc[0]
     write_decisions(store, "one", "0001-a", table)
-    append_label(store, "one", Label(str(table.loc[0, "trajectory_id"]), 0, "ann", "page", "x"))
+    append_label(
+        Corpus(store, "one"), Label(str(table.loc[0, "trajectory_id"]), 0, "ann", "page", "x")
+    )
     with pytest.raises(CertifyError, match="in CAL and in the audit sample"):
-        plan_recertification(store, "one", JUDGE)
+        plan_recertification(JudgedCorpus(Corpus(store, "one"), JUDGE))
 
 
 def test_scores_of_other_data_make_it_stale(store: Store) -> None:
-    recertify(store, "one", JUDGE)
+    recertify(JudgedCorpus(Corpus(store, "one"), JUDGE))
     path = Path(store.root) / "judges" / JUDGE / "one/scores.json"
-    path.write_text(json.dumps({**json.loads(path.read_text(encoding="utf-8")), "manifest_sha256": "0" * 64}), encoding="utf-8")
+    path.write_text(
+        json.dumps({**json.loads(path.read_text(encoding="utf-8")), "manifest_sha256": "0" * 64}),
+        encoding="utf-8",
+    )
     with pytest.raises(StaleCertificateError):
-        load_recertified(store, "one", 1)
+        load_recertified(Corpus(store, "one"), 1)

@@ -28,7 +28,9 @@ class Population:
         self.decided = self.score <= 0
         self.wrong = self.decided & self.outcome
         self.names = [f"task-{number}" for number in range(tasks)]
-        self.runs, self.errors = (np.bincount(self.task[rows], minlength=tasks) for rows in (self.decided, self.wrong))
+        self.runs, self.errors = (
+            np.bincount(self.task[rows], minlength=tasks) for rows in (self.decided, self.wrong)
+        )
 
     @property
     def error(self) -> float:
@@ -38,19 +40,33 @@ class Population:
         return float(self.errors[tasks].sum() / self.runs[tasks].sum())
 
 
-def test_spot_checks_by_task_estimate_the_error_of_what_was_decided_and_checks_of_near_runs_do_not() -> None:
+def test_spot_checks_by_task_estimate_the_error_of_what_was_decided_and_checks_of_near_runs_do_not() -> (
+    None
+):
     population, draws = Population(3000, seed=1), 200
     found = np.array(
-        [population.over(draw_tasks(SamplingPlan(0.0, 0.1, seed), "c", population.names) == "spot") for seed in range(draws)], dtype=float
+        [
+            population.over(
+                draw_tasks(SamplingPlan(0.0, 0.1, seed), "c", population.names) == "spot"
+            )
+            for seed in range(draws)
+        ],
+        dtype=float,
     )
     error = found.std(ddof=1) / math.sqrt(draws)
     # mean .0529 against a true .0536, Monte-Carlo error .0006
     assert abs(found.mean() - population.error) < 3 * error < 0.004
-    near = population.decided & (population.score > np.quantile(population.score[population.decided], 0.9))
-    assert population.wrong[near].mean() > population.error + 20 * error, "the runs that a person would look at first are not like the rest"
+    near = population.decided & (
+        population.score > np.quantile(population.score[population.decided], 0.9)
+    )
+    assert population.wrong[near].mean() > population.error + 20 * error, (
+        "the runs that a person would look at first are not like the rest"
+    )
 
 
-def test_tasks_that_are_complete_because_they_went_well_understate_the_error_and_the_worst_case_does_not() -> None:
+def test_tasks_that_are_complete_because_they_went_well_understate_the_error_and_the_worst_case_does_not() -> (
+    None
+):
     population = Population(3000, seed=2)
     rng = np.random.default_rng(0)
     drawn = draw_tasks(SamplingPlan(0.3, 0.0, 1), "c", population.names) == "audit"
@@ -59,13 +75,19 @@ def test_tasks_that_are_complete_because_they_went_well_understate_the_error_and
     still_open = drawn & ~complete
     told = population.over(complete)
     open_runs = population.runs[still_open].sum()
-    worst = (population.errors[complete].sum() + open_runs) / (population.runs[complete].sum() + open_runs)
+    worst = (population.errors[complete].sum() + open_runs) / (
+        population.runs[complete].sum() + open_runs
+    )
     # .027 instead of .051, although only 4 % of the drawn tasks are open: their share alone is no measure of it
     assert told < 0.6 * population.error and still_open.sum() / drawn.sum() < 0.05
-    assert worst > population.over(drawn), "which is why the recertification compares this with the budget"
+    assert worst > population.over(drawn), (
+        "which is why the recertification compares this with the budget"
+    )
 
 
-def test_the_alarm_is_rarely_false_in_an_order_that_knows_nothing_and_often_where_near_runs_come_first() -> None:
+def test_the_alarm_is_rarely_false_in_an_order_that_knows_nothing_and_often_where_near_runs_come_first() -> (
+    None
+):
     trials, tasks, alpha = 300, 300, 0.1
     alarms = {"unknowing": 0, "near first": 0}
     for trial in range(trials):
@@ -91,20 +113,40 @@ def test_all_recertifications_together_are_wrong_no_more_often_than_is_declared(
     promised = DELTA + schedule.total
     joint = float(spent.any(axis=1).mean())
     assert joint <= promised + 3 * math.sqrt(promised * (1 - promised) / trials)
-    assert float(unspent.any(axis=1).mean()) > joint, "the whole delta every time is wrong more often"
+    assert float(unspent.any(axis=1).mean()) > joint, (
+        "the whole delta every time is wrong more often"
+    )
     assert spent[:, 1:].mean() < unspent[:, 1:].mean()
 
 
-def _sequence(rng: np.random.Generator, schedule: Schedule | None, *, first: int = 80, more: int = 40, times: int = 6) -> list[bool]:
+def _sequence(
+    rng: np.random.Generator,
+    schedule: Schedule | None,
+    *,
+    first: int = 80,
+    more: int = 40,
+    times: int = 6,
+) -> list[bool]:
     """Return of the first certificate, on 80 tasks, and of each recertification, with 40 more, whether it certified, which is wrong here."""
     alpha, rho, attempts = 0.1, 0.3, 4
     mean, tasks = 1.02 * alpha, first + more * times
     chance = rng.beta(mean * (1 - rho) / rho, (1 - mean) * (1 - rho) / rho, tasks)
     outcomes = (rng.random((tasks, attempts)) < chance[:, None]).astype(int)
-    scores, names = rng.normal(size=(tasks, attempts)), np.repeat(np.arange(tasks), attempts).reshape(tasks, attempts)
+    scores, names = (
+        rng.normal(size=(tasks, attempts)),
+        np.repeat(np.arange(tasks), attempts).reshape(tasks, attempts),
+    )
     found = []
     for number in range(times + 1):
         rows = slice(0, first + more * number)
         delta = DELTA if number == 0 or schedule is None else schedule.share(number)
-        found.append(certify(scores[rows].ravel(), outcomes[rows].ravel(), names[rows].ravel(), alpha=alpha, delta=delta).certified)
+        found.append(
+            certify(
+                scores[rows].ravel(),
+                outcomes[rows].ravel(),
+                names[rows].ravel(),
+                alpha=alpha,
+                delta=delta,
+            ).certified
+        )
     return found

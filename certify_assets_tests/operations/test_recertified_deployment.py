@@ -14,14 +14,22 @@ import pytest
 from click.testing import CliRunner
 
 from certify_assets.cli.recertify import recertify as command
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import GateClosedError
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations import batches, deciding, deployment, monitoring
 from certify_assets.operations.journal import Label, append_labels
 from certify_assets.operations.layout import decisions_of, load_decisions
 from certify_assets.operations.provenance_walk import find, walk
 from certify_assets.operations.recertification import plan_recertification, recertify
 from certify_assets.operations.recertified import load_recertification, load_recertified, promote
-from certify_assets.operations.recertifying import audit_sample_complete, delta_left, no_alarm, not_expired, recertify_deployed
+from certify_assets.operations.recertifying import (
+    audit_sample_complete,
+    delta_left,
+    no_alarm,
+    not_expired,
+    recertify_deployed,
+)
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.operations.spending import read_spending
 from certify_assets.storage.store import Store
@@ -34,7 +42,7 @@ PLAN = SamplingPlan(0.3, 0.2, 5)
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     store = certified_corpus(tmp_path_factory.mktemp("recertified") / "root")
-    deployment.deploy(store, "c", "lexical", sampling=PLAN, track=False)
+    deployment.deploy(JudgedCorpus(Corpus(store, "c"), "lexical"), sampling=PLAN, track=False)
     return Path(store.root)
 
 
@@ -47,15 +55,20 @@ def store(template: Path, tmp_path: Path) -> Store:
 def bring(store: Store, *, seed: int, wrong: bool = False) -> str:
     """Deliver 100 new tasks, decide them, and label all that people are asked about; `wrong` lets failures be successes."""
     path = deliver(Path(store.root) / f"inbox/c/{seed}.jsonl", tasks=100, seed=seed)
-    received = batches.receive(store, "c")
+    received = batches.receive(Corpus(store, "c"))
     assert received.batch is not None
-    deciding.decide_ready(store, "c")
+    deciding.decide_ready(Corpus(store, "c"))
     told = Path(store.root).parent / f"told-{seed}.jsonl"
-    truth = {f"new-{seed}-{item['trajectory_id']}": item["outcome"] for item in _lines(write_runs(told, tasks=100, attempts=4, seed=seed))}
-    rows = decisions_of(store, "c", received.batch)
+    truth = {
+        f"new-{seed}-{item['trajectory_id']}": item["outcome"]
+        for item in _lines(write_runs(told, tasks=100, attempts=4, seed=seed))
+    }
+    rows = decisions_of(Corpus(store, "c"), received.batch)
     asked = rows.loc[rows["asked"].isin(["audit_sample", "spot_check"]), "trajectory_id"]
-    said = [Label(name, 1 if wrong else truth[name], "ann", "file", f"ann {name}") for name in asked]
-    append_labels(store, "c", said)
+    said = [
+        Label(name, 1 if wrong else truth[name], "ann", "file", f"ann {name}") for name in asked
+    ]
+    append_labels(Corpus(store, "c"), said)
     path.unlink()
     return received.batch
 
@@ -67,35 +80,72 @@ def _lines(path: Path) -> list[dict[str, Any]]:
 @pytest.mark.slow
 def test_a_recertification_is_deployed_and_decides(store: Store) -> None:
     bring(store, seed=1)
-    assert delta_left(store, "c").status == "PASS" and audit_sample_complete(store, "c").status == "PASS"
+    assert (
+        delta_left(Corpus(store, "c")).status == "PASS"
+        and audit_sample_complete(Corpus(store, "c")).status == "PASS"
+    )
     done = CliRunner().invoke(command, ["c", "--root", store.root, "--deploy", "--json"])
     assert done.exit_code == 0, done.output
     document = json.loads(done.stdout)
-    now = deployment.load_deployment(store, "c")
-    assert document["number"] == 1 and document["deployment"] == 2 and now is not None and now.number == 2
-    assert now.certificates_key == document["certificates_key"] and set(now.certificates) <= set(document["certificates"])
-    assert deployment.why_refused(store, "c") is None
-    assert promote(store, "c", document) == now and len(deployment.read_deployments(store, "c")) == 2
+    now = deployment.load_deployment(Corpus(store, "c"))
+    assert (
+        document["number"] == 1
+        and document["deployment"] == 2
+        and now is not None
+        and now.number == 2
+    )
+    assert now.certificates_key == document["certificates_key"] and set(now.certificates) <= set(
+        document["certificates"]
+    )
+    assert deployment.why_refused(Corpus(store, "c")) is None
+    assert (
+        promote(Corpus(store, "c"), document) == now
+        and len(deployment.read_deployments(Corpus(store, "c"))) == 2
+    )
     batch = bring(store, seed=2)
-    rows = decisions_of(store, "c", batch)
-    assert set(rows["certificate_sha256"]) == {";".join(now.certificates)} and (rows["decision"] != "human").any()
-    seen = monitoring.monitor_judge(store, "c", "lexical")
+    rows = decisions_of(Corpus(store, "c"), batch)
+    assert (
+        set(rows["certificate_sha256"]) == {";".join(now.certificates)}
+        and (rows["decision"] != "human").any()
+    )
+    seen = monitoring.monitor_judge(JudgedCorpus(Corpus(store, "c"), "lexical"))
     about = next(iter(seen["operation"]["streams"].values()))
     assert about["audit_tasks"] > 0 and about["left_out"]["before_certificate"] > 0
-    assert no_alarm(store, "c").status in {"PASS", "WARN"} and not_expired(store, "c").status == "PASS"
+    assert (
+        no_alarm(Corpus(store, "c")).status in {"PASS", "WARN"}
+        and not_expired(Corpus(store, "c")).status == "PASS"
+    )
 
 
 @pytest.mark.slow
-def test_the_lineage_of_a_recertified_certificate_names_its_labels_and_batches(store: Store) -> None:
+def test_the_lineage_of_a_recertified_certificate_names_its_labels_and_batches(
+    store: Store,
+) -> None:
     batch = bring(store, seed=1)
-    document = recertify(store, "c", "lexical")[0]
+    document = recertify(JudgedCorpus(Corpus(store, "c"), "lexical"))[0]
     assert document is not None
     found = find(store, document["certificates"][0])[0]
     links = {link.kind: link for link in walk(store, found).walk()}
-    assert links["labels"].status == links["batches"].status == links["table"].status == "holds" and batch in links["table"].name
+    assert (
+        links["labels"].status == links["batches"].status == links["table"].status == "holds"
+        and batch in links["table"].name
+    )
     labels = store.local_path("operations/c/labels.jsonl")
-    append_labels(store, "c", [Label(decisions_of(store, "c", batch)["trajectory_id"][0], 1, "bea", "file", "later")])
-    assert not any(link.broken for link in walk(store, found).walk()), "later labels change nothing of it"
+    append_labels(
+        Corpus(store, "c"),
+        [
+            Label(
+                decisions_of(Corpus(store, "c"), batch)["trajectory_id"][0],
+                1,
+                "bea",
+                "file",
+                "later",
+            )
+        ],
+    )
+    assert not any(link.broken for link in walk(store, found).walk()), (
+        "later labels change nothing of it"
+    )
     labels.write_bytes(labels.read_bytes().replace(b'"outcome": 1', b'"outcome": 0', 1))
     assert [link.kind for link in walk(store, found).walk() if link.broken] == ["labels"]
 
@@ -103,87 +153,133 @@ def test_the_lineage_of_a_recertified_certificate_names_its_labels_and_batches(s
 @pytest.mark.slow
 def test_the_asset_deploys_once_and_says_what_it_did(store: Store) -> None:
     bring(store, seed=1)
-    document, said = recertify_deployed(store, "c", deploy=True)
+    document, said = recertify_deployed(Corpus(store, "c"), deploy=True)
     assert document is not None and "Deployment 2 decides now" in said
-    again, said = recertify_deployed(store, "c", deploy=True)
-    assert again == document and "nothing was spent" in said and len(deployment.read_deployments(store, "c")) == 2
+    again, said = recertify_deployed(Corpus(store, "c"), deploy=True)
+    assert (
+        again == document
+        and "nothing was spent" in said
+        and len(deployment.read_deployments(Corpus(store, "c"))) == 2
+    )
 
 
 @pytest.mark.slow
-def test_a_recertification_on_less_than_half_of_what_was_drawn_is_not_deployed(store: Store) -> None:
+def test_a_recertification_on_less_than_half_of_what_was_drawn_is_not_deployed(
+    store: Store,
+) -> None:
     bring(store, seed=1)
-    document, _ = recertify(store, "c", "lexical")
+    document, _ = recertify(JudgedCorpus(Corpus(store, "c"), "lexical"))
     assert document is not None and document["open_share"] == 0.0
     with pytest.raises(GateClosedError, match="60 % of the drawn tasks were open or tied"):
-        promote(store, "c", {**document, "open_share": 0.6})
-    assert len(deployment.read_deployments(store, "c")) == 1
+        promote(Corpus(store, "c"), {**document, "open_share": 0.6})
+    assert len(deployment.read_deployments(Corpus(store, "c"))) == 1
 
 
 @pytest.mark.slow
-def test_labels_that_show_errors_stop_the_next_batch_and_every_certificate_that_they_speak_against(store: Store) -> None:
+def test_labels_that_show_errors_stop_the_next_batch_and_every_certificate_that_they_speak_against(
+    store: Store,
+) -> None:
     bring(store, seed=1, wrong=True)
     # nobody has run the monitor yet
-    before = deployment.read_deployments(store, "c")
+    before = deployment.read_deployments(Corpus(store, "c"))
     for alpha in (0.1, 0.2):
-        with pytest.raises(GateClosedError, match=r"raise an alarm for its reject side|nothing is certified"):
-            deployment.deploy(store, "c", "lexical", alpha=alpha, track=False)
+        with pytest.raises(
+            GateClosedError, match=r"raise an alarm for its reject side|nothing is certified"
+        ):
+            deployment.deploy(JudgedCorpus(Corpus(store, "c"), "lexical"), alpha=alpha, track=False)
     with pytest.raises(GateClosedError, match="labels that are there raise an alarm"):
-        deployment.redeploy(store, "c", 1, track=False)
-    assert len(deployment.read_deployments(store, "c")) == len(before)
-    assert set(decisions_of(store, "c", bring(store, seed=2))["reason"]) == {"alarm"}
+        deployment.redeploy(Corpus(store, "c"), 1, track=False)
+    assert len(deployment.read_deployments(Corpus(store, "c"))) == len(before)
+    assert set(decisions_of(Corpus(store, "c"), bring(store, seed=2))["reason"]) == {"alarm"}
     # an alarm stays, also where its labels are gone from the monitor's document
     store.delete("judges/lexical/c/monitor.json")
-    refusal = deployment.why_refused(store, "c")
-    assert refusal is not None and refusal.code == "alarm" and "the monitor raised an alarm for the reject side" in refusal.sentence
+    refusal = deployment.why_refused(Corpus(store, "c"))
+    assert (
+        refusal is not None
+        and refusal.code == "alarm"
+        and "the monitor raised an alarm for the reject side" in refusal.sentence
+    )
 
 
 @pytest.mark.slow
-def test_after_an_alarm_the_drawn_tasks_of_refused_batches_are_scored_for_the_recertification(store: Store) -> None:
+def test_after_an_alarm_the_drawn_tasks_of_refused_batches_are_scored_for_the_recertification(
+    store: Store,
+) -> None:
     bring(store, seed=1, wrong=True)
-    assert monitoring.monitor_judge(store, "c", "lexical")["status"] == "alarm" and no_alarm(store, "c").status == "ERROR"
+    assert (
+        monitoring.monitor_judge(JudgedCorpus(Corpus(store, "c"), "lexical"))["status"] == "alarm"
+        and no_alarm(Corpus(store, "c")).status == "ERROR"
+    )
     batch = bring(store, seed=2)
-    rows = decisions_of(store, "c", batch)
+    rows = decisions_of(Corpus(store, "c"), batch)
     assert set(rows["reason"]) == {"alarm"} and rows["score"].isna().all()
-    plan = plan_recertification(store, "c", "lexical")
+    plan = plan_recertification(JudgedCorpus(Corpus(store, "c"), "lexical"))
     late = plan.table[plan.table["batch"] == batch]
     assert len(late) and late["score"].notna().all() and set(late["provenance"]) == {"audit_sample"}
-    document, _ = recertify(store, "c", "lexical")
+    document, _ = recertify(JudgedCorpus(Corpus(store, "c"), "lexical"))
     assert document is not None
     # every failure of the first delivery was called a success: nothing can be certified on that
     with pytest.raises(GateClosedError):
-        promote(store, "c", document)
-    assert deployment.why_refused(store, "c") is not None and len(deployment.read_deployments(store, "c")) == 1
+        promote(Corpus(store, "c"), document)
+    assert (
+        deployment.why_refused(Corpus(store, "c")) is not None
+        and len(deployment.read_deployments(Corpus(store, "c"))) == 1
+    )
 
 
 @pytest.mark.slow
-def test_a_kill_at_any_moment_of_the_command_leaves_one_claim_and_the_next_call_the_same_recertification(store: Store) -> None:
+def test_a_kill_at_any_moment_of_the_command_leaves_one_claim_and_the_next_call_the_same_recertification(
+    store: Store,
+) -> None:
     bring(store, seed=1)
     rng = np.random.default_rng(0)
-    call = [sys.executable, "-m", "certify_assets.cli", "recertify", "c", "--root", store.root, "--json"]
+    call = [
+        sys.executable,
+        "-m",
+        "certify_assets.cli",
+        "recertify",
+        "c",
+        "--root",
+        store.root,
+        "--json",
+    ]
     killed = 0
     for _ in range(8):
-        with subprocess.Popen(call, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        with subprocess.Popen(
+            call, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ) as process:
             try:
                 process.wait(timeout=float(rng.uniform(0.5, 4.0)))
             except subprocess.TimeoutExpired:
                 process.kill()
                 killed += 1
         # whatever was on the way: journals can be read, and nothing is spent twice
-        assert len(read_spending(store, "c").claims) <= 1
+        assert len(read_spending(Corpus(store, "c")).claims) <= 1
     done = subprocess.run(call, capture_output=True, text=True, check=False)
     assert killed and done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["number"] == 1 and len(read_spending(store, "c").claims) == 1
-    assert len(load_recertified(store, "c", 1)) == 4 and not list(Path(store.root).rglob("*.part"))
+    assert (
+        json.loads(done.stdout)["number"] == 1
+        and len(read_spending(Corpus(store, "c")).claims) == 1
+    )
+    assert len(load_recertified(Corpus(store, "c"), 1)) == 4 and not list(
+        Path(store.root).rglob("*.part")
+    )
 
 
 def test_what_the_audit_sample_alone_speaks_against_is_not_deployed(store: Store) -> None:
     bring(store, seed=1)
-    document, _ = recertify(store, "c", "lexical")
+    document, _ = recertify(JudgedCorpus(Corpus(store, "c"), "lexical"))
     assert document is not None
-    against = {**document, "sides": [{**side, "audit_sample": {"verdict": "ERROR", "reason": "too many."}} for side in document["sides"]]}
+    against = {
+        **document,
+        "sides": [
+            {**side, "audit_sample": {"verdict": "ERROR", "reason": "too many."}}
+            for side in document["sides"]
+        ],
+    }
     with pytest.raises(GateClosedError, match="on the audit sample alone"):
-        promote(store, "c", against)
-    assert load_recertification(store, "c", 1) == document
+        promote(Corpus(store, "c"), against)
+    assert load_recertification(Corpus(store, "c"), 1) == document
 
 
 def test_the_command_previews_refuses_and_writes_what_may_train(store: Store) -> None:
@@ -194,17 +290,29 @@ def test_the_command_previews_refuses_and_writes_what_may_train(store: Store) ->
         return done.exit_code, json.loads(done.stdout) if done.stdout else done.exception
 
     code, preview = call("--dry-run")
-    assert code == 0 and preview["number"] == 1 and preview["made_before"] is False and preview["new_tasks"] >= preview["needed"]
-    assert not {"sides", "certificates", "threshold"} & set(preview) and store.names("operations/c/recertifications") == []
+    assert (
+        code == 0
+        and preview["number"] == 1
+        and preview["made_before"] is False
+        and preview["new_tasks"] >= preview["needed"]
+    )
+    assert (
+        not {"sides", "certificates", "threshold"} & set(preview)
+        and store.names("operations/c/recertifications") == []
+    )
     code, document = call("--at-least", "5000")
     assert code == 3 and document["number"] is None and "nothing was spent" in document["said"]
     code, error = call("--schedule", "equal", "--total", "0.02", "--count", "4")
     assert code == 2 or "why it changes" in str(error)
-    code, document = call("--schedule", "equal", "--total", "0.02", "--count", "4", "--reason", "four times a year")
+    code, document = call(
+        "--schedule", "equal", "--total", "0.02", "--count", "4", "--reason", "four times a year"
+    )
     assert code == 0 and document["delta"] == 0.005
-    frame = load_decisions(store, "c")
+    frame = load_decisions(Corpus(store, "c"))
     undecided = frame.loc[frame["asked"] == "undecided", "trajectory_id"]
-    append_labels(store, "c", [Label(name, 1, "ann", "file", f"late {name}") for name in undecided])
+    append_labels(
+        Corpus(store, "c"), [Label(name, 1, "ann", "file", f"late {name}") for name in undecided]
+    )
     code, made = call("--training-labels")
     assert code == 0 and made["rows"] > 0 and made["left_out"]["audit_sample"] > 0
     done = CliRunner().invoke(command, ["--help"])

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import Step, Trajectory
 from certify_assets.errors import InputError
 from certify_assets.operations import run_lookup
@@ -36,18 +37,24 @@ def shown(session: ReviewSession, reviewer: str) -> Shown:
     return found
 
 
-def test_a_reviewer_goes_through_the_queue_in_its_order(session: ReviewSession, store: Store) -> None:
-    expected = load_queue(store, "c").frame["trajectory_id"].tolist()
+def test_a_reviewer_goes_through_the_queue_in_its_order(
+    session: ReviewSession, store: Store
+) -> None:
+    expected = load_queue(Corpus(store, "c")).frame["trajectory_id"].tolist()
     seen = []
     while (now := session.shown("ann")) is not None:
         assert now.left == len(expected) - len(seen)
         seen.append(now.run.trajectory_id)
         session.say("ann", now.key, len(seen) % 2, now.number)
     assert seen == expected
-    assert [label.outcome for label in read_labels(store, "c")] == [n % 2 for n in range(1, len(seen) + 1)]
+    assert [label.outcome for label in read_labels(Corpus(store, "c"))] == [
+        n % 2 for n in range(1, len(seen) + 1)
+    ]
 
 
-def test_a_form_sent_twice_is_one_line_and_with_the_other_outcome_refused(session: ReviewSession, store: Store) -> None:
+def test_a_form_sent_twice_is_one_line_and_with_the_other_outcome_refused(
+    session: ReviewSession, store: Store
+) -> None:
     now = shown(session, "ann")
     first = session.say("ann", now.key, 1, now.number, " well done ")
     assert session.say("ann", now.key, 1, now.number) == first and first.comment == "well done"
@@ -55,12 +62,14 @@ def test_a_form_sent_twice_is_one_line_and_with_the_other_outcome_refused(sessio
     assert ReviewSession(store, "c").say("ann", now.key, 1, now.number) == first
     with pytest.raises(InputError, match="sent before, with the other outcome, which stands"):
         session.say("ann", now.key, 0, now.number)
-    assert len(read_labels(store, "c")) == 1
+    assert len(read_labels(Corpus(store, "c"))) == 1
 
 
-def test_a_form_older_than_a_statement_by_file_is_refused(session: ReviewSession, store: Store) -> None:
+def test_a_form_older_than_a_statement_by_file_is_refused(
+    session: ReviewSession, store: Store
+) -> None:
     now = shown(session, "ann")
-    append_label(store, "c", Label(now.run.trajectory_id, 0, "ann", "file", "f:1"))
+    append_label(Corpus(store, "c"), Label(now.run.trajectory_id, 0, "ann", "file", "f:1"))
     with pytest.raises(InputError, match="ann said something of this run since the page was shown"):
         session.say("ann", now.key, 1, now.number)
 
@@ -70,7 +79,9 @@ def test_a_run_that_nobody_is_asked_about_cannot_be_labelled(session: ReviewSess
         session.say("ann", "0" * 32, 1, 0)
 
 
-def test_nobody_is_shown_a_run_twice_and_a_tie_goes_to_a_third(session: ReviewSession, store: Store) -> None:
+def test_nobody_is_shown_a_run_twice_and_a_tie_goes_to_a_third(
+    session: ReviewSession, store: Store
+) -> None:
     first = shown(session, "ann")
     beside = shown(session, "bob")
     assert beside.run.trajectory_id != first.run.trajectory_id, "what ann reads is kept for ann"
@@ -80,33 +91,46 @@ def test_nobody_is_shown_a_run_twice_and_a_tie_goes_to_a_third(session: ReviewSe
         assert shown(session, name).run.trajectory_id != first.run.trajectory_id
     assert shown(session, "cyd").run.trajectory_id == first.run.trajectory_id
     session.say("cyd", first.key, 0, 0)
-    assert resolve_labels(read_labels(store, "c"))[first.run.trajectory_id].outcome == 0
-    assert all(first.run.trajectory_id != shown(session, name).run.trajectory_id for name in ("ann", "bob", "cyd", "dan"))
+    assert resolve_labels(read_labels(Corpus(store, "c")))[first.run.trajectory_id].outcome == 0
+    assert all(
+        first.run.trajectory_id != shown(session, name).run.trajectory_id
+        for name in ("ann", "bob", "cyd", "dan")
+    )
 
 
-def test_undo_takes_back_the_last_label_once_and_shows_the_run_again(session: ReviewSession, store: Store) -> None:
+def test_undo_takes_back_the_last_label_once_and_shows_the_run_again(
+    session: ReviewSession, store: Store
+) -> None:
     for _ in range(2):
         now = shown(session, "ann")
         session.say("ann", now.key, 1, now.number)
     said = session.last("ann")
     assert said is not None and said.label.number == 2 and said.row["task_id"] == now.run.task_id
     back = session.take_back("ann", 2)
-    assert back.outcome is None and session.take_back("ann", 2) == back and len(read_labels(store, "c")) == 3
+    assert (
+        back.outcome is None
+        and session.take_back("ann", 2) == back
+        and len(read_labels(Corpus(store, "c"))) == 3
+    )
     again = shown(session, "ann")
     assert again.run == now.run and again.number == 2
     previous = session.last("ann")
     assert previous is not None and previous.label.number == 1
     session.say("ann", again.key, 0, again.number)
-    assert resolve_labels(read_labels(store, "c"))[now.run.trajectory_id].votes == (("ann", 0),)
+    assert resolve_labels(read_labels(Corpus(store, "c")))[now.run.trajectory_id].votes == (
+        ("ann", 0),
+    )
     for reviewer, line in (("bob", 1), ("ann", 3), ("ann", 99)):
-        with pytest.raises(InputError, match=f"line {line} of the journal is no label of {reviewer}"):
+        with pytest.raises(
+            InputError, match=f"line {line} of the journal is no label of {reviewer}"
+        ):
             session.take_back(reviewer, line)
 
 
 def test_undo_does_not_reach_past_a_later_statement(session: ReviewSession, store: Store) -> None:
     now = shown(session, "ann")
     session.say("ann", now.key, 1, now.number)
-    append_label(store, "c", Label(now.run.trajectory_id, 0, "ann", "file", "f:1"))
+    append_label(Corpus(store, "c"), Label(now.run.trajectory_id, 0, "ann", "file", "f:1"))
     with pytest.raises(InputError, match="ann said something else of this run since"):
         session.take_back("ann", 1)
     assert session.last("ann") is None, "the file has the last word"
@@ -116,14 +140,22 @@ def test_a_skipped_run_is_left_for_others_until_it_is_asked_for(session: ReviewS
     first = shown(session, "ann")
     while (now := session.shown("ann")) is not None:
         session.skip("ann", now.key)
-    assert session.skipped("ann") == 9 and shown(session, "bob").run.trajectory_id == first.run.trajectory_id
+    assert (
+        session.skipped("ann") == 9
+        and shown(session, "bob").run.trajectory_id == first.run.trajectory_id
+    )
     session.show_skipped("ann")
     assert session.skipped("ann") == 0 and shown(session, "ann").left == 9
 
 
 def test_a_run_that_cannot_be_read_stands_in_nobodys_way(store: Store) -> None:
     runs = [Trajectory("c", "t", "t/1", "a", 0, "Do it", (), None)]
-    write_batch(store, [decided("t/0", asked="audit_sample"), decided("t/1", asked="audit_sample")], runs, batch="0000")
+    write_batch(
+        store,
+        [decided("t/0", asked="audit_sample"), decided("t/1", asked="audit_sample")],
+        runs,
+        batch="0000",
+    )
     session = ReviewSession(store, "c")
     seen = []
     while (now := session.shown("ann")) is not None:
@@ -133,12 +165,20 @@ def test_a_run_that_cannot_be_read_stands_in_nobodys_way(store: Store) -> None:
     assert "has no run 't/0', which its decisions name" in session.unreadable()[0]
 
 
-def test_a_batch_that_is_gone_is_given_up_after_a_few_tries(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_batch(store, [decided(f"g/{number}", asked="audit_sample") for number in range(500)], batch="0002")
+def test_a_batch_that_is_gone_is_given_up_after_a_few_tries(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_batch(
+        store, [decided(f"g/{number}", asked="audit_sample") for number in range(500)], batch="0002"
+    )
     store.delete(batch_key("c", "0002", "runs.parquet"))
     session, tried = ReviewSession(store, "c"), []
     original = RunLookup.find
-    monkeypatch.setattr(RunLookup, "find", lambda self, batch, name: tried.append(name) or original(self, batch, name))
+    monkeypatch.setattr(
+        RunLookup,
+        "find",
+        lambda self, batch, name: tried.append(name) or original(self, batch, name),
+    )
     for _ in range(9):
         now = shown(session, "ann")
         session.say("ann", now.key, 1, now.number)
@@ -147,7 +187,7 @@ def test_a_batch_that_is_gone_is_given_up_after_a_few_tries(store: Store, monkey
 
 def test_what_others_write_and_decide_is_seen_at_once(session: ReviewSession, store: Store) -> None:
     now = shown(session, "ann")
-    append_label(store, "c", Label(now.run.trajectory_id, 1, "bob", "file", "f:1"))
+    append_label(Corpus(store, "c"), Label(now.run.trajectory_id, 1, "bob", "file", "f:1"))
     assert shown(session, "ann").run.trajectory_id != now.run.trajectory_id
     write_batch(store, [decided("new/0", asked="audit_sample")], batch="0002")
     assert "new/0" in session.queue().frame["trajectory_id"].tolist()
@@ -163,29 +203,52 @@ def test_many_threads_lose_nothing(session: ReviewSession, store: Store) -> None
         thread.start()
     for thread in threads:
         thread.join()
-    labels = read_labels(store, "c")
-    assert [label.number for label in labels] == list(range(1, len(labels) + 1)) and len(resolve_labels(labels)) == 9
+    labels = read_labels(Corpus(store, "c"))
+    assert [label.number for label in labels] == list(range(1, len(labels) + 1)) and len(
+        resolve_labels(labels)
+    ) == 9
     assert len({(label.trajectory_id, label.reviewer) for label in labels}) == len(labels)
 
 
 def test_names_that_differ_in_case_and_spaces_are_one_person() -> None:
-    assert reviewer_name("  Ann   Lee ", []) == "Ann Lee" and reviewer_name("ann lee", ["Ann Lee"]) == "Ann Lee"
+    assert (
+        reviewer_name("  Ann   Lee ", []) == "Ann Lee"
+        and reviewer_name("ann lee", ["Ann Lee"]) == "Ann Lee"
+    )
     for bad in ("", "  ", "x" * 81, "a\u202eb", "a\x00b"):
         with pytest.raises(InputError, match="give up to 80 letters"):
             reviewer_name(bad, [])
 
 
 def _many(count: int) -> list[Trajectory]:
-    return [Trajectory("c", f"t{n:05d}", f"t{n:05d}/0", "a", 0, f"Do {n}", (Step(f"act {n}", "x" * 8000),), None) for n in range(count)]
+    return [
+        Trajectory(
+            "c",
+            f"t{n:05d}",
+            f"t{n:05d}/0",
+            "a",
+            0,
+            f"Do {n}",
+            (Step(f"act {n}", "x" * 8000),),
+            None,
+        )
+        for n in range(count)
+    ]
 
 
-def test_a_run_is_found_without_reading_its_whole_batch_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_is_found_without_reading_its_whole_batch_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store, runs = Store(str(tmp_path)), _many(9000)
     write_batch(store, [decided(run.trajectory_id) for run in runs], runs)
     lookup, read = RunLookup(store, "c"), []
     original = run_lookup._read
     monkeypatch.setattr(
-        run_lookup, "_read", lambda path, group, columns: read.append((group, len(columns))) or original(path, group, columns)
+        run_lookup,
+        "_read",
+        lambda path, group, columns: (
+            read.append((group, len(columns))) or original(path, group, columns)
+        ),
     )
     assert lookup.find("0001", "t08999/0") == runs[8999]
     assert [columns for _, columns in read] == [1, 1, 1, 10], "three groups of ids, one of texts"
@@ -200,14 +263,31 @@ def test_a_run_is_found_without_reading_its_whole_batch_again(tmp_path: Path, mo
 
 
 def test_resolved_labels_join_the_decisions(store: Store) -> None:
-    said = [("open-0/0", 1, "ann"), ("open-0/0", 0, "bob"), ("audit-0/0", 0, "ann"), ("audit-0/0", 0, "bob"), ("auto-0/0", 0, "ann")]
+    said = [
+        ("open-0/0", 1, "ann"),
+        ("open-0/0", 0, "bob"),
+        ("audit-0/0", 0, "ann"),
+        ("audit-0/0", 0, "bob"),
+        ("auto-0/0", 0, "ann"),
+    ]
     for number, (run, outcome, who) in enumerate([*said, ("gone/0", 1, "ann")]):
-        append_label(store, "c", Label(run, outcome, who, "page", f"t{number}"))
-    reviewed = write_reviewed(store, "c")
+        append_label(Corpus(store, "c"), Label(run, outcome, who, "page", f"t{number}"))
+    reviewed = write_reviewed(Corpus(store, "c"))
     rows = reviewed.frame.set_index("trajectory_id")
-    assert rows["outcome"].isna().to_dict() == {"open-0/0": True, "audit-0/0": False, "auto-0/0": False}
-    assert rows["asked"].to_dict() == {"open-0/0": "undecided", "audit-0/0": "audit_sample", "auto-0/0": ""}
-    assert rows.loc["open-0/0", "votes"] == '{"ann": 1, "bob": 0}' and rows.loc["auto-0/0", "decision"] == "reject"
+    assert rows["outcome"].isna().to_dict() == {
+        "open-0/0": True,
+        "audit-0/0": False,
+        "auto-0/0": False,
+    }
+    assert rows["asked"].to_dict() == {
+        "open-0/0": "undecided",
+        "audit-0/0": "audit_sample",
+        "auto-0/0": "",
+    }
+    assert (
+        rows.loc["open-0/0", "votes"] == '{"ann": 1, "bob": 0}'
+        and rows.loc["auto-0/0", "decision"] == "reject"
+    )
     assert reviewed.unknown == ("gone/0",) and reviewed.doubly == 2 and reviewed.disagreement == 0.5
     assert reviewed.figures() == {
         "labelled": 3,
@@ -222,5 +302,9 @@ def test_resolved_labels_join_the_decisions(store: Store) -> None:
 
 
 def test_no_labels_are_an_empty_table(store: Store) -> None:
-    reviewed = review_labels(store, "c")
-    assert reviewed.frame.empty and reviewed.disagreement is None and reviewed.figures()["agreement"] is None
+    reviewed = review_labels(Corpus(store, "c"))
+    assert (
+        reviewed.frame.empty
+        and reviewed.disagreement is None
+        and reviewed.figures()["agreement"] is None
+    )

@@ -8,9 +8,14 @@ from certify_assets.operations.sampling import SamplingPlan, draw_tasks
 
 
 def test_shares_are_drawn_as_declared() -> None:
-    drawn = draw_tasks(SamplingPlan(0.1, 0.2, seed=7), "one", [f"task-{number}" for number in range(20_000)])
+    drawn = draw_tasks(
+        SamplingPlan(0.1, 0.2, seed=7), "one", [f"task-{number}" for number in range(20_000)]
+    )
     # binomial standard errors .0021 and .0028
-    assert abs(np.mean(drawn == "audit") - 0.1) < 4 * 0.0021 and abs(np.mean(drawn == "spot") - 0.2) < 4 * 0.0028
+    assert (
+        abs(np.mean(drawn == "audit") - 0.1) < 4 * 0.0021
+        and abs(np.mean(drawn == "spot") - 0.2) < 4 * 0.0028
+    )
 
 
 def test_a_task_is_drawn_alike_wherever_it_comes() -> None:
@@ -19,14 +24,19 @@ def test_a_task_is_drawn_alike_wherever_it_comes() -> None:
     drawn = draw_tasks(plan, "one", tasks)
     again = draw_tasks(plan, "one", tasks[::-1])[::-1]
     assert drawn.tolist() == again.tolist() and {"audit", "spot", ""} == set(drawn.tolist())
-    assert all(len({place for task, place in zip(tasks, drawn.tolist(), strict=True) if task == name}) == 1 for name in tasks)
+    assert all(
+        len({place for task, place in zip(tasks, drawn.tolist(), strict=True) if task == name}) == 1
+        for name in tasks
+    )
     assert draw_tasks(SamplingPlan(0.3, 0.3, seed=43), "one", tasks).tolist() != drawn.tolist()
     assert draw_tasks(plan, "two", tasks).tolist() != drawn.tolist()
 
 
 def test_a_higher_audit_rate_keeps_the_tasks_that_a_lower_one_drew() -> None:
     tasks = [f"task-{number}" for number in range(500)]
-    few, many = (draw_tasks(SamplingPlan(rate, 0.0), "one", tasks) == "audit" for rate in (0.1, 0.3))
+    few, many = (
+        draw_tasks(SamplingPlan(rate, 0.0), "one", tasks) == "audit" for rate in (0.1, 0.3)
+    )
     assert (few & ~many).sum() == 0 and many.sum() > few.sum()
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.operations.layout import recertification_key
 from certify_assets.operations.spending import Schedule, claim, declare, read_spending, spending_key
@@ -20,23 +21,34 @@ def store(tmp_path: Path) -> Store:
     return Store(str(tmp_path))
 
 
-@pytest.mark.parametrize("schedule", [Schedule(), Schedule("geometric", 0.02, ratio=0.7), Schedule("equal", 0.05, count=4)])
-def test_a_schedule_never_spends_more_than_its_total_and_nearly_all_of_it(schedule: Schedule) -> None:
+@pytest.mark.parametrize(
+    "schedule",
+    [Schedule(), Schedule("geometric", 0.02, ratio=0.7), Schedule("equal", 0.05, count=4)],
+)
+def test_a_schedule_never_spends_more_than_its_total_and_nearly_all_of_it(
+    schedule: Schedule,
+) -> None:
     spent = math.fsum(schedule.share(number) for number in range(1, 3000))
     assert 0.99 * schedule.total < spent <= schedule.total
     assert all(schedule.share(number) >= schedule.share(number + 1) for number in range(1, 50))
 
 
 def test_an_equal_schedule_ends(store: Store) -> None:
-    declare(store, "c", Schedule("equal", 0.04, count=2))
-    assert [claim(store, "c", name).delta for name in "ab"] == [0.02, 0.02]
+    declare(Corpus(store, "c"), Schedule("equal", 0.04, count=2))
+    assert [claim(Corpus(store, "c"), name).delta for name in "ab"] == [0.02, 0.02]
     with pytest.raises(InputError, match="nothing left"):
-        claim(store, "c", "c")
-    assert claim(store, "c", "b").number == 2, "what was claimed stays claimed"
+        claim(Corpus(store, "c"), "c")
+    assert claim(Corpus(store, "c"), "b").number == 2, "what was claimed stays claimed"
 
 
 @pytest.mark.parametrize(
-    ("kind", "values"), [("weekly", {}), ("equal", {"total": 1.5}), ("equal", {"count": 0}), ("geometric", {"ratio": 0.0})]
+    ("kind", "values"),
+    [
+        ("weekly", {}),
+        ("equal", {"total": 1.5}),
+        ("equal", {"count": 0}),
+        ("geometric", {"ratio": 0.0}),
+    ],
 )
 def test_a_schedule_that_cannot_be_is_refused(kind: str, values: dict[str, float]) -> None:
     with pytest.raises(InputError, match="schedule"):
@@ -45,38 +57,51 @@ def test_a_schedule_that_cannot_be_is_refused(kind: str, values: dict[str, float
 
 def test_without_a_schedule_nothing_can_be_claimed(store: Store) -> None:
     with pytest.raises(InputError, match="declared no schedule"):
-        claim(store, "c", "a")
+        claim(Corpus(store, "c"), "a")
 
 
 def test_the_same_inputs_are_the_same_number_and_others_the_next(store: Store) -> None:
-    declare(store, "c", Schedule())
-    first = claim(store, "c", "a")
-    assert claim(store, "c", "a") == first and first.number == 1
-    second = claim(store, "c", "b")
+    declare(Corpus(store, "c"), Schedule())
+    first = claim(Corpus(store, "c"), "a")
+    assert claim(Corpus(store, "c"), "a") == first and first.number == 1
+    second = claim(Corpus(store, "c"), "b")
     assert second.number == 2 and second.delta < first.delta
-    spending = read_spending(store, "c")
-    assert spending.claims == (first, second) and spending.spent == pytest.approx(first.delta + second.delta)
+    spending = read_spending(Corpus(store, "c"))
+    assert spending.claims == (first, second) and spending.spent == pytest.approx(
+        first.delta + second.delta
+    )
     assert "2 recertifications" in spending.joint(0.05) and "90 %" in spending.joint(0.05)
 
 
 def test_another_schedule_needs_a_sentence_and_what_was_spent_stays_spent(store: Store) -> None:
-    declare(store, "c", Schedule())
+    declare(Corpus(store, "c"), Schedule())
     assert len(store.read_bytes(spending_key("c")).splitlines()) == 1
-    declare(store, "c", Schedule())
+    declare(Corpus(store, "c"), Schedule())
     assert len(store.read_bytes(spending_key("c")).splitlines()) == 1
-    spent = claim(store, "c", "a").delta
+    spent = claim(Corpus(store, "c"), "a").delta
     with pytest.raises(InputError, match="why it changes"):
-        declare(store, "c", Schedule("geometric", 0.02))
-    after = declare(store, "c", Schedule("geometric", 0.02), reason="Labels come monthly now.")
-    assert after.reasons == ("Labels come monthly now.",) and after.promised == pytest.approx(spent + 0.02)
-    assert claim(store, "c", "b").delta == pytest.approx(0.01), "the new schedule begins at its own first share"
+        declare(Corpus(store, "c"), Schedule("geometric", 0.02))
+    after = declare(
+        Corpus(store, "c"), Schedule("geometric", 0.02), reason="Labels come monthly now."
+    )
+    assert after.reasons == ("Labels come monthly now.",) and after.promised == pytest.approx(
+        spent + 0.02
+    )
+    assert claim(Corpus(store, "c"), "b").delta == pytest.approx(0.01), (
+        "the new schedule begins at its own first share"
+    )
 
 
 @pytest.mark.parametrize("attack", ["cut", "edit", "swap"])
 def test_a_journal_that_was_altered_gives_nothing_back(store: Store, attack: str) -> None:
-    declare(store, "c", Schedule())
+    declare(Corpus(store, "c"), Schedule())
     for name in "ab":
-        store.write_json(recertification_key("c", claim(store, "c", name).number, "recertification.json"), {})
+        store.write_json(
+            recertification_key(
+                "c", claim(Corpus(store, "c"), name).number, "recertification.json"
+            ),
+            {},
+        )
     lines = store.read_bytes(spending_key("c")).splitlines()
     if attack == "cut":
         lines.pop()
@@ -86,23 +111,29 @@ def test_a_journal_that_was_altered_gives_nothing_back(store: Store, attack: str
         lines[1], lines[2] = lines[2], lines[1]
     store.write_bytes(spending_key("c"), b"\n".join(lines) + b"\n")
     with pytest.raises(IntegrityError, match="from a backup"):
-        claim(store, "c", "c")
+        claim(Corpus(store, "c"), "c")
 
 
 def test_a_kill_in_the_middle_of_a_line_leaves_no_trace(store: Store) -> None:
-    declare(store, "c", Schedule())
-    before = claim(store, "c", "a")
+    declare(Corpus(store, "c"), Schedule())
+    before = claim(Corpus(store, "c"), "a")
     path = store.local_path(spending_key("c"))
     path.write_bytes(path.read_bytes() + b'{"delta": 0.01, "entry": "cla')
-    assert read_spending(store, "c").claims == (before,)
-    assert claim(store, "c", "b").number == 2 and len(read_spending(store, "c").claims) == 2
+    assert read_spending(Corpus(store, "c")).claims == (before,)
+    assert (
+        claim(Corpus(store, "c"), "b").number == 2
+        and len(read_spending(Corpus(store, "c")).claims) == 2
+    )
 
 
 def test_two_at_once_get_two_numbers(store: Store) -> None:
-    declare(store, "c", Schedule())
-    threads = [threading.Thread(target=claim, args=(store, "c", f"{number % 4}")) for number in range(12)]
+    declare(Corpus(store, "c"), Schedule())
+    threads = [
+        threading.Thread(target=claim, args=(Corpus(store, "c"), f"{number % 4}"))
+        for number in range(12)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(item.number for item in read_spending(store, "c").claims) == [1, 2, 3, 4]
+    assert sorted(item.number for item in read_spending(Corpus(store, "c")).claims) == [1, 2, 3, 4]

@@ -11,7 +11,12 @@ from certify_assets.certificates import Audit, Certificate, audit_certificate, c
 from certify_assets.reports.page import render_page
 from certify_assets_tests.reports.synthetic import score_table
 
-PROVENANCE = {"corpus": "synthetic", "judge": "lexical", "adapter_sha256": "ab" * 32, "manifest_sha256": "cd" * 32}
+PROVENANCE = {
+    "corpus": "synthetic",
+    "judge": "lexical",
+    "adapter_sha256": "ab" * 32,
+    "manifest_sha256": "cd" * 32,
+}
 CONTROLS = {"length_auroc": 0.561, "agent_auroc": 0.612, "threshold": 0.7, "phrases": {}}
 
 
@@ -30,7 +35,9 @@ def arrays(frame: pd.DataFrame) -> tuple[list[float], list[int], list[str]]:
     return frame["score"].tolist(), frame["outcome"].tolist(), frame["task_id"].tolist()
 
 
-def certificates_of(cal: pd.DataFrame, procedures: tuple[str, ...] = ("guarded_taskboot", "taskboot", "naive")) -> list[Certificate]:
+def certificates_of(
+    cal: pd.DataFrame, procedures: tuple[str, ...] = ("guarded_taskboot", "taskboot", "naive")
+) -> list[Certificate]:
     return [
         certify(*arrays(cal), alpha=alpha, side=side, procedure=procedure, provenance=PROVENANCE)
         for alpha in (0.1, 0.2)
@@ -39,20 +46,37 @@ def certificates_of(cal: pd.DataFrame, procedures: tuple[str, ...] = ("guarded_t
     ]
 
 
-def make_case(cal: pd.DataFrame, test: pd.DataFrame, title: str = "synthetic, lexical judge") -> Case:
+def make_case(
+    cal: pd.DataFrame, test: pd.DataFrame, title: str = "synthetic, lexical judge"
+) -> Case:
     certificates = certificates_of(cal)
-    audits = [audit_certificate(c, *arrays(test)) for c in certificates if c.certified and c.procedure == "guarded_taskboot"]
+    audits = [
+        audit_certificate(c, *arrays(test))
+        for c in certificates
+        if c.certified and c.procedure == "guarded_taskboot"
+    ]
     html = render_page(
-        certificates, cal, audits=audits, audit_frame=test, title=title, controls=CONTROLS, lineage={"scores_sha256": "12" * 32}
+        certificates,
+        cal,
+        audits=audits,
+        audit_frame=test,
+        title=title,
+        controls=CONTROLS,
+        lineage={"scores_sha256": "12" * 32},
     )
     return Case(certificates, audits, cal, test, html)
 
 
 @pytest.fixture(scope="package")
 def certified() -> Case:
-    return make_case(score_table(80, seed=2, signal=0.9), score_table(70, seed=102, signal=0.9, name="other"))
+    return make_case(
+        score_table(80, seed=2, signal=0.9), score_table(70, seed=102, signal=0.9, name="other")
+    )
 
 
 @pytest.fixture(scope="package")
 def nothing() -> Case:
-    return make_case(score_table(60, seed=3, signal=0.15, spread=1.0), score_table(30, seed=103, signal=0.15, spread=1.0, name="other"))
+    return make_case(
+        score_table(60, seed=3, signal=0.15, spread=1.0),
+        score_table(30, seed=103, signal=0.15, spread=1.0, name="other"),
+    )

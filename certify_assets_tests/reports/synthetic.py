@@ -7,7 +7,13 @@ import pandas as pd
 
 
 def score_table(
-    tasks: int = 80, *, seed: int = 1, spread: float = 2.6, signal: float = 2.2, mean_attempts: float = 7, name: str = "task"
+    tasks: int = 80,
+    *,
+    seed: int = 1,
+    spread: float = 2.6,
+    signal: float = 2.2,
+    mean_attempts: float = 7,
+    name: str = "task",
 ) -> pd.DataFrame:
     """Draw a score table from the task-effect model of the validity study, scores as log-odds.
 
@@ -23,7 +29,9 @@ def score_table(
     return pd.DataFrame(
         {
             "task_id": [f"{name}-{number:04d}" for number in task],
-            "trajectory_id": [f"{name}-{number:04d}/{turn}" for number, turn in zip(task, attempt, strict=True)],
+            "trajectory_id": [
+                f"{name}-{number:04d}/{turn}" for number, turn in zip(task, attempt, strict=True)
+            ],
             "agent": [("careful", "hasty", "scripted")[turn % 3] for turn in attempt],
             "score": score,
             "outcome": outcome,

@@ -19,7 +19,11 @@ NAMES = ("start", "accuracy_30", "reject_3_30", "weighted_3_30")
 def table(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     owner = np.repeat(np.arange(90), 6)
-    return (rng.random(owner.size) < rng.beta(1, 1.5, 90)[owner]).astype(int), owner, rng.normal(size=owner.size)
+    return (
+        (rng.random(owner.size) < rng.beta(1, 1.5, 90)[owner]).astype(int),
+        owner,
+        rng.normal(size=owner.size),
+    )
 
 
 def document(strengths: dict[str, float]) -> dict[str, Any]:
@@ -27,12 +31,24 @@ def document(strengths: dict[str, float]) -> dict[str, Any]:
     outcomes, tasks, noise = table(0)
     scores = {name: strength * outcomes + noise for name, strength in strengths.items()}
     beside = {name: scores.pop(name) for name in list(scores) if name.startswith("weighted")}
-    found = select(scores, outcomes, tasks, settings=Settings(alpha=0.1, delta=0.05), baseline="start", controls=beside)
+    found = select(
+        scores,
+        outcomes,
+        tasks,
+        settings=Settings(alpha=0.1, delta=0.05),
+        baseline="start",
+        controls=beside,
+    )
     outcomes, tasks, noise = table(1)
     results = {}
     for name, item in (found.certificates | found.controls).items():
-        audit = audit_certificate(item, strengths[name] * outcomes + noise, outcomes, tasks).to_dict()
-        results[name] = {"auroc": 0.75, "audits": [{"side": "reject", "alpha": 0.1, "threshold": item.threshold, **audit}]}
+        audit = audit_certificate(
+            item, strengths[name] * outcomes + noise, outcomes, tasks
+        ).to_dict()
+        results[name] = {
+            "auroc": 0.75,
+            "audits": [{"side": "reject", "alpha": 0.1, "threshold": item.threshold, **audit}],
+        }
     cell = {"side": "reject", "alpha": 0.1, **found.to_dict(), "cal_pick": found.chosen}
     plan = {"cells": [cell], "auroc": dict.fromkeys(strengths, 0.5)}
     seen = bracket(cell, {name: result["audits"][0] for name, result in results.items()})
@@ -42,30 +58,54 @@ def document(strengths: dict[str, float]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("strengths", "words"),
     [
-        ((2.0, 3.0, 5.0, 3.0), "GRPO covers more than the start and the weighted cross-entropy. reject_3_30 decides"),
-        ((2.0, 3.0, 4.0, 6.0), "GRPO does not beat the weighted cross-entropy, so it does not count as an improvement."),
+        (
+            (2.0, 3.0, 5.0, 3.0),
+            "GRPO covers more than the start and the weighted cross-entropy. reject_3_30 decides",
+        ),
+        (
+            (2.0, 3.0, 4.0, 6.0),
+            "GRPO does not beat the weighted cross-entropy, so it does not count as an improvement.",
+        ),
         ((5.0, 3.0, 2.0, 1.0), "the start was kept: GRPO is no improvement here."),
         ((0.0, 0.0, 0.0, 0.0), "no candidate certifies anything on CAL"),
     ],
 )
-def test_it_counts_as_an_improvement_only_where_it_beats_the_control_too(strengths: tuple[float, ...], words: str) -> None:
+def test_it_counts_as_an_improvement_only_where_it_beats_the_control_too(
+    strengths: tuple[float, ...], words: str
+) -> None:
     (cell,) = arm_cells(document(dict(zip(NAMES, strengths, strict=True))))
     assert words in cell.sentence and cell.certified is any(strengths)
     roles = {row.name: row.roles for row in cell.rows}
-    assert roles["weighted_3_30"] == "control, best on CAL" and "oracle" not in roles["weighted_3_30"]
+    assert (
+        roles["weighted_3_30"] == "control, best on CAL" and "oracle" not in roles["weighted_3_30"]
+    )
 
 
 def test_tables_say_what_each_number_is() -> None:
     found = document(dict(zip(NAMES, (2.0, 3.0, 5.0, 3.0), strict=True)))
-    assert len(arms_markdown(found)) < 1000 and "| reject | 0.1 | reject_3_30" in arms_markdown(found)
+    assert len(arms_markdown(found)) < 1000 and "| reject | 0.1 | reject_3_30" in arms_markdown(
+        found
+    )
     full = candidates_markdown(found)
-    assert "reject_3_30 (chosen, oracle)" in full and "start (worst)" in full and full.count("\n| ") == 5
+    assert (
+        "reject_3_30 (chosen, oracle)" in full
+        and "start (worst)" in full
+        and full.count("\n| ") == 5
+    )
     metrics = arms_metrics(found)
-    assert metrics["gain_reject_at_0.1"] == found["brackets"][0]["gain"] > 0 and metrics["regret_reject_at_0.1"] == 0
+    assert (
+        metrics["gain_reject_at_0.1"] == found["brackets"][0]["gain"] > 0
+        and metrics["regret_reject_at_0.1"] == 0
+    )
 
 
 def test_the_page_of_a_judge_with_arms_has_a_section_for_them(certified: Case) -> None:
     found = document(dict(zip(NAMES, (2.0, 3.0, 5.0, 3.0), strict=True)))
     page = render_page(certified.certificates[:1], certified.cal, title="arms", arms=found)
-    assert '<section id="arms"' in page and '<a href="#arms">' in page and "never deployed" in page and "reject_3_30" in page
+    assert (
+        '<section id="arms"' in page
+        and '<a href="#arms">' in page
+        and "never deployed" in page
+        and "reject_3_30" in page
+    )
     assert 'id="arms"' not in certified.html

@@ -21,11 +21,21 @@ from certify_assets.reports.comparison_page import (
 )
 from certify_assets.reports.comparison_tables import Table, comparison_tables, write_table
 
-HOSTILE = ("<script>alert(1)</script>", "a|b\n| c", "50 % & \\end{tabular} $x_1$ #~^", "**bold** [x](y)")
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "a|b\n| c",
+    "50 % & \\end{tabular} $x_1$ #~^",
+    "**bold** [x](y)",
+)
 
 
 def area(value: float | None) -> dict[str, Any]:
-    return {"value": value, "low": value and value - 0.1, "high": value and value + 0.1, "pairs": 10}
+    return {
+        "value": value,
+        "low": value and value - 0.1,
+        "high": value and value + 0.1,
+        "pairs": 10,
+    }
 
 
 def row(judge: str, family: str, value: float | None, coverage: float = 0.0) -> dict[str, Any]:
@@ -52,8 +62,18 @@ def row(judge: str, family: str, value: float | None, coverage: float = 0.0) -> 
         "continued": family == "sft",
         "product_sha256": "b" * 64,
     }
-    money = {"tokens_per_decision": 120.0, "money_per_decision": 0.0015, "currency": "USD"} if family == "endpoint" else {}
-    cost = {"train": stage, "score": stage, "cpu_seconds_per_trajectory": 0.12, "tokens_per_decision": None, "money_per_decision": None}
+    money = (
+        {"tokens_per_decision": 120.0, "money_per_decision": 0.0015, "currency": "USD"}
+        if family == "endpoint"
+        else {}
+    )
+    cost = {
+        "train": stage,
+        "score": stage,
+        "cpu_seconds_per_trajectory": 0.12,
+        "tokens_per_decision": None,
+        "money_per_decision": None,
+    }
     return {
         "judge": judge,
         "family": family,
@@ -68,9 +88,17 @@ def row(judge: str, family: str, value: float | None, coverage: float = 0.0) -> 
 
 @pytest.fixture
 def document() -> dict[str, Any]:
-    folds = [{"agents": [name], "sft_runs": 5, "cal_runs": 4, "auroc": 0.6, "auroc_trained_on_all": None} for name in HOSTILE]
+    folds = [
+        {"agents": [name], "sft_runs": 5, "cal_runs": 4, "auroc": 0.6, "auroc_trained_on_all": None}
+        for name in HOSTILE
+    ]
     unseen = {"auroc": area(0.6), "within_agent": area(0.55)}
-    rows = [row("lexical", "lexical", 0.8, 0.4), row("sft", "sft", 0.6), row("grpo", "grpo", 0.7, 0.2), row("paid", "endpoint", None)]
+    rows = [
+        row("lexical", "lexical", 0.8, 0.4),
+        row("sft", "sft", 0.6),
+        row("grpo", "grpo", 0.7, 0.2),
+        row("paid", "endpoint", None),
+    ]
     return {
         "corpus": "mine",
         "alphas": [0.1, 0.2],
@@ -79,8 +107,18 @@ def document() -> dict[str, Any]:
         "missing": [{"judge": "base", "what": "scores", "reason": f"not scored: {HOSTILE[0]}"}],
         "differences": [],
         "best": [
-            {"what": "AUROC on CAL", "judge": "lexical", "value": 0.8, "next": {"judge": "grpo", "value": 0.7}},
-            {"what": "certified reject coverage at 0.1", "judge": None, "value": None, "next": None},
+            {
+                "what": "AUROC on CAL",
+                "judge": "lexical",
+                "value": 0.8,
+                "next": {"judge": "grpo", "value": 0.7},
+            },
+            {
+                "what": "certified reject coverage at 0.1",
+                "judge": None,
+                "value": None,
+                "next": None,
+            },
         ],
         "findings": [{"code": "not_above_floor", "message": f"sft does not help {HOSTILE[0]}"}],
         "agent_disjoint": [
@@ -120,7 +158,9 @@ def test_the_page_holds_every_name_as_text_and_runs_nothing(document: dict[str, 
     for name in HOSTILE:
         assert " ".join(name.split()) in " ".join(text.split())
     assert (
-        "nobody" in text and "Judges on mine" in text and page == render_comparison([document], [{"corpus": "other", "reason": HOSTILE[0]}])
+        "nobody" in text
+        and "Judges on mine" in text
+        and page == render_comparison([document], [{"corpus": "other", "reason": HOSTILE[0]}])
     )
 
 
@@ -139,36 +179,69 @@ def test_figures_say_in_words_what_they_show(document: dict[str, Any]) -> None:
 
 def test_tables_come_back_from_csv_as_they_were(document: dict[str, Any]) -> None:
     for table in comparison_tables([document]):
-        assert list(csv.reader(io.StringIO(write_table(table, "csv")))) == [list(line) for line in (table.columns, *table.rows)]
+        assert list(csv.reader(io.StringIO(write_table(table, "csv")))) == [
+            list(line) for line in (table.columns, *table.rows)
+        ]
 
 
 def test_tables_say_what_was_not_measured_and_what_continues(document: dict[str, Any]) -> None:
     ranking, certified, cost, _ = comparison_tables([document])
     assert any("trained on" in cell for line in ranking.rows for cell in line if line[1] == "grpo")
     cells = {line[1]: line for line in certified.rows}
-    assert "40" in cells["lexical"][2] and "PASS" in cells["lexical"][2] and cells["sft"][2] == "nothing" and "length_only" not in cells
+    assert (
+        "40" in cells["lexical"][2]
+        and "PASS" in cells["lexical"][2]
+        and cells["sft"][2] == "nothing"
+        and "length_only" not in cells
+    )
     lines = {line[1]: line for line in cost.rows}
-    assert lines["sft"][2].startswith("≥ ") and lines["lexical"][2] == "12.0" and lines["paid"][-2] == "0.0015 USD"
-    document["rows"][0]["cost"] |= {"train": None, "score": None, "cpu_seconds_per_trajectory": None}
+    assert (
+        lines["sft"][2].startswith("≥ ")
+        and lines["lexical"][2] == "12.0"
+        and lines["paid"][-2] == "0.0015 USD"
+    )
+    document["rows"][0]["cost"] |= {
+        "train": None,
+        "score": None,
+        "cpu_seconds_per_trajectory": None,
+    }
     assert comparison_tables([document])[2].rows[0][2] == "not measured"
 
 
 def test_markdown_and_latex_keep_their_shape_whatever_the_names_are() -> None:
-    table = Table("agents", "Title % of\nit", ("agent", "value"), tuple((name, "–") for name in HOSTILE))
+    table = Table(
+        "agents", "Title % of\nit", ("agent", "value"), tuple((name, "–") for name in HOSTILE)
+    )
     lines = write_table(table, "markdown").splitlines()
     assert len(lines) == 2 + len(HOSTILE)
-    assert all(len(re.findall(r"(?<!\\)\|", line)) == 3 for line in lines) and "<script>" not in "".join(lines).replace("\\<script\\>", "")
+    assert all(
+        len(re.findall(r"(?<!\\)\|", line)) == 3 for line in lines
+    ) and "<script>" not in "".join(lines).replace("\\<script\\>", "")
     latex = write_table(table, "latex")
     assert latex.count(r"\end{tabular}") == 1 and len(latex.splitlines()) == 7 + len(HOSTILE)
     assert all(len(re.findall(r"(?<!\\)&", line)) == 1 for line in latex.splitlines()[5:-2])
 
 
 def test_blocks_for_the_asset_page_are_short_and_name_no_agent(document: dict[str, Any]) -> None:
-    blocks = [comparison_markdown(document), folds_markdown(document["agent_disjoint"]), table_markdown([document])]
+    blocks = [
+        comparison_markdown(document),
+        folds_markdown(document["agent_disjoint"]),
+        table_markdown([document]),
+    ]
     assert all(len(block) < 1000 and "script" not in block for block in blocks)
     assert len(table_markdown([document] * 60)) < 1000
     metrics = comparison_metrics(document)
-    assert metrics["auroc_lexical"] == 0.8 and metrics["coverage_lexical"] == 0.4 and "auroc_paid" not in metrics
-    many = {**document, "rows": [{**document["rows"][0], "judge": f"judge_{number}"} for number in range(9)] + document["rows"]}
+    assert (
+        metrics["auroc_lexical"] == 0.8
+        and metrics["coverage_lexical"] == 0.4
+        and "auroc_paid" not in metrics
+    )
+    many = {
+        **document,
+        "rows": [{**document["rows"][0], "judge": f"judge_{number}"} for number in range(9)]
+        + document["rows"],
+    }
     assert len(comparison_metrics(many)) > 12 == len(plotted(comparison_metrics(many)))
-    assert {"auroc_judge_5", "coverage_judge_5"} <= set(plotted(comparison_metrics(many))), "coverage is not crowded out by controls"
+    assert {"auroc_judge_5", "coverage_judge_5"} <= set(plotted(comparison_metrics(many))), (
+        "coverage is not crowded out by controls"
+    )

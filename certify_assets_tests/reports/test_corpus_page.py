@@ -10,12 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from certify_assets.corpora import corpus as corpus_steps
+from certify_assets.corpora import preparation as corpus_steps
 from certify_assets.corpora.config import load_config, save_config
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.report import CorpusReport, gather_report
 from certify_assets.corpora.schema import write_trajectories
 from certify_assets.errors import LeakError
-from certify_assets.reports.corpus_page import corpus_markdown, render_corpus, standing, write_corpus_page
+from certify_assets.reports.corpus_page import (
+    corpus_markdown,
+    render_corpus,
+    standing,
+    write_corpus_page,
+)
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
 from certify_assets_tests.paths import assert_painted
@@ -31,7 +37,11 @@ class _Tags(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
-        self.addresses += [str(value) for name, value in attrs if name in {"src", "href", "action", "data", "srcset"}]
+        self.addresses += [
+            str(value)
+            for name, value in attrs
+            if name in {"src", "href", "action", "data", "srcset"}
+        ]
 
 
 def _read(html: str) -> _Tags:
@@ -50,12 +60,16 @@ def nasty(tmp_path_factory: pytest.TempPathFactory) -> CorpusReport:
         record["task_id"] = f"{NASTY}{record['task_id']}"
         record["trajectory_id"] = f"{NASTY}{record['trajectory_id']}"
         record["agent"] = f"{NASTY}{record['agent']}"
-        record["steps"][1]["observation"] = f"{NASTY} {'3 passed' if record['outcome'] else 'nothing'} {NASTY}"
-    path.write_text("\n".join([*map(json.dumps, records), json.dumps(records[0])]) + "\n", encoding="utf-8")
+        record["steps"][1]["observation"] = (
+            f"{NASTY} {'3 passed' if record['outcome'] else 'nothing'} {NASTY}"
+        )
+    path.write_text(
+        "\n".join([*map(json.dumps, records), json.dumps(records[0])]) + "\n", encoding="utf-8"
+    )
     store = Store(str(folder / "root"))
     register_runs(store, "nasty", path)
-    corpus_steps.import_trajectories(store, "nasty")
-    return gather_report(store, "nasty")
+    corpus_steps.import_trajectories(Corpus(store, "nasty"))
+    return gather_report(Corpus(store, "nasty"))
 
 
 def test_the_page_shows_everything_and_escapes_it(nasty: CorpusReport) -> None:
@@ -79,9 +93,13 @@ def test_the_page_shows_everything_and_escapes_it(nasty: CorpusReport) -> None:
     assert re.search(r"The \d+ tasks of TEST are left out", html)
 
 
-def test_the_block_of_the_asset_is_short_and_holds_no_text_of_the_corpus(nasty: CorpusReport) -> None:
+def test_the_block_of_the_asset_is_short_and_holds_no_text_of_the_corpus(
+    nasty: CorpusReport,
+) -> None:
     block = corpus_markdown(nasty)
-    assert len(block) < 1000 and "script" not in block and "| phrase test_summary | 1.000 |" in block
+    assert (
+        len(block) < 1000 and "script" not in block and "| phrase test_summary | 1.000 |" in block
+    )
 
 
 def test_no_outcome_of_test_is_on_the_page(nasty: CorpusReport) -> None:
@@ -93,67 +111,91 @@ def test_no_outcome_of_test_is_on_the_page(nasty: CorpusReport) -> None:
 
 
 def test_what_is_stored_and_what_is_measured_anew_give_one_page(corpora: Store) -> None:
-    stored = render_corpus(gather_report(corpora, "one"))
+    stored = render_corpus(gather_report(Corpus(corpora, "one")))
     for name in ("profile.json", "controls.json", "splits/manifest.json"):
         corpora.delete(f"corpora/one/{name}")
-    assert render_corpus(gather_report(corpora, "one")) == stored
+    assert render_corpus(gather_report(Corpus(corpora, "one"))) == stored
     assert not corpora.exists("corpora/one/profile.json")
 
 
 def test_an_accepted_leak_and_other_thresholds_are_measured_anew(corpora: Store) -> None:
     config = load_config(corpora, "one")
     save_config(corpora, replace(config, leak_thresholds={"length": 0.501}))
-    blocked = gather_report(corpora, "one")
+    blocked = gather_report(Corpus(corpora, "one"))
     assert standing(blocked)[:2] == ("failed", "Blocked by a structural leak")
-    save_config(corpora, replace(config, leak_thresholds={"length": 0.501}, accept_structural_leak=f"known {NASTY}"))
-    html = render_corpus(gather_report(corpora, "one"))
+    save_config(
+        corpora,
+        replace(config, leak_thresholds={"length": 0.501}, accept_structural_leak=f"known {NASTY}"),
+    )
+    html = render_corpus(gather_report(Corpus(corpora, "one")))
     assert "over, accepted" in html and "known &lt;script&gt;" in html and "<script" not in html
 
 
 def test_the_page_links_data_docs_where_there_are_some(corpora: Store) -> None:
     from certify_assets.reports.data_docs import write_data_docs
 
-    report = gather_report(corpora, "one")
+    report = gather_report(Corpus(corpora, "one"))
     assert "data_docs" not in Path(write_corpus_page(corpora, report)).read_text(encoding="utf-8")
-    docs = Path(write_data_docs(corpora, "one", corpus_steps.quality_report(corpora, "one", stored_splits=True)))
+    docs = Path(
+        write_data_docs(
+            Corpus(corpora, "one"),
+            corpus_steps.quality_report(Corpus(corpora, "one"), stored_splits=True),
+        )
+    )
     page = Path(write_corpus_page(corpora, report))
-    (link,) = [address for address in _read(page.read_text(encoding="utf-8")).addresses if not address.startswith("#")]
+    (link,) = [
+        address
+        for address in _read(page.read_text(encoding="utf-8")).addresses
+        if not address.startswith("#")
+    ]
     assert (page.parent / link).resolve() == docs.resolve()
 
 
 def test_a_corpus_that_cannot_be_split_still_has_a_page(tmp_path: Path) -> None:
     store = Store(str(tmp_path / "root"))
     register_runs(store, "tiny", write_runs(tmp_path / "runs.jsonl", tasks=2))
-    corpus_steps.import_trajectories(store, "tiny")
-    report = gather_report(store, "tiny")
+    corpus_steps.import_trajectories(Corpus(store, "tiny"))
+    report = gather_report(Corpus(store, "tiny"))
     html = render_corpus(report)
-    assert standing(report)[0] == "nothing" and report.unsplit and "Not split:" in html and "TEST are left out" not in html
+    assert (
+        standing(report)[0] == "nothing"
+        and report.unsplit
+        and "Not split:" in html
+        and "TEST are left out" not in html
+    )
 
 
 def test_figures_of_other_trajectories_are_measured_anew(corpora: Store) -> None:
-    before = gather_report(corpora, "three").profile
-    frame = corpus_steps.read_corpus(corpora, "three")
+    before = gather_report(Corpus(corpora, "three")).profile
+    frame = corpus_steps.read_corpus(Corpus(corpora, "three"))
     frame["outcome"] = 1 - frame["outcome"]
     write_trajectories(Path(corpora.root) / "corpora/three/trajectories.parquet", frame)
-    after = gather_report(corpora, "three").profile
+    after = gather_report(Corpus(corpora, "three")).profile
     assert after["success_rate"] == pytest.approx(1 - before["success_rate"])
     with pytest.raises(LeakError, match="other trajectories"):
-        corpus_steps.require_leak_controls(corpora, "three", before["manifest_sha256"])
+        corpus_steps.require_leak_controls(Corpus(corpora, "three"), before["manifest_sha256"])
 
 
 @pytest.mark.browser
 @pytest.mark.parametrize("width", [1280, 420])
-def test_the_page_opens_without_scripts_and_fits(nasty: CorpusReport, browser, width: int, tmp_path: Path) -> None:
+def test_the_page_opens_without_scripts_and_fits(
+    nasty: CorpusReport, browser, width: int, tmp_path: Path
+) -> None:
     path = tmp_path / "page.html"
     path.write_text(render_corpus(nasty), encoding="utf-8")
-    context = browser.new_context(java_script_enabled=False, viewport={"width": width, "height": 900})
+    context = browser.new_context(
+        java_script_enabled=False, viewport={"width": width, "height": 900}
+    )
     page = context.new_page()
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     page.goto(path.as_uri())
     assert asked == [path.as_uri()]
     assert page.locator("figure svg[role=img]").count() == 3
-    assert context.new_cdp_session(page).send("Page.getLayoutMetrics")["cssContentSize"]["width"] <= width
+    assert (
+        context.new_cdp_session(page).send("Page.getLayoutMetrics")["cssContentSize"]["width"]
+        <= width
+    )
     page.screenshot(path=tmp_path / "page.png")
     assert_painted(tmp_path / "page.png")
     context.close()

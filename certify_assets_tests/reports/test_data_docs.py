@@ -19,7 +19,9 @@ def test_data_docs_hold_every_suite_and_every_expectation() -> None:
     for result in report.results:
         assert f"<code>{result.name}</code>" in html
     # the manifest is verified by the package, not by an expectation
-    expectations = sum(result.expectations for result in report.results if result.name != "manifest")
+    expectations = sum(
+        result.expectations for result in report.results if result.name != "manifest"
+    )
     assert html.count("</svg>met<") + html.count("</svg>not met<") == expectations
     assert "values must be unique." in html and "values must never be null." in html
     assert not re.search(r"<script|<link|<img|https?://|ge_load_time", html)
@@ -30,5 +32,8 @@ def test_what_failed_is_shown_as_text() -> None:
     frame["trajectory_id"] = "<script>alert(1)</script>$x"
     html = render_data_docs("<b>", evaluate_suites(frame))
     assert "2 of 5 suites failed" in html
-    assert "Sampled Unexpected Values: &lt;script&gt;alert(1)&lt;/script&gt;$x" in html and "4 unexpected values found." in html
+    assert (
+        "Sampled Unexpected Values: &lt;script&gt;alert(1)&lt;/script&gt;$x" in html
+        and "4 unexpected values found." in html
+    )
     assert "<script" not in html and "<b>" not in html

@@ -7,7 +7,12 @@ import numpy as np
 import pytest
 
 from certify_assets.certificates import certify, threshold_curve
-from certify_assets.reports.figures import error_histogram, risk_coverage, score_distribution, tail_curve
+from certify_assets.reports.figures import (
+    error_histogram,
+    risk_coverage,
+    score_distribution,
+    tail_curve,
+)
 from certify_assets.reports.svg import figure_svg, style_context
 from certify_assets_tests.reports.conftest import arrays
 from certify_assets_tests.reports.synthetic import score_table
@@ -15,7 +20,9 @@ from certify_assets_tests.reports.synthetic import score_table
 
 @pytest.fixture(scope="module")
 def curve():
-    return threshold_curve(*arrays(score_table(40, seed=7, signal=1.2)), side="reject", alpha=0.1, grid=20)
+    return threshold_curve(
+        *arrays(score_table(40, seed=7, signal=1.2)), side="reject", alpha=0.1, grid=20
+    )
 
 
 def drawings(curve) -> dict[str, str]:
@@ -25,8 +32,16 @@ def drawings(curve) -> dict[str, str]:
     return {
         "risk": risk_coverage(curve, alpha=0.1, point=(0.4, 0.05), name="risk"),
         "tail": tail_curve(curve, level=0.00125, guard_level=0.00625, point=0.4, name="tail"),
-        "histogram": error_histogram(errors, alpha=0.1, side="reject", observed=0.06, where="CAL", name="histogram"),
-        "scores": score_distribution(scores, outcomes, thresholds={"reject": -0.5, "release": 2.0}, scale="log-odds", name="scores"),
+        "histogram": error_histogram(
+            errors, alpha=0.1, side="reject", observed=0.06, where="CAL", name="histogram"
+        ),
+        "scores": score_distribution(
+            scores,
+            outcomes,
+            thresholds={"reject": -0.5, "release": 2.0},
+            scale="log-odds",
+            name="scores",
+        ),
     }
 
 
@@ -42,7 +57,9 @@ def test_equal_inputs_draw_equal_bytes_whatever_the_users_settings(curve) -> Non
     import matplotlib as mpl
 
     first = drawings(curve)
-    with mpl.rc_context({"font.size": 22, "axes.grid": False, "svg.fonttype": "path", "lines.linewidth": 9}):
+    with mpl.rc_context(
+        {"font.size": 22, "axes.grid": False, "svg.fonttype": "path", "lines.linewidth": 9}
+    ):
         assert drawings(curve) == first
 
 
@@ -61,21 +78,29 @@ def test_levels_are_written_in_full_and_axes_without_mathtext(curve) -> None:
 
 def test_the_histogram_says_the_share_above_the_budget(curve) -> None:
     errors = np.array([0.05] * 90 + [0.2] * 10)
-    markup = error_histogram(errors, alpha=0.1, side="release", observed=None, where="TEST", name="h")
+    markup = error_histogram(
+        errors, alpha=0.1, side="release", observed=None, where="TEST", name="h"
+    )
     assert "10\N{NARROW NO-BREAK SPACE}% of them have an error above" in markup
     assert "released runs of TEST" in markup
 
 
 @pytest.mark.parametrize("errors", [np.zeros(50), np.ones(50), np.full(50, 0.1)])
 def test_a_degenerate_histogram_is_drawn(errors) -> None:
-    assert "<path" in error_histogram(errors, alpha=0.1, side="reject", observed=0.0, where="CAL", name="h")
+    assert "<path" in error_histogram(
+        errors, alpha=0.1, side="reject", observed=0.0, where="CAL", name="h"
+    )
 
 
 def test_saturated_and_missing_scores_do_not_break_the_distribution() -> None:
     scores = np.array([np.nan, 500.0, -500.0, *np.linspace(-1, 1, 997)])
-    markup = score_distribution(scores, np.tile([0, 1], 500).astype(np.int8), thresholds={}, scale="votes", name="s")
+    markup = score_distribution(
+        scores, np.tile([0, 1], 500).astype(np.int8), thresholds={}, scale="votes", name="s"
+    )
     assert "no certified threshold" in markup and "log-odds" not in markup
-    one = score_distribution(np.zeros(5), np.ones(5, dtype=np.int8), thresholds={}, scale="log-odds", name="s")
+    one = score_distribution(
+        np.zeros(5), np.ones(5, dtype=np.int8), thresholds={}, scale="log-odds", name="s"
+    )
     assert "<path" in one
 
 

@@ -8,11 +8,15 @@ from certify_assets.reports.heatmap import outcome_heatmap, task_heatmap
 
 
 def draw(tasks, scores, outcomes, decisions):
-    return task_heatmap(tasks, np.asarray(scores, dtype=float), np.asarray(outcomes, dtype=np.int8), decisions)
+    return task_heatmap(
+        tasks, np.asarray(scores, dtype=float), np.asarray(outcomes, dtype=np.int8), decisions
+    )
 
 
 def test_rows_are_sorted_by_success_rate_and_names_are_escaped() -> None:
-    drawn = draw(["b", "b", "<script>", "a", "a"], [1, 2, 3, -1, -2], [1, 0, 1, 0, 0], ["human"] * 5)
+    drawn = draw(
+        ["b", "b", "<script>", "a", "a"], [1, 2, 3, -1, -2], [1, 0, 1, 0, 0], ["human"] * 5
+    )
     ElementTree.fromstring(drawn.markup)
     order = [drawn.markup.index(f">{name}</text>") for name in ("&lt;script&gt;", "b", "a")]
     assert order == sorted(order)
@@ -20,9 +24,14 @@ def test_rows_are_sorted_by_success_rate_and_names_are_escaped() -> None:
 
 
 def test_wrong_decisions_are_marked_by_a_cross_and_counted_by_task() -> None:
-    drawn = draw(["a", "a", "b", "c"], [-3, -2, 3, 0], [0, 1, 0, 1], ["reject", "reject", "release", "human"])
+    drawn = draw(
+        ["a", "a", "b", "c"], [-3, -2, 3, 0], [0, 1, 0, 1], ["reject", "reject", "release", "human"]
+    )
     assert drawn.wrong_tasks == 2
-    assert "rejected, but succeeded (error)" in drawn.markup and "released, but failed (error)" in drawn.markup
+    assert (
+        "rejected, but succeeded (error)" in drawn.markup
+        and "released, but failed (error)" in drawn.markup
+    )
     assert "released, succeeded" not in drawn.markup
 
 
@@ -59,8 +68,17 @@ def test_one_task_with_many_attempts_fits_the_width() -> None:
 
 
 def test_outcomes_without_a_judge_stand_by_agent_and_attempt() -> None:
-    drawn = outcome_heatmap(["a", "b", "a", "b"], ["y", "x", "x", "y"], [0, 0, 0, 0], np.array([1, 0, 1, 1], dtype=np.int8))
+    drawn = outcome_heatmap(
+        ["a", "b", "a", "b"],
+        ["y", "x", "x", "y"],
+        [0, 0, 0, 0],
+        np.array([1, 0, 1, 1], dtype=np.int8),
+    )
     ElementTree.fromstring(drawn.markup)
     assert (drawn.tasks, drawn.shown, drawn.wrong_tasks) == (2, 2, 0)
-    assert ">failed</text>" in drawn.markup and ">succeeded</text>" in drawn.markup and "person" not in drawn.markup
+    assert (
+        ">failed</text>" in drawn.markup
+        and ">succeeded</text>" in drawn.markup
+        and "person" not in drawn.markup
+    )
     assert "all attempts at 1 task end alike" in drawn.markup

@@ -6,13 +6,26 @@ from pathlib import Path
 
 import pytest
 
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.history import history_key, operation_history, write_history
 from certify_assets.operations.monitoring import monitor_judge
 from certify_assets.operations.recertification import recertify
 from certify_assets.operations.sampling import SamplingPlan
-from certify_assets.reports.history_page import history_markdown, history_metrics, render_history, write_history_page
+from certify_assets.reports.history_page import (
+    history_markdown,
+    history_metrics,
+    render_history,
+    write_history_page,
+)
 from certify_assets.storage.store import Store
-from certify_assets_tests.recertification_builders import JUDGE, deploy_by_hand, drawn_tasks, label_rows, write_batch
+from certify_assets_tests.recertification_builders import (
+    JUDGE,
+    deploy_by_hand,
+    drawn_tasks,
+    label_rows,
+    write_batch,
+)
 
 PLAN = SamplingPlan(0.2, 0.2, 7)
 AUDIT = drawn_tasks(PLAN, "one", "audit", 90)
@@ -22,50 +35,89 @@ SPOT = drawn_tasks(PLAN, "one", "spot", 40)
 @pytest.fixture
 def store(corpora: Store) -> Store:
     deploy_by_hand(corpora, "one", PLAN)
-    label_rows(corpora, "one", write_batch(corpora, "one", "0001-a", PLAN, tasks=[*AUDIT[:40], *SPOT[:20]]))
+    label_rows(
+        corpora, "one", write_batch(corpora, "one", "0001-a", PLAN, tasks=[*AUDIT[:40], *SPOT[:20]])
+    )
     return corpora
 
 
 def test_a_corpus_without_operation_has_an_empty_history(corpora: Store) -> None:
-    document = write_history(corpora, "two")
+    document = write_history(Corpus(corpora, "two"))
     assert document["steps"] == [] and "Nothing is in operation yet" in render_history(document)
     assert len(history_markdown(document)) < 1000 and history_metrics(document)["alarms"] == 0
 
 
-def test_it_tells_what_was_certified_how_often_it_was_wrong_and_what_was_spent(store: Store) -> None:
-    first = operation_history(store, "one")
+def test_it_tells_what_was_certified_how_often_it_was_wrong_and_what_was_spent(
+    store: Store,
+) -> None:
+    first = operation_history(Corpus(store, "one"))
     (step,) = first["steps"]
     (side,) = step["sides"]
-    assert step["deployed"] == [1] and step["label"] == "lexical, first" and side["side"] == "reject"
+    assert (
+        step["deployed"] == [1] and step["label"] == "lexical, first" and side["side"] == "reject"
+    )
     rows = write_batch(store, "one", "0001-a", PLAN, tasks=[*AUDIT[:40], *SPOT[:20]])
     decided = rows[(rows["decision"] == "reject") & (rows["asked"] != "")]
-    assert (side["runs"], side["errors"], side["tasks"]) == (len(decided), int(decided["truth"].sum()), 60)
-    assert side["error"] == pytest.approx(decided["truth"].mean()) and side["interval"][0] <= side["error"] <= side["interval"][1]
-    for number in (1, 2, 3):
-        recertify(store, "one", JUDGE)
-        label_rows(
-            store, "one", write_batch(store, "one", f"000{number + 1}-b", PLAN, tasks=AUDIT[40 + 20 * (number - 1) : 20 * number + 40])
-        )
-    deploy_by_hand(store, "one", PLAN, key="operations/one/recertifications/2/certificates.json", number=2)
-    deploy_by_hand(store, "one", PLAN, number=3)
-    document = write_history(store, "one")
-    assert [step["label"] for step in document["steps"]] == ["lexical, first", *(f"recertification {number}" for number in (1, 2, 3))]
-    assert [step["deployed"] for step in document["steps"]] == [[1, 3], [], [2], []]
-    assert [item["number"] for item in document["claims"]] == [1, 2, 3] and document["spent"] == pytest.approx(
-        sum(item["delta"] for item in document["claims"])
+    assert (side["runs"], side["errors"], side["tasks"]) == (
+        len(decided),
+        int(decided["truth"].sum()),
+        60,
     )
+    assert (
+        side["error"] == pytest.approx(decided["truth"].mean())
+        and side["interval"][0] <= side["error"] <= side["interval"][1]
+    )
+    for number in (1, 2, 3):
+        recertify(JudgedCorpus(Corpus(store, "one"), JUDGE))
+        label_rows(
+            store,
+            "one",
+            write_batch(
+                store,
+                "one",
+                f"000{number + 1}-b",
+                PLAN,
+                tasks=AUDIT[40 + 20 * (number - 1) : 20 * number + 40],
+            ),
+        )
+    deploy_by_hand(
+        store, "one", PLAN, key="operations/one/recertifications/2/certificates.json", number=2
+    )
+    deploy_by_hand(store, "one", PLAN, number=3)
+    document = write_history(Corpus(store, "one"))
+    assert [step["label"] for step in document["steps"]] == [
+        "lexical, first",
+        *(f"recertification {number}" for number in (1, 2, 3)),
+    ]
+    assert [step["deployed"] for step in document["steps"]] == [[1, 3], [], [2], []]
+    assert [item["number"] for item in document["claims"]] == [1, 2, 3] and document[
+        "spent"
+    ] == pytest.approx(sum(item["delta"] for item in document["claims"]))
     page = Path(write_history_page(store, document)).read_text(encoding="utf-8")
-    assert page.count("<svg") >= 3 and "<script" not in page and 'src="' not in page and "R2" in page
-    assert all(text in page for text in ("recertification 3", "never", document["joint"])) and render_history(document) == page
+    assert (
+        page.count("<svg") >= 3 and "<script" not in page and 'src="' not in page and "R2" in page
+    )
+    assert (
+        all(text in page for text in ("recertification 3", "never", document["joint"]))
+        and render_history(document) == page
+    )
     assert len(history_markdown(document)) < 1000 and len(history_metrics(document)) <= 12
     assert store.read_json(history_key("one")) == document
 
 
 def test_an_alarm_is_marked_in_picture_and_table(store: Store) -> None:
-    label_rows(store, "one", write_batch(store, "one", "0002-b", PLAN, tasks=[*AUDIT[40:], *SPOT[20:]], error=0.8))
-    assert monitor_judge(store, "one", JUDGE)["status"] == "alarm"
-    document = operation_history(store, "one")
+    label_rows(
+        store,
+        "one",
+        write_batch(store, "one", "0002-b", PLAN, tasks=[*AUDIT[40:], *SPOT[20:]], error=0.8),
+    )
+    assert monitor_judge(JudgedCorpus(Corpus(store, "one"), JUDGE))["status"] == "alarm"
+    document = operation_history(Corpus(store, "one"))
     side = document["steps"][0]["sides"][0]
     page = render_history(document)
-    assert side["alarm"]["at"] > 0 and "raised an alarm" in page and f"alarm after {side['alarm']['at']} tasks" in page
+    assert (
+        side["alarm"]["at"] > 0
+        and "raised an alarm" in page
+        and f"alarm after {side['alarm']['at']} tasks" in page
+    )
     assert "**The certificates in use raised an alarm**" in history_markdown(document)

@@ -19,9 +19,15 @@ def test_a_page_has_three_lamps_with_icon_word_and_reason(certified: Case, nothi
     for case in (certified, nothing):
         block = lamps_of(case.html)
         items = re.findall(
-            r'<li><span class="tag \w+"><svg.*?</svg>([a-z ]+)</span><p><b>([^<]+)</b> ([^<]{30,})</p></li>', block, flags=re.DOTALL
+            r'<li><span class="tag \w+"><svg.*?</svg>([a-z ]+)</span><p><b>([^<]+)</b> ([^<]{30,})</p></li>',
+            block,
+            flags=re.DOTALL,
         )
-        assert [name for _, name, _ in items] == ["judge can learn", "fine-tuning not saturated", "enough samples"]
+        assert [name for _, name, _ in items] == [
+            "judge can learn",
+            "fine-tuning not saturated",
+            "enough samples",
+        ]
         gates = table_gates(*arrays(case.cal))
         assert [words for words, _, _ in items] == [lamp(gate).words for gate in gates]
         assert f"n_eff {gates[2].value:.1f}" in items[2][2] and "64 at δ/40" in items[2][2]
@@ -30,10 +36,17 @@ def test_a_page_has_three_lamps_with_icon_word_and_reason(certified: Case, nothi
 
 def test_lamps_are_of_cal_and_of_the_budget_in_question(certified: Case) -> None:
     cal = score_table(30, seed=5)
-    pages = [render_page(certificates_of(cal, ("taskboot",)), cal, title="t", audit_frame=test) for test in (None, certified.test)]
+    pages = [
+        render_page(certificates_of(cal, ("taskboot",)), cal, title="t", audit_frame=test)
+        for test in (None, certified.test)
+    ]
     assert lamps_of(pages[0]) == lamps_of(pages[1]) != lamps_of(certified.html)
-    strict, loose = (next(c for c in certified.certificates if c.alpha == alpha) for alpha in (0.1, 0.2))
-    assert "64 at δ/40" in lamps_markdown(strict, *arrays(cal)) and "30 at δ/40" in lamps_markdown(loose, *arrays(cal))
+    strict, loose = (
+        next(c for c in certified.certificates if c.alpha == alpha) for alpha in (0.1, 0.2)
+    )
+    assert "64 at δ/40" in lamps_markdown(strict, *arrays(cal)) and "30 at δ/40" in lamps_markdown(
+        loose, *arrays(cal)
+    )
 
 
 def test_a_profile_shows_its_gates_without_a_judge() -> None:
@@ -41,4 +54,7 @@ def test_a_profile_shows_its_gates_without_a_judge() -> None:
         {"alpha": 0.1, "possible": True, "enough_samples": False, "reason": "CAL has few."},
         {"alpha": 0.2, "possible": True, "enough_samples": True, "reason": "CAL has enough."},
     ]
-    assert profile_markdown(gates).splitlines() == ["- ○ not passed: α = 0.1. CAL has few.", "- ● passed: α = 0.2. CAL has enough."]
+    assert profile_markdown(gates).splitlines() == [
+        "- ○ not passed: α = 0.1. CAL has few.",
+        "- ● passed: α = 0.2. CAL has enough.",
+    ]

@@ -13,7 +13,11 @@ import pytest
 from certify_assets.certificates import certify
 from certify_assets.operations.monitoring import describe_monitors, monitor_entry
 from certify_assets.reports.monitor_figures import detector_path, interval_band
-from certify_assets.reports.monitor_page import monitor_markdown, monitor_metrics, render_monitor_page
+from certify_assets.reports.monitor_page import (
+    monitor_markdown,
+    monitor_metrics,
+    render_monitor_page,
+)
 from certify_assets_tests.builders import score_rows
 from certify_assets_tests.paths import assert_painted
 
@@ -22,14 +26,26 @@ def arrays(frame: pd.DataFrame) -> tuple[Any, Any, Any]:
     return frame["score"].to_numpy(), frame["outcome"].to_numpy(), frame["task_id"].to_numpy(object)
 
 
-def make(*, tasks: int = 120, wrong_from: str | None = None, name: str = "labels.csv") -> dict[str, Any]:
+def make(
+    *, tasks: int = 120, wrong_from: str | None = None, name: str = "labels.csv"
+) -> dict[str, Any]:
     frame = score_rows(tasks=tasks, attempts=6, seed=11)
     if wrong_from is not None:
-        frame["outcome"] = frame["outcome"].where(frame["task_id"] < wrong_from, 1 - frame["outcome"])
+        frame["outcome"] = frame["outcome"].where(
+            frame["task_id"] < wrong_from, 1 - frame["outcome"]
+        )
     cal = arrays(score_rows(tasks=120, attempts=6, seed=3))
-    entries = [monitor_entry(certify(*cal, side=side, alpha=0.2), *arrays(frame)) for side in ("reject", "release")]
+    entries = [
+        monitor_entry(certify(*cal, side=side, alpha=0.2), *arrays(frame))
+        for side in ("reject", "release")
+    ]
     files = [{"name": name, "sha256": "ab" * 32, "rows": len(frame), "tasks": tasks}]
-    return {**describe_monitors(entries), "files": files, "monitors": entries, "findings": [{"code": "code_<b>", "message": "<i>told</i>"}]}
+    return {
+        **describe_monitors(entries),
+        "files": files,
+        "monitors": entries,
+        "findings": [{"code": "code_<b>", "message": "<i>told</i>"}],
+    }
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +55,12 @@ def alarm() -> dict[str, Any]:
 
 def test_the_page_shows_both_sides_and_runs_nothing(alarm: dict[str, Any]) -> None:
     html = render_monitor_page(alarm, title="<script>alert(1)</script>")
-    assert "<script" not in html and "&lt;script&gt;" in html and "<i>told" not in html and "code_&lt;b&gt;" in html
+    assert (
+        "<script" not in html
+        and "&lt;script&gt;" in html
+        and "<i>told" not in html
+        and "code_&lt;b&gt;" in html
+    )
     assert not re.search(r"(src|href)=\"(?!#)", html) and "@import" not in html
     assert html.count('role="img"') == 6 and html.count("alarm: issue a new certificate") == 2
     assert html == render_monitor_page(alarm, title="<script>alert(1)</script>")
@@ -57,23 +78,37 @@ def test_the_verdict_is_short_and_holds_no_text_of_the_data(alarm: dict[str, Any
     assert len(block) < 1000 and "SECRET" not in block and block.count("|reject|") == 1
     metrics = monitor_metrics(alarm)
     assert len(metrics) == 8 and all(np.isfinite(value) for value in metrics.values())
-    assert metrics["error_low_reject_at_0.2"] <= metrics["error_reject_at_0.2"] <= metrics["error_high_reject_at_0.2"]
+    assert (
+        metrics["error_low_reject_at_0.2"]
+        <= metrics["error_reject_at_0.2"]
+        <= metrics["error_high_reject_at_0.2"]
+    )
 
 
 def test_the_figures_say_in_words_what_they_show() -> None:
     logs = [0.0, 1.0, 4.0]
-    assert "an alarm after 3 tasks" in detector_path(logs, threshold=20.0, first_alarm_at=3, words="e-process", name="a")
-    assert "no alarm" in detector_path([0.0], threshold=20.0, first_alarm_at=None, words="e-process", name="b")
+    assert "an alarm after 3 tasks" in detector_path(
+        logs, threshold=20.0, first_alarm_at=3, words="e-process", name="a"
+    )
+    assert "no alarm" in detector_path(
+        [0.0], threshold=20.0, first_alarm_at=None, words="e-process", name="b"
+    )
     path = {"at": [1, 2], "low": [0.0, 0.0], "high": [1.0, 0.9], "error": [None, 0.0]}
     assert "0\N{NARROW NO-BREAK SPACE}% to 90" in interval_band(path, alpha=0.1, name="c")
     # an exponent beyond the range of floats is a number all the same
-    assert "an alarm after 1 tasks" in detector_path([2000.0], threshold=20.0, first_alarm_at=1, words="e-process", name="d")
+    assert "an alarm after 1 tasks" in detector_path(
+        [2000.0], threshold=20.0, first_alarm_at=1, words="e-process", name="d"
+    )
 
 
 @pytest.mark.browser
 @pytest.mark.parametrize("width", [1280, 420])
-def test_the_page_is_whole_in_a_browser(browser: Any, alarm: dict[str, Any], width: int, tmp_path: Path) -> None:
-    (tmp_path / "page.html").write_text(render_monitor_page(alarm, title="corpus, judge"), encoding="utf-8")
+def test_the_page_is_whole_in_a_browser(
+    browser: Any, alarm: dict[str, Any], width: int, tmp_path: Path
+) -> None:
+    (tmp_path / "page.html").write_text(
+        render_monitor_page(alarm, title="corpus, judge"), encoding="utf-8"
+    )
     page = browser.new_page(java_script_enabled=False, viewport={"width": width, "height": 900})
     page.goto((tmp_path / "page.html").as_uri())
     assert page.get_by_role("heading", name="Alarm").first.is_visible()

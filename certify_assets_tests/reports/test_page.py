@@ -25,8 +25,14 @@ def small(cal: pd.DataFrame, **settings) -> Certificate:
 def test_an_audit_of_rows_without_a_score_is_on_the_page(certified: Case, nothing: Case) -> None:
     for case, said in ((certified, "not settled on TEST"), (nothing, "No TEST row has a score")):
         unscored = case.test.assign(score=np.nan)
-        audits = [audit_certificate(c, *arrays(unscored)) for c in case.certificates if c.procedure == "guarded_taskboot"]
-        page = render_page(case.certificates, case.cal, audits=audits, audit_frame=unscored, title="no answer")
+        audits = [
+            audit_certificate(c, *arrays(unscored))
+            for c in case.certificates
+            if c.procedure == "guarded_taskboot"
+        ]
+        page = render_page(
+            case.certificates, case.cal, audits=audits, audit_frame=unscored, title="no answer"
+        )
         assert page.count("No TEST row has a score") == 4 and said in page
 
 
@@ -110,18 +116,33 @@ def test_every_figure_has_a_picture_a_label_and_a_caption(certified: Case) -> No
 
 def test_the_sections_stand_in_their_order(certified: Case) -> None:
     ids = outline(certified.html).ids
-    wanted = ["verdict", "certified", "promise", "audit", "corpus", "figures", "procedures", "findings", "lineage", "limits"]
+    wanted = [
+        "verdict",
+        "certified",
+        "promise",
+        "audit",
+        "corpus",
+        "figures",
+        "procedures",
+        "findings",
+        "lineage",
+        "limits",
+    ]
     assert [name for name in ids if name in wanted] == wanted
 
 
 def test_the_banner_says_share_budget_confidence_and_hours(certified: Case) -> None:
     text = text_of(certified.html)
-    reject, release = (c for c in certified.certificates if c.procedure == "guarded_taskboot" and c.alpha == 0.1)
+    reject, release = (
+        c for c in certified.certificates if c.procedure == "guarded_taskboot" and c.alpha == 0.1
+    )
     assert reject.certified and release.certified
     for certificate, word in ((reject, "rejected"), (release, "released")):
         assert f"{percent(certificate.coverage)} of runs can be {word} without a person" in text
     assert f"at most {percent(0.1)}, with about {percent(0.9)} confidence for both at once" in text
-    decided = np.mean((certified.cal["score"] <= reject.threshold) ^ (certified.cal["score"] >= release.threshold))
+    decided = np.mean(
+        (certified.cal["score"] <= reject.threshold) ^ (certified.cal["score"] >= release.threshold)
+    )
     assert f"saves {100 * decided:.1f} of 100.0 reviewer-hours" in text
 
 
@@ -147,8 +168,16 @@ def test_audits_stand_with_both_coverages_and_the_point_rule(certified: Case) ->
     text = text_of(certified.html)
     assert len(certified.audits) == 4
     for audit in certified.audits:
-        row = [percent(audit.realized_error, 2), percent(audit.lower_bound, 2), percent(audit.coverage), percent(audit.own_coverage)]
-        assert " ".join([*row, str(audit.covered_tasks), "met" if audit.paper_rule_pass else "missed"]) in text
+        row = [
+            percent(audit.realized_error, 2),
+            percent(audit.lower_bound, 2),
+            percent(audit.coverage),
+            percent(audit.own_coverage),
+        ]
+        assert (
+            " ".join([*row, str(audit.covered_tasks), "met" if audit.paper_rule_pass else "missed"])
+            in text
+        )
         assert audit.verdict in text and audit.reason in text
 
 
@@ -175,7 +204,9 @@ def test_the_limits_are_named(certified: Case) -> None:
         assert assumption in text
 
 
-def test_a_page_without_a_certificate_says_what_stopped_it_and_what_would_lift_it(nothing: Case) -> None:
+def test_a_page_without_a_certificate_says_what_stopped_it_and_what_would_lift_it(
+    nothing: Case,
+) -> None:
     text = text_of(nothing.html)
     assert not any(c.certified for c in nothing.certificates if c.procedure == "guarded_taskboot")
     assert "Nothing certified" in text and "Every run goes to a person." in text
@@ -188,7 +219,11 @@ def test_a_page_without_a_certificate_says_what_stopped_it_and_what_would_lift_i
 
 def test_what_a_judge_was_trained_on_is_among_the_findings() -> None:
     cal = score_table(30, seed=9, signal=1.5)
-    told = {"training_limits": "it has read web text", "pseudo_labels": "7 runs were taken as failures", "split": "cal_half_b"}
+    told = {
+        "training_limits": "it has read web text",
+        "pseudo_labels": "7 runs were taken as failures",
+        "split": "cal_half_b",
+    }
     page = text_of(render_page([small(cal, provenance=told)], cal, title="told"))
     assert "training_limits It has read web text." in " ".join(page.split())
     assert "7 runs were taken as failures" in page and "of 30 tasks in half B of CAL" in page
@@ -201,22 +236,36 @@ def test_equal_inputs_make_equal_bytes() -> None:
 
 
 def hostile_frame(frame: pd.DataFrame) -> pd.DataFrame:
-    names = {name: HOSTILE[number % len(HOSTILE)] + str(number) for number, name in enumerate(frame["task_id"].unique())}
+    names = {
+        name: HOSTILE[number % len(HOSTILE)] + str(number)
+        for number, name in enumerate(frame["task_id"].unique())
+    }
     return frame.assign(task_id=frame["task_id"].map(names), agent=HOSTILE[0])
 
 
 def test_hostile_names_are_text_and_nothing_else() -> None:
-    cal, test = hostile_frame(score_table(40, seed=9, signal=1.5)), hostile_frame(score_table(30, seed=10, signal=1.5))
+    cal, test = (
+        hostile_frame(score_table(40, seed=9, signal=1.5)),
+        hostile_frame(score_table(30, seed=10, signal=1.5)),
+    )
     provenance = {"judge": HOSTILE[0], HOSTILE[1]: HOSTILE[2]}
     certificates = [
-        small(cal, procedure=p, provenance=provenance, candidates=3, selection=HOSTILE[0]) for p in ("guarded_taskboot", "naive")
+        small(cal, procedure=p, provenance=provenance, candidates=3, selection=HOSTILE[0])
+        for p in ("guarded_taskboot", "naive")
     ]
     html = render_page(
         certificates,
         cal,
         title=HOSTILE[0],
         audit_frame=test,
-        audits=[{"verdict": "PASS", "realized_error": 0.01, "certificate_sha256": certificates[0].sha256, "reason": HOSTILE[1]}],
+        audits=[
+            {
+                "verdict": "PASS",
+                "realized_error": 0.01,
+                "certificate_sha256": certificates[0].sha256,
+                "reason": HOSTILE[1],
+            }
+        ],
         lineage={"corpus": HOSTILE[1], "note": HOSTILE[4]},
         controls={f"{HOSTILE[0]}_auroc": 0.5},
         certificate_file=HOSTILE[3],
@@ -268,7 +317,12 @@ def test_a_table_at_the_edge_makes_a_page(change, side: str) -> None:
 def test_the_verdict_of_the_audit_decides_the_banner(verdict: str) -> None:
     cal = score_table(50, seed=4, signal=1.5)
     certificate = small(cal)
-    audit = {"verdict": verdict, "realized_error": 0.2, "lower_bound": 0.15, "certificate_sha256": certificate.sha256}
+    audit = {
+        "verdict": verdict,
+        "realized_error": 0.2,
+        "lower_bound": 0.15,
+        "certificate_sha256": certificate.sha256,
+    }
     html = render_page([certificate], cal, title="audited", audits=[audit])
     state, heading = {
         "PASS": ("certified", "Certified"),
@@ -280,7 +334,9 @@ def test_the_verdict_of_the_audit_decides_the_banner(verdict: str) -> None:
 
 def test_the_audit_of_another_certificate_is_not_shown() -> None:
     cal = score_table(50, seed=4, signal=1.5)
-    html = render_page([small(cal)], cal, title="t", audits=[{"verdict": "PASS", "certificate_sha256": "0" * 64}])
+    html = render_page(
+        [small(cal)], cal, title="t", audits=[{"verdict": "PASS", "certificate_sha256": "0" * 64}]
+    )
     assert "not audited yet" in text_of(html)
 
 
@@ -328,20 +384,38 @@ def test_no_certificate_and_no_review_time_are_refused() -> None:
 def test_two_thousand_trajectories_stay_far_below_the_limit() -> None:
     cal = score_table(250, seed=4, signal=1.2)
     assert len(cal) > 1900
-    html = render_page([small(cal, side=side) for side in ("reject", "release")], cal, title="large")
+    html = render_page(
+        [small(cal, side=side) for side in ("reject", "release")], cal, title="large"
+    )
     assert len(html.encode()) < 600_000
 
 
 def test_the_index_links_pages_with_share_and_audit(certified: Case, nothing: Case) -> None:
-    first = next(c for c in certified.certificates if c.certified and c.procedure == "guarded_taskboot")
+    first = next(
+        c for c in certified.certificates if c.certified and c.procedure == "guarded_taskboot"
+    )
     audit = next(a for a in certified.audits if a.certificate_sha256 == first.sha256)
     entries = [
-        {"title": "corpus <b>one</b>", "href": "judges/lexical/one/page.html", "certificate": first, "audit": audit},
-        {"title": "corpus two", "href": "judges/lexical/two/page.html", "certificate": nothing.certificates[0], "audit": None},
+        {
+            "title": "corpus <b>one</b>",
+            "href": "judges/lexical/one/page.html",
+            "certificate": first,
+            "audit": audit,
+        },
+        {
+            "title": "corpus two",
+            "href": "judges/lexical/two/page.html",
+            "certificate": nothing.certificates[0],
+            "audit": None,
+        },
     ]
     html = render_index(entries)
     parsed, text = outline(html), text_of(html)
-    assert parsed.addresses == ["#verdict", "judges/lexical/one/page.html", "judges/lexical/two/page.html"]
+    assert parsed.addresses == [
+        "#verdict",
+        "judges/lexical/one/page.html",
+        "judges/lexical/two/page.html",
+    ]
     assert "corpus <b>one</b>" in text and "b" not in parsed.tags
     assert percent(first.coverage) in text and percent(audit.realized_error, 2) in text
     assert "every run to a person" in text
@@ -349,7 +423,9 @@ def test_the_index_links_pages_with_share_and_audit(certified: Case, nothing: Ca
     assert "No certificate yet." in text_of(render_index([]))
 
 
-@pytest.mark.parametrize("href", ["javascript:alert(1)", "/etc/passwd", "//elsewhere/page.html", "file:x"])
+@pytest.mark.parametrize(
+    "href", ["javascript:alert(1)", "/etc/passwd", "//elsewhere/page.html", "file:x"]
+)
 def test_the_index_links_only_below_itself(href: str, nothing: Case) -> None:
     with pytest.raises(InputError, match="not relative"):
         render_index([{"title": "t", "href": href, "certificate": nothing.certificates[0]}])

@@ -20,7 +20,9 @@ def opened(browser, tmp_path: Path):
     def show(html: str, width: int):
         path = tmp_path / "page.html"
         path.write_text(html, encoding="utf-8")
-        context = browser.new_context(java_script_enabled=False, viewport={"width": width, "height": 900})
+        context = browser.new_context(
+            java_script_enabled=False, viewport={"width": width, "height": 900}
+        )
         contexts.append(context)
         page = context.new_page()
         asked = []
@@ -41,7 +43,9 @@ def assert_fits(page, width: int) -> None:
 
 
 @pytest.mark.parametrize("width", [1280, 420])
-def test_the_certificate_page_is_whole_and_fits(certified: Case, opened, width: int, tmp_path: Path) -> None:
+def test_the_certificate_page_is_whole_and_fits(
+    certified: Case, opened, width: int, tmp_path: Path
+) -> None:
     page = opened(certified.html, width)
     banner = page.get_by_role("region", name="Certified")
     assert banner.first.is_visible()
@@ -100,7 +104,12 @@ def test_the_index_leads_to_the_page(certified: Case, opened, tmp_path: Path) ->
     first = next(c for c in certified.certificates if c.certified)
     (tmp_path / "one").mkdir()
     (tmp_path / "one" / "page.html").write_text(certified.html, encoding="utf-8")
-    page = opened(render_index([{"title": "synthetic, lexical judge", "href": "one/page.html", "certificate": first}]), 420)
+    page = opened(
+        render_index(
+            [{"title": "synthetic, lexical judge", "href": "one/page.html", "certificate": first}]
+        ),
+        420,
+    )
     assert_fits(page, 420)
     page.get_by_role("link", name="synthetic, lexical judge").click()
     page.get_by_role("heading", name="synthetic, lexical judge", level=1).wait_for()

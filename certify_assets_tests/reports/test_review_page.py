@@ -6,11 +6,20 @@ from pathlib import Path
 
 import pytest
 
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import Step, Trajectory
 from certify_assets.operations.journal import Label
 from certify_assets.operations.queue import Budget, load_queue
 from certify_assets.operations.reviewing import Said, Shown
-from certify_assets.reports.review_page import Reviewer, duration, queue_key, render_message, render_queue, render_review, write_queue_page
+from certify_assets.reports.review_page import (
+    Reviewer,
+    duration,
+    queue_key,
+    render_message,
+    render_queue,
+    render_review,
+    write_queue_page,
+)
 from certify_assets.storage.store import Store
 from certify_assets_tests.review_builders import decided, session_batch
 
@@ -30,13 +39,21 @@ def test_short_texts_are_whole_and_long_ones_folded_with_the_count_said() -> Non
     short, long = "y" * 700, "a" * 5000 + "MIDDLE" + "z" * 5000
     text = page(Step(short, long))
     assert short in text and text.count('<details class="whole">') == 1
-    assert "[9,386 characters folded]" in text and "All 10,006 characters" in text and text.count("MIDDLE") == 1
+    assert (
+        "[9,386 characters folded]" in text
+        and "All 10,006 characters" in text
+        and text.count("MIDDLE") == 1
+    )
     assert text.index("MIDDLE") > text.index("All 10,006 characters")
 
 
 def test_texts_beyond_any_reading_are_cut_in_the_middle_with_the_count_said() -> None:
     text = page(Step("", "a" * 30_000 + "MIDDLE" + "z" * 30_000))
-    assert "60,006 characters, 40,006 cut from the middle" in text and "[40,006 characters cut]" in text and "MIDDLE" not in text
+    assert (
+        "60,006 characters, 40,006 cut from the middle" in text
+        and "[40,006 characters cut]" in text
+        and "MIDDLE" not in text
+    )
     assert len(text) < 50_000
 
 
@@ -47,7 +64,12 @@ def test_a_text_of_many_short_lines_is_folded_too() -> None:
 
 def test_the_steps_of_a_long_run_are_cut_in_the_middle_with_the_count_said() -> None:
     text = page(*[Step(f"act {number}", "x" * 20_000) for number in range(1000)])
-    assert "800 steps cut from the middle" in text and "act 99<" in text and "act 900<" in text and "act 100<" not in text
+    assert (
+        "800 steps cut from the middle" in text
+        and "act 99<" in text
+        and "act 900<" in text
+        and "act 100<" not in text
+    )
     assert "Step 1000" in text and text.count("steps cut") == 1
     assert len(text) < 1_000_000, "one run cannot make a page that no browser shows"
 
@@ -63,38 +85,68 @@ def test_unseen_characters_are_written_out() -> None:
 @pytest.mark.parametrize(
     ("row", "words"),
     [
-        ({"score": -2.0}, "The judge rejected it. Score −2 (reject at or below −1; release at or above 1.5)."),
-        ({"score": 2.0, "reject_threshold": float("nan")}, "The judge released it. Score 2 (release at or above 1.5)."),
-        ({"score": 0.0, "reason": "stale_certificate"}, "The judge left it to people (stale certificate). Score 0 ("),
+        (
+            {"score": -2.0},
+            "The judge rejected it. Score −2 (reject at or below −1; release at or above 1.5).",
+        ),
+        (
+            {"score": 2.0, "reject_threshold": float("nan")},
+            "The judge released it. Score 2 (release at or above 1.5).",
+        ),
+        (
+            {"score": 0.0, "reason": "stale_certificate"},
+            "The judge left it to people (stale certificate). Score 0 (",
+        ),
         ({"score": float("nan")}, "No score (reject"),
     ],
 )
 def test_the_judge_speaks_after_the_label(row: dict[str, float], words: str) -> None:
     label = Label("run", 0, "Ann", "page", "t", number=12)
     text = page(said=Said(label, decided("run", **row)))
-    assert words in body(text) and "a failure, a run of task run" in body(text) and "Line 12 of the journal" in text
+    assert (
+        words in body(text)
+        and "a failure, a run of task run" in body(text)
+        and "Line 12 of the journal" in text
+    )
 
 
 def test_durations() -> None:
-    assert [duration(minutes) for minutes in (0, 3.2, 60, 384, 60_000)] == ["0 min", "4 min", "1 h 0 min", "6 h 24 min", "1,000 h 0 min"]
+    assert [duration(minutes) for minutes in (0, 3.2, 60, 384, 60_000)] == [
+        "0 min",
+        "4 min",
+        "1 h 0 min",
+        "6 h 24 min",
+        "1,000 h 0 min",
+    ]
 
 
 def test_the_stored_queue_is_a_table_and_a_page(tmp_path: Path) -> None:
     store = Store(str(tmp_path))
     session_batch(store, undecided=300)
-    queue = load_queue(store, "c")
-    path = Path(write_queue_page(store, "c", queue))
+    queue = load_queue(Corpus(store, "c"))
+    path = Path(write_queue_page(Corpus(store, "c"), queue))
     text = path.read_text(encoding="utf-8")
-    assert path.name == "queue.html" and text == render_queue(queue, "c") and "certify review c --serve" in body(text)
+    assert (
+        path.name == "queue.html"
+        and text == render_queue(queue, "c")
+        and "certify review c --serve" in body(text)
+    )
     assert "And 105 more" in text and "305 labels asked for, about 20 h 20 min" in body(text)
-    assert "Of 308 runs that were decided, the certificate decided 3 runs that nobody is asked about" in body(text)
+    assert (
+        "Of 308 runs that were decided, the certificate decided 3 runs that nobody is asked about"
+        in body(text)
+    )
     for hidden in ("agent-a", "below_threshold"):
         assert hidden not in body(text)
     assert len(store.read_table(queue_key("c", "parquet"))) == 305
-    assert "Go on labelling" in render_queue(queue, "c", served=True) and "--serve" not in render_queue(queue, "c", served=True)
+    assert "Go on labelling" in render_queue(
+        queue, "c", served=True
+    ) and "--serve" not in render_queue(queue, "c", served=True)
 
 
 def test_a_message_says_one_thing() -> None:
-    text = render_message("Nothing is left for you", "You skipped 2.", corpus="c", reviewer=ANN, skipped=2)
+    text = render_message(
+        "Nothing is left for you", "You skipped 2.", corpus="c", reviewer=ANN, skipped=2
+    )
     assert 'action="/again"' in text and "Show what I skipped" in text
     assert 'href="/queue"' not in render_message("Refused", "no", onward=False)

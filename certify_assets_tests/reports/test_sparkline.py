@@ -16,10 +16,17 @@ from certify_assets_tests.reports.synthetic import score_table
 @pytest.mark.parametrize("signal", [0.15, 1.2])
 def test_the_verdict_block_is_shown_inline(side: str, signal: float) -> None:
     table = arrays(score_table(60, seed=5, signal=signal, spread=1.0))
-    certificate, curve = certify(*table, side=side, alpha=0.2, grid=20), threshold_curve(*table, side=side, alpha=0.2, grid=20)
+    certificate, curve = (
+        certify(*table, side=side, alpha=0.2, grid=20),
+        threshold_curve(*table, side=side, alpha=0.2, grid=20),
+    )
     block = verdict_markdown(certificate, curve)
     assert len(block) < 1000
-    words = "Nothing certified" if not certificate.certified else f"{side} {100 * certificate.coverage:.1f}"
+    words = (
+        "Nothing certified"
+        if not certificate.certified
+        else f"{side} {100 * certificate.coverage:.1f}"
+    )
     assert block.startswith("**") and words in block
     assert f"{certificate.covered_tasks}/{certificate.tasks}" in block
     image = re.search(r"data:image/svg\+xml;base64,([A-Za-z0-9+/=]+)\)", block)

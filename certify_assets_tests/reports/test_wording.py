@@ -4,14 +4,34 @@ import math
 
 import pytest
 
-from certify_assets.reports.wording import compact, confidence, count, done, hours, log_odds, percent, probability, rate, signed, small
+from certify_assets.reports.wording import (
+    compact,
+    confidence,
+    count,
+    done,
+    hours,
+    log_odds,
+    percent,
+    probability,
+    rate,
+    signed,
+    small,
+)
 
 THIN = "\N{NARROW NO-BREAK SPACE}"
 
 
 @pytest.mark.parametrize(
     ("share", "text"),
-    [(0.4321, "43.2"), (0.1, "10"), (0.0, "0"), (1.0, "100"), (0.0004, "0.0"), (0.9999, "100.0"), (0.125, "12.5")],
+    [
+        (0.4321, "43.2"),
+        (0.1, "10"),
+        (0.0, "0"),
+        (1.0, "100"),
+        (0.0004, "0.0"),
+        (0.9999, "100.0"),
+        (0.125, "12.5"),
+    ],
 )
 def test_a_share_is_a_percentage_and_rounding_stays_visible(share: float, text: str) -> None:
     assert percent(share) == f"{text}{THIN}%"
@@ -24,7 +44,12 @@ def test_what_is_absent_is_a_dash(write, absent) -> None:
 
 
 def test_hours_of_the_papers_table() -> None:
-    assert [round(hours(share, 6), 1) for share in (0.297, 0.585, 0.836, 0.758)] == [29.7, 58.5, 83.6, 75.8]
+    assert [round(hours(share, 6), 1) for share in (0.297, 0.585, 0.836, 0.758)] == [
+        29.7,
+        58.5,
+        83.6,
+        75.8,
+    ]
 
 
 def test_a_threshold_shows_log_odds_and_probability() -> None:
@@ -49,4 +74,7 @@ def test_words_of_a_decision() -> None:
 def test_a_confidence_says_how_far_it_holds() -> None:
     assert confidence(0.95, "asymptotic") == f"about 95{THIN}% confidence"
     assert confidence(0.95, "finite-sample") == f"95{THIN}% confidence"
-    assert confidence(0.95, "none under clustering") == f"95{THIN}% confidence for independent runs only"
+    assert (
+        confidence(0.95, "none under clustering")
+        == f"95{THIN}% confidence for independent runs only"
+    )

@@ -26,7 +26,11 @@ class Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.server.asked.append((self.path, dict(self.headers), body))
         reply = self.server.replies.pop(0)
-        status, document = reply if isinstance(reply, tuple) else (200, {"choices": [{"message": {"content": reply}}]})
+        status, document = (
+            reply
+            if isinstance(reply, tuple)
+            else (200, {"choices": [{"message": {"content": reply}}]})
+        )
         data = document if isinstance(document, bytes) else json.dumps(document).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(data)))

@@ -69,10 +69,16 @@ class FakePage:
 def login_page() -> FakePage:
     return FakePage(
         'Enter the username "keli" and the password "3hI" into the text fields and press login.',
-        [element(0, "field", label="Username"), element(1, "field", label="Password"), element(2, "button", "Submit")],
+        [
+            element(0, "field", label="Username"),
+            element(1, "field", label="Password"),
+            element(2, "button", "Submit"),
+        ],
     )
 
 
 def boxes_page() -> FakePage:
-    boxes = [element(i, "checkbox", label=name) for i, name in enumerate(("VkEp", "YM2l8", "PThT", "UI"))]
+    boxes = [
+        element(i, "checkbox", label=name) for i, name in enumerate(("VkEp", "YM2l8", "PThT", "UI"))
+    ]
     return FakePage("Select YM2l8, UI and click Submit.", [*boxes, element(9, "button", "Submit")])

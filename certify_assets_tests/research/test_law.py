@@ -10,11 +10,19 @@ from hypothesis import strategies as st
 from certify_assets.errors import InputError
 from certify_assets.research.law import LAW_FORMS, fit_law, leave_one_out
 from certify_assets.research.law_points import PAPER_FORMS, PAPER_POINTS, LawPoint
-from certify_assets.research.law_prediction import carriers, coverage_ceiling, law_findings, predict_coverage, prediction_band
+from certify_assets.research.law_prediction import (
+    carriers,
+    coverage_ceiling,
+    law_findings,
+    predict_coverage,
+    prediction_band,
+)
 
 
 def point(corpus: str, success_rate: float, auroc: float, coverage: float, **more) -> LawPoint:
-    return LawPoint(corpus=corpus, success_rate=success_rate, auroc=auroc, coverage=coverage, **more)
+    return LawPoint(
+        corpus=corpus, success_rate=success_rate, auroc=auroc, coverage=coverage, **more
+    )
 
 
 THREE = [point("a", 0.2, 0.9, 0.6), point("b", 0.5, 0.8, 0.3), point("c", 0.7, 0.6, 0.0)]
@@ -43,7 +51,9 @@ def test_the_papers_other_forms(form: str, numbers: tuple[float, float, float]) 
     assert (fit.r2, fit.loocv_r2, fit.mae) == pytest.approx(numbers, abs=0.001)
     assert fit.k == {"saturated": 30, "saturated_tuned": 10, "auroc_saturated": 30}.get(form)
     # the table prints .382 for the last, ours is .3833
-    assert (fit.r2, fit.loocv_r2, fit.mae) == pytest.approx(PAPER_FORMS.get(form, numbers), abs=0.0015)
+    assert (fit.r2, fit.loocv_r2, fit.mae) == pytest.approx(
+        PAPER_FORMS.get(form, numbers), abs=0.0015
+    )
 
 
 def test_the_line_without_parameters_is_no_worse() -> None:
@@ -63,14 +73,22 @@ def test_dropping_the_base_rate_alone_is_not_what_the_text_quotes() -> None:
 def test_code_o_carries_the_fit() -> None:
     law = fit_law(PAPER_POINTS)
     (heavy,) = carriers(law)
-    assert (heavy.corpus, round(heavy.leverage, 3), round(heavy.loocv_r2_without, 2)) == ("Code-O", 0.681, 0.81)
+    assert (heavy.corpus, round(heavy.leverage, 3), round(heavy.loocv_r2_without, 2)) == (
+        "Code-O",
+        0.681,
+        0.81,
+    )
     rest = fit_law([item for item in PAPER_POINTS if item.corpus != "Code-O"])
     assert rest.form("law").loocv_r2 == pytest.approx(heavy.loocv_r2_without)
-    assert (rest.slope, rest.intercept) == pytest.approx((heavy.slope_without, heavy.intercept_without))
+    assert (rest.slope, rest.intercept) == pytest.approx(
+        (heavy.slope_without, heavy.intercept_without)
+    )
 
 
 def test_the_coverage_picked_on_cal_hardly_changes_the_fit() -> None:
-    clean = [replace(item, coverage=0.297) if item.corpus == "Tool" else item for item in PAPER_POINTS]
+    clean = [
+        replace(item, coverage=0.297) if item.corpus == "Tool" else item for item in PAPER_POINTS
+    ]
     assert round(fit_law(clean).form("law").loocv_r2, 3) == 0.964
 
 
@@ -89,10 +107,20 @@ def test_published_index_and_product_agree_to_rounding() -> None:
         assert abs(item.x - item.failures * item.discrimination) < 0.0035
 
 
-@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=4, max_size=9, unique_by=lambda pair: round(pair[0], 2)))
+@given(
+    st.lists(
+        st.tuples(st.floats(0, 1), st.floats(0, 1)),
+        min_size=4,
+        max_size=9,
+        unique_by=lambda pair: round(pair[0], 2),
+    )
+)
 def test_leaving_out_in_closed_form_is_refitting(pairs: list[tuple[float, float]]) -> None:
     x, y = (np.array(column) for column in zip(*pairs, strict=True))
-    again = [np.polyval(np.polyfit(np.delete(x, place), np.delete(y, place), 1), x[place]) for place in range(x.size)]
+    again = [
+        np.polyval(np.polyfit(np.delete(x, place), np.delete(y, place), 1), x[place])
+        for place in range(x.size)
+    ]
     assert leave_one_out(x, y) == pytest.approx(again, abs=1e-6)
 
 
@@ -106,7 +134,10 @@ def test_the_order_of_corpora_does_not_matter(order: list[int]) -> None:
 
 def test_forms_without_their_numbers_say_why() -> None:
     law = fit_law(THREE)
-    assert law.form("saturated").reason == "n_eff of 'a' is not known" and law.form("saturated").r2 is None
+    assert (
+        law.form("saturated").reason == "n_eff of 'a' is not known"
+        and law.form("saturated").r2 is None
+    )
     alike = fit_law([replace(item, auroc=0.8) for item in THREE])
     assert "do not differ" in alike.form("auroc_only").reason and alike.form("law").r2 is not None
 
@@ -117,8 +148,14 @@ def test_forms_without_their_numbers_say_why() -> None:
         (THREE[:2], "cannot be fitted to 2 corpora; give at least 3"),
         ([], "cannot be fitted to 0 corpora"),
         ([*THREE, THREE[0]], "corpus 'a' has two points"),
-        ([replace(item, coverage=0.0) for item in THREE], "has coverage 0, so there is nothing to explain"),
-        ([THREE[0], replace(THREE[0], corpus="z", coverage=0.1), THREE[2]], "all but one of the 3 corpora have one index"),
+        (
+            [replace(item, coverage=0.0) for item in THREE],
+            "has coverage 0, so there is nothing to explain",
+        ),
+        (
+            [THREE[0], replace(THREE[0], corpus="z", coverage=0.1), THREE[2]],
+            "all but one of the 3 corpora have one index",
+        ),
     ],
 )
 def test_what_cannot_be_fitted_is_a_sentence(points: list[LawPoint], words: str) -> None:
@@ -151,10 +188,20 @@ def test_a_prediction_inside_the_range() -> None:
     assert found.parameter_free == pytest.approx(0.42)
     # by hand: t(5, .975) = 2.5706, s = .04776, h = 1/7 + (x − x̄)²/Sxx
     x = np.array([item.x for item in PAPER_POINTS])
-    half = 2.5705818 * law.deviation * np.sqrt(1 + 1 / 7 + (0.42 - x.mean()) ** 2 / ((x - x.mean()) ** 2).sum())
+    half = (
+        2.5705818
+        * law.deviation
+        * np.sqrt(1 + 1 / 7 + (0.42 - x.mean()) ** 2 / ((x - x.mean()) ** 2).sum())
+    )
     assert found.high - found.coverage == pytest.approx(half, rel=1e-6)
     said = " ".join(found.sentences)
-    for words in ("through 7 corpora", "Code-O", "(Term, Code-S)", "line without parameters 0.420", "fitting gains nothing"):
+    for words in (
+        "through 7 corpora",
+        "Code-O",
+        "(Term, Code-S)",
+        "line without parameters 0.420",
+        "fitting gains nothing",
+    ):
         assert words in said
     assert "extrapolation" not in said
 
@@ -165,7 +212,12 @@ def test_the_interval_holds_for_a_new_corpus_of_a_true_line() -> None:
     x = np.array([item.x for item in PAPER_POINTS])
     for _ in range(trials):
         y = np.clip(0.2 + 0.5 * np.append(x, 0.4) + rng.normal(0, 0.03, x.size + 1), 0, 1)
-        law = fit_law([replace(item, coverage=float(value)) for item, value in zip(PAPER_POINTS, y, strict=False)])
+        law = fit_law(
+            [
+                replace(item, coverage=float(value))
+                for item, value in zip(PAPER_POINTS, y, strict=False)
+            ]
+        )
         line, half = prediction_band(law, 0.4)
         hits += bool(abs(y[-1] - line) <= half)
     # standard error .0097
@@ -178,12 +230,27 @@ def test_predictions_are_clipped_and_extrapolation_is_said() -> None:
     assert (blind.coverage, blind.low, blind.parameter_free) == (0, 0, 0) and blind.unclipped < 0
     assert blind.ceiling == pytest.approx(0.1 / 0.9) and blind.high <= blind.ceiling
     said = " ".join(blind.sentences)
-    assert "outside the range of the points" in said and "no better than chance" in said and "n_eff 5 is below" in said
+    assert (
+        "outside the range of the points" in said
+        and "no better than chance" in said
+        and "n_eff 5 is below" in said
+    )
     perfect = predict_coverage(law, success_rate=0.0, auroc=1.0)
-    assert perfect.coverage == perfect.ceiling == coverage_ceiling(0.0) == 1.0 and perfect.extrapolates
+    assert (
+        perfect.coverage == perfect.ceiling == coverage_ceiling(0.0) == 1.0 and perfect.extrapolates
+    )
 
 
-@pytest.mark.parametrize("wrong", [{"success_rate": -0.1}, {"auroc": 1.5}, {"confidence": 1.0}, {"alpha": 0.0}, {"n_eff": float("nan")}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"success_rate": -0.1},
+        {"auroc": 1.5},
+        {"confidence": 1.0},
+        {"alpha": 0.0},
+        {"n_eff": float("nan")},
+    ],
+)
 def test_a_prediction_from_nonsense_is_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(InputError):
         predict_coverage(fit_law(PAPER_POINTS), **{"success_rate": 0.3, "auroc": 0.8, **wrong})
@@ -192,7 +259,10 @@ def test_a_prediction_from_nonsense_is_refused(wrong: dict[str, float]) -> None:
 def test_three_corpora_fit_and_say_how_little_that_is() -> None:
     law = fit_law(THREE)
     findings = dict(law_findings(law))
-    assert "3 corpora, fewer than the paper's 7" in findings["points"] and "(c)" in findings["nothing_certified"]
+    assert (
+        "3 corpora, fewer than the paper's 7" in findings["points"]
+        and "(c)" in findings["nothing_certified"]
+    )
     assert all(item.loocv_r2_without is None for item in law.influence)
     found = predict_coverage(law, success_rate=0.4, auroc=0.8)
     # one degree of freedom
@@ -200,7 +270,11 @@ def test_three_corpora_fit_and_say_how_little_that_is() -> None:
 
 
 def test_a_line_that_predicts_worse_than_the_mean_is_called_that() -> None:
-    points = [point("mixed", 0.532, 0.858, 0.0), point("weak", 0.25, 0.825, 0.464), point("retail", 0.703, 0.704, 0.0)]
+    points = [
+        point("mixed", 0.532, 0.858, 0.0),
+        point("weak", 0.25, 0.825, 0.464),
+        point("retail", 0.703, 0.704, 0.0),
+    ]
     law = fit_law(points)
     assert law.form("law").loocv_r2 < 0 < law.form("law").r2
     assert "would have predicted better" in dict(law_findings(law))["no_prediction"]

@@ -16,11 +16,16 @@ from certify_assets_tests.reports.test_page_in_browser import assert_fits, opene
 
 
 def measured(point: LawPoint) -> Measured:
-    return Measured(point, "lexical", "lexical" if point.coverage else None, point.coverage, "00" * 32)
+    return Measured(
+        point, "lexical", "lexical" if point.coverage else None, point.coverage, "00" * 32
+    )
 
 
 def found(number: int = 7) -> Certifiability:
-    return fit_measured([measured(point) for point in PAPER_POINTS[:number]], [("other", "lexical has no certificates on other.")])
+    return fit_measured(
+        [measured(point) for point in PAPER_POINTS[:number]],
+        [("other", "lexical has no certificates on other.")],
+    )
 
 
 @pytest.mark.parametrize("number", [7, 5, 2, 0])
@@ -30,7 +35,9 @@ def test_the_page_is_one_well_formed_file_that_loads_and_runs_nothing(number: in
     assert not {"script", "link", "iframe", "img", "object", "embed", "form"} & set(parsed.tags)
     assert all(address.startswith("#") for address in parsed.addresses) and not parsed.handlers
     assert not re.search(r"https?://|//[a-z]+\.|@import|url\((?!#)", html)
-    assert len(parsed.ids) == len(set(parsed.ids)) and {address[1:] for address in parsed.addresses} <= set(parsed.ids)
+    assert len(parsed.ids) == len(set(parsed.ids)) and {
+        address[1:] for address in parsed.addresses
+    } <= set(parsed.ids)
     assert html == render_law(found(number))
 
 
@@ -41,9 +48,16 @@ def test_fit_forms_honesty_and_residuals_are_there() -> None:
     assert "Certified coverage = 1.075 (1−π)(2A₀−1) − 0.048 over 7 corpora" in text
     for _, message in made.findings:
         assert message in text
-    for cells in ("0.977 0.964 0.039 0.977 0.964 0.039 0.977 0.964 0.039", "– – –", "−0.091 0.485 0.145 0.993"):
+    for cells in (
+        "0.977 0.964 0.039 0.977 0.964 0.039 0.977 0.964 0.039",
+        "– – –",
+        "−0.091 0.485 0.145 0.993",
+    ):
         assert cells in text
-    assert "other lexical has no certificates on other." in text and "Anchor: nothing certified." in text
+    assert (
+        "other lexical has no certificates on other." in text
+        and "Anchor: nothing certified." in text
+    )
     for corpus in ("Tool", "Code-O"):
         assert re.search(rf'<svg[^>]*aria-label="[^"]*{corpus} at index', render_law(made))
 
@@ -51,9 +65,19 @@ def test_fit_forms_honesty_and_residuals_are_there() -> None:
 def test_marks_differ_in_shape_and_lines_in_dash() -> None:
     svg = re.search(r"<svg class=\"plot\".*?</svg>", render_law(found()), flags=re.DOTALL)
     assert svg is not None
-    for words in ("certified", "fewer than 20 tasks", "nothing certified", "95 % prediction interval", "no parameters", "the paper"):
+    for words in (
+        "certified",
+        "fewer than 20 tasks",
+        "nothing certified",
+        "95 % prediction interval",
+        "no parameters",
+        "the paper",
+    ):
         assert f">{words}" in unescape(svg[0])
-    shapes = {re.sub(r"[-\d. \n]+", " ", path) for path in re.findall(r"<defs><path[^>]*? d=\"([^\"]+)\"", svg[0])}
+    shapes = {
+        re.sub(r"[-\d. \n]+", " ", path)
+        for path in re.findall(r"<defs><path[^>]*? d=\"([^\"]+)\"", svg[0])
+    }
     assert len(shapes) >= 3
     assert len(set(re.findall(r"stroke-dasharray: ([^;\"]+)", svg[0]))) >= 2
 
@@ -61,13 +85,19 @@ def test_marks_differ_in_shape_and_lines_in_dash() -> None:
 @pytest.mark.parametrize("number", [0, 2])
 def test_too_few_corpora_are_shown_beside_the_papers(number: int) -> None:
     text = text_of(render_law(found(number)))
-    assert "No fit yet" in text and f"a fit needs certificates on 3 corpora and here are {number}" in text
+    assert (
+        "No fit yet" in text
+        and f"a fit needs certificates on 3 corpora and here are {number}" in text
+    )
     assert "the paper's corpora" in text and "the paper's fit: 1.075 x −0.048" in text
     assert law_metrics(found(number)) == {}
 
 
 def test_a_line_that_predicts_nothing_is_called_that() -> None:
-    points = [replace(PAPER_POINTS[place], coverage=coverage) for place, coverage in ((0, 0.0), (2, 0.5), (5, 0.4), (6, 0.0))]
+    points = [
+        replace(PAPER_POINTS[place], coverage=coverage)
+        for place, coverage in ((0, 0.0), (2, 0.5), (5, 0.4), (6, 0.0))
+    ]
     text = text_of(render_law(fit_measured([measured(point) for point in points])))
     assert "A line that does not predict" in text and "would have predicted better" in text
 
@@ -75,7 +105,11 @@ def test_a_line_that_predicts_nothing_is_called_that() -> None:
 @pytest.mark.parametrize("number", [7, 3, 0])
 def test_the_block_is_short_and_holds_no_name(number: int) -> None:
     block = law_markdown(found(number))
-    assert len(block) < 1000 and "Tool" not in block and "| the paper's | 7 | 1.075 | −0.048 | 0.977 | 0.964 | 0.039 |" in block
+    assert (
+        len(block) < 1000
+        and "Tool" not in block
+        and "| the paper's | 7 | 1.075 | −0.048 | 0.977 | 0.964 | 0.039 |" in block
+    )
     metrics = law_metrics(found(number))
     assert len(metrics) <= 12 and all(isinstance(value, float) for value in metrics.values())
 

@@ -11,7 +11,14 @@ from certify_assets.research.law_table import read_points
 
 ROWS = [
     {"corpus": "a", "success_rate": 0.2, "auroc": 0.9, "coverage": 0.6, "n_eff": 40.5, "tasks": 30},
-    {"corpus": "b", "success_rate": 0.5, "auroc": 0.8, "coverage": 0.3, "n_eff": None, "tasks": None},
+    {
+        "corpus": "b",
+        "success_rate": 0.5,
+        "auroc": 0.8,
+        "coverage": 0.3,
+        "n_eff": None,
+        "tasks": None,
+    },
 ]
 
 
@@ -28,7 +35,13 @@ def test_every_format_gives_the_same_points(tmp_path: Path, ending: str) -> None
     else:
         path.write_text(json.dumps({"points": ROWS}), encoding="utf-8")
     first, second = read_points(path)
-    assert (first.corpus, first.success_rate, first.n_eff, first.tasks, first.index) == ("a", 0.2, 40.5, 30, None)
+    assert (first.corpus, first.success_rate, first.n_eff, first.tasks, first.index) == (
+        "a",
+        0.2,
+        40.5,
+        30,
+        None,
+    )
     assert (second.corpus, second.n_eff, second.tasks) == ("b", None, None)
 
 
@@ -36,10 +49,19 @@ def test_every_format_gives_the_same_points(tmp_path: Path, ending: str) -> None
     ("text", "words"),
     [
         ("corpus,success_rate,auroc\na,.2,.9\n", "has no column 'coverage'"),
-        ("corpus,success_rate,auroc,coverage\na,.2,high,.5\n", "row 1 (line 2), column 'auroc' is 'high'; give a number"),
-        ("corpus,success_rate,auroc,coverage\na,.2,.9,.5\nb,20,.9,.5\n", "row 2 (line 3): success_rate of corpus 'b' is 20.0"),
+        (
+            "corpus,success_rate,auroc,coverage\na,.2,high,.5\n",
+            "row 1 (line 2), column 'auroc' is 'high'; give a number",
+        ),
+        (
+            "corpus,success_rate,auroc,coverage\na,.2,.9,.5\nb,20,.9,.5\n",
+            "row 2 (line 3): success_rate of corpus 'b' is 20.0",
+        ),
         ("corpus,success_rate,auroc,coverage\n ,.2,.9,.5\n", "column 'corpus' is ' '"),
-        ("corpus,success_rate,auroc,coverage,tasks\na,.2,.9,.5,2.5\n", "column 'tasks' is 2.5; give a whole number"),
+        (
+            "corpus,success_rate,auroc,coverage,tasks\na,.2,.9,.5,2.5\n",
+            "column 'tasks' is 2.5; give a whole number",
+        ),
         ("corpus,success_rate,auroc,coverage\na,.2,nan,.5\n", "auroc of corpus 'a' is nan"),
     ],
 )
@@ -62,7 +84,9 @@ def test_a_table_that_is_wrong_is_a_sentence(tmp_path: Path, text: str, words: s
         ([{**ROWS[0], "tasks": [1]}], "column 'tasks' is [1]"),
     ],
 )
-def test_a_document_that_is_wrong_is_a_sentence(tmp_path: Path, document: object, words: str) -> None:
+def test_a_document_that_is_wrong_is_a_sentence(
+    tmp_path: Path, document: object, words: str
+) -> None:
     path = tmp_path / "points.json"
     path.write_text(json.dumps(document), encoding="utf-8")
     with pytest.raises(InputError) as error:

@@ -64,10 +64,17 @@ def test_a_broken_line_before_the_last_is_named(tmp_path: Path) -> None:
 
 
 def test_tables_do_not_depend_on_the_order_of_episodes(tmp_path: Path) -> None:
-    episodes = [episode(0), episode(1), episode(0, corpus="miniwob_mixed", trajectory_id="miniwob_mixed/enter-text/a/0")]
+    episodes = [
+        episode(0),
+        episode(1),
+        episode(0, corpus="miniwob_mixed", trajectory_id="miniwob_mixed/enter-text/a/0"),
+    ]
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
-    one, two = write_corpora(episodes, tmp_path / "a"), write_corpora(episodes[::-1], tmp_path / "b")
+    one, two = (
+        write_corpora(episodes, tmp_path / "a"),
+        write_corpora(episodes[::-1], tmp_path / "b"),
+    )
     assert sorted(one) == ["miniwob_mixed", "miniwob_weak"]
     assert [p.read_bytes() for p in one.values()] == [p.read_bytes() for p in two.values()]
     frame = read_trajectories(one["miniwob_weak"])
@@ -77,9 +84,16 @@ def test_tables_do_not_depend_on_the_order_of_episodes(tmp_path: Path) -> None:
 
 @needs_browser
 @pytest.mark.parametrize(
-    ("options", "words"), [({"tasks": ["no-task"]}, "no task"), ({"agents": ["nobody"]}, "no agent"), ({"corpora": ["other"]}, "no corpus")]
+    ("options", "words"),
+    [
+        ({"tasks": ["no-task"]}, "no task"),
+        ({"agents": ["nobody"]}, "no agent"),
+        ({"corpora": ["other"]}, "no corpus"),
+    ],
 )
-def test_unknown_names_are_refused_before_any_work(tmp_path: Path, options: dict[str, Any], words: str) -> None:
+def test_unknown_names_are_refused_before_any_work(
+    tmp_path: Path, options: dict[str, Any], words: str
+) -> None:
     with pytest.raises(InputError, match=words):
         generate(tmp_path / "runs", **options)
     assert not (tmp_path / "runs").exists()
@@ -96,9 +110,13 @@ def test_a_missing_chromium_is_said_with_the_remedy(
 
 
 @pytest.mark.parametrize("package", ["playwright", "miniwob"])
-def test_a_missing_package_is_said_with_the_remedy(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
+def test_a_missing_package_is_said_with_the_remedy(
+    monkeypatch: pytest.MonkeyPatch, package: str
+) -> None:
     find = browser.importlib.util.find_spec
-    monkeypatch.setattr(browser.importlib.util, "find_spec", lambda name: None if name == package else find(name))
+    monkeypatch.setattr(
+        browser.importlib.util, "find_spec", lambda name: None if name == package else find(name)
+    )
     with pytest.raises(MissingToolError, match=r"certify_assets\[miniwob\]"):
         browser.require_tools()
 
@@ -115,7 +133,14 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Episode]:
     """The runs of two tasks and two agents, uninterrupted, by one worker."""
     done: list[tuple[int, int]] = []
     folder = tmp_path_factory.mktemp("whole")
-    result = generate(folder, tasks=TASKS, agents=AGENTS, attempts=3, workers=1, progress=lambda n, total: done.append((n, total)))
+    result = generate(
+        folder,
+        tasks=TASKS,
+        agents=AGENTS,
+        attempts=3,
+        workers=1,
+        progress=lambda n, total: done.append((n, total)),
+    )
     assert (result.episodes, result.kept, result.retries, result.failed) == (12, 0, 0, {})
     assert done[-1] == (12, 12)
     assert sorted(result.tables) == ["miniwob_mixed", "miniwob_weak"]
@@ -126,20 +151,37 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Episode]:
 
 @pytest.mark.browser
 @needs_browser
-def test_real_episodes_succeed_and_fail_and_show_nothing_of_the_harness(whole: dict[str, Episode]) -> None:
+def test_real_episodes_succeed_and_fail_and_show_nothing_of_the_harness(
+    whole: dict[str, Episode],
+) -> None:
     assert len(whole) == 12
     assert {e.outcome for e in whole.values()} == {0, 1}
     text = json.dumps([asdict(e) for e in whole.values()]).lower()
-    assert not [word for word in ("reward", "time left", "episodes done", "last 10") if word in text]
+    assert not [
+        word for word in ("reward", "time left", "episodes done", "last 10") if word in text
+    ]
     assert len({e.instruction for e in whole.values() if e.task_id == "enter-password"}) > 3
     assert all(e.steps[-1][0].startswith("claim(") for e in whole.values())
 
 
 @pytest.mark.browser
 @needs_browser
-def test_a_killed_generation_resumes_to_the_same_runs(whole: dict[str, Episode], tmp_path: Path) -> None:
-    options = [f"--{kind}={name}" for kind, names in (("task", TASKS), ("agent", AGENTS)) for name in names]
-    shell = [sys.executable, "-m", "certify_assets.research.miniwob", "--out", str(tmp_path), "--attempts=3", "--workers=2", *options]
+def test_a_killed_generation_resumes_to_the_same_runs(
+    whole: dict[str, Episode], tmp_path: Path
+) -> None:
+    options = [
+        f"--{kind}={name}" for kind, names in (("task", TASKS), ("agent", AGENTS)) for name in names
+    ]
+    shell = [
+        sys.executable,
+        "-m",
+        "certify_assets.research.miniwob",
+        "--out",
+        str(tmp_path),
+        "--attempts=3",
+        "--workers=2",
+        *options,
+    ]
     path = tmp_path / "episodes.jsonl"
     with subprocess.Popen(shell, start_new_session=True, stderr=subprocess.DEVNULL) as process:
         wait_until(lambda: path.exists() and path.read_bytes().count(b"\n") >= 3)
@@ -159,7 +201,9 @@ def test_a_killed_generation_resumes_to_the_same_runs(whole: dict[str, Episode],
 
 @pytest.mark.browser
 @needs_browser
-def test_a_worker_that_dies_is_replaced_and_its_run_repeated(whole: dict[str, Episode], tmp_path: Path) -> None:
+def test_a_worker_that_dies_is_replaced_and_its_run_repeated(
+    whole: dict[str, Episode], tmp_path: Path
+) -> None:
     killed: list[int] = []
 
     def kill_once(done: int, total: int) -> None:
@@ -168,22 +212,39 @@ def test_a_worker_that_dies_is_replaced_and_its_run_repeated(whole: dict[str, Ep
             worker.kill()
             killed.append(worker.pid or 0)
 
-    result = generate(tmp_path, tasks=TASKS[:1], agents=AGENTS, attempts=3, workers=1, progress=kill_once)
+    result = generate(
+        tmp_path, tasks=TASKS[:1], agents=AGENTS, attempts=3, workers=1, progress=kill_once
+    )
     assert (result.episodes, result.retries, result.failed) == (6, 1, {})
-    assert {e.trajectory_id: e for e in read_episodes(result.path)} == {k: e for k, e in whole.items() if e.task_id == TASKS[0]}
+    assert {e.trajectory_id: e for e in read_episodes(result.path)} == {
+        k: e for k, e in whole.items() if e.task_id == TASKS[0]
+    }
 
 
 @pytest.mark.browser
 @needs_browser
-def test_a_model_runs_through_the_same_generator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_runs_through_the_same_generator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with serve() as endpoint:
         monkeypatch.setenv("CERTIFY_MODEL_URL", f"http://127.0.0.1:{endpoint.server_port}/v1")
         monkeypatch.setenv("CERTIFY_MODEL_NAME", "small-model")
         endpoint.replies = ["click 0", 'claim "pressed ONE"']
-        result = generate(tmp_path, tasks=["click-test-2"], corpora=["miniwob_weak"], agents=["model"], attempts=1, workers=1)
+        result = generate(
+            tmp_path,
+            tasks=["click-test-2"],
+            corpora=["miniwob_weak"],
+            agents=["model"],
+            attempts=1,
+            workers=1,
+        )
     assert (result.episodes, result.failed) == (1, {})
     run = read_episodes(result.path)[0]
-    assert (run.agent, run.outcome, run.steps[-1]) == ("model:small-model", 1, ('claim("pressed ONE")', ""))
+    assert (run.agent, run.outcome, run.steps[-1]) == (
+        "model:small-model",
+        1,
+        ('claim("pressed ONE")', ""),
+    )
     assert '0. button "ONE"' in endpoint.asked[0][2]["messages"][1]["content"]
 
 
@@ -192,7 +253,9 @@ def test_a_model_runs_through_the_same_generator(tmp_path: Path, monkeypatch: py
 def test_the_drivers_clock_moves_only_when_told() -> None:
     with browser.Browser() as open_browser:
         page = open_browser.open("stock-market", "1")
-        prices = [[e.text for e in page.look(wait) if e.id == "stock-price"] for wait in (0, 0, 500)]
+        prices = [
+            [e.text for e in page.look(wait) if e.id == "stock-price"] for wait in (0, 0, 500)
+        ]
         assert prices[0] == prices[1] != prices[2]
         assert not page.ended
         assert page.raw_reward() is None

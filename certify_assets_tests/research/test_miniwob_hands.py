@@ -29,7 +29,10 @@ def test_login_fills_both_fields_by_their_labels_and_submits() -> None:
     hands = act(page)
     assert [e.value for e in page.elements[:2]] == ["keli", "3hI"]
     assert page.ended
-    assert hands.steps[1] == ('type(field "Username", "keli")', 'now: field "Username" holds "keli"')
+    assert hands.steps[1] == (
+        'type(field "Username", "keli")',
+        'now: field "Username" holds "keli"',
+    )
 
 
 def test_boxes_are_ticked_by_label() -> None:
@@ -93,7 +96,10 @@ def test_what_is_missing_is_said_before_giving_up() -> None:
 
 
 def test_an_option_that_is_not_in_the_list_is_said() -> None:
-    page = FakePage("Select Fiji from the list and click Submit.", [element(0, "list", options=("Chad",)), element(1, "button", "Submit")])
+    page = FakePage(
+        "Select Fiji from the list and click Submit.",
+        [element(0, "list", options=("Chad",)), element(1, "button", "Submit")],
+    )
     with pytest.raises(Stuck, match="not in the list"):
         act(page)
 

@@ -59,7 +59,11 @@ def test_without_a_key_none_is_sent_and_the_key_is_in_no_repr(endpoint: Endpoint
 
 @pytest.mark.parametrize(
     ("reply", "words"),
-    [((401, {}), "status 401"), ((200, {"error": 1}), "not chat/completions"), ((200, b"<html>"), "not chat/completions")],
+    [
+        ((401, {}), "status 401"),
+        ((200, {"error": 1}), "not chat/completions"),
+        ((200, b"<html>"), "not chat/completions"),
+    ],
 )
 def test_an_endpoint_that_fails_is_named(endpoint: Endpoint, reply: Any, words: str) -> None:
     endpoint.replies = [reply]
@@ -78,4 +82,7 @@ def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
         ModelAgent.from_environment()
     monkeypatch.setenv("CERTIFY_MODEL_URL", "http://127.0.0.1:1/v1/")
     monkeypatch.setenv("CERTIFY_MODEL_NAME", "m")
-    assert (ModelAgent.from_environment().url, ModelAgent.from_environment().name) == ("http://127.0.0.1:1/v1", "model:m")
+    assert (ModelAgent.from_environment().url, ModelAgent.from_environment().name) == (
+        "http://127.0.0.1:1/v1",
+        "model:m",
+    )

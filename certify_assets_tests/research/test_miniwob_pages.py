@@ -43,7 +43,10 @@ def test_skills_do_real_tasks(chromium: Browser, task: str) -> None:
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize(("task", "fault"), [("click-checkboxes", "forgets"), ("enter-text", "typo"), ("click-link", "wrong")])
+@pytest.mark.parametrize(
+    ("task", "fault"),
+    [("click-checkboxes", "forgets"), ("enter-text", "typo"), ("click-link", "wrong")],
+)
 def test_faults_fail_real_tasks(chromium: Browser, task: str, fault: str) -> None:
     page = chromium.open(task, "x0")
     act(page, fault)
@@ -65,7 +68,11 @@ def test_a_page_starts_afresh_and_the_same_for_a_seed(chromium: Browser) -> None
     first, second, other = (chromium.open("click-shades", seed) for seed in ("a", "a", "b"))
     assert first.instruction == second.instruction
     one = chromium.open("click-shades", "a").look()
-    assert one == chromium.open("click-shades", "a").look() != chromium.open("click-shades", "b").look()
+    assert (
+        one
+        == chromium.open("click-shades", "a").look()
+        != chromium.open("click-shades", "b").look()
+    )
     assert other.instruction.startswith("Select all the shades")
 
 

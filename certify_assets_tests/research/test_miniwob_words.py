@@ -2,7 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from certify_assets.research.miniwob.words import colour_name, describe, name_of, ordinal, quoted, shorten
+from certify_assets.research.miniwob.words import (
+    colour_name,
+    describe,
+    name_of,
+    ordinal,
+    quoted,
+    shorten,
+)
 from certify_assets_tests.research.miniwob_page import element
 
 
@@ -11,14 +18,28 @@ def test_quoted_words_come_in_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "number"), [("the 3rd box", 3), ("Find the last word", 0), ("the second", 2), ("the 11th word", 11), ("none", None)]
+    ("text", "number"),
+    [
+        ("the 3rd box", 3),
+        ("Find the last word", 0),
+        ("the second", 2),
+        ("the 11th word", 11),
+        ("none", None),
+    ],
 )
 def test_ordinals(text: str, number: int | None) -> None:
     assert ordinal(text) == number
 
 
 @pytest.mark.parametrize(
-    ("css", "name"), [("rgb(255, 192, 203)", "pink"), ("aqua", "cyan"), ("rgb(30, 30, 169)", "navy"), ("gray", "grey"), ("none", "")]
+    ("css", "name"),
+    [
+        ("rgb(255, 192, 203)", "pink"),
+        ("aqua", "cyan"),
+        ("rgb(30, 30, 169)", "navy"),
+        ("gray", "grey"),
+        ("none", ""),
+    ],
 )
 def test_colours_have_names(css: str, name: str) -> None:
     assert colour_name(css) == name
@@ -39,7 +60,13 @@ def test_describe_shows_states_and_leaves_layout_out() -> None:
         element(4, "icon", cls="ui-resizable-handle"),
         element(5, "text", "Nibh sed vel."),
     ]
-    lines = ['field "Name" holds "Tora"', 'checkbox "VkEp" on', "list of Chad, Fiji; chosen Fiji", "icon star marked", '"Nibh sed vel."']
+    lines = [
+        'field "Name" holds "Tora"',
+        'checkbox "VkEp" on',
+        "list of Chad, Fiji; chosen Fiji",
+        "icon star marked",
+        '"Nibh sed vel."',
+    ]
     assert describe(view) == lines
 
 

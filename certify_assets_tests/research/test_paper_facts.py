@@ -60,17 +60,24 @@ FACTS = {fact.key: fact for fact in arithmetic_facts()}
         ("third_gate", "limit_on_grid", 64, 0),
     ],
 )
-def test_what_follows_from_printed_numbers(key: str, value: str, expected: float, digits: int) -> None:
+def test_what_follows_from_printed_numbers(
+    key: str, value: str, expected: float, digits: int
+) -> None:
     assert round(FACTS[key].values[value], digits) == expected
 
 
 def test_the_printed_tables_hang_together() -> None:
     assert {fact.verdict for fact in FACTS.values()} == {CONFIRMED}
     assert FACTS["web_coverages_on_test_grid"].values["p"] < 0.001
-    assert [key for key in MAIN if MAIN[key] != REAL_SCORES[key]] == [("Tool", "SFT"), ("Term", "base")]
+    assert [key for key in MAIN if MAIN[key] != REAL_SCORES[key]] == [
+        ("Tool", "SFT"),
+        ("Term", "base"),
+    ]
     for name, corpus in CORPORA.items():
         # the figure's index from π and A₀ as printed, which have two and three digits
-        assert (1 - corpus.success_rate) * (2 * corpus.auroc - 1) == pytest.approx(corpus.index, abs=0.005), name
+        assert (1 - corpus.success_rate) * (2 * corpus.auroc - 1) == pytest.approx(
+            corpus.index, abs=0.005
+        ), name
 
 
 def test_the_floors_in_tasks() -> None:
@@ -85,9 +92,13 @@ def test_a_rate_has_an_error_even_where_nothing_was_seen() -> None:
 
 
 @pytest.mark.parametrize(("share", "claimed"), [(0.15, 0.30), (0.11, 0.41)])
-def test_taskboot_is_fooled_at_fifty_tasks_and_the_floor_is_not(share: float, claimed: float) -> None:
+def test_taskboot_is_fooled_at_fifty_tasks_and_the_floor_is_not(
+    share: float, claimed: float
+) -> None:
     # 300 tables: standard error .028 of the rate, .04 of the claim at 150 tables
-    plain, floor = violation_rates(Fooled(tasks=50, share=share), [Settings(procedure="taskboot"), Settings()], trials=300)
+    plain, floor = violation_rates(
+        Fooled(tasks=50, share=share), [Settings(procedure="taskboot"), Settings()], trials=300
+    )
     assert abs(plain.value - claimed) <= 4 * math.hypot(plain.error, 0.04)
     assert plain.value > 0.15 and floor.value <= 0.05 + 4 * 0.0126
 
@@ -116,12 +127,22 @@ def test_every_simulated_statement() -> None:
     fooled = fooled_facts(400)
     assert [fact.key for fact in fooled if fact.verdict != CONFIRMED] == []
     for fact in fooled:
-        assert fact.values["guard floor"] <= (0.05 if fact.key != "fooled_larger_50" else 0.25) + 4 * 0.011, fact.key
+        assert (
+            fact.values["guard floor"]
+            <= (0.05 if fact.key != "fooled_larger_50" else 0.25) + 4 * 0.011
+        ), fact.key
     others = other_fact(400).values
-    assert others["max-T_0.15_50"] > 0.15 and others["naive_0.11_20"] > 0.08 and others["korn_graubard_0.15_50_x5"] > 0.1
+    assert (
+        others["max-T_0.15_50"] > 0.15
+        and others["naive_0.11_20"] > 0.08
+        and others["korn_graubard_0.15_50_x5"] > 0.1
+    )
     assert others["korn_graubard_0.15_50"] < 0.03 and others["naive_0.15_50"] < 0.08
     chosen = selection_fact(400).values
-    assert chosen["taskboot_three"] > chosen["taskboot_one"] + 0.1 and chosen["guarded_taskboot_three"] > 0.05
+    assert (
+        chosen["taskboot_three"] > chosen["taskboot_one"] + 0.1
+        and chosen["guarded_taskboot_three"] > 0.05
+    )
     assert chosen["guarded_taskboot_paid"] <= 0.05 + 4 * 0.011
     fact = isotonic_fact(30)
     assert fact.values["changed"] > 15 and fact.values["changed_strictly"] == 0

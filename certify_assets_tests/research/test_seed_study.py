@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from certify_assets.corpora import corpus as corpus_steps
+from certify_assets.corpora import preparation as corpus_steps
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.evaluation.ledger import ledger_entries, ledger_violations
 from certify_assets.research import seed_study
@@ -25,14 +26,18 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 
 def test_every_seed_is_split_trained_certified_and_audited(store: Store) -> None:
-    document = run_seeds(store, "c", PLAN)
+    document = run_seeds(Corpus(store, "c"), PLAN)
     assert document == store.read_json("seeds/c.json") and len(document["cells"]) == 2 * 2 * 2 * 3
-    assert {cell["procedure"] for cell in document["cells"]} == set(PLAN.procedures) and len(set(document["aurocs"])) == 2
-    assert not store.exists("seeds/c.partial.jsonl") and not ledger_violations(store, "c")
+    assert {cell["procedure"] for cell in document["cells"]} == set(PLAN.procedures) and len(
+        set(document["aurocs"])
+    ) == 2
+    assert not store.exists("seeds/c.partial.jsonl") and not ledger_violations(Corpus(store, "c"))
 
 
-def test_a_killed_study_goes_on_and_gives_the_same_bytes(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    run_seeds(store, "c", PLAN)
+def test_a_killed_study_goes_on_and_gives_the_same_bytes(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_seeds(Corpus(store, "c"), PLAN)
     before, one_seed, seen = store.read_bytes("seeds/c.json"), seed_study._one_seed, []
 
     def counted(*arguments: object) -> object:
@@ -43,24 +48,46 @@ def test_a_killed_study_goes_on_and_gives_the_same_bytes(store: Store, monkeypat
 
     monkeypatch.setattr(seed_study, "_one_seed", counted)
     with pytest.raises(KeyboardInterrupt):
-        run_seeds(store, "c", PLAN)
+        run_seeds(Corpus(store, "c"), PLAN)
     with Path(store.root, "seeds/c.partial.jsonl").open("ab") as stream:
         stream.write(b'{"plan": "torn')
-    run_seeds(store, "c", PLAN)
+    run_seeds(Corpus(store, "c"), PLAN)
     assert len(seen) == 3, "the finished seed was not run again"
     assert store.read_bytes("seeds/c.json") == before
-    reads = [entry.kind for entry in ledger_entries(store, "c") if entry.judge == "seed study" and entry.kind != "result"]
+    reads = [
+        entry.kind
+        for entry in ledger_entries(Corpus(store, "c"))
+        if entry.judge == "seed study" and entry.kind != "result"
+    ]
     assert reads[0] == "first" and set(reads[1:]) == {"replay"}
 
 
 def test_frequencies_are_counted_by_hand() -> None:
-    def cell(certified: bool, coverage: float, error: float | None, verdict: str) -> dict[str, object]:
+    def cell(
+        certified: bool, coverage: float, error: float | None, verdict: str
+    ) -> dict[str, object]:
         where = {"side": "reject", "alpha": 0.1, "procedure": "taskboot"}
-        return {**where, "certified": certified, "coverage": coverage, "error": error, "verdict": verdict}
+        return {
+            **where,
+            "certified": certified,
+            "coverage": coverage,
+            "error": error,
+            "verdict": verdict,
+        }
 
-    cells = [cell(True, 0.4, 0.05, "PASS"), cell(True, 0.6, 0.3, "ERROR"), cell(True, 0.2, None, "WARN"), cell(False, 0.0, None, "PASS")]
+    cells = [
+        cell(True, 0.4, 0.05, "PASS"),
+        cell(True, 0.6, 0.3, "ERROR"),
+        cell(True, 0.2, None, "WARN"),
+        cell(False, 0.0, None, "PASS"),
+    ]
     (found,) = frequencies(cells)
-    assert (found["seeds"], found["certified"], found["valid"], found["beyond_chance"]) == (4, 3, 2, 1)
+    assert (found["seeds"], found["certified"], found["valid"], found["beyond_chance"]) == (
+        4,
+        3,
+        2,
+        1,
+    )
     assert found["coverage"] == pytest.approx(0.3) and found["error"] == pytest.approx(0.35 / 3)
     assert found["coverage_sd"] == pytest.approx(0.2581988897)
 
@@ -71,23 +98,38 @@ def test_a_plan_without_seeds_or_with_one_twice_is_refused() -> None:
             SeedPlan(seeds=seeds)
 
 
-def test_seeds_whose_training_rows_have_one_outcome_certify_nothing_and_are_named(tmp_path: Path) -> None:
+def test_seeds_whose_training_rows_have_one_outcome_certify_nothing_and_are_named(
+    tmp_path: Path,
+) -> None:
     store = prepared(tmp_path, tasks=40)
     assignment = store.read_json("corpora/c/splits/manifest.json")["assignment"]
     fail = min(task for task, split in assignment.items() if split == "sft")
-    rows = [json.loads(line) for line in (tmp_path / "runs.jsonl").read_text(encoding="utf-8").splitlines()]
+    rows = [
+        json.loads(line)
+        for line in (tmp_path / "runs.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
     lines = [json.dumps({**row, "outcome": int(row["task_id"] != fail)}) for row in rows]
     (tmp_path / "runs.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    corpus_steps.import_trajectories(store, "c")
-    corpus_steps.make_splits(store, "c")
+    corpus_steps.import_trajectories(Corpus(store, "c"))
+    corpus_steps.make_splits(Corpus(store, "c"))
     for split in ("sft", "rl", "cal", "test"):
-        corpus_steps.write_split(store, "c", split)
-    corpus_steps.profile(store, "c")
-    corpus_steps.leak_controls(store, "c")
-    document = run_seeds(store, "c", SeedPlan(seeds=(42, 1, 2, 3, 4, 5), procedures=("naive",)))
+        corpus_steps.write_split(Corpus(store, "c"), split)
+    corpus_steps.profile(Corpus(store, "c"))
+    corpus_steps.leak_controls(Corpus(store, "c"))
+    document = run_seeds(
+        Corpus(store, "c"), SeedPlan(seeds=(42, 1, 2, 3, 4, 5), procedures=("naive",))
+    )
     assert 42 not in document["untrained"] and document["untrained"] and None in document["aurocs"]
-    (found,) = (item for item in document["frequencies"] if (item["side"], item["alpha"]) == ("reject", 0.1))
+    (found,) = (
+        item for item in document["frequencies"] if (item["side"], item["alpha"]) == ("reject", 0.1)
+    )
     assert found["seeds"] == 6 and found["certified"] <= 6 - len(document["untrained"])
-    plan = HarvestPlan(alphas=(0.2,), gates=("guarded_taskboot",), sides=("release",), profiles=("certify",), rounds=1)
-    loops = run_harvests(store, "c", plan)["loops"]
+    plan = HarvestPlan(
+        alphas=(0.2,),
+        gates=("guarded_taskboot",),
+        sides=("release",),
+        profiles=("certify",),
+        rounds=1,
+    )
+    loops = run_harvests(Corpus(store, "c"), plan)["loops"]
     assert loops[0]["rounds"][0]["auroc_half_b"] is None, "half B has one outcome"

@@ -16,7 +16,15 @@ import pytest
 from certify_assets.certificates import Settings, evaluate, observe
 from certify_assets.certificates.populations import pilot_of
 from certify_assets.errors import InputError
-from certify_assets.research.designs import DESIGNS, TAU, Clustered, Design, Fooled, effect_sd, study_designs
+from certify_assets.research.designs import (
+    DESIGNS,
+    TAU,
+    Clustered,
+    Design,
+    Fooled,
+    effect_sd,
+    study_designs,
+)
 from certify_assets.research.published import PAPER, PAPER_PROCEDURES
 from certify_assets.research.simulation import simulate
 from certify_assets.research.study import Cell, Simulation, cell_from_dict, make_variants, summarise
@@ -41,8 +49,15 @@ def test_truth_equals_a_large_draw(name: str, fooled_side: str) -> None:
 
 
 def test_weightings_differ_where_sizes_and_outcomes_do() -> None:
-    for name, differ in (("paper", False), ("size_outcome", True), ("fooled_larger", True), ("fooled_partly", False)):
-        over, by_task = (float(_one(name).true_error(1.0, "reject", weight)) for weight in ("trajectory", "task"))
+    for name, differ in (
+        ("paper", False),
+        ("size_outcome", True),
+        ("fooled_larger", True),
+        ("fooled_partly", False),
+    ):
+        over, by_task = (
+            float(_one(name).true_error(1.0, "reject", weight)) for weight in ("trajectory", "task")
+        )
         assert (abs(over - by_task) > 1e-4) == differ
 
 
@@ -53,34 +68,64 @@ def test_caps_hold_every_task_of_a_large_draw() -> None:
 
 
 def test_the_release_side_of_fooled_tasks_is_the_mirror() -> None:
-    names, procedures = ["fooled_larger", "fooled_scattered"], ["taskboot", "guarded_taskboot:kish", "betting"]
+    names, procedures = (
+        ["fooled_larger", "fooled_scattered"],
+        ["taskboot", "guarded_taskboot:kish", "betting"],
+    )
     one, other = (
-        simulate(study_designs(names, tasks=[20], side=side), procedures=procedures, trials=10, side=side) for side in ("reject", "release")
+        simulate(
+            study_designs(names, tasks=[20], side=side), procedures=procedures, trials=10, side=side
+        )
+        for side in ("reject", "release")
     )
     assert one.cells == other.cells and other.side == "release"
     assert any(rates.violations for cell in one.cells for rates in cell.procedures)
 
 
 def test_variants_change_one_setting_and_the_estimand_reaches_whom_it_concerns() -> None:
-    found = make_variants(["guarded_taskboot:kish", "gaffke:fixed", "betting", "naive"], {"grid": 20, "estimand": "trajectory"})
+    found = make_variants(
+        ["guarded_taskboot:kish", "gaffke:fixed", "betting", "naive"],
+        {"grid": 20, "estimand": "trajectory"},
+    )
     settings = [one.settings for one in found]
     assert [one.applied_guard for one in settings] == ["kish", "none", "none", "none"]
-    assert [one.applied_multiplicity for one in settings] == ["bonferroni", "fixed", "fixed", "bonferroni"]
-    assert [one.applied_estimand for one in settings] == ["trajectory"] * 4 and {one.grid for one in settings} == {20}
+    assert [one.applied_multiplicity for one in settings] == [
+        "bonferroni",
+        "fixed",
+        "fixed",
+        "bonferroni",
+    ]
+    assert [one.applied_estimand for one in settings] == ["trajectory"] * 4 and {
+        one.grid for one in settings
+    } == {20}
     with pytest.raises(InputError, match="after a colon"):
         make_variants(["taskboot:twice"], {})
 
 
 def test_every_procedure_runs_and_a_pilot_changes_no_other_number() -> None:
     designs = study_designs(["size_outcome"], tasks=[100])
-    every = simulate(designs, procedures=["taskboot", "betting", "betting:trajectory", "gaffke:fixed"], trials=6, pilot_tasks=150)
+    every = simulate(
+        designs,
+        procedures=["taskboot", "betting", "betting:trajectory", "gaffke:fixed"],
+        trials=6,
+        pilot_tasks=150,
+    )
     alone = simulate(designs, procedures=["taskboot"], trials=6)
     cell = every.cells[0]
     assert cell.of("taskboot") == alone.cells[0].of("taskboot")
     betting, capped = cell.of("betting"), cell.of("betting:trajectory")
-    assert betting is not None and betting.coverage > 0.3 and betting.own_violation is not None and betting.estimand == "task"
-    assert capped is not None and capped.own_violation is None and capped.coverage < betting.coverage
-    assert every.settings == {"pilot_tasks": 150} and not set(pilot_of(designs[0], 5, np.random.default_rng(0)).tasks) & set(range(100))
+    assert (
+        betting is not None
+        and betting.coverage > 0.3
+        and betting.own_violation is not None
+        and betting.estimand == "task"
+    )
+    assert (
+        capped is not None and capped.own_violation is None and capped.coverage < betting.coverage
+    )
+    assert every.settings == {"pilot_tasks": 150} and not set(
+        pilot_of(designs[0], 5, np.random.default_rng(0)).tasks
+    ) & set(range(100))
 
 
 def test_known_cells_are_not_run_again() -> None:
@@ -89,12 +134,27 @@ def test_known_cells_are_not_run_again() -> None:
     whole = simulate(designs, trials=8, procedures=["taskboot"], keep=kept.__setitem__)
     assert len(kept) == 2
     again: dict[str, Cell] = {}
-    stored = {key: cell_from_dict(json.loads(json.dumps(asdict(cell)))) for key, cell in list(kept.items())[:1]}
-    assert simulate(designs, trials=8, procedures=["taskboot"], known=stored, keep=again.__setitem__) == whole
+    stored = {
+        key: cell_from_dict(json.loads(json.dumps(asdict(cell))))
+        for key, cell in list(kept.items())[:1]
+    }
+    assert (
+        simulate(designs, trials=8, procedures=["taskboot"], known=stored, keep=again.__setitem__)
+        == whole
+    )
     assert set(again) == set(kept) - set(stored)
     # any other setting is another cell
     for change in ({"seed": 1}, {"trials": 9}, {"guard": "kish"}, {"alpha": 0.2}):
-        simulate(designs[:1], **{"trials": 8, "procedures": ["taskboot"], "known": kept, "keep": again.__setitem__, **change})  # type: ignore[arg-type]
+        simulate(
+            designs[:1],
+            **{
+                "trials": 8,
+                "procedures": ["taskboot"],
+                "known": kept,
+                "keep": again.__setitem__,
+                **change,
+            },
+        )  # type: ignore[arg-type]
     assert len(again) == 1 + 4
     assert Simulation.from_dict(json.loads(json.dumps(whole.to_dict()))) == whole
 
@@ -110,7 +170,9 @@ def test_truth_of_many_thresholds_is_that_of_each() -> None:
     places = np.array([-1.0, 0.0, 2.0])
     for name in DESIGNS:
         design = _one(name)
-        assert design.true_error(places) == pytest.approx([float(design.true_error(place)) for place in places])
+        assert design.true_error(places) == pytest.approx(
+            [float(design.true_error(place)) for place in places]
+        )
 
 
 def test_quadrature_agrees_with_adaptive_integration() -> None:
@@ -124,8 +186,13 @@ def test_quadrature_agrees_with_adaptive_integration() -> None:
             inside = norm.cdf(1.0 - 0.9 * effect - 2.2 * (2 * label - 1))
             return float(norm.pdf(effect, scale=tau) * inside * (success if label else 1 - success))
 
-        right, wrong = (quad(part, -9 * tau, 9 * tau, args=(label,), limit=400, epsabs=1e-12)[0] for label in (1, 0))
-        assert float(Clustered(tasks=2, rho=rho).true_error(1.0)) == pytest.approx(right / (right + wrong), rel=1e-8)
+        right, wrong = (
+            quad(part, -9 * tau, 9 * tau, args=(label,), limit=400, epsabs=1e-12)[0]
+            for label in (1, 0)
+        )
+        assert float(Clustered(tasks=2, rho=rho).true_error(1.0)) == pytest.approx(
+            right / (right + wrong), rel=1e-8
+        )
 
 
 def test_population_icc_of_the_papers_labels() -> None:
@@ -141,7 +208,9 @@ def test_sizes_follow_their_law() -> None:
     for name, mean in (("paper", 8.0), ("low_base_rate", 16.0)):
         sizes = np.bincount(replace(_one(name), tasks=20_000).draw(np.random.default_rng(1)).tasks)
         assert sizes.mean() == pytest.approx(mean, abs=0.1)
-    sizes = np.bincount(replace(_one("heavy_tails"), tasks=20_000).draw(np.random.default_rng(1)).tasks)
+    sizes = np.bincount(
+        replace(_one("heavy_tails"), tasks=20_000).draw(np.random.default_rng(1)).tasks
+    )
     assert sizes.min() == 2 and sizes.max() == 61
     larger = replace(_one("fooled_larger"), tasks=40_000).draw(np.random.default_rng(2))
     assert larger.outcomes.mean() == pytest.approx(0.15, abs=0.01)
@@ -150,8 +219,12 @@ def test_sizes_follow_their_law() -> None:
 def test_the_study_has_fifteen_designs_beside_the_fooled_ones() -> None:
     designs = study_designs()
     assert sum(isinstance(design, Clustered) for design in designs) == 15
-    assert {(design.name, design.tasks, design.rho) for design in designs if design.rho} == {key[:3] for key in PAPER}
-    assert [(d.tasks, d.rho) for d in study_designs(["paper"], tasks=[30, 30], rhos=[0.2])] == [(30, 0.2)]
+    assert {(design.name, design.tasks, design.rho) for design in designs if design.rho} == {
+        key[:3] for key in PAPER
+    }
+    assert [(d.tasks, d.rho) for d in study_designs(["paper"], tasks=[30, 30], rhos=[0.2])] == [
+        (30, 0.2)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -178,7 +251,9 @@ def test_refusals(call: Callable[[], object], words: str) -> None:
 def test_results_do_not_depend_on_workers_order_or_other_cells() -> None:
     designs = [*study_designs(["paper"], **_SMALL), *study_designs(["fooled"], tasks=[20])]
     seen: list[tuple[int, int]] = []
-    one = simulate(designs, trials=60, progress=lambda cell, done, total: seen.append((done, total)))
+    one = simulate(
+        designs, trials=60, progress=lambda cell, done, total: seen.append((done, total))
+    )
     assert seen == [(1, 2), (2, 2)]
     assert simulate(designs, trials=60, workers=2) == one
     backwards = simulate(designs[::-1], trials=60, procedures=["guarded_taskboot", "naive"])
@@ -194,7 +269,12 @@ def test_a_trial_is_what_evaluate_says() -> None:
     drawn: list[np.random.Generator] = []
 
     class Spy:
-        name, tasks, rho, true_error = design.name, design.tasks, design.rho, staticmethod(design.true_error)
+        name, tasks, rho, true_error = (
+            design.name,
+            design.tasks,
+            design.rho,
+            staticmethod(design.true_error),
+        )
 
         def draw(self, rng: np.random.Generator) -> object:
             drawn.append(np.random.Generator(type(rng.bit_generator)()))
@@ -204,7 +284,9 @@ def test_a_trial_is_what_evaluate_says() -> None:
         def __repr__(self) -> str:
             return repr(design)
 
-    found = simulate([cast(Design, Spy())], trials=20, procedures=["taskboot"]).cells[0].procedures[0]
+    found = (
+        simulate([cast(Design, Spy())], trials=20, procedures=["taskboot"]).cells[0].procedures[0]
+    )
     coverages, errors = [], []
     for rng in drawn:
         evaluation = evaluate(observe(*design.draw(rng)), Settings(procedure="taskboot"))
@@ -213,24 +295,50 @@ def test_a_trial_is_what_evaluate_says() -> None:
         if place is not None:
             errors.append(float(design.true_error(evaluation.counts.thresholds[place])))
     assert found.coverage == pytest.approx(np.mean(coverages)) and found.certified == len(errors)
-    assert found.true_error == pytest.approx(np.mean(errors)) and found.violations == sum(error > 0.1 for error in errors)
+    assert found.true_error == pytest.approx(np.mean(errors)) and found.violations == sum(
+        error > 0.1 for error in errors
+    )
 
 
 def test_rates_count_what_certified_nothing() -> None:
     nothing = (np.nan,) * 3
-    found = np.array([[(0.6, 0.2, 0.2), nothing], [(0.4, 0.05, 0.2), nothing], [nothing, nothing], [nothing, nothing]])
+    found = np.array(
+        [
+            [(0.6, 0.2, 0.2), nothing],
+            [(0.4, 0.05, 0.2), nothing],
+            [nothing, nothing],
+            [nothing, nothing],
+        ]
+    )
     variants = make_variants(["naive", "deff"], {})
     some, none = summarise(_one("paper"), found, variants).procedures
-    assert (some.certified, some.violations, some.violation_conditional, some.violation) == (2, 1, 0.5, 0.25)
+    assert (some.certified, some.violations, some.violation_conditional, some.violation) == (
+        2,
+        1,
+        0.5,
+        0.25,
+    )
     assert some.coverage == 0.25 and some.true_error == 0.125
     assert some.coverage_se == pytest.approx(np.std([0.6, 0.4, 0, 0], ddof=1) / 2)
     assert some.paper == {"violation_conditional": 0.0, "coverage": 0.65}
-    assert (none.certified, none.violation_conditional, none.coverage, none.true_error) == (0, None, 0.0, None)
+    assert (none.certified, none.violation_conditional, none.coverage, none.true_error) == (
+        0,
+        None,
+        0.0,
+        None,
+    )
     # the rule of three, exactly
     assert none.violation_upper == pytest.approx(1 - 0.05 ** (1 / 4))
-    assert some.violation_lower == pytest.approx(1 - 0.95 ** (1 / 4)) and none.violation_lower == 0.0
+    assert (
+        some.violation_lower == pytest.approx(1 - 0.95 ** (1 / 4)) and none.violation_lower == 0.0
+    )
     for change in ({"alpha": 0.2}, {"side": "release"}, {"grid": 20}, {"multiplicity": "fixed"}):
-        assert all(rates.paper is None for rates in summarise(_one("paper"), found, make_variants(["naive", "deff"], change)).procedures)
+        assert all(
+            rates.paper is None
+            for rates in summarise(
+                _one("paper"), found, make_variants(["naive", "deff"], change)
+            ).procedures
+        )
     (by_task,) = summarise(_one("paper"), found[:, :1], make_variants(["gaffke"], {})).procedures
     assert (by_task.violation, by_task.own_violation) == (0.25, 0.5)
 
@@ -238,9 +346,18 @@ def test_rates_count_what_certified_nothing() -> None:
 @cache
 def _study() -> tuple[Simulation, float]:
     started, children = time.process_time(), os.times()
-    study = simulate(study_designs(["paper", "low_base_rate", "size_outcome", "heavy_tails"]), procedures=PAPER_PROCEDURES, workers=2)
+    study = simulate(
+        study_designs(["paper", "low_base_rate", "size_outcome", "heavy_tails"]),
+        procedures=PAPER_PROCEDURES,
+        workers=2,
+    )
     ended = os.times()
-    spent = ended.children_user + ended.children_system - children.children_user - children.children_system
+    spent = (
+        ended.children_user
+        + ended.children_system
+        - children.children_user
+        - children.children_system
+    )
     return study, time.process_time() - started + spent
 
 
@@ -253,10 +370,15 @@ def test_every_cell_of_the_papers_table() -> None:
             if rates.paper is None:
                 continue
             compared += 1
-            if rates.paper["coverage"] is not None and abs(rates.coverage - rates.paper["coverage"]) > 0.03:
+            if (
+                rates.paper["coverage"] is not None
+                and abs(rates.coverage - rates.paper["coverage"]) > 0.03
+            ):
                 outside[cell.design, cell.tasks, cell.rho, rates.procedure] = rates
             # one-per-task at a hundred tasks certifies in about thirty trials: one of them is .03
-            assert abs(rates.violation - cast(float, rates.paper["violation_conditional"])) <= 0.03, (cell, rates)
+            assert (
+                abs(rates.violation - cast(float, rates.paper["violation_conditional"])) <= 0.03
+            ), (cell, rates)
     assert compared == len(PAPER)
     # over 4,000 trials this cell covers .199 (s.e. .004) and the paper prints .23, each 300 trials scattering by .016: a coin decides about .03
     assert set(outside) <= {("paper", 100, 0.8, "deff")}

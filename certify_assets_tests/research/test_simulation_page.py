@@ -12,7 +12,12 @@ from certify_assets.research.designs import failure_designs, study_designs
 from certify_assets.research.pages.simulation_map import short_rate, violation_map
 from certify_assets.research.pages.simulation_page import render_simulation, study_markdown
 from certify_assets.research.simulation import simulate
-from certify_assets.research.simulation_study import beyond_delta, far_from_the_paper, is_exception, study_metrics
+from certify_assets.research.simulation_study import (
+    beyond_delta,
+    far_from_the_paper,
+    is_exception,
+    study_metrics,
+)
 from certify_assets.research.study import Simulation
 from certify_assets.research.truth import check_truth
 
@@ -21,14 +26,22 @@ PROCEDURES = ("naive", "deff", "one_per_task", "task_hoeffding", "taskboot", "gu
 
 @pytest.fixture(scope="module")
 def study() -> Simulation:
-    designs = [*study_designs(["paper", "low_base_rate"], tasks=[20], rhos=[0.5, 0.8]), *failure_designs(tasks=[20])]
+    designs = [
+        *study_designs(["paper", "low_base_rate"], tasks=[20], rhos=[0.5, 0.8]),
+        *failure_designs(tasks=[20]),
+    ]
     return simulate(designs, procedures=PROCEDURES, trials=8)
 
 
 def _changed(study: Simulation, place: int, procedure: str, **changes: float) -> Simulation:
     cell = study.cells[place]
-    rates = tuple(replace(one, **changes) if one.procedure == procedure else one for one in cell.procedures)  # type: ignore[arg-type]
-    return replace(study, cells=(*study.cells[:place], replace(cell, procedures=rates), *study.cells[place + 1 :]))
+    rates = tuple(
+        replace(one, **changes) if one.procedure == procedure else one for one in cell.procedures
+    )  # type: ignore[arg-type]
+    return replace(
+        study,
+        cells=(*study.cells[:place], replace(cell, procedures=rates), *study.cells[place + 1 :]),
+    )
 
 
 def test_the_page_is_one_file_and_the_same_for_the_same_study(study: Simulation) -> None:
@@ -38,8 +51,14 @@ def test_the_page_is_one_file_and_the_same_for_the_same_study(study: Simulation)
     for word in ("<script", "http://", "https://", "src="):
         assert word not in page
     HTMLParser().feed(page)
-    assert page.count('<svg class="map"') == 4 and "True error 1.02 α" in page and "True error 1.5 α" in page
-    assert "12 thresholds" in page and "Too few trials to say" in page, "8 trials without a violation leave it open"
+    assert (
+        page.count('<svg class="map"') == 4
+        and "True error 1.02 α" in page
+        and "True error 1.5 α" in page
+    )
+    assert "12 thresholds" in page and "Too few trials to say" in page, (
+        "8 trials without a violation leave it open"
+    )
     assert "Within δ" in render_simulation(replace(study, trials=300), truth)
     # a link in the page leads to a part of it
     assert set(re.findall(r'href="#([^"]+)"', page)) <= set(re.findall(r'id="([^"]+)"', page))
@@ -55,7 +74,9 @@ def test_marks_tell_proved_from_seen(study: Simulation) -> None:
     assert 'fill="none" stroke' not in violation_map(proved.cells[:4], ["guarded_taskboot"], 0.05)
     assert [len(beyond_delta(one)) for one in (study, seen, proved)] == [0, 0, 1]
     assert len(beyond_delta(seen, proved=False)) == 1
-    assert "Not within δ" in render_simulation(proved, []) and proved.cells[0].title in render_simulation(proved, [])
+    assert "Not within δ" in render_simulation(proved, []) and proved.cells[
+        0
+    ].title in render_simulation(proved, [])
     assert short_rate(1.0) == "1.000" and short_rate(0.05) == ".050" and short_rate(None) == "–"
 
 
@@ -65,23 +86,43 @@ def test_figures_far_from_the_paper_are_named_but_for_one(study: Simulation) -> 
         for one in cell.procedures:
             if one.paper is not None:
                 coverage = one.coverage if one.paper["coverage"] is None else one.paper["coverage"]
-                near = _changed(near, place, one.procedure, coverage=coverage, violation=one.paper["violation_conditional"] or 0.0)
+                near = _changed(
+                    near,
+                    place,
+                    one.procedure,
+                    coverage=coverage,
+                    violation=one.paper["violation_conditional"] or 0.0,
+                )
     assert far_from_the_paper(near) == []
     ((cell, rates, text),) = far_from_the_paper(_changed(near, 0, "taskboot", coverage=0.5))
-    assert (cell.title, rates.procedure, is_exception(cell, rates)) == ("paper G=20 ρ=0.5", "taskboot", False) and "printed 0.61" in text
+    assert (cell.title, rates.procedure, is_exception(cell, rates)) == (
+        "paper G=20 ρ=0.5",
+        "taskboot",
+        False,
+    ) and "printed 0.61" in text
     assert is_exception(replace(cell, tasks=100, rho=0.8), replace(rates, procedure="deff"))
 
 
 def test_the_block_of_the_asset_is_short_and_its_numbers_are_floats(study: Simulation) -> None:
     text = study_markdown(study, [])
-    assert len(text) < 1000 and text.count("\n|") == 2 + len(PROCEDURES) and "guarded_taskboot" in text
+    assert (
+        len(text) < 1000 and text.count("\n|") == 2 + len(PROCEDURES) and "guarded_taskboot" in text
+    )
     metrics = study_metrics(study, [])
     assert all(isinstance(value, float) for value in metrics.values())
-    worst = max(one.violation for cell in study.cells if cell.fooled for one in cell.procedures if one.procedure == "taskboot")
+    worst = max(
+        one.violation
+        for cell in study.cells
+        if cell.fooled
+        for one in cell.procedures
+        if one.procedure == "taskboot"
+    )
     assert metrics["worst_violation_fooled_taskboot"] == worst > 0.3
 
 
 def test_a_study_of_fooled_tasks_alone_has_no_verdict() -> None:
     only = simulate(study_designs(["fooled"], tasks=[20]), procedures=["taskboot"], trials=3)
     page = render_simulation(only, [])
-    assert "No verdict" in page and "Beside the paper" not in page and "Where TaskBoot fails" in page
+    assert (
+        "No verdict" in page and "Beside the paper" not in page and "Where TaskBoot fails" in page
+    )

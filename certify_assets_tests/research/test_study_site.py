@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.research import full_study, paper_numbers, paper_tables
 from certify_assets.research.full_study import RUN_KEY, run_full_study
 from certify_assets.research.harvest_study import HarvestPlan, run_harvests
@@ -23,7 +24,9 @@ HOSTILE = "<script>alert(1)</script>|_$"
 
 
 def rows_of(store: Store, name: str) -> list[dict[str, str]]:
-    return list(csv.DictReader(io.StringIO(store.read_bytes(f"{SITE}/tables/{name}.csv").decode("utf-8"))))
+    return list(
+        csv.DictReader(io.StringIO(store.read_bytes(f"{SITE}/tables/{name}.csv").decode("utf-8")))
+    )
 
 
 @pytest.fixture(scope="module")
@@ -32,9 +35,21 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     found = Store(str(folder / "root"))
     register_runs(found, "c", write_runs(folder / "c.jsonl", tasks=130, attempts=4), rl=True)
     names = ("splits", "lexical", "agents", "real_scores", "comparison", "law")
-    run_full_study(found, ["c"], workers=1, stages=[stage for stage in full_study.STAGES if stage.name in names])
-    run_seeds(found, "c", SeedPlan(seeds=(42, 43), procedures=("naive", "guarded_taskboot")))
-    run_harvests(found, "c", HarvestPlan(alphas=(0.2,), gates=("guarded_taskboot",), sides=("reject",), profiles=("certify",)))
+    run_full_study(
+        found,
+        ["c"],
+        workers=1,
+        stages=[stage for stage in full_study.STAGES if stage.name in names],
+    )
+    run_seeds(
+        Corpus(found, "c"), SeedPlan(seeds=(42, 43), procedures=("naive", "guarded_taskboot"))
+    )
+    run_harvests(
+        Corpus(found, "c"),
+        HarvestPlan(
+            alphas=(0.2,), gates=("guarded_taskboot",), sides=("reject",), profiles=("certify",)
+        ),
+    )
     agents = found.read_json("comparison/c/agent_disjoint_lexical.json")
     agents["folds"][0]["agents"] = [HOSTILE]
     found.write_json("comparison/c/agent_disjoint_lexical.json", agents)
@@ -51,32 +66,47 @@ def test_our_rows_are_those_of_the_documents(store: Store) -> None:
     cells = {(cell["side"], cell["alpha"], cell["procedure"]): cell for cell in judge["cells"]}
     main = {row["procedure"]: row for row in rows_of(store, "main") if row["corpus"] == "c"}
     for procedure in ("taskboot", "guarded_taskboot"):
-        assert float(main[procedure]["coverage lexical"]) == pytest.approx(cells["reject", 0.1, procedure]["test_coverage"], abs=6e-4)
+        assert float(main[procedure]["coverage lexical"]) == pytest.approx(
+            cells["reject", 0.1, procedure]["test_coverage"], abs=6e-4
+        )
     assert (
         float(main["taskboot"]["AUROC lexical"]) == pytest.approx(judge["auroc_test"], abs=6e-4)
         and main["taskboot"]["AUROC sft"] == "not run"
     )
     seeds = {(row["side"], row["α"], row["procedure"]): row for row in rows_of(store, "seeds")}
     for found in store.read_json("seeds/c.json")["frequencies"]:
-        assert seeds[found["side"], f"{found['alpha']:g}", found["procedure"]]["certified"] == f"{found['certified']} of 2"
+        assert (
+            seeds[found["side"], f"{found['alpha']:g}", found["procedure"]]["certified"]
+            == f"{found['certified']} of 2"
+        )
     loop = store.read_json("harvests/c/lexical.json")["loops"][0]
     made = [row for row in loop["rounds"] if row.get("harvest", {}).get("size")]
     assert [row["harvest"] for row in rows_of(store, "harvests") if row["whose"] == "ours"] == [
         f"{row['harvest']['size']}/{row['harvest']['pool']}" for row in made
     ] and made
-    hours = next(row for row in rows_of(store, "cost") if row["whose"] == "ours" and row["procedure"] == "taskboot")
-    assert float(hours["reviewer-hours saved"]) == pytest.approx(100 * cells["reject", 0.1, "taskboot"]["test_coverage"], abs=0.06)
+    hours = next(
+        row
+        for row in rows_of(store, "cost")
+        if row["whose"] == "ours" and row["procedure"] == "taskboot"
+    )
+    assert float(hours["reviewer-hours saved"]) == pytest.approx(
+        100 * cells["reject", 0.1, "taskboot"]["test_coverage"], abs=0.06
+    )
 
 
 def test_every_table_names_its_documents_and_their_hashes(store: Store) -> None:
     for blocks in study_tables(store).values():
         for block in blocks:
-            assert block.sources or not any(row[0] == "ours" for row in block.table.rows) or block.table.name == "frontier", (
-                block.table.name
-            )
+            assert (
+                block.sources
+                or not any(row[0] == "ours" for row in block.table.rows)
+                or block.table.name == "frontier"
+            ), block.table.name
             for key, digest in block.sources:
                 assert store.sha256(key) == digest
-            assert all(len(row) == len(block.table.columns) for row in block.table.rows), block.table.name
+            assert all(len(row) == len(block.table.columns) for row in block.table.rows), (
+                block.table.name
+            )
     page = store.read_bytes(f"{SITE}/seeds.html").decode("utf-8")
     assert store.sha256("seeds/c.json") in page
 
@@ -105,7 +135,10 @@ def test_an_empty_root_holds_the_papers_rows_and_the_commands(tmp_path: Path) ->
     write_study_site(store)
     blocks = {block.table.name: block for found in study_tables(store).values() for block in found}
     assert {row[0] for row in blocks["main"].table.rows} == {"paper"}
-    assert any("certify study miniwob_mixed" in item and "not run" in item for item in blocks["main"].missing)
+    assert any(
+        "certify study miniwob_mixed" in item and "not run" in item
+        for item in blocks["main"].missing
+    )
     for name in (
         "corpora",
         "gates",
@@ -135,7 +168,9 @@ def test_the_papers_rows_are_those_that_are_computed_with() -> None:
         known = paper_numbers.REAL_SCORES.get((corpus, judge.split(",")[0]))
         assert known is None or shares[-1] == known
     for corpus, found in paper_numbers.CORPORA.items():
-        assert round(found.rows / found.deff) == pytest.approx(paper_tables.CLUSTERING[corpus][1], rel=0.03)
+        assert round(found.rows / found.deff) == pytest.approx(
+            paper_tables.CLUSTERING[corpus][1], rel=0.03
+        )
     for corpus, hours in paper_tables.COSTS:
         row = next(row for row in paper_tables.MAIN_ROWS if row.corpus == corpus)
         assert float(hours) == pytest.approx(100 * (row.coverages[2] or 0.0), abs=0.01)
@@ -144,18 +179,30 @@ def test_the_papers_rows_are_those_that_are_computed_with() -> None:
 @pytest.mark.slow
 def test_arms_are_those_of_their_audit(arms_store: Store) -> None:
     document = arms_store.read_json("judges/grpo/small/arms_audit.json")
-    table = next(block.table for block in study_tables(arms_store)["results.html"] if block.table.name == "arms")
+    table = next(
+        block.table
+        for block in study_tables(arms_store)["results.html"]
+        if block.table.name == "arms"
+    )
     ours = [row for row in table.rows if row[0] == "ours"]
-    names = [candidate["name"] for cell in document["plan"]["cells"] for candidate in cell["candidates"]]
-    assert [row[4] for row in ours] == names and sum(row[-1] == "chosen on CAL" for row in ours) == len(document["plan"]["cells"])
+    names = [
+        candidate["name"] for cell in document["plan"]["cells"] for candidate in cell["candidates"]
+    ]
+    assert [row[4] for row in ours] == names and sum(
+        row[-1] == "chosen on CAL" for row in ours
+    ) == len(document["plan"]["cells"])
     first = document["results"][names[0]]["audits"][0]
     assert float(ours[0][6].replace("–", "0")) == pytest.approx(first["coverage"] or 0.0, abs=6e-4)
 
 
 @pytest.mark.browser
 @pytest.mark.parametrize("width", [1280, 420])
-def test_the_site_opens_from_disk_and_every_link_leads_somewhere(browser: Any, store: Store, tmp_path: Path, width: int) -> None:
-    context = browser.new_context(java_script_enabled=False, viewport={"width": width, "height": 900})
+def test_the_site_opens_from_disk_and_every_link_leads_somewhere(
+    browser: Any, store: Store, tmp_path: Path, width: int
+) -> None:
+    context = browser.new_context(
+        java_script_enabled=False, viewport={"width": width, "height": 900}
+    )
     page, asked = context.new_page(), []
     page.on("request", lambda request: asked.append(request.url))
     site = Path(store.locate(SITE))
@@ -163,10 +210,14 @@ def test_the_site_opens_from_disk_and_every_link_leads_somewhere(browser: Any, s
         asked.clear()
         page.goto((site / name).as_uri())
         assert asked == [(site / name).as_uri()], "a page loads nothing else"
-        size = page.context.new_cdp_session(page).send("Page.getLayoutMetrics")["cssContentSize"]["width"]
+        size = page.context.new_cdp_session(page).send("Page.getLayoutMetrics")["cssContentSize"][
+            "width"
+        ]
         assert size <= width, (name, size)
         targets = [link.get_attribute("href") for link in page.locator("a[href]").all()]
-        assert targets and all(target.startswith("#") or (site / target).is_file() for target in targets)
+        assert targets and all(
+            target.startswith("#") or (site / target).is_file() for target in targets
+        )
         assert page.get_by_role("heading", level=1).count() == 1
     page.goto((site / "index.html").as_uri())
     page.get_by_role("link", name="Validity over split seeds").click()
@@ -180,7 +231,12 @@ def test_the_site_opens_from_disk_and_every_link_leads_somewhere(browser: Any, s
         page.emulate_media(media="print")
         for item in PAGES:
             page.goto((site / item.href).as_uri())
-            assert page.context.new_cdp_session(page).send("Page.getLayoutMetrics")["cssContentSize"]["width"] <= 1024, item.href
+            assert (
+                page.context.new_cdp_session(page).send("Page.getLayoutMetrics")["cssContentSize"][
+                    "width"
+                ]
+                <= 1024
+            ), item.href
         page.goto((site / "results.html").as_uri())
         paper = page.pdf(prefer_css_page_size=True, print_background=True)
         assert paper.startswith(b"%PDF") and len(re.findall(rb"/Type /Page\n", paper)) >= 2

@@ -87,7 +87,10 @@ def write_hostile_runs(path: Path, *, tasks: int = 40, attempts: int = 4) -> Pat
                 "instruction": f"{payload} number {task}",
                 "steps": [
                     {"action": payload, "observation": f"page {place}"},
-                    {"action": "submit()", "observation": f"{'all is in place' if outcome else 'nothing was found'} {payload}"},
+                    {
+                        "action": "submit()",
+                        "observation": f"{'all is in place' if outcome else 'nothing was found'} {payload}",
+                    },
                 ],
                 "outcome": outcome,
             }

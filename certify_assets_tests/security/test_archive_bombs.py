@@ -48,7 +48,12 @@ def _tar_header(kind: bytes, megabytes: int) -> Callable[[Path], Path]:
 
 def _zipped(name: str, megabytes: int) -> Callable[[Path], Path]:
     def write(folder: Path) -> Path:
-        with zipfile.ZipFile(folder / "bomb.zip", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive, archive.open(name, "w") as stream:
+        with (
+            zipfile.ZipFile(
+                folder / "bomb.zip", "w", zipfile.ZIP_DEFLATED, compresslevel=1
+            ) as archive,
+            archive.open(name, "w") as stream,
+        ):
             for _ in range(megabytes):
                 stream.write(ZEROS)
         return folder / "bomb.zip"
@@ -63,25 +68,42 @@ def _gzipped(folder: Path) -> Path:
     return folder / "bomb.jsonl.gz"
 
 
-def _parquet(folder: Path, *, rows: int = 20_000, length: int = 200_000, nested: bool = False) -> Path:
+def _parquet(
+    folder: Path, *, rows: int = 20_000, length: int = 200_000, nested: bool = False
+) -> Path:
     """One long text in a dictionary, said by every row."""
-    text = pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), pa.array(["x" * length]))
+    text = pa.DictionaryArray.from_arrays(
+        pa.array([0] * rows, pa.int32()), pa.array(["x" * length])
+    )
     outcomes = pa.array([n % 2 for n in range(rows)])
     tasks = pa.array([str(n) for n in range(rows)])
     steps = pa.StructArray.from_arrays([text, text], names=["action", "observation"])
     lists = pa.ListArray.from_arrays(pa.array(range(rows + 1), pa.int32()), steps)
     column = {"steps": lists} if nested else {"text": text, "instruction": text}
-    pq.write_table(pa.table({"task_id": tasks, "outcome": outcomes, **column}), folder / "bomb.parquet", compression="zstd")
+    pq.write_table(
+        pa.table({"task_id": tasks, "outcome": outcomes, **column}),
+        folder / "bomb.parquet",
+        compression="zstd",
+    )
     return folder / "bomb.parquet"
 
 
 BOMBS: dict[str, tuple[Callable[[Path], Path], str]] = {
-    "tar with a PAX header of half a gigabyte": (_tar_header(tarfile.XHDTYPE, 512), "of which 1,048,576 are allowed"),
-    "tar with a long name of half a gigabyte": (_tar_header(tarfile.GNUTYPE_LONGNAME, 512), "of which 1,048,576 are allowed"),
+    "tar with a PAX header of half a gigabyte": (
+        _tar_header(tarfile.XHDTYPE, 512),
+        "of which 1,048,576 are allowed",
+    ),
+    "tar with a long name of half a gigabyte": (
+        _tar_header(tarfile.GNUTYPE_LONGNAME, 512),
+        "of which 1,048,576 are allowed",
+    ),
     "zip of one member of zeros": (_zipped("runs.jsonl", 300), "the limit is 268,435,456"),
     "gzip of zeros": (_gzipped, "the limit is 268,435,456"),
     "Parquet of one text said by every row": (_parquet, "unpacks to far more than the limit"),
-    "Parquet of one text said by every step": (lambda folder: _parquet(folder, nested=True), "unpacks to far more than the limit"),
+    "Parquet of one text said by every step": (
+        lambda folder: _parquet(folder, nested=True),
+        "unpacks to far more than the limit",
+    ),
 }
 
 _CODE = """
@@ -119,7 +141,9 @@ def test_a_bomb_is_refused_in_a_sentence_and_in_bounded_memory(tmp_path: Path, n
     assert sorted(item.name for item in tmp_path.iterdir()) == [path.name]
 
 
-@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK])
+@pytest.mark.parametrize(
+    "kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK]
+)
 def test_a_header_that_says_more_than_a_megabyte_is_not_read(tmp_path: Path, kind: bytes) -> None:
     with pytest.raises(InputError, match="of which 1,048,576 are allowed"):
         import_corpus(_tar_header(kind, 2)(tmp_path), format="table", name="c")
@@ -127,7 +151,11 @@ def test_a_header_that_says_more_than_a_megabyte_is_not_read(tmp_path: Path, kin
 
 def test_a_sparse_member_is_refused(tmp_path: Path) -> None:
     info = tarfile.TarInfo("runs.jsonl")
-    info.pax_headers = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.realsize": str(1 << 40)}
+    info.pax_headers = {
+        "GNU.sparse.major": "1",
+        "GNU.sparse.minor": "0",
+        "GNU.sparse.realsize": str(1 << 40),
+    }
     with tarfile.open(tmp_path / "sparse.tar", "w", format=tarfile.PAX_FORMAT) as archive:
         archive.addfile(info)
     with pytest.raises(InputError, match="a sparse file; write the archive without sparse files"):
@@ -151,7 +179,12 @@ def test_an_archive_inside_an_archive_is_named_and_not_opened(tmp_path: Path) ->
         archive.writestr("runs.jsonl", ROWS * 2)
         archive.writestr("inner.zip", inner.getvalue())
         archive.writestr("deep/inner.tar.gz", inner.getvalue())
-    assert import_corpus(tmp_path / "outer.zip", format="table", name="c").dropped["file_nested_archive"] == 2
+    assert (
+        import_corpus(tmp_path / "outer.zip", format="table", name="c").dropped[
+            "file_nested_archive"
+        ]
+        == 2
+    )
 
 
 def test_members_that_climb_are_counted_and_nothing_is_unpacked(tmp_path: Path) -> None:
@@ -160,8 +193,12 @@ def test_members_that_climb_are_counted_and_nothing_is_unpacked(tmp_path: Path) 
             archive.writestr(name, ROWS)
             archive.writestr("fine.jsonl", ROWS)
         read = import_corpus(tmp_path / "climbs.zip", format="table", name="c")
-        assert read.dropped == {"file_unsafe_path": 1} and list(read.files) == ["climbs.zip/fine.jsonl"]
-    assert [path.name for path in tmp_path.iterdir()] == ["climbs.zip"] and not (tmp_path.parent / "x.jsonl").exists()
+        assert read.dropped == {"file_unsafe_path": 1} and list(read.files) == [
+            "climbs.zip/fine.jsonl"
+        ]
+    assert [path.name for path in tmp_path.iterdir()] == ["climbs.zip"] and not (
+        tmp_path.parent / "x.jsonl"
+    ).exists()
 
 
 def _sources() -> dict[str, bytes]:
@@ -190,9 +227,16 @@ def _sources() -> dict[str, bytes]:
 SOURCES = _sources()
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.sampled_from(sorted(SOURCES)), st.lists(st.tuples(st.floats(0, 1), st.binary(min_size=0, max_size=6)), min_size=1, max_size=5))
-def test_a_damaged_file_costs_a_sentence_and_never_a_traceback(tmp_path: Path, name: str, damage: list[tuple[float, bytes]]) -> None:
+@settings(
+    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    st.sampled_from(sorted(SOURCES)),
+    st.lists(st.tuples(st.floats(0, 1), st.binary(min_size=0, max_size=6)), min_size=1, max_size=5),
+)
+def test_a_damaged_file_costs_a_sentence_and_never_a_traceback(
+    tmp_path: Path, name: str, damage: list[tuple[float, bytes]]
+) -> None:
     data = bytearray(SOURCES[name])
     for where, patch in damage:
         place = int(where * (len(data) - 1))
@@ -212,7 +256,8 @@ def test_a_damaged_file_costs_a_sentence_and_never_a_traceback(tmp_path: Path, n
 def test_json_that_nests_without_end_costs_its_record(tmp_path: Path) -> None:
     deep = json.dumps({"task_id": "a", "outcome": 1, "text": "x"})
     (tmp_path / "runs.jsonl").write_text(
-        "[" * 200_000 + "\n" + deep + "\n" + '{"task_id": "b", "steps": ' + "[" * 99_999 + "\n", encoding="utf-8"
+        "[" * 200_000 + "\n" + deep + "\n" + '{"task_id": "b", "steps": ' + "[" * 99_999 + "\n",
+        encoding="utf-8",
     )
     read = import_corpus(tmp_path / "runs.jsonl", format="table", name="c")
     assert len(read.frame) == 1 and read.dropped["unreadable_record"] == 2

@@ -10,9 +10,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, LedgerError
 from certify_assets.evaluation import auditing, certification
-from certify_assets.evaluation.ledger import ledger_entries, ledger_head, record_read, register, require_in_ledger
+from certify_assets.evaluation.ledger import (
+    ledger_entries,
+    ledger_head,
+    record_read,
+    register,
+    require_in_ledger,
+)
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.storage.store import Store
 from certify_assets_tests.cli.calling import Answer, Call
 from certify_assets_tests.cli.conftest import call  # noqa: F401 - a fixture
@@ -29,11 +37,11 @@ DESCRIPTIONS: dict[str, set[str]] = {
 
 def _use(store: Store) -> None:
     """What stands between a stored certificate and a page that shows it."""
-    certification.load_certificates(store, "one", "lexical")
-    problems = certification.verify_stored(store, "one", "lexical")
+    certification.load_certificates(JudgedCorpus(Corpus(store, "one"), "lexical"))
+    problems = certification.verify_stored(JudgedCorpus(Corpus(store, "one"), "lexical"))
     if problems:
         raise CertifyError(problems[0])
-    auditing.load_audits(store, "one", "lexical")
+    auditing.load_audits(JudgedCorpus(Corpus(store, "one"), "lexical"))
 
 
 def _assert_refused(store: Store, key: str, *, every: int) -> tuple[int, int]:
@@ -53,7 +61,7 @@ def _assert_refused(store: Store, key: str, *, every: int) -> tuple[int, int]:
 
 @pytest.fixture
 def audited(corpora: Store) -> Store:
-    auditing.audit_judge(corpora, "one", "lexical")
+    auditing.audit_judge(JudgedCorpus(Corpus(corpora, "one"), "lexical"))
     return corpora
 
 
@@ -73,17 +81,27 @@ def test_every_altered_value_is_refused(audited: Store, key: str) -> None:
 
 def _ledger(tmp_path: Path) -> Store:
     store = Store(str(tmp_path / "root"))
-    registration = register(store, "c", {"seed": 1}, run_id="cli")
+    registration = register(Corpus(store, "c"), {"seed": 1}, run_id="cli")
     for judge in ("a", "b"):
-        record_read(store, "c", judge=judge, registration=registration, configuration={"scores": judge}, run_id="cli")
+        record_read(
+            Corpus(store, "c"),
+            judge=judge,
+            registration=registration,
+            configuration={"scores": judge},
+            run_id="cli",
+        )
     return store
 
 
-@settings(deadline=None, max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    deadline=None, max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.floats(0, 1), st.binary(min_size=1, max_size=4))
-def test_a_ledger_with_any_byte_altered_is_refused(tmp_path: Path, where: float, patch: bytes) -> None:
+def test_a_ledger_with_any_byte_altered_is_refused(
+    tmp_path: Path, where: float, patch: bytes
+) -> None:
     store = _ledger(tmp_path)
-    path, head = tmp_path / "root/ledger/c.jsonl", ledger_head(store, "c")
+    path, head = tmp_path / "root/ledger/c.jsonl", ledger_head(Corpus(store, "c"))
     data = bytearray(path.read_bytes())
     place = min(int(where * len(data)), len(data) - len(patch))
     before = bytes(data)
@@ -94,8 +112,8 @@ def test_a_ledger_with_any_byte_altered_is_refused(tmp_path: Path, where: float,
             return
         # what stands on the last line alone is found by whoever kept its hash
         with pytest.raises(LedgerError, match=r"ledger"):
-            ledger_entries(store, "c")
-            require_in_ledger(store, "c", head)
+            ledger_entries(Corpus(store, "c"))
+            require_in_ledger(Corpus(store, "c"), head)
     finally:
         path.unlink()
 
@@ -114,7 +132,7 @@ def test_a_line_that_is_no_entry_ends_in_a_sentence(tmp_path: Path, line: bytes)
     store = Store(str(tmp_path / "root"))
     store.write_bytes("ledger/c.jsonl", line + b"\n")
     with pytest.raises(LedgerError, match="line 1 is not a ledger entry"):
-        ledger_entries(store, "c")
+        ledger_entries(Corpus(store, "c"))
 
 
 def test_the_command_refuses_a_forged_certificate_wherever_one_is_read(
@@ -135,7 +153,12 @@ def test_the_command_refuses_a_forged_certificate_wherever_one_is_read(
             _assert_complains(call(*command))
     # with the digest made anew, as somebody would who knows how it is made; `decide` has no CAL to recompute it from
     forged.write_text(
-        json.dumps(replace(Certificate.from_dict(found), promise="Nobody needs to read anything.").to_dict()), encoding="utf-8"
+        json.dumps(
+            replace(
+                Certificate.from_dict(found), promise="Nobody needs to read anything."
+            ).to_dict()
+        ),
+        encoding="utf-8",
     )
     for command in (("verify", forged, scores), page):
         _assert_complains(call(*command))
@@ -143,4 +166,6 @@ def test_the_command_refuses_a_forged_certificate_wherever_one_is_read(
 
 
 def _assert_complains(answer: Answer) -> None:
-    assert answer.code in (2, 3) and answer.err.startswith("certify: ") and answer.err.count("\n") == 1
+    assert (
+        answer.code in (2, 3) and answer.err.startswith("certify: ") and answer.err.count("\n") == 1
+    )

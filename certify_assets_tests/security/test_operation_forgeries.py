@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, IntegrityError
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations import batches, deciding, deployment, monitoring
 from certify_assets.operations.alarms import record_alarms
 from certify_assets.operations.batch_checks import decided_by_deployed, drawn_as_planned
@@ -31,7 +33,13 @@ from certify_assets_tests.builders import write_runs
 from certify_assets_tests.cli.calling import Call
 from certify_assets_tests.cli.conftest import call  # noqa: F401 - a fixture
 from certify_assets_tests.operations_builders import deliver
-from certify_assets_tests.security.altering import altered, altered_journal, altered_tables, leaves, rearranged_journal
+from certify_assets_tests.security.altering import (
+    altered,
+    altered_journal,
+    altered_tables,
+    leaves,
+    rearranged_journal,
+)
 
 PLAN = SamplingPlan(0.3, 0.2, 5)
 #: document → what nobody notices, and needs not: it describes, or nothing was made of it yet
@@ -50,7 +58,20 @@ UNNOTICED: dict[str, set[str]] = {
     "batches/draw.json": set(),
     # what it counts; the hashes of the tables that it counts are compared
     "batches/batch.json": {
-        *("schema", "time", "decided", "deployment", "judge", "rows", "tasks", "runs", "new", "changed", "known", "outcomes_left_out"),
+        *(
+            "schema",
+            "time",
+            "decided",
+            "deployment",
+            "judge",
+            "rows",
+            "tasks",
+            "runs",
+            "new",
+            "changed",
+            "known",
+            "outcomes_left_out",
+        ),
         *(f"decisions.{name}" for name in ("human", "reject")),
         *(f"reasons.{name}" for name in ("below_threshold", "middle")),
         *(f"asked.{name}" for name in ("", "audit_sample", "spot_check", "undecided")),
@@ -61,7 +82,15 @@ UNNOTICED: dict[str, set[str]] = {
     "batches/scores.parquet": set(),
     "batches/decisions.parquet": set(),
 }
-OF_A_BATCH = ("import.json", "draw.json", "batch.json", "runs.parquet", "identities.parquet", "scores.parquet", "decisions.parquet")
+OF_A_BATCH = (
+    "import.json",
+    "draw.json",
+    "batch.json",
+    "runs.parquet",
+    "identities.parquet",
+    "scores.parquet",
+    "decisions.parquet",
+)
 
 
 @pytest.fixture(scope="module")
@@ -70,65 +99,82 @@ def root(_operated: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("forged") / "root"
     shutil.copytree(_operated, folder)
     store = Store(str(folder))
-    deployment.deploy(store, "c", "lexical", sampling=PLAN, track=False)
+    deployment.deploy(JudgedCorpus(Corpus(store, "c"), "lexical"), sampling=PLAN, track=False)
     for seed in (1, 2):
         _bring(store, seed)
-    document, _ = recertify(store, "c", "lexical", least_new_tasks=0)
+    document, _ = recertify(JudgedCorpus(Corpus(store, "c"), "lexical"), least_new_tasks=0)
     assert document is not None
-    deployment.deploy(store, "c", "lexical", certificates_key=document["certificates_key"], track=False)
-    monitoring.monitor_judge(store, "c", "lexical")
+    deployment.deploy(
+        JudgedCorpus(Corpus(store, "c"), "lexical"),
+        certificates_key=document["certificates_key"],
+        track=False,
+    )
+    monitoring.monitor_judge(JudgedCorpus(Corpus(store, "c"), "lexical"))
     return folder
 
 
 def _bring(store: Store, seed: int) -> None:
     """Deliver new tasks, decide them, and label all of what was drawn with the truth."""
     path = deliver(Path(store.root).parent / f"{seed}.jsonl", tasks=30, seed=seed)
-    batch = str(batches.receive(store, "c", [str(path)]).batch)
-    deciding.decide_ready(store, "c")
-    told = write_runs(Path(store.root).parent / f"told-{seed}.jsonl", tasks=30, attempts=4, seed=seed).read_text("utf-8").splitlines()
-    truth = {f"new-{seed}-{item['trajectory_id']}": item["outcome"] for item in map(json.loads, told)}
-    rows = decisions_of(store, "c", batch)
+    batch = str(batches.receive(Corpus(store, "c"), [str(path)]).batch)
+    deciding.decide_ready(Corpus(store, "c"))
+    told = (
+        write_runs(Path(store.root).parent / f"told-{seed}.jsonl", tasks=30, attempts=4, seed=seed)
+        .read_text("utf-8")
+        .splitlines()
+    )
+    truth = {
+        f"new-{seed}-{item['trajectory_id']}": item["outcome"] for item in map(json.loads, told)
+    }
+    rows = decisions_of(Corpus(store, "c"), batch)
     asked = rows.loc[rows["asked"].isin(["audit_sample", "spot_check"]), "trajectory_id"]
-    append_labels(store, "c", [Label(name, truth[name], "ann", "file", f"ann {name}") for name in asked])
+    append_labels(
+        Corpus(store, "c"),
+        [Label(name, truth[name], "ann", "file", f"ann {name}") for name in asked],
+    )
 
 
 def _decide(store: Store) -> None:
-    if (refusal := deployment.why_refused(store, "c")) is not None:
+    if (refusal := deployment.why_refused(Corpus(store, "c"))) is not None:
         raise CertifyError(refusal.sentence)
 
 
 def _recertify(store: Store) -> None:
-    plan_recertification(store, "c", "lexical")
-    load_recertified(store, "c", 1)
+    plan_recertification(JudgedCorpus(Corpus(store, "c"), "lexical"))
+    load_recertified(Corpus(store, "c"), 1)
 
 
 def _monitor(store: Store) -> None:
-    monitoring.load_monitor(store, "c", "lexical")
-    for certificate in deployment.deployed_certificates(store, "c"):
-        operation_stream(store, "c", certificate)
+    monitoring.load_monitor(JudgedCorpus(Corpus(store, "c"), "lexical"))
+    for certificate in deployment.deployed_certificates(Corpus(store, "c")):
+        operation_stream(Corpus(store, "c"), certificate)
 
 
 def _lineage(store: Store) -> None:
-    names = batch_names(store, "c")
-    run = str(decisions_of(store, "c", names[0])["trajectory_id"].iloc[0])
+    names = batch_names(Corpus(store, "c"))
+    run = str(decisions_of(Corpus(store, "c"), names[0])["trajectory_id"].iloc[0])
     trees = [walk(store, item) for name in (run, names[0]) for item in find(store, name, "c")]
     if broken := [link for tree in trees for link in tree.walk() if link.broken]:
         raise CertifyError(f"{broken[0].kind} {broken[0].name} {broken[0].status}")
 
 
 def _review(store: Store) -> None:
-    asked = load_asked(store, "c").frame
-    row = asked[asked["batch"] == batch_names(store, "c")[0]].iloc[0]
+    asked = load_asked(Corpus(store, "c")).frame
+    row = asked[asked["batch"] == batch_names(Corpus(store, "c"))[0]].iloc[0]
     RunLookup(store, "c").find(row["batch"], row["trajectory_id"])
 
 
 def _receive(store: Store) -> None:
     # who was there before, which a delivery is compared with
-    Identities.stored(store, "c", batches.ready_batches(store, "c"), ())
+    Identities.stored(store, "c", batches.ready_batches(Corpus(store, "c")), ())
 
 
 def _check(store: Store) -> None:
-    for verdict in (decided_by_deployed(store, "c"), drawn_as_planned(store, "c"), delta_left(store, "c")):
+    for verdict in (
+        decided_by_deployed(Corpus(store, "c")),
+        drawn_as_planned(Corpus(store, "c")),
+        delta_left(Corpus(store, "c")),
+    ):
         if verdict.status == "ERROR":
             raise CertifyError(verdict.sentence)
 
@@ -162,7 +208,9 @@ def _alterations(store: Store, key: str) -> Iterator[tuple[str, bytes]]:
     if key.endswith(".jsonl"):
         few = data.splitlines(keepends=True)
         # of a long journal the first lines and the last
-        yield from altered_journal(data) if len(few) < 9 else ((name, part) for name, part in _ends(data))
+        yield from (
+            altered_journal(data) if len(few) < 9 else ((name, part) for name, part in _ends(data))
+        )
         if len(few) > 1:
             yield from rearranged_journal(data)
     elif key.endswith(".json"):
@@ -187,11 +235,13 @@ def _key(store: Store, name: str) -> str:
     """Return where a kind of document lies: of the first batch, the first recertification, a certificate that decided."""
     kind, _, file = name.partition("/")
     if kind == "batches":
-        return f"operations/c/batches/{batch_names(store, 'c')[0]}/{file}"
+        return f"operations/c/batches/{batch_names(Corpus(store, 'c'))[0]}/{file}"
     if kind == "recertifications":
         return f"operations/c/recertifications/1/{file}"
     if kind == "certificates":
-        return deployment.certificate_key("c", deployment.read_deployments(store, "c")[0].certificates[0])
+        return deployment.certificate_key(
+            "c", deployment.read_deployments(Corpus(store, "c"))[0].certificates[0]
+        )
     return f"operations/c/{name}"
 
 
@@ -207,13 +257,17 @@ def _assert_noticed(store: Store, name: str, *, every: int) -> tuple[int, int, C
             store.delete(key) if part is None else store.write_bytes(key, part)
             refusals = _refusals(store)
             by.update(refusals.keys())
-            assert all(len(sentence) > 20 and "\n" not in sentence for sentence in refusals.values()), (what, refusals)
+            assert all(
+                len(sentence) > 20 and "\n" not in sentence for sentence in refusals.values()
+            ), (what, refusals)
             let_through += [] if refusals else [what]
     finally:
         store.write_bytes(key, data)
     passed = {"mlflow" if what.startswith("mlflow.") else what for what in let_through}
     assert passed <= UNNOTICED[name], passed - UNNOTICED[name]
-    assert every > 1 or passed == UNNOTICED[name], "noticed by now: take it out of the list and of docs/security.md"
+    assert every > 1 or passed == UNNOTICED[name], (
+        "noticed by now: take it out of the list and of docs/security.md"
+    )
     return len(todo), len(todo) - len(let_through), by
 
 
@@ -230,7 +284,9 @@ def test_some_alterations_are_refused(root: Path, name: str) -> None:
 @pytest.mark.parametrize("name", UNNOTICED)
 def test_every_alteration_is_refused_but_those_that_describe(root: Path, name: str) -> None:
     there, refused, by = _assert_noticed(Store(str(root)), name, every=1)
-    print(f"{name}: {refused} of {there} alterations refused; {', '.join(f'{who} {number}' for who, number in by.most_common())}")
+    print(
+        f"{name}: {refused} of {there} alterations refused; {', '.join(f'{who} {number}' for who, number in by.most_common())}"
+    )
 
 
 @pytest.fixture
@@ -248,11 +304,19 @@ def _swap(store: Store, one: str, other: str) -> None:
 @pytest.mark.slow
 def test_documents_that_change_places_are_refused(store: Store) -> None:
     """Of two batches, of two certificates, an earlier deployment, a recertification's table in the place of another."""
-    first, second = batch_names(store, "c")
-    places = [(f"operations/c/batches/{first}/{file}", f"operations/c/batches/{second}/{file}") for file in OF_A_BATCH]
+    first, second = batch_names(Corpus(store, "c"))
+    places = [
+        (f"operations/c/batches/{first}/{file}", f"operations/c/batches/{second}/{file}")
+        for file in OF_A_BATCH
+    ]
     # a description of one delivery or another changes nothing that is decided; the table of runs beside it does
-    sha256 = deployment.read_deployments(store, "c")[0].certificates[0], deployment.read_deployments(store, "c")[1].certificates[0]
-    places += [(deployment.certificate_key("c", sha256[0]), deployment.certificate_key("c", sha256[1]))]
+    sha256 = (
+        deployment.read_deployments(Corpus(store, "c"))[0].certificates[0],
+        deployment.read_deployments(Corpus(store, "c"))[1].certificates[0],
+    )
+    places += [
+        (deployment.certificate_key("c", sha256[0]), deployment.certificate_key("c", sha256[1]))
+    ]
     noticed = {}
     for one, other in places:
         _swap(store, one, other)
@@ -267,14 +331,17 @@ def test_documents_that_change_places_are_refused(store: Store) -> None:
 
 def test_a_claim_that_is_removed_with_its_folder_is_missed(store: Store) -> None:
     shutil.rmtree(store.local_path("operations/c/recertifications/1"))
-    store.write_bytes("operations/c/spending.jsonl", store.read_bytes("operations/c/spending.jsonl").splitlines(keepends=True)[0])
-    assert "was deployed: lines were cut off" in delta_left(store, "c").sentence
+    store.write_bytes(
+        "operations/c/spending.jsonl",
+        store.read_bytes("operations/c/spending.jsonl").splitlines(keepends=True)[0],
+    )
+    assert "was deployed: lines were cut off" in delta_left(Corpus(store, "c")).sentence
     with pytest.raises(IntegrityError, match="lines were cut off"):
-        recertify(store, "c", "lexical", least_new_tasks=0)
+        recertify(JudgedCorpus(Corpus(store, "c"), "lexical"), least_new_tasks=0)
 
 
 def test_an_alarm_stays_when_its_document_is_altered_or_deleted(store: Store) -> None:
-    certificate = deployment.deployed_certificates(store, "c")[0]
+    certificate = deployment.deployed_certificates(Corpus(store, "c"))[0]
     entry = {
         "judge": "lexical",
         "side": certificate.side,
@@ -283,7 +350,7 @@ def test_an_alarm_stays_when_its_document_is_altered_or_deleted(store: Store) ->
         "source": "operation",
         "result": {"alarm": True, "first_alarm_at": 9, "e_value": 40.0, "interval": (0.3, 0.5)},
     }
-    record_alarms(store, "c", "lexical", [entry])
+    record_alarms(JudgedCorpus(Corpus(store, "c"), "lexical"), [entry])
     for kept in (True, False):
         if not kept:
             store.delete("judges/lexical/c/monitor.json")
@@ -295,40 +362,62 @@ def test_an_alarm_stays_when_its_document_is_altered_or_deleted(store: Store) ->
 
 
 @pytest.mark.parametrize("file", ["runs.parquet", "identities.parquet", "draw.json"])
-def test_what_waits_is_not_decided_once_it_is_altered(store: Store, tmp_path: Path, file: str) -> None:
-    batch = str(batches.receive(store, "c", [str(deliver(tmp_path / "more.jsonl", tasks=5, seed=9))]).batch)
+def test_what_waits_is_not_decided_once_it_is_altered(
+    store: Store, tmp_path: Path, file: str
+) -> None:
+    batch = str(
+        batches.receive(
+            Corpus(store, "c"), [str(deliver(tmp_path / "more.jsonl", tasks=5, seed=9))]
+        ).batch
+    )
     key = f"operations/c/batches/{batch}/{file}"
     data = store.read_bytes(key)
     store.write_bytes(key, next(part for _, part in _alterations(store, key) if part != data))
     with pytest.raises(IntegrityError, match="is not what was imported"):
-        deciding.decide_ready(store, "c")
-    assert not deciding.is_decided(store, "c", batch)
+        deciding.decide_ready(Corpus(store, "c"))
+    assert not deciding.is_decided(Corpus(store, "c"), batch)
 
 
 def test_a_recertification_pays_for_as_many_candidates_as_the_judge_has(store: Store) -> None:
     key = "judges/lexical/c/adapter.json"
     store.write_json(key, store.read_json(key) | {"candidates": 0})
     with pytest.raises(IntegrityError, match="counts 0 candidates, and the judge has 1"):
-        plan_recertification(store, "c", "lexical")
+        plan_recertification(JudgedCorpus(Corpus(store, "c"), "lexical"))
 
 
 def test_runs_that_were_altered_are_not_shown_to_people(store: Store) -> None:
     key = _key(store, "batches/runs.parquet")
-    frame = batch_runs(store, "c", batch_names(store, "c")[0])
+    frame = batch_runs(Corpus(store, "c"), batch_names(Corpus(store, "c"))[0])
     store.write_table(key, frame.assign(instruction="Say that it was done."))
     session = ReviewSession(store, "c")
     shown = session.shown("bob")
     assert shown is None or shown.run.instruction != "Say that it was done."
-    assert session.unreadable() and "is not what it was when the batch was decided" in session.unreadable()[0]
+    assert (
+        session.unreadable()
+        and "is not what it was when the batch was decided" in session.unreadable()[0]
+    )
 
 
 def test_the_commands_end_with_a_sentence_and_their_code(store: Store, call: Call) -> None:  # noqa: F811
     key = _key(store, "batches/decisions.parquet")
-    run = str(decisions_of(store, "c", batch_names(store, "c")[0])["trajectory_id"].iloc[0])
+    run = str(
+        decisions_of(Corpus(store, "c"), batch_names(Corpus(store, "c"))[0])["trajectory_id"].iloc[
+            0
+        ]
+    )
     assert call("lineage", run, "--root", store.root).code == 0
     store.write_table(key, store.read_table(key).assign(decision="release"))
     answers = {
-        name: call(name, *rest, "--root", store.root) for name, rest in (("lineage", [run]), ("recertify", ["c"]), ("review", ["c"]))
+        name: call(name, *rest, "--root", store.root)
+        for name, rest in (("lineage", [run]), ("recertify", ["c"]), ("review", ["c"]))
     }
-    assert {name: answer.code for name, answer in answers.items()} == {"lineage": 3, "recertify": 2, "review": 3}
-    assert "is not what" in answers["recertify"].err and "is not what" in answers["review"].err and "do not hold" in answers["lineage"].out
+    assert {name: answer.code for name, answer in answers.items()} == {
+        "lineage": 3,
+        "recertify": 2,
+        "review": 3,
+    }
+    assert (
+        "is not what" in answers["recertify"].err
+        and "is not what" in answers["review"].err
+        and "do not hold" in answers["lineage"].out
+    )

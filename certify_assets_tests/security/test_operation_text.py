@@ -13,11 +13,13 @@ from typing import Any, NamedTuple
 import dagster as dg
 import pytest
 
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.operations.assets import operation_assets
 from certify_assets.defs.operations.recertify import recertify_assets
 from certify_assets.defs.operations.review import review_assets
 from certify_assets.defs.partitions import CORPORA
 from certify_assets.defs.resources import DataRoot, MlflowTracker
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations import deployment
 from certify_assets.operations.journal import Label, append_labels
 from certify_assets.operations.layout import load_decisions
@@ -31,15 +33,29 @@ from certify_assets_tests.operations.test_notify import configure, server, url  
 from certify_assets_tests.security.hostile import CANARY, MARKUP
 from certify_assets_tests.security.test_pages import Page
 
-ASSETS = ("incoming_runs", "decisions", "review_queue", "reviewed_labels", "operation_monitor", "recertification", "operation_history")
+ASSETS = (
+    "incoming_runs",
+    "decisions",
+    "review_queue",
+    "reviewed_labels",
+    "operation_monitor",
+    "recertification",
+    "operation_history",
+)
 _ESCAPES = {*map(chr, range(32)), "\x7f", "\u200b", "\u202e"} - {"\n"}
 
 
 def _hostile(record: dict[str, Any]) -> None:
-    number = int(record["trajectory_id"].rsplit("-", 1)[-1].rsplit("/", 1)[-1] or 0) if record["trajectory_id"][-1].isdigit() else 0
+    number = (
+        int(record["trajectory_id"].rsplit("-", 1)[-1].rsplit("/", 1)[-1] or 0)
+        if record["trajectory_id"][-1].isdigit()
+        else 0
+    )
     place = sum(map(ord, record["task_id"])) % len(MARKUP)
     record["task_id"] = f"{MARKUP[place]}{record['task_id']}"
-    record["trajectory_id"] = f"../{MARKUP[(place + number) % len(MARKUP)]}/{record['trajectory_id']}"
+    record["trajectory_id"] = (
+        f"../{MARKUP[(place + number) % len(MARKUP)]}/{record['trajectory_id']}"
+    )
     record["agent"] = MARKUP[(place + 2 * number) % len(MARKUP)]
 
 
@@ -55,21 +71,28 @@ def operation(_operated: Path, tmp_path_factory: pytest.TempPathFactory) -> Oper
     folder = tmp_path_factory.mktemp("hostile") / "root"
     shutil.copytree(_operated, folder)
     store = Store(str(folder))
-    deployment.deploy(store, "c", "lexical", sampling=SamplingPlan(0.5, 0.2, 5), track=False)
+    deployment.deploy(
+        JudgedCorpus(Corpus(store, "c"), "lexical"), sampling=SamplingPlan(0.5, 0.2, 5), track=False
+    )
     name = f"<img src=x onerror=window.{CANARY}=1>.jsonl"
     operations_builders.deliver(store.local_path("inbox/c") / name, tasks=50, change=_hostile)
     with dg.DagsterInstance.ephemeral() as instance:
         instance.add_dynamic_partitions(CORPORA, ["c"])
         found = _materialize(store, instance, ASSETS[:3])
-        rows = load_decisions(store, "c")
+        rows = load_decisions(Corpus(store, "c"))
         asked = rows.loc[rows["asked"].isin(["audit_sample", "spot_check"]), "trajectory_id"]
-        said = [Label(run, place % 2, MARKUP[0], "file", f"{MARKUP[1]} {place}", MARKUP[2]) for place, run in enumerate(asked)]
-        append_labels(store, "c", said)
+        said = [
+            Label(run, place % 2, MARKUP[0], "file", f"{MARKUP[1]} {place}", MARKUP[2])
+            for place, run in enumerate(asked)
+        ]
+        append_labels(Corpus(store, "c"), said)
         found |= _materialize(store, instance, ASSETS[3:])
     return Operated(store, found)
 
 
-def _materialize(store: Store, instance: dg.DagsterInstance, names: tuple[str, ...]) -> dict[str, dict[str, Any]]:
+def _materialize(
+    store: Store, instance: dg.DagsterInstance, names: tuple[str, ...]
+) -> dict[str, dict[str, Any]]:
     result = dg.materialize(
         [*operation_assets(), *review_assets(), *recertify_assets()],
         selection=dg.AssetSelection.assets(*names),
@@ -78,19 +101,35 @@ def _materialize(store: Store, instance: dg.DagsterInstance, names: tuple[str, .
         run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
         resources={"data_root": DataRoot(root=store.root), "mlflow": MlflowTracker(enabled=False)},
     )
-    return {name: dict(item.metadata) for name in names for item in result.asset_materializations_for_node(name)}
+    return {
+        name: dict(item.metadata)
+        for name in names
+        for item in result.asset_materializations_for_node(name)
+    }
 
 
 def test_the_text_went_all_the_way(operation: Operated) -> None:
-    rows = load_decisions(operation.store, "c")
-    assert set(operation.metadata) == set(ASSETS) and set(rows["agent"]) <= set(MARKUP) and len(rows) == 200
-    assert CANARY in rows["source_file"].iloc[0] and "recertification 1" in operation.metadata["recertification"]["said"].value
+    rows = load_decisions(Corpus(operation.store, "c"))
+    assert (
+        set(operation.metadata) == set(ASSETS)
+        and set(rows["agent"]) <= set(MARKUP)
+        and len(rows) == 200
+    )
+    assert (
+        CANARY in rows["source_file"].iloc[0]
+        and "recertification 1" in operation.metadata["recertification"]["said"].value
+    )
 
 
 def test_no_text_becomes_markup_on_a_page(operation: Operated) -> None:
-    names = {f"operations/c/{name}.html" for name in ("history", "queue")} | {"judges/lexical/c/monitor.html"}
+    names = {f"operations/c/{name}.html" for name in ("history", "queue")} | {
+        "judges/lexical/c/monitor.html"
+    }
     root = Path(operation.store.root)
-    pages = {path.relative_to(root).as_posix(): path.read_text(encoding="utf-8") for path in root.rglob("*.html")}
+    pages = {
+        path.relative_to(root).as_posix(): path.read_text(encoding="utf-8")
+        for path in root.rglob("*.html")
+    }
     assert names <= set(pages), sorted(pages)
     for name in names:
         page = Page()
@@ -106,24 +145,48 @@ def _markdown(value: Any) -> Iterator[str]:
 
 
 def test_no_text_of_a_run_stands_in_markdown_that_dagster_renders(operation: Operated) -> None:
-    written = [text for entries in operation.metadata.values() for value in entries.values() for text in _markdown(value)]
-    assert len(written) >= 3 and not any(payload in text for text in written for payload in (CANARY, "javascript:", "](x"))
+    written = [
+        text
+        for entries in operation.metadata.values()
+        for value in entries.values()
+        for text in _markdown(value)
+    ]
+    assert len(written) >= 3 and not any(
+        payload in text for text in written for payload in (CANARY, "javascript:", "](x")
+    )
     # everywhere else it is text or JSON, which Dagster shows as it is
-    kinds = {type(value) for entries in operation.metadata.values() for value in entries.values() if CANARY in str(value)}
+    kinds = {
+        type(value)
+        for entries in operation.metadata.values()
+        for value in entries.values()
+        if CANARY in str(value)
+    }
     assert kinds <= {dg.TextMetadataValue, dg.JsonMetadataValue}, kinds
 
 
 def test_no_text_steers_a_terminal(operation: Operated, call: Call) -> None:  # noqa: F811
     store = operation.store
-    rows = load_decisions(store, "c").drop_duplicates("agent")
+    rows = load_decisions(Corpus(store, "c")).drop_duplicates("agent")
     assert len(rows) > 5
     for run in rows["trajectory_id"]:
         answer = call("lineage", "--corpus", "c", "--root", store.root, "--", run)
         assert answer.code == 0 and not _ESCAPES & set(answer.out + answer.err), run
-        assert json.loads(call("lineage", "--corpus", "c", "--root", store.root, "--json", "--", run).out)["id"] == run
-    for command in (("review", "c"), ("incoming", "c"), ("recertify", "c", "--dry-run"), ("deploy", "c")):
+        assert (
+            json.loads(
+                call("lineage", "--corpus", "c", "--root", store.root, "--json", "--", run).out
+            )["id"]
+            == run
+        )
+    for command in (
+        ("review", "c"),
+        ("incoming", "c"),
+        ("recertify", "c", "--dry-run"),
+        ("deploy", "c"),
+    ):
         answer = call(*command, "--root", store.root)
-        assert not _ESCAPES & set(answer.out + answer.err) and "Traceback" not in answer.err, command
+        assert not _ESCAPES & set(answer.out + answer.err) and "Traceback" not in answer.err, (
+            command
+        )
 
 
 def test_batches_are_named_by_us_and_nothing_lies_outside(operation: Operated) -> None:
@@ -132,40 +195,77 @@ def test_batches_are_named_by_us_and_nothing_lies_outside(operation: Operated) -
     assert not [path for path in (root / "operations").rglob("*") if CANARY in path.name]
 
 
-_TEXTS = ("$(touch pwned)", "`touch pwned`; touch pwned\n", "x\r\nX-Evil: 1\r\n\r\n{}", '"}, "kind": "quiet", "x": {"', *MARKUP)
+_TEXTS = (
+    "$(touch pwned)",
+    "`touch pwned`; touch pwned\n",
+    "x\r\nX-Evil: 1\r\n\r\n{}",
+    '"}, "kind": "quiet", "x": {"',
+    *MARKUP,
+)
 _KEEP = "import os, sys, pathlib; pathlib.Path(sys.argv[1]).write_text(repr((sys.argv[2:], sys.stdin.read(), sorted(os.environ))))"
 
 
-def test_a_command_gets_what_it_is_told_as_json_on_its_input_and_nowhere_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_gets_what_it_is_told_as_json_on_its_input_and_nowhere_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store, told = Store(str(tmp_path / "root")), tmp_path / "told"
     monkeypatch.chdir(tmp_path)
-    configure(store, {"name": "on-call", "command": [sys.executable, "-c", _KEEP, str(told), "$HOME;", "{message}"]})
+    configure(
+        store,
+        {
+            "name": "on-call",
+            "command": [sys.executable, "-c", _KEEP, str(told), "$HOME;", "{message}"],
+        },
+    )
     for text in _TEXTS:
-        assert deliver(store, "c", [Event("alarm", "c", text, text, text)]) == []
+        assert deliver(Corpus(store, "c"), [Event("alarm", "c", text, text, text)]) == []
         arguments, body, variables = ast.literal_eval(told.read_text(encoding="utf-8"))
         document = json.loads(body)
-        assert arguments == ["$HOME;", "{message}"] and (document["kind"], document["judge"], document["message"]) == ("alarm", text, text)
+        assert arguments == ["$HOME;", "{message}"] and (
+            document["kind"],
+            document["judge"],
+            document["message"],
+        ) == ("alarm", text, text)
         assert not [name for name in variables if name.startswith("CERTIFY_EVENT")]
     assert {path.name for path in tmp_path.iterdir()} == {"root", "told"}
     kept = store.read_bytes("operations/c/notifications.jsonl").decode()
-    assert CANARY not in kept and "pwned" not in kept and len(read_deliveries(store, "c")) == len(_TEXTS)
+    assert (
+        CANARY not in kept
+        and "pwned" not in kept
+        and len(read_deliveries(Corpus(store, "c"))) == len(_TEXTS)
+    )
 
 
-def test_a_webhook_gets_one_body_and_no_header_of_anybodys(tmp_path: Path, server: Any, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+def test_a_webhook_gets_one_body_and_no_header_of_anybodys(
+    tmp_path: Path,
+    server: Any,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     store = Store(str(tmp_path / "root"))
     monkeypatch.setenv("HOOK_SECRET", "a\r\nX-Evil: 1")
     configure(store, {"name": "channel", "webhook": url(server), "secret_variable": "HOOK_SECRET"})
     for text in _TEXTS:
-        assert deliver(store, "c", [Event("alarm", "c", text, text, text)]) == []
+        assert deliver(Corpus(store, "c"), [Event("alarm", "c", text, text, text)]) == []
     assert len(server.got) == len(_TEXTS)
     for (headers, body), text in zip(server.got, _TEXTS, strict=True):
-        assert not [name for name in headers if "evil" in name.lower()] and json.loads(body)["message"] == text
-        assert headers["X-Certify-Signature"].startswith("sha256=") and len(headers["X-Certify-Signature"]) == 71
+        assert (
+            not [name for name in headers if "evil" in name.lower()]
+            and json.loads(body)["message"] == text
+        )
+        assert (
+            headers["X-Certify-Signature"].startswith("sha256=")
+            and len(headers["X-Certify-Signature"]) == 71
+        )
 
 
-@pytest.mark.parametrize("tail", ["\r\nX-Evil: 1", "?a=\r\n\r\nGET /x HTTP/1.1", "\x00", " HTTP/1.1\r\nX-Evil: 1"])
+@pytest.mark.parametrize(
+    "tail", ["\r\nX-Evil: 1", "?a=\r\n\r\nGET /x HTTP/1.1", "\x00", " HTTP/1.1\r\nX-Evil: 1"]
+)
 def test_an_address_with_a_line_end_sends_no_header(tmp_path: Path, server: Any, tail: str) -> None:  # noqa: F811
     store = Store(str(tmp_path / "root"))
     configure(store, {"name": "channel", "webhook": url(server) + tail})
-    deliver(store, "c", [Event("alarm", "c", "j", "s", "m")])
-    assert all("evil" not in name.lower() for headers, _ in server.got for name in headers) and len(server.got) <= 2
+    deliver(Corpus(store, "c"), [Event("alarm", "c", "j", "s", "m")])
+    assert (
+        all("evil" not in name.lower() for headers, _ in server.got for name in headers)
+        and len(server.got) <= 2
+    )

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs
 from certify_assets_tests.security.hostile import CANARY, MARKUP, write_hostile_runs
@@ -18,7 +20,21 @@ if TYPE_CHECKING:
 
 CORPUS = "hostile"
 # what a page of ours is made of; a new element is added here by somebody who looked at it
-ACTIVE = {"script", "iframe", "object", "embed", "form", "base", "link", "img", "input", "button", "audio", "video", "foreignobject"}
+ACTIVE = {
+    "script",
+    "iframe",
+    "object",
+    "embed",
+    "form",
+    "base",
+    "link",
+    "img",
+    "input",
+    "button",
+    "audio",
+    "video",
+    "foreignobject",
+}
 
 
 @pytest.fixture(scope="module")
@@ -27,54 +43,81 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("hostile")
     store = Store(str(folder / "root"))
     source = write_hostile_runs(folder / f"<img src=x onerror=window.{CANARY}=1>.jsonl")
-    register_runs(store, CORPUS, source, rl=False, accept_structural_leak=MARKUP[0], options={"agent": MARKUP[1]})
+    register_runs(
+        store,
+        CORPUS,
+        source,
+        rl=False,
+        accept_structural_leak=MARKUP[0],
+        options={"agent": MARKUP[1]},
+    )
     _certify(store)
     _draw(store)
     return folder / "root"
 
 
 def _certify(store: Store) -> None:
-    from certify_assets.corpora import corpus as corpus_steps
+    from certify_assets.corpora import preparation as corpus_steps
     from certify_assets.evaluation import auditing, certification
     from certify_assets.judges import scoring, training
     from certify_assets.operations.monitoring import monitor_judge
 
-    corpus_steps.import_trajectories(store, CORPUS)
-    corpus_steps.make_splits(store, CORPUS)
+    corpus_steps.import_trajectories(Corpus(store, CORPUS))
+    corpus_steps.make_splits(Corpus(store, CORPUS))
     for split in ("sft", "rl", "cal", "test"):
-        corpus_steps.write_split(store, CORPUS, split)
-    corpus_steps.profile(store, CORPUS)
-    corpus_steps.leak_controls(store, CORPUS)
-    training.train_judge(store, CORPUS, "lexical")
-    scoring.score_corpus(store, CORPUS, "lexical")
-    certification.certify_judge(store, CORPUS, "lexical")
-    auditing.audit_judge(store, CORPUS, "lexical")
+        corpus_steps.write_split(Corpus(store, CORPUS), split)
+    corpus_steps.profile(Corpus(store, CORPUS))
+    corpus_steps.leak_controls(Corpus(store, CORPUS))
+    training.train_judge(JudgedCorpus(Corpus(store, CORPUS), "lexical"))
+    scoring.score_corpus(JudgedCorpus(Corpus(store, CORPUS), "lexical"))
+    certification.certify_judge(JudgedCorpus(Corpus(store, CORPUS), "lexical"))
+    auditing.audit_judge(JudgedCorpus(Corpus(store, CORPUS), "lexical"))
     rows = [
-        json.dumps({"task_id": f"{MARKUP[n % len(MARKUP)]} new {n}", "score": -5.0 + n % 7, "outcome": n % 2, "sampled": "random"})
+        json.dumps(
+            {
+                "task_id": f"{MARKUP[n % len(MARKUP)]} new {n}",
+                "score": -5.0 + n % 7,
+                "outcome": n % 2,
+                "sampled": "random",
+            }
+        )
         for n in range(60)
     ]
     store.write_bytes(f"monitoring/{CORPUS}/lexical/sample.jsonl", "\n".join(rows).encode())
-    monitor_judge(store, CORPUS, "lexical")
+    monitor_judge(JudgedCorpus(Corpus(store, CORPUS), "lexical"))
 
 
 def _draw(store: Store) -> None:
-    from certify_assets.corpora import corpus as corpus_steps
+    from certify_assets.corpora import preparation as corpus_steps
     from certify_assets.corpora import report as corpus_report
     from certify_assets.evaluation import comparison, main_table
-    from certify_assets.reports import comparison_page, corpus_page, data_docs, judge_page, monitor_page
+    from certify_assets.reports import (
+        comparison_page,
+        corpus_page,
+        data_docs,
+        judge_page,
+        monitor_page,
+    )
     from certify_assets.research.certifiability import fit_measured, gather_points
     from certify_assets.research.pages import law_page, study_site
 
-    judge_page.write_page(store, CORPUS, "lexical")
+    judge_page.write_page(JudgedCorpus(Corpus(store, CORPUS), "lexical"))
     judge_page.write_index(store)
-    monitor_page.write_monitor_page(store, CORPUS, "lexical")
-    report = corpus_report.gather_report(store, CORPUS)
+    monitor_page.write_monitor_page(JudgedCorpus(Corpus(store, CORPUS), "lexical"))
+    report = corpus_report.gather_report(Corpus(store, CORPUS))
     corpus_page.write_corpus_page(store, report)
-    data_docs.write_data_docs(store, CORPUS, corpus_steps.quality_report(store, CORPUS, stored_splits=True))
-    document = comparison.write_comparison(store, CORPUS)
-    comparison_page.write_comparison_page(store, comparison_page.render_comparison([document]), CORPUS)
+    data_docs.write_data_docs(
+        Corpus(store, CORPUS),
+        corpus_steps.quality_report(Corpus(store, CORPUS), stored_splits=True),
+    )
+    document = comparison.write_comparison(Corpus(store, CORPUS))
+    comparison_page.write_comparison_page(
+        store, comparison_page.render_comparison([document]), CORPUS
+    )
     table = main_table.write_main_table(store)
-    comparison_page.write_comparison_page(store, comparison_page.render_comparison(table["corpora"], table["left_out"]))
+    comparison_page.write_comparison_page(
+        store, comparison_page.render_comparison(table["corpora"], table["left_out"])
+    )
     law_page.write_law_page(store, law_page.render_law(fit_measured(*gather_points(store))))
     study_site.write_study_site(store)
 
@@ -90,12 +133,18 @@ class Page(HTMLParser):
         self.active += [tag] if tag in ACTIVE else []
         for name, value in attrs:
             text = (value or "").strip().lower()
-            outward = name in {"href", "src", "xlink:href", "action", "data", "formaction"} and ":" in text.split("#")[0].split("?")[0]
+            outward = (
+                name in {"href", "src", "xlink:href", "action", "data", "formaction"}
+                and ":" in text.split("#")[0].split("?")[0]
+            )
             if (
                 name.startswith("on")
                 or name == "srcdoc"
                 or outward
-                or (name == "style" and ("url(" in text.replace("url(#", "") or CANARY.lower() in text))
+                or (
+                    name == "style"
+                    and ("url(" in text.replace("url(#", "") or CANARY.lower() in text)
+                )
             ):
                 self.active.append(f"{tag} {name}={text[:60]}")
 
@@ -129,7 +178,10 @@ def test_nothing_of_a_run_is_markup(root: Path) -> None:
 
 def test_nothing_was_written_outside_the_data_root(root: Path) -> None:
     # trajectory ids that climb, a file name that is markup
-    assert {path.name for path in root.parent.iterdir()} == {"root", f"<img src=x onerror=window.{CANARY}=1>.jsonl"}
+    assert {path.name for path in root.parent.iterdir()} == {
+        "root",
+        f"<img src=x onerror=window.{CANARY}=1>.jsonl",
+    }
     assert not [path for path in root.rglob("*") if CANARY in path.name]
 
 

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from certify_assets.corpora import corpus as corpus_steps
+from certify_assets.corpora import preparation as corpus_steps
 from certify_assets.corpora.config import CorpusConfig, load_config, registered_corpora
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.incoming import scan_incoming
 from certify_assets.errors import CertifyError, InputError
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import judge_problems, judges
 from certify_assets.operations.monitoring import read_audit_sample
 from certify_assets.storage.store import Store
@@ -74,29 +76,43 @@ def test_the_command_says_so_and_touches_nothing(tmp_path: Path, call: Call, nam
     ):
         answer = call(*command, "--root", root)
         assert answer.code == 2 and answer.err.strip(), command
-    assert [path for path in _tree(tmp_path) if path not in before and not path.startswith("root")] == []
+    assert [
+        path for path in _tree(tmp_path) if path not in before and not path.startswith("root")
+    ] == []
 
 
 def test_ids_that_climb_are_text(store: Store, tmp_path: Path) -> None:
     records = [
-        {"task_id": f"../../{task}", "trajectory_id": f"/etc/{task}/{attempt}", "agent": "../a", "outcome": attempt % 2, "text": "x"}
+        {
+            "task_id": f"../../{task}",
+            "trajectory_id": f"/etc/{task}/{attempt}",
+            "agent": "../a",
+            "outcome": attempt % 2,
+            "text": "x",
+        }
         for task in range(12)
         for attempt in range(4)
     ]
     source = tmp_path / "runs.jsonl"
     source.write_text("\n".join(map(json.dumps, records)) + "\n", encoding="utf-8")
     register_runs(store, "c", source, rl=False)
-    corpus_steps.import_trajectories(store, "c")
-    corpus_steps.make_splits(store, "c")
+    corpus_steps.import_trajectories(Corpus(store, "c"))
+    corpus_steps.make_splits(Corpus(store, "c"))
     for split in ("sft", "cal", "test"):
-        corpus_steps.write_split(store, "c", split)
+        corpus_steps.write_split(Corpus(store, "c"), split)
     assert {path.split("/")[0] for path in _tree(tmp_path)} == {"data", "runs.jsonl"}
-    assert _tree(tmp_path / "data")[0] == "root" and all("etc" not in path for path in _tree(tmp_path))
+    assert _tree(tmp_path / "data")[0] == "root" and all(
+        "etc" not in path for path in _tree(tmp_path)
+    )
 
 
 def test_folders_in_incoming_with_such_names_wait_and_are_told(store: Store) -> None:
     incoming = Path(store.root) / "incoming"
-    names = [name for name in NAMES if name and "/" not in name and "\0" not in name and name != ".." and len(name) < 200]
+    names = [
+        name
+        for name in NAMES
+        if name and "/" not in name and "\0" not in name and name != ".." and len(name) < 200
+    ]
     for name in names:
         (incoming / name).mkdir(parents=True)
         (incoming / name / "runs.jsonl").write_text("{}", encoding="utf-8")
@@ -107,7 +123,13 @@ def test_folders_in_incoming_with_such_names_wait_and_are_told(store: Store) -> 
 
 def test_a_judge_of_such_a_name_is_told_and_left_out(tmp_path: Path) -> None:
     for name in ("../x", "a/b", "lexical", "<script>"):
-        entry = {"name": name, "url": "http://127.0.0.1:9/v1", "model": "m", "parity": "none", "parity_reason": "hosted"}
+        entry = {
+            "name": name,
+            "url": "http://127.0.0.1:9/v1",
+            "model": "m",
+            "parity": "none",
+            "parity_reason": "hosted",
+        }
         (tmp_path / "judges.yaml").write_text(json.dumps({"judges": [entry]}), encoding="utf-8")
         try:
             known = set(judges(str(tmp_path)))
@@ -120,9 +142,11 @@ def test_a_judge_of_such_a_name_is_told_and_left_out(tmp_path: Path) -> None:
 def test_a_label_file_of_such_a_name_is_refused_by_name(corpora: Store, name: str) -> None:
     folder = Path(corpora.root) / "monitoring/one/lexical"
     folder.mkdir(parents=True)
-    (folder / name).write_text("task_id,score,outcome,sampled\nnew,1.0,1,random\n", encoding="utf-8")
+    (folder / name).write_text(
+        "task_id,score,outcome,sampled\nnew,1.0,1,random\n", encoding="utf-8"
+    )
     with pytest.raises(CertifyError, match="cannot be a file name"):
-        read_audit_sample(corpora, "one", "lexical")
+        read_audit_sample(JudgedCorpus(Corpus(corpora, "one"), "lexical"))
 
 
 def test_yaml_makes_no_objects(tmp_path: Path) -> None:

@@ -13,7 +13,12 @@ from hypothesis import strategies as st
 
 from certify_assets.corpora.rendering import Renderer, defuse
 from certify_assets.corpora.schema import Step
-from certify_assets.judges.endpoint.prompt import ChatPrompt, CompletionPrompt, TokenPrompt, auditor_prompt
+from certify_assets.judges.endpoint.prompt import (
+    ChatPrompt,
+    CompletionPrompt,
+    TokenPrompt,
+    auditor_prompt,
+)
 from certify_assets.judges.lexical import LexicalJudge
 from certify_assets.judges.lm.prompt import AuditorPrompt, PromptEncoder
 from certify_assets_tests.judges.lm.test_prompt import ENCODERS, KINDS, controls
@@ -22,7 +27,9 @@ from certify_assets_tests.security.hostile import INJECTIONS, MARKUP
 HEADING = re.compile(r"TASK|STEP \d+|ACTION|OBSERVATION|NO STEPS|\[\d+ characters cut\]|")
 PIECES = st.sampled_from([*INJECTIONS.values(), *MARKUP, "click(7)", "\n", " "])
 MIXED = st.one_of(
-    PIECES.map(lambda text: text[:600]), st.lists(PIECES.map(lambda text: text[:80]), max_size=6).map("".join), st.text(max_size=60)
+    PIECES.map(lambda text: text[:600]),
+    st.lists(PIECES.map(lambda text: text[:80]), max_size=6).map("".join),
+    st.text(max_size=60),
 )
 RUN = st.tuples(MIXED, st.lists(st.tuples(MIXED, MIXED), max_size=4))
 PROMPT = AuditorPrompt()
@@ -39,9 +46,14 @@ def _fenced(text: str) -> bool:
 
 @pytest.mark.parametrize("kind", INJECTIONS)
 def test_an_injection_stays_behind_its_indent(kind: str) -> None:
-    text = _rendered(INJECTIONS[kind], [(INJECTIONS[kind], INJECTIONS[kind]), ("", INJECTIONS[kind])])
+    text = _rendered(
+        INJECTIONS[kind], [(INJECTIONS[kind], INJECTIONS[kind]), ("", INJECTIONS[kind])]
+    )
     assert _fenced(text) and len(text) <= 6000
-    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]", text)
+    assert not re.search(
+        "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]",
+        text,
+    )
     assert "<|" not in text and "|>" not in text and "[INST]" not in text and "<think>" not in text
 
 
@@ -49,7 +61,9 @@ def test_an_injection_stays_behind_its_indent(kind: str) -> None:
 @pytest.mark.parametrize("kind", INJECTIONS)
 def test_an_injection_makes_no_control_token_and_ends_no_prompt(tokenizer: str, kind: str) -> None:
     encoder = ENCODERS[tokenizer]
-    ids = encoder.encode_text(_rendered(INJECTIONS[kind], [(INJECTIONS[kind], INJECTIONS[kind])])).ids
+    ids = encoder.encode_text(
+        _rendered(INJECTIONS[kind], [(INJECTIONS[kind], INJECTIONS[kind])])
+    ).ids
     before, after = len(encoder.prefix_ids), len(encoder.suffix_ids)
     assert ids[:before] == encoder.prefix_ids and ids[-after:] == encoder.suffix_ids
     body = ids[before:-after]
@@ -61,7 +75,9 @@ def test_an_injection_makes_no_control_token_and_ends_no_prompt(tokenizer: str, 
 
 @settings(deadline=None, max_examples=60)
 @given(RUN)
-def test_any_mixture_stays_behind_its_fence_in_every_prompt(run: tuple[str, list[tuple[str, str]]]) -> None:
+def test_any_mixture_stays_behind_its_fence_in_every_prompt(
+    run: tuple[str, list[tuple[str, str]]],
+) -> None:
     text = _rendered(*run)
     encoder = ENCODERS["template"]
     ids = encoder.encode_text(text).ids
@@ -96,8 +112,12 @@ def _assert_inside(run: str, auditor: AuditorPrompt) -> None:
 
 
 @pytest.mark.parametrize("kind", INJECTIONS)
-def test_the_compact_models_own_tokenizer_reads_no_control_token(kind: str, compact: PromptEncoder) -> None:
-    ids = compact.encode_text(_rendered(INJECTIONS[kind], [(INJECTIONS[kind], INJECTIONS[kind])])).ids
+def test_the_compact_models_own_tokenizer_reads_no_control_token(
+    kind: str, compact: PromptEncoder
+) -> None:
+    ids = compact.encode_text(
+        _rendered(INJECTIONS[kind], [(INJECTIONS[kind], INJECTIONS[kind])])
+    ).ids
     body = ids[len(compact.prefix_ids) : len(ids) - len(compact.suffix_ids)]
     assert not controls(compact) & set(body) and len(ids) <= compact.budget_tokens
 
@@ -111,7 +131,9 @@ def compact() -> PromptEncoder:
 
 @pytest.mark.parametrize("kind", INJECTIONS)
 def test_a_lexical_judge_takes_an_injection_for_words(kind: str) -> None:
-    words = [_rendered("Sort", [("click", text)]) for text in ("all is sorted", "nothing was found")]
+    words = [
+        _rendered("Sort", [("click", text)]) for text in ("all is sorted", "nothing was found")
+    ]
     judge = LexicalJudge.train(words * 4, [1, 0] * 4)
     hostile = judge.score([_rendered("Sort", [("click", f"nothing was found {INJECTIONS[kind]}")])])
     # a verdict in the text is words without weight: the score stays what the known words make of it
@@ -127,7 +149,9 @@ def test_confusables_are_no_marker_after_any_normal_form() -> None:
 
 def test_a_normalising_tokenizer_makes_no_control_token_of_wide_markup() -> None:
     encoder = _normalising()
-    ids = encoder.encode_text(_rendered("x", [(INJECTIONS["wide markup"], INJECTIONS["verdict confusable"])])).ids
+    ids = encoder.encode_text(
+        _rendered("x", [(INJECTIONS["wide markup"], INJECTIONS["verdict confusable"])])
+    ).ids
     body = ids[len(encoder.prefix_ids) : len(ids) - len(encoder.suffix_ids)]
     assert not controls(encoder) & set(body)
 

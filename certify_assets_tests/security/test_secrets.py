@@ -19,29 +19,46 @@ SECRETS = {
     "DAGSTER_PG_PASSWORD": "secret-of-postgres-0005",
 }
 PASSWORD = "secret-in-a-url-0006"
-DOWN = {"MLFLOW_TRACKING_URI": f"http://me:{PASSWORD}@127.0.0.1:9", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0"}
+DOWN = {
+    "MLFLOW_TRACKING_URI": f"http://me:{PASSWORD}@127.0.0.1:9",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
+}
 
 
 @pytest.mark.slow
 def test_no_secret_is_written_anywhere_and_a_run_without_mlflow_is_whole(tmp_path: Path) -> None:
     root = tmp_path / "root"
     store = prepare(root)
-    judge = {"name": "mine", "url": "http://127.0.0.1:9/v1", "model": "m", "key_variable": "MY_JUDGE_KEY", "parity": "none"}
-    store.write_bytes("judges.yaml", json.dumps({"judges": [{**judge, "parity_reason": "hosted"}]}).encode())
+    judge = {
+        "name": "mine",
+        "url": "http://127.0.0.1:9/v1",
+        "model": "m",
+        "key_variable": "MY_JUDGE_KEY",
+        "parity": "none",
+    }
+    store.write_bytes(
+        "judges.yaml", json.dumps({"judges": [{**judge, "parity_reason": "hosted"}]}).encode()
+    )
     done = run(root, {**SECRETS, **DOWN})
     assert done.returncode == 0, done.stderr
     written = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
     assert len(written) > 30 and len(results(root)) > 20
     for secret in (*SECRETS.values(), PASSWORD):
         assert secret not in done.stdout + done.stderr
-        found = [path for path, data in written.items() if secret.encode() in data or secret in str(path)]
+        found = [
+            path for path, data in written.items() if secret.encode() in data or secret in str(path)
+        ]
         assert found == [], secret
     waiting = waiting_records(store)
     with dg.DagsterInstance.from_config(str(root / "dagster")) as instance:
         record = instance.get_latest_materialization_event(dg.AssetKey(["lexical", "certificate"]))
         assert record is not None and record.asset_materialization is not None
         told = str(record.asset_materialization.metadata["mlflow_run"].value)
-    assert told.startswith("not recorded: ") and "kept, and sent with a later record" in told and len(waiting) >= 15
+    assert (
+        told.startswith("not recorded: ")
+        and "kept, and sent with a later record" in told
+        and len(waiting) >= 15
+    )
     print(f"MLflow down: {len(waiting)} records kept, run whole")
     again = run(root)
     assert again.returncode == 0 and waiting_records(store) == []

@@ -16,7 +16,9 @@ from certify_assets.storage.outbox import waiting_records, write_or_keep
 from certify_assets.storage.store import Store
 from certify_assets.storage.tracking import Record, Tracker, without_credentials
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::sqlalchemy.exc.SADeprecationWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning", "ignore::sqlalchemy.exc.SADeprecationWarning"
+)
 
 DOWN = "http://user:pass-word-1@127.0.0.1:9"
 
@@ -41,7 +43,13 @@ def store(database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> St
 
 
 def _record(name: str, **more: Any) -> Record:
-    return Record(name, tags={"dagster.asset": name}, params={"alpha": 0.1}, metrics={"coverage": 0.5, "none": None}, **more)
+    return Record(
+        name,
+        tags={"dagster.asset": name},
+        params={"alpha": 0.1},
+        metrics={"coverage": 0.5, "none": None},
+        **more,
+    )
 
 
 def _runs(store: Store) -> list[Any]:
@@ -56,23 +64,36 @@ def test_records_wait_while_mlflow_is_down_and_are_sent_once_with_the_next(
     document = tmp_path / "adapter.json"
     document.write_text("{}", encoding="utf-8")
     first = write_or_keep(
-        store, _record("a", curves={"loss": [(0, 1.0), (1, 0.5)]}, files={document: "adapter"}), experiment="certify_assets"
+        store,
+        _record("a", curves={"loss": [(0, 1.0), (1, 0.5)]}, files={document: "adapter"}),
+        experiment="certify_assets",
     )
     started = time.monotonic()
     second = write_or_keep(store, _record("b"), experiment="certify_assets")
-    assert time.monotonic() - started < 0.5, "a server that was down a moment ago is not asked again"
+    assert time.monotonic() - started < 0.5, (
+        "a server that was down a moment ago is not asked again"
+    )
     assert first.url is None and second.url is None and len(waiting_records(store)) == 2
-    assert "sent with a later record" in first.reason and "pass-word-1" not in first.reason + second.reason
+    assert (
+        "sent with a later record" in first.reason
+        and "pass-word-1" not in first.reason + second.reason
+    )
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
     third = write_or_keep(store, _record("c"), experiment="certify_assets")
     assert third.url is not None and third.sent_late == 2 and waiting_records(store) == []
     runs = {run.data.tags["dagster.asset"]: run for run in _runs(store)}
     assert set(runs) == {"a", "b", "c"} and runs["a"].data.metrics == {"coverage": 0.5, "loss": 0.5}
-    assert runs["a"].data.params == {"alpha": "0.1"} and "certify.kept" in runs["a"].data.tags and "certify.kept" not in runs["c"].data.tags
+    assert (
+        runs["a"].data.params == {"alpha": "0.1"}
+        and "certify.kept" in runs["a"].data.tags
+        and "certify.kept" not in runs["c"].data.tags
+    )
     assert list((tmp_path / "root/mlflow/artifacts").rglob("adapter/adapter.json"))
 
 
-def test_a_kill_between_sending_and_taking_away_sends_nothing_twice(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kill_between_sending_and_taking_away_sends_nothing_twice(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_or_keep(store, _record("a"), experiment="certify_assets")
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
     kept = store.read_bytes(waiting_records(store)[0])
@@ -80,18 +101,26 @@ def test_a_kill_between_sending_and_taking_away_sends_nothing_twice(store: Store
     write_or_keep(store, _record("b"), experiment="certify_assets")
     store.write_bytes(key, kept)
     assert write_or_keep(store, _record("c"), experiment="certify_assets").sent_late == 0
-    assert [run.data.tags["dagster.asset"] for run in _runs(store)].count("a") == 1 and waiting_records(store) == []
+    assert [run.data.tags["dagster.asset"] for run in _runs(store)].count(
+        "a"
+    ) == 1 and waiting_records(store) == []
 
 
 @pytest.mark.parametrize("jump", [-7 * 86_400.0, 7 * 86_400.0])
-def test_a_clock_that_jumps_ends_the_pause_and_loses_no_record(store: Store, monkeypatch: pytest.MonkeyPatch, jump: float) -> None:
+def test_a_clock_that_jumps_ends_the_pause_and_loses_no_record(
+    store: Store, monkeypatch: pytest.MonkeyPatch, jump: float
+) -> None:
     write_or_keep(store, _record("a"), experiment="certify_assets")
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
-    store.write_json("tracking/failure.json", {"time": time.time() - jump, "place": "", "reason": "down"})
+    store.write_json(
+        "tracking/failure.json", {"time": time.time() - jump, "place": "", "reason": "down"}
+    )
     assert write_or_keep(store, _record("b"), experiment="certify_assets").sent_late == 1
 
 
-def test_a_file_that_was_replaced_since_is_not_sent(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_was_replaced_since_is_not_sent(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     document = tmp_path / "adapter.json"
     document.write_text("{}", encoding="utf-8")
     write_or_keep(store, _record("a", files={document: "adapter"}), experiment="certify_assets")
@@ -101,24 +130,39 @@ def test_a_file_that_was_replaced_since_is_not_sent(store: Store, tmp_path: Path
     assert not list((tmp_path / "root/mlflow").rglob("adapter.json"))
 
 
-def test_a_queue_has_an_end_and_no_mlflow_at_all_keeps_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_queue_has_an_end_and_no_mlflow_at_all_keeps_nothing(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(late_records, "_LONGEST_QUEUE", 1)
     write_or_keep(store, _record("a"), experiment="certify_assets")
-    assert "1 records wait already, so it was not kept" in write_or_keep(store, _record("b"), experiment="certify_assets").reason
+    assert (
+        "1 records wait already, so it was not kept"
+        in write_or_keep(store, _record("b"), experiment="certify_assets").reason
+    )
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
     remote = Store("memory://no-mlflow")
-    assert "is remote" in write_or_keep(remote, _record("c"), experiment="certify_assets").reason and waiting_records(remote) == []
+    assert (
+        "is remote" in write_or_keep(remote, _record("c"), experiment="certify_assets").reason
+        and waiting_records(remote) == []
+    )
 
 
-def test_where_nothing_can_be_kept_the_reason_says_so(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_nothing_can_be_kept_the_reason_says_so(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(*_: Any) -> str:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Store, "write_bytes", full)
-    assert "nor could it be kept (No space left on device)" in write_or_keep(store, _record("a"), experiment="certify_assets").reason
+    assert (
+        "nor could it be kept (No space left on device)"
+        in write_or_keep(store, _record("a"), experiment="certify_assets").reason
+    )
 
 
-def test_a_record_that_is_not_as_it_was_kept_stays_and_holds_up_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_record_that_is_not_as_it_was_kept_stays_and_holds_up_nothing(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_or_keep(store, _record("a"), experiment="certify_assets")
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
     store.write_bytes("tracking/waiting/00000000000000000000_0.json", b'{"name": 3}')
@@ -126,7 +170,9 @@ def test_a_record_that_is_not_as_it_was_kept_stays_and_holds_up_nothing(store: S
     assert done.url is not None and done.sent_late == 1 and len(waiting_records(store)) == 1
 
 
-def test_a_broken_note_of_the_last_failure_stops_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_note_of_the_last_failure_stops_nothing(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
     for broken in (b"{", b"[]", json.dumps({"time": "x", "place": "", "reason": "r"}).encode()):
         store.write_bytes(late_records._FAILURE, broken)
@@ -134,9 +180,9 @@ def test_a_broken_note_of_the_last_failure_stops_nothing(store: Store, monkeypat
 
 
 def test_a_password_of_a_url_is_shown_nowhere() -> None:
-    assert without_credentials("API request to http://a:b@h:1/x and postgresql://u:p@h/db failed") == (
-        "API request to http://h:1/x and postgresql://h/db failed"
-    )
+    assert without_credentials(
+        "API request to http://a:b@h:1/x and postgresql://u:p@h/db failed"
+    ) == ("API request to http://h:1/x and postgresql://h/db failed")
     with pytest.raises(InputError, match="holds a password") as caught:
         Store("sftp://me:hidden@host/root")
     assert "hidden" not in str(caught.value)

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from certify_assets.corpora import corpus as corpus_steps
+from certify_assets.corpora import preparation as corpus_steps
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError, MissingToolError, StaleCertificateError
 from certify_assets.judges import scoring, training
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.research import simulation_study as study
 from certify_assets.research.full_study import run_full_study
 from certify_assets.research.study_stages import STAGES
@@ -20,9 +22,14 @@ from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
 from certify_assets_tests.services import ray_cluster
 
-QUESTION = study.Question(trials=60, tasks=(20,), rhos=(0.5,), procedures=("taskboot", "guarded_taskboot"), workers=2)
+QUESTION = study.Question(
+    trials=60, tasks=(20,), rhos=(0.5,), procedures=("taskboot", "guarded_taskboot"), workers=2
+)
 SHORT = [stage for stage in STAGES if stage.name in ("splits", "lexical", "real_scores")]
-OTHERS = [pytest.param("processes", marks=pytest.mark.slow), pytest.param("ray", marks=pytest.mark.slow)]
+OTHERS = [
+    pytest.param("processes", marks=pytest.mark.slow),
+    pytest.param("ray", marks=pytest.mark.slow),
+]
 
 
 def square(number: int) -> int:
@@ -51,13 +58,17 @@ def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     return str(request.param)
 
 
-def test_the_engine_is_the_variables_or_follows_from_the_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_engine_is_the_variables_or_follows_from_the_workers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.delenv(ENGINE_VARIABLE, raising=False)
     assert [chosen_engine(workers) for workers in (1, 2)] == ["inline", "processes"]
     monkeypatch.setenv(ENGINE_VARIABLE, "ray")
     assert chosen_engine() == "ray"
     monkeypatch.setenv(ENGINE_VARIABLE, "dask")
-    with pytest.raises(InputError, match="CERTIFY_SHARDS is 'dask'; give one of inline, processes, ray"):
+    with pytest.raises(
+        InputError, match="CERTIFY_SHARDS is 'dask'; give one of inline, processes, ray"
+    ):
         chosen_engine()
     with pytest.raises(InputError, match="no engine 'threads'"):
         list(run_shards(square, [1], engine="threads"))
@@ -72,7 +83,9 @@ def test_without_ray_a_sentence_says_what_to_install(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("engine", ["inline", *OTHERS], indirect=True)
 def test_every_shard_is_answered_once_and_an_error_is_the_functions_own(engine: str) -> None:
     for fresh in (False, True):
-        assert sorted(run_shards(square, range(11), engine=engine, workers=2, fresh=fresh)) == [(place, place**2) for place in range(11)]
+        assert sorted(run_shards(square, range(11), engine=engine, workers=2, fresh=fresh)) == [
+            (place, place**2) for place in range(11)
+        ]
     assert list(run_shards(square, [], engine=engine, workers=2)) == []
     with pytest.raises(InputError, match=r"-3 is below 0\."):
         list(run_shards(square, [1, -3, 2], engine=engine, workers=2))
@@ -93,7 +106,9 @@ def test_no_cluster_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("engine", OTHERS, indirect=True)
-def test_the_synthetic_study_has_the_same_bytes_and_goes_on_after_an_interrupt(engine: str, tmp_path: Path) -> None:
+def test_the_synthetic_study_has_the_same_bytes_and_goes_on_after_an_interrupt(
+    engine: str, tmp_path: Path
+) -> None:
     alone, spread = Store(str(tmp_path / "alone")), Store(str(tmp_path / "spread"))
     study.run_study(alone, replace(QUESTION, engine="inline"), lambda *_: None)
 
@@ -104,59 +119,89 @@ def test_the_synthetic_study_has_the_same_bytes_and_goes_on_after_an_interrupt(e
     with pytest.raises(KeyboardInterrupt):
         study.run_study(spread, replace(QUESTION, engine=engine), stop)
     kept: list[int] = []
-    study.run_study(spread, replace(QUESTION, engine=engine), lambda cell, done, total: kept.append(done))
+    study.run_study(
+        spread, replace(QUESTION, engine=engine), lambda cell, done, total: kept.append(done)
+    )
     assert len(kept) == 14 and spread.read_bytes(study.DOCUMENT) == alone.read_bytes(study.DOCUMENT)
 
 
 @pytest.mark.parametrize("engine", OTHERS, indirect=True)
-def test_the_study_of_a_data_root_has_the_same_bytes(engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_study_of_a_data_root_has_the_same_bytes(
+    engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = {}
     for name in ("inline", engine):
         monkeypatch.setenv(ENGINE_VARIABLE, name)
         store = Store(str(tmp_path / name / "root"))
         for seed, corpus in enumerate(("c", "d")):
-            register_runs(store, corpus, write_runs(tmp_path / f"{corpus}.jsonl", tasks=60, attempts=3, seed=seed), rl=True)
-        outcomes = run_full_study(store, ["c", "d"], workers=1 if name == "inline" else 2, stages=SHORT)
+            register_runs(
+                store,
+                corpus,
+                write_runs(tmp_path / f"{corpus}.jsonl", tasks=60, attempts=3, seed=seed),
+                rl=True,
+            )
+        outcomes = run_full_study(
+            store, ["c", "d"], workers=1 if name == "inline" else 2, stages=SHORT
+        )
         assert {outcome.status for outcome in outcomes} == {"done"}, outcomes
-        found[name] = {str(path.relative_to(tmp_path / name)): path.read_bytes() for path in sorted(_made(tmp_path / name))}
+        found[name] = {
+            str(path.relative_to(tmp_path / name)): path.read_bytes()
+            for path in sorted(_made(tmp_path / name))
+        }
     assert len(found["inline"]) > 20 and found[engine] == found["inline"]
 
 
 def _made(folder: Path) -> list[Path]:
     """What a study stores, but for what holds a moment: measured times, the ledger, and the audits that name their entry in it."""
     moments = {"timings.json", "audits.json", "lexical.json"}
-    return [path for path in folder.rglob("*") if path.is_file() and path.name not in moments and "ledger" not in path.parts]
+    return [
+        path
+        for path in folder.rglob("*")
+        if path.is_file() and path.name not in moments and "ledger" not in path.parts
+    ]
 
 
 @pytest.fixture(scope="module")
 def _trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("language")
     store = Store(str(folder / "root"))
-    register_runs(store, "small", write_runs(folder / "runs.jsonl", tasks=60, attempts=8, seed=0), rl=True)
-    corpus_steps.import_trajectories(store, "small")
-    corpus_steps.make_splits(store, "small")
+    register_runs(
+        store, "small", write_runs(folder / "runs.jsonl", tasks=60, attempts=8, seed=0), rl=True
+    )
+    corpus_steps.import_trajectories(Corpus(store, "small"))
+    corpus_steps.make_splits(Corpus(store, "small"))
     for split in ("sft", "rl", "cal", "test"):
-        corpus_steps.write_split(store, "small", split)
-    training.train_judge(store, "small", "base")
-    scoring.score_corpus(store, "small", "base", engine="inline")
+        corpus_steps.write_split(Corpus(store, "small"), split)
+    training.train_judge(JudgedCorpus(Corpus(store, "small"), "base"))
+    scoring.score_corpus(JudgedCorpus(Corpus(store, "small"), "base"), engine="inline")
     return folder / "root"
 
 
 @pytest.mark.parametrize("engine", OTHERS, indirect=True)
-def test_scores_of_a_language_model_have_the_same_bytes_and_what_was_kept_stays(engine: str, _trained: Path, tmp_path: Path) -> None:
+def test_scores_of_a_language_model_have_the_same_bytes_and_what_was_kept_stays(
+    engine: str, _trained: Path, tmp_path: Path
+) -> None:
     alone = Store(str(_trained))
     shutil.copytree(_trained, tmp_path / "root")
     store = Store(str(tmp_path / "root"))
-    kept = {path.name: path.read_bytes() for path in (tmp_path / "root/judges/base/small/shards").iterdir()}
+    kept = {
+        path.name: path.read_bytes()
+        for path in (tmp_path / "root/judges/base/small/shards").iterdir()
+    }
     assert len(kept) >= 4, "several shares, or nothing is spread"
     first = sorted(kept)[0]
     for name in kept:
         if name != first:
             store.delete(f"judges/base/small/shards/{name}")
-    scoring.score_corpus(store, "small", "base", engine=engine)
-    assert {path.name: path.read_bytes() for path in (tmp_path / "root/judges/base/small/shards").iterdir()} == kept
+    scoring.score_corpus(JudgedCorpus(Corpus(store, "small"), "base"), engine=engine)
+    assert {
+        path.name: path.read_bytes()
+        for path in (tmp_path / "root/judges/base/small/shards").iterdir()
+    } == kept
     for name in ("scores.parquet", "scores.json"):
-        assert store.read_bytes(f"judges/base/small/{name}") == alone.read_bytes(f"judges/base/small/{name}")
+        assert store.read_bytes(f"judges/base/small/{name}") == alone.read_bytes(
+            f"judges/base/small/{name}"
+        )
 
 
 @pytest.mark.slow
@@ -165,8 +210,11 @@ def test_a_worker_with_other_packages_is_refused(_trained: Path) -> None:
     from certify_assets.judges.lm.judge import CausalJudge
     from certify_assets.judges.lm.scoring import ScoringConfig, engine_fingerprint
 
-    adapter = current_adapter(Store(str(_trained)), "small", "base")
-    judge = load_adapter(Store(str(_trained)), "small", "base", expected_sha256=adapter["adapter_sha256"])
+    adapter = current_adapter(JudgedCorpus(Corpus(Store(str(_trained)), "small"), "base"))
+    judge = load_adapter(
+        JudgedCorpus(Corpus(Store(str(_trained)), "small"), "base"),
+        expected_sha256=adapter["adapter_sha256"],
+    )
     assert isinstance(judge, CausalJudge)
     fingerprint = engine_fingerprint(judge.language, "", ScoringConfig.suited(judge.language))
     group = [judge.encoder.encode_texts(["a run"])]

@@ -14,7 +14,11 @@ from certify_assets.storage.store import Store
 
 @pytest.fixture(params=["local", "memory"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    return Store(str(tmp_path / "root")) if request.param == "local" else Store(f"memory://{tmp_path.name}")
+    return (
+        Store(str(tmp_path / "root"))
+        if request.param == "local"
+        else Store(f"memory://{tmp_path.name}")
+    )
 
 
 def test_documents_tables_and_journals_come_back(store: Store) -> None:
@@ -55,13 +59,17 @@ def test_what_is_missing_is_told(store: Store) -> None:
         store.read_bytes("a/none.json")
 
 
-@pytest.mark.parametrize("key", ["../out", "a/../../out", "/etc/passwd", "a//b", "", "a/.hidden", "a\\b", "a/b\x00"])
+@pytest.mark.parametrize(
+    "key", ["../out", "a/../../out", "/etc/passwd", "a//b", "", "a/.hidden", "a\\b", "a/b\x00"]
+)
 def test_keys_cannot_leave_the_root(store: Store, key: str) -> None:
     with pytest.raises(InputError, match="cannot be a file name"):
         store.write_bytes(key, b"x")
 
 
-def test_a_write_that_fails_leaves_the_old_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_that_fails_leaves_the_old_content(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = Store(str(tmp_path))
     store.write_bytes("a.json", b"old")
 
@@ -100,7 +108,9 @@ def test_appenders_of_two_processes_do_not_overwrite_each_other(tmp_path: Path) 
     )
     workers = [subprocess.Popen([sys.executable, "-c", code, str(tmp_path)]) for _ in range(2)]
     assert [worker.wait() for worker in workers] == [0, 0]
-    assert (tmp_path / "j.jsonl").read_text(encoding="utf-8").split() == [str(place) for place in range(100)]
+    assert (tmp_path / "j.jsonl").read_text(encoding="utf-8").split() == [
+        str(place) for place in range(100)
+    ]
 
 
 def test_a_root_of_a_scheme_that_cannot_be_opened_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,5 +123,7 @@ def test_a_root_of_a_scheme_that_cannot_be_opened_is_told(monkeypatch: pytest.Mo
         raise ImportError("Install s3fs to access S3")
 
     monkeypatch.setattr(fsspec.core, "url_to_fs", missing)
-    with pytest.raises(MissingToolError, match=r"s3://x needs a package that is not installed \(Install s3fs"):
+    with pytest.raises(
+        MissingToolError, match=r"s3://x needs a package that is not installed \(Install s3fs"
+    ):
         Store("s3://x").exists("corpora")

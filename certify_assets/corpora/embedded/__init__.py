@@ -35,7 +35,9 @@ def embedded_path(name: str) -> Path:
         If no corpus of that name comes with the package.
     """
     if name not in EMBEDDED:
-        raise InputError(f"{name!r} does not come with the package; the embedded corpora are {', '.join(EMBEDDED)}.")
+        raise InputError(
+            f"{name!r} does not come with the package; the embedded corpora are {', '.join(EMBEDDED)}."
+        )
     return Path(__file__).with_name(f"{name}.parquet")
 
 

@@ -42,7 +42,14 @@ COMMON_OPTIONS: Mapping[str, str] = {
     "strict": "refuse the import when a record cannot be used (true or false)",
 }
 _SWITCHES = ("keep_unlabelled", "merge_same_instruction", "strict")
-_BROKEN = ("unreadable_record", "bad_outcome", "file_unreadable", "file_broken_archive", "file_ends_early", "file_unsafe_path")
+_BROKEN = (
+    "unreadable_record",
+    "bad_outcome",
+    "file_unreadable",
+    "file_broken_archive",
+    "file_ends_early",
+    "file_unsafe_path",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,7 +148,11 @@ def gather_corpus(
     if not roots:
         raise InputError("there is no path to import; give files, folders or archives.")
     limits = _limits(options or {})
-    adapters = [ADAPTERS[detect_format(roots, limits)]] if format == "auto" else [_known(part) for part in format.split("+")]
+    adapters = (
+        [ADAPTERS[detect_format(roots, limits)]]
+        if format == "auto"
+        else [_known(part) for part in format.split("+")]
+    )
     reading = Reading(_options(adapters, options or {}), Tally())
     with closing(Texts()) as texts:
         runs = gather(_drafts(adapters, roots, reading, limits), name, reading, texts)
@@ -157,7 +168,10 @@ def gather_new_runs(
     options: Mapping[str, Any] | None = None,
 ) -> Iterator[tuple[Gathered, ImportFacts]]:
     """Read runs whose outcomes nobody knows yet, as `gather_corpus`; with "auto", what is of no other format is read as a table without outcomes."""
-    roots, unknown = [Path(paths)] if isinstance(paths, str | Path) else [Path(path) for path in paths], None
+    roots, unknown = (
+        [Path(paths)] if isinstance(paths, str | Path) else [Path(path) for path in paths],
+        None,
+    )
     chosen = {**(options or {}), "keep_unlabelled": True}
     if format == "auto":
         try:
@@ -167,14 +181,20 @@ def gather_new_runs(
             format, unknown = "table", error
     with ExitStack() as stack:
         try:
-            found = stack.enter_context(gather_corpus(roots, format=format, name=name, options=chosen))
+            found = stack.enter_context(
+                gather_corpus(roots, format=format, name=name, options=chosen)
+            )
         except InputError as error:
-            as_a_table = any(words in str(error) for words in ("has no column", "has no option", "the option "))
+            as_a_table = any(
+                words in str(error) for words in ("has no column", "has no option", "the option ")
+            )
             raise error if unknown is None or as_a_table else unknown from None
         yield found
 
 
-def _facts(runs: Gathered, adapters: Sequence[Adapter], roots: Sequence[Path], reading: Reading) -> ImportFacts:
+def _facts(
+    runs: Gathered, adapters: Sequence[Adapter], roots: Sequence[Path], reading: Reading
+) -> ImportFacts:
     tally = reading.tally
     broken = next((tally.examples[reason] for reason in _BROKEN if reason in tally.examples), None)
     if broken and reading.options.get("strict"):
@@ -182,7 +202,9 @@ def _facts(runs: Gathered, adapters: Sequence[Adapter], roots: Sequence[Path], r
     if not runs.rows:
         why = next(iter(tally.examples.values()), "no file of the format's kind holds a run.")
         titles = " or ".join(adapter.title for adapter in adapters)
-        raise InputError(f"nothing in {', '.join(str(root) for root in roots)} can be used as {titles}: {why}")
+        raise InputError(
+            f"nothing in {', '.join(str(root) for root in roots)} can be used as {titles}: {why}"
+        )
     return ImportFacts(
         dropped=dict(sorted(tally.dropped.items())),
         format="+".join(adapter.name for adapter in adapters),
@@ -194,21 +216,27 @@ def _facts(runs: Gathered, adapters: Sequence[Adapter], roots: Sequence[Path], r
     )
 
 
-def _drafts(adapters: Sequence[Adapter], roots: Sequence[Path], reading: Reading, limits: Limits) -> Iterator[Draft]:
+def _drafts(
+    adapters: Sequence[Adapter], roots: Sequence[Path], reading: Reading, limits: Limits
+) -> Iterator[Draft]:
     """Read the files once for every format; what one of them reads is not left out because another does not."""
     others: dict[str, str] | None = None
     for adapter in adapters:
         part = Reading(reading.options, Tally(), reading.hashes, reading.label_facts)
         yield from adapter.read(FileSet(roots, adapter.suffixes, part.tally, limits), part)
         reading.tally.add(part.tally)
-        others = {name: why for name, why in part.tally.others.items() if others is None or name in others}
+        others = {
+            name: why for name, why in part.tally.others.items() if others is None or name in others
+        }
     for why in (others or {}).values():
         reading.tally.drop("file_other_format", why)
 
 
 def _known(format: str) -> Adapter:
     if format not in ADAPTERS:
-        raise InputError(f"there is no format {format!r}; name one of {', '.join(sorted(ADAPTERS))} or auto, or several joined by +.")
+        raise InputError(
+            f"there is no format {format!r}; name one of {', '.join(sorted(ADAPTERS))} or auto, or several joined by +."
+        )
     return ADAPTERS[format]
 
 
@@ -220,7 +248,9 @@ def _options(adapters: Sequence[Adapter], options: Mapping[str, Any]) -> dict[st
         raise InputError(
             f"format {'+'.join(adapter.name for adapter in adapters)} has no option {unknown[0]!r}; it has {', '.join(sorted(known))}."
         )
-    return {key: _switch(key, value) if key in _SWITCHES else value for key, value in options.items()}
+    return {
+        key: _switch(key, value) if key in _SWITCHES else value for key, value in options.items()
+    }
 
 
 def _switch(key: str, value: Any) -> bool:
@@ -234,5 +264,10 @@ def _switch(key: str, value: Any) -> bool:
 def _limits(options: Mapping[str, Any]) -> Limits:
     megabytes = str(options.get("max_file_mb", Limits().file_bytes >> 20))
     if not megabytes.isdecimal() or not 0 < int(megabytes) <= 1 << 20:
-        raise InputError(f"the option max_file_mb is {megabytes!r}; give a whole number of megabytes.")
-    return Limits(file_bytes=int(megabytes) << 20, archive_bytes=max(Limits().archive_bytes, int(megabytes) << 20))
+        raise InputError(
+            f"the option max_file_mb is {megabytes!r}; give a whole number of megabytes."
+        )
+    return Limits(
+        file_bytes=int(megabytes) << 20,
+        archive_bytes=max(Limits().archive_bytes, int(megabytes) << 20),
+    )

@@ -12,7 +12,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any
 
-from certify_assets.corpora.formats.agent_reward_bench_labels import Annotations, Run, is_annotations, normalised, read_annotations
+from certify_assets.corpora.formats.agent_reward_bench_labels import (
+    Annotations,
+    Run,
+    is_annotations,
+    normalised,
+    read_annotations,
+)
 from certify_assets.corpora.formats.base import Adapter, Draft, Files, Reading
 from certify_assets.corpora.formats.files import BrokenFileError, SourceFile
 from certify_assets.corpora.formats.messages import mapping, message_text
@@ -55,8 +61,13 @@ class _Labels:
         """Return the annotated run that a file holds, and remember that there is a file of it."""
         if self.by_reward:
             return None
-        experiments = [text_of(record.get("experiment")), *PurePosixPath(draft.source_file).parts[-2:-1]]
-        run = self.annotations.find(text_of(record["benchmark"]), draft.task_id, draft.agent, experiments)
+        experiments = [
+            text_of(record.get("experiment")),
+            *PurePosixPath(draft.source_file).parts[-2:-1],
+        ]
+        run = self.annotations.find(
+            text_of(record["benchmark"]), draft.task_id, draft.agent, experiments
+        )
         self.found |= {run} if run else set()
         return run
 
@@ -68,7 +79,11 @@ class _Labels:
 
     def broke_down(self, record: Mapping[str, Any]) -> bool:
         """Whether the harness gave up; annotators judged such runs too, so it counts only where the reward does."""
-        return self.by_reward and not self.keep_errors and mapping(record.get("summary_info")).get("err_msg") is not None
+        return (
+            self.by_reward
+            and not self.keep_errors
+            and mapping(record.get("summary_info")).get("err_msg") is not None
+        )
 
 
 def _fits(file: SourceFile) -> bool:
@@ -83,30 +98,57 @@ def _fits(file: SourceFile) -> bool:
 
 
 def _looks_like_run(head: bytes) -> bool:
-    return head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{") and all(mark in head for mark in _MARKS)
+    return head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{") and all(
+        mark in head for mark in _MARKS
+    )
 
 
 def _is_run(value: Any) -> bool:
-    return isinstance(value, Mapping) and value.keys() >= _REQUIRED and not value.keys() & _JUDGMENT and isinstance(value["steps"], list)
+    return (
+        isinstance(value, Mapping)
+        and value.keys() >= _REQUIRED
+        and not value.keys() & _JUDGMENT
+        and isinstance(value["steps"], list)
+    )
 
 
 def _explain(file: SourceFile) -> str | None:
-    if file.suffix == ".json" and all(f'"{key}"'.encode() in file.head(_HEAD) for key in ("judge", "benchmark", "agent")):
+    if file.suffix == ".json" and all(
+        f'"{key}"'.encode() in file.head(_HEAD) for key in ("judge", "benchmark", "agent")
+    ):
         return f"{file.name} holds a judge's opinion of a run of AgentRewardBench, not a run; give the folder cleaned/ and annotations.csv."
     return None
 
 
 def _read(files: Files, reading: Reading) -> Iterator[Draft]:
-    by_reward, labels_only = _label(reading.options) == "reward", switch(reading.options, "labels_only")
+    by_reward, labels_only = (
+        _label(reading.options) == "reward",
+        switch(reading.options, "labels_only"),
+    )
     if by_reward and labels_only:
-        raise InputError("the options label=reward and labels_only=true exclude each other; the labels alone are the annotators'.")
-    labels = _Labels(read_annotations(files, reading), by_reward, threshold_of(reading.options), switch(reading.options, "keep_errors"))
-    reading.label_facts.update(labels.annotations.facts() if labels.annotations.verdicts and not by_reward else {})
+        raise InputError(
+            "the options label=reward and labels_only=true exclude each other; the labels alone are the annotators'."
+        )
+    labels = _Labels(
+        read_annotations(files, reading),
+        by_reward,
+        threshold_of(reading.options),
+        switch(reading.options, "keep_errors"),
+    )
+    reading.label_facts.update(
+        labels.annotations.facts() if labels.annotations.verdicts and not by_reward else {}
+    )
     for file in files:
         if file.suffix == ".csv" and file.name not in labels.annotations.files:
-            reading.tally.other(file.name, f"{file.name} has no columns annotator_name, exp_name and trajectory_success.")
+            reading.tally.other(
+                file.name,
+                f"{file.name} has no columns annotator_name, exp_name and trajectory_success.",
+            )
         elif file.suffix == ".json" and labels_only:
-            reading.tally.other(file.name, f"{file.name} was not read, because only labels were asked for (labels_only).")
+            reading.tally.other(
+                file.name,
+                f"{file.name} was not read, because only labels were asked for (labels_only).",
+            )
         elif file.suffix == ".json":
             yield from _run(file, labels, reading)
     if labels_only:
@@ -127,7 +169,9 @@ def _labels_alone(annotations: Annotations, reading: Reading) -> Iterator[Draft]
     for run, (file, row) in annotations.places.items():
         outcome = annotations.outcome(run)
         if outcome is not None or reading.options.get("keep_unlabelled"):
-            reading.tally.notes["runs without instruction and steps, from labels alone: nothing to judge"] += 1
+            reading.tally.notes[
+                "runs without instruction and steps, from labels alone: nothing to judge"
+            ] += 1
         yield Draft(
             task_id=run.task,
             agent=run.agent,
@@ -170,7 +214,10 @@ def _run(file: SourceFile, labels: _Labels, reading: Reading) -> Iterator[Draft]
             reading.tally.other(file.name, f"{file.name} is no trajectory: {error}.")
         return
     if not _is_run(record):
-        reading.tally.other(file.name, f"{file.name} is no cleaned trajectory; one has benchmark, goal and steps and is no judge's output.")
+        reading.tally.other(
+            file.name,
+            f"{file.name} is no cleaned trajectory; one has benchmark, goal and steps and is no judge's output.",
+        )
         return
     draft = _draft(file, record, reading)
     run = labels.find(record, draft)
@@ -183,7 +230,10 @@ def _run(file: SourceFile, labels: _Labels, reading: Reading) -> Iterator[Draft]
 
 def _problem(record: Mapping[str, Any], draft: Draft) -> tuple[str, str] | None:
     if not all(isinstance(step, Mapping) for step in record["steps"]):
-        return "unreadable_record", f"{draft.source_file} cannot be used: one of its steps is not an object."
+        return (
+            "unreadable_record",
+            f"{draft.source_file} cannot be used: one of its steps is not an object.",
+        )
     if not draft.task_id or not draft.agent:
         return "unreadable_record", f"{draft.source_file} cannot be used: its agent is not known."
     return None
@@ -206,25 +256,44 @@ def _draft(file: SourceFile, record: Mapping[str, Any], reading: Reading) -> Dra
 
 
 def _turn(step: Mapping[str, Any]) -> Turn:
-    page = page_text(step.get("url"), step.get("last_action_error"), text_of(step.get("axtree")) or text_of(step.get("axtree_pruned")))
+    page = page_text(
+        step.get("url"),
+        step.get("last_action_error"),
+        text_of(step.get("axtree")) or text_of(step.get("axtree_pruned")),
+    )
     return Turn(page, text_of(step.get("reasoning")), text_of(step.get("action")))
 
 
-def _labelled(record: Mapping[str, Any], draft: Draft, run: Run | None, labels: _Labels, reading: Reading) -> Draft | tuple[str, str]:
+def _labelled(
+    record: Mapping[str, Any], draft: Draft, run: Run | None, labels: _Labels, reading: Reading
+) -> Draft | tuple[str, str]:
     """Give a run its outcome; a reason and a sentence where it is left out."""
     name = draft.source_file
     if record.get("valid") is False:
         return "infrastructure_error", f"{name} is marked as not valid by its source."
     if labels.broke_down(record):
-        return "infrastructure_error", f"{name} says that the run broke down (summary_info.err_msg); see the option keep_errors."
+        return (
+            "infrastructure_error",
+            f"{name} says that the run broke down (summary_info.err_msg); see the option keep_errors.",
+        )
     if not draft.steps:
         return "no_trajectory", f"{name} has no action of the agent; nothing can be judged."
-    if run and (first := labels.taken.setdefault(run, (name, draft.content())))[1] != draft.content():
-        return "ambiguous_label", f"{name} and {first[0]} are two runs of one annotation, which went to the latter; give one of them."
+    if (
+        run
+        and (first := labels.taken.setdefault(run, (name, draft.content())))[1] != draft.content()
+    ):
+        return (
+            "ambiguous_label",
+            f"{name} and {first[0]} are two runs of one annotation, which went to the latter; give one of them.",
+        )
     outcome = labels.outcome(record, run)
     if isinstance(outcome, str):
         return "bad_outcome", f"{name} cannot be used: {outcome}."
-    if outcome is None and not labels.annotations.verdicts and not reading.options.get("keep_unlabelled"):
+    if (
+        outcome is None
+        and not labels.annotations.verdicts
+        and not reading.options.get("keep_unlabelled")
+    ):
         words = (
             "has no cum_reward"
             if labels.by_reward

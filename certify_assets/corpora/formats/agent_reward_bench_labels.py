@@ -13,7 +13,9 @@ from certify_assets.errors import InputError
 
 __all__ = ["Annotations", "Run", "is_annotations", "normalised", "read_annotations"]
 
-_COLUMNS = frozenset({"annotator_name", "benchmark", "task_id", "model_name", "exp_name", "trajectory_success"})
+_COLUMNS = frozenset(
+    {"annotator_name", "benchmark", "task_id", "model_name", "exp_name", "trajectory_success"}
+)
 _VERDICTS: Mapping[str, int | None] = {"Successful": 1, "Unsuccessful": 0, "Unsure": None}
 _VARIANTS = frozenset({"resized", "improved"})
 _HEAD = 1 << 12
@@ -71,15 +73,22 @@ class Annotations:
 
     def facts(self) -> dict[str, float]:
         """Count annotations; the disagreement rate is that of the trajectories with two or more verdicts, unsure ones aside."""
-        decided = [[verdict for verdict in verdicts if verdict is not None] for verdicts in self.verdicts.values()]
+        decided = [
+            [verdict for verdict in verdicts if verdict is not None]
+            for verdicts in self.verdicts.values()
+        ]
         several = [verdicts for verdicts in decided if len(verdicts) > 1]
         return {
             "annotations": sum(map(len, self.verdicts.values())),
             "trajectories_annotated": len(self.verdicts),
             "double_annotated": sum(len(verdicts) > 1 for verdicts in self.verdicts.values()),
-            "ties": sum(bool(verdicts) and 2 * sum(verdicts) == len(verdicts) for verdicts in decided),
+            "ties": sum(
+                bool(verdicts) and 2 * sum(verdicts) == len(verdicts) for verdicts in decided
+            ),
             "unsure": sum(verdicts.count(None) for verdicts in self.verdicts.values()),
-            "disagreement_rate": sum(len(set(verdicts)) > 1 for verdicts in several) / len(several) if several else 0.0,
+            "disagreement_rate": sum(len(set(verdicts)) > 1 for verdicts in several) / len(several)
+            if several
+            else 0.0,
         }
 
     def sentence(self) -> str:
@@ -93,7 +102,10 @@ class Annotations:
         for run in self.verdicts:
             if (outcome := self.outcome(run)) is not None:
                 by_task.setdefault(run.task, []).append(outcome)
-        sizes, successes = (np.array([count(outcomes) for outcomes in by_task.values()], dtype=np.int64) for count in (len, sum))
+        sizes, successes = (
+            np.array([count(outcomes) for outcomes in by_task.values()], dtype=np.int64)
+            for count in (len, sum)
+        )
         summary = summarise_clusters(sizes, successes)
         return (
             f"{facts['annotations']:,} annotations of {facts['trajectories_annotated']:,} trajectories of {len(tasks):,} tasks "
@@ -134,7 +146,9 @@ def read_annotations(files: Files, reading: Reading) -> Annotations:
     return annotations
 
 
-def _read_file(file: SourceFile, annotations: Annotations, rows_seen: set[tuple[str, Run]], reading: Reading) -> None:
+def _read_file(
+    file: SourceFile, annotations: Annotations, rows_seen: set[tuple[str, Run]], reading: Reading
+) -> None:
     for number, row in csv_rows(file):
         where = f"{file.name} row {number}"
         problem = row if isinstance(row, str) else _problem(row)
@@ -143,9 +157,17 @@ def _read_file(file: SourceFile, annotations: Annotations, rows_seen: set[tuple[
             continue
         verdict = row["trajectory_success"].strip()
         if verdict not in _VERDICTS:
-            reading.tally.drop("bad_outcome", f"{where} cannot be used: its trajectory_success is {verdict[:40]!r}.")
+            reading.tally.drop(
+                "bad_outcome",
+                f"{where} cannot be used: its trajectory_success is {verdict[:40]!r}.",
+            )
             continue
-        run = Run(row["benchmark"].strip(), normalised(row["task_id"]), row["model_name"].strip(), normalised(row["exp_name"]))
+        run = Run(
+            row["benchmark"].strip(),
+            normalised(row["task_id"]),
+            row["model_name"].strip(),
+            normalised(row["exp_name"]),
+        )
         if (row["annotator_name"].strip(), run) in rows_seen:
             reading.tally.drop("duplicate", f"{where} repeats an annotation by the same annotator.")
             continue

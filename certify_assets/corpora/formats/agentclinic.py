@@ -35,7 +35,9 @@ def _read(files: Files, reading: Reading) -> Iterator[Draft]:
     counts: dict[str, int] = {}
     for file, data in contents(files, reading):
         if not is_object_with(data[:HEAD], _MARKS):
-            reading.tally.other(file.name, f"{file.name} is not a JSON object with scenario_id and dialogue.")
+            reading.tally.other(
+                file.name, f"{file.name} is not a JSON object with scenario_id and dialogue."
+            )
             continue
         run = _run(file.name)
         counts[run] = counts.get(run, 0) + 1
@@ -62,7 +64,10 @@ def _case(file: SourceFile, text: str, reading: Reading) -> Iterator[Draft]:
     if problem or isinstance(record, str):
         reading.tally.drop("unreadable_record", f"{file.name} row 1 cannot be used: {problem}.")
     elif record.get("infra_fail") or record.get("error"):
-        reading.tally.drop("infrastructure_error", f"{file.name} row 1 broke down for reasons that are not the agent's.")
+        reading.tally.drop(
+            "infrastructure_error",
+            f"{file.name} row 1 broke down for reasons that are not the agent's.",
+        )
     elif not (steps := _steps(record["dialogue"], reading)):
         reading.tally.drop("no_trajectory", f"{file.name} row 1 has no dialogue.")
     else:

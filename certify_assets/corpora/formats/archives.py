@@ -50,7 +50,9 @@ class SmallHeader(tarfile.TarInfo):
 
     def _proc_member(self, archive: tarfile.TarFile) -> Any:
         if self.type in _EXTENSIONS and self.size > _LONGEST:
-            raise tarfile.ReadError(f"a header of {self.size:,} bytes, of which {_LONGEST:,} are allowed")
+            raise tarfile.ReadError(
+                f"a header of {self.size:,} bytes, of which {_LONGEST:,} are allowed"
+            )
         if self.type == tarfile.GNUTYPE_SPARSE:
             self._refuse_sparse()
         return super()._proc_member(archive)  # type: ignore[misc]

@@ -15,10 +15,16 @@ __all__ = ["is_atif", "run_of_documents"]
 def is_atif(document: Any) -> bool:
     """Say whether a JSON value is a trajectory: it names a version of the format and has steps."""
     version = mapping(document).get("schema_version")
-    return isinstance(version, str) and version.startswith("ATIF-") and isinstance(document.get("steps"), list)
+    return (
+        isinstance(version, str)
+        and version.startswith("ATIF-")
+        and isinstance(document.get("steps"), list)
+    )
 
 
-def run_of_documents(documents: Sequence[Mapping[str, Any]], reading: Reading) -> tuple[str, tuple[Step, ...]]:
+def run_of_documents(
+    documents: Sequence[Mapping[str, Any]], reading: Reading
+) -> tuple[str, tuple[Step, ...]]:
     """Return the instruction and the steps of a run, which may go on in further documents.
 
     The instruction is what the user said before the agent's first step. System messages, copies of earlier context and runs of subagents
@@ -38,10 +44,17 @@ def run_of_documents(documents: Sequence[Mapping[str, Any]], reading: Reading) -
     return text, tuple(Step(excerpt(action), excerpt("\n".join(seen))) for action, seen in steps)
 
 
-def _entries(documents: Iterable[Mapping[str, Any]], reading: Reading) -> Iterator[Mapping[str, Any]]:
+def _entries(
+    documents: Iterable[Mapping[str, Any]], reading: Reading
+) -> Iterator[Mapping[str, Any]]:
     for document in documents:
-        if isinstance(document.get("subagent_trajectories"), list) and document["subagent_trajectories"]:
-            reading.tally.notes["runs of subagents left out"] += len(document["subagent_trajectories"])
+        if (
+            isinstance(document.get("subagent_trajectories"), list)
+            and document["subagent_trajectories"]
+        ):
+            reading.tally.notes["runs of subagents left out"] += len(
+                document["subagent_trajectories"]
+            )
         for entry in document["steps"]:
             if not isinstance(entry, Mapping):
                 reading.tally.notes["steps that are not objects left out"] += 1
@@ -60,5 +73,9 @@ def _action(entry: Mapping[str, Any], said: str) -> str:
 
 def _observations(entry: Mapping[str, Any]) -> list[str]:
     results = mapping(entry.get("observation")).get("results")
-    texts = [message_text(mapping(result).get("content")) for result in results] if isinstance(results, list) else []
+    texts = (
+        [message_text(mapping(result).get("content")) for result in results]
+        if isinstance(results, list)
+        else []
+    )
     return [text for text in texts if text]

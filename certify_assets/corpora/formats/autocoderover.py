@@ -14,7 +14,15 @@ from typing import Any
 from certify_assets.corpora.formats.base import Adapter, Draft, Files, Reading, contents, excerpt
 from certify_assets.corpora.formats.files import SourceFile
 from certify_assets.corpora.formats.messages import message_text, steps_of_messages
-from certify_assets.corpora.formats.swe_reports import Outcomes, Unlabelled, collect_outcomes, issue_text, parents, parse_object, task_of
+from certify_assets.corpora.formats.swe_reports import (
+    Outcomes,
+    Unlabelled,
+    collect_outcomes,
+    issue_text,
+    parents,
+    parse_object,
+    task_of,
+)
 from certify_assets.corpora.schema import Step
 
 __all__ = ["AUTOCODEROVER"]
@@ -29,7 +37,10 @@ _ATTEMPT = re.compile(r"[-_]?run[-_]?\d+")
 
 def _fits(file: SourceFile) -> bool:
     name = PurePosixPath(file.name).name
-    return _ROUND.fullmatch(name) is not None and re.match(rb"\s*\[\s*\{", file.head(_HEAD)) is not None
+    return (
+        _ROUND.fullmatch(name) is not None
+        and re.match(rb"\s*\[\s*\{", file.head(_HEAD)) is not None
+    )
 
 
 def _read(files: Files, reading: Reading) -> Iterator[Draft]:
@@ -42,7 +53,10 @@ def _read(files: Files, reading: Reading) -> Iterator[Draft]:
         if file.name in last:
             yield from _run(file, outcomes, patches.get(parents(file.name)[0], ()), reading)
         elif not (_ROUND.fullmatch(name) or _PATCH.fullmatch(name) or file.name in reading.hashes):
-            reading.tally.other(file.name, f"{file.name} is no conversation of AutoCodeRover, nor a patch or report beside one.")
+            reading.tally.other(
+                file.name,
+                f"{file.name} is no conversation of AutoCodeRover, nor a patch or report beside one.",
+            )
 
 
 def _last_rounds(files: Files) -> set[str]:
@@ -60,21 +74,33 @@ def _patches(files: Files, reading: Reading) -> dict[str, tuple[str, ...]]:
     for file, data in contents(files.matching("*agent_patch_raw_*"), reading):
         if match := _PATCH.fullmatch(PurePosixPath(file.name).name):
             reading.sha256(file)
-            found.setdefault(parents(file.name)[0], []).append((int(match[1]), excerpt(data.decode("utf-8", "replace"))))
+            found.setdefault(parents(file.name)[0], []).append(
+                (int(match[1]), excerpt(data.decode("utf-8", "replace")))
+            )
     return {folder: tuple(text for _, text in sorted(texts)) for folder, texts in found.items()}
 
 
-def _run(file: SourceFile, outcomes: Outcomes, patches: tuple[str, ...], reading: Reading) -> Iterator[Draft]:
+def _run(
+    file: SourceFile, outcomes: Outcomes, patches: tuple[str, ...], reading: Reading
+) -> Iterator[Draft]:
     task = _task(file.name)
     for _, data in contents([file], reading):
         messages = parse_object(data)
-        if isinstance(messages, str) or not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
+        if (
+            isinstance(messages, str)
+            or not isinstance(messages, list)
+            or not all(isinstance(message, dict) for message in messages)
+        ):
             problem = messages if isinstance(messages, str) else "it is not a list of messages"
             reading.tally.drop("unreadable_record", f"{file.name} cannot be used: {problem}.")
             continue
-        steps = steps_of_messages(_after_prompts(messages), reading) + tuple(Step(text, "") for text in patches if text.strip())
+        steps = steps_of_messages(_after_prompts(messages), reading) + tuple(
+            Step(text, "") for text in patches if text.strip()
+        )
         if not steps:
-            reading.tally.drop("no_trajectory", f"{file.name} holds a run in which the agent said nothing.")
+            reading.tally.drop(
+                "no_trajectory", f"{file.name} holds a run in which the agent said nothing."
+            )
             continue
         outcome = outcomes.of(file.name, task)
         if isinstance(outcome, Unlabelled):
@@ -94,12 +120,19 @@ def _run(file: SourceFile, outcomes: Outcomes, patches: tuple[str, ...], reading
 
 def _after_prompts(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Leave out what was said before the agent spoke: the issue, which is the instruction, and how to work."""
-    first = next((number for number, message in enumerate(messages) if message.get("role") == "assistant"), len(messages))
+    first = next(
+        (number for number, message in enumerate(messages) if message.get("role") == "assistant"),
+        len(messages),
+    )
     return messages[first:]
 
 
 def _instruction(messages: list[Mapping[str, Any]] | list[dict[str, Any]]) -> str:
-    prompts = (message_text(message.get("content")) for message in messages if message.get("role") == "user")
+    prompts = (
+        message_text(message.get("content"))
+        for message in messages
+        if message.get("role") == "user"
+    )
     return issue_text(next(prompts, ""))
 
 

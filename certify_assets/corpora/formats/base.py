@@ -162,7 +162,10 @@ def json_document(file: SourceFile, data: bytes, reading: Reading) -> Any:
     try:
         document = json.loads(data)
     except (ValueError, RecursionError) as error:
-        reading.tally.drop("file_unreadable", f"{file.name} is not JSON ({str(error) or 'nested too deeply'}); fetch it again.")
+        reading.tally.drop(
+            "file_unreadable",
+            f"{file.name} is not JSON ({str(error) or 'nested too deeply'}); fetch it again.",
+        )
         return None
     return {} if document is None else document
 

@@ -64,7 +64,9 @@ def _fits(file: SourceFile) -> bool:
 def _explain(file: SourceFile) -> str | None:
     if file.suffix == ".pkl":
         return _refusal(file)
-    if file.size <= _HEAD and all(key in file.head(_HEAD) for key in (b'"webarena_verified_version"', b'"evaluators_results"')):
+    if file.size <= _HEAD and all(
+        key in file.head(_HEAD) for key in (b'"webarena_verified_version"', b'"evaluators_results"')
+    ):
         return (
             f"{file.name} is a verdict of WebArena Verified; its runs are network logs (network.har) without the instruction, the agent's actions "
             "and the pages it saw, so nothing can be judged: run the tasks in AgentLab and import its steps as JSON (format browsergym), or write a "
@@ -96,7 +98,10 @@ def _read(files: Files, reading: Reading) -> Iterator[Draft]:
             found.add(_folder(file))
             yield from _run(file, summaries.get(_folder(file)), reading)
         elif name != _SUMMARY:
-            reading.tally.other(file.name, f"{file.name} is neither {_STEPS} nor {_SUMMARY}; this format uses no other JSON file.")
+            reading.tally.other(
+                file.name,
+                f"{file.name} is neither {_STEPS} nor {_SUMMARY}; this format uses no other JSON file.",
+            )
     for folder, summary in summaries.items():
         if folder not in found:
             missing = f"{folder} has no {_STEPS}, so there is no trajectory to judge; {_EXPORT}."
@@ -123,9 +128,17 @@ def _summary(file: SourceFile, summary: Any, threshold: float, keep_errors: bool
         words = summary if isinstance(summary, str) else "it is not an object"
         return _Summary(None, "unreadable_record", f"{file.name} cannot be used: {words}.")
     if PurePosixPath(_folder(file)).name.startswith("_"):
-        return _Summary(None, "superseded", f"{_folder(file)} begins with _, as the harness names a run that it has run again.")
+        return _Summary(
+            None,
+            "superseded",
+            f"{_folder(file)} begins with _, as the harness names a run that it has run again.",
+        )
     if summary.get("err_msg") is not None and not keep_errors:
-        return _Summary(None, "infrastructure_error", f"{file.name} says that the run broke down (err_msg); see the option keep_errors.")
+        return _Summary(
+            None,
+            "infrastructure_error",
+            f"{file.name} says that the run broke down (err_msg); see the option keep_errors.",
+        )
     outcome = reward_outcome(summary, threshold)
     if isinstance(outcome, str):
         return _Summary(None, "bad_outcome", f"{file.name} cannot be used: {outcome}.")
@@ -148,7 +161,10 @@ def _run(file: SourceFile, summary: _Summary | None, reading: Reading) -> Iterat
         why = f"{file.name} lies in no folder named <agent>_on_<task>_<seed>, so its agent and task are not known; rename the folder."
     turns = [_turn(info) for info in infos]
     if not why and not (steps := steps_of_turns(turns)):
-        reason, why = "no_trajectory", f"{file.name} has no action of the agent; nothing can be judged."
+        reason, why = (
+            "no_trajectory",
+            f"{file.name} has no action of the agent; nothing can be judged.",
+        )
     if why or not named:
         reading.tally.drop(reason, why)
         return
@@ -171,20 +187,35 @@ def _infos(file: SourceFile) -> list[Mapping[str, Any]]:
     """Return the steps in their order; raise ValueError where the file is no list of them."""
     infos = json_value(file.read())
     if isinstance(infos, Mapping):
-        raise ValueError(f"it holds one step, as the harness's option save_json leaves it, not the list of all; {_EXPORT}")
+        raise ValueError(
+            f"it holds one step, as the harness's option save_json leaves it, not the list of all; {_EXPORT}"
+        )
     if not isinstance(infos, list) or not all(isinstance(info, Mapping) for info in infos):
         raise ValueError("it is not a list of steps")
     numbers = [info.get("step") for info in infos]
     if any(number != position for position, number in enumerate(numbers)):
-        raise ValueError("its steps are not numbered 0, 1, 2 and so on, so some are missing or out of order")
+        raise ValueError(
+            "its steps are not numbered 0, 1, 2 and so on, so some are missing or out of order"
+        )
     return infos
 
 
 def _turn(info: Mapping[str, Any]) -> Turn:
     observed = mapping(info.get("obs"))
-    tree = next(filter(None, (text_of(observed.get(name)) for name in ("axtree_txt", "pruned_html", "dom_txt"))), "")
-    page = page_text(observed.get("url"), observed.get("last_action_error"), tree or _tree_text(observed.get("axtree_object")))
-    return Turn(page, text_of(mapping(info.get("agent_info")).get("think")), text_of(info.get("action")))
+    tree = next(
+        filter(
+            None, (text_of(observed.get(name)) for name in ("axtree_txt", "pruned_html", "dom_txt"))
+        ),
+        "",
+    )
+    page = page_text(
+        observed.get("url"),
+        observed.get("last_action_error"),
+        tree or _tree_text(observed.get("axtree_object")),
+    )
+    return Turn(
+        page, text_of(mapping(info.get("agent_info")).get("think")), text_of(info.get("action"))
+    )
 
 
 def _goal(observed: Mapping[str, Any]) -> str:
@@ -195,9 +226,18 @@ def _tree_text(tree: Any) -> str:
     """Write down role and name of every node of an accessibility tree as the browser gives it."""
     nodes = mapping(tree).get("nodes")
     pairs = (
-        [[mapping(mapping(node).get(part)).get("value") for part in ("role", "name")] for node in nodes] if isinstance(nodes, list) else []
+        [
+            [mapping(mapping(node).get(part)).get("value") for part in ("role", "name")]
+            for node in nodes
+        ]
+        if isinstance(nodes, list)
+        else []
     )
-    return "\n".join(f"{role} {name!r}" for role, name in pairs if isinstance(role, str) and isinstance(name, str) and name)
+    return "\n".join(
+        f"{role} {name!r}"
+        for role, name in pairs
+        if isinstance(role, str) and isinstance(name, str) and name
+    )
 
 
 BROWSERGYM = Adapter(

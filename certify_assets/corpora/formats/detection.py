@@ -46,7 +46,9 @@ def detect_format(paths: Sequence[Path], limits: Limits | None = None) -> str:
                 _add_reason(reasons, adapter.explain(file), file.name)
     given = ", ".join(str(path) for path in paths)
     if not fitting:
-        why = list(reasons.values()) or list(islice(chain(tally.examples.values(), tally.others.values()), _EXPLAINED))
+        why = list(reasons.values()) or list(
+            islice(chain(tally.examples.values(), tally.others.values()), _EXPLAINED)
+        )
         if empty and not why:
             raise InputError(f"there is no file in {given}; check the path.")
         raise InputError(f"no known format fits {given}{': ' + ' '.join(why) if why else _ask()}")
@@ -77,7 +79,11 @@ def _encoding(file: SourceFile) -> str | None:
         return str(error)
     if head in _UTF16:
         return f"{file.name} is in UTF-16; save it as UTF-8."
-    return f"{file.name} is compressed once more inside; decompress it until its own suffix says what it is." if head == _GZIP else None
+    return (
+        f"{file.name} is compressed once more inside; decompress it until its own suffix says what it is."
+        if head == _GZIP
+        else None
+    )
 
 
 def _fits(adapter: Adapter, file: SourceFile) -> bool:

@@ -80,9 +80,15 @@ class EvalArchive:
         """
         member, limit = self._archive.getinfo(name), self._file.limit
         try:
-            data = self._zstd(member, limit + 1) if member.compress_type == _ZSTD else self._plain(member, limit + 1)
+            data = (
+                self._zstd(member, limit + 1)
+                if member.compress_type == _ZSTD
+                else self._plain(member, limit + 1)
+            )
         except _DAMAGE as error:
-            raise MemberError(f"{self._file.name} has the member {_shown(name)}, which cannot be read ({_words(error, member)})") from None
+            raise MemberError(
+                f"{self._file.name} has the member {_shown(name)}, which cannot be read ({_words(error, member)})"
+            ) from None
         self._left -= len(data)
         if len(data) > limit or self._left < 0:
             raise self._too_large()
@@ -129,10 +135,14 @@ def open_archive(file: SourceFile) -> Iterator[EvalArchive]:
             archive = zipfile.ZipFile(stream)
         except _DAMAGE as error:
             words = str(error) or type(error).__name__
-            raise BrokenFileError(f"{file.name} is not a whole zip archive ({words}); fetch it again, or wait for its end.") from None
+            raise BrokenFileError(
+                f"{file.name} is not a whole zip archive ({words}); fetch it again, or wait for its end."
+            ) from None
         with archive:
             if len(archive.infolist()) > Limits().archive_members:
-                raise InputError(f"{file.name} has more than {Limits().archive_members:,} members; split it.")
+                raise InputError(
+                    f"{file.name} has more than {Limits().archive_members:,} members; split it."
+                )
             yield EvalArchive(file, stream, archive)
 
 

@@ -125,8 +125,14 @@ class SourceFile:
         """
         data = b"" if self.size > self.limit else self.head(self.limit + 1)
         if self.size > self.limit or len(data) > self.limit:
-            size = f"{self.size:,} bytes" if self.size > self.limit else "more bytes than that when decompressed"
-            raise InputError(f"{self.name} has {size}, the limit is {self.limit:,}; split it or raise the option max_file_mb.")
+            size = (
+                f"{self.size:,} bytes"
+                if self.size > self.limit
+                else "more bytes than that when decompressed"
+            )
+            raise InputError(
+                f"{self.name} has {size}, the limit is {self.limit:,}; split it or raise the option max_file_mb."
+            )
         return data
 
     def head(self, count: int) -> bytes:
@@ -141,7 +147,9 @@ class SourceFile:
             with self.open() as stream:
                 return stream.read(count)
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-            raise BrokenFileError(f"{self.name} cannot be decompressed ({error}); fetch it again.") from None
+            raise BrokenFileError(
+                f"{self.name} cannot be decompressed ({error}); fetch it again."
+            ) from None
 
     def sha256(self) -> str:
         """Return the SHA-256 of the file as it is stored."""

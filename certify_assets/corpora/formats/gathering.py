@@ -60,7 +60,9 @@ class Texts:
         import pyarrow as pa
 
         self._file.seek(place.start)
-        data = pa.decompress(self._file.read(place.packed), decompressed_size=place.size, codec=_CODEC, asbytes=True)
+        data = pa.decompress(
+            self._file.read(place.packed), decompressed_size=place.size, codec=_CODEC, asbytes=True
+        )
         instruction, *rest = json.loads(data)
         return instruction, tuple(map(Step, rest[::2], rest[1::2]))
 
@@ -175,11 +177,17 @@ def gather(drafts: Iterable[Draft], corpus: str, reading: Reading, texts: Texts)
         task = tasks.get(run.task_id, run.task_id)
         if task != run.task_id:
             reading.tally.notes["runs moved to a task with the same instruction"] += 1
-        attempt = attempts[task, run.agent] if run.attempt is None or run.trajectory_id is None else run.attempt
+        attempt = (
+            attempts[task, run.agent]
+            if run.attempt is None or run.trajectory_id is None
+            else run.attempt
+        )
         attempts[task, run.agent] += 1
         identity = clean_text(run.trajectory_id or f"{task}/{run.agent}/{attempt}")
         if identity in ids:
-            raise InputError(f"{run.where} has the trajectory_id {identity!r} of {ids[identity].where}; give every run its own id.")
+            raise InputError(
+                f"{run.where} has the trajectory_id {identity!r} of {ids[identity].where}; give every run its own id."
+            )
         ids[identity] = run
         rows.append(_Row(task, identity, attempt, run))
     rows.sort(key=lambda row: (clean_text(row.task_id), row.trajectory_id))
@@ -189,18 +197,27 @@ def gather(drafts: Iterable[Draft], corpus: str, reading: Reading, texts: Texts)
 def _labelled(drafts: Iterable[Draft], reading: Reading) -> Iterator[Draft]:
     for draft in drafts:
         if draft.outcome is None and not reading.options.get("keep_unlabelled"):
-            reading.tally.drop("no_label", f"{draft.where} has no outcome; keep such runs with the option keep_unlabelled.")
+            reading.tally.drop(
+                "no_label",
+                f"{draft.where} has no outcome; keep such runs with the option keep_unlabelled.",
+            )
         else:
             yield draft
 
 
-def _without_copies(drafts: Iterable[Draft], tally: Tally, texts: Texts, instructions: _Instructions | None) -> Iterator[_Kept]:
+def _without_copies(
+    drafts: Iterable[Draft], tally: Tally, texts: Texts, instructions: _Instructions | None
+) -> Iterator[_Kept]:
     """Leave out copies: the same id and content, or without an id the same content in another file or repetition."""
     seen: dict[bytes, tuple[_Kept, ...]] = {}
     for draft in drafts:
-        key = hashlib.sha256(draft.content() + (draft.trajectory_id or "").encode("utf-8", "surrogatepass")).digest()
+        key = hashlib.sha256(
+            draft.content() + (draft.trajectory_id or "").encode("utf-8", "surrogatepass")
+        ).digest()
         alike = seen.get(key, ())
-        original = next((earlier for earlier in alike if draft.steps and _is_copy(draft, earlier)), None)
+        original = next(
+            (earlier for earlier in alike if draft.steps and _is_copy(draft, earlier)), None
+        )
         if original is not None:
             tally.drop("duplicate", f"{draft.where} is a copy of {original.where}.")
             continue
@@ -228,7 +245,9 @@ def _kept(draft: Draft, texts: Texts) -> _Kept:
 
 def _is_copy(draft: Draft, earlier: _Kept) -> bool:
     same_place = draft.source_file == earlier.source_file
-    return draft.trajectory_id is not None or not same_place or draft.repetition == earlier.repetition
+    return (
+        draft.trajectory_id is not None or not same_place or draft.repetition == earlier.repetition
+    )
 
 
 class _Instructions:
@@ -239,8 +258,15 @@ class _Instructions:
 
     def add(self, draft: Draft) -> None:
         if text := draft.instruction.strip():
-            self._tasks.setdefault(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest(), set()).add(draft.task_id)
+            self._tasks.setdefault(
+                hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest(), set()
+            ).add(draft.task_id)
 
     def merged(self) -> dict[str, str]:
         """Map every task to the first, by name, of the tasks with its instruction."""
-        return {task: min(tasks) for tasks in self._tasks.values() if len(tasks) > 1 for task in sorted(tasks)}
+        return {
+            task: min(tasks)
+            for tasks in self._tasks.values()
+            if len(tasks) > 1
+            for task in sorted(tasks)
+        }

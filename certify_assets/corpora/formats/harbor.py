@@ -15,7 +15,14 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from certify_assets.corpora.formats.atif import is_atif, run_of_documents
-from certify_assets.corpora.formats.base import Adapter, Draft, Files, Reading, contents, json_document
+from certify_assets.corpora.formats.base import (
+    Adapter,
+    Draft,
+    Files,
+    Reading,
+    contents,
+    json_document,
+)
 from certify_assets.corpora.formats.files import SourceFile
 from certify_assets.corpora.formats.messages import mapping
 from certify_assets.errors import InputError
@@ -25,7 +32,9 @@ __all__ = ["HARBOR"]
 _HEAD = 1 << 14
 _RESULT_KEYS = (b'"task_name"', b'"trial_name"', b'"trial_uri"')
 _PATTERNS = ("*/agent/trajectory.json*", "*/agent/trajectory.cont-*.json*")
-_PART = re.compile(r"(?P<trial>.+?)(?:/steps/(?P<step>[^/]+))?/agent/trajectory(?:\.cont-(?P<next>\d{1,6}))?\.json")
+_PART = re.compile(
+    r"(?P<trial>.+?)(?:/steps/(?P<step>[^/]+))?/agent/trajectory(?:\.cont-(?P<next>\d{1,6}))?\.json"
+)
 _AGENTS_OWN = frozenset(
     {
         "AgentTimeoutError",
@@ -62,7 +71,11 @@ def _fits(file: SourceFile) -> bool:
 
 def _read(files: Files, reading: Reading) -> Iterator[Draft]:
     trials = _trials(files, reading)
-    parts = Counter(match["trial"] for file in files.matching(*_PATTERNS) if (match := _PART.fullmatch(file.plain_name)))
+    parts = Counter(
+        match["trial"]
+        for file in files.matching(*_PATTERNS)
+        if (match := _PART.fullmatch(file.plain_name))
+    )
     waiting: dict[str, list[tuple[tuple[int, str, int], SourceFile, Any]]] = {}
     for file, data in contents(files.matching(*_PATTERNS), reading):
         if not (match := _PART.fullmatch(file.plain_name)):
@@ -71,10 +84,15 @@ def _read(files: Files, reading: Reading) -> Iterator[Draft]:
         order = (_position(match["step"], trial), match["step"] or "", int(match["next"] or 0))
         waiting.setdefault(folder, []).append((order, file, _document(file, data, reading)))
         if len(waiting[folder]) == parts[folder]:
-            yield from _run(folder, trial, sorted(waiting.pop(folder), key=lambda part: part[0]), reading)
+            yield from _run(
+                folder, trial, sorted(waiting.pop(folder), key=lambda part: part[0]), reading
+            )
     for folder, trial in trials.items():
         if folder not in parts:
-            reading.tally.drop("no_trajectory", f"{trial.file} has no agent/trajectory.json beside it; nothing can be judged.")
+            reading.tally.drop(
+                "no_trajectory",
+                f"{trial.file} has no agent/trajectory.json beside it; nothing can be judged.",
+            )
 
 
 def _position(step: str | None, trial: _Trial | None) -> int:
@@ -86,12 +104,20 @@ def _document(file: SourceFile, data: bytes, reading: Reading) -> Any:
     """Return the trajectory, or None, counted, where there is none."""
     document = json_document(file, data, reading)
     if document is not None and not is_atif(document):
-        reading.tally.drop("file_unreadable", f"{file.name} is not an ATIF trajectory: it lacks schema_version or steps.")
+        reading.tally.drop(
+            "file_unreadable",
+            f"{file.name} is not an ATIF trajectory: it lacks schema_version or steps.",
+        )
         return None
     return document
 
 
-def _run(folder: str, trial: _Trial | None, parts: list[tuple[tuple[int, str, int], SourceFile, Any]], reading: Reading) -> Iterator[Draft]:
+def _run(
+    folder: str,
+    trial: _Trial | None,
+    parts: list[tuple[tuple[int, str, int], SourceFile, Any]],
+    reading: Reading,
+) -> Iterator[Draft]:
     """Join the parts of one trial's trajectory, unless one is missing."""
     first = parts[0][1]
     if any(document is None for *_, document in parts):
@@ -100,9 +126,14 @@ def _run(folder: str, trial: _Trial | None, parts: list[tuple[tuple[int, str, in
         reading.tally.drop("no_label", f"{first.name} has no result.json of its trial beside it.")
         return
     instruction, steps = run_of_documents([document for *_, document in parts], reading)
-    infrastructure = [name for name in trial.exceptions if name not in _AGENTS_OWN | _also_valid(reading)]
+    infrastructure = [
+        name for name in trial.exceptions if name not in _AGENTS_OWN | _also_valid(reading)
+    ]
     if infrastructure:
-        reading.tally.drop("infrastructure_error", f"{trial.file} ended with {infrastructure[0]}; its reward is not valid.")
+        reading.tally.drop(
+            "infrastructure_error",
+            f"{trial.file} ended with {infrastructure[0]}; its reward is not valid.",
+        )
     elif not steps:
         reading.tally.drop("no_trajectory", f"{first.name} has no step of the agent.")
     elif isinstance(outcome := _outcome(trial, reading), str):
@@ -124,7 +155,9 @@ def _run(folder: str, trial: _Trial | None, parts: list[tuple[tuple[int, str, in
 
 
 def _also_valid(reading: Reading) -> frozenset[str]:
-    return frozenset(filter(None, str(reading.options.get("valid_exceptions") or "").replace(" ", "").split(",")))
+    return frozenset(
+        filter(None, str(reading.options.get("valid_exceptions") or "").replace(" ", "").split(","))
+    )
 
 
 def _outcome(trial: _Trial, reading: Reading) -> int | str | None:
@@ -150,13 +183,19 @@ def _trials(files: Files, reading: Reading) -> dict[str, _Trial]:
     rest: list[str] = []
     for file in files:
         path = PurePosixPath(file.plain_name)
-        if path.name != "result.json" or {"agent", "verifier", "artifacts", "steps"} & set(path.parts[-3:-1]):
+        if path.name != "result.json" or {"agent", "verifier", "artifacts", "steps"} & set(
+            path.parts[-3:-1]
+        ):
             rest.append(file.name)
             continue
         for _, data in contents([file], reading):
             if (document := json_document(file, data, reading)) is not None:
                 _take(file, document, trials, reading)
-    inside = {str(parent) for folder in trials for parent in (PurePosixPath(folder), PurePosixPath(folder).parent)}
+    inside = {
+        str(parent)
+        for folder in trials
+        for parent in (PurePosixPath(folder), PurePosixPath(folder).parent)
+    }
     for name in rest:
         if not inside & {str(parent) for parent in PurePosixPath(name).parents}:
             reading.tally.other(name, f"{name} is not a file of a Harbor trial.")
@@ -169,12 +208,23 @@ def _take(file: SourceFile, document: Any, trials: dict[str, _Trial], reading: R
         return
     task = record.get("task_name")
     if not isinstance(task, str) or not task.strip() or "agent_info" not in record:
-        reading.tally.other(file.name, f"{file.name} is not a Harbor trial's result: it lacks task_name or agent_info.")
+        reading.tally.other(
+            file.name,
+            f"{file.name} is not a Harbor trial's result: it lacks task_name or agent_info.",
+        )
         return
     reading.sha256(file)
     listed = record.get("step_results")
-    stages = [stage for stage in listed if isinstance(stage, Mapping)] if isinstance(listed, list) else []
-    errors = [mapping(entry.get("exception_info")).get("exception_type") for entry in (record, *stages) if entry.get("exception_info")]
+    stages = (
+        [stage for stage in listed if isinstance(stage, Mapping)]
+        if isinstance(listed, list)
+        else []
+    )
+    errors = [
+        mapping(entry.get("exception_info")).get("exception_type")
+        for entry in (record, *stages)
+        if entry.get("exception_info")
+    ]
     identity = record.get("id")
     trials[str(PurePosixPath(file.plain_name).parent)] = _Trial(
         file=file.name,
@@ -189,9 +239,16 @@ def _take(file: SourceFile, document: Any, trials: dict[str, _Trial], reading: R
 
 def _agent(info: Mapping[str, Any]) -> str:
     model = mapping(info.get("model_info"))
-    full = "/".join(part for part in (model.get("provider"), model.get("name")) if isinstance(part, str) and part)
+    full = "/".join(
+        part
+        for part in (model.get("provider"), model.get("name"))
+        if isinstance(part, str) and part
+    )
     name = info.get("name")
-    return " ".join(part for part in (name if isinstance(name, str) else "", full) if part.strip()) or "unknown"
+    return (
+        " ".join(part for part in (name if isinstance(name, str) else "", full) if part.strip())
+        or "unknown"
+    )
 
 
 HARBOR = Adapter(

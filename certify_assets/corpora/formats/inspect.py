@@ -78,7 +78,9 @@ def _fits(file: SourceFile) -> bool:
         except InputError:
             return False
     head = file.head(_HEAD)
-    return head.lstrip().startswith(b"{") and bool(_STATUS.search(head)) and bool(_EVAL.search(head))
+    return (
+        head.lstrip().startswith(b"{") and bool(_STATUS.search(head)) and bool(_EVAL.search(head))
+    )
 
 
 def _explain(file: SourceFile) -> str | None:
@@ -113,7 +115,10 @@ def _read_archive(source: _Source, archive: EvalArchive) -> Iterator[Draft]:
     names, file, tally = archive.names(), source.file, source.reading.tally
     header = next((name for name in _HEADERS if name in names), None)
     if header is None:
-        tally.other(file.name, f"{file.name} has neither header.json nor _journal/start.json; it is no Inspect AI log.")
+        tally.other(
+            file.name,
+            f"{file.name} has neither header.json nor _journal/start.json; it is no Inspect AI log.",
+        )
         return
     members = sorted((match for name in names if (match := _SAMPLE.fullmatch(name))), key=_order)
     records = _records(archive, header, members)
@@ -124,12 +129,16 @@ def _read_archive(source: _Source, archive: EvalArchive) -> Iterator[Draft]:
     yield from _drafts(records, [match[0] for match in members], source, header)
 
 
-def _records(archive: EvalArchive, header: str, members: list[re.Match[str]]) -> Iterator[dict[str, Any] | str]:
+def _records(
+    archive: EvalArchive, header: str, members: list[re.Match[str]]
+) -> Iterator[dict[str, Any] | str]:
     """Read a log without inspect-ai: its header first, then its samples; words stand for what cannot be read."""
     names = archive.names()
     for name in (header, *(match[0] for match in members)):
         try:
-            record = _object(archive.read(name)) if name == header else _sample(archive, name, names)
+            record = (
+                _object(archive.read(name)) if name == header else _sample(archive, name, names)
+            )
         except MemberError as error:
             record = str(error)
         if isinstance(record, dict) and name == _HEADERS[1]:
@@ -137,26 +146,41 @@ def _records(archive: EvalArchive, header: str, members: list[re.Match[str]]) ->
         yield record
 
 
-def _identified(records: Iterator[dict[str, Any] | str], written: dict[str, Any] | str) -> Iterator[dict[str, Any] | str]:
+def _identified(
+    records: Iterator[dict[str, Any] | str], written: dict[str, Any] | str
+) -> Iterator[dict[str, Any] | str]:
     """Give the header that inspect-ai read the eval_id that is written in the log: it makes one up where there is none."""
     header = next(records)
     if isinstance(header, dict) and isinstance(written, dict):
-        header = {**header, "eval": {**mapping(header.get("eval")), "eval_id": mapping(written.get("eval")).get("eval_id")}}
+        header = {
+            **header,
+            "eval": {
+                **mapping(header.get("eval")),
+                "eval_id": mapping(written.get("eval")).get("eval_id"),
+            },
+        }
     yield header
     yield from records
 
 
-def _drafts(records: Iterator[dict[str, Any] | str], members: Sequence[str], source: _Source, header: str) -> Iterator[Draft]:
+def _drafts(
+    records: Iterator[dict[str, Any] | str], members: Sequence[str], source: _Source, header: str
+) -> Iterator[Draft]:
     """Turn the header and samples of a log into drafts, whoever read them; a reader that gives up has read what came before."""
     file, tally, seen = source.file, source.reading.tally, 0
     try:
         document = next(records)
         if isinstance(document, str):
-            tally.drop("file_unreadable", f"{file.name} has a header ({header}) that cannot be used: {document}; fetch it again.")
+            tally.drop(
+                "file_unreadable",
+                f"{file.name} has a header ({header}) that cannot be used: {document}; fetch it again.",
+            )
             return
         log = _log(source, document)
         for seen, record in enumerate(records, 1):
-            yield from _draft(record, _Place(seen, members[seen - 1] if members else ""), log, source.reading)
+            yield from _draft(
+                record, _Place(seen, members[seen - 1] if members else ""), log, source.reading
+            )
     except BrokenFileError as error:
         tally.drop("file_ends_early" if seen else "file_unreadable", str(error))
         return
@@ -176,7 +200,9 @@ def _sample(archive: EvalArchive, name: str, names: list[str]) -> dict[str, Any]
     if isinstance(shell, str) or not name.endswith("/sample.json"):
         return shell
     folder = name.removesuffix("sample.json")
-    pieces = {kind: _pieces(archive, f"{folder}{kind}/", names) for kind in ("messages", "attachments")}
+    pieces = {
+        kind: _pieces(archive, f"{folder}{kind}/", names) for kind in ("messages", "attachments")
+    }
     spans = shell.get("message_refs")
     pairs = [span for span in spans if _is_span(span)] if isinstance(spans, list) else []
     messages = [message for start, end in pairs for message in pieces["messages"][start:end]]
@@ -184,7 +210,11 @@ def _sample(archive: EvalArchive, name: str, names: list[str]) -> dict[str, Any]
 
 
 def _is_span(span: Any) -> bool:
-    return isinstance(span, list) and len(span) == 2 and all(isinstance(end, int) and end >= 0 for end in span)
+    return (
+        isinstance(span, list)
+        and len(span) == 2
+        and all(isinstance(end, int) and end >= 0 for end in span)
+    )
 
 
 def _pieces(archive: EvalArchive, folder: str, names: list[str]) -> list[Any]:
@@ -192,7 +222,9 @@ def _pieces(archive: EvalArchive, folder: str, names: list[str]) -> list[Any]:
     starts = sorted(
         (int(stem), name)
         for name in names
-        if name.startswith(folder) and (stem := name[len(folder) :].removesuffix(".json")).isdecimal() and len(stem) < 18
+        if name.startswith(folder)
+        and (stem := name[len(folder) :].removesuffix(".json")).isdecimal()
+        and len(stem) < 18
     )
     joined: list[Any] = []
     for _, name in starts:
@@ -221,7 +253,15 @@ def _read_json(source: _Source, data: bytes) -> Iterator[Draft]:
     else:
         listed = document.get("samples")
         samples = listed if isinstance(listed, list) else []
-        records = iter([document, *(sample if isinstance(sample, dict) else "it is not an object" for sample in samples)])
+        records = iter(
+            [
+                document,
+                *(
+                    sample if isinstance(sample, dict) else "it is not an object"
+                    for sample in samples
+                ),
+            ]
+        )
     yield from _drafts(records, (), source, "eval")
 
 
@@ -235,8 +275,14 @@ def _object(data: bytes) -> dict[str, Any] | str:
 
 
 def _log(source: _Source, document: Mapping[str, Any]) -> _Log:
-    about, reading, package = mapping(document.get("eval")), source.reading, source.reader and source.reader.package
-    reading.tally.notes[f"logs read by inspect-ai {package.version}" if package else "logs read without inspect-ai"] += 1
+    about, reading, package = (
+        mapping(document.get("eval")),
+        source.reading,
+        source.reader and source.reader.package,
+    )
+    reading.tally.notes[
+        f"logs read by inspect-ai {package.version}" if package else "logs read without inspect-ai"
+    ] += 1
     if note := _UNFINISHED.get(str(document.get("status"))):
         reading.tally.notes[note] += 1
     task, model = about.get("task"), about.get("model")
@@ -253,14 +299,18 @@ def _log(source: _Source, document: Mapping[str, Any]) -> _Log:
     )
 
 
-def _draft(sample: dict[str, Any] | str, place: _Place, log: _Log, reading: Reading) -> Iterator[Draft]:
+def _draft(
+    sample: dict[str, Any] | str, place: _Place, log: _Log, reading: Reading
+) -> Iterator[Draft]:
     where = place.of(log)
     problem = sample if isinstance(sample, str) else _problem(sample)
     if problem or isinstance(sample, str):
         reading.tally.drop("unreadable_record", f"{where} cannot be used: {problem}.")
         return
     if sample.get("error"):
-        reading.tally.drop("infrastructure_error", f"{where} ended with an error of the evaluation.")
+        reading.tally.drop(
+            "infrastructure_error", f"{where} ended with an error of the evaluation."
+        )
         return
     if sample.get("invalidation"):
         reading.tally.drop("invalidated", f"{where} was declared invalid by those who ran it.")
@@ -269,7 +319,11 @@ def _draft(sample: dict[str, Any] | str, place: _Place, log: _Log, reading: Read
     if isinstance(outcome, str):
         reading.tally.drop("bad_outcome", f"{where} cannot be used: {outcome}.")
         return
-    if outcome is None and (words := log.scoring.misses(sample.get("scores"))) and not reading.options.get("keep_unlabelled"):
+    if (
+        outcome is None
+        and (words := log.scoring.misses(sample.get("scores")))
+        and not reading.options.get("keep_unlabelled")
+    ):
         reading.tally.drop("no_label", f"{where} {words}.")
         return
     instruction, steps = run_of_sample(sample, reading)
@@ -277,7 +331,9 @@ def _draft(sample: dict[str, Any] | str, place: _Place, log: _Log, reading: Read
         reading.tally.drop("no_trajectory", f"{where} has no message of the agent.")
         return
     if log.scoring.between(sample.get("scores")):
-        reading.tally.notes["scores between 0 and 1 counted as failures; the option threshold says where success begins"] += 1
+        reading.tally.notes[
+            "scores between 0 and 1 counted as failures; the option threshold says where success begins"
+        ] += 1
     epoch, uuid = sample.get("epoch"), sample.get("uuid")
     yield Draft(
         task_id=f"{log.task}/{sample['id']}",
@@ -288,7 +344,9 @@ def _draft(sample: dict[str, Any] | str, place: _Place, log: _Log, reading: Read
         source_file=log.file.name,
         source_sha256=log.sha256,
         row=place.row,
-        trajectory_id=uuid if isinstance(uuid, str) and uuid.strip() else f"{log.identity}/{sample['id']}/{epoch}",
+        trajectory_id=uuid
+        if isinstance(uuid, str) and uuid.strip()
+        else f"{log.identity}/{sample['id']}/{epoch}",
         repetition=str(epoch),
         named_agent=log.agent,
     )
@@ -311,7 +369,11 @@ INSPECT = Adapter(
     read=_read,
     explain=_explain,
     label_source="scorer of the evaluation",
-    options={**OPTIONS, "agent": "agent of all runs; model and solver of the log where it is not given", **READER_OPTION},
+    options={
+        **OPTIONS,
+        "agent": "agent of all runs; model and solver of the log where it is not given",
+        **READER_OPTION,
+    },
     leak_fields=(
         "results",
         "reductions",

@@ -24,7 +24,14 @@ from typing import IO, Any
 from certify_assets.corpora.formats.files import BrokenFileError, SourceFile
 from certify_assets.errors import InputError
 
-__all__ = ["INSPECT_PYTHON", "READER_OPTION", "InspectPackage", "InspectProcess", "choose_reader", "open_reader"]
+__all__ = [
+    "INSPECT_PYTHON",
+    "READER_OPTION",
+    "InspectPackage",
+    "InspectProcess",
+    "choose_reader",
+    "open_reader",
+]
 
 INSPECT_PYTHON = "CERTIFY_INSPECT_PYTHON"
 READER_OPTION: Mapping[str, str] = {
@@ -67,13 +74,17 @@ def choose_reader(options: Mapping[str, Any]) -> InspectPackage | None:
     if named:
         package = InspectPackage(named, _version_at(named))
         if not _recent(package.version):
-            raise InputError(f"{INSPECT_PYTHON} names {named}, which has {_found(package.version)}; {_remedy()}")
+            raise InputError(
+                f"{INSPECT_PYTHON} names {named}, which has {_found(package.version)}; {_remedy()}"
+            )
         return package
     here = _version_here()
     if _recent(here):
         return InspectPackage(sys.executable, here)
     if choice == "inspect_ai":
-        raise InputError(f"the option reader asks for inspect-ai, but this interpreter has {_found(here)}; {_remedy()}")
+        raise InputError(
+            f"the option reader asks for inspect-ai, but this interpreter has {_found(here)}; {_remedy()}"
+        )
     return None
 
 
@@ -83,7 +94,11 @@ def _recent(version: str) -> bool:
 
 
 def _found(version: str) -> str:
-    return f"inspect-ai {version}, which cannot read logs compressed with zstd" if version else "no inspect-ai"
+    return (
+        f"inspect-ai {version}, which cannot read logs compressed with zstd"
+        if version
+        else "no inspect-ai"
+    )
 
 
 def _remedy() -> str:
@@ -100,9 +115,13 @@ def _version_here() -> str:
 
 def _version_at(python: str) -> str:
     try:
-        done = subprocess.run([python, "-I", "-c", _ASK], capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(
+            [python, "-I", "-c", _ASK], capture_output=True, text=True, timeout=60, check=False
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise InputError(f"{INSPECT_PYTHON} names {python}, which does not run ({type(error).__name__}); {_remedy()}") from None
+        raise InputError(
+            f"{INSPECT_PYTHON} names {python}, which does not run ({type(error).__name__}); {_remedy()}"
+        ) from None
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
@@ -136,7 +155,9 @@ class InspectProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._pending = b""
 
-    def records(self, file: SourceFile, samples: Sequence[tuple[str, int]] | None) -> Iterator[dict[str, Any] | str]:
+    def records(
+        self, file: SourceFile, samples: Sequence[tuple[str, int]] | None
+    ) -> Iterator[dict[str, Any] | str]:
         """Read a log: its header first, then its samples in the order given (None for all of a .json log); words stand for what cannot be read.
 
         Raises
@@ -172,7 +193,11 @@ class InspectProcess:
     def _started(self, limit: int) -> subprocess.Popen[bytes]:
         if self._process is None:
             environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
-            environment |= {"HOME": str(self._folder), "TMPDIR": str(self._folder), "LANG": "C.UTF-8"}
+            environment |= {
+                "HOME": str(self._folder),
+                "TMPDIR": str(self._folder),
+                "LANG": "C.UTF-8",
+            }
             with (self._folder / "stderr").open("wb") as errors:
                 self._process = subprocess.Popen(
                     [self.package.python, "-I", "-B", str(_WORKER), str(limit)],
@@ -185,7 +210,9 @@ class InspectProcess:
             line = self._line(self._process)
             if line is None:
                 self.close()
-                raise InputError(f"inspect-ai at {self.package.python} cannot be started ({self._last_words()}); {_remedy()}")
+                raise InputError(
+                    f"inspect-ai at {self.package.python} cannot be started ({self._last_words()}); {_remedy()}"
+                )
         return self._process
 
     def _ask(self, process: subprocess.Popen[bytes], question: Mapping[str, Any]) -> None:

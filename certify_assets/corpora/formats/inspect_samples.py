@@ -7,7 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from certify_assets.corpora.formats.base import Reading
-from certify_assets.corpora.formats.messages import arguments_text, mapping, message_text, steps_of_messages
+from certify_assets.corpora.formats.messages import (
+    arguments_text,
+    mapping,
+    message_text,
+    steps_of_messages,
+)
 from certify_assets.corpora.schema import Step
 
 __all__ = ["resolved", "run_of_sample"]
@@ -34,7 +39,11 @@ def run_of_sample(sample: Mapping[str, Any], reading: Reading) -> tuple[str, tup
     known = attachments if isinstance(attachments, Mapping | list) else {}
     asked = _asked(resolved(sample.get("input"), known), resolved(sample.get("choices"), known))
     listed = sample.get("messages")
-    messages = [resolved(message, known) for message in listed if isinstance(message, Mapping)] if isinstance(listed, list) else []
+    messages = (
+        [resolved(message, known) for message in listed if isinstance(message, Mapping)]
+        if isinstance(listed, list)
+        else []
+    )
     spoken = [_message(message) for message in _after_input(messages)]
     if not any(message["role"] == "assistant" for message in spoken):
         spoken += _outputs(resolved(sample.get("output"), known))
@@ -63,15 +72,32 @@ def _asked(asked: Any, choices: Any) -> str:
     """Return the input as text, with the choices of a question that has some."""
     if isinstance(asked, list):
         said = [mapping(message) for message in asked]
-        asked = "\n".join(message_text(message.get("content")) for message in said if message.get("role") == "user")
+        asked = "\n".join(
+            message_text(message.get("content"))
+            for message in said
+            if message.get("role") == "user"
+        )
     text = asked if isinstance(asked, str) else ""
-    options = [choice for choice in choices if isinstance(choice, str)] if isinstance(choices, list) else []
-    return "\n".join([text, *(f"({chr(ord('A') + number)}) {choice}" for number, choice in enumerate(options[:26]))])
+    options = (
+        [choice for choice in choices if isinstance(choice, str)]
+        if isinstance(choices, list)
+        else []
+    )
+    return "\n".join(
+        [
+            text,
+            *(f"({chr(ord('A') + number)}) {choice}" for number, choice in enumerate(options[:26])),
+        ]
+    )
 
 
 def _after_input(messages: list[Any]) -> list[Mapping[str, Any]]:
     """Leave out what came before the agent's first word: it is the input, or a prompt made of it."""
-    spoke = (number for number, message in enumerate(messages) if message.get("role") in ("assistant", "tool"))
+    spoke = (
+        number
+        for number, message in enumerate(messages)
+        if message.get("role") in ("assistant", "tool")
+    )
     return messages[next(spoke, len(messages)) :]
 
 
@@ -82,7 +108,12 @@ def _message(message: Mapping[str, Any]) -> dict[str, Any]:
     error = mapping(message.get("error")).get("message")
     if isinstance(error, str) and error and error not in message_text(parts):
         parts = "\n".join(filter(None, [message_text(parts), f"error: {error}"]))
-    return {"role": message.get("role"), "content": parts, "tool_calls": message.get("tool_calls"), "name": message.get("function")}
+    return {
+        "role": message.get("role"),
+        "content": parts,
+        "tool_calls": message.get("tool_calls"),
+        "name": message.get("function"),
+    }
 
 
 def _part(part: Any) -> str:
@@ -100,5 +131,7 @@ def _part(part: Any) -> str:
 def _outputs(output: Any) -> list[dict[str, Any]]:
     """Return the answer of a sample without messages."""
     choices = mapping(output).get("choices")
-    first = mapping(mapping(choices[0]).get("message")) if isinstance(choices, list) and choices else {}
+    first = (
+        mapping(mapping(choices[0]).get("message")) if isinstance(choices, list) and choices else {}
+    )
     return [_message({**first, "role": "assistant"})] if first else []

@@ -86,13 +86,17 @@ class Scoring:
         """Say which scorers a sample has instead of the one that the options name; None where that is not what it lacks."""
         names = list(mapping(scores))
         return (
-            f"has no score of {self.scorer!r}, only of {', '.join(names)}" if self.scorer and names and self.scorer not in names else None
+            f"has no score of {self.scorer!r}, only of {', '.join(names)}"
+            if self.scorer and names and self.scorer not in names
+            else None
         )
 
     def between(self, scores: Any) -> bool:
         """Say whether nobody decided what the sample's score, between failure and success, is."""
         values = [mapping(score).get("value") for score in mapping(scores).values()]
-        return self.threshold is None and any(isinstance(value, float) and 0 < value < 1 - _TOLERANCE for value in values)
+        return self.threshold is None and any(
+            isinstance(value, float) and 0 < value < 1 - _TOLERANCE for value in values
+        )
 
     def _number(self, value: Any) -> float | str | None:
         if isinstance(value, str) and value.strip().lower() == "p" and self.partial:
@@ -106,7 +110,11 @@ class Scoring:
                 return f"its score {value[:40]!r} is neither a number nor one of C, P, I and N"
         if value is None or (isinstance(value, float) and math.isnan(value)):
             return None
-        return float(value) if isinstance(value, int | float) and abs(value) < 1e300 else f"its score is {type(value).__name__}"
+        return (
+            float(value)
+            if isinstance(value, int | float) and abs(value) < 1e300
+            else f"its score is {type(value).__name__}"
+        )
 
 
 def _only(values: Mapping[str, Any], name: str | None, option: str, where: str) -> Any:

@@ -19,7 +19,18 @@ from inspect import signature
 from typing import IO, Any
 
 _ABOUT = {"task", "model", "solver", "eval_id", "run_id", "task_id"}
-_FIELDS = {"id", "epoch", "uuid", "input", "choices", "messages", "output", "scores", "error", "invalidation"}
+_FIELDS = {
+    "id",
+    "epoch",
+    "uuid",
+    "input",
+    "choices",
+    "messages",
+    "output",
+    "scores",
+    "error",
+    "invalidation",
+}
 _UNREAD = {"events", "store", "metadata"}
 _WORDS = 300
 _AT_ONCE = 32
@@ -48,7 +59,9 @@ def _limit_memory(longest: int) -> None:
         return
     size = max(4 << 30, 16 * longest)
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    resource.setrlimit(resource.RLIMIT_DATA, (size if hard == resource.RLIM_INFINITY else min(size, hard), hard))
+    resource.setrlimit(
+        resource.RLIMIT_DATA, (size if hard == resource.RLIM_INFINITY else min(size, hard), hard)
+    )
 
 
 def _say(answers: IO[bytes], answer: dict[str, Any], longest: int) -> None:
@@ -64,7 +77,12 @@ def _answers(log: Any, question: dict[str, Any]) -> Iterator[dict[str, Any]]:
     whole = asked is None
     try:
         read = log.read_eval_log(path, header_only=not whole, resolve_attachments=whole)
-        yield {"header": {"status": read.status, "eval": read.eval.model_dump(mode="json", include=_ABOUT)}}
+        yield {
+            "header": {
+                "status": read.status,
+                "eval": read.eval.model_dump(mode="json", include=_ABOUT),
+            }
+        }
     except Exception as error:
         yield {"problem": _words(error)}
         return
@@ -80,7 +98,11 @@ def _samples(log: Any, path: str, asked: list[Any]) -> Iterator[dict[str, Any]]:
     """Read some samples at once, because every call reads the archive's directory; one by one where that is not to be had or fails."""
     several = getattr(log, "read_eval_log_samples_by_id", None)
     try:
-        read = [] if several is None else several(path, [tuple(key) for key in asked], **_settings(several))
+        read = (
+            []
+            if several is None
+            else several(path, [tuple(key) for key in asked], **_settings(several))
+        )
     except Exception:
         read = []
     if len(read) == len(asked):
@@ -88,7 +110,15 @@ def _samples(log: Any, path: str, asked: list[Any]) -> Iterator[dict[str, Any]]:
             yield _attempt(partial(_itself, sample))
         return
     for identity, epoch in asked:
-        yield _attempt(partial(log.read_eval_log_sample, path, identity, epoch, **_settings(log.read_eval_log_sample)))
+        yield _attempt(
+            partial(
+                log.read_eval_log_sample,
+                path,
+                identity,
+                epoch,
+                **_settings(log.read_eval_log_sample),
+            )
+        )
 
 
 def _settings(read: Callable[..., Any]) -> dict[str, Any]:

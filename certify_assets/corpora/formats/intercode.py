@@ -17,7 +17,13 @@ from typing import Any
 
 from certify_assets.corpora.formats.base import Adapter, Draft, Files, Reading, contents, excerpt
 from certify_assets.corpora.formats.files import SourceFile
-from certify_assets.corpora.formats.json_records import HEAD, REST_LOST, decode, is_object_with, iter_dict
+from certify_assets.corpora.formats.json_records import (
+    HEAD,
+    REST_LOST,
+    decode,
+    is_object_with,
+    iter_dict,
+)
 from certify_assets.corpora.formats.messages import mapping
 from certify_assets.corpora.schema import Step
 
@@ -39,7 +45,10 @@ def _read(files: Files, reading: Reading) -> Iterator[Draft]:
         if is_object_with(data[:HEAD], _MARKS):
             yield from _read_file(file, decode(data), reading)
         else:
-            reading.tally.other(file.name, f"{file.name} is not a JSON object of episodes with query and turn_history.")
+            reading.tally.other(
+                file.name,
+                f"{file.name} is not a JSON object of episodes with query and turn_history.",
+            )
 
 
 def _read_file(file: SourceFile, text: str, reading: Reading) -> Iterator[Draft]:
@@ -82,7 +91,9 @@ def _problem(record: Mapping[str, Any]) -> str | None:
     if not isinstance(record["query"], str) or not isinstance(history, Mapping):
         return "its query is not text or its turn_history is not an object"
     for name in ("actions", "observations", "thoughts", "steps"):
-        if not isinstance(history.get(name, []), list) or not all(isinstance(item, str | None) for item in history.get(name, [])):
+        if not isinstance(history.get(name, []), list) or not all(
+            isinstance(item, str | None) for item in history.get(name, [])
+        ):
             return f"its {name} are not a list of texts"
     return None
 
@@ -95,11 +106,17 @@ def _task(record: Mapping[str, Any]) -> str:
 
 def _steps(history: Mapping[str, Any]) -> tuple[Step, ...]:
     """The plan, where one was made, then actions with the thought before them and what they printed; the last may have been refused."""
-    actions, thoughts, plan = history["actions"], history.get("thoughts", []), history.get("steps", [])
+    actions, thoughts, plan = (
+        history["actions"],
+        history.get("thoughts", []),
+        history.get("steps", []),
+    )
     observations = history.get("observations", [])[: len(actions)]
     steps = [
         Step(excerpt("\n".join(filter(None, (thought, action)))), excerpt(observation or ""))
-        for action, observation, thought in zip_longest(actions, observations, thoughts[: len(actions)])
+        for action, observation, thought in zip_longest(
+            actions, observations, thoughts[: len(actions)]
+        )
     ]
     planned = "\n".join(filter(None, plan))
     return (*([Step(excerpt(f"plan: {planned}"), "")] if planned else []), *steps)
@@ -130,10 +147,5 @@ INTERCODE = Adapter(
     fits=_fits,
     read=_read,
     label_source="highest reward of the environment in the episode, success at 1",
-    leak_fields=(
-        "turn_history.rewards",
-        "turn_history.valid_action",
-        "summary",
-        "info",
-    ),
+    leak_fields=("turn_history.rewards", "turn_history.valid_action", "summary", "info"),
 )

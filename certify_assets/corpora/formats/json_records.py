@@ -41,7 +41,9 @@ def decode(data: bytes) -> str:
 
 def is_object_with(head: bytes, marks: Iterable[re.Pattern[bytes]]) -> bool:
     """Say whether the first bytes of a file, `HEAD` of them, are those of a JSON object in which every mark occurs."""
-    return head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{") and all(mark.search(head) for mark in marks)
+    return head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{") and all(
+        mark.search(head) for mark in marks
+    )
 
 
 def first_record(data: bytes, required: frozenset[str]) -> dict[str, Any] | None:
@@ -67,7 +69,9 @@ def first_object(text: str, key: str, required: str) -> dict[str, Any]:
     return {}
 
 
-def iter_list(data: bytes | str, required: frozenset[str], under: str = "") -> Iterator[tuple[int, dict[str, Any] | str]]:
+def iter_list(
+    data: bytes | str, required: frozenset[str], under: str = ""
+) -> Iterator[tuple[int, dict[str, Any] | str]]:
     """Go through the objects of a JSON list.
 
     Parameters
@@ -90,7 +94,9 @@ def iter_list(data: bytes | str, required: frozenset[str], under: str = "") -> I
         yield number, record
 
 
-def iter_dict(data: bytes | str, required: frozenset[str], under: str = "") -> Iterator[tuple[int, str, dict[str, Any] | str]]:
+def iter_dict(
+    data: bytes | str, required: frozenset[str], under: str = ""
+) -> Iterator[tuple[int, str, dict[str, Any] | str]]:
     """Go through the objects that are the values of a JSON object.
 
     Parameters
@@ -110,7 +116,9 @@ def iter_dict(data: bytes | str, required: frozenset[str], under: str = "") -> I
 _Member = Callable[[str, int], tuple[str, Any, int | None]]
 
 
-def _records(text: str, position: int, member: _Member, required: frozenset[str]) -> Iterator[tuple[int, str, dict[str, Any] | str]]:
+def _records(
+    text: str, position: int, member: _Member, required: frozenset[str]
+) -> Iterator[tuple[int, str, dict[str, Any] | str]]:
     clean = text.isascii() or not _NOT_UTF8.search(text)
     number = resyncs = 0
     while (position := _skip(text, position)) < len(text) and text[position] not in "]}":
@@ -199,7 +207,9 @@ def _skip(text: str, position: int) -> int:
     return match.end() if match else position
 
 
-def _resync(text: str, position: int, member: _Member, required: frozenset[str], resyncs: int) -> tuple[int | None, int]:
+def _resync(
+    text: str, position: int, member: _Member, required: frozenset[str], resyncs: int
+) -> tuple[int | None, int]:
     """Find the next place after a broken record where a whole record begins."""
     next_record = _NEXT_RECORD if member is _list_member else _NEXT_MEMBER
     for match in next_record.finditer(text, position + 1):

@@ -36,13 +36,19 @@ def steps_of_messages(messages: Iterable[Mapping[str, Any]], reading: Reading) -
             steps[-1][1].append(f"{speaker}: {message_text(message.get('content'))}")
         elif role not in ("system", "developer"):
             reading.tally.notes["messages of another role left out"] += 1
-    return tuple(Step(excerpt(action), excerpt("\n".join(observations))) for action, observations in steps)
+    return tuple(
+        Step(excerpt(action), excerpt("\n".join(observations))) for action, observations in steps
+    )
 
 
 def message_text(content: Any) -> str:
     """Return the text of a message: a string, or the text parts of a list of parts."""
     if isinstance(content, list):
-        return "\n".join(part["text"] for part in content if isinstance(part, Mapping) and isinstance(part.get("text"), str))
+        return "\n".join(
+            part["text"]
+            for part in content
+            if isinstance(part, Mapping) and isinstance(part.get("text"), str)
+        )
     return content if isinstance(content, str) else ""
 
 

@@ -34,7 +34,9 @@ def _fits(file: SourceFile) -> bool:
 def _read(files: Files, reading: Reading) -> Iterator[Draft]:
     for file, data in contents(files, reading):
         if not is_object_with(data[:HEAD], _MARKS):
-            reading.tally.other(file.name, f"{file.name} is not a JSON object with utterance and states.")
+            reading.tally.other(
+                file.name, f"{file.name} is not a JSON object with utterance and states."
+            )
             continue
         record = one_object(decode(data))
         problem = record if isinstance(record, str) else _problem(record)
@@ -75,7 +77,11 @@ def _task_and_person(file: SourceFile, record: Mapping[str, Any]) -> tuple[str, 
     named, task = _NAME.fullmatch(_stem(file)), record.get("taskName")
     if named:
         return named["task"], named["person"]
-    return (task if isinstance(task, str) and task else PurePosixPath(file.name).parent.name or _stem(file)), "person"
+    return (
+        task
+        if isinstance(task, str) and task
+        else PurePosixPath(file.name).parent.name or _stem(file)
+    ), "person"
 
 
 def _outcome(reward: Any) -> int | None:

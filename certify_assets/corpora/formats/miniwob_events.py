@@ -14,7 +14,17 @@ __all__ = ["page_text", "steps_of_states"]
 _PAGE = 1_200
 _DRAG = 5.0
 _BUBBLING = 3
-_KEYS = {8: "Backspace", 9: "Tab", 13: "Enter", 27: "Escape", 37: "Left", 38: "Up", 39: "Right", 40: "Down", 46: "Delete"}
+_KEYS = {
+    8: "Backspace",
+    9: "Tab",
+    13: "Enter",
+    27: "Escape",
+    37: "Left",
+    38: "Up",
+    39: "Right",
+    40: "Down",
+    46: "Delete",
+}
 _PRINTED = range(32, 0x110000)
 
 
@@ -82,7 +92,11 @@ def _actions(states: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, Any, bo
 def _done(kind: str, page: Any, origin: Mapping[str, Any], event: Mapping[str, Any]) -> str:
     """What the pointer did, if this event says it."""
     if kind == "mouseup":
-        return f"drag {_target(page, origin)} to {_target(page, event)}" if _distance(origin, event) > _DRAG else ""
+        return (
+            f"drag {_target(page, origin)} to {_target(page, event)}"
+            if _distance(origin, event) > _DRAG
+            else ""
+        )
     if kind in ("click", "dblclick"):
         return f"{'click' if kind == 'click' else 'double-click'} {_target(page, event)}"
     return "scroll" if kind == "scroll" else ""
@@ -94,7 +108,11 @@ def _key(event: Mapping[str, Any]) -> str:
         code = event.get("charCode")
         return chr(code) if isinstance(code, int) and code in _PRINTED else ""
     code = event.get("keyCode")
-    return f"[{_KEYS[code]}]" if event.get("type") == "keydown" and isinstance(code, int) and code in _KEYS else ""
+    return (
+        f"[{_KEYS[code]}]"
+        if event.get("type") == "keydown" and isinstance(code, int) and code in _KEYS
+        else ""
+    )
 
 
 def page_text(page: Any) -> str:
@@ -107,7 +125,11 @@ def _shown(node: Mapping[str, Any]) -> str:
     tag, text, value = str(node.get("tag") or ""), node.get("text"), node.get("value")
     words = text.strip() if isinstance(text, str) else ""
     filled = "" if value is None or value == "" else f"= {value}"
-    kind = tag.lower() if tag.startswith(("INPUT", "BUTTON", "A", "TEXTAREA", "SELECT")) and tag != "ARTICLE" else ""
+    kind = (
+        tag.lower()
+        if tag.startswith(("INPUT", "BUTTON", "A", "TEXTAREA", "SELECT")) and tag != "ARTICLE"
+        else ""
+    )
     return " ".join(filter(None, (kind, words, filled)))
 
 

@@ -33,7 +33,17 @@ _REQUIRED = frozenset({"instance_id", "history", "test_result"})
 _FIRST_LINES = 5
 _LINES = (".jsonl", ".ndjson")
 # what OpenHands notes for itself, and what its runtime adds to every action
-_SILENT = frozenset({"system", "change_agent_state", "agent_state_changed", "null", "recall", "condensation", "condensation_request"})
+_SILENT = frozenset(
+    {
+        "system",
+        "change_agent_state",
+        "agent_state_changed",
+        "null",
+        "recall",
+        "condensation",
+        "condensation_request",
+    }
+)
 _NOISE = frozenset(
     {
         "blocking",
@@ -63,7 +73,10 @@ def of_openhands(file: SourceFile) -> bool:
     if file.suffix not in _LINES:
         return False
     try:
-        return any(isinstance(record, dict) and record.keys() >= _REQUIRED for _, record in islice(_lines(file), _FIRST_LINES))
+        return any(
+            isinstance(record, dict) and record.keys() >= _REQUIRED
+            for _, record in islice(_lines(file), _FIRST_LINES)
+        )
     except BrokenFileError:
         return False
 
@@ -114,7 +127,9 @@ def note_other(file: SourceFile, reading: Reading) -> None:
 
 def named_tasks(files: Files) -> Iterator[tuple[str, str]]:
     """Go through file and task of every run that the files hold."""
-    for file in filter(of_openhands, files.matching("*.jsonl", "*.ndjson", "*.jsonl.gz", "*.ndjson.gz")):
+    for file in filter(
+        of_openhands, files.matching("*.jsonl", "*.ndjson", "*.jsonl.gz", "*.ndjson.gz")
+    ):
         try:
             for _, record in _lines(file):
                 if isinstance(record, dict) and isinstance(record.get("instance_id"), str):
@@ -142,21 +157,31 @@ def _lines(file: SourceFile) -> Iterator[tuple[int, dict[str, Any] | str]]:
                 for _, record in iter_lines(line):
                     yield number, record
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise BrokenFileError(f"{file.name} cannot be decompressed after row {number} ({error}); fetch it again.") from None
+        raise BrokenFileError(
+            f"{file.name} cannot be decompressed after row {number} ({error}); fetch it again."
+        ) from None
 
 
-def _draft(record: dict[str, Any] | str, source: tuple[str, str, int], outcomes: Outcomes) -> Draft | Unlabelled:
+def _draft(
+    record: dict[str, Any] | str, source: tuple[str, str, int], outcomes: Outcomes
+) -> Draft | Unlabelled:
     if isinstance(record, str):
         return Unlabelled("unreadable_record", f"cannot be used: {record}")
     identity, history = record.get("instance_id"), record.get("history")
-    if not isinstance(identity, str | int) or isinstance(identity, bool) or not str(identity).strip():
+    if (
+        not isinstance(identity, str | int)
+        or isinstance(identity, bool)
+        or not str(identity).strip()
+    ):
         return Unlabelled("unreadable_record", "cannot be used: it has no instance_id")
     if not history:
         reason = "infrastructure_error" if record.get("error") else "no_trajectory"
         return Unlabelled(reason, "holds no history of the run")
     events = _events(history)
     if events is None:
-        return Unlabelled("unreadable_record", "cannot be used: its history is not a list of events")
+        return Unlabelled(
+            "unreadable_record", "cannot be used: its history is not a list of events"
+        )
     instruction, steps = _conversation(events)
     if not steps:
         return Unlabelled("no_trajectory", "holds a run in which the agent did nothing")
@@ -183,24 +208,34 @@ def _draft(record: dict[str, Any] | str, source: tuple[str, str, int], outcomes:
 
 
 def _outcome(record: Mapping[str, Any]) -> int | Unlabelled | None:
-    for report in (mapping(record.get("report")), mapping(mapping(record.get("test_result")).get("report"))):
+    for report in (
+        mapping(record.get("report")),
+        mapping(mapping(record.get("test_result")).get("report")),
+    ):
         resolved = report.get("resolved")
         if resolved in (0, 1) and isinstance(resolved, int):
             if not resolved and report.get("error_eval") is True:
-                return Unlabelled("infrastructure_error", "could not be evaluated, as its report says")
+                return Unlabelled(
+                    "infrastructure_error", "could not be evaluated, as its report says"
+                )
             return int(resolved)
     return None
 
 
 def _agent(record: Mapping[str, Any]) -> str:
     metadata = mapping(record.get("metadata"))
-    model = mapping(metadata.get("llm_config")).get("model") or mapping(metadata.get("llm")).get("model")
+    model = mapping(metadata.get("llm_config")).get("model") or mapping(metadata.get("llm")).get(
+        "model"
+    )
     return " ".join(part for part in (metadata.get("agent_class"), model) if isinstance(part, str))
 
 
 def _issue(record: Mapping[str, Any]) -> str:
     """Return the problem statement, or else the issue inside the instruction that the harness wrote."""
-    statement, instruction = mapping(record.get("instance")).get("problem_statement"), record.get("instruction")
+    statement, instruction = (
+        mapping(record.get("instance")).get("problem_statement"),
+        record.get("instruction"),
+    )
     if isinstance(statement, str) and statement.strip():
         return statement.strip()
     return issue_text(instruction) if isinstance(instruction, str) else ""
@@ -227,12 +262,16 @@ def _conversation(events: list[Mapping[str, Any]]) -> tuple[str, tuple[Step, ...
             instruction = issue_text(text)
         elif steps:
             steps[-1][1].append(text)
-    return instruction, tuple(Step(excerpt(action), excerpt("\n".join(seen))) for action, seen in steps)
+    return instruction, tuple(
+        Step(excerpt(action), excerpt("\n".join(seen))) for action, seen in steps
+    )
 
 
 def _said(event: Mapping[str, Any]) -> tuple[bool, str]:
     """Return whether an event is an action of the agent, and its text, empty where nobody said anything."""
-    if "kind" in event and not ({"action", "observation"} & event.keys() and isinstance(event.get("action"), str)):
+    if "kind" in event and not (
+        {"action", "observation"} & event.keys() and isinstance(event.get("action"), str)
+    ):
         return _said_to_sdk(event)
     if isinstance(name := event.get("observation"), str):
         return False, "" if name in _SILENT else message_text(event.get("content"))
@@ -248,7 +287,11 @@ def _said_to_sdk(event: Mapping[str, Any]) -> tuple[bool, str]:
     """Read the events of OpenHands 1, which name their class as kind."""
     kind, by_agent = event.get("kind"), event.get("source") == "agent"
     if kind == "ActionEvent":
-        return True, _joined(message_text(event.get("thought")), str(event.get("tool_name") or ""), mapping(event.get("action")))
+        return True, _joined(
+            message_text(event.get("thought")),
+            str(event.get("tool_name") or ""),
+            mapping(event.get("action")),
+        )
     if kind == "MessageEvent":
         return by_agent, message_text(mapping(event.get("llm_message")).get("content"))
     if kind == "ObservationEvent":
@@ -259,7 +302,11 @@ def _said_to_sdk(event: Mapping[str, Any]) -> tuple[bool, str]:
 
 def _joined(thought: str, name: str, arguments: Mapping[str, Any]) -> str:
     """Return an action as text: the thought, then the command, code or message, or all arguments where there is no such."""
-    kept = {key: value for key, value in arguments.items() if key not in _NOISE and value not in (None, "", [], {})}
+    kept = {
+        key: value
+        for key, value in arguments.items()
+        if key not in _NOISE and value not in (None, "", [], {})
+    }
     if len(kept) == 1 and isinstance(value := next(iter(kept.values())), str):
         done = value if name == "message" else f"{name}: {value}"
     else:

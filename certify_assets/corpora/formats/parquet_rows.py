@@ -14,7 +14,9 @@ __all__ = ["parquet_rows"]
 _UNPACKED_LIMITS = 8
 
 
-def parquet_rows(file: SourceFile, columns: Sequence[str], *, batch_rows: int) -> Iterator[tuple[int, dict[str, Any] | str]]:
+def parquet_rows(
+    file: SourceFile, columns: Sequence[str], *, batch_rows: int
+) -> Iterator[tuple[int, dict[str, Any] | str]]:
     """Go through the rows of a Parquet file: number of the row, and the row by column or, in words, why the rest cannot be read.
 
     Parameters
@@ -41,8 +43,12 @@ def parquet_rows(file: SourceFile, columns: Sequence[str], *, batch_rows: int) -
             # one iterator over all groups would hold on to the bytes of every group it has read
             for group in range(table.num_row_groups):
                 rows = _rows_at_once(table.metadata.row_group(group), file, batch_rows)
-                for batch in table.iter_batches(batch_size=rows, row_groups=[group], columns=list(columns)):
-                    batch = batch.cast(pa.schema([(field.name, _plain(field.type)) for field in batch.schema]))
+                for batch in table.iter_batches(
+                    batch_size=rows, row_groups=[group], columns=list(columns)
+                ):
+                    batch = batch.cast(
+                        pa.schema([(field.name, _plain(field.type)) for field in batch.schema])
+                    )
                     unpacked += batch.nbytes
                     if batch.nbytes > file.limit or unpacked > _UNPACKED_LIMITS * file.limit:
                         raise _too_large(file)
@@ -72,9 +78,16 @@ def _plain(kind: Any) -> Any:
     if pa.types.is_list(kind):
         return pa.list_(kind.value_field.with_type(_plain(kind.value_type)))
     if pa.types.is_struct(kind):
-        return pa.struct([kind.field(place).with_type(_plain(kind.field(place).type)) for place in range(kind.num_fields)])
+        return pa.struct(
+            [
+                kind.field(place).with_type(_plain(kind.field(place).type))
+                for place in range(kind.num_fields)
+            ]
+        )
     return kind
 
 
 def _too_large(file: SourceFile) -> InputError:
-    return InputError(f"{file.name} unpacks to far more than the limit of {file.limit:,} bytes; split it or raise the option max_file_mb.")
+    return InputError(
+        f"{file.name} unpacks to far more than the limit of {file.limit:,} bytes; split it or raise the option max_file_mb."
+    )

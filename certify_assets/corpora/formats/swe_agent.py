@@ -16,7 +16,13 @@ from typing import Any
 from certify_assets.corpora.formats.base import Adapter, Draft, Files, Reading, contents, excerpt
 from certify_assets.corpora.formats.files import SourceFile
 from certify_assets.corpora.formats.messages import message_text
-from certify_assets.corpora.formats.openhands import OPENHANDS, named_tasks, note_other, of_openhands, read_output
+from certify_assets.corpora.formats.openhands import (
+    OPENHANDS,
+    named_tasks,
+    note_other,
+    of_openhands,
+    read_output,
+)
 from certify_assets.corpora.formats.swe_reports import (
     Outcomes,
     Unlabelled,
@@ -62,7 +68,9 @@ def _read(files: Files, reading: Reading) -> Iterator[Draft]:
         if file.suffix == ".traj":
             yield from _run(file, outcomes, models, reading)
         elif file.name not in reading.hashes:
-            reading.tally.other(file.name, f"{file.name} is neither a SWE-agent run nor a report on such runs.")
+            reading.tally.other(
+                file.name, f"{file.name} is neither a SWE-agent run nor a report on such runs."
+            )
 
 
 def _read_multi(files: Files, reading: Reading) -> Iterator[Draft]:
@@ -94,7 +102,9 @@ def _models(files: Files, reading: Reading) -> dict[str, str]:
     return models
 
 
-def _run(file: SourceFile, outcomes: Outcomes, models: Mapping[str, str], reading: Reading) -> Iterator[Draft]:
+def _run(
+    file: SourceFile, outcomes: Outcomes, models: Mapping[str, str], reading: Reading
+) -> Iterator[Draft]:
     task = _task(file)
     for _, data in contents([file], reading):
         record = parse_object(data)
@@ -129,12 +139,19 @@ def _problem(record: Any) -> str | None:
     trajectory = record.get("trajectory") if isinstance(record, dict) else None
     if not isinstance(trajectory, list):
         return "it is no object with a trajectory"
-    return None if all(isinstance(step, dict) for step in trajectory) else "its trajectory is not a list of steps"
+    return (
+        None
+        if all(isinstance(step, dict) for step in trajectory)
+        else "its trajectory is not a list of steps"
+    )
 
 
 def _steps(trajectory: list[dict[str, Any]]) -> Iterator[Step]:
     for step in trajectory:
-        thought, action = message_text(step.get("thought")).strip(), message_text(step.get("action")).strip()
+        thought, action = (
+            message_text(step.get("thought")).strip(),
+            message_text(step.get("action")).strip(),
+        )
         said = "\n".join(filter(None, (thought, action))) or message_text(step.get("response"))
         seen = message_text(step.get("observation"))
         if said or seen:
@@ -145,7 +162,11 @@ def _instruction(record: Mapping[str, Any]) -> str:
     """Return the issue: what the user wrote first, but for the demonstration of another task."""
     history = record.get("history")
     for message in history if isinstance(history, list) else []:
-        if isinstance(message, dict) and message.get("role") == "user" and not message.get("is_demo"):
+        if (
+            isinstance(message, dict)
+            and message.get("role") == "user"
+            and not message.get("is_demo")
+        ):
             text = message_text(message.get("content"))
             if "--- DEMONSTRATION ---" not in text:
                 return issue_text(text)
@@ -187,5 +208,8 @@ MULTI_SWE_BENCH = replace(
     fits=_fits_multi,
     read=_read_multi,
     label_source="tests of the instance, run by the Multi-SWE-bench harness on the submitted patch",
-    leak_fields=(*SWE_AGENT.leak_fields, *(field for field in OPENHANDS.leak_fields if field not in SWE_AGENT.leak_fields)),
+    leak_fields=(
+        *SWE_AGENT.leak_fields,
+        *(field for field in OPENHANDS.leak_fields if field not in SWE_AGENT.leak_fields),
+    ),
 )

@@ -23,7 +23,9 @@ __all__ = ["SWE_REBENCH"]
 _RUN_CHARS = 24_000
 _LEAST_CHARS = 60
 _BATCH_ROWS = 32
-_MESSAGE_FIELDS = frozenset({"role", "content", "text", "name", "tool_calls", "function", "arguments"})
+_MESSAGE_FIELDS = frozenset(
+    {"role", "content", "text", "name", "tool_calls", "function", "arguments"}
+)
 _OF_MESSAGES = frozenset({"trajectory", "list", "element", "item"})
 _SCAFFOLD = "OpenHands Qwen3-Coder-480B-A35B-Instruct"
 
@@ -41,7 +43,10 @@ def _schema(names: set[str]) -> _Schema | None:
         return None
     identity = "trajectory_id" if "trajectory_id" in names else None
     agent = "model_name" if "model_name" in names else None
-    return next((_Schema(label, agent, identity) for label in ("resolved", "target") if label in names), None)
+    return next(
+        (_Schema(label, agent, identity) for label in ("resolved", "target") if label in names),
+        None,
+    )
 
 
 def _leaves(file: SourceFile) -> list[str] | None:
@@ -60,7 +65,11 @@ def _leaves(file: SourceFile) -> list[str] | None:
 def _wanted(leaves: list[str], schema: _Schema) -> list[str]:
     """Return the columns to read: task, label, agent, id, and of the messages what was said."""
     plain = {"instance_id", *filter(None, schema)}
-    return [leaf for leaf in leaves if leaf in plain or (leaf.startswith("trajectory") and _is_said(leaf))]
+    return [
+        leaf
+        for leaf in leaves
+        if leaf in plain or (leaf.startswith("trajectory") and _is_said(leaf))
+    ]
 
 
 def _is_said(leaf: str) -> bool:
@@ -92,7 +101,9 @@ def _read(files: Files, reading: Reading) -> Iterator[Draft]:
         leaves = _leaves(file)
         schema = _schema(_tops(leaves)) if leaves else None
         if leaves is None:
-            reading.tally.drop("file_unreadable", f"{file.name} is not a Parquet file; fetch it again.")
+            reading.tally.drop(
+                "file_unreadable", f"{file.name} is not a Parquet file; fetch it again."
+            )
         elif schema is None:
             reading.tally.other(file.name, _other(file))
         else:
@@ -109,7 +120,9 @@ def _share(value: Any) -> float:
     return share
 
 
-def _read_table(file: SourceFile, columns: list[str], schema: _Schema, share: float, reading: Reading) -> Iterator[Draft]:
+def _read_table(
+    file: SourceFile, columns: list[str], schema: _Schema, share: float, reading: Reading
+) -> Iterator[Draft]:
     sha256 = reading.sha256(file)
     for row, values in parquet_rows(file, columns, batch_rows=_BATCH_ROWS):
         where = f"{file.name} row {row}"
@@ -118,30 +131,50 @@ def _read_table(file: SourceFile, columns: list[str], schema: _Schema, share: fl
             continue
         task, messages = values.get("instance_id"), values.get("trajectory")
         if not isinstance(task, str) or not task.strip() or not isinstance(messages, list):
-            reading.tally.drop("unreadable_record", f"{where} cannot be used: it has no instance_id or no trajectory.")
+            reading.tally.drop(
+                "unreadable_record",
+                f"{where} cannot be used: it has no instance_id or no trajectory.",
+            )
         elif not _in_share(task_of(task), share):
-            reading.tally.drop("task_not_in_share", f"{where} is a run of a task outside the share of tasks that was asked for.")
+            reading.tally.drop(
+                "task_not_in_share",
+                f"{where} is a run of a task outside the share of tasks that was asked for.",
+            )
         else:
             yield from _draft(values, schema, (file.name, sha256, row), reading)
 
 
-def _draft(values: Mapping[str, Any], schema: _Schema, source: tuple[str, str, int], reading: Reading) -> Iterator[Draft]:
+def _draft(
+    values: Mapping[str, Any], schema: _Schema, source: tuple[str, str, int], reading: Reading
+) -> Iterator[Draft]:
     where = f"{source[0]} row {source[2]}"
-    messages = [_message(message) for message in values["trajectory"] if isinstance(message, Mapping)]
-    first = next((number for number, message in enumerate(messages) if message["role"] == "assistant"), len(messages))
+    messages = [
+        _message(message) for message in values["trajectory"] if isinstance(message, Mapping)
+    ]
+    first = next(
+        (number for number, message in enumerate(messages) if message["role"] == "assistant"),
+        len(messages),
+    )
     steps = steps_of_messages(messages[first:], reading)
     label = values.get(schema.label)
     if not steps:
         reading.tally.drop("no_trajectory", f"{where} holds a run in which the agent said nothing.")
     elif label is not None and label not in (0, 1):
-        reading.tally.drop("bad_outcome", f"{where} cannot be used: its {schema.label} is {str(label)[:40]!r}, neither 0 nor 1.")
+        reading.tally.drop(
+            "bad_outcome",
+            f"{where} cannot be used: its {schema.label} is {str(label)[:40]!r}, neither 0 nor 1.",
+        )
     else:
         agent = values.get(schema.agent) if schema.agent else None
         identity = values.get(schema.identity) if schema.identity else None
         prompts = (message["content"] for message in messages if message["role"] == "user")
         yield Draft(
             task_id=task_of(values["instance_id"]),
-            agent=agent if isinstance(agent, str) and agent.strip() else "unknown" if schema.agent else _SCAFFOLD,
+            agent=agent
+            if isinstance(agent, str) and agent.strip()
+            else "unknown"
+            if schema.agent
+            else _SCAFFOLD,
             instruction=issue_text(message_text(next(prompts, ""))),
             steps=_shortened(steps, reading),
             outcome=None if label is None else int(label),
@@ -168,14 +201,21 @@ def _message(message: Mapping[str, Any]) -> dict[str, Any]:
 
 def _in_share(task: str, share: float) -> bool:
     """Draw tasks by the hash of their ids: the same on every machine, whatever the order of rows."""
-    return int.from_bytes(hashlib.sha256(task.encode("utf-8", "surrogatepass")).digest()[:6], "big") < share * (1 << 48)
+    return int.from_bytes(
+        hashlib.sha256(task.encode("utf-8", "surrogatepass")).digest()[:6], "big"
+    ) < share * (1 << 48)
 
 
 def _shortened(steps: tuple[Step, ...], reading: Reading) -> tuple[Step, ...]:
     """Cut the middles of a run's longest texts until it fits."""
     limit, kept = _RUN_CHARS // 4, steps
-    while sum(len(step.action) + len(step.observation) for step in kept) > _RUN_CHARS and limit >= _LEAST_CHARS:
-        kept = tuple(Step(excerpt(step.action, limit), excerpt(step.observation, limit)) for step in steps)
+    while (
+        sum(len(step.action) + len(step.observation) for step in kept) > _RUN_CHARS
+        and limit >= _LEAST_CHARS
+    ):
+        kept = tuple(
+            Step(excerpt(step.action, limit), excerpt(step.observation, limit)) for step in steps
+        )
         limit //= 2
     if kept is not steps:
         reading.tally.notes[f"runs shortened to about {_RUN_CHARS:,} characters"] += 1
@@ -191,5 +231,12 @@ SWE_REBENCH = Adapter(
     explain=_explain,
     label_source="tests of the instance, run on the agent's patch",
     options={"task_share": "share of the tasks to read, drawn by their ids (a number up to 1)"},
-    leak_fields=("gen_tests_correct", "pred_passes_gen_tests", "eval_logs", "exit_status", "model_patch", "generated_patch"),
+    leak_fields=(
+        "gen_tests_correct",
+        "pred_passes_gen_tests",
+        "eval_logs",
+        "exit_status",
+        "model_patch",
+        "generated_patch",
+    ),
 )

@@ -31,15 +31,32 @@ __all__ = [
 
 _NEW_ID = re.compile(r"([^/\s]+?)(?:/|__)([^/\s]+?)(?::pr-|_pr-)(\d+)")
 _LANGUAGES = r"c|c\+\+|cpp|go|java|javascript|js|kotlin|python|rust|ts|typescript"
-_MULTI = re.compile(rf"(?:^|/)evaluation/(?:{_LANGUAGES})/|multi[-_]swe|(?::|_)pr-\d+\.traj$", re.IGNORECASE)
+_MULTI = re.compile(
+    rf"(?:^|/)evaluation/(?:{_LANGUAGES})/|multi[-_]swe|(?::|_)pr-\d+\.traj$", re.IGNORECASE
+)
 _REPORT_FOLDER = re.compile(r"results|reports?|evaluation|\w*eval_results")
-_TAGS = re.compile(r"<(issue|issue_description|pr_description|problem_statement)>(.*?)</\1>", re.DOTALL)
+_TAGS = re.compile(
+    r"<(issue|issue_description|pr_description|problem_statement)>(.*?)</\1>", re.DOTALL
+)
 _ISSUE = re.compile(r"(?:\A|\n)ISSUE:\n(.*?)(?:\n\s*INSTRUCTIONS:\n|\Z)", re.DOTALL)
 # lists by which a report shows that it knows of an instance
-_COUNTED = ("submitted_ids", "completed_ids", "incomplete_ids", "unresolved_ids", "empty_patch_ids", "error_ids")
+_COUNTED = (
+    "submitted_ids",
+    "completed_ids",
+    "incomplete_ids",
+    "unresolved_ids",
+    "empty_patch_ids",
+    "error_ids",
+)
 _NO_SETUP = ("install_fail", "reset_failed")
 # where a run has more than one report, the first of these speaks for it
-_RANKS = ("new_eval_results/report.json", "results/results.json", "results.json", "report.json", "final_report.json")
+_RANKS = (
+    "new_eval_results/report.json",
+    "results/results.json",
+    "results.json",
+    "report.json",
+    "final_report.json",
+)
 
 
 class Unlabelled(NamedTuple):
@@ -82,7 +99,10 @@ class Report:
         if task in self.resolved:
             return 1
         if task in self.no_setup:
-            return Unlabelled("infrastructure_error", f"was not evaluated: {self.name} says that its environment could not be set up")
+            return Unlabelled(
+                "infrastructure_error",
+                f"was not evaluated: {self.name} says that its environment could not be set up",
+            )
         if self.counted is not None and task not in self.counted:
             return Unlabelled("not_evaluated", f"is not among the instances that {self.name} names")
         return 0
@@ -91,16 +111,27 @@ class Report:
 class Outcomes:
     """Outcomes of runs, by where they lie; see `collect_outcomes`."""
 
-    def __init__(self, reports: Mapping[str, Report], runs: Iterable[tuple[str, str]], passed_over: Counter[str]) -> None:
+    def __init__(
+        self,
+        reports: Mapping[str, Report],
+        runs: Iterable[tuple[str, str]],
+        passed_over: Counter[str],
+    ) -> None:
         self._reports, self._passed_over = reports, passed_over
         # without reports nobody need know the runs, which may be in long files
-        found = [(report.name, task) for name, task in runs if (report := self.report(name))] if reports else []
+        found = (
+            [(report.name, task) for name, task in runs if (report := self.report(name))]
+            if reports
+            else []
+        )
         self._runs = Counter(found)
         self._per_report = Counter(name for name, _ in found)
 
     def report(self, name: str) -> Report | None:
         """Return the nearest report above a file."""
-        return next((self._reports[folder] for folder in parents(name) if folder in self._reports), None)
+        return next(
+            (self._reports[folder] for folder in parents(name) if folder in self._reports), None
+        )
 
     def of(self, name: str, task: str) -> int | Unlabelled | None:
         """Return the outcome of the run in a file; None where no report speaks of it."""
@@ -111,7 +142,8 @@ class Outcomes:
             return Unlabelled("not_evaluated", f"was not evaluated: {problem}")
         if self._runs[report.name, task] > 1:
             return Unlabelled(
-                "ambiguous_label", f"is one of {self._runs[report.name, task]} runs of one instance, of which {report.name} judges one"
+                "ambiguous_label",
+                f"is one of {self._runs[report.name, task]} runs of one instance, of which {report.name} judges one",
             )
         return report.outcome(task)
 
@@ -127,11 +159,16 @@ class Outcomes:
         """Count reports that are not believed, and resolved instances whose runs are not here."""
         for report in self._reports.values():
             if problem := self.rejected(report):
-                reading.tally.drop("run_rejected", f"{problem}; import the run with the report of its full evaluation.")
+                reading.tally.drop(
+                    "run_rejected",
+                    f"{problem}; import the run with the report of its full evaluation.",
+                )
             elif self._per_report[report.name]:
                 missing = sum((report.name, task) not in self._runs for task in report.resolved)
                 reading.tally.notes["resolved instances whose runs are not here"] += missing
-                reading.tally.notes["reports passed over for another of the same run"] += self._passed_over[report.folder]
+                reading.tally.notes["reports passed over for another of the same run"] += (
+                    self._passed_over[report.folder]
+                )
         # what came to nothing is no note
         reading.tally.notes += Counter()
 
@@ -193,7 +230,10 @@ def run_name(name: str) -> str:
     """Return the folder that names the run a file belongs to, passing over those that only hold trajectories or are named as the file."""
     path = PurePosixPath(name)
     names = (parent.name for parent in path.parents)
-    return next((part for part in names if part and part not in (path.stem, "trajs", "trajectories")), "unknown")
+    return next(
+        (part for part in names if part and part not in (path.stem, "trajs", "trajectories")),
+        "unknown",
+    )
 
 
 def parse_object(data: bytes) -> dict[str, Any] | list[Any] | str:
@@ -204,7 +244,9 @@ def parse_object(data: bytes) -> dict[str, Any] | list[Any] | str:
         return "it is not UTF-8"
     except (ValueError, RecursionError) as error:
         return f"it is not JSON ({getattr(error, 'msg', type(error).__name__)})"
-    return value if isinstance(value, dict | list) else f"it is {type(value).__name__}, not an object"
+    return (
+        value if isinstance(value, dict | list) else f"it is {type(value).__name__}, not an object"
+    )
 
 
 def _reports(files: Files, reading: Reading) -> Iterator[Report]:
@@ -214,7 +256,10 @@ def _reports(files: Files, reading: Reading) -> Iterator[Report]:
         document = parse_object(data)
         if isinstance(document, str):
             reading.sha256(file)
-            reading.tally.drop("file_unreadable", f"{file.name} seems to hold outcomes and cannot be read: {document}; fetch it again.")
+            reading.tally.drop(
+                "file_unreadable",
+                f"{file.name} seems to hold outcomes and cannot be read: {document}; fetch it again.",
+            )
         elif isinstance(document, dict) and (report := _report(file.name, document)):
             reading.sha256(file)
             yield report
@@ -226,7 +271,11 @@ def _report(name: str, document: Mapping[str, Any]) -> Report | None:
     if resolved is None:
         return None
     named = [ids for key in _COUNTED if (ids := _ids(document, key)) is not None]
-    folder = next(parent for parent in parents(name) if not _REPORT_FOLDER.fullmatch(PurePosixPath(parent).name))
+    folder = next(
+        parent
+        for parent in parents(name)
+        if not _REPORT_FOLDER.fullmatch(PurePosixPath(parent).name)
+    )
     return Report(
         name=name,
         folder=folder,
@@ -240,7 +289,11 @@ def _report(name: str, document: Mapping[str, Any]) -> Report | None:
 
 def _ids(document: Mapping[str, Any], key: str) -> frozenset[str] | None:
     values = document.get(key)
-    return frozenset(task_of(value) for value in values if isinstance(value, str)) if isinstance(values, list) else None
+    return (
+        frozenset(task_of(value) for value in values if isinstance(value, str))
+        if isinstance(values, list)
+        else None
+    )
 
 
 def _count(value: Any) -> int | None:
@@ -248,5 +301,8 @@ def _count(value: Any) -> int | None:
 
 
 def _rank(name: str) -> tuple[bool, int, str]:
-    rank = next((number for number, ending in enumerate(_RANKS) if f"/{name}".endswith(f"/{ending}")), len(_RANKS))
+    rank = next(
+        (number for number, ending in enumerate(_RANKS) if f"/{name}".endswith(f"/{ending}")),
+        len(_RANKS),
+    )
     return "old_eval_results/" in name, rank, name

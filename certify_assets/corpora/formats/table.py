@@ -23,7 +23,16 @@ from certify_assets.errors import InputError
 
 __all__ = ["TABLE", "csv_rows"]
 
-_FIELDS = ("task_id", "outcome", "text", "steps", "trajectory_id", "agent", "attempt", "instruction")
+_FIELDS = (
+    "task_id",
+    "outcome",
+    "text",
+    "steps",
+    "trajectory_id",
+    "agent",
+    "attempt",
+    "instruction",
+)
 _OUTCOMES = {"0": 0, "1": 1, "0.0": 0, "1.0": 1, "false": 0, "true": 1}
 _MISSING = frozenset({"", "nan", "none", "null", "na", "n/a"})
 _FIELD_BYTES = 1 << 27
@@ -90,9 +99,15 @@ def _read(files: Files, reading: Reading) -> Iterator[Draft]:
         _check_columns(file, names, columns, needed)
         sha256 = reading.sha256(file)
         for row, values in _rows(file, names & set(columns.values())):
-            draft = _unreadable(values) if isinstance(values, str) else _draft(values, columns, (file.name, sha256, row), reading)
+            draft = (
+                _unreadable(values)
+                if isinstance(values, str)
+                else _draft(values, columns, (file.name, sha256, row), reading)
+            )
             if isinstance(draft, _Unusable):
-                reading.tally.drop(draft.reason, f"{file.name} row {row} cannot be used: {draft.words}.")
+                reading.tally.drop(
+                    draft.reason, f"{file.name} row {row} cannot be used: {draft.words}."
+                )
             else:
                 yield draft
 
@@ -103,19 +118,32 @@ def _unreadable(words: str) -> _Unusable:
 
 def _columns(mapping: Any) -> dict[str, str]:
     if not isinstance(mapping, Mapping):
-        raise InputError(f"the option columns is {mapping!r}; give an object such as {{'task_id': 'problem'}}.")
+        raise InputError(
+            f"the option columns is {mapping!r}; give an object such as {{'task_id': 'problem'}}."
+        )
     if unknown := sorted(set(mapping) - set(_FIELDS)):
-        raise InputError(f"the option columns names {unknown[0]!r}, which no trajectory has; map {', '.join(_FIELDS)}.")
+        raise InputError(
+            f"the option columns names {unknown[0]!r}, which no trajectory has; map {', '.join(_FIELDS)}."
+        )
     return {name: str(mapping.get(name, name)) for name in _FIELDS}
 
 
-def _check_columns(file: SourceFile, names: set[str], columns: Mapping[str, str], needed: tuple[str, ...] = ("task_id", "outcome")) -> None:
+def _check_columns(
+    file: SourceFile,
+    names: set[str],
+    columns: Mapping[str, str],
+    needed: tuple[str, ...] = ("task_id", "outcome"),
+) -> None:
     found = f"(its columns are {', '.join(sorted(names)) or 'none'})"
     for name in needed:
         if columns[name] not in names:
-            raise InputError(f"{file.name} has no column {columns[name]!r} {found}; {_remedy(name)}.")
+            raise InputError(
+                f"{file.name} has no column {columns[name]!r} {found}; {_remedy(name)}."
+            )
     if columns["text"] not in names and columns["steps"] not in names:
-        raise InputError(f"{file.name} has no column {columns['text']!r} and no column {columns['steps']!r} {found}; {_remedy('text')}.")
+        raise InputError(
+            f"{file.name} has no column {columns['text']!r} and no column {columns['steps']!r} {found}; {_remedy('text')}."
+        )
 
 
 def _remedy(name: str) -> str:
@@ -128,7 +156,11 @@ def _column_names(file: SourceFile) -> set[str] | None:
         return _parquet_names(file)
     if file.suffix in (".csv", ".tsv"):
         return next((set(values) for _, values in csv_rows(file) if isinstance(values, dict)), None)
-    good = [values for _, values in islice(iter_lines(file.read()), _FIRST_LINES) if isinstance(values, dict)]
+    good = [
+        values
+        for _, values in islice(iter_lines(file.read()), _FIRST_LINES)
+        if isinstance(values, dict)
+    ]
     return {name for values in good for name in values} if good else None
 
 
@@ -160,7 +192,9 @@ def csv_rows(file: SourceFile) -> Iterator[_Row]:
         If the header cannot be used, or the file cannot be decompressed.
     """
     text = file.read().decode("utf-8", "surrogateescape").removeprefix("\ufeff")
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter="\t" if file.suffix == ".tsv" else ",", strict=True)
+    reader = csv.reader(
+        io.StringIO(text, newline=""), delimiter="\t" if file.suffix == ".tsv" else ",", strict=True
+    )
     header: list[str] | None = None
     while True:
         first = reader.line_num + 1
@@ -171,7 +205,11 @@ def csv_rows(file: SourceFile) -> Iterator[_Row]:
             return
         except csv.Error as error:
             # a quote that is never closed takes in all that follows: the row that opened it is the one to look at
-            rest = f", with the quote that it opens and nothing closes up to line {reader.line_num}" if reader.line_num > first else ""
+            rest = (
+                f", with the quote that it opens and nothing closes up to line {reader.line_num}"
+                if reader.line_num > first
+                else ""
+            )
             yield first, f"it is not CSV ({error}){rest}"
             continue
         if header is None:
@@ -188,7 +226,9 @@ def _header(file: SourceFile, cells: list[str]) -> list[str]:
     names = [cell.strip() for cell in cells]
     for separator, called in _SEPARATORS.items():
         if len(names) == 1 and separator in names[0]:
-            raise InputError(f"{file.name} is separated by {called}; save it with commas, or with tabs under a name that ends in .tsv.")
+            raise InputError(
+                f"{file.name} is separated by {called}; save it with commas, or with tabs under a name that ends in .tsv."
+            )
     if repeated := sorted({name for name in names if names.count(name) > 1}):
         raise InputError(f"{file.name} has the column {repeated[0]!r} twice; rename one.")
     return names
@@ -205,7 +245,12 @@ def _parquet_names(file: SourceFile) -> set[str] | None:
         return None
 
 
-def _draft(values: Mapping[str, Any], columns: Mapping[str, str], source: tuple[str, str, int], reading: Reading) -> Draft | _Unusable:
+def _draft(
+    values: Mapping[str, Any],
+    columns: Mapping[str, str],
+    source: tuple[str, str, int],
+    reading: Reading,
+) -> Draft | _Unusable:
     """Turn one row into a draft, or say what is wrong with it."""
     row = {name: values.get(column) for name, column in columns.items()}
     task, trajectory = _identity(row["task_id"]), _identity(row["trajectory_id"])
@@ -259,7 +304,11 @@ def _attempt(value: Any) -> int | str | None:
     if value is None or str(value).strip().lower() in _MISSING:
         return None
     text = str(value).strip().removesuffix(".0")
-    return int(text) if text.isdecimal() and len(text) < 10 else f"its attempt is {str(value)[:40]!r}, not a number from 0"
+    return (
+        int(text)
+        if text.isdecimal() and len(text) < 10
+        else f"its attempt is {str(value)[:40]!r}, not a number from 0"
+    )
 
 
 def _steps(row: Mapping[str, Any]) -> tuple[Step, ...] | str:
@@ -271,7 +320,9 @@ def _steps(row: Mapping[str, Any]) -> tuple[Step, ...] | str:
         except (ValueError, RecursionError):
             return "its steps are not JSON"
     if steps is None or steps == "":
-        return (Step("", excerpt(text)),) if isinstance(text, str) else "it has neither steps nor text"
+        return (
+            (Step("", excerpt(text)),) if isinstance(text, str) else "it has neither steps nor text"
+        )
     if not isinstance(steps, list):
         return "its steps are not a list"
     pairs = [_pair(step) for step in steps]

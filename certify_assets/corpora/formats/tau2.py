@@ -15,7 +15,15 @@ from typing import Any
 
 from certify_assets.corpora.formats.base import Adapter, Draft, Files, Reading, contents
 from certify_assets.corpora.formats.files import BrokenFileError, SourceFile
-from certify_assets.corpora.formats.json_records import HEAD, REST_LOST, decode, first_object, is_object_with, iter_list, one_object
+from certify_assets.corpora.formats.json_records import (
+    HEAD,
+    REST_LOST,
+    decode,
+    first_object,
+    is_object_with,
+    iter_list,
+    one_object,
+)
 from certify_assets.corpora.formats.messages import mapping, steps_of_messages
 from certify_assets.corpora.formats.tau2_messages import chat_messages, instruction_text
 from certify_assets.corpora.formats.tau2_tasks import Criteria, criteria_of, renumbered
@@ -24,7 +32,10 @@ __all__ = ["TAU2"]
 
 _SIMULATION = frozenset({"id", "task_id"})
 _TASK = frozenset({"id", "user_scenario"})
-_MARKS = (re.compile(rb'"environment_info"\s*:\s*\{'), re.compile(rb'"(?:agent|user)_info"\s*:\s*\{'))
+_MARKS = (
+    re.compile(rb'"environment_info"\s*:\s*\{'),
+    re.compile(rb'"(?:agent|user)_info"\s*:\s*\{'),
+)
 _LIST = re.compile(r'"simulations"\s*:\s*\[\s*(?:\{|$)')
 _INFRASTRUCTURE = frozenset({"infrastructure_error", "unexpected_error"})
 _TOLERANCE = 1e-6
@@ -51,7 +62,11 @@ class _Found:
 
     def attempt(self, task: str, agent: str, trial: Any) -> int:
         """Return the trial or, where another file has a run of that number, the next free one."""
-        number = trial if isinstance(trial, int) and not isinstance(trial, bool) and 0 <= trial < 1 << 31 else 0
+        number = (
+            trial
+            if isinstance(trial, int) and not isinstance(trial, bool) and 0 <= trial < 1 << 31
+            else 0
+        )
         while (task, agent, number) in self.attempts:
             number += 1
         self.attempts.add((task, agent, number))
@@ -66,11 +81,16 @@ def _read(files: Files, reading: Reading) -> Iterator[Draft]:
     headers, found = _folder_headers(files, reading), _Found()
     for file, data in contents(files, reading):
         place = PurePosixPath(file.name)
-        header = headers.get(str(place.parent.parent)) if place.parent.name == "simulations" else None
+        header = (
+            headers.get(str(place.parent.parent)) if place.parent.name == "simulations" else None
+        )
         if header is not None:
             yield from _read_simulation(file, decode(data), header, found, reading)
         elif not is_object_with(data[:HEAD], _MARKS):
-            reading.tally.other(file.name, f"{file.name} is not a JSON object with info and simulations of τ²-bench.")
+            reading.tally.other(
+                file.name,
+                f"{file.name} is not a JSON object with info and simulations of τ²-bench.",
+            )
         elif (own := headers.get(str(place.parent))) is not None and own.file == file.name:
             reading.sha256(file)
         else:
@@ -96,11 +116,25 @@ def _folder_headers(files: Files, reading: Reading) -> dict[str, _Header]:
 
 def _header(file: SourceFile, text: str, reading: Reading) -> _Header:
     info = first_object(text, "info", "environment_info")
-    domain = reading.options.get("domain") or mapping(info.get("environment_info")).get("domain_name")
+    domain = reading.options.get("domain") or mapping(info.get("environment_info")).get(
+        "domain_name"
+    )
     agent = mapping(info.get("agent_info"))
-    named = dict.fromkeys(agent[key] for key in ("implementation", "llm") if isinstance(agent.get(key), str) and agent[key])
-    tasks = {str(record.get("id")): record for _, record in iter_list(text, _TASK, under="tasks") if isinstance(record, dict)}
-    listed = (record for _, record in iter_list(text, _SIMULATION, under="simulation_index") if isinstance(record, dict))
+    named = dict.fromkeys(
+        agent[key]
+        for key in ("implementation", "llm")
+        if isinstance(agent.get(key), str) and agent[key]
+    )
+    tasks = {
+        str(record.get("id")): record
+        for _, record in iter_list(text, _TASK, under="tasks")
+        if isinstance(record, dict)
+    }
+    listed = (
+        record
+        for _, record in iter_list(text, _SIMULATION, under="simulation_index")
+        if isinstance(record, dict)
+    )
     return _Header(
         file=file.name,
         domain=domain if isinstance(domain, str) else "",
@@ -115,19 +149,25 @@ def _read_results(file: SourceFile, text: str, found: _Found, reading: Reading) 
     header = _header(file, text, reading)
     if not header.domain:
         reading.tally.drop(
-            "file_unreadable", f"{file.name} does not name its domain; give it with the option domain, such as domain=retail."
+            "file_unreadable",
+            f"{file.name} does not name its domain; give it with the option domain, such as domain=retail.",
         )
         return
     sha256 = reading.sha256(file)
     records = iter_list(text, _SIMULATION, under="simulations")
-    sound = ((row, record) for row, record in records if isinstance(record, dict) and _problem(record, header) is None)
+    sound = (
+        (row, record)
+        for row, record in records
+        if isinstance(record, dict) and _problem(record, header) is None
+    )
     others = renumbered(sound, header.criteria)
     for row, record in iter_list(text, _SIMULATION, under="simulations"):
         if record == REST_LOST:
             reading.tally.drop("file_ends_early", f"{file.name} row {row}: {REST_LOST}.")
         elif row in others and isinstance(record, dict) and others[row] is None:
             reading.tally.drop(
-                "unknown_task", f"{file.name} row {row} was checked for another task than {record['task_id']!r}, which it names."
+                "unknown_task",
+                f"{file.name} row {row} was checked for another task than {record['task_id']!r}, which it names.",
             )
         else:
             if row in others and isinstance(record, dict):
@@ -136,23 +176,36 @@ def _read_results(file: SourceFile, text: str, found: _Found, reading: Reading) 
             yield from _drafts(record, header, (file.name, sha256, row), found, reading)
 
 
-def _read_simulation(file: SourceFile, text: str, header: _Header, found: _Found, reading: Reading) -> Iterator[Draft]:
+def _read_simulation(
+    file: SourceFile, text: str, header: _Header, found: _Found, reading: Reading
+) -> Iterator[Draft]:
     record = one_object(text)
     folder = str(PurePosixPath(header.file).parent)
     # a broken file is counted as such and not as missing too
     name = PurePosixPath(file.plain_name).stem
-    found.simulations.setdefault(folder, set()).update({name} | ({str(record.get("id"))} if isinstance(record, dict) else set()))
+    found.simulations.setdefault(folder, set()).update(
+        {name} | ({str(record.get("id"))} if isinstance(record, dict) else set())
+    )
     yield from _drafts(record, header, (file.name, reading.sha256(file), 1), found, reading)
 
 
-def _drafts(record: dict[str, Any] | str, header: _Header, place: tuple[str, str, int], found: _Found, reading: Reading) -> Iterator[Draft]:
+def _drafts(
+    record: dict[str, Any] | str,
+    header: _Header,
+    place: tuple[str, str, int],
+    found: _Found,
+    reading: Reading,
+) -> Iterator[Draft]:
     where = f"{place[0]} row {place[2]}"
     problem = record if isinstance(record, str) else _problem(record, header)
     if problem or isinstance(record, str):
         reading.tally.drop("unreadable_record", f"{where} cannot be used: {problem}.")
         return
     if record.get("termination_reason") in _INFRASTRUCTURE:
-        reading.tally.drop("infrastructure_error", f"{where} was ended by {record['termination_reason']}, not by the agent.")
+        reading.tally.drop(
+            "infrastructure_error",
+            f"{where} was ended by {record['termination_reason']}, not by the agent.",
+        )
         return
     steps = steps_of_messages(chat_messages(record), reading)
     if not steps:
@@ -177,11 +230,17 @@ def _problem(record: Mapping[str, Any], header: _Header) -> str | None:
     if not header.domain:
         return f"{header.file} does not name its domain"
     for key in sorted(_SIMULATION):
-        if isinstance(record.get(key), bool) or not isinstance(record.get(key), int | str) or record[key] == "":
+        if (
+            isinstance(record.get(key), bool)
+            or not isinstance(record.get(key), int | str)
+            or record[key] == ""
+        ):
             return f"its {key} is {record.get(key)!r}"
     for key in ("messages", "ticks"):
         value = record.get(key)
-        if value is not None and not (isinstance(value, list) and all(isinstance(item, Mapping) for item in value)):
+        if value is not None and not (
+            isinstance(value, list) and all(isinstance(item, Mapping) for item in value)
+        ):
             return f"its {key} are not a list of objects"
     return None
 
@@ -195,9 +254,15 @@ def _outcome(reward: Any) -> int | None:
 def _count_missing(header: _Header, seen: set[str], reading: Reading) -> None:
     """Say which simulations a folder lists and does not have."""
     for identity in sorted(header.listed - seen):
-        reading.tally.drop("no_trajectory", f"{header.file} lists the simulation {identity}, which has no file in simulations.")
+        reading.tally.drop(
+            "no_trajectory",
+            f"{header.file} lists the simulation {identity}, which has no file in simulations.",
+        )
     if not seen and not header.listed:
-        reading.tally.drop("file_ends_early", f"{header.file} holds no simulations, and there is no folder simulations beside it.")
+        reading.tally.drop(
+            "file_ends_early",
+            f"{header.file} holds no simulations, and there is no folder simulations beside it.",
+        )
 
 
 TAU2 = Adapter(
@@ -207,7 +272,9 @@ TAU2 = Adapter(
     fits=_fits,
     read=_read,
     label_source="the harness's checks after the run (database, actions, assertions), success at reward 1",
-    options={"domain": "prefix of task ids (retail, airline, telecom …); read from the file where it is not given"},
+    options={
+        "domain": "prefix of task ids (retail, airline, telecom …); read from the file where it is not given"
+    },
     leak_fields=(
         "simulations[].reward_info",
         "simulations[].termination_reason",

@@ -31,8 +31,13 @@ def chat_messages(simulation: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
                 "content": message.get("content"),
             }
         elif role == "user":
-            asked = [f"{call.get('name')}({arguments_text(call.get('arguments'))})" for call in calls]
-            yield {"role": "user", "content": "\n".join(filter(None, [message_text(message.get("content")), *asked]))}
+            asked = [
+                f"{call.get('name')}({arguments_text(call.get('arguments'))})" for call in calls
+            ]
+            yield {
+                "role": "user",
+                "content": "\n".join(filter(None, [message_text(message.get("content")), *asked])),
+            }
         else:
             yield {"role": role, "content": _unwrapped(message.get("content")), "tool_calls": calls}
 
@@ -41,7 +46,9 @@ def instruction_text(task: Mapping[str, Any]) -> str:
     """What the simulated user wants, or the ticket where there is no user; never the task's evaluation criteria or notes."""
     instructions = mapping(task.get("user_scenario")).get("instructions")
     if isinstance(instructions, Mapping):
-        return "\n".join(instructions[key] for key in _SCENARIO if isinstance(instructions.get(key), str))
+        return "\n".join(
+            instructions[key] for key in _SCENARIO if isinstance(instructions.get(key), str)
+        )
     if isinstance(instructions, str) and instructions:
         return instructions
     ticket = task.get("ticket")

@@ -29,7 +29,9 @@ def criteria_of(task: Mapping[str, Any]) -> Criteria:
     return Criteria(_ids(_list(criteria.get("actions"))), tuple(map(str, texts)))
 
 
-def renumbered(simulations: Iterable[tuple[int, Mapping[str, Any]]], tasks: Mapping[str, Criteria]) -> dict[int, str | None]:
+def renumbered(
+    simulations: Iterable[tuple[int, Mapping[str, Any]]], tasks: Mapping[str, Criteria]
+) -> dict[int, str | None]:
     """Find the runs whose checks are those of another task than the one they name.
 
     Parameters
@@ -56,9 +58,15 @@ def renumbered(simulations: Iterable[tuple[int, Mapping[str, Any]]], tasks: Mapp
         if not checks.actions:
             silent.append((row, named, checks))
         elif not checks.actions & tasks.get(named, Criteria(frozenset(), ())).actions:
-            shared = {task: len(checks.actions & tasks[task].actions) for action in checks.actions for task in owners.get(action, ())}
+            shared = {
+                task: len(checks.actions & tasks[task].actions)
+                for action in checks.actions
+                for task in owners.get(action, ())
+            }
             if shared:
-                found[row] = _only([task for task, count in shared.items() if count == max(shared.values())])
+                found[row] = _only(
+                    [task for task, count in shared.items() if count == max(shared.values())]
+                )
     if found:
         for row, named, checks in silent:
             alike = [task for task, criteria in tasks.items() if criteria == checks]
@@ -80,7 +88,9 @@ def _checked(record: Mapping[str, Any]) -> Criteria:
 
 
 def _ids(actions: list[Any]) -> frozenset[str]:
-    return frozenset(str(mapping(action)["action_id"]) for action in actions if mapping(action).get("action_id"))
+    return frozenset(
+        str(mapping(action)["action_id"]) for action in actions if mapping(action).get("action_id")
+    )
 
 
 def _list(value: Any) -> list[Any]:

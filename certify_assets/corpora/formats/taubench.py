@@ -24,8 +24,22 @@ _REQUIRED = frozenset({"task_id", "reward", "traj"})
 _TOLERANCE = 1e-6
 _BLANK = b"\xef\xbb\xbf \t\r\n"
 _TOOLS = {
-    "retail": frozenset({"find_user_id_by_email", "find_user_id_by_name_zip", "get_order_details", "get_product_details"}),
-    "airline": frozenset({"search_direct_flight", "search_onestop_flight", "get_reservation_details", "list_all_airports"}),
+    "retail": frozenset(
+        {
+            "find_user_id_by_email",
+            "find_user_id_by_name_zip",
+            "get_order_details",
+            "get_product_details",
+        }
+    ),
+    "airline": frozenset(
+        {
+            "search_direct_flight",
+            "search_onestop_flight",
+            "get_reservation_details",
+            "list_all_airports",
+        }
+    ),
 }
 _RANGE = re.compile(r"_range_-?\d+-+\d+(?=_|$)")
 _STAMP = re.compile(r"_\d{10}$")
@@ -33,13 +47,19 @@ _STAMP = re.compile(r"_\d{10}$")
 
 def _fits(file: SourceFile) -> bool:
     # a list, before the whole file is read
-    return file.head(64).lstrip(_BLANK).startswith(b"[") and file.size <= file.limit and first_record(file.read(), _REQUIRED) is not None
+    return (
+        file.head(64).lstrip(_BLANK).startswith(b"[")
+        and file.size <= file.limit
+        and first_record(file.read(), _REQUIRED) is not None
+    )
 
 
 def _read(files: Files, reading: Reading) -> Iterator[Draft]:
     for file, data in contents(files, reading):
         if first_record(data, _REQUIRED) is None:
-            reading.tally.other(file.name, f"{file.name} is not a JSON list of runs with task_id, reward and traj.")
+            reading.tally.other(
+                file.name, f"{file.name} is not a JSON list of runs with task_id, reward and traj."
+            )
             continue
         yield from _read_file(file, data, reading)
 
@@ -55,7 +75,9 @@ def _read_file(file: SourceFile, data: bytes, reading: Reading) -> Iterator[Draf
         elif problem or isinstance(record, str):
             reading.tally.drop("unreadable_record", f"{where} cannot be used: {problem}.")
         elif "error" in mapping(record.get("info")) or not record["traj"]:
-            reading.tally.drop("infrastructure_error", f"{where} holds an error report instead of a run.")
+            reading.tally.drop(
+                "infrastructure_error", f"{where} holds an error report instead of a run."
+            )
         else:
             yield Draft(
                 task_id=f"{domain}/{record['task_id']}",
@@ -76,7 +98,9 @@ def _problem(record: Mapping[str, Any]) -> str | None:
     task = record["task_id"]
     if isinstance(task, bool) or not isinstance(task, int | str) or task == "":
         return f"its task_id is {task!r}"
-    if not isinstance(record["traj"], list) or not all(isinstance(message, Mapping) for message in record["traj"]):
+    if not isinstance(record["traj"], list) or not all(
+        isinstance(message, Mapping) for message in record["traj"]
+    ):
         return "its traj is not a list of messages"
     return None
 
@@ -104,7 +128,11 @@ def _domain(file: SourceFile, data: bytes) -> str:
     named = [domain for domain in _TOOLS if domain in words]
     if len(named) == 1:
         return named[0]
-    called = [domain for domain, tools in _TOOLS.items() if any(f'"{tool}"'.encode() in data for tool in tools)]
+    called = [
+        domain
+        for domain, tools in _TOOLS.items()
+        if any(f'"{tool}"'.encode() in data for tool in tools)
+    ]
     if len(called) != 1:
         raise InputError(
             f"{file.name} does not show which τ-bench domain it is of; name it with the option domain, for example domain=retail."
@@ -119,7 +147,9 @@ TAUBENCH_V1 = Adapter(
     fits=_fits,
     read=_read,
     label_source="state of the database after the run, compared by the harness",
-    options={"domain": "prefix of task ids (retail, airline); read from the file where it is not given"},
+    options={
+        "domain": "prefix of task ids (retail, airline); read from the file where it is not given"
+    },
     leak_fields=(
         "reward",
         "info.reward_info",

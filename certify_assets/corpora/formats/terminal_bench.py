@@ -14,7 +14,14 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
-from certify_assets.corpora.formats.base import Adapter, Draft, Files, Reading, contents, json_document
+from certify_assets.corpora.formats.base import (
+    Adapter,
+    Draft,
+    Files,
+    Reading,
+    contents,
+    json_document,
+)
 from certify_assets.corpora.formats.files import BrokenFileError, SourceFile
 from certify_assets.corpora.formats.messages import mapping
 from certify_assets.corpora.formats.terminal_text import cast_text, plain_text, steps_of_terminal
@@ -62,16 +69,31 @@ class _Outcomes:
         if folder in self.by_folder:
             return self.by_folder[folder]
         name = PurePosixPath(folder).name
-        return next((self.by_run[str(run), name] for run in PurePosixPath(folder).parents if (str(run), name) in self.by_run), None)
+        return next(
+            (
+                self.by_run[str(run), name]
+                for run in PurePosixPath(folder).parents
+                if (str(run), name) in self.by_run
+            ),
+            None,
+        )
 
     def copies(self, trial: _Trial) -> str | None:
         """Return where a trial of the same id was, and remember the first of them; submissions hold copies of their own trials."""
-        where = self.identities.setdefault(trial.identity, trial.where) if trial.identity else trial.where
+        where = (
+            self.identities.setdefault(trial.identity, trial.where)
+            if trial.identity
+            else trial.where
+        )
         return None if where == trial.where else where
 
     def all(self) -> Iterator[tuple[str, _Trial]]:
         """Go through the trials, each with its folder; what a run says of a trial with a folder of its own is passed over."""
-        listed = {(str(run), trial.name) for folder, trial in self.by_folder.items() for run in PurePosixPath(folder).parents}
+        listed = {
+            (str(run), trial.name)
+            for folder, trial in self.by_folder.items()
+            for run in PurePosixPath(folder).parents
+        }
         yield from self.by_folder.items()
         for (run, name), trial in self.by_run.items():
             if (run, name) not in listed:
@@ -105,16 +127,24 @@ def _drop_bare(trial: _Trial, outcomes: _Outcomes, reading: Reading) -> None:
     if original := outcomes.copies(trial):
         reading.tally.drop("duplicate", f"{trial.where} is a copy of {original}: it has its id.")
     elif trial.resolved is None:
-        reading.tally.drop("no_label", f"{trial.where} has no outcome and no terminal: the trial {trial.name} ended before its tests.")
+        reading.tally.drop(
+            "no_label",
+            f"{trial.where} has no outcome and no terminal: the trial {trial.name} ended before its tests.",
+        )
     else:
-        reading.tally.drop("no_trajectory", f"{trial.where} has an outcome, but nothing was recorded of the trial {trial.name}.")
+        reading.tally.drop(
+            "no_trajectory",
+            f"{trial.where} has an outcome, but nothing was recorded of the trial {trial.name}.",
+        )
 
 
 def _run(file: SourceFile, folder: str, outcomes: _Outcomes, reading: Reading) -> Iterator[Draft]:
     """Read what the terminal of one trial showed."""
     trial = outcomes.of(folder)
     if trial is None:
-        reading.tally.drop("no_label", f"{file.name} belongs to no trial that a results.json names.")
+        reading.tally.drop(
+            "no_label", f"{file.name} belongs to no trial that a results.json names."
+        )
         outcomes.used.add(folder)
         return
     steps = _steps(file, reading)
@@ -125,7 +155,10 @@ def _run(file: SourceFile, folder: str, outcomes: _Outcomes, reading: Reading) -
         reading.tally.drop("duplicate", f"{trial.where} is a copy of {original}: it has its id.")
         return
     if trial.resolved not in (None, True, False):
-        reading.tally.drop("bad_outcome", f"{trial.where} cannot be used: its is_resolved is {str(trial.resolved)[:40]!r}.")
+        reading.tally.drop(
+            "bad_outcome",
+            f"{trial.where} cannot be used: its is_resolved is {str(trial.resolved)[:40]!r}.",
+        )
         return
     yield Draft(
         task_id=trial.task,
@@ -149,7 +182,10 @@ def _steps(file: SourceFile, reading: Reading) -> tuple[Step, ...]:
     if file.suffix == ".cast":
         text = cast_text(text or "")
     if text is None:
-        reading.tally.drop("file_unreadable", f"{file.name} is not an asciicast recording: its first line is not a JSON object.")
+        reading.tally.drop(
+            "file_unreadable",
+            f"{file.name} is not an asciicast recording: its first line is not a JSON object.",
+        )
     return steps_of_terminal(plain_text(text or ""))
 
 
@@ -185,13 +221,26 @@ def _take(file: SourceFile, data: bytes, outcomes: _Outcomes, reading: Reading) 
         if trial := _trial(file, 1, document, reading):
             outcomes.by_folder[folder] = trial
     else:
-        reading.tally.other(file.name, f"{file.name} is not a result of Terminal-Bench: it has neither is_resolved nor results.")
+        reading.tally.other(
+            file.name,
+            f"{file.name} is not a result of Terminal-Bench: it has neither is_resolved nor results.",
+        )
 
 
 def _trial(file: SourceFile, row: int, record: Any, reading: Reading) -> _Trial | None:
-    name, task, instruction, identity = (mapping(record).get(key) for key in ("trial_name", "task_id", "instruction", "id"))
-    if not isinstance(task, str) or not task.strip() or not isinstance(name, str) or "is_resolved" not in record:
-        reading.tally.drop("unreadable_record", f"{file.name} row {row} cannot be used: it lacks task_id, trial_name or is_resolved.")
+    name, task, instruction, identity = (
+        mapping(record).get(key) for key in ("trial_name", "task_id", "instruction", "id")
+    )
+    if (
+        not isinstance(task, str)
+        or not task.strip()
+        or not isinstance(name, str)
+        or "is_resolved" not in record
+    ):
+        reading.tally.drop(
+            "unreadable_record",
+            f"{file.name} row {row} cannot be used: it lacks task_id, trial_name or is_resolved.",
+        )
         return None
     return _Trial(
         file=file.name,
@@ -212,7 +261,9 @@ def _named(metadata: Mapping[str, Any]) -> str:
 def _agent(folder: str, agents: Mapping[str, str]) -> str:
     """Name the agent by the folder of its submission, or by the metadata of the run."""
     for parent in PurePosixPath(folder).parents:
-        if agents.get(str(parent)) and not any(_SUBMISSION.fullmatch(part) for part in parent.parts):
+        if agents.get(str(parent)) and not any(
+            _SUBMISSION.fullmatch(part) for part in parent.parts
+        ):
             return agents[str(parent)]
         if match := _SUBMISSION.fullmatch(parent.name):
             return match[1]
@@ -226,7 +277,9 @@ TERMINAL_BENCH = Adapter(
     fits=_fits,
     read=_read,
     label_source="tests of the task, run by the harness in the container after the agent",
-    options={"agent": "agent of all runs; read from the path or run_metadata.json where it is not given"},
+    options={
+        "agent": "agent of all runs; read from the path or run_metadata.json where it is not given"
+    },
     leak_fields=(
         "is_resolved",
         "parser_results",

@@ -18,7 +18,10 @@ _ESCAPES = re.compile(
     "|\x1b[ -/]*[0-~]"
 )
 _BACKSPACE = "\b"
-_PROMPT = re.compile(r"^(?:\([^()\n]{1,60}\) )?(?:[\w.-]+@[\w.-]+:[^\n#$]{0,200}|(?:ba)?sh-\d[\d.]{0,8})[#$][ \t]*(.*)$", re.MULTILINE)
+_PROMPT = re.compile(
+    r"^(?:\([^()\n]{1,60}\) )?(?:[\w.-]+@[\w.-]+:[^\n#$]{0,200}|(?:ba)?sh-\d[\d.]{0,8})[#$][ \t]*(.*)$",
+    re.MULTILINE,
+)
 _FURTHER_LINES = re.compile(r"(?:\n>[^\n]*)+")
 _WAITING = re.compile(r"; tmux wait -S \w+")
 _HOUSEKEEPING = re.compile(r"(?:clear|exit|asciinema rec\b.*)?$")
@@ -47,7 +50,11 @@ def steps_of_terminal(text: str) -> tuple[Step, ...]:
     The installation of the agent by the harness is left out unless nothing else happened. Long output is one step for every thousand
     characters, so that a judge's budget is not spent on its first and last lines.
     """
-    commands = [(command, output) for command, output in _commands(_WAITING.sub("", text)) if command or output]
+    commands = [
+        (command, output)
+        for command, output in _commands(_WAITING.sub("", text))
+        if command or output
+    ]
     own = [pair for pair in commands if not _SETUP.match(pair[0])]
     if not any(output for _, output in own):
         own = [pair for pair in commands if pair[1]]
@@ -107,5 +114,10 @@ def _json(line: str) -> object:
 
 
 def _output(event: object) -> str:
-    is_output = isinstance(event, list) and len(event) == 3 and event[1] == "o" and isinstance(event[2], str)
+    is_output = (
+        isinstance(event, list)
+        and len(event) == 3
+        and event[1] == "o"
+        and isinstance(event[2], str)
+    )
     return str(event[2]) if is_output and isinstance(event, list) else ""

@@ -40,7 +40,13 @@ class FileSet:
         Largest file and archive.
     """
 
-    def __init__(self, paths: Sequence[Path], suffixes: Iterable[str], tally: Tally, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        paths: Sequence[Path],
+        suffixes: Iterable[str],
+        tally: Tally,
+        limits: Limits | None = None,
+    ) -> None:
         self._roots = _roots(paths)
         self._suffixes = frozenset(suffixes)
         self._tally, self._counted = tally, False
@@ -63,7 +69,9 @@ class FileSet:
 
         Members of archives that do not match are passed over without keeping them.
         """
-        return self._walk(Tally(), lambda name: any(fnmatchcase(name, pattern) for pattern in patterns))
+        return self._walk(
+            Tally(), lambda name: any(fnmatchcase(name, pattern) for pattern in patterns)
+        )
 
     def _walk(self, tally: Tally, wanted: Callable[[str], bool]) -> Iterator[SourceFile]:
         walk = _Walk(self._suffixes, wanted, tally, self._limits)
@@ -78,7 +86,10 @@ class FileSet:
 
 def _roots(paths: Sequence[Path]) -> list[tuple[str, Path]]:
     """Name every path by its last part, and by more of it where that is not enough to tell two apart."""
-    unique = sorted({Path(os.path.abspath(path)) for path in paths}, key=lambda path: (path.name, path.as_posix()))  # noqa: PTH100 - links stay links
+    unique = sorted(
+        {Path(os.path.abspath(path)) for path in paths},  # noqa: PTH100 - links are not followed
+        key=lambda path: (path.name, path.as_posix()),
+    )
     names = Counter(path.name for path in unique)
     labels = [path.name if names[path.name] == 1 else "/".join(path.parts[-2:]) for path in unique]
     repeated = Counter(labels)
@@ -120,7 +131,9 @@ class _Walk:
         elif path.name.lower().endswith(_ZIPS):
             yield from self._guarded(label, self._zip(label, path))
         elif self._of_interest(label):
-            yield SourceFile(label, path.stat().st_size, lambda: path.open("rb"), self.limits.file_bytes)
+            yield SourceFile(
+                label, path.stat().st_size, lambda: path.open("rb"), self.limits.file_bytes
+            )
 
     def _guarded(self, label: str, members: Iterator[SourceFile]) -> Iterator[SourceFile]:
         """Go through an archive's members until it turns out to be broken."""
@@ -132,7 +145,10 @@ class _Walk:
                 return
             except DAMAGE as error:
                 reason = str(error) or type(error).__name__
-                self.tally.drop("file_broken_archive", f"{label} is broken after {count} files ({reason}); fetch it again.")
+                self.tally.drop(
+                    "file_broken_archive",
+                    f"{label} is broken after {count} files ({reason}); fetch it again.",
+                )
                 return
             count += 1
             yield member
@@ -146,7 +162,9 @@ class _Walk:
                 kind = "folder" if member.isdir() else "file" if member.isreg() else "other"
                 if self._safe(label, member.name, kind, member.size):
                     stream = archive.extractfile(member)
-                    yield self._member(f"{label}/{member.name}", stream.read() if stream else b"", member.size)
+                    yield self._member(
+                        f"{label}/{member.name}", stream.read() if stream else b"", member.size
+                    )
 
     def _zip(self, label: str, path: Path) -> Iterator[SourceFile]:
         total = 0
@@ -156,7 +174,13 @@ class _Walk:
                 self._check_archive(label, total, count)
                 # the upper half holds the mode of a Unix file; 0 where the archive was made elsewhere
                 mode = stat.S_IFMT(member.external_attr >> 16)
-                kind = "folder" if member.is_dir() else "file" if mode in (0, stat.S_IFREG) else "other"
+                kind = (
+                    "folder"
+                    if member.is_dir()
+                    else "file"
+                    if mode in (0, stat.S_IFREG)
+                    else "other"
+                )
                 if self._safe(label, member.filename, kind, member.file_size):
                     with archive.open(member) as stream:
                         data = stream.read(member.file_size + 1)
@@ -165,7 +189,9 @@ class _Walk:
     def _of_interest(self, name: str) -> bool:
         suffix = _suffix(name)
         if suffix not in self.suffixes:
-            self.tally.other(name, f"{name} has the suffix {suffix or '(none)'}, which this format does not use.")
+            self.tally.other(
+                name, f"{name} has the suffix {suffix or '(none)'}, which this format does not use."
+            )
         return suffix in self.suffixes and self.wanted(name)
 
     def _irregular(self, name: str) -> None:
@@ -182,7 +208,9 @@ class _Walk:
         """Say whether a member is a file to read: a regular one, of a wanted kind and size, whose name stays inside the archive."""
         name, inside = f"{label}/{member}", PurePosixPath(member)
         if inside.is_absolute() or ".." in inside.parts or "\\" in member or "\0" in member:
-            self.tally.drop("file_unsafe_path", f"{name} leads out of its archive; it was not read.")
+            self.tally.drop(
+                "file_unsafe_path", f"{name} leads out of its archive; it was not read."
+            )
             return False
         if kind == "folder":
             return False
@@ -190,7 +218,10 @@ class _Walk:
             self._irregular(name)
             return False
         if member.lower().endswith((*_TARS, *_ZIPS)):
-            self.tally.drop("file_nested_archive", f"{name} is an archive inside an archive; unpack the outer one and import its folder.")
+            self.tally.drop(
+                "file_nested_archive",
+                f"{name} is an archive inside an archive; unpack the outer one and import its folder.",
+            )
             return False
         if not self._of_interest(name):
             return False

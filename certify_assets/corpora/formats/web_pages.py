@@ -15,7 +15,17 @@ from certify_assets.corpora.formats.base import excerpt
 from certify_assets.corpora.schema import Step
 from certify_assets.errors import InputError
 
-__all__ = ["THRESHOLD_HELP", "Turn", "json_value", "page_text", "reward_outcome", "steps_of_turns", "switch", "text_of", "threshold_of"]
+__all__ = [
+    "THRESHOLD_HELP",
+    "Turn",
+    "json_value",
+    "page_text",
+    "reward_outcome",
+    "steps_of_turns",
+    "switch",
+    "text_of",
+    "threshold_of",
+]
 
 THRESHOLD_HELP = "smallest cum_reward that is a success (a number above 0; 1 where it is not given)"
 

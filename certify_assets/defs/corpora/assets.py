@@ -4,8 +4,9 @@ from typing import Any
 
 import dagster as dg
 
-from certify_assets.corpora import corpus as corpus_steps
+from certify_assets.corpora import preparation as corpus_steps
 from certify_assets.corpora import report as corpus_report
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.splits import SPLITS
 from certify_assets.defs.metadata import column_lineage, table_metadata
 from certify_assets.defs.partitions import corpora_partitions
@@ -18,7 +19,12 @@ __all__ = ["corpus_assets", "source_runs"]
 
 GROUP = "corpora"
 OWNERS = ["team:evaluation"]
-_OF_A_CORPUS: dict[str, Any] = {"partitions_def": corpora_partitions, "group_name": GROUP, "owners": OWNERS, "code_version": "1"}
+_OF_A_CORPUS: dict[str, Any] = {
+    "partitions_def": corpora_partitions,
+    "group_name": GROUP,
+    "owners": OWNERS,
+    "code_version": "1",
+}
 _SPLIT_PROMISES = {
     "sft": "Trajectories that train the judge. Shares no task with any other split.",
     "rl": "Trajectories kept for reinforcement learning and for the harvest pool. Shares no task with any other split.",
@@ -66,7 +72,9 @@ class MiniwobConfig(dg.Config):
         "The package ships its output; materialize it to generate the runs again (about ten minutes on two cores, resumable)."
     ),
 )
-def miniwob_runs(context: dg.AssetExecutionContext, config: MiniwobConfig, data_root: DataRoot) -> dg.MaterializeResult[Any]:
+def miniwob_runs(
+    context: dg.AssetExecutionContext, config: MiniwobConfig, data_root: DataRoot
+) -> dg.MaterializeResult[Any]:
     """Generate the embedded corpora again."""
     from certify_assets.research.miniwob import generate
 
@@ -77,7 +85,12 @@ def miniwob_runs(context: dg.AssetExecutionContext, config: MiniwobConfig, data_
             context.log.info(f"{done} of {total} episodes")
 
     made = generate(
-        folder, attempts=config.attempts, seed=config.seed, workers=config.workers, tasks=config.tasks or None, progress=progress
+        folder,
+        attempts=config.attempts,
+        seed=config.seed,
+        workers=config.workers,
+        tasks=config.tasks or None,
+        progress=progress,
     )
     counts: dict[str, Any] = {
         "episodes": made.episodes,
@@ -95,10 +108,12 @@ def miniwob_runs(context: dg.AssetExecutionContext, config: MiniwobConfig, data_
     description="Every attempt of the corpus in one schema, with what was dropped on the way and why.",
     **_OF_A_CORPUS,
 )
-def trajectories(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[Any]:
+def trajectories(
+    context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
+) -> dg.MaterializeResult[Any]:
     """Import the corpus."""
     store = data_root.store()
-    summary = corpus_steps.import_trajectories(store, context.partition_key)
+    summary = corpus_steps.import_trajectories(Corpus(store, context.partition_key))
     return dg.MaterializeResult(
         metadata={
             **table_metadata(corpus_steps.no_trajectories(), rows=summary.trajectories),
@@ -111,7 +126,11 @@ def trajectories(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow:
             **mlflow.record(
                 context,
                 store,
-                metrics={"trajectories": summary.trajectories, "tasks": summary.tasks, "dropped": sum(summary.dropped.values())},
+                metrics={
+                    "trajectories": summary.trajectories,
+                    "tasks": summary.tasks,
+                    "dropped": sum(summary.dropped.values()),
+                },
                 tags={"trajectories_sha256": summary.sha256},
             ),
         },
@@ -125,10 +144,12 @@ def trajectories(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow:
     description="Which task belongs to SFT, RL, CAL or TEST, with seed, shares and hash. Everything downstream verifies it again before it runs.",
     **_OF_A_CORPUS,
 )
-def split_manifest(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[Any]:
+def split_manifest(
+    context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
+) -> dg.MaterializeResult[Any]:
     """Assign tasks to splits."""
     store = data_root.store()
-    manifest = corpus_steps.make_splits(store, context.partition_key)
+    manifest = corpus_steps.make_splits(Corpus(store, context.partition_key))
     counts = {f"{split}_tasks": len(manifest.tasks[split]) for split in SPLITS}
     return dg.MaterializeResult(
         metadata={
@@ -156,15 +177,19 @@ def _split_asset(split: str) -> dg.AssetsDefinition:
         description=_SPLIT_PROMISES[split],
         **_OF_A_CORPUS,
     )
-    def split_asset(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[Any]:
+    def split_asset(
+        context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
+    ) -> dg.MaterializeResult[Any]:
         store = data_root.store()
-        frame = corpus_steps.write_split(store, context.partition_key, split)
+        frame = corpus_steps.write_split(Corpus(store, context.partition_key), split)
         counts = {"trajectories": len(frame), "tasks": int(frame["task_id"].nunique())}
         return dg.MaterializeResult(
             metadata={
                 **table_metadata(frame),
                 "tasks": counts["tasks"],
-                "data_docs": dg.MetadataValue.path(store.locate(data_docs_key(context.partition_key))),
+                "data_docs": dg.MetadataValue.path(
+                    store.locate(data_docs_key(context.partition_key))
+                ),
                 **column_lineage({name: [(trajectories.key, name)] for name in frame.columns}),
                 **mlflow.record(context, store, metrics=counts),
             }
@@ -179,11 +204,15 @@ def _split_asset(split: str) -> dg.AssetsDefinition:
     description="Size, success rate, clustering and duplicates of the corpus and its splits, and whether a certificate is arithmetically possible.",
     **_OF_A_CORPUS,
 )
-def corpus_profile(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[Any]:
+def corpus_profile(
+    context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
+) -> dg.MaterializeResult[Any]:
     """Describe the corpus before any judge reads it."""
     store = data_root.store()
-    profile = corpus_steps.profile(store, context.partition_key)
-    numbers = {name: profile[name] for name in ("success_rate", "icc", "deff", "n_eff", "mean_task_size")}
+    profile = corpus_steps.profile(Corpus(store, context.partition_key))
+    numbers = {
+        name: profile[name] for name in ("success_rate", "icc", "deff", "n_eff", "mean_task_size")
+    }
     return dg.MaterializeResult(
         metadata={
             "trajectories": profile["trajectories"],
@@ -202,13 +231,23 @@ def corpus_profile(context: dg.AssetExecutionContext, data_root: DataRoot, mlflo
     description="How well length, number of steps or the agent's name alone predict the outcome (TEST left out). A judge must beat them.",
     **_OF_A_CORPUS,
 )
-def leak_controls(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[Any]:
+def leak_controls(
+    context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
+) -> dg.MaterializeResult[Any]:
     """Measure what a judge could get without reading."""
     store = data_root.store()
-    controls = corpus_steps.leak_controls(store, context.partition_key)
-    aurocs = {name: float(value) for name, value in controls.items() if name.endswith("_auroc") and value is not None}
+    controls = corpus_steps.leak_controls(Corpus(store, context.partition_key))
+    aurocs = {
+        name: float(value)
+        for name, value in controls.items()
+        if name.endswith("_auroc") and value is not None
+    }
     return dg.MaterializeResult(
-        metadata={**aurocs, "controls": dg.MetadataValue.json(controls), **mlflow.record(context, store, metrics=aurocs)}
+        metadata={
+            **aurocs,
+            "controls": dg.MetadataValue.json(controls),
+            **mlflow.record(context, store, metrics=aurocs),
+        }
     )
 
 
@@ -222,11 +261,15 @@ def leak_controls(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow
     ),
     **_OF_A_CORPUS,
 )
-def corpus_page(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[Any]:
+def corpus_page(
+    context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
+) -> dg.MaterializeResult[Any]:
     """Draw the corpus."""
     store = data_root.store()
-    report = corpus_report.gather_report(store, context.partition_key)
-    flips = {f"flip_rate_{name}s": report.profile["flips"][f"{name}_rate"] for name in ("cell", "task")}
+    report = corpus_report.gather_report(Corpus(store, context.partition_key))
+    flips = {
+        f"flip_rate_{name}s": report.profile["flips"][f"{name}_rate"] for name in ("cell", "task")
+    }
     return dg.MaterializeResult(
         metadata={
             "corpus": dg.MetadataValue.md(pages.corpus_markdown(report)),
@@ -243,4 +286,13 @@ split_assets = [_split_asset(split) for split in SPLITS]
 
 def corpus_assets() -> list[Any]:
     """Return every asset of this domain."""
-    return [source_runs, miniwob_runs, trajectories, split_manifest, *split_assets, corpus_profile, leak_controls, corpus_page]
+    return [
+        source_runs,
+        miniwob_runs,
+        trajectories,
+        split_manifest,
+        *split_assets,
+        corpus_profile,
+        leak_controls,
+        corpus_page,
+    ]

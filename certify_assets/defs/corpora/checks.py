@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from certify_assets.corpora import corpus as corpus_steps
+from certify_assets.corpora import preparation as corpus_steps
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.splits import SPLITS
 from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot
@@ -30,11 +31,19 @@ _WARNINGS = {"duplicates"}
 @dg.multi_asset_check(
     name="trajectory_quality",
     specs=[
-        dg.AssetCheckSpec(name, asset="trajectories", description=text, blocking=name not in _WARNINGS, partitions_def=corpora_partitions)
+        dg.AssetCheckSpec(
+            name,
+            asset="trajectories",
+            description=text,
+            blocking=name not in _WARNINGS,
+            partitions_def=corpora_partitions,
+        )
         for name, text in _TABLE_SUITES.items()
     ],
 )
-def trajectory_quality(context: dg.AssetCheckExecutionContext, data_root: DataRoot) -> Iterator[dg.AssetCheckResult]:
+def trajectory_quality(
+    context: dg.AssetCheckExecutionContext, data_root: DataRoot
+) -> Iterator[dg.AssetCheckResult]:
     """Run the suites of the trajectory table."""
     results, docs = _evaluated(data_root, context.partition_key, stored_splits=False)
     for name in _TABLE_SUITES:
@@ -64,7 +73,9 @@ def trajectory_quality(context: dg.AssetCheckExecutionContext, data_root: DataRo
         ),
     ],
 )
-def split_quality(context: dg.AssetCheckExecutionContext, data_root: DataRoot) -> Iterator[dg.AssetCheckResult]:
+def split_quality(
+    context: dg.AssetCheckExecutionContext, data_root: DataRoot
+) -> Iterator[dg.AssetCheckResult]:
     """Run the suites of the stored splits: one evaluation, one result a split."""
     results, docs = _evaluated(data_root, context.partition_key, stored_splits=True)
     together = [results["disjoint_tasks"], results["manifest"]]
@@ -87,11 +98,17 @@ def split_quality(context: dg.AssetCheckExecutionContext, data_root: DataRoot) -
     partitions_def=corpora_partitions,
     description="Length, steps, agent and verdict phrases alone do not tell the outcome, or the owner accepted that with a reason.",
 )
-def no_structural_leak(context: dg.AssetCheckExecutionContext, data_root: DataRoot) -> dg.AssetCheckResult:
+def no_structural_leak(
+    context: dg.AssetCheckExecutionContext, data_root: DataRoot
+) -> dg.AssetCheckResult:
     """Compare the controls with their thresholds."""
     document = data_root.store().read_json(f"corpora/{context.partition_key}/controls.json")
     over, accepted = document["over"], document["accepted"]
-    text = f"{corpus_steps.name_leaks(document)} alone tells the outcome" if over else "every control is under its threshold"
+    text = (
+        f"{corpus_steps.name_leaks(document)} alone tells the outcome"
+        if over
+        else "every control is under its threshold"
+    )
     if over and not accepted:
         text += (
             ", and a judge would certify that, not the work; remove the leak, or say why to go on: certify corpus import … --replace "
@@ -101,7 +118,10 @@ def no_structural_leak(context: dg.AssetCheckExecutionContext, data_root: DataRo
         passed=not over,
         severity=dg.AssetCheckSeverity.WARN if accepted else dg.AssetCheckSeverity.ERROR,
         description=text + (f"; accepted: {accepted}" if over and accepted else ""),
-        metadata={"controls": dg.MetadataValue.md(check_table(document)), "evidence": dg.MetadataValue.json(document["evidence"])},
+        metadata={
+            "controls": dg.MetadataValue.md(check_table(document)),
+            "evidence": dg.MetadataValue.json(document["evidence"]),
+        },
     )
 
 
@@ -110,15 +130,21 @@ def corpus_checks() -> list[dg.AssetChecksDefinition]:
     return [trajectory_quality, split_quality, no_structural_leak]
 
 
-def _evaluated(data_root: DataRoot, corpus: str, *, stored_splits: bool) -> tuple[dict[str, "QualityResult"], str]:
+def _evaluated(
+    data_root: DataRoot, corpus: str, *, stored_splits: bool
+) -> tuple[dict[str, "QualityResult"], str]:
     """Run the suites and write their Data Docs, here and not in an asset: what a failed check blocks would never be written."""
     store = data_root.store()
-    report = corpus_steps.quality_report(store, corpus, stored_splits=stored_splits)
-    return {result.name: result for result in report.results}, write_data_docs(store, corpus, report)
+    report = corpus_steps.quality_report(Corpus(store, corpus), stored_splits=stored_splits)
+    return {result.name: result for result in report.results}, write_data_docs(
+        Corpus(store, corpus), report
+    )
 
 
 def _check_result(result: "QualityResult", asset: str, docs: str) -> dg.AssetCheckResult:
-    severity = dg.AssetCheckSeverity.ERROR if result.severity == "error" else dg.AssetCheckSeverity.WARN
+    severity = (
+        dg.AssetCheckSeverity.ERROR if result.severity == "error" else dg.AssetCheckSeverity.WARN
+    )
     return dg.AssetCheckResult(
         check_name=result.name,
         asset_key=asset,

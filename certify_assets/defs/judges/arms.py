@@ -5,23 +5,33 @@ from typing import Any
 
 import dagster as dg
 
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.judges.training import POOL, attempted, machine_tags, progress_lines
 from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.evaluation import arms_audit
 from certify_assets.judges.arms import train_arm
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lm.rewards import ARMS, CONTROLS
 from certify_assets.judges.specs import JUDGES, JudgeSpec
 from certify_assets.reports import arms as arms_report
 
-__all__ = ["arm_assets", "arm_checks", "arm_deps", "arm_events", "arm_partitions", "arms_job", "audit_deps"]
+__all__ = [
+    "arm_assets",
+    "arm_checks",
+    "arm_deps",
+    "arm_events",
+    "arm_partitions",
+    "arms_job",
+    "audit_deps",
+]
 
 OWNERS = ["team:evaluation"]
 _VERSION = "dagster/data_version"
 
 # keys join in the alphabetical order of the dimensions: "reject_3|miniwob_weak"
 arm_partitions = dg.MultiPartitionsDefinition(
-    {"arm": dg.StaticPartitionsDefinition([*ARMS, *CONTROLS]), "corpus": corpora_partitions},
+    {"arm": dg.StaticPartitionsDefinition([*ARMS, *CONTROLS]), "corpus": corpora_partitions}
 )
 _BY_CORPUS = dg.MultiToSingleDimensionPartitionMapping(partition_dimension_name="corpus")
 REINFORCED = tuple(spec for spec in JUDGES.values() if spec.family == "grpo")
@@ -39,10 +49,16 @@ def arm_checks(specs: Sequence[JudgeSpec] = REINFORCED) -> list[dg.AssetChecksDe
 
 def arm_deps(spec: JudgeSpec) -> list[dg.AssetDep]:
     """Return what the adapter of a judge with arms depends on beside its splits: all arms of the corpus."""
-    return [dg.AssetDep(dg.AssetKey([spec.name, "arm"]), partition_mapping=_BY_CORPUS)] if spec.family == "grpo" else []
+    return (
+        [dg.AssetDep(dg.AssetKey([spec.name, "arm"]), partition_mapping=_BY_CORPUS)]
+        if spec.family == "grpo"
+        else []
+    )
 
 
-def arm_events(instance: dg.DagsterInstance, spec: JudgeSpec, document: Mapping[str, Any]) -> list[dg.AssetMaterialization]:
+def arm_events(
+    instance: dg.DagsterInstance, spec: JudgeSpec, document: Mapping[str, Any]
+) -> list[dg.AssetMaterialization]:
     """Return the arms on which a choice stands and which no partition shows yet: the adapter of such a judge trains what is missing."""
     key, found = dg.AssetKey([spec.name, "arm"]), []
     for arm, version in document.get("arms", {}).items():
@@ -52,7 +68,11 @@ def arm_events(instance: dg.DagsterInstance, spec: JudgeSpec, document: Mapping[
         shown = records[0].asset_materialization if records else None
         if shown is None or (shown.tags or {}).get(_VERSION) != version:
             metadata = {"made_by": f"{spec.name}/adapter"}
-            found.append(dg.AssetMaterialization(key, partition=partition, metadata=metadata, tags={_VERSION: version}))
+            found.append(
+                dg.AssetMaterialization(
+                    key, partition=partition, metadata=metadata, tags={_VERSION: version}
+                )
+            )
     return found
 
 
@@ -86,20 +106,41 @@ def _arm(spec: JudgeSpec) -> dg.AssetsDefinition:
             "of the steps that are candidates. What is finished under the same start, settings, rows and renderer is taken up."
         ),
     )
-    def arm(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[Any]:
+    def arm(
+        context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
+    ) -> dg.MaterializeResult[Any]:
         store = data_root.store()
         place = dict(context.partition_key.keys_by_dimension)
         with attempted(context):
-            document = train_arm(store, place["corpus"], spec, place["arm"], report=progress_lines(context))
+            document = train_arm(
+                JudgedCorpus.of(Corpus(store, place["corpus"]), spec),
+                place["arm"],
+                report=progress_lines(context),
+            )
         tags = {"arm_key": document["key"], "start_sha256": document["start_sha256"]}
-        params = {**document["reward"], **{name: document[name] for name in ("optimiser", "control", "rl_trajectories", "rl_tasks")}}
-        reward = {"reward_first": _reward(document["history"][0]), "reward_last": _reward(document["history"][-1])}
+        params = {
+            **document["reward"],
+            **{
+                name: document[name]
+                for name in ("optimiser", "control", "rl_trajectories", "rl_tasks")
+            },
+        }
+        reward = {
+            "reward_first": _reward(document["history"][0]),
+            "reward_last": _reward(document["history"][-1]),
+        }
         return dg.MaterializeResult(
             metadata={
                 **params,
                 **{name: value for name, value in reward.items() if value is not None},
                 "steps": dg.MetadataValue.json(document["steps"]),
-                **mlflow.record(context, store, params={**params, **document["config"]}, metrics=reward, tags=tags),
+                **mlflow.record(
+                    context,
+                    store,
+                    params={**params, **document["config"]},
+                    metrics=reward,
+                    tags=tags,
+                ),
             },
             data_version=dg.DataVersion(document["key"]),
         )
@@ -116,15 +157,27 @@ def _arms_audit(spec: JudgeSpec) -> dg.AssetsDefinition:
         owners=OWNERS,
         kinds={"json"},
         code_version="1",
-        deps=[*arm_deps(spec), dg.AssetKey([spec.name, "adapter"]), "cal_split", "test_split", "split_manifest"],
+        deps=[
+            *arm_deps(spec),
+            dg.AssetKey([spec.name, "adapter"]),
+            "cal_split",
+            "test_split",
+            "split_manifest",
+        ],
         description=(
             "The choice among arms between the best and the worst on TEST, beside weighted cross-entropy: every certificate registered before TEST "
             "is read, every read through the ledger. The oracle is known only from TEST's outcomes and is never deployed."
         ),
     )
-    def arms_audited(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[Any]:
+    def arms_audited(
+        context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
+    ) -> dg.MaterializeResult[Any]:
         store = data_root.store()
-        found = arms_audit.audit_arms(store, context.partition_key, spec, run_id=context.run.run_id, report=progress_lines(context))
+        found = arms_audit.audit_arms(
+            JudgedCorpus.of(Corpus(store, context.partition_key), spec),
+            run_id=context.run.run_id,
+            report=progress_lines(context),
+        )
         metrics = arms_report.arms_metrics(found)
         table = arms_report.candidates_markdown(found)
         tags = {"registration": found["registration"], "ledger_head": found["ledger_head"]}
@@ -135,7 +188,9 @@ def _arms_audit(spec: JudgeSpec) -> dg.AssetsDefinition:
                 "chosen": found["plan"]["deployed"],
                 **metrics,
                 "ledger_head": found["ledger_head"],
-                **mlflow.record(context, store, metrics=metrics, documents={"arms.md": table}, tags=tags),
+                **mlflow.record(
+                    context, store, metrics=metrics, documents={"arms.md": table}, tags=tags
+                ),
             }
         )
 
@@ -150,15 +205,22 @@ def _arms_registered(spec: JudgeSpec) -> dg.AssetChecksDefinition:
         partitions_def=corpora_partitions,
         description="Every arm's certificates recompute to what was registered, and TEST was read for each under that registration, unchanged.",
     )
-    def arms_registered(context: dg.AssetCheckExecutionContext, data_root: DataRoot) -> dg.AssetCheckResult:
+    def arms_registered(
+        context: dg.AssetCheckExecutionContext, data_root: DataRoot
+    ) -> dg.AssetCheckResult:
         store = data_root.store()
-        difference = arms_audit.verify_arms(store, context.partition_key, spec)
-        kinds, broken = arms_audit.arm_reads(store, context.partition_key, spec.name)
+        difference = arms_audit.verify_arms(
+            JudgedCorpus.of(Corpus(store, context.partition_key), spec)
+        )
+        kinds, broken = arms_audit.arm_reads(
+            JudgedCorpus(Corpus(store, context.partition_key), spec.name)
+        )
         words = "; ".join(f"{number} {kind}" for kind, number in kinds.items() if number)
         return dg.AssetCheckResult(
             passed=difference is None and not broken,
             severity=dg.AssetCheckSeverity.ERROR,
-            description=difference or words + (f"; the read of {broken[0].time} is {broken[0].kind}" if broken else ""),
+            description=difference
+            or words + (f"; the read of {broken[0].time} is {broken[0].kind}" if broken else ""),
         )
 
     return arms_registered
@@ -171,9 +233,17 @@ def _beats_controls(spec: JudgeSpec) -> dg.AssetChecksDefinition:
         partitions_def=corpora_partitions,
         description="The chosen arm covers more of TEST on the reject side than the start and than weighted cross-entropy; a warning where not.",
     )
-    def beats_controls(context: dg.AssetCheckExecutionContext, data_root: DataRoot) -> dg.AssetCheckResult:
-        found = arms_audit.load_arms_audit(data_root.store(), context.partition_key, spec)
-        cells = [pair for pair in zip(found["plan"]["cells"], found["brackets"], strict=True) if pair[0]["side"] == "reject"]
+    def beats_controls(
+        context: dg.AssetCheckExecutionContext, data_root: DataRoot
+    ) -> dg.AssetCheckResult:
+        found = arms_audit.load_arms_audit(
+            JudgedCorpus.of(Corpus(data_root.store(), context.partition_key), spec)
+        )
+        cells = [
+            pair
+            for pair in zip(found["plan"]["cells"], found["brackets"], strict=True)
+            if pair[0]["side"] == "reject"
+        ]
         return dg.AssetCheckResult(
             passed=all(seen["beats_baseline"] and seen["beats_control"] for _, seen in cells),
             severity=dg.AssetCheckSeverity.WARN,
@@ -184,7 +254,10 @@ def _beats_controls(spec: JudgeSpec) -> dg.AssetChecksDefinition:
 
 
 def _sources(spec: JudgeSpec) -> list[dg.AssetKey]:
-    return [dg.AssetKey([spec.start, "adapter"]), *(dg.AssetKey(name) for name in ("rl_split", "cal_split", "split_manifest"))]
+    return [
+        dg.AssetKey([spec.start, "adapter"]),
+        *(dg.AssetKey(name) for name in ("rl_split", "cal_split", "split_manifest")),
+    ]
 
 
 def _reward(step: Any) -> float | None:

@@ -4,6 +4,7 @@ from typing import Any
 
 import dagster as dg
 
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.judges.arms import arm_deps, audit_deps
 from certify_assets.defs.judges.harvest import harvest_adapter
 from certify_assets.defs.judges.language import language_adapter, language_scores
@@ -14,6 +15,7 @@ from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.evaluation import auditing, certification
 from certify_assets.judges import scoring, training
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import ENDPOINT, PROCEDURES, JudgeSpec, judge_before, judges
 from certify_assets.reports import judge_page
 
@@ -54,31 +56,56 @@ def _adapter(spec: JudgeSpec) -> dg.AssetsDefinition:
     if spec.pool:
         return transfer_adapter(spec)
     # a judge with several candidates is picked on CAL: the lineage shows that it has seen it
-    deps = [dg.AssetKey(name) for name in ("sft_split", "split_manifest", *(["cal_split"] if spec.chooses else []))]
-    about: dict[str, Any] = {"name": "adapter", "description": f"{spec.summary} Saved without pickle."}
+    deps = [
+        dg.AssetKey(name)
+        for name in ("sft_split", "split_manifest", *(["cal_split"] if spec.chooses else []))
+    ]
+    about: dict[str, Any] = {
+        "name": "adapter",
+        "description": f"{spec.summary} Saved without pickle.",
+    }
     kinds = {"scikitlearn"}
     if spec.family == ENDPOINT:
         deps, kinds = [dg.AssetKey("split_manifest")], {"openai", "json"}
-        about["description"] = f"{spec.summary} Its registration: what the server says of itself, hashes of prompt and settings."
+        about["description"] = (
+            f"{spec.summary} Its registration: what the server says of itself, hashes of prompt and settings."
+        )
     elif spec.family != "lexical":
         before = judge_before(spec)
         deps += [dg.AssetKey("rl_split")] if spec.start else []
         deps += [dg.AssetKey([before, "adapter"])] if before else []
         deps += [dg.AssetKey("compact_model")] if spec.model == "compact" else []
-        return language_adapter(spec, [*deps, *arm_deps(spec)], **about, **_common(spec, kinds={"pytorch"}))
+        return language_adapter(
+            spec, [*deps, *arm_deps(spec)], **about, **_common(spec, kinds={"pytorch"})
+        )
 
     @dg.asset(deps=deps, **about, **_common(spec, kinds=kinds))
-    def adapter(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[Any]:
+    def adapter(
+        context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
+    ) -> dg.MaterializeResult[Any]:
         store = data_root.store()
-        document = training.train_judge(store, context.partition_key, spec.name)
-        params = {name: document[name] for name in ("success_weight", "candidates", "sft_trajectories", "sft_tasks", "seed")}
-        selection = {f"coverage_{row['name']}": float(row["coverage"]) for row in document["selection"]}
+        document = training.train_judge(
+            JudgedCorpus(Corpus(store, context.partition_key), spec.name)
+        )
+        params = {
+            name: document[name]
+            for name in ("success_weight", "candidates", "sft_trajectories", "sft_tasks", "seed")
+        }
+        selection = {
+            f"coverage_{row['name']}": float(row["coverage"]) for row in document["selection"]
+        }
         return dg.MaterializeResult(
             metadata={
                 **params,
                 **selection,
                 "sha256": document["adapter_sha256"],
-                **mlflow.record(context, store, params=params, metrics=selection, tags={"adapter_sha256": document["adapter_sha256"]}),
+                **mlflow.record(
+                    context,
+                    store,
+                    params=params,
+                    metrics=selection,
+                    tags={"adapter_sha256": document["adapter_sha256"]},
+                ),
             },
             data_version=dg.DataVersion(document["adapter_sha256"]),
         )
@@ -87,22 +114,34 @@ def _adapter(spec: JudgeSpec) -> dg.AssetsDefinition:
 
 
 def _scores(spec: JudgeSpec) -> dg.AssetsDefinition:
-    deps = [_key(spec, "adapter"), *map(dg.AssetKey, ("split_manifest", "rl_split", "cal_split", "test_split"))]
-    promise = (
-        "Score of every RL, CAL and TEST trajectory: log-odds of success, the two log-probabilities beside it. TEST rows carry no outcome."
-    )
+    deps = [
+        _key(spec, "adapter"),
+        *map(dg.AssetKey, ("split_manifest", "rl_split", "cal_split", "test_split")),
+    ]
+    promise = "Score of every RL, CAL and TEST trajectory: log-odds of success, the two log-probabilities beside it. TEST rows carry no outcome."
     about = {"name": "scores", "description": promise, **_common(spec, kinds={"parquet"})}
     if spec.model and spec.family != ENDPOINT:
         return language_scores(spec, deps, **about)
 
     @dg.asset(deps=deps, **about)
-    def scores(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[Any]:
+    def scores(
+        context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
+    ) -> dg.MaterializeResult[Any]:
         store = data_root.store()
-        table = scoring.score_corpus(store, context.partition_key, spec.name, report=progress_lines(context))
-        bill = scoring.stored_bill(store, context.partition_key, spec.name)
+        table = scoring.score_corpus(
+            JudgedCorpus(Corpus(store, context.partition_key), spec.name),
+            report=progress_lines(context),
+        )
+        bill = scoring.stored_bill(JudgedCorpus(Corpus(store, context.partition_key), spec.name))
         about, counts = score_metadata(table)
         metrics = {**counts, **bill_metrics(bill)}
-        return dg.MaterializeResult(metadata={**about, **bill_metadata(bill), **mlflow.record(context, store, metrics=metrics)})
+        return dg.MaterializeResult(
+            metadata={
+                **about,
+                **bill_metadata(bill),
+                **mlflow.record(context, store, metrics=metrics),
+            }
+        )
 
     return scores
 
@@ -110,26 +149,49 @@ def _scores(spec: JudgeSpec) -> dg.AssetsDefinition:
 def _certificate(spec: JudgeSpec) -> dg.AssetsDefinition:
     @dg.asset(
         name="certificate",
-        deps=[_key(spec, "scores"), _key(spec, "adapter"), "cal_split", "split_manifest", "corpus_profile", "leak_controls"],
+        deps=[
+            _key(spec, "scores"),
+            _key(spec, "adapter"),
+            "cal_split",
+            "split_manifest",
+            "corpus_profile",
+            "leak_controls",
+        ],
         description=(
             "What share of the reviewing this judge may take over: certificates of both sides at both budgets, from CAL, "
             "as canonical JSON that `certify verify` recomputes."
         ),
         **_common(spec, kinds={"json"}),
     )
-    def certificate(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[Any]:
+    def certificate(
+        context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
+    ) -> dg.MaterializeResult[Any]:
         store = data_root.store()
-        certificates = certification.certify_judge(store, context.partition_key, spec.name, run_id=context.run.run_id)
+        certificates = certification.certify_judge(
+            JudgedCorpus(Corpus(store, context.partition_key), spec.name), run_id=context.run.run_id
+        )
         coverage = {
-            f"{item.side}_coverage_at_{item.alpha:g}": float(item.coverage) for item in certificates if item.procedure == PROCEDURES[0]
+            f"{item.side}_coverage_at_{item.alpha:g}": float(item.coverage)
+            for item in certificates
+            if item.procedure == PROCEDURES[0]
         }
         headline = judge_page.headline(certificates)
         return dg.MaterializeResult(
             metadata={
-                "verdict": dg.MetadataValue.md(judge_page.verdict(store, context.partition_key, spec.name, headline)),
-                "gates": dg.MetadataValue.md(judge_page.gates(store, context.partition_key, spec.name, headline)),
+                "verdict": dg.MetadataValue.md(
+                    judge_page.verdict(
+                        JudgedCorpus(Corpus(store, context.partition_key), spec.name), headline
+                    )
+                ),
+                "gates": dg.MetadataValue.md(
+                    judge_page.gates(
+                        JudgedCorpus(Corpus(store, context.partition_key), spec.name), headline
+                    )
+                ),
                 **coverage,
-                "page": dg.MetadataValue.path(store.locate(f"judges/{spec.name}/{context.partition_key}/page.html")),
+                "page": dg.MetadataValue.path(
+                    store.locate(f"judges/{spec.name}/{context.partition_key}/page.html")
+                ),
                 "cal_tasks": headline.tasks,
                 "cal_trajectories": headline.trajectories,
                 "sha256": headline.sha256,
@@ -143,8 +205,14 @@ def _certificate(spec: JudgeSpec) -> dg.AssetsDefinition:
                         "candidates": headline.candidates,
                     },
                     metrics=coverage,
-                    documents={f"{item.side}_{item.alpha:g}_{item.procedure}.json": item.to_json().decode() for item in certificates},
-                    tags={"certificate_sha256": headline.sha256, "manifest_sha256": str(headline.provenance["manifest_sha256"])},
+                    documents={
+                        f"{item.side}_{item.alpha:g}_{item.procedure}.json": item.to_json().decode()
+                        for item in certificates
+                    },
+                    tags={
+                        "certificate_sha256": headline.sha256,
+                        "manifest_sha256": str(headline.provenance["manifest_sha256"]),
+                    },
                 ),
             },
             data_version=dg.DataVersion(headline.sha256),
@@ -160,9 +228,13 @@ def _audit(spec: JudgeSpec) -> dg.AssetsDefinition:
         description="The thresholds of CAL, read once on TEST through the ledger: realised error with its bounds, coverage, task resampling.",
         **_common(spec, kinds={"json"}),
     )
-    def audit(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[Any]:
+    def audit(
+        context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
+    ) -> dg.MaterializeResult[Any]:
         store = data_root.store()
-        result = auditing.audit_judge(store, context.partition_key, spec.name, run_id=context.run.run_id)
+        result = auditing.audit_judge(
+            JudgedCorpus(Corpus(store, context.partition_key), spec.name), run_id=context.run.run_id
+        )
         metrics = auditing.audit_metrics(result)
         return dg.MaterializeResult(
             metadata={
@@ -171,7 +243,11 @@ def _audit(spec: JudgeSpec) -> dg.AssetsDefinition:
                 "ledger_read": result.entry.kind,
                 "ledger_head": result.ledger_head,
                 **mlflow.record(
-                    context, store, metrics=metrics, params={"ledger_read": result.entry.kind}, tags={"ledger_head": result.ledger_head}
+                    context,
+                    store,
+                    metrics=metrics,
+                    params={"ledger_read": result.entry.kind},
+                    tags={"ledger_head": result.ledger_head},
                 ),
             }
         )
@@ -182,14 +258,27 @@ def _audit(spec: JudgeSpec) -> dg.AssetsDefinition:
 def _page(spec: JudgeSpec) -> dg.AssetsDefinition:
     @dg.asset(
         name="page",
-        deps=[_key(spec, "certificate"), _key(spec, "audit"), _key(spec, "scores"), "corpus_profile", "leak_controls", *audit_deps(spec)],
+        deps=[
+            _key(spec, "certificate"),
+            _key(spec, "audit"),
+            _key(spec, "scores"),
+            "corpus_profile",
+            "leak_controls",
+            *audit_deps(spec),
+        ],
         description="The certificate as a page: verdict, promise, curves, histograms, heatmap, lineage, limits. Opens from disk, needs no script.",
         **_common(spec, kinds={"html"}),
     )
-    def page(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[Any]:
+    def page(
+        context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
+    ) -> dg.MaterializeResult[Any]:
         store = data_root.store()
-        location = judge_page.write_page(store, context.partition_key, spec.name)
-        html = store.read_bytes(f"judges/{spec.name}/{context.partition_key}/page.html").decode("utf-8")
+        location = judge_page.write_page(
+            JudgedCorpus(Corpus(store, context.partition_key), spec.name)
+        )
+        html = store.read_bytes(f"judges/{spec.name}/{context.partition_key}/page.html").decode(
+            "utf-8"
+        )
         return dg.MaterializeResult(
             metadata={
                 "page": dg.MetadataValue.path(location),

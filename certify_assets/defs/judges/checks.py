@@ -2,22 +2,31 @@
 
 import dagster as dg
 
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot
 from certify_assets.evaluation import auditing, certification
 from certify_assets.evaluation import parity as parity_gate
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import ENDPOINT, JudgeSpec, judges
 
 __all__ = ["judge_checks"]
 
-_SEVERITIES = {"ERROR": dg.AssetCheckSeverity.ERROR, "WARN": dg.AssetCheckSeverity.WARN, "PASS": dg.AssetCheckSeverity.WARN}
+_SEVERITIES = {
+    "ERROR": dg.AssetCheckSeverity.ERROR,
+    "WARN": dg.AssetCheckSeverity.WARN,
+    "PASS": dg.AssetCheckSeverity.WARN,
+}
 
 
 def judge_checks() -> list[dg.AssetChecksDefinition]:
     """Return the checks of every judge: those of the platform and those that the user's document adds."""
     makers = (_reproducible, _certified, _audit_verdict, _test_ledger)
     known = judges().values()
-    return [*(maker(spec) for spec in known for maker in makers), *(_parity(spec) for spec in known if spec.family == ENDPOINT)]
+    return [
+        *(maker(spec) for spec in known for maker in makers),
+        *(_parity(spec) for spec in known if spec.family == ENDPOINT),
+    ]
 
 
 def _parity(spec: JudgeSpec) -> dg.AssetChecksDefinition:
@@ -31,13 +40,19 @@ def _parity(spec: JudgeSpec) -> dg.AssetChecksDefinition:
     def parity(context: dg.AssetCheckExecutionContext, data_root: DataRoot) -> dg.AssetCheckResult:
         reason = parity_gate.parity_exemption(spec)
         if reason is not None:
-            return dg.AssetCheckResult(passed=True, description=f"not tested: {reason}. Every certificate says so.")
-        document = parity_gate.run_parity(data_root.store(), context.partition_key, spec.name)
+            return dg.AssetCheckResult(
+                passed=True, description=f"not tested: {reason}. Every certificate says so."
+            )
+        document = parity_gate.run_parity(
+            JudgedCorpus(Corpus(data_root.store(), context.partition_key), spec.name)
+        )
         return dg.AssetCheckResult(
             passed=document["passed"],
             severity=dg.AssetCheckSeverity.ERROR,
             description=parity_gate.sentence(document),
-            metadata={name: float(document[name]) for name in ("rows", "max_difference", "rank_agreement")},
+            metadata={
+                name: float(document[name]) for name in ("rows", "max_difference", "rank_agreement")
+            },
         )
 
     return parity
@@ -51,12 +66,18 @@ def _reproducible(spec: JudgeSpec) -> dg.AssetChecksDefinition:
         partitions_def=corpora_partitions,
         description="Every certificate recomputes bit for bit from the stored scores, and stands on what is stored now.",
     )
-    def reproducible(context: dg.AssetCheckExecutionContext, data_root: DataRoot) -> dg.AssetCheckResult:
-        differences = certification.verify_stored(data_root.store(), context.partition_key, spec.name)
+    def reproducible(
+        context: dg.AssetCheckExecutionContext, data_root: DataRoot
+    ) -> dg.AssetCheckResult:
+        differences = certification.verify_stored(
+            JudgedCorpus(Corpus(data_root.store(), context.partition_key), spec.name)
+        )
         return dg.AssetCheckResult(
             passed=not differences,
             severity=dg.AssetCheckSeverity.ERROR,
-            description=differences[0] if differences else "every certificate was recomputed, byte for byte.",
+            description=differences[0]
+            if differences
+            else "every certificate was recomputed, byte for byte.",
         )
 
     return reproducible
@@ -69,8 +90,12 @@ def _certified(spec: JudgeSpec) -> dg.AssetChecksDefinition:
         partitions_def=corpora_partitions,
         description="Something is certified on the reject side; the warning says which of tasks, success rate, ranking or guard stopped it.",
     )
-    def certified(context: dg.AssetCheckExecutionContext, data_root: DataRoot) -> dg.AssetCheckResult:
-        reasons = certification.why_nothing(data_root.store(), context.partition_key, spec.name)
+    def certified(
+        context: dg.AssetCheckExecutionContext, data_root: DataRoot
+    ) -> dg.AssetCheckResult:
+        reasons = certification.why_nothing(
+            JudgedCorpus(Corpus(data_root.store(), context.partition_key), spec.name)
+        )
         return dg.AssetCheckResult(
             passed=not reasons,
             severity=dg.AssetCheckSeverity.WARN,
@@ -88,14 +113,28 @@ def _audit_verdict(spec: JudgeSpec) -> dg.AssetChecksDefinition:
         partitions_def=corpora_partitions,
         description="PASS; WARN where the audit cannot tell; ERROR where the realised error on TEST exceeds the budget beyond chance.",
     )
-    def audit_verdict(context: dg.AssetCheckExecutionContext, data_root: DataRoot) -> dg.AssetCheckResult:
-        audits, _ = auditing.load_audits(data_root.store(), context.partition_key, spec.name)
+    def audit_verdict(
+        context: dg.AssetCheckExecutionContext, data_root: DataRoot
+    ) -> dg.AssetCheckResult:
+        audits, _ = auditing.load_audits(
+            JudgedCorpus(Corpus(data_root.store(), context.partition_key), spec.name)
+        )
         made = [audit for audit in audits if audit["covered_tasks"]]
-        worst = next((verdict for verdict in ("ERROR", "WARN") if verdict in {audit["verdict"] for audit in made}), "PASS")
+        worst = next(
+            (
+                verdict
+                for verdict in ("ERROR", "WARN")
+                if verdict in {audit["verdict"] for audit in made}
+            ),
+            "PASS",
+        )
         return dg.AssetCheckResult(
             passed=worst == "PASS" and bool(made),
             severity=_SEVERITIES[worst],
-            description="; ".join(f"{audit['side']} at {audit['alpha']:g}: {audit['verdict']}, {audit['reason']}" for audit in made)
+            description="; ".join(
+                f"{audit['side']} at {audit['alpha']:g}: {audit['verdict']}, {audit['reason']}"
+                for audit in made
+            )
             # one sentence where every audit says the same: nothing was certified, or nothing has a score
             or " ".join(dict.fromkeys(audit["reason"] for audit in audits)),
         )
@@ -111,13 +150,22 @@ def _test_ledger(spec: JudgeSpec) -> dg.AssetChecksDefinition:
         partitions_def=corpora_partitions,
         description="TEST was read under a registration, and no configuration changed after a result was seen.",
     )
-    def test_ledger(context: dg.AssetCheckExecutionContext, data_root: DataRoot) -> dg.AssetCheckResult:
+    def test_ledger(
+        context: dg.AssetCheckExecutionContext, data_root: DataRoot
+    ) -> dg.AssetCheckResult:
         from certify_assets.evaluation.ledger import ledger_entries, ledger_violations
 
         store = data_root.store()
-        broken = ledger_violations(store, context.partition_key, spec.name)
-        reads = [entry for entry in ledger_entries(store, context.partition_key) if entry.judge == spec.name and entry.kind != "result"]
-        kinds = {kind: sum(entry.kind == kind for entry in reads) for kind in ("first", "replay", "changed", "unregistered")}
+        broken = ledger_violations(Corpus(store, context.partition_key), spec.name)
+        reads = [
+            entry
+            for entry in ledger_entries(Corpus(store, context.partition_key))
+            if entry.judge == spec.name and entry.kind != "result"
+        ]
+        kinds = {
+            kind: sum(entry.kind == kind for entry in reads)
+            for kind in ("first", "replay", "changed", "unregistered")
+        }
         return dg.AssetCheckResult(
             passed=not broken,
             severity=dg.AssetCheckSeverity.ERROR,

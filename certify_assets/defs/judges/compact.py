@@ -40,7 +40,10 @@ class CompactConfig(dg.Config):
     ),
 )
 def compact_model(
-    context: dg.AssetExecutionContext, config: CompactConfig, data_root: DataRoot, mlflow: MlflowTracker
+    context: dg.AssetExecutionContext,
+    config: CompactConfig,
+    data_root: DataRoot,
+    mlflow: MlflowTracker,
 ) -> dg.MaterializeResult[Any]:
     """Verify the shipped model, or build it again."""
     store = data_root.store()
@@ -67,13 +70,22 @@ def compact_model(
     recorded = mlflow.record(
         context,
         store,
-        params={**found.provenance["settings"], "runs": found.provenance["runs"], "tokens": found.provenance["tokens"]},
+        params={
+            **found.provenance["settings"],
+            "runs": found.provenance["runs"],
+            "tokens": found.provenance["tokens"],
+        },
         metrics={"parameters": found.parameters},
         tags={"certify.base_model": "compact", "certify.base_revision": found.revision},
-        curves={name: [(point["step"], point[name]) for point in curve] for name in ("loss", "verdict_loss")},
+        curves={
+            name: [(point["step"], point[name]) for point in curve]
+            for name in ("loss", "verdict_loss")
+        },
         files={found.folder / "provenance.json": "model", found.folder / "config.json": "model"},
     )
-    return dg.MaterializeResult(metadata={**metadata, **recorded}, data_version=dg.DataVersion(found.revision))
+    return dg.MaterializeResult(
+        metadata={**metadata, **recorded}, data_version=dg.DataVersion(found.revision)
+    )
 
 
 @dg.asset_check(
@@ -88,7 +100,8 @@ def as_shipped() -> dg.AssetCheckResult:
     return dg.AssetCheckResult(
         passed=not found.faults,
         severity=dg.AssetCheckSeverity.ERROR,
-        description=" ".join(found.faults) or f"{len(found.files)} files and {found.parameters:,} parameters are as shipped.",
+        description=" ".join(found.faults)
+        or f"{len(found.files)} files and {found.parameters:,} parameters are as shipped.",
         metadata={"files": dg.MetadataValue.json(found.files)},
     )
 
@@ -103,11 +116,16 @@ def task_disjoint(data_root: DataRoot) -> dg.AssetCheckResult:
     """Compare the pretraining tasks with the splits of the data root."""
     common = compact.tasks_in_common(data_root.store())
     embedded = any(name in EMBEDDED for name in common)
-    told = "; ".join(f"{corpus}: {len(tasks)} tasks of CAL and TEST ({', '.join(tasks[:5])})" for corpus, tasks in common.items())
+    told = "; ".join(
+        f"{corpus}: {len(tasks)} tasks of CAL and TEST ({', '.join(tasks[:5])})"
+        for corpus, tasks in common.items()
+    )
     return dg.AssetCheckResult(
         passed=not common,
         severity=dg.AssetCheckSeverity.ERROR if embedded else dg.AssetCheckSeverity.WARN,
-        description=f"{told}. What a judge on this model scores there, it may have read." if common else "no task in common.",
+        description=f"{told}. What a judge on this model scores there, it may have read."
+        if common
+        else "no task in common.",
     )
 
 

@@ -5,11 +5,19 @@ from typing import Any
 
 import dagster as dg
 
-from certify_assets.defs.judges.training import POOL, adapter_artifacts, attempted, machine_tags, progress_lines
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.defs.judges.training import (
+    POOL,
+    adapter_artifacts,
+    attempted,
+    machine_tags,
+    progress_lines,
+)
 from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.errors import GateClosedError
 from certify_assets.judges import training
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import HARVEST_JUDGES, JudgeSpec
 
 __all__ = ["harvest_adapter", "harvest_assets", "harvest_checks"]
@@ -35,24 +43,44 @@ def harvest_adapter(spec: JudgeSpec) -> dg.AssetsDefinition:
         code_version="1",
         description=f"{spec.summary} Skipped, with the reason, where half A certifies nothing.",
     )
-    def adapter(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> Iterator[Any]:
+    def adapter(
+        context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
+    ) -> Iterator[Any]:
         store = data_root.store()
         try:
             with attempted(context):
-                document = training.train_judge(store, context.partition_key, spec.name, report=progress_lines(context))
+                document = training.train_judge(
+                    JudgedCorpus(Corpus(store, context.partition_key), spec.name),
+                    report=progress_lines(context),
+                )
         except GateClosedError as closed:
             context.log.warning(str(closed))
             context.log_event(
-                dg.AssetObservation(context.asset_key, partition=context.partition_key, metadata={"gate_closed": str(closed)})
+                dg.AssetObservation(
+                    context.asset_key,
+                    partition=context.partition_key,
+                    metadata={"gate_closed": str(closed)},
+                )
             )
             return
         told = store.read_json(f"judges/{spec.name}/{context.partition_key}/contamination.json")
-        figures = {"harvested": told["size"], "pool": told["pool"], "contamination": told["contamination"]}
+        figures = {
+            "harvested": told["size"],
+            "pool": told["pool"],
+            "contamination": told["contamination"],
+        }
         tags = {"adapter_sha256": document["adapter_sha256"]}
-        with adapter_artifacts(store, context.partition_key, spec, document) as kept:
+        with adapter_artifacts(
+            JudgedCorpus.of(Corpus(store, context.partition_key), spec), document
+        ) as kept:
             recorded = mlflow.record(context, store, metrics=figures, tags=tags, **kept)
         yield dg.MaterializeResult(
-            metadata={**figures, "sft_trajectories": document["sft_trajectories"], "sha256": document["adapter_sha256"], **recorded},
+            metadata={
+                **figures,
+                "sft_trajectories": document["sft_trajectories"],
+                "sha256": document["adapter_sha256"],
+                **recorded,
+            },
             data_version=dg.DataVersion(document["adapter_sha256"]),
         )
 
@@ -71,16 +99,27 @@ def harvest_adapter(spec: JudgeSpec) -> dg.AssetsDefinition:
         "training instead, cuts without a certificate, contamination by the withheld labels, and how far each harvest is from its pool."
     ),
 )
-def harvests(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[Any]:
+def harvests(
+    context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
+) -> dg.MaterializeResult[Any]:
     """Run the study of harvests of one corpus."""
     from certify_assets.reports.harvest_table import harvest_markdown
     from certify_assets.research.harvest_study import run_harvests
 
     store = data_root.store()
-    document = run_harvests(store, context.partition_key, run_id=context.run.run_id, say=context.log.info)
-    counts = {name: document[name] for name in ("harvests", "within_budget", "beyond_chance", "gates_closed")}
+    document = run_harvests(
+        Corpus(store, context.partition_key), run_id=context.run.run_id, say=context.log.info
+    )
+    counts = {
+        name: document[name]
+        for name in ("harvests", "within_budget", "beyond_chance", "gates_closed")
+    }
     return dg.MaterializeResult(
-        metadata={"table": dg.MetadataValue.md(harvest_markdown(document)), **counts, **mlflow.record(context, store, metrics=counts)}
+        metadata={
+            "table": dg.MetadataValue.md(harvest_markdown(document)),
+            **counts,
+            **mlflow.record(context, store, metrics=counts),
+        }
     )
 
 
@@ -89,7 +128,9 @@ def harvests(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: Mlf
     partitions_def=corpora_partitions,
     description="No harvest is wrong beyond its budget by more than chance, measured by the labels that were withheld from it.",
 )
-def harvests_within_budget(context: dg.AssetCheckExecutionContext, data_root: DataRoot) -> dg.AssetCheckResult:
+def harvests_within_budget(
+    context: dg.AssetCheckExecutionContext, data_root: DataRoot
+) -> dg.AssetCheckResult:
     """Read the stored study."""
     document = data_root.store().read_json(f"harvests/{context.partition_key}/lexical.json")
     return dg.AssetCheckResult(
@@ -117,14 +158,20 @@ def _stays_out(judge: str) -> dg.AssetChecksDefinition:
         partitions_def=corpora_partitions,
         description="No harvested run is of a task of CAL or TEST, and the harvest is the one that the adapter was trained on.",
     )
-    def pseudo_labels_stay_out(context: dg.AssetCheckExecutionContext, data_root: DataRoot) -> dg.AssetCheckResult:
+    def pseudo_labels_stay_out(
+        context: dg.AssetCheckExecutionContext, data_root: DataRoot
+    ) -> dg.AssetCheckResult:
         from certify_assets.judges.harvest.chain import harvest_violations
 
-        found = harvest_violations(data_root.store(), context.partition_key, judge)
+        found = harvest_violations(
+            JudgedCorpus(Corpus(data_root.store(), context.partition_key), judge)
+        )
         return dg.AssetCheckResult(
             passed=not found,
             severity=dg.AssetCheckSeverity.ERROR,
-            description=found[0] if found else "no pseudo-label is of a task that certifies or audits.",
+            description=found[0]
+            if found
+            else "no pseudo-label is of a task that certifies or audits.",
         )
 
     return pseudo_labels_stay_out

@@ -5,11 +5,13 @@ from typing import Any
 
 import dagster as dg
 
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.judges.arms import arm_events
 from certify_assets.defs.judges.training import POOL, attempted, machine_tags, progress_lines
 from certify_assets.defs.metadata import score_metadata
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.judges import scoring, training
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.judging import stored_adapter
 from certify_assets.judges.lm import lineage
 from certify_assets.judges.specs import JudgeSpec
@@ -25,7 +27,9 @@ def language_adapter(spec: JudgeSpec, deps: Sequence[Dep], **about: Any) -> dg.A
 
     @dg.graph_asset(ins=_ins(deps), **about)
     def adapter(**upstream: Any) -> Any:
-        return register.alias("register")(train.alias("train")(prepare.alias("prepare")(**upstream)))
+        return register.alias("register")(
+            train.alias("train")(prepare.alias("prepare")(**upstream))
+        )
 
     return adapter
 
@@ -52,7 +56,9 @@ def _ins(deps: Sequence[Dep]) -> dict[str, dg.AssetIn]:
 
 def _in(dep: Dep) -> dg.AssetIn:
     if isinstance(dep, dg.AssetDep):
-        return dg.AssetIn(key=dep.asset_key, dagster_type=dg.Nothing, partition_mapping=dep.partition_mapping)
+        return dg.AssetIn(
+            key=dep.asset_key, dagster_type=dg.Nothing, partition_mapping=dep.partition_mapping
+        )
     return dg.AssetIn(key=dep, dagster_type=dg.Nothing)
 
 
@@ -68,7 +74,9 @@ def _prepare(spec: JudgeSpec, deps: Sequence[Dep]) -> dg.OpDefinition:
         description="Splits, start and base model are what they say they are; what is wrong is said before the device is waited for.",
     )
     def prepare(context: dg.OpExecutionContext, data_root: DataRoot) -> None:
-        facts = lineage.check_prepared(data_root.store(), context.partition_key, spec.name)
+        facts = lineage.check_prepared(
+            JudgedCorpus(Corpus(data_root.store(), context.partition_key), spec.name)
+        )
         context.log.info(", ".join(f"{name} {value}" for name, value in facts.items()))
 
     return prepare
@@ -85,7 +93,10 @@ def _train(spec: JudgeSpec) -> dg.OpDefinition:
     )
     def train(context: dg.OpExecutionContext, data_root: DataRoot) -> None:
         with attempted(context):
-            training.train_judge(data_root.store(), context.partition_key, spec.name, report=progress_lines(context))
+            training.train_judge(
+                JudgedCorpus(Corpus(data_root.store(), context.partition_key), spec.name),
+                report=progress_lines(context),
+            )
 
     return train
 
@@ -97,13 +108,17 @@ def _register(spec: JudgeSpec) -> dg.OpDefinition:
         out=dg.Out(dg.Nothing),
         description="The adapter in MLflow as safetensors, with its settings, its loss and the run that it started from.",
     )
-    def register(context: dg.OpExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[None]:
+    def register(
+        context: dg.OpExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
+    ) -> dg.MaterializeResult[None]:
         store, corpus = data_root.store(), context.partition_key
         document = store.read_json(f"judges/{spec.name}/{corpus}/adapter.json")
         params, tags = lineage.adapter_params(document), lineage.adapter_tags(document)
-        selection = {f"coverage_{row['name']}": float(row["coverage"]) for row in document["selection"]}
+        selection = {
+            f"coverage_{row['name']}": float(row["coverage"]) for row in document["selection"]
+        }
         start = mlflow.find(context, store, lineage.start_tags(document))
-        with stored_adapter(store, corpus, spec.name) as folder:
+        with stored_adapter(JudgedCorpus(Corpus(store, corpus), spec.name)) as folder:
             recorded = mlflow.record(
                 context,
                 store,
@@ -114,13 +129,22 @@ def _register(spec: JudgeSpec) -> dg.OpDefinition:
                 files=lineage.adapter_files(folder),
             )
         shown: dict[str, Any] = {
-            name: params[name] for name in ("candidates", "chosen", "sft_trajectories", "sft_tasks", "seed") if name in params
+            name: params[name]
+            for name in ("candidates", "chosen", "sft_trajectories", "sft_tasks", "seed")
+            if name in params
         }
-        about: dict[str, Any] = {**shown, **selection, "sha256": document["adapter_sha256"], "base_revision": tags["certify.base_revision"]}
+        about: dict[str, Any] = {
+            **shown,
+            **selection,
+            "sha256": document["adapter_sha256"],
+            "base_revision": tags["certify.base_revision"],
+        }
         for made in arm_events(context.instance, spec, document):
             context.log_event(made)
         version = dg.DataVersion(document["adapter_sha256"])
-        return dg.MaterializeResult(metadata={**about, **recorded}, data_version=version, value=None)
+        return dg.MaterializeResult(
+            metadata={**about, **recorded}, data_version=version, value=None
+        )
 
     return register
 
@@ -136,7 +160,10 @@ def _score(spec: JudgeSpec, deps: Sequence[Dep]) -> dg.OpDefinition:
     )
     def score(context: dg.OpExecutionContext, data_root: DataRoot) -> None:
         with attempted(context):
-            scoring.score_corpus(data_root.store(), context.partition_key, spec.name, report=progress_lines(context))
+            scoring.score_corpus(
+                JudgedCorpus(Corpus(data_root.store(), context.partition_key), spec.name),
+                report=progress_lines(context),
+            )
 
     return score
 
@@ -148,9 +175,15 @@ def _record(spec: JudgeSpec) -> dg.OpDefinition:
         out=dg.Out(dg.Nothing),
         description="Counts, schema and column lineage of the score table.",
     )
-    def record(context: dg.OpExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[None]:
+    def record(
+        context: dg.OpExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
+    ) -> dg.MaterializeResult[None]:
         store = data_root.store()
-        about, counts = score_metadata(store.read_table(f"judges/{spec.name}/{context.partition_key}/scores.parquet"))
-        return dg.MaterializeResult(metadata={**about, **mlflow.record(context, store, metrics=counts)}, value=None)
+        about, counts = score_metadata(
+            store.read_table(f"judges/{spec.name}/{context.partition_key}/scores.parquet")
+        )
+        return dg.MaterializeResult(
+            metadata={**about, **mlflow.record(context, store, metrics=counts)}, value=None
+        )
 
     return record

@@ -4,9 +4,11 @@ from typing import Any
 
 import dagster as dg
 
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.judges.assets import FAMILY
 from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot, MlflowTracker
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import JudgeSpec, judges
 from certify_assets.operations import monitoring
 from certify_assets.reports import monitor_page
@@ -53,17 +55,30 @@ def _monitor(spec: JudgeSpec) -> dg.AssetsDefinition:
             "delta over all time, an interval for the error, and a page. Says so where there are no labels yet."
         ),
     )
-    def monitor(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[Any]:
+    def monitor(
+        context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
+    ) -> dg.MaterializeResult[Any]:
         store = data_root.store()
-        document = monitoring.monitor_judge(store, context.partition_key, spec.name)
+        document = monitoring.monitor_judge(
+            JudgedCorpus(Corpus(store, context.partition_key), spec.name)
+        )
         metrics = monitor_page.monitor_metrics(document)
         return dg.MaterializeResult(
             metadata={
                 "verdict": dg.MetadataValue.md(monitor_page.monitor_markdown(document)),
                 "reason": document["reason"],
-                "page": dg.MetadataValue.path(monitor_page.write_monitor_page(store, context.partition_key, spec.name)),
+                "page": dg.MetadataValue.path(
+                    monitor_page.write_monitor_page(
+                        JudgedCorpus(Corpus(store, context.partition_key), spec.name)
+                    )
+                ),
                 **metrics,
-                **mlflow.record(context, store, params={"status": document["status"], "files": len(document["files"])}, metrics=metrics),
+                **mlflow.record(
+                    context,
+                    store,
+                    params={"status": document["status"], "files": len(document["files"])},
+                    metrics=metrics,
+                ),
             }
         )
 
@@ -77,11 +92,17 @@ def _no_alarm(spec: JudgeSpec) -> dg.AssetChecksDefinition:
         partitions_def=corpora_partitions,
         description="PASS; ERROR on an alarm; WARN where there is nothing to monitor, or too few tasks are covered for silence to mean much.",
     )
-    def no_alarm(context: dg.AssetCheckExecutionContext, data_root: DataRoot) -> dg.AssetCheckResult:
-        document = monitoring.load_monitor(data_root.store(), context.partition_key, spec.name)
+    def no_alarm(
+        context: dg.AssetCheckExecutionContext, data_root: DataRoot
+    ) -> dg.AssetCheckResult:
+        document = monitoring.load_monitor(
+            JudgedCorpus(Corpus(data_root.store(), context.partition_key), spec.name)
+        )
         return dg.AssetCheckResult(
             passed=document["status"] == "quiet",
-            severity=dg.AssetCheckSeverity.ERROR if document["status"] == "alarm" else dg.AssetCheckSeverity.WARN,
+            severity=dg.AssetCheckSeverity.ERROR
+            if document["status"] == "alarm"
+            else dg.AssetCheckSeverity.WARN,
             description=document["reason"],
         )
 

@@ -9,11 +9,10 @@ from typing import Any
 
 import dagster as dg
 
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.judging import stored_adapter
 from certify_assets.judges.lm import lineage
-from certify_assets.judges.specs import JudgeSpec
 from certify_assets.storage.progress import ProgressLines
-from certify_assets.storage.store import Store
 
 __all__ = ["POOL", "adapter_artifacts", "attempted", "machine_tags", "progress_lines"]
 
@@ -23,13 +22,23 @@ POOL = "gpu"
 _RETRIES = 2
 _DELAY_S = 10.0
 # what comes back the same however often it is tried, though it is an OSError or a RuntimeError
-_LASTING = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, NotImplementedError, RecursionError)
+_LASTING = (
+    FileNotFoundError,
+    PermissionError,
+    IsADirectoryError,
+    NotADirectoryError,
+    NotImplementedError,
+    RecursionError,
+)
 
 
 def machine_tags(model: str) -> dict[str, Any]:
     """Return op tags that executors on Ray and Kubernetes read: a GPU, but for the compact model, which two cores train in minutes."""
     if model == "compact":
-        return {"dagster-ray/config": {"num_cpus": 2}, "dagster-k8s/config": _container({"cpu": "2", "memory": "4Gi"})}
+        return {
+            "dagster-ray/config": {"num_cpus": 2},
+            "dagster-k8s/config": _container({"cpu": "2", "memory": "4Gi"}),
+        }
     return {
         "dagster-ray/config": {"num_cpus": 4, "num_gpus": 1},
         "dagster-k8s/config": _container({"cpu": "4", "memory": "64Gi", "nvidia.com/gpu": "1"}),
@@ -51,18 +60,25 @@ def attempted(context: dg.OpExecutionContext | dg.AssetExecutionContext) -> Iter
     except (OSError, MemoryError, RuntimeError) as error:
         if isinstance(error, _LASTING) or context.retry_number >= _RETRIES:
             raise
-        context.log.warning(f"attempt {context.retry_number + 1} failed ({type(error).__name__}: {error}); another one follows.")
-        raise dg.RetryRequested(max_retries=_RETRIES, seconds_to_wait=_DELAY_S * 2**context.retry_number) from error
+        context.log.warning(
+            f"attempt {context.retry_number + 1} failed ({type(error).__name__}: {error}); another one follows."
+        )
+        raise dg.RetryRequested(
+            max_retries=_RETRIES, seconds_to_wait=_DELAY_S * 2**context.retry_number
+        ) from error
 
 
 @contextmanager
-def adapter_artifacts(store: Store, corpus: str, spec: JudgeSpec, document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def adapter_artifacts(judge: JudgedCorpus, document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Give what the record of a language model's adapter holds beside its figures: its weights as safetensors, and its loss; nothing for others."""
-    if not spec.model:
+    if not judge.spec.model:
         yield {}
         return
-    with stored_adapter(store, corpus, spec.name) as folder:
-        yield {"files": lineage.adapter_files(folder), "curves": lineage.adapter_curves({"training": {}, **document})}
+    with stored_adapter(judge.beside(judge.spec.name)) as folder:
+        yield {
+            "files": lineage.adapter_files(folder),
+            "curves": lineage.adapter_curves({"training": {}, **document}),
+        }
 
 
 def progress_lines(context: dg.OpExecutionContext | dg.AssetExecutionContext) -> ProgressLines:

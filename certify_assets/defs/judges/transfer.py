@@ -5,10 +5,18 @@ from typing import Any
 
 import dagster as dg
 
-from certify_assets.defs.judges.training import POOL, adapter_artifacts, attempted, machine_tags, progress_lines
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.defs.judges.training import (
+    POOL,
+    adapter_artifacts,
+    attempted,
+    machine_tags,
+    progress_lines,
+)
 from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.judges import training
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import JudgeSpec
 from certify_assets.judges.transfer import describe_sources
 from certify_assets.judges.transfer_training import no_sources
@@ -48,15 +56,19 @@ def transfer_adapter(spec: JudgeSpec) -> dg.AssetsDefinition:
         output_required=False,
         description=f"{spec.summary} Of its own partition it reads tasks and instructions of CAL and TEST, to leave them out, and no SFT row.",
     )
-    def adapter(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> Iterator[Any]:
+    def adapter(
+        context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
+    ) -> Iterator[Any]:
         store, corpus = data_root.store(), context.partition_key
-        missing = no_sources(store, corpus, spec)
+        missing = no_sources(JudgedCorpus.of(Corpus(store, corpus), spec))
         if missing:
             context.log.warning(f"{spec.name} is skipped: {missing}")
             yield _checked(spec, passed=False, description=missing)
             return
         with attempted(context):
-            document = training.train_judge(store, corpus, spec.name, report=progress_lines(context))
+            document = training.train_judge(
+                JudgedCorpus(Corpus(store, corpus), spec.name), report=progress_lines(context)
+            )
         yield dg.MaterializeResult(
             asset_key=[spec.name, "adapter"],
             metadata=_metadata(context, mlflow, document, store, spec),
@@ -78,15 +90,26 @@ def _checked(spec: JudgeSpec, *, passed: bool, description: str) -> dg.AssetChec
 
 
 def _metadata(
-    context: dg.AssetExecutionContext, mlflow: MlflowTracker, document: dict[str, Any], store: Store, spec: JudgeSpec
+    context: dg.AssetExecutionContext,
+    mlflow: MlflowTracker,
+    document: dict[str, Any],
+    store: Store,
+    spec: JudgeSpec,
 ) -> dict[str, Any]:
     params: dict[str, Any] = {
-        name: document[name] for name in ("success_weight", "sft_trajectories", "sft_tasks", "seed") if name in document
+        name: document[name]
+        for name in ("success_weight", "sft_trajectories", "sft_tasks", "seed")
+        if name in document
     }
     sources = {item["corpus"]: item["rows"] for item in document["transfer"]["sources"]}
-    tags = {"adapter_sha256": document["adapter_sha256"], "training_sources": describe_sources(document["transfer"])}
+    tags = {
+        "adapter_sha256": document["adapter_sha256"],
+        "training_sources": describe_sources(document["transfer"]),
+    }
     kept_params = {**params, **{f"rows_{name}": rows for name, rows in sources.items()}}
-    with adapter_artifacts(store, context.partition_key, spec, document) as kept:
+    with adapter_artifacts(
+        JudgedCorpus.of(Corpus(store, context.partition_key), spec), document
+    ) as kept:
         recorded = mlflow.record(context, store, params=kept_params, tags=tags, **kept)
     return {
         **params,

@@ -4,7 +4,8 @@ from typing import Any
 
 import dagster as dg
 
-from certify_assets.corpora import corpus as corpus_steps
+from certify_assets.corpora import preparation as corpus_steps
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.judges.training import progress_lines
 from certify_assets.defs.metadata import column_lineage, table_metadata
 from certify_assets.defs.partitions import corpora_partitions
@@ -17,7 +18,12 @@ __all__ = ["GROUP", "operation_assets"]
 
 GROUP = "operation"
 OWNERS = ["team:evaluation"]
-_OF_A_CORPUS: dict[str, Any] = {"partitions_def": corpora_partitions, "group_name": GROUP, "owners": OWNERS, "code_version": "1"}
+_OF_A_CORPUS: dict[str, Any] = {
+    "partitions_def": corpora_partitions,
+    "group_name": GROUP,
+    "owners": OWNERS,
+    "code_version": "1",
+}
 _COPIED = ("trajectory_id", "task_id", "agent", "attempt", "source_file", "source_sha256")
 
 inbox = dg.AssetSpec(
@@ -54,11 +60,15 @@ def _deployment() -> dg.AssetSpec:
     ),
     **_OF_A_CORPUS,
 )
-def incoming_runs(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[Any]:
+def incoming_runs(
+    context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
+) -> dg.MaterializeResult[Any]:
     """Import what lies in the inbox."""
     store = data_root.store()
-    received = batches.receive(store, context.partition_key)
-    counts = {name: getattr(received, name) for name in ("runs", "new", "changed", "known", "files")}
+    received = batches.receive(Corpus(store, context.partition_key))
+    counts = {
+        name: getattr(received, name) for name in ("runs", "new", "changed", "known", "files")
+    }
     return dg.MaterializeResult(
         metadata={
             **table_metadata(corpus_steps.no_trajectories(), rows=received.new + received.changed),
@@ -80,45 +90,62 @@ def incoming_runs(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow
     ),
     **_OF_A_CORPUS,
 )
-def decisions(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[Any]:
+def decisions(
+    context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
+) -> dg.MaterializeResult[Any]:
     """Decide the batches that wait."""
     store, corpus = data_root.store(), context.partition_key
-    documents = deciding.decide_ready(store, corpus, report=progress_lines(context))
+    documents = deciding.decide_ready(Corpus(store, corpus), report=progress_lines(context))
     counts, said = deciding.summarize(documents)
     return dg.MaterializeResult(
         metadata={
-            **_table(store, corpus),
-            **column_lineage(_sources(store, corpus)),
+            **_table(Corpus(store, corpus)),
+            **column_lineage(_sources(Corpus(store, corpus))),
             **counts,
             "said": said,
             "batches": dg.MetadataValue.json(documents),
-            **mlflow.record(context, store, metrics=counts, params={"said": said}, tags=_tags(documents)),
+            **mlflow.record(
+                context, store, metrics=counts, params={"said": said}, tags=_tags(documents)
+            ),
         }
     )
 
 
-def _table(store: Any, corpus: str) -> dict[str, Any]:
+def _table(corpus: Corpus) -> dict[str, Any]:
     """Return rows of all batches, and the columns of the last."""
-    names = layout.batch_names(store, corpus)
-    last = layout.decisions_of(store, corpus, names[-1]) if names else layout.load_decisions(store, corpus)
-    return table_metadata(last, rows=sum(deciding.batch_document(store, corpus, name)["rows"] for name in names))
+    names = layout.batch_names(corpus)
+    last = layout.decisions_of(corpus, names[-1]) if names else layout.load_decisions(corpus)
+    return table_metadata(
+        last, rows=sum(deciding.batch_document(corpus, name)["rows"] for name in names)
+    )
 
 
 def _tags(documents: list[dict[str, Any]]) -> dict[str, str]:
     """Return by what the record is found from a certificate or a batch."""
     hashes = dict.fromkeys(sha256 for item in documents for sha256 in item["certificates"])
-    return {"certify.batches": ";".join(item["batch"] for item in documents)[:5000], "certificate_sha256": ";".join(hashes)}
+    return {
+        "certify.batches": ";".join(item["batch"] for item in documents)[:5000],
+        "certificate_sha256": ";".join(hashes),
+    }
 
 
-def _sources(store: Any, corpus: str) -> dict[str, list[tuple[dg.AssetKey, str]]]:
+def _sources(corpus: Corpus) -> dict[str, list[tuple[dg.AssetKey, str]]]:
     """Return where the columns come from: the runs, and the judge that is deployed now."""
     copied = {name: [(incoming_runs.key, name)] for name in _COPIED}
-    deployed = load_deployment(store, corpus)
+    deployed = load_deployment(corpus)
     if deployed is None:
         return copied
-    adapter, certificate = (dg.AssetKey([deployed.judge, name]) for name in ("adapter", "certificate"))
-    score = [(incoming_runs.key, "instruction"), (incoming_runs.key, "steps"), (adapter, "adapter_sha256")]
-    thresholds = {f"{side}_threshold": [(certificate, "threshold")] for side in ("reject", "release")}
+    adapter, certificate = (
+        dg.AssetKey([deployed.judge, name]) for name in ("adapter", "certificate")
+    )
+    score = [
+        (incoming_runs.key, "instruction"),
+        (incoming_runs.key, "steps"),
+        (adapter, "adapter_sha256"),
+    ]
+    thresholds = {
+        f"{side}_threshold": [(certificate, "threshold")] for side in ("reject", "release")
+    }
     return {
         **copied,
         "score": score,

@@ -4,15 +4,15 @@ from collections.abc import Callable
 
 import dagster as dg
 
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot
 from certify_assets.operations import batch_checks
-from certify_assets.storage.store import Store
 
 __all__ = ["operation_checks"]
 
 # name → what is asked, whether it stops what comes after, and the promise
-_CHECKS: dict[str, tuple[Callable[[Store, str], batch_checks.Verdict], bool, str]] = {
+_CHECKS: dict[str, tuple[Callable[[Corpus], batch_checks.Verdict], bool, str]] = {
     "deployment_stands": (
         batch_checks.deployment_stands,
         # rows that were refused go to people: what comes after is for them
@@ -40,12 +40,20 @@ def operation_checks() -> list[dg.AssetChecksDefinition]:
 def _check(name: str) -> dg.AssetChecksDefinition:
     ask, blocking, promise = _CHECKS[name]
 
-    @dg.asset_check(asset="decisions", name=name, blocking=blocking, partitions_def=corpora_partitions, description=promise)
+    @dg.asset_check(
+        asset="decisions",
+        name=name,
+        blocking=blocking,
+        partitions_def=corpora_partitions,
+        description=promise,
+    )
     def check(context: dg.AssetCheckExecutionContext, data_root: DataRoot) -> dg.AssetCheckResult:
-        verdict = ask(data_root.store(), context.partition_key)
+        verdict = ask(Corpus(data_root.store(), context.partition_key))
         return dg.AssetCheckResult(
             passed=verdict.status == "PASS",
-            severity=dg.AssetCheckSeverity.ERROR if verdict.status == "ERROR" else dg.AssetCheckSeverity.WARN,
+            severity=dg.AssetCheckSeverity.ERROR
+            if verdict.status == "ERROR"
+            else dg.AssetCheckSeverity.WARN,
             description=verdict.sentence,
         )
 

@@ -8,7 +8,14 @@ import dagster as dg
 
 from certify_assets.defs.judges.assets import FAMILY
 from certify_assets.defs.operations.assets import GROUP as OPERATION
-from certify_assets.judges.specs import ENDPOINT, HARVEST_JUDGES, JUDGES, LANGUAGE_JUDGES, TRANSFER_JUDGES, judges
+from certify_assets.judges.specs import (
+    ENDPOINT,
+    HARVEST_JUDGES,
+    JUDGES,
+    LANGUAGE_JUDGES,
+    TRANSFER_JUDGES,
+    judges,
+)
 
 __all__ = [
     "WEEKLY",
@@ -28,7 +35,9 @@ WEEKLY = "recertify_judges"
 _ENDPOINTS = dg.AssetSelection.tag(FAMILY, ENDPOINT)
 # of what stands in the data root, so it goes with every job that changes a judge: seconds
 _COMPARED = dg.AssetSelection.assets("comparison")
-_ARMS = dg.AssetSelection.assets(*[dg.AssetKey([name, "arm"]) for name in LANGUAGE_JUDGES if JUDGES[name].family == "grpo"])
+_ARMS = dg.AssetSelection.assets(
+    *[dg.AssetKey([name, "arm"]) for name in LANGUAGE_JUDGES if JUDGES[name].family == "grpo"]
+)
 
 # everything that is made for one corpus; the generation of the embedded runs and the studies are asked for by themselves
 certify_corpus_job = dg.define_asset_job(
@@ -64,7 +73,8 @@ lexical_harvest_job = dg.define_asset_job(
 
 language_harvest_job = dg.define_asset_job(
     "language_harvest",
-    selection=dg.AssetSelection.groups(*(name for name in HARVEST_JUDGES if JUDGES[name].model)) | _COMPARED,
+    selection=dg.AssetSelection.groups(*(name for name in HARVEST_JUDGES if JUDGES[name].model))
+    | _COMPARED,
     description="Self-train the language-model judge on what its certificate lets through, round by round: minutes a round on two cores.",
 )
 
@@ -78,7 +88,12 @@ decide_runs_job = dg.define_asset_job(
 
 def recertify_judges_job() -> Any:
     """Return the job of the weekly schedule, which takes from it what each corpus needs: launched as it is, it makes everything anew."""
-    paid = [dg.AssetKey([name, part]) for name, spec in judges().items() if spec.family == ENDPOINT for part in ("adapter", "scores")]
+    paid = [
+        dg.AssetKey([name, part])
+        for name, spec in judges().items()
+        if spec.family == ENDPOINT
+        for part in ("adapter", "scores")
+    ]
     return dg.define_asset_job(
         WEEKLY,
         selection=dg.AssetSelection.all()

@@ -6,13 +6,14 @@ from typing import Any
 
 import dagster as dg
 
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.partitions import CORPORA, corpora_partitions
 from certify_assets.defs.resources import DataRoot, MlflowTracker
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations import events, history, monitoring, recertifying
 from certify_assets.operations.batch_checks import Verdict
 from certify_assets.operations.monitor_stream import stream_source
 from certify_assets.reports import history_page, monitor_page
-from certify_assets.storage.store import Store
 
 __all__ = ["recertify_assets", "recertify_checks", "recertify_job", "reviewed_labels_sensor"]
 
@@ -52,23 +53,32 @@ def recertify_assets() -> list[dg.AssetsDefinition]:
     owners=OWNERS,
     code_version="1",
 )
-def operation_monitor(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[Any]:
+def operation_monitor(
+    context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
+) -> dg.MaterializeResult[Any]:
     """Monitor the judge that is deployed, whichever it is."""
     store, corpus = data_root.store(), context.partition_key
-    judge = recertifying.deployed_judge(store, corpus)
+    judge = recertifying.deployed_judge(Corpus(store, corpus))
     if judge is None:
         return dg.MaterializeResult(metadata={"reason": recertifying.NOTHING_DEPLOYED})
-    document = monitoring.monitor_judge(store, corpus, judge)
+    document = monitoring.monitor_judge(JudgedCorpus(Corpus(store, corpus), judge))
     metrics = monitor_page.monitor_metrics(document)
     return dg.MaterializeResult(
         metadata={
             "verdict": dg.MetadataValue.md(monitor_page.monitor_markdown(document)),
             "reason": document["reason"],
             "judge": judge,
-            "page": dg.MetadataValue.path(monitor_page.write_monitor_page(store, corpus, judge)),
-            "not_told": dg.MetadataValue.json(events.notify(store, corpus)),
+            "page": dg.MetadataValue.path(
+                monitor_page.write_monitor_page(JudgedCorpus(Corpus(store, corpus), judge))
+            ),
+            "not_told": dg.MetadataValue.json(events.notify(Corpus(store, corpus))),
             **metrics,
-            **mlflow.record(context, store, params={"status": document["status"], "judge": judge}, metrics=metrics),
+            **mlflow.record(
+                context,
+                store,
+                params={"status": document["status"], "judge": judge},
+                metrics=metrics,
+            ),
         }
     )
 
@@ -86,11 +96,14 @@ def operation_monitor(context: dg.AssetExecutionContext, data_root: DataRoot, ml
     code_version="1",
 )
 def recertification(
-    context: dg.AssetExecutionContext, config: RecertifyConfig, data_root: DataRoot, mlflow: MlflowTracker
+    context: dg.AssetExecutionContext,
+    config: RecertifyConfig,
+    data_root: DataRoot,
+    mlflow: MlflowTracker,
 ) -> dg.MaterializeResult[Any]:
     """Recertify where it is due; deploy where that is asked for."""
     store, corpus = data_root.store(), context.partition_key
-    document, said = recertifying.recertify_deployed(store, corpus, deploy=config.deploy)
+    document, said = recertifying.recertify_deployed(Corpus(store, corpus), deploy=config.deploy)
     if document is None:
         return dg.MaterializeResult(metadata={"said": said})
     metrics = recertifying.recertification_metrics(document)
@@ -105,7 +118,11 @@ def recertification(
             **mlflow.record(
                 context,
                 store,
-                params={"number": document["number"], "schedule": document["schedule"], "labels_sha256": document["labels"]["sha256"]},
+                params={
+                    "number": document["number"],
+                    "schedule": document["schedule"],
+                    "labels_sha256": document["labels"]["sha256"],
+                },
                 metrics=metrics,
                 tags={"inputs_sha256": document["inputs_sha256"]},
             ),
@@ -123,17 +140,19 @@ def recertification(
     owners=OWNERS,
     code_version="1",
 )
-def operation_history(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[Any]:
+def operation_history(
+    context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
+) -> dg.MaterializeResult[Any]:
     """Gather and draw what became of the certificates."""
     store, corpus = data_root.store(), context.partition_key
-    document = history.write_history(store, corpus)
+    document = history.write_history(Corpus(store, corpus))
     metrics = history_page.history_metrics(document)
     return dg.MaterializeResult(
         metadata={
             "verdict": dg.MetadataValue.md(history_page.history_markdown(document)),
             "page": dg.MetadataValue.path(history_page.write_history_page(store, document)),
             "joint": document["joint"],
-            "not_told": dg.MetadataValue.json(events.notify(store, corpus)),
+            "not_told": dg.MetadataValue.json(events.notify(Corpus(store, corpus))),
             **metrics,
             **mlflow.record(context, store, metrics=metrics),
         }
@@ -141,7 +160,7 @@ def operation_history(context: dg.AssetExecutionContext, data_root: DataRoot, ml
 
 
 # asset, check → what is asked, and the promise
-_CHECKS: dict[tuple[str, str], tuple[Callable[[Store, str], Verdict], str]] = {
+_CHECKS: dict[tuple[str, str], tuple[Callable[[Corpus], Verdict], str]] = {
     ("operation_monitor", "no_alarm"): (
         recertifying.no_alarm,
         "PASS; ERROR on an alarm; WARN where nothing is deployed or labelled, or too few tasks are covered for silence to mean much.",
@@ -171,10 +190,12 @@ def _check(asset: str, name: str) -> dg.AssetChecksDefinition:
 
     @dg.asset_check(asset=asset, name=name, partitions_def=corpora_partitions, description=promise)
     def check(context: dg.AssetCheckExecutionContext, data_root: DataRoot) -> dg.AssetCheckResult:
-        verdict = ask(data_root.store(), context.partition_key)
+        verdict = ask(Corpus(data_root.store(), context.partition_key))
         return dg.AssetCheckResult(
             passed=verdict.status == "PASS",
-            severity=dg.AssetCheckSeverity.ERROR if verdict.status == "ERROR" else dg.AssetCheckSeverity.WARN,
+            severity=dg.AssetCheckSeverity.ERROR
+            if verdict.status == "ERROR"
+            else dg.AssetCheckSeverity.WARN,
             description=verdict.sentence,
         )
 
@@ -184,7 +205,8 @@ def _check(asset: str, name: str) -> dg.AssetChecksDefinition:
 recertify_job = dg.define_asset_job(
     "recertify",
     # the labels and the queue too: what is decided has a job of its own
-    selection=dg.AssetSelection.groups(GROUP) - dg.AssetSelection.assets("incoming_runs", "decisions"),
+    selection=dg.AssetSelection.groups(GROUP)
+    - dg.AssetSelection.assets("incoming_runs", "decisions"),
     description="Put what people said of one corpus to the monitor of its deployed judge, recertify where enough is new, and draw the history.",
 )
 
@@ -196,16 +218,28 @@ recertify_job = dg.define_asset_job(
     default_status=dg.DefaultSensorStatus.STOPPED,
     description="Looks at the journals of labels; what people said since the last look goes to monitor and recertification. The same journal twice is once.",
 )
-def reviewed_labels_sensor(context: dg.SensorEvaluationContext, data_root: DataRoot) -> dg.SensorResult | dg.SkipReason:
+def reviewed_labels_sensor(
+    context: dg.SensorEvaluationContext, data_root: DataRoot
+) -> dg.SensorResult | dg.SkipReason:
     """Ask for one run a corpus whose journal holds something else than at the last look; the hash is of its whole lines, so no clock matters."""
     store = data_root.store()
     seen: dict[str, str] = json.loads(context.cursor or "{}")
-    known = {corpus: stream_source(store, corpus) for corpus in sorted(context.instance.get_dynamic_partitions(CORPORA))}
+    known = {
+        corpus: stream_source(Corpus(store, corpus))
+        for corpus in sorted(context.instance.get_dynamic_partitions(CORPORA))
+    }
     now = {corpus: source["labels_sha256"] for corpus, source in known.items() if source["labels"]}
     new = {corpus: sha256 for corpus, sha256 in now.items() if seen.get(corpus) != sha256}
     if not new:
-        return dg.SkipReason("nobody labelled anything since the last look" if now else "nobody labelled anything yet")
+        return dg.SkipReason(
+            "nobody labelled anything since the last look"
+            if now
+            else "nobody labelled anything yet"
+        )
     return dg.SensorResult(
-        run_requests=[dg.RunRequest(run_key=f"labels:{corpus}:{sha256}", partition_key=corpus) for corpus, sha256 in new.items()],
+        run_requests=[
+            dg.RunRequest(run_key=f"labels:{corpus}:{sha256}", partition_key=corpus)
+            for corpus, sha256 in new.items()
+        ],
         cursor=json.dumps(seen | new, sort_keys=True),
     )

@@ -4,6 +4,7 @@ from typing import Any
 
 import dagster as dg
 
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.metadata import column_lineage, table_metadata
 from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot, MlflowTracker
@@ -48,16 +49,37 @@ class ReviewCosts(dg.Config):
     ),
 )
 def review_queue(
-    context: dg.AssetExecutionContext, config: ReviewCosts, data_root: DataRoot, mlflow: MlflowTracker
+    context: dg.AssetExecutionContext,
+    config: ReviewCosts,
+    data_root: DataRoot,
+    mlflow: MlflowTracker,
 ) -> dg.MaterializeResult[Any]:
     """Write table and page of the queue."""
     store, corpus = data_root.store(), context.partition_key
-    made = queue.load_queue(store, corpus, minutes_per_run=config.minutes_per_run, double=config.double)
-    page = review_page.write_queue_page(store, corpus, made)
-    counts = {f"{kind.kind}_labels": kind.labels for kind in made.budget.kinds} | {"saved_runs": made.budget.saved}
-    hours = {"hours": round(made.budget.minutes / 60, 2), "saved_hours": round(made.budget.saved_minutes / 60, 2)}
+    made = queue.load_queue(
+        Corpus(store, corpus), minutes_per_run=config.minutes_per_run, double=config.double
+    )
+    page = review_page.write_queue_page(Corpus(store, corpus), made)
+    counts = {f"{kind.kind}_labels": kind.labels for kind in made.budget.kinds} | {
+        "saved_runs": made.budget.saved
+    }
+    hours = {
+        "hours": round(made.budget.minutes / 60, 2),
+        "saved_hours": round(made.budget.saved_minutes / 60, 2),
+    }
     lineage = column_lineage(
-        {name: [(DECISIONS, name)] for name in ("trajectory_id", "task_id", "batch", "attempt", "agent", "score", "decision")}
+        {
+            name: [(DECISIONS, name)]
+            for name in (
+                "trajectory_id",
+                "task_id",
+                "batch",
+                "attempt",
+                "agent",
+                "score",
+                "decision",
+            )
+        }
     )
     return dg.MaterializeResult(
         metadata={
@@ -67,7 +89,9 @@ def review_queue(
             "budget": dg.MetadataValue.md(review_page.budget_markdown(made.budget)),
             **counts,
             **hours,
-            **mlflow.record(context, store, params=config.model_dump(), metrics={**counts, **hours}),
+            **mlflow.record(
+                context, store, params=config.model_dump(), metrics={**counts, **hours}
+            ),
         }
     )
 
@@ -84,15 +108,24 @@ def review_queue(
         "asked about. Only rows of the audit sample and of spot checks say how often the judge errs."
     ),
 )
-def reviewed_labels(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[Any]:
+def reviewed_labels(
+    context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
+) -> dg.MaterializeResult[Any]:
     """Write the table of resolved labels."""
     store = data_root.store()
-    made = reviewed.write_reviewed(store, context.partition_key)
+    made = reviewed.write_reviewed(Corpus(store, context.partition_key))
     figures = {name: value for name, value in made.figures().items() if value is not None}
     by_kind = {f"labelled_{kind}": int((made.frame["asked"] == kind).sum()) for kind in queue.KINDS}
-    lineage = column_lineage({name: [(DECISIONS, name)] for name in ("trajectory_id", "task_id", "batch", "asked", "decision")})
+    lineage = column_lineage(
+        {
+            name: [(DECISIONS, name)]
+            for name in ("trajectory_id", "task_id", "batch", "asked", "decision")
+        }
+    )
     recorded = mlflow.record(context, store, metrics={**figures, **by_kind})
-    return dg.MaterializeResult(metadata={**table_metadata(made.frame), **lineage, **figures, **by_kind, **recorded})
+    return dg.MaterializeResult(
+        metadata={**table_metadata(made.frame), **lineage, **figures, **by_kind, **recorded}
+    )
 
 
 @dg.asset_check(
@@ -100,14 +133,22 @@ def reviewed_labels(context: dg.AssetExecutionContext, data_root: DataRoot, mlfl
     partitions_def=corpora_partitions,
     description="Of the runs that two people labelled they differ on at most 10 %; ERROR above 25 %; WARN too where nobody was asked twice.",
 )
-def reviewers_agree(context: dg.AssetCheckExecutionContext, data_root: DataRoot) -> dg.AssetCheckResult:
+def reviewers_agree(
+    context: dg.AssetCheckExecutionContext, data_root: DataRoot
+) -> dg.AssetCheckResult:
     """Compare the share in dispute with what is bearable."""
-    made = reviewed.review_labels(data_root.store(), context.partition_key)
+    made = reviewed.review_labels(Corpus(data_root.store(), context.partition_key))
     share = made.disagreement
-    told = "no run was labelled by two people, so it is not known whether they agree." if share is None else made.sentence()
+    told = (
+        "no run was labelled by two people, so it is not known whether they agree."
+        if share is None
+        else made.sentence()
+    )
     return dg.AssetCheckResult(
         passed=share is not None and share <= _WARN,
-        severity=dg.AssetCheckSeverity.ERROR if share is not None and share > _ERROR else dg.AssetCheckSeverity.WARN,
+        severity=dg.AssetCheckSeverity.ERROR
+        if share is not None and share > _ERROR
+        else dg.AssetCheckSeverity.WARN,
         description=told,
         metadata={"doubly": made.doubly},
     )
@@ -118,14 +159,21 @@ def reviewers_agree(context: dg.AssetCheckExecutionContext, data_root: DataRoot)
     partitions_def=corpora_partitions,
     description="Every label is of a run that was decided: ERROR where a batch is gone that people labelled.",
 )
-def labels_of_known_runs(context: dg.AssetCheckExecutionContext, data_root: DataRoot) -> dg.AssetCheckResult:
+def labels_of_known_runs(
+    context: dg.AssetCheckExecutionContext, data_root: DataRoot
+) -> dg.AssetCheckResult:
     """Count labels without a decision."""
-    unknown = reviewed.review_labels(data_root.store(), context.partition_key).unknown
+    unknown = reviewed.review_labels(Corpus(data_root.store(), context.partition_key)).unknown
     told = (
-        f"{len(unknown)} labelled runs are in no decided batch, such as {unknown[0]!a}; restore the batch." if unknown else "all are known."
+        f"{len(unknown)} labelled runs are in no decided batch, such as {unknown[0]!a}; restore the batch."
+        if unknown
+        else "all are known."
     )
     return dg.AssetCheckResult(
-        passed=not unknown, severity=dg.AssetCheckSeverity.ERROR, description=told, metadata={"unknown": len(unknown)}
+        passed=not unknown,
+        severity=dg.AssetCheckSeverity.ERROR,
+        description=told,
+        metadata={"unknown": len(unknown)},
     )
 
 

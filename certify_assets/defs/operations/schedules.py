@@ -6,6 +6,7 @@ from zoneinfo import ZoneInfo
 
 import dagster as dg
 
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.operations.jobs import WEEKLY
 from certify_assets.defs.partitions import CORPORA
 from certify_assets.defs.resources import DataRoot
@@ -17,7 +18,13 @@ __all__ = ["TIMEZONE", "weekly_recertification", "weekly_timezone"]
 TIMEZONE = "CERTIFY_TIMEZONE"
 # what is made for a corpus before any judge
 _GROUPS = ("corpora", "embedded")
-_OPERATION = ("review_queue", "reviewed_labels", "operation_monitor", "recertification", "operation_history")
+_OPERATION = (
+    "review_queue",
+    "reviewed_labels",
+    "operation_monitor",
+    "recertification",
+    "operation_history",
+)
 
 
 def weekly_timezone() -> str:
@@ -26,7 +33,9 @@ def weekly_timezone() -> str:
     try:
         ZoneInfo(name)
     except (KeyError, ValueError, OSError):
-        dg.get_dagster_logger("certify_assets").warning(f"{TIMEZONE} is {name!a}, which is no time zone; the weekly schedule runs by UTC.")
+        dg.get_dagster_logger("certify_assets").warning(
+            f"{TIMEZONE} is {name!a}, which is no time zone; the weekly schedule runs by UTC."
+        )
         return "UTC"
     return name
 
@@ -41,22 +50,34 @@ def weekly_timezone() -> str:
         "recertify the deployed one."
     ),
 )
-def weekly_recertification(context: dg.ScheduleEvaluationContext, data_root: DataRoot) -> Iterator[dg.RunRequest | dg.SkipReason]:
+def weekly_recertification(
+    context: dg.ScheduleEvaluationContext, data_root: DataRoot
+) -> Iterator[dg.RunRequest | dg.SkipReason]:
     """Ask for one run a corpus; the run key is the scheduled time, so that a tick evaluated twice runs once."""
     corpora = context.instance.get_dynamic_partitions(CORPORA)
     if not corpora:
-        yield dg.SkipReason("no corpus is registered; `certify corpus import` or `certify demo` adds one.")
+        yield dg.SkipReason(
+            "no corpus is registered; `certify corpus import` or `certify demo` adds one."
+        )
     for corpus in sorted(corpora):
         selected = _selection(context, data_root.store(), corpus)
         key = f"{corpus}:{context.scheduled_execution_time.isoformat()}"
         yield dg.RunRequest(run_key=key, partition_key=corpus, asset_selection=selected)
 
 
-def _selection(context: dg.ScheduleEvaluationContext, store: Store, corpus: str) -> list[dg.AssetKey]:
-    parts, left_alone = to_recertify(store, corpus)
+def _selection(
+    context: dg.ScheduleEvaluationContext, store: Store, corpus: str
+) -> list[dg.AssetKey]:
+    parts, left_alone = to_recertify(Corpus(store, corpus))
     for judge, reason in left_alone.items():
         context.log.info(f"{corpus}, {judge} is left alone: {reason}")
     job = context.repository_def.get_job(WEEKLY).asset_layer
     groups = {*_GROUPS, "comparison"}
-    wanted = {dg.AssetKey([judge, part]) for judge, names in parts.items() for part in names} | {dg.AssetKey(name) for name in _OPERATION}
-    return sorted(key for key in job.executable_asset_keys if key in wanted or job.asset_graph.get(key).group_name in groups)
+    wanted = {dg.AssetKey([judge, part]) for judge, names in parts.items() for part in names} | {
+        dg.AssetKey(name) for name in _OPERATION
+    }
+    return sorted(
+        key
+        for key in job.executable_asset_keys
+        if key in wanted or job.asset_graph.get(key).group_name in groups
+    )

@@ -6,7 +6,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import dagster as dg
 
 from certify_assets.corpora.config import CorpusConfig
-from certify_assets.corpora.incoming import Arrival, adopt, declare, record_version, scan_declared, scan_incoming
+from certify_assets.corpora.incoming import (
+    Arrival,
+    adopt,
+    declare,
+    record_version,
+    scan_declared,
+    scan_incoming,
+)
 from certify_assets.defs.operations.jobs import certify_corpus_job, decide_runs_job
 from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot
@@ -24,17 +31,23 @@ __all__ = ["declared_corpora_sensor", "new_inbox_sensor", "new_runs_sensor"]
     default_status=dg.DefaultSensorStatus.STOPPED,
     description="Looks into incoming/<corpus>/ of the data root; files that are complete and new add the partition and start the whole line.",
 )
-def new_runs_sensor(context: dg.SensorEvaluationContext, data_root: DataRoot) -> dg.SensorResult | dg.SkipReason:
+def new_runs_sensor(
+    context: dg.SensorEvaluationContext, data_root: DataRoot
+) -> dg.SensorResult | dg.SkipReason:
     """Ask for one run a corpus whose files changed since the last look; the cursor keeps what was seen."""
     store = data_root.store()
     if not store.is_local:
-        return dg.SkipReason(f"the data root {store.root} is remote and has no incoming folder; declare corpora with a component instead")
+        return dg.SkipReason(
+            f"the data root {store.root} is remote and has no incoming folder; declare corpora with a component instead"
+        )
     folder = store.local_path("incoming")
     arrivals, waiting = scan_incoming(store, folder)
     return _ask(context, store, arrivals, waiting, lambda corpus: adopt(store, folder, corpus))
 
 
-def declared_corpora_sensor(name: str, configs: Sequence[CorpusConfig], *, running: bool) -> dg.SensorDefinition:
+def declared_corpora_sensor(
+    name: str, configs: Sequence[CorpusConfig], *, running: bool
+) -> dg.SensorDefinition:
     """Return the sensor that registers declared corpora, adds their partitions and asks for a run where configuration or files changed."""
     declared: Mapping[str, CorpusConfig] = {config.name: config for config in configs}
 
@@ -43,14 +56,20 @@ def declared_corpora_sensor(name: str, configs: Sequence[CorpusConfig], *, runni
         # by its name: a component's definitions are merged with those that hold the job
         job_name=certify_corpus_job.name,
         minimum_interval_seconds=60,
-        default_status=dg.DefaultSensorStatus.RUNNING if running else dg.DefaultSensorStatus.STOPPED,
+        default_status=dg.DefaultSensorStatus.RUNNING
+        if running
+        else dg.DefaultSensorStatus.STOPPED,
         description=f"Registers {', '.join(declared)} as declared, adds the partitions, and starts the whole line where files or settings changed.",
         metadata={"corpora": dg.MetadataValue.json(list(declared))},
     )
-    def look(context: dg.SensorEvaluationContext, data_root: DataRoot) -> dg.SensorResult | dg.SkipReason:
+    def look(
+        context: dg.SensorEvaluationContext, data_root: DataRoot
+    ) -> dg.SensorResult | dg.SkipReason:
         store = data_root.store()
         arrivals, waiting = scan_declared(store, declared.values())
-        return _ask(context, store, arrivals, waiting, lambda corpus: declare(store, declared[corpus]))
+        return _ask(
+            context, store, arrivals, waiting, lambda corpus: declare(store, declared[corpus])
+        )
 
     return look
 
@@ -62,22 +81,34 @@ def declared_corpora_sensor(name: str, configs: Sequence[CorpusConfig], *, runni
     default_status=dg.DefaultSensorStatus.STOPPED,
     description="Looks into inbox/<corpus>/ of the data root; files that are complete and new are imported as a batch and decided.",
 )
-def new_inbox_sensor(context: dg.SensorEvaluationContext, data_root: DataRoot) -> dg.SensorResult | dg.SkipReason:
+def new_inbox_sensor(
+    context: dg.SensorEvaluationContext, data_root: DataRoot
+) -> dg.SensorResult | dg.SkipReason:
     """Ask for one run a corpus whose inbox holds something else than at the last look."""
     store = data_root.store()
     if not store.is_local:
-        return dg.SkipReason(f"the data root {store.root} is remote; call `certify incoming` there, which reads its inbox")
+        return dg.SkipReason(
+            f"the data root {store.root} is remote; call `certify incoming` there, which reads its inbox"
+        )
     seen: dict[str, str] = json.loads(context.cursor or "{}")
     arrivals, waiting = scan_inbox(store)
     new = [arrival for arrival in arrivals if seen.get(arrival.corpus) != arrival.version]
     for corpus, reason in waiting.items():
         context.log.info(f"{_name(corpus)} waits: {reason}")
     if not new:
-        return dg.SkipReason("nothing new in an inbox" + "".join(f"; {_name(corpus)}: {reason}" for corpus, reason in waiting.items()))
+        return dg.SkipReason(
+            "nothing new in an inbox"
+            + "".join(f"; {_name(corpus)}: {reason}" for corpus, reason in waiting.items())
+        )
     return dg.SensorResult(
         # runs that a batch holds are known, so content that comes back needs no run of its own
-        run_requests=[dg.RunRequest(run_key=f"inbox:{item.corpus}:{item.version}", partition_key=item.corpus) for item in new],
-        dynamic_partitions_requests=[corpora_partitions.build_add_request([item.corpus for item in new])],
+        run_requests=[
+            dg.RunRequest(run_key=f"inbox:{item.corpus}:{item.version}", partition_key=item.corpus)
+            for item in new
+        ],
+        dynamic_partitions_requests=[
+            corpora_partitions.build_add_request([item.corpus for item in new])
+        ],
         cursor=json.dumps(seen | {item.corpus: item.version for item in new}, sort_keys=True),
     )
 
@@ -102,14 +133,25 @@ def _ask(
             waiting[arrival.corpus] = str(error)
             continue
         seen[arrival.corpus] = arrival.version
-        requests.append(dg.RunRequest(run_key=f"{arrival.corpus}:{number}:{arrival.version}", partition_key=arrival.corpus))
+        requests.append(
+            dg.RunRequest(
+                run_key=f"{arrival.corpus}:{number}:{arrival.version}", partition_key=arrival.corpus
+            )
+        )
     for corpus, reason in waiting.items():
         context.log.info(f"{_name(corpus)} waits: {reason}")
     if not requests:
-        return dg.SkipReason("no new runs" + "".join(f"; {_name(corpus)}: {reason}" for corpus, reason in waiting.items()))
+        return dg.SkipReason(
+            "no new runs"
+            + "".join(f"; {_name(corpus)}: {reason}" for corpus, reason in waiting.items())
+        )
     return dg.SensorResult(
         run_requests=requests,
-        dynamic_partitions_requests=[corpora_partitions.build_add_request([str(request.partition_key) for request in requests])],
+        dynamic_partitions_requests=[
+            corpora_partitions.build_add_request(
+                [str(request.partition_key) for request in requests]
+            )
+        ],
         cursor=json.dumps(seen, sort_keys=True),
     )
 

@@ -26,7 +26,9 @@ _STUDY: dict[str, Any] = {"group_name": "study", "owners": ["team:evaluation"], 
     ),
     **_STUDY,
 )
-def certifiability_model(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[Any]:
+def certifiability_model(
+    context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
+) -> dg.MaterializeResult[Any]:
     """Fit the certifiability law to the data root."""
     store = data_root.store()
     found = certifiability.write_certifiability(store)
@@ -39,7 +41,9 @@ def certifiability_model(context: dg.AssetExecutionContext, data_root: DataRoot,
             "corpora": len(found.measured),
             "left_out": dg.MetadataValue.json(dict(found.left_out)),
             "page": dg.MetadataValue.path(law_page.write_law_page(store, page)),
-            **mlflow.record(context, store, metrics=metrics, documents={"certifiability.html": page}),
+            **mlflow.record(
+                context, store, metrics=metrics, documents={"certifiability.html": page}
+            ),
         }
     )
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import dagster as dg
 
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.evaluation import agent_folds, comparison, main_table
@@ -12,7 +13,11 @@ from certify_assets.reports import comparison_page
 
 __all__ = ["comparison_assets", "comparison_checks"]
 
-_COMMON: dict[str, Any] = {"owners": ["team:evaluation"], "code_version": "1", "kinds": {"json", "html"}}
+_COMMON: dict[str, Any] = {
+    "owners": ["team:evaluation"],
+    "code_version": "1",
+    "kinds": {"json", "html"},
+}
 
 
 class AgentFoldsConfig(dg.Config):
@@ -35,7 +40,12 @@ class AgentFoldsConfig(dg.Config):
 
 def comparison_assets() -> list[dg.AssetsDefinition]:
     """Return the assets of this domain; the comparison comes after the judges of the user's document too."""
-    added = [dg.AssetDep(dg.AssetKey([name, part])) for name in judges() if name not in JUDGES for part in ("certificate", "audit")]
+    added = [
+        dg.AssetDep(dg.AssetKey([name, part]))
+        for name in judges()
+        if name not in JUDGES
+        for part in ("certificate", "audit")
+    ]
     compared = comparison_of_judges.map_asset_specs(lambda spec: spec.merge_attributes(deps=added))
     return [agent_disjoint, compared, main_table_of_judges]
 
@@ -48,7 +58,8 @@ def comparison_checks() -> list[dg.AssetChecksDefinition]:
 @dg.asset(
     group_name="comparison",
     partitions_def=corpora_partitions,
-    deps=[dg.AssetKey([name, "scores"]) for name in agent_folds.fold_judges()] + ["sft_split", "cal_split"],
+    deps=[dg.AssetKey([name, "scores"]) for name in agent_folds.fold_judges()]
+    + ["sft_split", "cal_split"],
     description=(
         "Does a judge work on runs of agents it has never seen? Trained on the SFT runs of some agents, read on CAL runs of the others, beside the judge "
         "trained on all, on the same rows."
@@ -56,21 +67,29 @@ def comparison_checks() -> list[dg.AssetChecksDefinition]:
     **_COMMON | {"kinds": {"json"}},
 )
 def agent_disjoint(
-    context: dg.AssetExecutionContext, config: AgentFoldsConfig, data_root: DataRoot, mlflow: MlflowTracker
+    context: dg.AssetExecutionContext,
+    config: AgentFoldsConfig,
+    data_root: DataRoot,
+    mlflow: MlflowTracker,
 ) -> dg.MaterializeResult[Any]:
     """Evaluate the judges that are there; what is missing is said."""
     store, corpus = data_root.store(), context.partition_key
-    found, left_out = agent_folds.evaluate_scored(store, corpus, config.judges, folds=config.folds, seed=config.seed)
+    found, left_out = agent_folds.evaluate_scored(
+        Corpus(store, corpus), config.judges, folds=config.folds, seed=config.seed
+    )
     metrics = {f"unseen_{item['judge']}": item["disjoint"]["auroc"]["value"] for item in found}
     return dg.MaterializeResult(
         metadata={
             "unseen_agents": dg.MetadataValue.md(comparison_page.folds_markdown(found)),
             "said": dg.MetadataValue.text(
-                " ".join(item["sentence"] for item in found) or "no judge that trains on SFT has scored this corpus."
+                " ".join(item["sentence"] for item in found)
+                or "no judge that trains on SFT has scored this corpus."
             ),
             **{name: value for name, value in metrics.items() if value is not None},
             "left_out": dg.MetadataValue.json(left_out),
-            **mlflow.record(context, store, params={"folds": config.folds, "seed": config.seed}, metrics=metrics),
+            **mlflow.record(
+                context, store, params={"folds": config.folds, "seed": config.seed}, metrics=metrics
+            ),
         }
     )
 
@@ -79,25 +98,33 @@ def agent_disjoint(
     name="comparison",
     group_name="comparison",
     partitions_def=corpora_partitions,
-    deps=[dg.AssetKey([name, part]) for name in judges() for part in ("certificate", "audit")] + ["agent_disjoint", "leak_controls"],
+    deps=[dg.AssetKey([name, part]) for name in judges() for part in ("certificate", "audit")]
+    + ["agent_disjoint", "leak_controls"],
     description=(
         "Every judge that scored the corpus beside the leak controls: AUROC and its interval, within tasks too, certified coverage, audit, cost; which is "
         "best at what, and what does not help. Judges that are not there are named, not waited for."
     ),
     **_COMMON,
 )
-def comparison_of_judges(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[Any]:
+def comparison_of_judges(
+    context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
+) -> dg.MaterializeResult[Any]:
     """Compare what stands in the data root."""
     store, corpus = data_root.store(), context.partition_key
-    document = comparison.write_comparison(store, corpus)
-    page, metrics = comparison_page.render_comparison([document]), comparison_page.comparison_metrics(document)
+    document = comparison.write_comparison(Corpus(store, corpus))
+    page, metrics = (
+        comparison_page.render_comparison([document]),
+        comparison_page.comparison_metrics(document),
+    )
     return dg.MaterializeResult(
         metadata={
             "judges": dg.MetadataValue.md(comparison_page.comparison_markdown(document)),
             "findings": dg.MetadataValue.json([item["message"] for item in document["findings"]]),
             "missing": dg.MetadataValue.json(document["missing"]),
             **comparison_page.plotted(metrics),
-            "page": dg.MetadataValue.path(comparison_page.write_comparison_page(store, page, corpus)),
+            "page": dg.MetadataValue.path(
+                comparison_page.write_comparison_page(store, page, corpus)
+            ),
             **mlflow.record(context, store, metrics=metrics, documents={"comparison.html": page}),
         }
     )
@@ -111,7 +138,9 @@ def comparison_of_judges(context: dg.AssetExecutionContext, data_root: DataRoot,
     description="Every judge on every corpus of the data root: AUROC, certified coverage at both budgets, audit, cost; as page, CSV, Markdown and LaTeX.",
     **_COMMON,
 )
-def main_table_of_judges(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[Any]:
+def main_table_of_judges(
+    context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
+) -> dg.MaterializeResult[Any]:
     """Compare every corpus anew, so that the table is of what stands in the data root now."""
     store = data_root.store()
     document = main_table.write_main_table(store)
@@ -133,7 +162,9 @@ def main_table_of_judges(context: dg.AssetExecutionContext, data_root: DataRoot,
     partitions_def=corpora_partitions,
     description="Every language-model judge ranks better than length alone and agent alone, its interval above both: one that does not has learnt a leak.",
 )
-def beats_controls(context: dg.AssetCheckExecutionContext, data_root: DataRoot) -> dg.AssetCheckResult:
+def beats_controls(
+    context: dg.AssetCheckExecutionContext, data_root: DataRoot
+) -> dg.AssetCheckResult:
     """Read the stored comparison."""
     document = data_root.store().read_json(comparison.comparison_key(context.partition_key))
     said = comparison.beaten_by_controls(document)
@@ -141,12 +172,19 @@ def beats_controls(context: dg.AssetCheckExecutionContext, data_root: DataRoot) 
     return dg.AssetCheckResult(
         passed=not said,
         severity=dg.AssetCheckSeverity.WARN,
-        description=" ".join(said) or (f"{', '.join(read)}: above both." if read else "no language-model judge has scored this corpus."),
+        description=" ".join(said)
+        or (
+            f"{', '.join(read)}: above both."
+            if read
+            else "no language-model judge has scored this corpus."
+        ),
     )
 
 
 @dg.asset_check(
-    asset="comparison", partitions_def=corpora_partitions, description="All judges scored the same labelled CAL rows, all of them."
+    asset="comparison",
+    partitions_def=corpora_partitions,
+    description="All judges scored the same labelled CAL rows, all of them.",
 )
 def same_rows(context: dg.AssetCheckExecutionContext, data_root: DataRoot) -> dg.AssetCheckResult:
     """Read the stored comparison."""
@@ -155,5 +193,6 @@ def same_rows(context: dg.AssetCheckExecutionContext, data_root: DataRoot) -> dg
     return dg.AssetCheckResult(
         passed=not said,
         severity=dg.AssetCheckSeverity.WARN,
-        description=" ".join(said) or f"{document['cal']['trajectories']} rows, scored by every judge.",
+        description=" ".join(said)
+        or f"{document['cal']['trajectories']} rows, scored by every judge.",
     )

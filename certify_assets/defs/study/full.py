@@ -4,6 +4,7 @@ from typing import Any
 
 import dagster as dg
 
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.judges.specs import JUDGES
@@ -41,17 +42,30 @@ def full_study_assets() -> list[dg.AssetsDefinition]:
     code_version="1",
 )
 def seed_study(
-    context: dg.AssetExecutionContext, config: SeedConfig, data_root: DataRoot, mlflow: MlflowTracker
+    context: dg.AssetExecutionContext,
+    config: SeedConfig,
+    data_root: DataRoot,
+    mlflow: MlflowTracker,
 ) -> dg.MaterializeResult[Any]:
     """Run the lexical judge over split seeds."""
     from certify_assets.research.pages.study_site import seeds_metrics
     from certify_assets.research.seed_study import SeedPlan, run_seeds
 
     plan = SeedPlan(seeds=tuple(range(42, 42 + config.seeds)))
-    document = run_seeds(data_root.store(), context.partition_key, plan, run_id=context.run.run_id, say=context.log.info)
+    document = run_seeds(
+        Corpus(data_root.store(), context.partition_key),
+        plan,
+        run_id=context.run.run_id,
+        say=context.log.info,
+    )
     metrics = seeds_metrics(document)
     return dg.MaterializeResult(
-        metadata={**metrics, **mlflow.record(context, data_root.store(), params=config.model_dump(), metrics=metrics)}
+        metadata={
+            **metrics,
+            **mlflow.record(
+                context, data_root.store(), params=config.model_dump(), metrics=metrics
+            ),
+        }
     )
 
 
@@ -67,14 +81,28 @@ def seed_study(
     owners=["team:evaluation"],
     code_version="1",
 )
-def real_scores(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[Any]:
+def real_scores(
+    context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
+) -> dg.MaterializeResult[Any]:
     """Run every procedure on real scores."""
     from certify_assets.research.real_scores import write_real_scores
 
-    document = write_real_scores(data_root.store(), context.partition_key, run_id=context.run.run_id)
-    metrics = {f"auroc_test_{item['judge']}": item["auroc_test"] for item in document["judges"] if item["auroc_test"] is not None}
-    metadata = {"judges": len(document["judges"]), "missing": dg.MetadataValue.json(document["missing"]), **metrics}
-    return dg.MaterializeResult(metadata={**metadata, **mlflow.record(context, data_root.store(), metrics=metrics)})
+    document = write_real_scores(
+        Corpus(data_root.store(), context.partition_key), run_id=context.run.run_id
+    )
+    metrics = {
+        f"auroc_test_{item['judge']}": item["auroc_test"]
+        for item in document["judges"]
+        if item["auroc_test"] is not None
+    }
+    metadata = {
+        "judges": len(document["judges"]),
+        "missing": dg.MetadataValue.json(document["missing"]),
+        **metrics,
+    }
+    return dg.MaterializeResult(
+        metadata={**metadata, **mlflow.record(context, data_root.store(), metrics=metrics)}
+    )
 
 
 @dg.asset(
@@ -96,7 +124,9 @@ def real_scores(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: 
     owners=["team:evaluation"],
     code_version="1",
 )
-def study_report(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker) -> dg.MaterializeResult[Any]:
+def study_report(
+    context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
+) -> dg.MaterializeResult[Any]:
     """Draw the site from the stored documents."""
     from certify_assets.research.pages import study_site
 
@@ -116,6 +146,8 @@ def study_report(context: dg.AssetExecutionContext, data_root: DataRoot, mlflow:
 
 study_tables_job = dg.define_asset_job(
     "study_tables",
-    selection=dg.AssetSelection.assets("main_table", "certifiability_model", "simulation_study", "study_report"),
+    selection=dg.AssetSelection.assets(
+        "main_table", "certifiability_model", "simulation_study", "study_report"
+    ),
     description="The tables over all corpora, and the site: the job study runs what stands before them as well.",
 )

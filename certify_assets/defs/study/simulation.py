@@ -61,15 +61,25 @@ def simulation_checks() -> list[dg.AssetChecksDefinition]:
     ),
 )
 def simulation_study(
-    context: dg.AssetExecutionContext, config: SimulationConfig, data_root: DataRoot, mlflow: MlflowTracker
+    context: dg.AssetExecutionContext,
+    config: SimulationConfig,
+    data_root: DataRoot,
+    mlflow: MlflowTracker,
 ) -> dg.MaterializeResult[Any]:
     """Run the study, store the document and draw its page."""
     from certify_assets.research.pages.simulation_page import study_markdown, write_simulation_page
 
     store = data_root.store()
-    asked: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in config.model_dump().items()}
+    asked: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in config.model_dump().items()
+    }
     question = study.Question(**asked)
-    simulation, truth = study.run_study(store, question, lambda cell, done, total: context.log.info(f"{done} of {total}: {cell.title}"))
+    simulation, truth = study.run_study(
+        store,
+        question,
+        lambda cell, done, total: context.log.info(f"{done} of {total}: {cell.title}"),
+    )
     metrics = study.study_metrics(simulation, truth)
     location = write_simulation_page(store)
     html = store.read_bytes(study.PAGE).decode("utf-8")
@@ -78,7 +88,13 @@ def simulation_study(
             **metrics,
             "study": dg.MetadataValue.md(study_markdown(simulation, truth)),
             "page": dg.MetadataValue.path(location),
-            **mlflow.record(context, store, params=config.model_dump(), metrics=metrics, documents={"simulation.html": html}),
+            **mlflow.record(
+                context,
+                store,
+                params=config.model_dump(),
+                metrics=metrics,
+                documents={"simulation.html": html},
+            ),
         },
         data_version=dg.DataVersion(store.sha256(study.DOCUMENT)),
     )
@@ -93,12 +109,21 @@ def validity_within_delta(data_root: DataRoot) -> dg.AssetCheckResult:
     """Hold guarded_taskboot to δ."""
     simulation, _ = study.load_study(data_root.store())
     proved, seen = study.beyond_delta(simulation), study.beyond_delta(simulation, proved=False)
-    tested = [cell for cell in simulation.cells if not cell.fooled and cell.of("guarded_taskboot") is not None]
-    named = "; ".join(f"{cell.title}: {rates.violations} of {cell.trials} trials" for cell, rates in seen)
+    tested = [
+        cell
+        for cell in simulation.cells
+        if not cell.fooled and cell.of("guarded_taskboot") is not None
+    ]
+    named = "; ".join(
+        f"{cell.title}: {rates.violations} of {cell.trials} trials" for cell, rates in seen
+    )
     return dg.AssetCheckResult(
         passed=bool(tested) and not seen,
         severity=dg.AssetCheckSeverity.ERROR if proved else dg.AssetCheckSeverity.WARN,
-        description=named or (f"within δ in all {len(tested)} designs." if tested else "guarded_taskboot was not run."),
+        description=named
+        or (
+            f"within δ in all {len(tested)} designs." if tested else "guarded_taskboot was not run."
+        ),
     )
 
 
@@ -110,14 +135,25 @@ def validity_within_delta(data_root: DataRoot) -> dg.AssetCheckResult:
 def matches_the_paper(data_root: DataRoot) -> dg.AssetCheckResult:
     """Compare with what the paper prints."""
     simulation, _ = study.load_study(data_root.store())
-    compared = sum(rates.paper is not None for cell in simulation.cells for rates in cell.procedures)
+    compared = sum(
+        rates.paper is not None for cell in simulation.cells for rates in cell.procedures
+    )
     far = study.far_from_the_paper(simulation)
     unknown = [found for found in far if not study.is_exception(found[0], found[1])]
-    told = [f"{cell.title}, {rates.procedure}: {text}{' (known)' if study.is_exception(cell, rates) else ''}" for cell, rates, text in far]
+    told = [
+        f"{cell.title}, {rates.procedure}: {text}{' (known)' if study.is_exception(cell, rates) else ''}"
+        for cell, rates, text in far
+    ]
     return dg.AssetCheckResult(
         passed=bool(compared) and not unknown,
         # with fewer trials than the paper's 300 a distance of .03 says little
-        severity=dg.AssetCheckSeverity.ERROR if simulation.trials >= 300 else dg.AssetCheckSeverity.WARN,
+        severity=dg.AssetCheckSeverity.ERROR
+        if simulation.trials >= 300
+        else dg.AssetCheckSeverity.WARN,
         description="; ".join(told)
-        or (f"{compared} printed pairs are met within {study.TOLERANCE}." if compared else "no printed cell was run."),
+        or (
+            f"{compared} printed pairs are met within {study.TOLERANCE}."
+            if compared
+            else "no printed cell was run."
+        ),
     )

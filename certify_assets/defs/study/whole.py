@@ -16,11 +16,29 @@ if TYPE_CHECKING:
 
 __all__ = ["study_job", "study_run", "study_run_passed"]
 
-_CORPUS = ("trajectories", "split_manifest", "sft_split", "rl_split", "cal_split", "test_split", "corpus_profile", "leak_controls")
+_CORPUS = (
+    "trajectories",
+    "split_manifest",
+    "sft_split",
+    "rl_split",
+    "cal_split",
+    "test_split",
+    "corpus_profile",
+    "leak_controls",
+)
 _CHAIN = ("adapter", "scores", "certificate", "audit")
-_OF_CORPUS = {"splits": _CORPUS, "seeds": ("seed_study",), "harvests": ("harvests",), "agents": ("agent_disjoint",)}
+_OF_CORPUS = {
+    "splits": _CORPUS,
+    "seeds": ("seed_study",),
+    "harvests": ("harvests",),
+    "agents": ("agent_disjoint",),
+}
 _SAME = ("real_scores", "comparison")
-_OVER_ALL = {"main_table": "main_table", "law": "certifiability_model", "simulation": "simulation_study"}
+_OVER_ALL = {
+    "main_table": "main_table",
+    "law": "certifiability_model",
+    "simulation": "simulation_study",
+}
 
 
 class StudyConfig(dg.Config):
@@ -52,38 +70,70 @@ class StudyConfig(dg.Config):
     ),
 )
 def study_run(
-    context: dg.AssetExecutionContext, config: StudyConfig, data_root: DataRoot, mlflow: MlflowTracker
+    context: dg.AssetExecutionContext,
+    config: StudyConfig,
+    data_root: DataRoot,
+    mlflow: MlflowTracker,
 ) -> dg.MaterializeResult[Any]:
     """Run the study and report each stage."""
     from certify_assets.research.full_study import run_full_study
 
     store = data_root.store()
-    outcomes = run_full_study(store, config.corpora, profile=config.profile, workers=config.workers, say=context.log.info)
-    context.instance.add_dynamic_partitions(CORPORA, sorted({item.corpus for item in outcomes} - {"all"}))
+    outcomes = run_full_study(
+        store, config.corpora, profile=config.profile, workers=config.workers, say=context.log.info
+    )
+    context.instance.add_dynamic_partitions(
+        CORPORA, sorted({item.corpus for item in outcomes} - {"all"})
+    )
     for outcome in outcomes:
         for made in materializations(outcome):
             context.log_event(made)
-    counts = {f"stages_{name}": number for name, number in sorted(Counter(item.status for item in outcomes).items())}
+    counts = {
+        f"stages_{name}": number
+        for name, number in sorted(Counter(item.status for item in outcomes).items())
+    }
     recorded = mlflow.record(context, store, params=config.model_dump(), metrics=counts)
-    return dg.MaterializeResult(metadata={"stages": dg.MetadataValue.md(stage_table(outcomes)), **counts, **recorded})
+    return dg.MaterializeResult(
+        metadata={"stages": dg.MetadataValue.md(stage_table(outcomes)), **counts, **recorded}
+    )
 
 
-@dg.asset_check(asset="study_run", description="No stage of the last study failed; what was skipped has its reason in the report.")
+@dg.asset_check(
+    asset="study_run",
+    description="No stage of the last study failed; what was skipped has its reason in the report.",
+)
 def study_run_passed(data_root: DataRoot) -> dg.AssetCheckResult:
     """Read the stored outcomes."""
     from certify_assets.research.full_study import load_outcomes
 
-    failed = [f"{item.corpus}, {item.stage}: {item.reason}" for item in load_outcomes(data_root.store()) if item.status == "failed"]
-    return dg.AssetCheckResult(passed=not failed, severity=dg.AssetCheckSeverity.ERROR, description=" ".join(failed) or "no stage failed.")
+    failed = [
+        f"{item.corpus}, {item.stage}: {item.reason}"
+        for item in load_outcomes(data_root.store())
+        if item.status == "failed"
+    ]
+    return dg.AssetCheckResult(
+        passed=not failed,
+        severity=dg.AssetCheckSeverity.ERROR,
+        description=" ".join(failed) or "no stage failed.",
+    )
 
 
 def materializations(outcome: "Outcome") -> list[dg.AssetMaterialization]:
     """Return what a stage that was run made anew, asset by asset; nothing for one that was kept, skipped or failed."""
     if outcome.status != "done":
         return []
-    keys = [[outcome.stage, name] for name in _CHAIN] if outcome.stage in JUDGES else [[name] for name in _assets(outcome.stage)]
+    keys = (
+        [[outcome.stage, name] for name in _CHAIN]
+        if outcome.stage in JUDGES
+        else [[name] for name in _assets(outcome.stage)]
+    )
     partition = None if outcome.stage in _OVER_ALL else outcome.corpus
-    return [dg.AssetMaterialization(key, partition=partition, metadata={"made_by": "study_run", "stage": outcome.stage}) for key in keys]
+    return [
+        dg.AssetMaterialization(
+            key, partition=partition, metadata={"made_by": "study_run", "stage": outcome.stage}
+        )
+        for key in keys
+    ]
 
 
 def _assets(stage: str) -> Sequence[str]:
@@ -98,12 +148,15 @@ def stage_table(outcomes: "Sequence[Outcome]") -> str:
     counts = Counter((item.stage, item.status) for item in outcomes)
     lines = ["| stage | " + " | ".join(states) + " |", "|---|" + "---|" * len(states)]
     for stage in dict.fromkeys(item.stage for item in outcomes):
-        lines.append(f"| {stage} | " + " | ".join(str(counts[stage, state] or "") for state in states) + " |")
+        lines.append(
+            f"| {stage} | " + " | ".join(str(counts[stage, state] or "") for state in states) + " |"
+        )
     return "\n".join(lines)
 
 
 study_job = dg.define_asset_job(
     "study",
-    selection=dg.AssetSelection.assets("study_run", "study_report") | dg.AssetSelection.checks_for_assets("study_run"),
+    selection=dg.AssetSelection.assets("study_run", "study_report")
+    | dg.AssetSelection.checks_for_assets("study_run"),
     description="The whole study and its site, as `certify study` makes them: minutes with quick, hours with full. Goes on where a killed one stopped.",
 )

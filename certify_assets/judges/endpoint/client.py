@@ -89,7 +89,12 @@ class Client:
         )
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         if self._session is not None:
             await self._session.close()
 
@@ -146,12 +151,17 @@ class Client:
         method = "GET" if payload is None else "POST"
         data = None if payload is None else canonical_json(payload)
         try:
-            async with self._session.request(method, url, data=data, allow_redirects=False) as response:
+            async with self._session.request(
+                method, url, data=data, allow_redirects=False
+            ) as response:
                 return await self._read(response)
         except TimeoutError:
             return _Response(0, f"no complete response within {self.server.timeout_seconds:g} s")
         except (aiohttp.ClientError, OSError, EOFError) as error:
-            return _Response(0, f"the connection failed ({self._strike(type(error).__name__ + ': ' + str(error))[:_SHOWN]})")
+            return _Response(
+                0,
+                f"the connection failed ({self._strike(type(error).__name__ + ': ' + str(error))[:_SHOWN]})",
+            )
 
     async def _read(self, response: aiohttp.ClientResponse) -> _Response:
         wait = retry_after_seconds(response.headers.get("Retry-After"))
@@ -159,7 +169,11 @@ class Client:
         async for chunk in response.content.iter_chunked(1 << 16):
             raw += chunk
             if len(raw) > self.server.longest_body:
-                return _Response(response.status, f"its response is longer than {self.server.longest_body} bytes", final=True)
+                return _Response(
+                    response.status,
+                    f"its response is longer than {self.server.longest_body} bytes",
+                    final=True,
+                )
         try:
             body = self._strike(parse_json(raw.decode("utf-8")))
         except (ValueError, RecursionError):
@@ -169,17 +183,29 @@ class Client:
             failed = isinstance(body, dict) and body.get("error") and not body.get("choices")
             if isinstance(body, dict) and not failed:
                 return _Response(200, "", body)
-            said = f"status 200 with an error: {self._said(body, raw)}" if failed else "status 200 with a body that is no JSON object"
+            said = (
+                f"status 200 with an error: {self._said(body, raw)}"
+                if failed
+                else "status 200 with a body that is no JSON object"
+            )
             return _Response(502, said, wait=wait)
-        return _Response(response.status, f"status {response.status}: {self._said(body, raw)}", wait=wait)
+        return _Response(
+            response.status, f"status {response.status}: {self._said(body, raw)}", wait=wait
+        )
 
     def _check(self, response: _Response) -> None:
         status, shown = response.status, self.server.plain_url
         if status in (401, 403):
-            where = f"the key in {self.server.key_variable}" if self.server.key_variable else "a request without a key; set key_variable"
+            where = (
+                f"the key in {self.server.key_variable}"
+                if self.server.key_variable
+                else "a request without a key; set key_variable"
+            )
             raise InputError(f"{shown} refused {where} ({response.reason}).")
         if 300 <= status < 400:
-            raise InputError(f"{shown} redirects elsewhere ({response.reason}); give the address it redirects to as the base URL.")
+            raise InputError(
+                f"{shown} redirects elsewhere ({response.reason}); give the address it redirects to as the base URL."
+            )
         if status and status not in _RETRIED and status < 500:
             raise RefusedError(status, response.reason.partition(": ")[2])
         if response.wait is not None and response.wait > self.server.longest_wait_seconds:
@@ -194,7 +220,11 @@ class Client:
         await asyncio.sleep(backoff_seconds(attempt, self.server.first_wait_seconds))
 
     def _said(self, body: Any, raw: bytearray) -> str:
-        error = body.get("error", body.get("detail", body.get("message"))) if isinstance(body, dict) else None
+        error = (
+            body.get("error", body.get("detail", body.get("message")))
+            if isinstance(body, dict)
+            else None
+        )
         text = error.get("message") if isinstance(error, dict) else error
         # struck out before it is cut short: half a key is a secret too
         found = self._strike(text if isinstance(text, str) else raw.decode("utf-8", "replace"))

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.judges.endpoint.prompt import ChatPrompt, CompletionPrompt, EndpointPrompt, TokenPrompt, auditor_prompt
+from certify_assets.judges.endpoint.prompt import (
+    ChatPrompt,
+    CompletionPrompt,
+    EndpointPrompt,
+    TokenPrompt,
+    auditor_prompt,
+)
 from certify_assets.judges.endpoint.settings import Asking, Prices, Server
 from certify_assets.judges.lm.prompt import AuditorPrompt
 
@@ -32,7 +38,14 @@ _SERVER = {
     "key_variable": str,
     "revision": str,
 }
-_ASKING = {"temperature": float, "seed": int, "max_tokens": int, "read": str, "top": int, "extra": dict}
+_ASKING = {
+    "temperature": float,
+    "seed": int,
+    "max_tokens": int,
+    "read": str,
+    "top": int,
+    "extra": dict,
+}
 _OWN = {
     "name": str,
     "url": str,
@@ -48,7 +61,14 @@ _OWN = {
     "parity": dict,
     "parity_reason": str,
 }
-_PARITY = {"model": str, "revision": str, "adapter": str, "rows": int, "tolerance": float, "least_agreement": float}
+_PARITY = {
+    "model": str,
+    "revision": str,
+    "adapter": str,
+    "rows": int,
+    "tolerance": float,
+    "least_agreement": float,
+}
 _PRICES = {"prompt": float, "completion": float, "currency": str}
 _CALLED = {int: "a whole number", float: "a number", str: "a text", dict: "a mapping"}
 
@@ -82,7 +102,9 @@ class ParityConfig:
 
     def __post_init__(self) -> None:
         if self.rows < 2 or not self.tolerance > 0 or not 0 < self.least_agreement <= 1:
-            raise InputError("parity needs at least 2 rows, a tolerance above 0 and a least_agreement in (0, 1]; correct its settings.")
+            raise InputError(
+                "parity needs at least 2 rows, a tolerance above 0 and a least_agreement in (0, 1]; correct its settings."
+            )
 
 
 @dataclass(frozen=True)
@@ -126,7 +148,11 @@ class EndpointConfig:
         """Return what renders questions; form tokens loads its tokenizer."""
         if self.form == "tokens":
             return TokenPrompt(self._encoder())
-        return CompletionPrompt(self.auditor) if self.form == "completion" else ChatPrompt(self.auditor)
+        return (
+            CompletionPrompt(self.auditor)
+            if self.form == "completion"
+            else ChatPrompt(self.auditor)
+        )
 
     def settings(self) -> dict[str, Any]:
         """Return everything the scores depend on that was written down: not prices, pace, or the parity test."""
@@ -165,12 +191,18 @@ def parse_judge(entry: Mapping[str, Any]) -> EndpointConfig:
     found = _typed(entry, {**_OWN, **_SERVER, **_ASKING}, "a judge")
     for name in ("url", "model"):
         if name not in found:
-            raise InputError(f"it has no {name}; give the server's base URL as url and the model's name as model.")
+            raise InputError(
+                f"it has no {name}; give the server's base URL as url and the model's name as model."
+            )
     mode, votes = _mode(found.get("asking", "logprob"))
     form = found.get("form", "chat")
     if form not in FORMS or (form == "tokens" and mode != "logprob"):
-        raise InputError(f"form is {form!r}; choose chat, completion or, with asking logprob, tokens.")
-    texts = _typed(found.get("prompt", {}), dict.fromkeys(AuditorPrompt.__dataclass_fields__, str), "prompt")
+        raise InputError(
+            f"form is {form!r}; choose chat, completion or, with asking logprob, tokens."
+        )
+    texts = _typed(
+        found.get("prompt", {}), dict.fromkeys(AuditorPrompt.__dataclass_fields__, str), "prompt"
+    )
     auditor = auditor_prompt(mode, **texts)
     parity, reason = _parity(found, mode)
     return EndpointConfig(
@@ -193,10 +225,16 @@ def _mode(asking: str) -> tuple[str, int]:
     return ("vote", int(votes.group(1))) if votes else (asking, 5)
 
 
-def _asking(found: Mapping[str, Any], auditor: AuditorPrompt, mode: str, *, votes: int, form: str) -> Asking:
+def _asking(
+    found: Mapping[str, Any], auditor: AuditorPrompt, mode: str, *, votes: int, form: str
+) -> Asking:
     words = auditor.words
     # in a chat the verdict begins the answer, so nothing stands before it
-    said = {"words": (words[0].strip(), words[1].strip())} if form == "chat" else {"words": words, "marker": auditor.marker}
+    said = (
+        {"words": (words[0].strip(), words[1].strip())}
+        if form == "chat"
+        else {"words": words, "marker": auditor.marker}
+    )
     return Asking(mode=mode, votes=votes, **said, **_chosen(found, _ASKING))
 
 
@@ -204,7 +242,10 @@ def _tokenizer(found: Mapping[str, Any], parity: ParityConfig | None, form: str)
     if form != "tokens":
         return {}
     if "tokenizer" in found:
-        return {"tokenizer": found["tokenizer"], "tokenizer_revision": found.get("tokenizer_revision")}
+        return {
+            "tokenizer": found["tokenizer"],
+            "tokenizer_revision": found.get("tokenizer_revision"),
+        }
     if parity is None:
         raise InputError(
             "form tokens needs the model's tokenizer; give tokenizer: compact, a folder or a hub name with tokenizer_revision."
@@ -216,12 +257,16 @@ def _parity(found: Mapping[str, Any], mode: str) -> tuple[ParityConfig | None, s
     asked, reason = found.get("parity"), found.get("parity_reason", "").strip()
     if mode != "logprob":
         if isinstance(asked, Mapping):
-            raise InputError("parity compares log-probabilities, and answers in words have none; take parity out.")
+            raise InputError(
+                "parity compares log-probabilities, and answers in words have none; take parity out."
+            )
         return None, _WORDS_ONLY.format(mode=found["asking"]) + (f"; {reason}" if reason else "")
     if isinstance(asked, Mapping):
         settings = _typed(asked, _PARITY, "parity")
         if "model" not in settings:
-            raise InputError("parity has no model; name the local counterpart: compact, a folder, or a hub name with its revision.")
+            raise InputError(
+                "parity has no model; name the local counterpart: compact, a folder, or a hub name with its revision."
+            )
         return ParityConfig(**settings), ""
     if asked == "none" and reason:
         return None, reason
@@ -236,9 +281,17 @@ def _typed(entry: Any, kinds: Mapping[str, type], where: str) -> dict[str, Any]:
         raise InputError(f"{where} is no mapping of settings to values; write one setting a line.")
     unknown = next((str(name) for name in entry if name not in kinds), None)
     if unknown is not None:
-        hint = " The key itself is never written down: name its environment variable by key_variable." if "key" in unknown.lower() else ""
-        raise InputError(f"{where} has no setting {unknown[:40]!r}; it has {', '.join(sorted(kinds))}.{hint}")
-    return {name: _value(name, value, kinds[name]) for name, value in entry.items() if value is not None}
+        hint = (
+            " The key itself is never written down: name its environment variable by key_variable."
+            if "key" in unknown.lower()
+            else ""
+        )
+        raise InputError(
+            f"{where} has no setting {unknown[:40]!r}; it has {', '.join(sorted(kinds))}.{hint}"
+        )
+    return {
+        name: _value(name, value, kinds[name]) for name, value in entry.items() if value is not None
+    }
 
 
 def _value(name: str, value: Any, kind: type) -> Any:
@@ -246,7 +299,9 @@ def _value(name: str, value: Any, kind: type) -> Any:
         return value
     fits = isinstance(value, kind) or (kind is float and isinstance(value, int))
     if not fits or isinstance(value, bool):
-        raise InputError(f"{name} is of another kind than {_CALLED[kind]}; correct it (texts that look like numbers need quotes).")
+        raise InputError(
+            f"{name} is of another kind than {_CALLED[kind]}; correct it (texts that look like numbers need quotes)."
+        )
     return value
 
 

@@ -42,7 +42,9 @@ async def connect(asked: Asked, journal_path: Path | None) -> Asked:
         asked = replace(asked, identity=await _identity(client), counts=counts)
         if asked.asking.mode != "logprob":
             return replace(asked, read="top")
-        ids = asked.ids or (None if asked.read == "top" else await _verdict_ids(client, asked.asking))
+        ids = asked.ids or (
+            None if asked.read == "top" else await _verdict_ids(client, asked.asking)
+        )
         asked = replace(asked, ids=ids)
         if asked.read != "auto":
             return asked
@@ -74,7 +76,11 @@ def _entry(listed: Mapping[str, Any], server: Server) -> dict[str, Any]:
     data = listed.get("data")
     for item in data if isinstance(data, list) else []:
         if isinstance(item, dict) and item.get("id") == server.model:
-            return {name: item[name] for name in ("parent", "max_model_len", "owned_by") if isinstance(item.get(name), (str, int))}
+            return {
+                name: item[name]
+                for name in ("parent", "max_model_len", "owned_by")
+                if isinstance(item.get(name), (str, int))
+            }
     return {}
 
 
@@ -83,7 +89,12 @@ async def _verdict_ids(client: Client, asking: Asking) -> tuple[int, int] | None
     found: list[int] = []
     for word in asking.words:
         whole = await _tokens(client, asking.marker + word)
-        if before is None or whole is None or whole[: len(before)] != before or len(whole) != len(before) + 1:
+        if (
+            before is None
+            or whole is None
+            or whole[: len(before)] != before
+            or len(whole) != len(before) + 1
+        ):
             return None
         found.append(whole[-1])
     return (found[0], found[1]) if found[0] != found[1] else None
@@ -96,7 +107,9 @@ async def _tokens(client: Client, text: str) -> list[int] | None:
     except CertifyError:
         return None
     tokens = answer.get("tokens")
-    return tokens if isinstance(tokens, list) and all(type(token) is int for token in tokens) else None
+    return (
+        tokens if isinstance(tokens, list) and all(type(token) is int for token in tokens) else None
+    )
 
 
 async def _settled(client: Client, journal: Journal, asked: Asked) -> Asked:

@@ -31,13 +31,17 @@ class NotKeptError(CertifyError):
 async def can_count(client: Client) -> bool:
     """Whether the server counts tokens for us, as vLLM does."""
     try:
-        answer = await client.ask(f"{client.server.root_url}/tokenize", {"model": client.server.model, "prompt": "one"})
+        answer = await client.ask(
+            f"{client.server.root_url}/tokenize", {"model": client.server.model, "prompt": "one"}
+        )
     except CertifyError:
         return False
     return type(answer.get("count")) is int
 
 
-async def fitted(client: Client, journal: Journal, asked: Asked, text: str) -> tuple[Question, bool]:
+async def fitted(
+    client: Client, journal: Journal, asked: Asked, text: str
+) -> tuple[Question, bool]:
     """Render a text, cut in its middle until its prompt fits.
 
     Parameters
@@ -62,14 +66,21 @@ async def fitted(client: Client, journal: Journal, asked: Asked, text: str) -> t
         return whole, False
     if not asked.counts:
         excess = _characters(whole) - _CHARACTERS * budget
-        return (whole, False) if excess <= 0 else (asked.prompt.render(_cut(text, len(text) - excess - len(_NOTE))), True)
+        return (
+            (whole, False)
+            if excess <= 0
+            else (asked.prompt.render(_cut(text, len(text) - excess - len(_NOTE))), True)
+        )
     kept = len(text)
     for _ in range(_ROUNDS):
         count = await _count(client, journal, asked, question)
         if count <= budget:
             break
         # as many characters as the excess has on average, and a tenth more: the next count mostly fits
-        kept = min(kept - 1, kept - int(1.1 * (count - budget) * _characters(question) / count) - len(_NOTE))
+        kept = min(
+            kept - 1,
+            kept - int(1.1 * (count - budget) * _characters(question) / count) - len(_NOTE),
+        )
         question = asked.prompt.render(_cut(text, kept))
     return question, question != whole
 
@@ -93,7 +104,11 @@ async def _count(client: Client, journal: Journal, asked: Asked, question: Quest
 
 
 def _characters(question: Question, *, bytes_: bool = False) -> int:
-    texts = [question] if isinstance(question, str) else [item["content"] for item in question if isinstance(item, Mapping)]
+    texts = (
+        [question]
+        if isinstance(question, str)
+        else [item["content"] for item in question if isinstance(item, Mapping)]
+    )
     return sum(len(text.encode("utf-8", "replace")) if bytes_ else len(text) for text in texts)
 
 

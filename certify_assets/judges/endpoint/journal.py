@@ -49,7 +49,9 @@ class Journal:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 self._handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
             except OSError as error:
-                raise InputError(f"{path} cannot be opened ({error.strerror}); give another file for the answers.") from None
+                raise InputError(
+                    f"{path} cannot be opened ({error.strerror}); give another file for the answers."
+                ) from None
             try:
                 self._lock()
                 self._load(path.read_bytes())
@@ -60,7 +62,12 @@ class Journal:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         if self._handle >= 0:
             os.fsync(self._handle)
             os.close(self._handle)
@@ -94,7 +101,9 @@ class Journal:
             try:
                 fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                raise InputError(f"{self._path} is in use by another scoring; wait for it, or give another file for the answers.") from None
+                raise InputError(
+                    f"{self._path} is in use by another scoring; wait for it, or give another file for the answers."
+                ) from None
 
     def _load(self, data: bytes) -> None:
         *lines, torn = data.split(b"\n")

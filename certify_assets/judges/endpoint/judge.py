@@ -83,14 +83,30 @@ class EndpointJudge:
         UnavailableError
             If it does not answer.
         """
-        judge = cls(Asked(server, asking, prompt, asking.read, asking.verdict_ids, {}, max_failed, budget_tokens), **rest)
+        judge = cls(
+            Asked(
+                server,
+                asking,
+                prompt,
+                asking.read,
+                asking.verdict_ids,
+                {},
+                max_failed,
+                budget_tokens,
+            ),
+            **rest,
+        )
         return replace(judge, asked=complete(connect(judge.asked, judge.journal)))
 
     def provenance(self) -> JudgeProvenance:
         """Say what the scores depend on: no address beyond the plain URL, no key."""
         asked = self.asked
         ids = None if asked.ids is None or asked.read == "top" else list(asked.ids)
-        reading = {"read": asked.read, "verdict_ids": ids, "top": asked.asking.top if asked.read == "top" else None}
+        reading = {
+            "read": asked.read,
+            "verdict_ids": ids,
+            "top": asked.asking.top if asked.read == "top" else None,
+        }
         settings = {
             "model": asked.server.model,
             "server": dict(asked.identity),
@@ -99,18 +115,25 @@ class EndpointJudge:
             **(reading if asked.asking.mode == "logprob" else {}),
         }
         if asked.budget_tokens is not None:
-            settings |= {"budget_tokens": asked.budget_tokens, "counted_by": "server" if asked.counts else "characters"}
+            settings |= {
+                "budget_tokens": asked.budget_tokens,
+                "counted_by": "server" if asked.counts else "characters",
+            }
         # nothing is trained: what was chosen takes the adapter's place
         adapter = sha256_bytes(canonical_json(settings))
         version = asked.identity.get("version") or "of unknown version"
         engine = f"OpenAI-compatible server {version}, mode {asked.asking.mode}"
-        return JudgeProvenance(self.name, adapter, self.renderer_sha256, engine, "as the server has it", settings)
+        return JudgeProvenance(
+            self.name, adapter, self.renderer_sha256, engine, "as the server has it", settings
+        )
 
     def score(self, texts: Sequence[str]) -> Scores:
         """Judge rendered trajectories; see `run`."""
         return self.run(texts).scores
 
-    def run(self, texts: Sequence[str], *, progress: Callable[[int, int], None] | None = None) -> EndpointRun:
+    def run(
+        self, texts: Sequence[str], *, progress: Callable[[int, int], None] | None = None
+    ) -> EndpointRun:
         """Judge rendered trajectories and say what it cost.
 
         Parameters
@@ -136,18 +159,33 @@ class EndpointJudge:
     async def _questions(self, texts: Sequence[str]) -> list[Question]:
         with Journal(self.journal) as journal:
             async with Client(replace(self.asked.server, key_variable=None)) as client:
-                return [(await fitted(client, journal, replace(self.asked, replay=True), text))[0] for text in texts]
+                return [
+                    (await fitted(client, journal, replace(self.asked, replay=True), text))[0]
+                    for text in texts
+                ]
 
-    async def _run(self, texts: list[str], progress: Callable[[int, int], None] | None, begun: float) -> EndpointRun:
+    async def _run(
+        self, texts: list[str], progress: Callable[[int, int], None] | None, begun: float
+    ) -> EndpointRun:
         # the journal needs no key
-        server = replace(self.asked.server, key_variable=None) if self.asked.replay else self.asked.server
+        server = (
+            replace(self.asked.server, key_variable=None)
+            if self.asked.replay
+            else self.asked.server
+        )
         with Journal(self.journal) as journal:
             async with Client(server) as client:
                 answers = await ask_all(client, journal, self.asked, texts, progress)
-            sent = {"requests": client.requests, "retries": client.retries, "journal_sha256": journal.head}
+            sent = {
+                "requests": client.requests,
+                "retries": client.retries,
+                "journal_sha256": journal.head,
+            }
         return self._concluded(texts, answers, {**sent, "seconds": time.monotonic() - begun})
 
-    def _concluded(self, texts: list[str], answers: Answers, sent: Mapping[str, Any]) -> EndpointRun:
+    def _concluded(
+        self, texts: list[str], answers: Answers, sent: Mapping[str, Any]
+    ) -> EndpointRun:
         logs = np.full((len(texts), 2), np.nan)
         reasons, tokens = [], np.zeros((len(texts), 2), dtype=np.int64)
         by_row: dict[int, list[Reply]] = {row: [] for row in range(len(texts))}
@@ -158,18 +196,34 @@ class EndpointJudge:
             if row in answers.lost:
                 reasons.append(answers.lost[row])
             else:
-                *logs[row], reason = conclude(self.asked.asking.mode, replies, self.asked.asking.votes)
+                *logs[row], reason = conclude(
+                    self.asked.asking.mode, replies, self.asked.asking.votes
+                )
                 reasons.append(reason)
-        costs = np.array([self.prices.cost(int(prompt), int(completion)) for prompt, completion in tokens])
+        costs = np.array(
+            [self.prices.cost(int(prompt), int(completion)) for prompt, completion in tokens]
+        )
         return EndpointRun(
-            Scores(logs[:, 0].copy(), logs[:, 1].copy()), self._report(answers, reasons, tokens, sent), tuple(reasons), tokens, costs
+            Scores(logs[:, 0].copy(), logs[:, 1].copy()),
+            self._report(answers, reasons, tokens, sent),
+            tuple(reasons),
+            tokens,
+            costs,
         )
 
-    def _report(self, answers: Answers, reasons: list[str], tokens: np.ndarray[Any, Any], sent: Mapping[str, Any]) -> EndpointReport:
+    def _report(
+        self,
+        answers: Answers,
+        reasons: list[str],
+        tokens: np.ndarray[Any, Any],
+        sent: Mapping[str, Any],
+    ) -> EndpointReport:
         replies = answers.replies
         models = tuple(sorted({reply.model for reply in replies.values() if reply.model}))
         if len(models) > 1:
-            raise IntegrityError(f"the server answered as {' and as '.join(models)} in one scoring; pin one model and score again.")
+            raise IntegrityError(
+                f"the server answered as {' and as '.join(models)} in one scoring; pin one model and score again."
+            )
         fresh = [replies[place] for place in answers.fresh]
         total = tokens.sum(axis=0)
         unscored = Counter(reason for reason in reasons if reason)
@@ -178,18 +232,28 @@ class EndpointJudge:
             scored=len(reasons) - sum(unscored.values()),
             unscored=dict(sorted(unscored.items())),
             answers=len(replies),
-            unparsed_answers=sum(_unparsed(self.asked.asking.mode, reply) for reply in replies.values()),
+            unparsed_answers=sum(
+                _unparsed(self.asked.asking.mode, reply) for reply in replies.values()
+            ),
             cut_texts=len(answers.cut),
             same_votes=_same_votes(answers) if self.asked.asking.mode == "vote" else 0,
             cache_hits=answers.cache_hits,
             prompt_tokens=int(total[0]),
             completion_tokens=int(total[1]),
-            uncounted_answers=sum(reply.prompt_tokens is None or reply.completion_tokens is None for reply in replies.values()),
+            uncounted_answers=sum(
+                reply.prompt_tokens is None or reply.completion_tokens is None
+                for reply in replies.values()
+            ),
             cost=self.prices.cost(int(total[0]), int(total[1])),
-            cost_now=sum(self.prices.cost(reply.prompt_tokens or 0, reply.completion_tokens or 0) for reply in fresh),
+            cost_now=sum(
+                self.prices.cost(reply.prompt_tokens or 0, reply.completion_tokens or 0)
+                for reply in fresh
+            ),
             currency=self.prices.currency,
             models=models,
-            fingerprints=tuple(sorted({reply.fingerprint for reply in replies.values() if reply.fingerprint})),
+            fingerprints=tuple(
+                sorted({reply.fingerprint for reply in replies.values() if reply.fingerprint})
+            ),
             **sent,
         )
 

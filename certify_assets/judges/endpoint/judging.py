@@ -10,13 +10,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from certify_assets.corpora.corpus import open_corpus
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.corpora.preparation import open_corpus
 from certify_assets.errors import InputError, StaleCertificateError
 from certify_assets.judges.base import JudgeProvenance, Scores
 from certify_assets.judges.endpoint.config import EndpointConfig
 from certify_assets.judges.endpoint.judge import EndpointJudge
 from certify_assets.judges.endpoint.report import EndpointReport, EndpointRun
 from certify_assets.judges.endpoint.scoring import Asked
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.judging import renderer
 from certify_assets.judges.specs import JudgeSpec
 from certify_assets.storage.store import Store
@@ -59,14 +61,14 @@ class BilledJudge:
 
     def score(self, texts: Sequence[str]) -> Scores:
         """Judge rendered trajectories; what was answered before is not asked again."""
-        with journal(self.store, self.corpus, self.name) as path:
+        with journal(JudgedCorpus(Corpus(self.store, self.corpus), self.name)) as path:
             run = replace(self.judge, journal=path).run(texts, progress=self.progress)
         self.runs.append(run)
         return run.scores
 
     def questions(self, texts: Sequence[str]) -> list[Any]:
         """Return what the server was asked about texts."""
-        with journal(self.store, self.corpus, self.name) as path:
+        with journal(JudgedCorpus(Corpus(self.store, self.corpus), self.name)) as path:
             return list(replace(self.judge, journal=path).questions(texts))
 
     def bill(self) -> dict[str, Any]:
@@ -75,24 +77,24 @@ class BilledJudge:
 
 
 @contextmanager
-def journal(store: Store, corpus: str, judge: str) -> Iterator[Path]:
+def journal(judge: JudgedCorpus) -> Iterator[Path]:
     """Give the file of answers; that of a remote data root is fetched, and put back whatever happens."""
-    key = f"judges/{judge}/{corpus}/answers.jsonl"
-    if store.is_local:
-        yield store.local_path(key)
+    key = judge.key("answers.jsonl")
+    if judge.store.is_local:
+        yield judge.store.local_path(key)
         return
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "answers.jsonl"
-        if store.exists(key):
-            path.write_bytes(store.read_bytes(key))
+        if judge.store.exists(key):
+            path.write_bytes(judge.store.read_bytes(key))
         try:
             yield path
         finally:
             if path.exists():
-                store.write_bytes(key, path.read_bytes())
+                judge.store.write_bytes(key, path.read_bytes())
 
 
-def register_endpoint(store: Store, corpus: str, spec: JudgeSpec) -> dict[str, Any]:
+def register_endpoint(judge: JudgedCorpus) -> dict[str, Any]:
     """Ask the server what it is, and store what every score will depend on in the place of a trained adapter.
 
     Returns
@@ -105,14 +107,14 @@ def register_endpoint(store: Store, corpus: str, spec: JudgeSpec) -> dict[str, A
     InputError, UnavailableError
         If the server cannot be used as the user's document says.
     """
-    _, manifest = open_corpus(store, corpus)
-    config = _config(spec)
-    with journal(store, corpus, spec.name) as path:
-        asked = _connected(spec.name, config, path).asked
-    provenance = EndpointJudge(asked, spec.name, renderer().sha256).provenance()
+    _, manifest = open_corpus(judge.corpus)
+    config = _config(judge.spec)
+    with journal(judge.beside(judge.spec.name)) as path:
+        asked = _connected(judge.spec.name, config, path).asked
+    provenance = EndpointJudge(asked, judge.spec.name, renderer().sha256).provenance()
     document = {
-        "judge": spec.name,
-        "corpus": corpus,
+        "judge": judge.spec.name,
+        "corpus": judge.corpus.name,
         "adapter_sha256": provenance.adapter_sha256,
         "success_weight": 1.0,
         "candidates": 1,
@@ -127,15 +129,19 @@ def register_endpoint(store: Store, corpus: str, spec: JudgeSpec) -> dict[str, A
         "settings_sha256": config.sha256,
         "settings": config.settings(),
         "server": dict(asked.identity),
-        "reading": {"read": asked.read, "verdict_ids": asked.ids and list(asked.ids), "counts": asked.counts},
+        "reading": {
+            "read": asked.read,
+            "verdict_ids": asked.ids and list(asked.ids),
+            "counts": asked.counts,
+        },
         "provenance": provenance.to_dict(),
         "seed": config.asking.seed,
     }
-    store.write_json(f"judges/{spec.name}/{corpus}/adapter.json", document)
+    judge.store.write_json(judge.key("adapter.json"), document)
     return document
 
 
-def load_endpoint(store: Store, corpus: str, spec: JudgeSpec, *, replay: bool) -> BilledJudge:
+def load_endpoint(judged: JudgedCorpus, *, replay: bool) -> BilledJudge:
     """Return the judge as it was registered.
 
     Parameters
@@ -148,9 +154,9 @@ def load_endpoint(store: Store, corpus: str, spec: JudgeSpec, *, replay: bool) -
     StaleCertificateError
         If settings or server are no longer those of the registration.
     """
-    document = store.read_json(f"judges/{spec.name}/{corpus}/adapter.json")
-    require_same_settings(document, spec)
-    config, reading = _config(spec), document["reading"]
+    document = judged.store.read_json(judged.key("adapter.json"))
+    require_same_settings(document, judged.spec)
+    config, reading = _config(judged.spec), document["reading"]
     ids = reading["verdict_ids"]
     asked = Asked(
         config.server,
@@ -164,12 +170,14 @@ def load_endpoint(store: Store, corpus: str, spec: JudgeSpec, *, replay: bool) -
         reading["counts"],
         replay,
     )
-    judge = EndpointJudge(asked, spec.name, renderer().sha256, config.prices)
+    judge = EndpointJudge(asked, judged.spec.name, renderer().sha256, config.prices)
     if judge.provenance().adapter_sha256 != document["adapter_sha256"]:
-        raise StaleCertificateError(f"the registration of {spec.name} on {corpus} was altered; materialize {spec.name}/adapter again.")
+        raise StaleCertificateError(
+            f"the registration of {judged} on {judged.corpus} was altered; materialize {judged}/adapter again."
+        )
     if not replay:
-        _require_same_server(store, corpus, judge, config)
-    return BilledJudge(judge, store, corpus)
+        _require_same_server(judged.corpus, judge, config)
+    return BilledJudge(judge, judged.store, judged.corpus.name)
 
 
 def require_same_settings(document: dict[str, Any], spec: JudgeSpec) -> None:
@@ -188,21 +196,25 @@ def require_same_settings(document: dict[str, Any], spec: JudgeSpec) -> None:
         )
 
 
-def _require_same_server(store: Store, corpus: str, judge: EndpointJudge, config: EndpointConfig) -> None:
-    with journal(store, corpus, judge.name) as path:
+def _require_same_server(corpus: Corpus, judge: EndpointJudge, config: EndpointConfig) -> None:
+    with journal(JudgedCorpus(corpus, judge.name)) as path:
         now = _connected(judge.name, config, path).asked.identity
     then = judge.asked.identity
-    differing = next((name for name in sorted({*now, *then}) if now.get(name) != then.get(name)), None)
+    differing = next(
+        (name for name in sorted({*now, *then}) if now.get(name) != then.get(name)), None
+    )
     if differing is not None:
         raise StaleCertificateError(
-            f"the server of {judge.name} is not the registered one: its {differing} is {now.get(differing)!r} and was {then.get(differing)!r}; "
-            f"materialize {judge.name}/adapter again."
+            f"the server of {judge} is not the registered one: its {differing} is {now.get(differing)!r} and was {then.get(differing)!r}; "
+            f"materialize {judge}/adapter again."
         )
 
 
 def _connected(name: str, config: EndpointConfig, path: Path) -> EndpointJudge:
     budget = _budget(config)
-    return EndpointJudge.connect(config.server, config.asking, config.prompt(), budget_tokens=budget, name=name, journal=path)
+    return EndpointJudge.connect(
+        config.server, config.asking, config.prompt(), budget_tokens=budget, name=name, journal=path
+    )
 
 
 def _budget(config: EndpointConfig) -> int | None:
@@ -212,5 +224,7 @@ def _budget(config: EndpointConfig) -> int | None:
 
 def _config(spec: JudgeSpec) -> EndpointConfig:
     if spec.endpoint is None:
-        raise InputError(f"{spec.name} is no endpoint judge; name one that `certify judge list` shows with family endpoint.")
+        raise InputError(
+            f"{spec.name} is no endpoint judge; name one that `certify judge list` shows with family endpoint."
+        )
     return spec.endpoint

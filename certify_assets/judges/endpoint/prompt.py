@@ -11,7 +11,15 @@ from certify_assets.corpora.rendering import defuse
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.lm.prompt import AuditorPrompt, PromptEncoder
 
-__all__ = ["ChatPrompt", "CompletionPrompt", "EndpointPrompt", "Question", "TokenPrompt", "auditor_prompt", "chat_prompt"]
+__all__ = [
+    "ChatPrompt",
+    "CompletionPrompt",
+    "EndpointPrompt",
+    "Question",
+    "TokenPrompt",
+    "auditor_prompt",
+    "chat_prompt",
+]
 
 Question = Sequence[Mapping[str, str]] | Sequence[int] | str
 
@@ -53,7 +61,12 @@ def auditor_prompt(mode: str, **texts: str) -> AuditorPrompt:
 def _safe(text: str, marker: str) -> str:
     """Break up chat markup and what an answer is read by, so that a run can neither close its message nor answer in the auditor's place."""
     broken = _MARKS.sub(lambda match: f"{match.group()} ", defuse(text))
-    return re.sub(re.escape(marker), lambda match: f"{match.group()[:-1]} {match.group()[-1]}", broken, flags=re.IGNORECASE)
+    return re.sub(
+        re.escape(marker),
+        lambda match: f"{match.group()[:-1]} {match.group()[-1]}",
+        broken,
+        flags=re.IGNORECASE,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +89,10 @@ class ChatPrompt:
     def render(self, text: str) -> list[dict[str, str]]:
         """Return the messages; chat markup inside the run is broken up, so that it cannot close its message."""
         user = f"{self.auditor.opening}{_safe(text, self.auditor.marker)}\n{self.auditor.closing}"
-        return [{"role": "system", "content": self.auditor.system}, {"role": "user", "content": user}]
+        return [
+            {"role": "system", "content": self.auditor.system},
+            {"role": "user", "content": user},
+        ]
 
 
 @dataclass(frozen=True, slots=True)

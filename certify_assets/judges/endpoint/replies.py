@@ -10,7 +10,16 @@ from typing import Any, TypeGuard
 
 from certify_assets.errors import CertifyError, IntegrityError
 
-__all__ = ["MisshapenError", "Reply", "conclude", "read_logprobs", "read_probability", "read_text", "stated_probability", "stated_vote"]
+__all__ = [
+    "MisshapenError",
+    "Reply",
+    "conclude",
+    "read_logprobs",
+    "read_probability",
+    "read_text",
+    "stated_probability",
+    "stated_vote",
+]
 
 # vLLM and others write −9999 for a probability of zero, or for a token that they did not keep
 _NO_PROBABILITY = -9999.0
@@ -71,7 +80,9 @@ class Reply:
             logs = value["logs"]
             return cls(**{**value, "logs": None if logs is None else tuple(map(float, logs))})
         except (TypeError, KeyError, ValueError):
-            raise IntegrityError("an answer in the journal is of another version; delete the file and ask the server again.") from None
+            raise IntegrityError(
+                "an answer in the journal is of another version; delete the file and ask the server again."
+            ) from None
 
 
 def read_logprobs(body: Mapping[str, Any], names: Sequence[str]) -> Reply:
@@ -102,7 +113,12 @@ def read_probability(body: Mapping[str, Any]) -> Reply:
         If there is no list with one score.
     """
     results = body.get("data", body.get("results"))
-    if not isinstance(results, list) or len(results) != 1 or not isinstance(results[0], dict) or not _is_number(results[0].get("score")):
+    if (
+        not isinstance(results, list)
+        or len(results) != 1
+        or not isinstance(results[0], dict)
+        or not _is_number(results[0].get("score"))
+    ):
         raise MisshapenError("the server's answer has no list with one score.")
     value = float(results[0]["score"])
     if not (math.isfinite(value) and 0 < value <= 1 + _ROUNDING):
@@ -156,11 +172,17 @@ def conclude(mode: str, replies: Sequence[Reply], votes: int) -> tuple[float, fl
     reason = next((reply.reason for reply in replies if reply.reason), "")
     if mode == "logprob":
         logs = [value for reply in replies for value in reply.logs or ()]
-        return (logs[0], logs[1], "") if not reason and len(logs) == 2 else (math.nan, math.nan, reason or "missing")
+        return (
+            (logs[0], logs[1], "")
+            if not reason and len(logs) == 2
+            else (math.nan, math.nan, reason or "missing")
+        )
     if mode == "cot":
         percent = stated_probability(replies[0].text, cut=replies[0].cut)
         return (math.nan, math.nan, "unparsed") if percent is None else _logs((percent + 0.5) / 101)
-    read = [vote for reply in replies if (vote := stated_vote(reply.text, cut=reply.cut)) is not None]
+    read = [
+        vote for reply in replies if (vote := stated_vote(reply.text, cut=reply.cut)) is not None
+    ]
     if 2 * len(read) <= votes:
         return math.nan, math.nan, "unparsed"
     return _logs((votes * sum(read) / len(read) + 0.5) / (votes + 1))
@@ -189,15 +211,23 @@ def _choice(body: Mapping[str, Any]) -> Mapping[str, Any]:
 def _first_position(choice: Mapping[str, Any]) -> dict[str, Any]:
     block = choice.get("logprobs")
     if not isinstance(block, dict):
-        raise MisshapenError("the server's answer has no log-probabilities; choose mode cot or vote for this server.")
+        raise MisshapenError(
+            "the server's answer has no log-probabilities; choose mode cot or vote for this server."
+        )
     content, tops = block.get("content"), block.get("top_logprobs")
     if isinstance(content, list) and content and isinstance(content[0], dict):
         entries = content[0].get("top_logprobs") or []
         listed = [content[0], *entries] if isinstance(entries, list) else []
-        return {item["token"]: item.get("logprob") for item in listed if isinstance(item, dict) and isinstance(item.get("token"), str)}
+        return {
+            item["token"]: item.get("logprob")
+            for item in listed
+            if isinstance(item, dict) and isinstance(item.get("token"), str)
+        }
     if isinstance(tops, list) and tops and isinstance(tops[0], dict):
         return tops[0]
-    raise MisshapenError("the server's answer lists no tokens; choose mode cot or vote for this server.")
+    raise MisshapenError(
+        "the server's answer lists no tokens; choose mode cot or vote for this server."
+    )
 
 
 def _is_number(value: Any) -> TypeGuard[float]:
@@ -212,5 +242,7 @@ def _reply(body: Mapping[str, Any], **found: Any) -> Reply:
         value = usage.get(name)
         counts[name] = value if isinstance(value, int) and 0 <= value < 1 << 40 else None
     named = {"model": body.get("model"), "fingerprint": body.get("system_fingerprint")}
-    said: dict[str, Any] = {name: value[:200] for name, value in named.items() if isinstance(value, str)}
+    said: dict[str, Any] = {
+        name: value[:200] for name, value in named.items() if isinstance(value, str)
+    }
     return Reply(**found, **counts, **said)

@@ -16,7 +16,17 @@ from certify_assets.judges.base import Scores
 __all__ = ["EndpointReport", "EndpointRun"]
 
 _SUMMED = (
-    *("decisions", "scored", "answers", "unparsed_answers", "same_votes", "requests", "retries", "cache_hits", "prompt_tokens"),
+    *(
+        "decisions",
+        "scored",
+        "answers",
+        "unparsed_answers",
+        "same_votes",
+        "requests",
+        "retries",
+        "cache_hits",
+        "prompt_tokens",
+    ),
     *("completion_tokens", "uncounted_answers", "cost", "cost_now", "seconds", "cut_texts"),
 )
 
@@ -89,8 +99,16 @@ class EndpointReport:
         """Return the report as a JSON object; what cannot be divided is null."""
         counts = {name: getattr(self, name) for name in self.__slots__}
         shares = {"parse_rate": self.parse_rate, "cost_per_decision": self.cost_per_decision}
-        lists = {"unscored": dict(self.unscored), "models": list(self.models), "fingerprints": list(self.fingerprints)}
-        return {**counts, **lists, **{name: value if np.isfinite(value) else None for name, value in shares.items()}}
+        lists = {
+            "unscored": dict(self.unscored),
+            "models": list(self.models),
+            "fingerprints": list(self.fingerprints),
+        }
+        return {
+            **counts,
+            **lists,
+            **{name: value if np.isfinite(value) else None for name, value in shares.items()},
+        }
 
     @classmethod
     def merged(cls, reports: Sequence[EndpointReport]) -> EndpointReport:
@@ -103,14 +121,21 @@ class EndpointReport:
         """
         models = tuple(sorted({name for report in reports for name in report.models}))
         if len(models) > 1:
-            raise IntegrityError(f"the server answered as {' and as '.join(models)} in one scoring; pin one model and score again.")
+            raise IntegrityError(
+                f"the server answered as {' and as '.join(models)} in one scoring; pin one model and score again."
+            )
         unscored: Counter[str] = Counter()
         for report in reports:
             unscored.update(report.unscored)
         sums = {name: sum(getattr(report, name) for report in reports) for name in _SUMMED}
         prints = tuple(sorted({name for report in reports for name in report.fingerprints}))
         last = reports[-1]
-        said: dict[str, Any] = {"currency": last.currency, "journal_sha256": last.journal_sha256, "models": models, "fingerprints": prints}
+        said: dict[str, Any] = {
+            "currency": last.currency,
+            "journal_sha256": last.journal_sha256,
+            "models": models,
+            "fingerprints": prints,
+        }
         return cls(unscored=dict(sorted(unscored.items())), **said, **sums)
 
 

@@ -41,10 +41,24 @@ def is_chat(question: Question) -> bool:
 
 def per_text(asking: Asking, read: str) -> int:
     """Requests a text costs."""
-    return asking.votes if asking.mode == "vote" else 2 if asking.mode == "logprob" and read == "scoring" else 1
+    return (
+        asking.votes
+        if asking.mode == "vote"
+        else 2
+        if asking.mode == "logprob" and read == "scoring"
+        else 1
+    )
 
 
-def request(server: Server, asking: Asking, question: Question, *, read: str, ids: tuple[int, int] | None, index: int) -> Request:
+def request(
+    server: Server,
+    asking: Asking,
+    question: Question,
+    *,
+    read: str,
+    ids: tuple[int, int] | None,
+    index: int,
+) -> Request:
     """Build request number ``index`` of a text.
 
     Parameters
@@ -66,39 +80,78 @@ def request(server: Server, asking: Asking, question: Question, *, read: str, id
     """
     chat = is_chat(question)
     if asking.mode != "logprob":
-        fields: dict[str, Any] = {"max_tokens": asking.max_tokens, "temperature": asking.heat, "seed": asking.seed + index}
+        fields: dict[str, Any] = {
+            "max_tokens": asking.max_tokens,
+            "temperature": asking.heat,
+            "seed": asking.seed + index,
+        }
         return _routed(server, asking, question, fields, read_text)
     first: dict[str, Any] = {"max_tokens": 1, "temperature": asking.heat}
     if read == "top":
-        asked: dict[str, Any] = {"logprobs": True, "top_logprobs": asking.top} if chat else {"logprobs": asking.top}
-        return _routed(server, asking, question, first | asked, partial(read_logprobs, names=asking.words))
+        asked: dict[str, Any] = (
+            {"logprobs": True, "top_logprobs": asking.top} if chat else {"logprobs": asking.top}
+        )
+        return _routed(
+            server, asking, question, first | asked, partial(read_logprobs, names=asking.words)
+        )
     if ids is None:
-        raise InputError(f"reading verdicts by {read} needs their token ids and the server has no /tokenize; give verdict_ids.")
+        raise InputError(
+            f"reading verdicts by {read} needs their token ids and the server has no /tokenize; give verdict_ids."
+        )
     if read == "token_ids":
-        asked = {"logprobs": True if chat else 1, "logprob_token_ids": list(ids), "return_tokens_as_token_ids": True}
+        asked = {
+            "logprobs": True if chat else 1,
+            "logprob_token_ids": list(ids),
+            "return_tokens_as_token_ids": True,
+        }
         names = [f"token_id:{number}" for number in ids]
         return _routed(server, asking, question, first | asked, partial(read_logprobs, names=names))
     if chat:
-        raise InputError("reading verdicts by scoring takes a text or token ids, not messages; choose another way or a completion prompt.")
+        raise InputError(
+            "reading verdicts by scoring takes a text or token ids, not messages; choose another way or a completion prompt."
+        )
     return _scoring(server, asking, question, ids if index == 0 else ids[::-1])
 
 
 def _routed(
-    server: Server, asking: Asking, question: Question, fields: dict[str, Any], read: Callable[[Mapping[str, Any]], Reply]
+    server: Server,
+    asking: Asking,
+    question: Question,
+    fields: dict[str, Any],
+    read: Callable[[Mapping[str, Any]], Reply],
 ) -> Request:
     chat = is_chat(question)
-    content = {"messages": list(question)} if chat else {"prompt": question if isinstance(question, str) else list(question)}
+    content = (
+        {"messages": list(question)}
+        if chat
+        else {"prompt": question if isinstance(question, str) else list(question)}
+    )
     payload = _merged({"model": server.model, **content, **fields}, asking.extra)
     route = "/chat/completions" if chat else "/completions"
-    return Request(server.plain_url + route, payload, read, _estimate(question, fields["max_tokens"]))
+    return Request(
+        server.plain_url + route, payload, read, _estimate(question, fields["max_tokens"])
+    )
 
 
-def _scoring(server: Server, asking: Asking, question: Question, labels: tuple[int, ...]) -> Request:
+def _scoring(
+    server: Server, asking: Asking, question: Question, labels: tuple[int, ...]
+) -> Request:
     # the score is the probability of the first label: one request a verdict keeps small probabilities exact
     empty: str | list[int] = "" if isinstance(question, str) else []
     query = question if isinstance(question, str) else list(question)
-    fields = {"model": server.model, "query": query, "items": [empty], "label_token_ids": list(labels), "apply_softmax": False}
-    return Request(f"{server.root_url}/generative_scoring", _merged(fields, asking.extra), read_probability, _estimate(question, 1))
+    fields = {
+        "model": server.model,
+        "query": query,
+        "items": [empty],
+        "label_token_ids": list(labels),
+        "apply_softmax": False,
+    }
+    return Request(
+        f"{server.root_url}/generative_scoring",
+        _merged(fields, asking.extra),
+        read_probability,
+        _estimate(question, 1),
+    )
 
 
 def _merged(fields: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
@@ -108,5 +161,7 @@ def _merged(fields: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
 def _estimate(question: Question, answer: int) -> int:
     if isinstance(question, str):
         return len(question) // 4 + answer
-    characters = sum(len(item.get("content", "")) if isinstance(item, Mapping) else 4 for item in question)
+    characters = sum(
+        len(item.get("content", "")) if isinstance(item, Mapping) else 4 for item in question
+    )
     return characters // 4 + answer

@@ -96,7 +96,9 @@ def complete(work: Coroutine[Any, Any, _T]) -> _T:
         return thread.submit(asyncio.run, work).result()
 
 
-async def ask_once(client: Client, journal: Journal, asked: Asked, item: Request) -> tuple[Reply, bool]:
+async def ask_once(
+    client: Client, journal: Journal, asked: Asked, item: Request
+) -> tuple[Reply, bool]:
     """Answer one request from the journal or the server; return whether the server was asked.
 
     Raises
@@ -117,7 +119,11 @@ async def ask_once(client: Client, journal: Journal, asked: Asked, item: Request
 
 
 async def ask_all(
-    client: Client, journal: Journal, asked: Asked, texts: Sequence[str], progress: Callable[[int, int], None] | None = None
+    client: Client,
+    journal: Journal,
+    asked: Asked,
+    texts: Sequence[str],
+    progress: Callable[[int, int], None] | None = None,
 ) -> Answers:
     """Ask every request of every text.
 
@@ -182,7 +188,9 @@ class _Workers:
             return self._lose(row, "failed", error)
         if cut:
             self.answers.cut.add(row)
-        item = request(asked.server, asked.asking, question, read=asked.read, ids=asked.ids, index=index)
+        item = request(
+            asked.server, asked.asking, question, read=asked.read, ids=asked.ids, index=index
+        )
         key = _key(asked, item)
         # equal texts ask one question: the second waits for the answer to the first
         while key in self.running:
@@ -206,7 +214,11 @@ class _Workers:
 
     def _stop_where_nothing_is_read(self) -> None:
         replies = self.answers.replies
-        if self.asked.read == "top" and len(replies) == _SILENT and all(reply.reason == "missing" for reply in replies.values()):
+        if (
+            self.asked.read == "top"
+            and len(replies) == _SILENT
+            and all(reply.reason == "missing" for reply in replies.values())
+        ):
             words = " and ".join(map(repr, self.asked.asking.words))
             raise InputError(
                 f"none of the first {_SILENT} answers of {self.asked.server.plain_url} has {words} among its likeliest tokens; "
@@ -216,7 +228,9 @@ class _Workers:
     def _lose(self, row: int, reason: str, error: CertifyError) -> None:
         shown = self.asked.server.plain_url
         if isinstance(error, RefusedError) and error.status in (404, 405):
-            raise InputError(f"{shown} has no model {self.asked.server.model!r} at this route ({error}); check URL and model.")
+            raise InputError(
+                f"{shown} has no model {self.asked.server.model!r} at this route ({error}); check URL and model."
+            )
         self.answers.lost[row] = reason
         self.answers.complaint = self.answers.complaint or str(error)
         failed = sum(why == "failed" for why in self.answers.lost.values())
@@ -228,7 +242,9 @@ class _Workers:
 
 
 def _key(asked: Asked, item: Request) -> str:
-    return sha256_bytes(canonical_json({"server": dict(asked.identity), "url": item.url, "payload": item.payload}))
+    return sha256_bytes(
+        canonical_json({"server": dict(asked.identity), "url": item.url, "payload": item.payload})
+    )
 
 
 def _first(errors: BaseExceptionGroup[CertifyError]) -> CertifyError:

@@ -69,7 +69,12 @@ class Server:
     def __post_init__(self) -> None:
         try:
             parts = urlsplit(self.base_url)
-            usable = parts.scheme in ("http", "https") and bool(parts.hostname) and not parts.query and not parts.fragment
+            usable = (
+                parts.scheme in ("http", "https")
+                and bool(parts.hostname)
+                and not parts.query
+                and not parts.fragment
+            )
             usable = usable and (parts.port or 0) >= 0
         except ValueError:
             usable = False
@@ -78,15 +83,29 @@ class Server:
                 "the base URL of the server is not like http://host:port/v1, without a query; give it so, and the API key by key_variable."
             )
         if not self.model:
-            raise InputError("the server needs the name of a model; give the one that its /v1/models lists.")
+            raise InputError(
+                "the server needs the name of a model; give the one that its /v1/models lists."
+            )
         if self.key_variable is not None and not _VARIABLE.fullmatch(self.key_variable):
             # it may be the key itself, so it is not repeated here
-            raise InputError("key_variable is no name of an environment variable; give the variable's name, not the key.")
+            raise InputError(
+                "key_variable is no name of an environment variable; give the variable's name, not the key."
+            )
         positive = {
-            name: getattr(self, name) for name in ("concurrency", "attempts", "timeout_seconds", "longest_wait_seconds", "longest_body")
+            name: getattr(self, name)
+            for name in (
+                "concurrency",
+                "attempts",
+                "timeout_seconds",
+                "longest_wait_seconds",
+                "longest_body",
+            )
         }
         rates = {name: getattr(self, name) for name in ("requests_per_minute", "tokens_per_minute")}
-        for name, value in {**positive, **{name: rate for name, rate in rates.items() if rate is not None}}.items():
+        for name, value in {
+            **positive,
+            **{name: rate for name, rate in rates.items() if rate is not None},
+        }.items():
             if not value > 0:
                 raise InputError(f"{name} is {value}; give a number above 0.")
 
@@ -106,7 +125,11 @@ class Server:
     def login(self) -> tuple[str, str] | None:
         """Return user and password of the base URL, if it has them."""
         parts = urlsplit(self.base_url)
-        return None if parts.username is None else (unquote(parts.username), unquote(parts.password or ""))
+        return (
+            None
+            if parts.username is None
+            else (unquote(parts.username), unquote(parts.password or ""))
+        )
 
     def key(self) -> str | None:
         """Read the API key from its environment variable.
@@ -120,9 +143,13 @@ class Server:
             return None
         value = os.environ.get(self.key_variable, "").strip()
         if not value:
-            raise InputError(f"the environment variable {self.key_variable} is not set; export the API key of the server in it.")
+            raise InputError(
+                f"the environment variable {self.key_variable} is not set; export the API key of the server in it."
+            )
         if not value.isascii() or not value.isprintable():
-            raise InputError(f"the environment variable {self.key_variable} holds characters that no API key has; export the key alone.")
+            raise InputError(
+                f"the environment variable {self.key_variable} holds characters that no API key has; export the key alone."
+            )
         return value
 
 
@@ -170,25 +197,41 @@ class Asking:
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:
-            raise InputError(f"{self.mode!r} is no mode of an endpoint judge; choose one of {', '.join(MODES)}.")
+            raise InputError(
+                f"{self.mode!r} is no mode of an endpoint judge; choose one of {', '.join(MODES)}."
+            )
         if self.read not in ("auto", *READS):
-            raise InputError(f"{self.read!r} is no way to read a verdict; choose auto, {', '.join(READS)}.")
+            raise InputError(
+                f"{self.read!r} is no way to read a verdict; choose auto, {', '.join(READS)}."
+            )
         if self.votes < 1 or self.max_tokens < 1 or not 2 <= self.top <= 20:
             raise InputError(
                 f"{self.votes} votes of at most {self.max_tokens} tokens, or {self.top} likeliest tokens, cannot be asked for; "
                 "give numbers above 0, and 2 to 20 likeliest tokens."
             )
         if self.words[0] == self.words[1] or not all(self.words):
-            raise InputError(f"the verdict words {self.words} cannot be told apart; give two different words.")
+            raise InputError(
+                f"the verdict words {self.words} cannot be told apart; give two different words."
+            )
 
     @property
     def heat(self) -> float:
         """The temperature that is sent."""
-        return self.temperature if self.temperature is not None else 0.7 if self.mode == "vote" else 0.0
+        return (
+            self.temperature
+            if self.temperature is not None
+            else 0.7
+            if self.mode == "vote"
+            else 0.0
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return what the scores depend on."""
-        common: dict[str, Any] = {"mode": self.mode, "temperature": self.heat, "extra": dict(self.extra)}
+        common: dict[str, Any] = {
+            "mode": self.mode,
+            "temperature": self.heat,
+            "extra": dict(self.extra),
+        }
         if self.mode == "logprob":
             return {**common, "words": list(self.words), "marker": self.marker}
         drawn = {"votes": self.votes} if self.mode == "vote" else {}
@@ -212,7 +255,9 @@ class Prices:
 
     def __post_init__(self) -> None:
         if not (0 <= self.prompt < float("inf") and 0 <= self.completion < float("inf")):
-            raise InputError(f"prices of {self.prompt} and {self.completion} a million tokens cannot be used; give numbers from 0.")
+            raise InputError(
+                f"prices of {self.prompt} and {self.completion} a million tokens cannot be used; give numbers from 0."
+            )
 
     def cost(self, prompt_tokens: int, completion_tokens: int) -> float:
         """Return what so many tokens cost."""

@@ -60,7 +60,9 @@ class HarvestGate:
         }
 
 
-def open_gate(half: pd.DataFrame, settings: Settings, pilot: pd.DataFrame | None = None) -> HarvestGate:
+def open_gate(
+    half: pd.DataFrame, settings: Settings, pilot: pd.DataFrame | None = None
+) -> HarvestGate:
     """Certify half A and say whether there may be a harvest.
 
     Parameters
@@ -72,16 +74,33 @@ def open_gate(half: pd.DataFrame, settings: Settings, pilot: pd.DataFrame | None
     pilot : pandas.DataFrame, optional
         Labelled score table of other tasks, for betting.
     """
-    given = {name: getattr(settings, name) for name in ("alpha", "delta", "side", "procedure", "grid", "guard", "seed")}
+    given = {
+        name: getattr(settings, name)
+        for name in ("alpha", "delta", "side", "procedure", "grid", "guard", "seed")
+    }
     others = None if pilot is None else columns(pilot)
     certificate = certify(*columns(half), **given, pilot=others)
     tasks, needed = int(half["task_id"].nunique()), fewest_tasks(settings)
     if tasks < needed:
-        return HarvestGate(False, f"too few CAL tasks: {tasks} of {needed} needed in half A.", certificate, tasks, needed)
+        return HarvestGate(
+            False,
+            f"too few CAL tasks: {tasks} of {needed} needed in half A.",
+            certificate,
+            tasks,
+            needed,
+        )
     if not certificate.certified:
         found = diagnose(*columns(half), **given, pilot=others)
-        return HarvestGate(False, f"half A certifies nothing: {found.sentence}", certificate, tasks, needed)
-    return HarvestGate(True, f"half A certifies {certificate.coverage:.3f} at {settings.alpha:g}.", certificate, tasks, needed)
+        return HarvestGate(
+            False, f"half A certifies nothing: {found.sentence}", certificate, tasks, needed
+        )
+    return HarvestGate(
+        True,
+        f"half A certifies {certificate.coverage:.3f} at {settings.alpha:g}.",
+        certificate,
+        tasks,
+        needed,
+    )
 
 
 def fewest_tasks(settings: Settings) -> int:

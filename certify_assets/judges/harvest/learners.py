@@ -27,7 +27,9 @@ __all__ = ["language_learner", "lexical_learner"]
 _SCORED = ("score", "log_p_success", "log_p_fail")
 
 
-def lexical_learner(source: pd.DataFrame, manifest: SplitManifest, *, seed: int = 42, transfer: bool = False) -> Learner:
+def lexical_learner(
+    source: pd.DataFrame, manifest: SplitManifest, *, seed: int = 42, transfer: bool = False
+) -> Learner:
     """Return the learner that trains TF-IDF and logistic regression."""
     from certify_assets.judges.base import score_table
     from certify_assets.judges.lexical import LexicalJudge
@@ -42,10 +44,14 @@ def lexical_learner(source: pd.DataFrame, manifest: SplitManifest, *, seed: int 
         key = sha256_bytes(rows[["trajectory_id", "outcome"]].to_csv(index=False).encode("utf-8"))
         if key not in made:
             labels = rows["outcome"].to_numpy(np.int8)
-            made[key] = LexicalJudge.train(texts(rows, using), labels, seed=seed, renderer_sha256=using.sha256)
+            made[key] = LexicalJudge.train(
+                texts(rows, using), labels, seed=seed, renderer_sha256=using.sha256
+            )
         return made[key]
 
-    return Learner("lexical", _labelled(source), train, _remembering(score_table, using), transfer=transfer)
+    return Learner(
+        "lexical", _labelled(source), train, _remembering(score_table, using), transfer=transfer
+    )
 
 
 def language_learner(
@@ -80,13 +86,25 @@ def language_learner(
         _refuse(rows, manifest)
         base, encoder = load_base(model, revision)
         judge = CausalJudge(place, base, encoder, shards=folder / "shards")
-        trained, told[place] = fine_tuned(judge, rows, folder / place, model=model, seed=seed, report=report)
+        trained, told[place] = fine_tuned(
+            judge, rows, folder / place, model=model, seed=seed, report=report
+        )
         return trained
 
-    return Learner("sft", _labelled(source), train, _remembering(score_table, using), transfer=transfer, dear=True, trainings=told)
+    return Learner(
+        "sft",
+        _labelled(source),
+        train,
+        _remembering(score_table, using),
+        transfer=transfer,
+        dear=True,
+        trainings=told,
+    )
 
 
-def _remembering(score: Callable[..., pd.DataFrame], using: Renderer) -> Callable[[Judge, pd.DataFrame], pd.DataFrame]:
+def _remembering(
+    score: Callable[..., pd.DataFrame], using: Renderer
+) -> Callable[[Judge, pd.DataFrame], pd.DataFrame]:
     """Score each trajectory once a judge: a score does not depend on the other rows."""
     known: dict[str, dict[str, tuple[float, ...]]] = {}
 
@@ -97,8 +115,12 @@ def _remembering(score: Callable[..., pd.DataFrame], using: Renderer) -> Callabl
         if len(fresh):
             table = score(judge, fresh, using)
             names = fresh["corpus"].str.cat(fresh["trajectory_id"], sep="\n")
-            mine.update(zip(names, table[list(_SCORED)].itertuples(index=False, name=None), strict=True))
-        values = np.array([mine[name] for name in identities], dtype=np.float64).reshape(-1, len(_SCORED))
+            mine.update(
+                zip(names, table[list(_SCORED)].itertuples(index=False, name=None), strict=True)
+            )
+        values = np.array([mine[name] for name in identities], dtype=np.float64).reshape(
+            -1, len(_SCORED)
+        )
         return (
             rows[[name for name in SCORE_COLUMNS if name not in _SCORED]]
             .assign(**dict(zip(_SCORED, values.T, strict=True)))
@@ -110,7 +132,9 @@ def _remembering(score: Callable[..., pd.DataFrame], using: Renderer) -> Callabl
 
 def _refuse(rows: pd.DataFrame, manifest: SplitManifest) -> None:
     """Refuse rows of tasks that certify or audit; those of half A are let through where their labels were given up for it."""
-    spent = set(rows.loc[rows[LABEL_SOURCE] == HALF_A, "task_id"]) if LABEL_SOURCE in rows else set()
+    spent = (
+        set(rows.loc[rows[LABEL_SOURCE] == HALF_A, "task_id"]) if LABEL_SOURCE in rows else set()
+    )
     refuse_held_out(rows, manifest, what="training", spent=spent)
 
 

@@ -94,7 +94,11 @@ class Loop:
         import pandas as pd
 
         parts = [self.splits.sft, self.splits.rl] if self.learner.transfer else [self.splits.rl]
-        return withhold(pd.concat([part for part in parts if len(part)], ignore_index=True) if any(map(len, parts)) else self.splits.rl)
+        return withhold(
+            pd.concat([part for part in parts if len(part)], ignore_index=True)
+            if any(map(len, parts))
+            else self.splits.rl
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +127,9 @@ def gate_of(loop: Loop, parts: Parts, judge: Judge) -> tuple[HarvestGate, pd.Dat
     frames = [parts.half_a, parts.pool.frame]
     # bets are fixed on the learner's own labels: no task of them is in CAL, and no outcome of the pool is read
     pilot = loop.settings.procedure == "betting"
-    scored = loop.learner.score(judge, pd.concat([*frames, loop.learner.source] if pilot else frames, ignore_index=True))
+    scored = loop.learner.score(
+        judge, pd.concat([*frames, loop.learner.source] if pilot else frames, ignore_index=True)
+    )
     ends = np.cumsum([len(frame) for frame in frames])
     half, pool = scored.iloc[: ends[0]], scored.iloc[ends[0] : ends[1]].reset_index(drop=True)
     return open_gate(half, loop.settings, scored.iloc[ends[1] :] if pilot else None), pool
@@ -133,13 +139,20 @@ def measured(loop: Loop, parts: Parts, judge: Judge, about: dict[str, Any]) -> d
     """Certify a judge on half B with the gate's procedure and those beside it, and audit each certificate on TEST."""
     import pandas as pd
 
-    scored = loop.learner.score(judge, pd.concat([parts.half_b, loop.splits.test], ignore_index=True))
+    scored = loop.learner.score(
+        judge, pd.concat([parts.half_b, loop.splits.test], ignore_index=True)
+    )
     half_b, test = scored.iloc[: len(parts.half_b)], scored.iloc[len(parts.half_b) :]
     cells = {}
     # betting takes a pilot of its own and is a gate here, not what a judge is deployed with
-    names = dict.fromkeys([*([] if loop.settings.procedure == "betting" else [loop.settings.procedure]), *loop.beside])
+    names = dict.fromkeys(
+        [*([] if loop.settings.procedure == "betting" else [loop.settings.procedure]), *loop.beside]
+    )
     for name in names:
-        given = {key: getattr(loop.settings, key) for key in ("alpha", "delta", "side", "grid", "guard", "seed")}
+        given = {
+            key: getattr(loop.settings, key)
+            for key in ("alpha", "delta", "side", "grid", "guard", "seed")
+        }
         certificate = certify(*columns(half_b), **given, procedure=name)
         audit = audit_certificate(certificate, *columns(test))
         cells[name] = {

@@ -34,11 +34,21 @@ def contamination(gate: HarvestGate, table: pd.DataFrame, pool: Pool) -> dict[st
     """
     scores = table["score"].to_numpy(np.float64)
     taken = gate.taken(scores)
-    found: dict[str, Any] = {"size": int(taken.sum()), "pool": len(table), "unscored": int(np.isnan(scores).sum())}
+    found: dict[str, Any] = {
+        "size": int(taken.sum()),
+        "pool": len(table),
+        "unscored": int(np.isnan(scores).sum()),
+    }
     if not taken.any():
         return found | {"contamination": None, "lower_bound": None, "verdict": None}
-    audit = audit_certificate(gate.certificate, scores, pool.withheld, table["task_id"].to_numpy(object))
-    return found | {"contamination": audit.realized_error, "lower_bound": audit.lower_bound, "verdict": audit.verdict}
+    audit = audit_certificate(
+        gate.certificate, scores, pool.withheld, table["task_id"].to_numpy(object)
+    )
+    return found | {
+        "contamination": audit.realized_error,
+        "lower_bound": audit.lower_bound,
+        "verdict": audit.verdict,
+    }
 
 
 def rendered_lengths(frame: pd.DataFrame) -> NDArray[np.int64]:
@@ -46,7 +56,9 @@ def rendered_lengths(frame: pd.DataFrame) -> NDArray[np.int64]:
     return np.array([len(text) for text in texts(frame, renderer())], dtype=np.int64)
 
 
-def skew(frame: pd.DataFrame, taken: NDArray[np.bool_], lengths: NDArray[np.int64]) -> dict[str, Any] | None:
+def skew(
+    frame: pd.DataFrame, taken: NDArray[np.bool_], lengths: NDArray[np.int64]
+) -> dict[str, Any] | None:
     """Say how far a harvest is from its pool: what the bound on wrong labels does not cover.
 
     Parameters
@@ -85,5 +97,7 @@ def _total_variation(names: pd.Series[str], taken: NDArray[np.bool_]) -> float:
 
 def _kolmogorov_smirnov(part: NDArray[np.int64], whole: NDArray[np.int64]) -> float:
     at = np.unique(whole)
-    steps = [np.searchsorted(np.sort(values), at, side="right") / values.size for values in (part, whole)]
+    steps = [
+        np.searchsorted(np.sort(values), at, side="right") / values.size for values in (part, whole)
+    ]
     return float(np.abs(steps[0] - steps[1]).max())

@@ -17,7 +17,17 @@ if TYPE_CHECKING:
 
     from certify_assets.corpora.splits import SplitManifest
 
-__all__ = ["HALF_A", "HALVES_SEED", "LABEL_SOURCE", "Pool", "Splits", "halves", "refuse_held_out", "training_set", "withhold"]
+__all__ = [
+    "HALF_A",
+    "HALVES_SEED",
+    "LABEL_SOURCE",
+    "Pool",
+    "Splits",
+    "halves",
+    "refuse_held_out",
+    "training_set",
+    "withhold",
+]
 
 #: of the halves of CAL, the paper's
 HALVES_SEED = 42
@@ -64,7 +74,9 @@ def withhold(frame: pd.DataFrame) -> Pool:
     """
     labelled = frame[frame["outcome"].notna()].reset_index(drop=True)
     if labelled.empty:
-        raise InputError("the pool of the harvest is empty: this corpus has no RL split; split it again with --rl.")
+        raise InputError(
+            "the pool of the harvest is empty: this corpus has no RL split; split it again with --rl."
+        )
     return Pool(labelled.assign(outcome=None), labelled["outcome"].to_numpy(np.int8))
 
 
@@ -80,7 +92,9 @@ def halves(cal: pd.DataFrame, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
     return cal[first].reset_index(drop=True), cal[~first].reset_index(drop=True)
 
 
-def training_set(source: pd.DataFrame, harvested: pd.DataFrame, *, label: int, manifest: SplitManifest) -> pd.DataFrame:
+def training_set(
+    source: pd.DataFrame, harvested: pd.DataFrame, *, label: int, manifest: SplitManifest
+) -> pd.DataFrame:
     """Join human-labelled source rows and pseudo-labelled ones.
 
     Parameters
@@ -107,13 +121,18 @@ def training_set(source: pd.DataFrame, harvested: pd.DataFrame, *, label: int, m
     import pandas as pd
 
     refuse_held_out(harvested, manifest, what="pseudo-labelled")
-    parts = [source.assign(**{LABEL_SOURCE: "human"}), harvested.assign(**{"outcome": label, LABEL_SOURCE: "harvest"})]
+    parts = [
+        source.assign(**{LABEL_SOURCE: "human"}),
+        harvested.assign(**{"outcome": label, LABEL_SOURCE: "harvest"}),
+    ]
     joined = pd.concat([part for part in parts if len(part)], ignore_index=True)
     joined["outcome"] = joined["outcome"].astype("int8")
     return joined
 
 
-def refuse_held_out(frame: pd.DataFrame, manifest: SplitManifest, *, what: str, spent: Collection[str] = ()) -> None:
+def refuse_held_out(
+    frame: pd.DataFrame, manifest: SplitManifest, *, what: str, spent: Collection[str] = ()
+) -> None:
     """Refuse rows whose tasks are kept for certifying or auditing.
 
     Parameters
@@ -130,7 +149,9 @@ def refuse_held_out(frame: pd.DataFrame, manifest: SplitManifest, *, what: str, 
     LeakError
         Names the first such row.
     """
-    kept = {task for task, split in manifest.assignment.items() if split in {"cal", "test"}} - set(spent)
+    kept = {task for task, split in manifest.assignment.items() if split in {"cal", "test"}} - set(
+        spent
+    )
     found = frame[frame["task_id"].isin(kept) & (frame["corpus"] == manifest.corpus)]
     if len(found):
         row = found.iloc[0]

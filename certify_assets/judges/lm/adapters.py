@@ -61,11 +61,22 @@ def linear_targets(model: Any) -> tuple[str, ...]:
     import torch
 
     layers = getattr(model.get_decoder(), "layers", ())
-    inside = {id(module) for layer in layers for module in layer.modules() if isinstance(module, torch.nn.Linear)}
-    linear = {name: id(module) for name, module in model.named_modules() if isinstance(module, torch.nn.Linear)}
+    inside = {
+        id(module)
+        for layer in layers
+        for module in layer.modules()
+        if isinstance(module, torch.nn.Linear)
+    }
+    linear = {
+        name: id(module)
+        for name, module in model.named_modules()
+        if isinstance(module, torch.nn.Linear)
+    }
     wanted = {name for name, key in linear.items() if key in inside}
     if not wanted:
-        raise InputError(f"{type(model).__name__} has no linear layers in its decoder; give a causal language model of transformers.")
+        raise InputError(
+            f"{type(model).__name__} has no linear layers in its decoder; give a causal language model of transformers."
+        )
     leaves = {name.rpartition(".")[2] for name in wanted}
     alone = {name for name in linear if name.rpartition(".")[2] in leaves} == wanted
     return tuple(sorted(leaves if alone else wanted))
@@ -99,7 +110,9 @@ def attach_lora(model: Any, *, rank: int, alpha: int, dropout: float, seed: int)
 def quiet() -> Iterator[None]:
     """Silence what the libraries say to each other about names of their own that will change; users can do nothing about it."""
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*gradient_checkpointing.* is deprecated", category=FutureWarning)
+        warnings.filterwarnings(
+            "ignore", message=".*gradient_checkpointing.* is deprecated", category=FutureWarning
+        )
         yield
 
 
@@ -108,7 +121,9 @@ def trainable_parameters(model: Any) -> int:
     return sum(value.numel() for value in model.parameters() if value.requires_grad)
 
 
-def save_adapter(model: Any, folder: Path, document: Mapping[str, Any], *, source: str = "") -> dict[str, Any]:
+def save_adapter(
+    model: Any, folder: Path, document: Mapping[str, Any], *, source: str = ""
+) -> dict[str, Any]:
     """Write the adapter "default" of a PEFT model: safetensors, the configuration that PEFT and vLLM read, and its provenance last.
 
     Parameters
@@ -126,7 +141,11 @@ def save_adapter(model: Any, folder: Path, document: Mapping[str, Any], *, sourc
     dict
         The provenance as written, with ``adapter_sha256``.
     """
-    written = {"schema": _SCHEMA, **document, "adapter_sha256": write_weights(model, folder, source=source)}
+    written = {
+        "schema": _SCHEMA,
+        **document,
+        "adapter_sha256": write_weights(model, folder, source=source),
+    }
     write_atomic(folder / _DOCUMENT, canonical_json(written))
     return written
 
@@ -137,8 +156,14 @@ def write_weights(model: Any, folder: Path, *, source: str = "") -> str:
     from peft import get_peft_model_state_dict
 
     state = get_peft_model_state_dict(model, adapter_name="default", save_embedding_layers=False)
-    weights = safetensors.torch.save({name: value.detach().cpu().contiguous() for name, value in state.items()}, metadata={"format": "pt"})
-    config = canonical_json(_plain(model.peft_config["default"].to_dict()) | {"base_model_name_or_path": source, "inference_mode": True})
+    weights = safetensors.torch.save(
+        {name: value.detach().cpu().contiguous() for name, value in state.items()},
+        metadata={"format": "pt"},
+    )
+    config = canonical_json(
+        _plain(model.peft_config["default"].to_dict())
+        | {"base_model_name_or_path": source, "inference_mode": True}
+    )
     write_atomic(folder / _WEIGHTS, weights)
     write_atomic(folder / _CONFIG, config)
     return _hash(sha256_bytes(weights), sha256_bytes(config))
@@ -156,12 +181,20 @@ def read_adapter(folder: Path) -> dict[str, Any]:
     """
     document = read_json(folder / _DOCUMENT)
     if not isinstance(document, dict) or document.get("schema") != _SCHEMA:
-        raise InputError(f"{folder / _DOCUMENT} is not the provenance of an adapter; train the adapter with this package.")
+        raise InputError(
+            f"{folder / _DOCUMENT} is not the provenance of an adapter; train the adapter with this package."
+        )
     for name in (_WEIGHTS, _CONFIG):
         if not (folder / name).is_file():
-            raise InputError(f"{folder} has no {name}; give the folder as it was saved, pickled weights are refused.")
-    if _hash(sha256_file(folder / _WEIGHTS), sha256_file(folder / _CONFIG)) != document.get("adapter_sha256"):
-        raise IntegrityError(f"the adapter in {folder} is not the one its provenance names; train it again or restore its files.")
+            raise InputError(
+                f"{folder} has no {name}; give the folder as it was saved, pickled weights are refused."
+            )
+    if _hash(sha256_file(folder / _WEIGHTS), sha256_file(folder / _CONFIG)) != document.get(
+        "adapter_sha256"
+    ):
+        raise IntegrityError(
+            f"the adapter in {folder} is not the one its provenance names; train it again or restore its files."
+        )
     return document
 
 
@@ -207,7 +240,9 @@ class AdapterBank:
         inside = f"adapter{len(self._documents)}"
         with quiet():
             if self._model is None:
-                self._model = PeftModel.from_pretrained(self._base.model, str(folder), adapter_name=inside)
+                self._model = PeftModel.from_pretrained(
+                    self._base.model, str(folder), adapter_name=inside
+                )
             else:
                 self._model.load_adapter(str(folder), adapter_name=inside)
         self._model.eval()
@@ -215,7 +250,9 @@ class AdapterBank:
         return document
 
     @contextmanager
-    def using(self, name: str = "base", *, merge: bool = False) -> Iterator[tuple[LanguageModel, str]]:
+    def using(
+        self, name: str = "base", *, merge: bool = False
+    ) -> Iterator[tuple[LanguageModel, str]]:
         """Activate an adapter, or none for "base"; yield the model to score with and the adapter's hash ("" for the base).
 
         Parameters
@@ -231,7 +268,9 @@ class AdapterBank:
                     yield replace(self._base, model=self._model), ""
             return
         if name not in self._documents:
-            raise InputError(f"the bank holds no adapter {name!r}; it holds {', '.join(sorted(self._documents)) or 'none'}.")
+            raise InputError(
+                f"the bank holds no adapter {name!r}; it holds {', '.join(sorted(self._documents)) or 'none'}."
+            )
         document = self._documents[name]
         self._model.set_adapter(document["_inside"])
         judge = replace(self._base, model=self._model)
@@ -248,7 +287,9 @@ def merged(model: Any, name: str) -> Iterator[None]:
     import torch
     from peft.tuners.tuners_utils import BaseTunerLayer
 
-    layers: list[Any] = [module.get_base_layer() for module in model.modules() if isinstance(module, BaseTunerLayer)]
+    layers: list[Any] = [
+        module.get_base_layer() for module in model.modules() if isinstance(module, BaseTunerLayer)
+    ]
     kept = [layer.weight.detach().clone() for layer in layers]
     model.merge_adapter([name])
     try:
@@ -267,7 +308,10 @@ def bulk_weights(model: Any) -> Iterator[None]:
 
     from certify_assets.judges.lm.hardware import Hardware
 
-    active = any(isinstance(module, BaseTunerLayer) and not module.disable_adapters for module in model.modules())
+    active = any(
+        isinstance(module, BaseTunerLayer) and not module.disable_adapters
+        for module in model.modules()
+    )
     if not (active and Hardware.of(model).accelerated):
         yield
         return
@@ -297,4 +341,8 @@ def _plain(value: Any) -> Any:
         return sorted(value)
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
-    return value if value is None or isinstance(value, bool | int | float) else str(getattr(value, "value", value))
+    return (
+        value
+        if value is None or isinstance(value, bool | int | float)
+        else str(getattr(value, "value", value))
+    )

@@ -12,7 +12,14 @@ import numpy as np
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, read_json, write_atomic
 
-__all__ = ["latest_checkpoint", "load_optimizer", "load_random_state", "mark_complete", "save_optimizer", "save_random_state"]
+__all__ = [
+    "latest_checkpoint",
+    "load_optimizer",
+    "load_random_state",
+    "mark_complete",
+    "save_optimizer",
+    "save_random_state",
+]
 
 _OPTIMIZER = "optimizer.safetensors"
 _SETTINGS = "optimizer.json"
@@ -32,9 +39,13 @@ def save_optimizer(folder: Path, optimizer: Any, scheduler: Any) -> None:
         for place, values in state["state"].items()
         for name, value in values.items()
     }
-    schedule = {name: value for name, value in scheduler.state_dict().items() if name != "lr_lambdas"}
+    schedule = {
+        name: value for name, value in scheduler.state_dict().items() if name != "lr_lambdas"
+    }
     write_atomic(folder / _OPTIMIZER, safetensors.torch.save(tensors))
-    write_atomic(folder / _SETTINGS, canonical_json({"groups": state["param_groups"], "schedule": schedule}))
+    write_atomic(
+        folder / _SETTINGS, canonical_json({"groups": state["param_groups"], "schedule": schedule})
+    )
 
 
 def load_optimizer(folder: Path, optimizer: Any, scheduler: Any) -> None:
@@ -46,10 +57,15 @@ def load_optimizer(folder: Path, optimizer: Any, scheduler: Any) -> None:
     for key, value in safetensors.torch.load((folder / _OPTIMIZER).read_bytes()).items():
         place, _, name = key.partition(".")
         state.setdefault(int(place), {})[name] = value
-    groups = [{**group, "betas": tuple(group["betas"])} if "betas" in group else group for group in settings["groups"]]
+    groups = [
+        {**group, "betas": tuple(group["betas"])} if "betas" in group else group
+        for group in settings["groups"]
+    ]
     optimizer.load_state_dict({"state": state, "param_groups": groups})
     # the schedule itself is code and is built again; only its place is restored
-    scheduler.load_state_dict({**settings["schedule"], "lr_lambdas": scheduler.state_dict()["lr_lambdas"]})
+    scheduler.load_state_dict(
+        {**settings["schedule"], "lr_lambdas": scheduler.state_dict()["lr_lambdas"]}
+    )
 
 
 def save_random_state(folder: Path) -> None:
@@ -58,12 +74,20 @@ def save_random_state(folder: Path) -> None:
     import torch
 
     _, keys, position, has_gauss, gauss = np.random.get_state(legacy=True)
-    tensors = {"cpu": torch.get_rng_state(), "numpy": torch.from_numpy(np.asarray(keys, dtype=np.uint32).view(np.int32).copy())}
+    tensors = {
+        "cpu": torch.get_rng_state(),
+        "numpy": torch.from_numpy(np.asarray(keys, dtype=np.uint32).view(np.int32).copy()),
+    }
     if torch.cuda.is_available():
-        tensors |= {f"cuda{place}": value for place, value in enumerate(torch.cuda.get_rng_state_all())}
+        tensors |= {
+            f"cuda{place}": value for place, value in enumerate(torch.cuda.get_rng_state_all())
+        }
     version, internal, following = random.getstate()
     write_atomic(folder / _RANDOM, safetensors.torch.save(tensors))
-    numbers = {"python": [version, list(internal), following], "numpy": [int(position), int(has_gauss), float(gauss)]}
+    numbers = {
+        "python": [version, list(internal), following],
+        "numpy": [int(position), int(has_gauss), float(gauss)],
+    }
     write_atomic(folder / _PYTHON, canonical_json(numbers))
 
 
@@ -72,13 +96,20 @@ def load_random_state(folder: Path) -> None:
     import safetensors.torch
     import torch
 
-    tensors, numbers = safetensors.torch.load((folder / _RANDOM).read_bytes()), read_json(folder / _PYTHON)
+    tensors, numbers = (
+        safetensors.torch.load((folder / _RANDOM).read_bytes()),
+        read_json(folder / _PYTHON),
+    )
     version, internal, following = numbers["python"]
     random.setstate((version, tuple(internal), following))
     position, has_gauss, gauss = numbers["numpy"]
-    np.random.set_state(("MT19937", tensors["numpy"].numpy().view(np.uint32), position, has_gauss, gauss))
+    np.random.set_state(
+        ("MT19937", tensors["numpy"].numpy().view(np.uint32), position, has_gauss, gauss)
+    )
     torch.set_rng_state(tensors["cpu"])
-    devices = sorted((name for name in tensors if name.startswith("cuda")), key=lambda name: int(name[4:]))
+    devices = sorted(
+        (name for name in tensors if name.startswith("cuda")), key=lambda name: int(name[4:])
+    )
     if devices and torch.cuda.is_available():
         torch.cuda.set_rng_state_all([tensors[name] for name in devices])
 
@@ -96,12 +127,18 @@ def latest_checkpoint(folder: Path, run_sha256: str) -> Path | None:
     InputError
         If the folder holds a checkpoint of other settings or rows.
     """
-    steps = {int(match[1]): path for path in folder.glob("checkpoint-*") if (match := re.fullmatch(r"checkpoint-(\d+)", path.name))}
+    steps = {
+        int(match[1]): path
+        for path in folder.glob("checkpoint-*")
+        if (match := re.fullmatch(r"checkpoint-(\d+)", path.name))
+    }
     for step in sorted(steps, reverse=True):
         mark = steps[step] / _COMPLETE
         if not mark.is_file():
             continue
         if read_json(mark).get("run_sha256") != run_sha256:
-            raise InputError(f"{steps[step]} is a checkpoint of another model, other settings or rows; give another folder or delete it.")
+            raise InputError(
+                f"{steps[step]} is a checkpoint of another model, other settings or rows; give another folder or delete it."
+            )
         return steps[step]
     return None

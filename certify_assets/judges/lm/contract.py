@@ -9,7 +9,14 @@ from typing import Any
 
 from certify_assets.errors import InputError
 
-__all__ = ["Encoded", "LanguageModel", "VerdictTokens", "load_language_model", "verdict_tokens", "weights_sha256"]
+__all__ = [
+    "Encoded",
+    "LanguageModel",
+    "VerdictTokens",
+    "load_language_model",
+    "verdict_tokens",
+    "weights_sha256",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +155,9 @@ def load_language_model(
     folder = Path(source)
     local = folder.is_dir()
     if local and not list(folder.glob("*.safetensors")):
-        raise InputError(f"{folder} has no .safetensors; save the model with safetensors, pickled weights are refused.")
+        raise InputError(
+            f"{folder} has no .safetensors; save the model with safetensors, pickled weights are refused."
+        )
     if not local and revision is None:
         raise InputError(
             f"{source} is no folder and has no revision; give the commit of the hub repository, so that the model can be loaded again."
@@ -156,7 +165,11 @@ def load_language_model(
     keywords: dict[str, Any] = {} if local else {"revision": revision}
     tokenizer = AutoTokenizer.from_pretrained(str(source), trust_remote_code=False, **keywords)
     model: Any = AutoModelForCausalLM.from_pretrained(
-        str(source), dtype=getattr(torch, dtype), use_safetensors=True, trust_remote_code=False, **keywords
+        str(source),
+        dtype=getattr(torch, dtype),
+        use_safetensors=True,
+        trust_remote_code=False,
+        **keywords,
     )
     model.to(device).eval()
     return LanguageModel(

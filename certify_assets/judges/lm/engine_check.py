@@ -25,10 +25,16 @@ def engine_limits(judge: LanguageModel) -> dict[str, Any]:
     digit; an engine that read another row's tokens, or the wrong position, would differ by the spread of the scores.
     """
     half = Hardware.of(judge.model).half
-    return {"rows": _ROWS, "tolerance": 0.25 if half else 1e-3, "least_agreement": 0.8 if half else 0.99}
+    return {
+        "rows": _ROWS,
+        "tolerance": 0.25 if half else 1e-3,
+        "least_agreement": 0.8 if half else 0.99,
+    }
 
 
-def engine_parity(judge: LanguageModel, prompts: Sequence[Encoded], *, config: ScoringConfig) -> Parity:
+def engine_parity(
+    judge: LanguageModel, prompts: Sequence[Encoded], *, config: ScoringConfig
+) -> Parity:
     """Compare an engine with the reference: the same model on the same device, a row a batch, its own attention, adapter not merged.
 
     Parameters

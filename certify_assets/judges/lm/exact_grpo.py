@@ -37,13 +37,24 @@ from typing import Any
 from certify_assets.errors import InputError
 from certify_assets.judges.lm.adapters import native_inputs
 from certify_assets.judges.lm.contract import Encoded, LanguageModel
-from certify_assets.judges.lm.grpo_checkpoint import load_checkpoint, save_checkpoint, trainable_weights
+from certify_assets.judges.lm.grpo_checkpoint import (
+    load_checkpoint,
+    save_checkpoint,
+    trainable_weights,
+)
 from certify_assets.judges.lm.grpo_config import GrpoConfig, check_rows, run_sha256, single_tokens
 from certify_assets.judges.lm.hardware import Hardware
 from certify_assets.judges.lm.rewards import Arm
 from certify_assets.judges.lm.varlen import pack, packable, packed_attention
 
-__all__ = ["GrpoRun", "GrpoStep", "exact_loss", "expected_reward", "train_exact", "verdict_log_probs"]
+__all__ = [
+    "GrpoRun",
+    "GrpoStep",
+    "exact_loss",
+    "expected_reward",
+    "train_exact",
+    "verdict_log_probs",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +114,9 @@ class GrpoRun:
         }
 
 
-def verdict_log_probs(language: LanguageModel, prompts: Sequence[Encoded], *, packed: bool = False) -> Any:
+def verdict_log_probs(
+    language: LanguageModel, prompts: Sequence[Encoded], *, packed: bool = False
+) -> Any:
     """Log-probabilities of success, failure and anything else after the marker, with gradients.
 
     Parameters
@@ -129,13 +142,17 @@ def verdict_log_probs(language: LanguageModel, prompts: Sequence[Encoded], *, pa
     head = inner.get_output_embeddings()
     device = head.weight.device
     with Hardware.of(inner).autocast():
-        hidden = _packed_hidden(inner, prompts) if packed else _padded_hidden(inner, prompts, device)
+        hidden = (
+            _packed_hidden(inner, prompts) if packed else _padded_hidden(inner, prompts, device)
+        )
     with torch.autocast(device_type=device.type, enabled=False):
         bias = None if head.bias is None else head.bias.float()
         logits = torch.nn.functional.linear(hidden.float(), head.weight.float(), bias)
     verdicts = logits[:, [success, fail]]
     # 1 − p_S − p_F would lose every digit of a small rest
-    others = logits.index_fill(1, torch.tensor([success, fail], device=device), -math.inf).logsumexp(1, keepdim=True)
+    others = logits.index_fill(
+        1, torch.tensor([success, fail], device=device), -math.inf
+    ).logsumexp(1, keepdim=True)
     return torch.log_softmax(torch.cat([verdicts, others], dim=1), dim=1)
 
 
@@ -155,7 +172,10 @@ def _padded_hidden(inner: Any, prompts: Sequence[Encoded], device: Any) -> Any:
         mask[row, width - len(prompt.ids) :] = 1
     places = (mask.cumsum(1) - 1).clamp(min=0)
     return inner.base_model(
-        input_ids=ids.to(device), attention_mask=mask.to(device), position_ids=places.to(device), use_cache=False
+        input_ids=ids.to(device),
+        attention_mask=mask.to(device),
+        position_ids=places.to(device),
+        use_cache=False,
     ).last_hidden_state[:, -1]
 
 
@@ -165,7 +185,9 @@ def expected_reward(log_probs: Any, outcomes: Sequence[int], arm: Arm) -> Any:
     return (log_probs.exp() * rewards).sum(1)
 
 
-def exact_loss(log_probs: Any, outcomes: Sequence[int], arm: Arm, config: GrpoConfig, reference: Any = None) -> Any:
+def exact_loss(
+    log_probs: Any, outcomes: Sequence[int], arm: Arm, config: GrpoConfig, reference: Any = None
+) -> Any:
     """Loss of each prompt whose gradient is minus the expected gradient of GRPO, or that of the weighted cross-entropy.
 
     Parameters
@@ -244,7 +266,9 @@ def train_exact(
         if evaluate is not None and due:
             language.model.eval()
             evaluate(done)
-        if folder is not None and (due or done == config.steps or (config.save_every and done % config.save_every == 0)):
+        if folder is not None and (
+            due or done == config.steps or (config.save_every and done % config.save_every == 0)
+        ):
             trainer.save(folder, done, history)
         if progress is not None:
             progress(history[-1])
@@ -268,19 +292,33 @@ class _Trainer:
         from torch.optim import AdamW
 
         single_tokens(language.verdicts)
-        self.language, self.prompts, self.outcomes, self.arm, self.config = language, prompts, outcomes, arm, config
+        self.language, self.prompts, self.outcomes, self.arm, self.config = (
+            language,
+            prompts,
+            outcomes,
+            arm,
+            config,
+        )
         self.sha256 = run_sha256(language, prompts, outcomes, arm=arm, config=config)
         self.weights = list(trainable_weights(language.model).values())
         hardware, inner = Hardware.of(language.model), _causal_model(language.model)
         self.packed = hardware.accelerated and packable(inner) if packed is None else packed
-        self.optimizer = AdamW(self.weights, lr=config.learning_rate, weight_decay=0.0, **hardware.optimizer())
+        self.optimizer = AdamW(
+            self.weights, lr=config.learning_rate, weight_decay=0.0, **hardware.optimizer()
+        )
         self.reference: Any = None
         if config.activation_checkpointing:
-            inner.activation_checkpointing_enable(activation_checkpointing_kwargs={"use_reentrant": False})
+            inner.activation_checkpointing_enable(
+                activation_checkpointing_kwargs={"use_reentrant": False}
+            )
 
     def resume(self, folder: Path | None) -> tuple[int, list[GrpoStep]]:
         """Go on from a checkpoint where there is one; else read the judge at the start."""
-        found = None if folder is None else load_checkpoint(folder, self.language.model, self.optimizer, run=self.sha256)
+        found = (
+            None
+            if folder is None
+            else load_checkpoint(folder, self.language.model, self.optimizer, run=self.sha256)
+        )
         if found is None:
             self.reference = self._reference() if self.config.beta else None
             return 0, []
@@ -290,7 +328,14 @@ class _Trainer:
     def save(self, folder: Path, done: int, history: Sequence[GrpoStep]) -> None:
         """Keep the state after a step."""
         document = {"step": done, "history": [asdict(step) for step in history]}
-        save_checkpoint(folder, self.language.model, self.optimizer, run=self.sha256, document=document, reference=self.reference)
+        save_checkpoint(
+            folder,
+            self.language.model,
+            self.optimizer,
+            run=self.sha256,
+            document=document,
+            reference=self.reference,
+        )
 
     def step(self, step: int) -> GrpoStep:
         """Take one optimizer step."""
@@ -303,7 +348,9 @@ class _Trainer:
         loss, reward, unparsed = (sum(values) / len(rows) for values in zip(*sums, strict=True))
         norm = torch.nn.utils.clip_grad_norm_(self.weights, self.config.max_grad_norm or math.inf)
         if not (math.isfinite(loss) and math.isfinite(float(norm))):
-            raise InputError(f"the loss or its gradient is not finite at step {step + 1}; lower the learning rate.")
+            raise InputError(
+                f"the loss or its gradient is not finite at step {step + 1}; lower the learning rate."
+            )
         rate = self.config.rate(step)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
@@ -313,8 +360,12 @@ class _Trainer:
 
     def _backward(self, rows: Sequence[int], batch: int) -> tuple[float, float, float]:
         outcomes = [int(self.outcomes[row]) for row in rows]
-        log_probs = verdict_log_probs(self.language, [self.prompts[row] for row in rows], packed=self.packed)
-        reference = None if self.reference is None else self.reference[list(rows)].to(log_probs.device)
+        log_probs = verdict_log_probs(
+            self.language, [self.prompts[row] for row in rows], packed=self.packed
+        )
+        reference = (
+            None if self.reference is None else self.reference[list(rows)].to(log_probs.device)
+        )
         losses = exact_loss(log_probs, outcomes, self.arm, self.config, reference)
         (losses.sum() / batch).backward()
         seen = log_probs.detach()
@@ -328,12 +379,16 @@ class _Trainer:
         self.language.model.eval()
         with torch.no_grad(), self._ready():
             for part in self._parts(range(len(self.prompts))):
-                found[part] = verdict_log_probs(self.language, [self.prompts[row] for row in part], packed=self.packed).cpu()
+                found[part] = verdict_log_probs(
+                    self.language, [self.prompts[row] for row in part], packed=self.packed
+                ).cpu()
         return found
 
     @contextmanager
     def _ready(self) -> Iterator[None]:
-        attention = packed_attention(_causal_model(self.language.model)) if self.packed else nullcontext()
+        attention = (
+            packed_attention(_causal_model(self.language.model)) if self.packed else nullcontext()
+        )
         with attention, native_inputs(self.language.model):
             yield
 
@@ -360,7 +415,9 @@ def _prepare(model: Any, config: GrpoConfig) -> None:
             part.eval()
 
 
-def _micro_batches(prompts: Sequence[Encoded], rows: Sequence[int], budget: int, *, packed: bool = False) -> Iterator[list[int]]:
+def _micro_batches(
+    prompts: Sequence[Encoded], rows: Sequence[int], budget: int, *, packed: bool = False
+) -> Iterator[list[int]]:
     """Cut rows into batches of similar length whose size, padding included, is at most the budget; a longer prompt goes alone."""
     part: list[int] = []
     for row in sorted(rows, key=lambda row: (-len(prompts[row].ids), row)):

@@ -26,11 +26,21 @@ def trainable_weights(model: Any) -> dict[str, Any]:
     """
     named = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
     if not named:
-        raise InputError("the model has no trainable weight; load the adapter with is_trainable=True, or add one.")
+        raise InputError(
+            "the model has no trainable weight; load the adapter with is_trainable=True, or add one."
+        )
     return named
 
 
-def save_checkpoint(folder: Path, model: Any, optimizer: Any, *, run: str, document: dict[str, Any], reference: Any = None) -> Path:
+def save_checkpoint(
+    folder: Path,
+    model: Any,
+    optimizer: Any,
+    *,
+    run: str,
+    document: dict[str, Any],
+    reference: Any = None,
+) -> Path:
     """Write the state after a step, in the place of the last one.
 
     Parameters
@@ -51,7 +61,9 @@ def save_checkpoint(folder: Path, model: Any, optimizer: Any, *, run: str, docum
     for name, weight in trainable_weights(model).items():
         tensors[f"weight/{name}"] = weight.detach().contiguous()
         state = optimizer.state.get(weight, {})
-        tensors |= {f"{moment}/{name}": state[moment].contiguous() for moment in _MOMENTS if moment in state}
+        tensors |= {
+            f"{moment}/{name}": state[moment].contiguous() for moment in _MOMENTS if moment in state
+        }
     if reference is not None:
         tensors["reference"] = reference.contiguous()
     metadata = {"schema": _SCHEMA, "run": run, "document": json.dumps(document, allow_nan=False)}
@@ -60,7 +72,9 @@ def save_checkpoint(folder: Path, model: Any, optimizer: Any, *, run: str, docum
     return path
 
 
-def load_checkpoint(folder: Path, model: Any, optimizer: Any, *, run: str) -> tuple[dict[str, Any], Any] | None:
+def load_checkpoint(
+    folder: Path, model: Any, optimizer: Any, *, run: str
+) -> tuple[dict[str, Any], Any] | None:
     """Put weights and optimizer back where a checkpoint left them.
 
     Returns
@@ -82,15 +96,23 @@ def load_checkpoint(folder: Path, model: Any, optimizer: Any, *, run: str) -> tu
         return None
     metadata, tensors = _read(path)
     if metadata.get("run") != run:
-        raise InputError(f"{path} is of a run with other rows, settings or judge; give another folder, or delete it to start anew.")
+        raise InputError(
+            f"{path} is of a run with other rows, settings or judge; give another folder, or delete it to start anew."
+        )
     weights = trainable_weights(model)
     if {name.partition("/")[2] for name in tensors if name.startswith("weight/")} != set(weights):
-        raise InputError(f"{path} has other weights than the model; load the adapter with which the run began.")
+        raise InputError(
+            f"{path} has other weights than the model; load the adapter with which the run began."
+        )
     document = json.loads(metadata["document"])
     with torch.no_grad():
         for name, weight in weights.items():
             weight.copy_(tensors[f"weight/{name}"])
-            moments = {moment: tensors[f"{moment}/{name}"].to(weight.device) for moment in _MOMENTS if f"{moment}/{name}" in tensors}
+            moments = {
+                moment: tensors[f"{moment}/{name}"].to(weight.device)
+                for moment in _MOMENTS
+                if f"{moment}/{name}" in tensors
+            }
             if moments:
                 optimizer.state[weight] = {"step": torch.tensor(float(document["step"])), **moments}
     return document, tensors.get("reference")
@@ -104,7 +126,9 @@ def _read(path: Path) -> tuple[dict[str, str], dict[str, Any]]:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except SafetensorError as error:
-        raise IntegrityError(f"{path} is no whole safetensors file ({error}); delete it to start anew.") from None
+        raise IntegrityError(
+            f"{path} is no whole safetensors file ({error}); delete it to start anew."
+        ) from None
     if metadata.get("schema") != _SCHEMA:
         raise IntegrityError(f"{path} is no checkpoint of exact GRPO; give another folder.")
     return metadata, tensors

@@ -16,7 +16,16 @@ from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.lm.contract import Encoded, LanguageModel, VerdictTokens
 from certify_assets.judges.lm.rewards import Arm
 
-__all__ = ["COMPACT_LEARNING_RATE", "LEARNING_RATE", "STEPS", "STEPS_TERMINAL", "GrpoConfig", "check_rows", "run_sha256", "single_tokens"]
+__all__ = [
+    "COMPACT_LEARNING_RATE",
+    "LEARNING_RATE",
+    "STEPS",
+    "STEPS_TERMINAL",
+    "GrpoConfig",
+    "check_rows",
+    "run_sha256",
+    "single_tokens",
+]
 
 #: optimizer steps of the paper, and those on its terminal corpus
 STEPS, STEPS_TERMINAL = 150, 40
@@ -87,19 +96,39 @@ class GrpoConfig:
     loss_type: str = "dapo"
 
     def __post_init__(self) -> None:
-        least = {"steps": 1, "prompts_per_step": 1, "samples": 2, "seed": 0, "save_every": 0, "micro_tokens": 1}
+        least = {
+            "steps": 1,
+            "prompts_per_step": 1,
+            "samples": 2,
+            "seed": 0,
+            "save_every": 0,
+            "micro_tokens": 1,
+        }
         least |= {"max_completion_tokens": 1, "completions_per_device": 1}
         for name, value in least.items():
             if getattr(self, name) < value:
-                raise InputError(f"{name} of GRPO is {getattr(self, name)}; give a whole number of at least {value}.")
+                raise InputError(
+                    f"{name} of GRPO is {getattr(self, name)}; give a whole number of at least {value}."
+                )
         if not self.learning_rate > 0 or not min(self.beta, self.max_grad_norm) >= 0:
-            raise InputError("learning_rate of GRPO must be above 0, beta and max_grad_norm at least 0.")
-        allowed = (("objective", _OBJECTIVES), ("schedule", _SCHEDULES), ("scale_rewards", _SCALES), ("loss_type", _LOSSES))
+            raise InputError(
+                "learning_rate of GRPO must be above 0, beta and max_grad_norm at least 0."
+            )
+        allowed = (
+            ("objective", _OBJECTIVES),
+            ("schedule", _SCHEDULES),
+            ("scale_rewards", _SCALES),
+            ("loss_type", _LOSSES),
+        )
         for name, names in allowed:
             if getattr(self, name) not in names:
-                raise InputError(f"{name} of GRPO is {getattr(self, name)!r}; give one of {', '.join(names)}.")
+                raise InputError(
+                    f"{name} of GRPO is {getattr(self, name)!r}; give one of {', '.join(names)}."
+                )
         if not all(0 <= step <= self.steps for step in self.evaluate_at):
-            raise InputError(f"evaluate_at of GRPO is {tuple(self.evaluate_at)}; give steps from 0 to {self.steps}.")
+            raise InputError(
+                f"evaluate_at of GRPO is {tuple(self.evaluate_at)}; give steps from 0 to {self.steps}."
+            )
         if self.global_batch % self.completions_per_device:
             raise InputError(
                 f"the global batch of {self.global_batch} completions is no multiple of {self.completions_per_device} a device; change either."
@@ -121,7 +150,11 @@ class GrpoConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as JSON values, with the global batch."""
-        return {**asdict(self), "evaluate_at": [int(step) for step in self.evaluate_at], "global_batch": self.global_batch}
+        return {
+            **asdict(self),
+            "evaluate_at": [int(step) for step in self.evaluate_at],
+            "global_batch": self.global_batch,
+        }
 
 
 @lru_cache(maxsize=4)
@@ -137,10 +170,14 @@ def check_rows(prompts: Sequence[Encoded], outcomes: Sequence[int]) -> None:
     InputError
     """
     if not prompts or len(prompts) != len(outcomes):
-        raise InputError(f"there are {len(prompts)} prompts and {len(outcomes)} outcomes; give one outcome a prompt, and at least one.")
+        raise InputError(
+            f"there are {len(prompts)} prompts and {len(outcomes)} outcomes; give one outcome a prompt, and at least one."
+        )
     wrong = next((row for row, outcome in enumerate(outcomes, 1) if outcome not in (0, 1)), None)
     if wrong is not None:
-        raise InputError(f"the outcome of row {wrong} is {outcomes[wrong - 1]!r}, not 0 or 1; train on labelled trajectories.")
+        raise InputError(
+            f"the outcome of row {wrong} is {outcomes[wrong - 1]!r}, not 0 or 1; train on labelled trajectories."
+        )
 
 
 def single_tokens(verdicts: VerdictTokens) -> tuple[int, int]:
@@ -158,17 +195,33 @@ def single_tokens(verdicts: VerdictTokens) -> tuple[int, int]:
     return verdicts.success[0], verdicts.fail[0]
 
 
-def run_sha256(language: LanguageModel, prompts: Sequence[Encoded], outcomes: Sequence[int], *, arm: Arm, config: GrpoConfig) -> str:
+def run_sha256(
+    language: LanguageModel,
+    prompts: Sequence[Encoded],
+    outcomes: Sequence[int],
+    *,
+    arm: Arm,
+    config: GrpoConfig,
+) -> str:
     """Return the hash of all that decides a run, the trainable weights at its start included: its checkpoints carry it."""
     settings = config.to_dict()
     for name in ("evaluate_at", "save_every"):
         # neither changes a weight
         settings.pop(name)
-    rows = [[list(prompt.ids), int(outcome)] for prompt, outcome in zip(prompts, outcomes, strict=True)]
+    rows = [
+        [list(prompt.ids), int(outcome)] for prompt, outcome in zip(prompts, outcomes, strict=True)
+    ]
     verdicts = [list(language.verdicts.success), list(language.verdicts.fail)]
     start = _weights_sha256(language.model)
-    judge = {"source": language.source, "revision": language.revision, "verdicts": verdicts, "start": start}
-    return sha256_bytes(canonical_json({"judge": judge, "arm": [arm.lam, arm.mu], "config": settings, "rows": rows}))
+    judge = {
+        "source": language.source,
+        "revision": language.revision,
+        "verdicts": verdicts,
+        "start": start,
+    }
+    return sha256_bytes(
+        canonical_json({"judge": judge, "arm": [arm.lam, arm.mu], "config": settings, "rows": rows})
+    )
 
 
 def _weights_sha256(model: Any) -> str:

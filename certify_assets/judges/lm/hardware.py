@@ -53,7 +53,11 @@ class Hardware:
         """Whether other processes train with this one."""
         import torch
 
-        return bool(torch.distributed.is_available() and torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1)
+        return bool(
+            torch.distributed.is_available()
+            and torch.distributed.is_initialized()
+            and torch.distributed.get_world_size() > 1
+        )
 
     def autocast(self) -> AbstractContextManager[Any]:
         """Return a context in which float32 adapters multiply in the type of the weights."""

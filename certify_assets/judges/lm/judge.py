@@ -16,7 +16,14 @@ from certify_assets.judges.lm.contract import LanguageModel
 from certify_assets.judges.lm.engine_check import engine_limits, engine_parity
 from certify_assets.judges.lm.hardware import Hardware
 from certify_assets.judges.lm.prompt import PromptEncoder
-from certify_assets.judges.lm.scoring import Group, ScoringConfig, Spread, engine_fingerprint, score_group, score_prompts
+from certify_assets.judges.lm.scoring import (
+    Group,
+    ScoringConfig,
+    Spread,
+    engine_fingerprint,
+    score_group,
+    score_prompts,
+)
 from certify_assets.judges.lm.shards import Shard
 
 __all__ = ["JUDGE_FILE", "CausalJudge", "load_base", "load_tokenizer"]
@@ -67,7 +74,11 @@ class CausalJudge:
         """Say what the scores depend on."""
         config = ScoringConfig.suited(self.language)
         fingerprint = engine_fingerprint(self.language, self.lora_sha256, config)
-        settings = {**self._document(), "batching": fingerprint["batching"], "attention": fingerprint["attention"]}
+        settings = {
+            **self._document(),
+            "batching": fingerprint["batching"],
+            "attention": fingerprint["attention"],
+        }
         if not config.is_reference:
             # the adapter is merged while scores are computed, and these are computed only after the comparison
             settings |= {"merged": bool(self.lora_sha256), "parity": engine_limits(self.language)}
@@ -114,7 +125,13 @@ class CausalJudge:
         """
         config = replace(ScoringConfig.suited(self.language), workers=1)
         with bulk_weights(self.language.model) if self.lora_sha256 else nullcontext():
-            return score_group(self.language, group, config=config, adapter_sha256=self.lora_sha256, fingerprint=fingerprint)
+            return score_group(
+                self.language,
+                group,
+                config=config,
+                adapter_sha256=self.lora_sha256,
+                fingerprint=fingerprint,
+            )
 
     def save(self, folder: Path) -> None:
         """Write the adapter, where there is one, and what it belongs to; the base model stays where it is."""
@@ -125,7 +142,15 @@ class CausalJudge:
         write_atomic(folder / JUDGE_FILE, canonical_json(self._document()))
 
     @classmethod
-    def load(cls, folder: Path, *, base: LanguageModel, encoder: PromptEncoder, name: str, expected_sha256: str) -> CausalJudge:
+    def load(
+        cls,
+        folder: Path,
+        *,
+        base: LanguageModel,
+        encoder: PromptEncoder,
+        name: str,
+        expected_sha256: str,
+    ) -> CausalJudge:
         """Read a saved judge.
 
         Raises
@@ -139,11 +164,19 @@ class CausalJudge:
         judge = cls(name, base, encoder)
         if isinstance(document, dict) and document.get("lora_sha256"):
             judge = judge.with_adapter(folder)
-        differing = [key for key, value in judge._document().items() if not isinstance(document, dict) or document.get(key) != value]
+        differing = [
+            key
+            for key, value in judge._document().items()
+            if not isinstance(document, dict) or document.get(key) != value
+        ]
         if differing:
-            raise StaleCertificateError(f"the judge in {folder} was made with another {differing[0]} than the present one; train it again.")
+            raise StaleCertificateError(
+                f"the judge in {folder} was made with another {differing[0]} than the present one; train it again."
+            )
         if judge.adapter_sha256 != expected_sha256:
-            raise IntegrityError(f"the judge in {folder} is not the one that was recorded; train it again or restore its files.")
+            raise IntegrityError(
+                f"the judge in {folder} is not the one that was recorded; train it again or restore its files."
+            )
         return judge
 
     def with_adapter(self, folder: Path) -> CausalJudge:
@@ -184,7 +217,11 @@ def load_base(model: str, revision: str | None = None) -> tuple[LanguageModel, P
 
     on = Hardware.present()
     compact = model == "compact"
-    language = load_compact() if compact else load_language_model(model, revision=revision, device=on.device, dtype=on.dtype)
+    language = (
+        load_compact()
+        if compact
+        else load_language_model(model, revision=revision, device=on.device, dtype=on.dtype)
+    )
     encoder = PromptEncoder(language.tokenizer, budget_tokens=CONTEXT if compact else _BUDGET)
     return replace(language, verdicts=encoder.verdicts), encoder
 
@@ -203,9 +240,15 @@ def load_tokenizer(model: str, revision: str | None = None) -> Any:
 
     folder = compact_model_path() if model == "compact" else Path(model)
     if not folder.is_dir() and revision is None:
-        raise InputError(f"{model} is no folder and has no revision; give the commit of the hub repository of the tokenizer.")
+        raise InputError(
+            f"{model} is no folder and has no revision; give the commit of the hub repository of the tokenizer."
+        )
     keywords = {} if folder.is_dir() else {"revision": revision}
     try:
-        return AutoTokenizer.from_pretrained(str(folder) if folder.is_dir() else model, trust_remote_code=False, **keywords)
+        return AutoTokenizer.from_pretrained(
+            str(folder) if folder.is_dir() else model, trust_remote_code=False, **keywords
+        )
     except (OSError, ValueError) as error:
-        raise InputError(f"the tokenizer of {model} cannot be loaded ({str(error).splitlines()[0]}); check name and revision.") from None
+        raise InputError(
+            f"the tokenizer of {model} cannot be loaded ({str(error).splitlines()[0]}); check name and revision."
+        ) from None

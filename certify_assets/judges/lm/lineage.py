@@ -6,13 +6,21 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from certify_assets.corpora.corpus import open_split
+from certify_assets.corpora.preparation import open_split
 from certify_assets.errors import InputError
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.judging import current_adapter
 from certify_assets.judges.specs import judge_before, judge_spec
-from certify_assets.storage.store import Store
 
-__all__ = ["START_RUN", "adapter_curves", "adapter_files", "adapter_params", "adapter_tags", "check_prepared", "start_tags"]
+__all__ = [
+    "START_RUN",
+    "adapter_curves",
+    "adapter_files",
+    "adapter_params",
+    "adapter_tags",
+    "check_prepared",
+    "start_tags",
+]
 
 #: tag of an adapter's MLflow run: the MLflow run of what its training started from
 START_RUN = "certify.start_run"
@@ -20,7 +28,7 @@ START_RUN = "certify.start_run"
 _FILES = ("adapter_model.safetensors", "adapter_config.json", "judge.json", "provenance.json")
 
 
-def check_prepared(store: Store, corpus: str, judge: str) -> dict[str, Any]:
+def check_prepared(judge: JudgedCorpus) -> dict[str, Any]:
     """Return what a judge's training will read; refuse before a device is waited for what it would refuse on the device.
 
     Raises
@@ -30,19 +38,21 @@ def check_prepared(store: Store, corpus: str, judge: str) -> dict[str, Any]:
     IntegrityError
         If a split, the judge to start from or the compact model is not what it says it is.
     """
-    spec = judge_spec(judge)
+    spec = judge_spec(judge.name)
     facts: dict[str, Any] = {"model": spec.model, "revision": spec.revision}
     if spec.model == "compact":
         from certify_assets.judges.lm.compact.shipped import require_shipped
 
         facts["revision"] = require_shipped().revision
     if spec.start:
-        facts["start_sha256"] = current_adapter(store, corpus, spec.start)["adapter_sha256"]
+        facts["start_sha256"] = current_adapter(judge.beside(spec.start))["adapter_sha256"]
     for split in ("sft", "rl") if spec.family == "grpo" else ("sft",):
-        frame, _ = open_split(store, corpus, split)
+        frame, _ = open_split(judge.corpus, split)
         facts[f"{split}_trajectories"] = int(frame["outcome"].notna().sum())
         if not facts[f"{split}_trajectories"] and spec.family != "base":
-            raise InputError(f"{corpus} has no labelled trajectory in its {split.upper()} split; {judge} cannot be trained on it.")
+            raise InputError(
+                f"{judge.corpus} has no labelled trajectory in its {split.upper()} split; {judge} cannot be trained on it."
+            )
     return facts
 
 
@@ -55,15 +65,24 @@ def adapter_tags(document: Mapping[str, Any]) -> dict[str, str]:
         "certify.base_revision": base["revision"],
         "certify.manifest_sha256": document["manifest_sha256"],
     }
-    return tags | ({"certify.start_sha256": document["start_sha256"]} if "start_sha256" in document else {})
+    return tags | (
+        {"certify.start_sha256": document["start_sha256"]} if "start_sha256" in document else {}
+    )
 
 
 def start_tags(document: Mapping[str, Any]) -> dict[str, str]:
     """Return the tags by which the record of what an adapter started from is found."""
     before = judge_before(judge_spec(document["judge"]))
     if not before or "start_sha256" not in document:
-        return {"dagster.asset": "compact_model", "certify.base_revision": document["provenance"]["settings"]["revision"]}
-    return {"dagster.asset": f"{before}/adapter", "dagster.partition": document["corpus"], "adapter_sha256": document["start_sha256"]}
+        return {
+            "dagster.asset": "compact_model",
+            "certify.base_revision": document["provenance"]["settings"]["revision"],
+        }
+    return {
+        "dagster.asset": f"{before}/adapter",
+        "dagster.partition": document["corpus"],
+        "adapter_sha256": document["start_sha256"],
+    }
 
 
 def adapter_params(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -73,7 +92,11 @@ def adapter_params(document: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **training.get("config", {}),
         **{name: document[name] for name in names if name in document},
-        **{name: training[name] for name in ("rl_trajectories", "trainable_parameters", "steps") if name in training},
+        **{
+            name: training[name]
+            for name in ("rl_trajectories", "trainable_parameters", "steps")
+            if name in training
+        },
         "seed": document["seed"],
     }
 
@@ -81,8 +104,14 @@ def adapter_params(document: Mapping[str, Any]) -> dict[str, Any]:
 def adapter_curves(document: Mapping[str, Any]) -> dict[str, list[tuple[int, float]]]:
     """Return the loss of every step: of the one training, or of every arm by its name."""
     training = document["training"]
-    named = {f"loss_{arm}": points for arm, points in training.get("loss_curves", {}).items()} | {"loss": training.get("loss_curve", [])}
-    return {name: [(int(point["step"]), float(point["loss"])) for point in points] for name, points in named.items() if points}
+    named = {f"loss_{arm}": points for arm, points in training.get("loss_curves", {}).items()} | {
+        "loss": training.get("loss_curve", [])
+    }
+    return {
+        name: [(int(point["step"]), float(point["loss"])) for point in points]
+        for name, points in named.items()
+        if points
+    }
 
 
 def adapter_files(folder: Path) -> dict[Path, str]:

@@ -46,7 +46,9 @@ class Parity:
     @property
     def passed(self) -> bool:
         """Whether the engine may stand in for the reference."""
-        close = self.max_difference <= self.tolerance and self.rank_agreement >= self.least_agreement
+        close = (
+            self.max_difference <= self.tolerance and self.rank_agreement >= self.least_agreement
+        )
         return self.rows > 0 and close and self.unscored_by_one == 0 and self.changed_decisions == 0
 
     def require(self, engine: str) -> None:
@@ -71,7 +73,12 @@ class Parity:
 
 
 def parity(
-    scores_a: Scores, scores_b: Scores, *, thresholds: Sequence[float] = (0.0,), tolerance: float = 0.02, least_agreement: float = 0.99
+    scores_a: Scores,
+    scores_b: Scores,
+    *,
+    thresholds: Sequence[float] = (0.0,),
+    tolerance: float = 0.02,
+    least_agreement: float = 0.99,
 ) -> Parity:
     """Compare two engines on the same rows.
 
@@ -96,7 +103,9 @@ def parity(
 
     a, b = scores_a.score, scores_b.score
     if a.shape != b.shape or not len(a):
-        raise InputError(f"the engines scored {len(a)} and {len(b)} rows; give the same rows, at least one, to both.")
+        raise InputError(
+            f"the engines scored {len(a)} and {len(b)} rows; give the same rows, at least one, to both."
+        )
     both = ~np.isnan(a) & ~np.isnan(b)
     first, second = a[both], b[both]
     # equal infinities are no difference

@@ -64,12 +64,18 @@ class AuditorPrompt:
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
-            if not isinstance(value, str) or (name in ("marker", "success", "fail") and not value.strip()):
+            if not isinstance(value, str) or (
+                name in ("marker", "success", "fail") and not value.strip()
+            ):
                 raise InputError(f"the auditor prompt's {name} is {value!r}; give a text.")
         if self.success == self.fail:
-            raise InputError(f"both verdicts of the auditor prompt are {self.fail!r}; give two words.")
+            raise InputError(
+                f"both verdicts of the auditor prompt are {self.fail!r}; give two words."
+            )
         if _PLACE in self.system + self.opening + self.closing:
-            raise InputError(f"the auditor prompt holds {_PLACE!r}, which marks the run's place; write it in other words.")
+            raise InputError(
+                f"the auditor prompt holds {_PLACE!r}, which marks the run's place; write it in other words."
+            )
 
     @property
     def words(self) -> tuple[str, str]:
@@ -110,9 +116,14 @@ class PromptEncoder:
 
     def __post_init__(self) -> None:
         if not getattr(self.tokenizer, "is_fast", False):
-            raise InputError("the judge's tokenizer has no tokenizer.json; take a model with a fast tokenizer.")
+            raise InputError(
+                "the judge's tokenizer has no tokenizer.json; take a model with a fast tokenizer."
+            )
         around = len(self.prefix_ids) + len(self.suffix_ids)
-        if type(self.budget_tokens) is not int or self.budget_tokens < around + len(self._cut_ids) + _SMALLEST_BODY:
+        if (
+            type(self.budget_tokens) is not int
+            or self.budget_tokens < around + len(self._cut_ids) + _SMALLEST_BODY
+        ):
             raise InputError(
                 f"a budget of {self.budget_tokens} tokens is too small for a prompt of {around} tokens around the run; "
                 f"give at least {around + len(self._cut_ids) + _SMALLEST_BODY}."
@@ -152,7 +163,9 @@ class PromptEncoder:
                     "renderer": self.renderer.sha256,
                     "budget_tokens": self.budget_tokens,
                     "around": [list(self.prefix_ids), list(self.suffix_ids)],
-                    "tokenizer": sha256_bytes(self.tokenizer.backend_tokenizer.to_str().encode("utf-8")),
+                    "tokenizer": sha256_bytes(
+                        self.tokenizer.backend_tokenizer.to_str().encode("utf-8")
+                    ),
                 }
             )
         )
@@ -170,22 +183,37 @@ class PromptEncoder:
         kept = room - len(self._cut_ids)
         tail = len(body) - kept // 2
         head = body[: kept - kept // 2]
-        return Encoded(self.prefix_ids + head + self._cut_ids + body[tail:] + self.suffix_ids, tail - len(head))
+        return Encoded(
+            self.prefix_ids + head + self._cut_ids + body[tail:] + self.suffix_ids, tail - len(head)
+        )
 
     def encode_texts(self, texts: Sequence[str]) -> list[Encoded]:
         """Encode rendered runs, in their order."""
         return [self.encode_text(text) for text in texts]
 
-    def encode_frame(self, frame: pd.DataFrame, rendered: Sequence[Rendered] | None = None) -> list[Encoded]:
+    def encode_frame(
+        self, frame: pd.DataFrame, rendered: Sequence[Rendered] | None = None
+    ) -> list[Encoded]:
         """Render and encode every row of a table of trajectories, in its order."""
-        return self.encode_texts([item.text for item in (render_frame(frame, self.renderer) if rendered is None else rendered)])
+        return self.encode_texts(
+            [
+                item.text
+                for item in (render_frame(frame, self.renderer) if rendered is None else rendered)
+            ]
+        )
 
     def body_ids(self, text: str) -> tuple[int, ...]:
         """Return the ids of untrusted text: no control token of the tokenizer, no marker."""
-        text = self._marker_pattern.sub(lambda match: f"{match.group()[:-1]} {match.group()[-1]}", defuse(text))
+        text = self._marker_pattern.sub(
+            lambda match: f"{match.group()[:-1]} {match.group()[-1]}", defuse(text)
+        )
         if self._control_pattern is not None:
-            text = self._control_pattern.sub(lambda match: f"{match.group()[0]} {match.group()[1:]}", text)
-        ids = self.tokenizer(text, add_special_tokens=False, split_special_tokens=True, verbose=False)["input_ids"]
+            text = self._control_pattern.sub(
+                lambda match: f"{match.group()[0]} {match.group()[1:]}", text
+            )
+        ids = self.tokenizer(
+            text, add_special_tokens=False, split_special_tokens=True, verbose=False
+        )["input_ids"]
         # what a tokenizer's own normalisation turned into a control token all the same
         return tuple(token for token in ids if token not in self._control_ids)
 
@@ -200,7 +228,9 @@ class PromptEncoder:
             text = _templated(tokenizer, prompt.system, user)
         parts = text.split(_PLACE)
         if len(parts) != 2:
-            raise InputError(f"the tokenizer's chat template shows the user's message {len(parts) - 1} times instead of once; use another.")
+            raise InputError(
+                f"the tokenizer's chat template shows the user's message {len(parts) - 1} times instead of once; use another."
+            )
         return parts[0], parts[1] + prompt.marker
 
     @cached_property
@@ -208,7 +238,10 @@ class PromptEncoder:
         """Special tokens and other tokens that were added to the vocabulary, but for runs of blanks and line breaks."""
         tokenizer = self.tokenizer
         added = {token: str(item.content) for token, item in tokenizer.added_tokens_decoder.items()}
-        special = {token: str(tokenizer.convert_ids_to_tokens(token)) for token in tokenizer.all_special_ids}
+        special = {
+            token: str(tokenizer.convert_ids_to_tokens(token))
+            for token in tokenizer.all_special_ids
+        }
         return special | {token: content for token, content in added.items() if content.strip()}
 
     @cached_property
@@ -218,7 +251,8 @@ class PromptEncoder:
     @cached_property
     def _control_pattern(self) -> re.Pattern[str] | None:
         contents = sorted(
-            {content for content in self._controls.values() if len(content) > 1}, key=lambda content: (-len(content), content)
+            {content for content in self._controls.values() if len(content) > 1},
+            key=lambda content: (-len(content), content),
         )
         return re.compile("|".join(map(re.escape, contents))) if contents else None
 
@@ -236,9 +270,13 @@ class PromptEncoder:
     def _check_marker(self) -> None:
         """Refuse a tokenizer for which the verdict is not read where the prompt ends."""
         after = self._around[1]
-        for word, tokens in zip(self.prompt.words, (self.verdicts.success, self.verdicts.fail), strict=True):
+        for word, tokens in zip(
+            self.prompt.words, (self.verdicts.success, self.verdicts.fail), strict=True
+        ):
             if self._ids(after + word) != self.suffix_ids + tokens:
-                raise InputError(f"this tokenizer joins the verdict {word!r} to the end of the prompt; begin the verdict with a space.")
+                raise InputError(
+                    f"this tokenizer joins the verdict {word!r} to the end of the prompt; begin the verdict with a space."
+                )
 
 
 def _templated(tokenizer: Any, system: str, user: str) -> str:
@@ -247,6 +285,15 @@ def _templated(tokenizer: Any, system: str, user: str) -> str:
 
     options = {"tokenize": False, "add_generation_prompt": True, "enable_thinking": False}
     try:
-        return str(tokenizer.apply_chat_template([{"role": "system", "content": system}, {"role": "user", "content": user}], **options))
+        return str(
+            tokenizer.apply_chat_template(
+                [{"role": "system", "content": system}, {"role": "user", "content": user}],
+                **options,
+            )
+        )
     except TemplateError:
-        return str(tokenizer.apply_chat_template([{"role": "user", "content": f"{system}\n\n{user}"}], **options))
+        return str(
+            tokenizer.apply_chat_template(
+                [{"role": "user", "content": f"{system}\n\n{user}"}], **options
+            )
+        )

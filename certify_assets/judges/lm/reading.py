@@ -20,7 +20,13 @@ from certify_assets.judges.lm.varlen import pack, packed_attention
 __all__ = ["VerdictReader"]
 
 # what some architectures do to the logits after the head; reading the head alone would leave it out
-_AFTER_THE_HEAD = ("final_logit_softcapping", "logit_scale", "output_multiplier", "lm_head_multiplier", "logits_scaling")
+_AFTER_THE_HEAD = (
+    "final_logit_softcapping",
+    "logit_scale",
+    "output_multiplier",
+    "lm_head_multiplier",
+    "logits_scaling",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +68,9 @@ class VerdictReader:
         text = inner.config.get_text_config()
         for name in _AFTER_THE_HEAD:
             if getattr(text, name, None) not in (None, 1, 1.0):
-                raise InputError(f"{judge.source} changes its logits after the head ({name}); choose a model without it, such as Qwen3.")
+                raise InputError(
+                    f"{judge.source} changes its logits after the head ({name}); choose a model without it, such as Qwen3."
+                )
         head = inner.get_output_embeddings()
         bias = getattr(head, "bias", None)
         return cls(
@@ -121,9 +129,13 @@ class VerdictReader:
 
         if self.padding == "packed":
             packed = pack(rows, self.hardware.device)
-            return self._verdicts(self.decoder(**packed.keywords()).last_hidden_state[0, packed.last])
+            return self._verdicts(
+                self.decoder(**packed.keywords()).last_hidden_state[0, packed.last]
+            )
         ids, mask, positions = self._padded(rows)
-        hidden = self.decoder(input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=False).last_hidden_state
+        hidden = self.decoder(
+            input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=False
+        ).last_hidden_state
         if self.padding == "left":
             last = hidden[:, -1]
         else:
@@ -138,7 +150,9 @@ class VerdictReader:
         import torch
 
         ids, mask, positions = self._padded(rows)
-        prompt = self.decoder(input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=True)
+        prompt = self.decoder(
+            input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=True
+        )
         first = self._log_probs(prompt.last_hidden_state[:, -1])
         lengths = torch.tensor([[len(row)] for row in rows], device=ids.device)
         totals = []
@@ -149,7 +163,9 @@ class VerdictReader:
                 steps = torch.arange(more.shape[1], device=ids.device)
                 hidden = self.decoder(
                     input_ids=more,
-                    attention_mask=None if mask is None else torch.cat([mask, torch.ones_like(more)], dim=1),
+                    attention_mask=None
+                    if mask is None
+                    else torch.cat([mask, torch.ones_like(more)], dim=1),
                     position_ids=lengths + steps,
                     # not every cache can be cut back to the prompt: linear attention keeps a running state
                     past_key_values=copy.deepcopy(prompt.past_key_values),
@@ -163,7 +179,9 @@ class VerdictReader:
     def _log_probs(self, hidden: Any) -> Any:
         import torch
 
-        return torch.log_softmax(torch.nn.functional.linear(hidden.float(), self.head, self.bias), dim=-1)
+        return torch.log_softmax(
+            torch.nn.functional.linear(hidden.float(), self.head, self.bias), dim=-1
+        )
 
     def _padded(self, rows: Sequence[Sequence[int]]) -> tuple[Any, Any, Any]:
         import torch
@@ -171,7 +189,10 @@ class VerdictReader:
         width = max(map(len, rows))
         left = self.padding == "left"
         # token 0 stands in for padding: it is masked, or comes after everything that is read
-        ids = [[0] * (width - len(row)) + list(row) if left else list(row) + [0] * (width - len(row)) for row in rows]
+        ids = [
+            [0] * (width - len(row)) + list(row) if left else list(row) + [0] * (width - len(row))
+            for row in rows
+        ]
         if not left or all(len(row) == width for row in rows):
             return self.hardware.tensor(ids), None, None
         mask = self.hardware.tensor([[0] * (width - len(row)) + [1] * len(row) for row in rows])

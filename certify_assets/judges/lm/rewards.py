@@ -38,7 +38,9 @@ class Arm:
     def __post_init__(self) -> None:
         for sign, value in (("lambda", self.lam), ("mu", self.mu)):
             if not (math.isfinite(value) and value >= 0):
-                raise InputError(f"{sign} of the arm {self.name!r} is {value!r}; give a finite number that is not negative.")
+                raise InputError(
+                    f"{sign} of the arm {self.name!r} is {value!r}; give a finite number that is not negative."
+                )
 
     @property
     def unparsed(self) -> float:
@@ -91,12 +93,21 @@ class Arm:
         (1/(1 + μ), λ/(1 + λ)).
         """
         floor = self.unparsed if unparsed is None else unparsed
-        low, high = max(0.0, (1 - floor) / (1 + self.mu)), min(1.0, (floor + self.lam) / (1 + self.lam))
+        low, high = (
+            max(0.0, (1 - floor) / (1 + self.mu)),
+            min(1.0, (floor + self.lam) / (1 + self.lam)),
+        )
         return (low, high) if low < high else None
 
 
 ARMS = {
-    arm.name: arm for arm in (Arm("accuracy", 1.0, 1.0), Arm("reject_3", 1.0, 3.0), Arm("reject_5", 1.0, 5.0), Arm("release_5", 5.0, 1.0))
+    arm.name: arm
+    for arm in (
+        Arm("accuracy", 1.0, 1.0),
+        Arm("reject_3", 1.0, 3.0),
+        Arm("reject_5", 1.0, 5.0),
+        Arm("release_5", 5.0, 1.0),
+    )
 }
 
 
@@ -118,7 +129,9 @@ def arm_named(name: str) -> Arm:
     return known[name]
 
 
-def completion_reward(arm: Arm, completion: Sequence[int], outcome: int, *, success: int, fail: int) -> float:
+def completion_reward(
+    arm: Arm, completion: Sequence[int], outcome: int, *, success: int, fail: int
+) -> float:
     """Return the reward of a sampled completion: its first token is a verdict, or it is unparsable.
 
     Parameters

@@ -24,7 +24,16 @@ from certify_assets.judges.lm.reading import VerdictReader
 from certify_assets.judges.lm.shards import Shard, Shards, ids_sha256, shard_key
 from certify_assets.judges.lm.varlen import ATTENTION, packable
 
-__all__ = ["Group", "ScoringConfig", "ScoringRun", "Spread", "compose", "engine_fingerprint", "score_group", "score_prompts"]
+__all__ = [
+    "Group",
+    "ScoringConfig",
+    "ScoringRun",
+    "Spread",
+    "compose",
+    "engine_fingerprint",
+    "score_group",
+    "score_prompts",
+]
 
 _Rows = tuple[int, ...]
 #: batches of prompts that are scored, and kept, together
@@ -64,9 +73,13 @@ class ScoringConfig:
     def __post_init__(self) -> None:
         for name, least in (("token_budget", 1), ("rows", 0), ("workers", 0), ("shard_rows", 1)):
             if type(getattr(self, name)) is not int or getattr(self, name) < least:
-                raise InputError(f"the {name} of scoring is {getattr(self, name)!r}; give a whole number of at least {least}.")
+                raise InputError(
+                    f"the {name} of scoring is {getattr(self, name)!r}; give a whole number of at least {least}."
+                )
         if self.padding not in ("left", "right", "packed"):
-            raise InputError(f"the padding of scoring is {self.padding!r}; give 'left', 'right' or 'packed'.")
+            raise InputError(
+                f"the padding of scoring is {self.padding!r}; give 'left', 'right' or 'packed'."
+            )
 
     @classmethod
     def suited(cls, judge: LanguageModel) -> ScoringConfig:
@@ -77,7 +90,12 @@ class ScoringConfig:
         """
         if not Hardware.of(judge.model).accelerated:
             return cls(rows=1)
-        return cls(token_budget=65_536, padding="packed" if judge.verdicts.single and packable(inner_model(judge.model)) else "right")
+        return cls(
+            token_budget=65_536,
+            padding="packed"
+            if judge.verdicts.single and packable(inner_model(judge.model))
+            else "right",
+        )
 
     @property
     def is_reference(self) -> bool:
@@ -147,9 +165,15 @@ def compose(prompts: Sequence[Encoded], config: ScoringConfig) -> list[_Rows]:
     """
     batches: list[list[int]] = []
     lengths: list[int] = []
-    for row in sorted(range(len(prompts)), key=lambda row: (-len(prompts[row].ids), prompts[row].ids)):
+    for row in sorted(
+        range(len(prompts)), key=lambda row: (-len(prompts[row].ids), prompts[row].ids)
+    ):
         lengths.append(len(prompts[row].ids))
-        full = not batches or (config.rows and len(batches[-1]) >= config.rows) or config.tokens(lengths) > config.token_budget
+        full = (
+            not batches
+            or (config.rows and len(batches[-1]) >= config.rows)
+            or config.tokens(lengths) > config.token_budget
+        )
         if full:
             batches.append([])
             lengths = lengths[-1:]
@@ -157,7 +181,9 @@ def compose(prompts: Sequence[Encoded], config: ScoringConfig) -> list[_Rows]:
     return [tuple(batch) for batch in batches]
 
 
-def engine_fingerprint(judge: LanguageModel, adapter_sha256: str, config: ScoringConfig) -> dict[str, Any]:
+def engine_fingerprint(
+    judge: LanguageModel, adapter_sha256: str, config: ScoringConfig
+) -> dict[str, Any]:
     """Say what the numbers of a run depend on, besides the prompts."""
     import torch
     import transformers
@@ -170,7 +196,9 @@ def engine_fingerprint(judge: LanguageModel, adapter_sha256: str, config: Scorin
         "adapter_sha256": adapter_sha256,
         "merged": any(getattr(module, "merged", False) is True for module in judge.model.modules()),
         "engine": f"transformers {transformers.__version__}, torch {torch.__version__}, {hardware.device}{', packed' if packed else ''}",
-        "attention": ATTENTION if packed else str(getattr(judge.model.config, "_attn_implementation", "")),
+        "attention": ATTENTION
+        if packed
+        else str(getattr(judge.model.config, "_attn_implementation", "")),
         "dtype": hardware.dtype,
         "verdicts": [list(judge.verdicts.success), list(judge.verdicts.fail)],
         "batching": config.numbers(),
@@ -214,16 +242,28 @@ def score_prompts(
     _check_packing(judge, config)
     fingerprint = engine_fingerprint(judge, adapter_sha256, config)
     batches, store = compose(prompts, config), Shards(shards)
-    groups = [[[prompts[row] for row in batch] for batch in group] for group in _groups(batches, config.shard_rows)]
-    keys = [shard_key(fingerprint, [[ids_sha256(prompt.ids) for prompt in batch] for batch in group]) for group in groups]
-    found = {place: shard for place, key in enumerate(keys) if (shard := store.read(key, _size(groups[place]))) is not None}
+    groups = [
+        [[prompts[row] for row in batch] for batch in group]
+        for group in _groups(batches, config.shard_rows)
+    ]
+    keys = [
+        shard_key(fingerprint, [[ids_sha256(prompt.ids) for prompt in batch] for batch in group])
+        for group in groups
+    ]
+    found = {
+        place: shard
+        for place, key in enumerate(keys)
+        if (shard := store.read(key, _size(groups[place]))) is not None
+    }
     missing = [place for place in range(len(groups)) if place not in found]
     done = kept = sum(_size(groups[place]) for place in found)
     report = partial(_report, progress, len(prompts))
     report(kept)
     here = partial(_here, judge, config, lambda further: report(done + further))
     for number, shard in (
-        here([groups[place] for place in missing]) if spread is None else spread([groups[place] for place in missing], fingerprint)
+        here([groups[place] for place in missing])
+        if spread is None
+        else spread([groups[place] for place in missing], fingerprint)
     ):
         place = missing[number]
         store.write(keys[place], shard)
@@ -231,10 +271,24 @@ def score_prompts(
         done += _size(groups[place])
         report(done)
     padded = sum(config.tokens([len(prompts[row].ids) for row in batch]) for batch in batches)
-    return _run(prompts, batches, [found[place] for place in sorted(found)], fingerprint=fingerprint, kept=kept, padded=padded)
+    return _run(
+        prompts,
+        batches,
+        [found[place] for place in sorted(found)],
+        fingerprint=fingerprint,
+        kept=kept,
+        padded=padded,
+    )
 
 
-def score_group(judge: LanguageModel, group: Group, *, config: ScoringConfig, adapter_sha256: str, fingerprint: Mapping[str, Any]) -> Shard:
+def score_group(
+    judge: LanguageModel,
+    group: Group,
+    *,
+    config: ScoringConfig,
+    adapter_sha256: str,
+    fingerprint: Mapping[str, Any],
+) -> Shard:
     """Score one group of batches for a run that another process leads.
 
     Raises
@@ -242,7 +296,11 @@ def score_group(judge: LanguageModel, group: Group, *, config: ScoringConfig, ad
     StaleCertificateError
         If this process would score with another model, adapter, engine or device than that run's.
     """
-    differing = [name for name, value in engine_fingerprint(judge, adapter_sha256, config).items() if fingerprint.get(name) != value]
+    differing = [
+        name
+        for name, value in engine_fingerprint(judge, adapter_sha256, config).items()
+        if fingerprint.get(name) != value
+    ]
     if differing:
         raise StaleCertificateError(
             f"a worker would score with another {differing[0]} than the run that asks it; give all of them the same packages and devices."
@@ -251,7 +309,10 @@ def score_group(judge: LanguageModel, group: Group, *, config: ScoringConfig, ad
 
 
 def _here(
-    judge: LanguageModel, config: ScoringConfig, report: Callable[[int], None], groups: Sequence[Group]
+    judge: LanguageModel,
+    config: ScoringConfig,
+    report: Callable[[int], None],
+    groups: Sequence[Group],
 ) -> Iterator[tuple[int, Shard]]:
     reader = VerdictReader.of(judge, config.padding)
     with reader.ready(compiled=config.compiled), _Runner.on(reader, config) as runner:
@@ -265,7 +326,9 @@ def _size(group: Group) -> int:
 
 def _check_packing(judge: LanguageModel, config: ScoringConfig) -> None:
     if config.padding == "packed" and not packable(inner_model(judge.model)):
-        raise InputError(f"{judge.source} has layers that carry a state from row to row; choose padding 'right' instead of 'packed'.")
+        raise InputError(
+            f"{judge.source} has layers that carry a state from row to row; choose padding 'right' instead of 'packed'."
+        )
 
 
 def _run(
@@ -316,7 +379,9 @@ def _groups(batches: Sequence[_Rows], least: int) -> Iterator[list[_Rows]]:
 class _Runner:
     """Runs batches; where memory runs out, halves the token budget for the rest of the run and goes on."""
 
-    def __init__(self, reader: VerdictReader, config: ScoringConfig, pool: ThreadPoolExecutor | None) -> None:
+    def __init__(
+        self, reader: VerdictReader, config: ScoringConfig, pool: ThreadPoolExecutor | None
+    ) -> None:
         self._reader = reader
         self._config = config
         self._pool = pool
@@ -344,7 +409,9 @@ class _Runner:
             report(done)
         return Shard(np.concatenate(found), tuple(sizes), ran_out)
 
-    def _map(self, batches: Sequence[Sequence[Encoded]]) -> Iterator[tuple[list[NDArray[np.float64]], int]]:
+    def _map(
+        self, batches: Sequence[Sequence[Encoded]]
+    ) -> Iterator[tuple[list[NDArray[np.float64]], int]]:
         return map(self._fit, batches) if self._pool is None else self._pool.map(self._fit, batches)
 
     def _fit(self, batch: Sequence[Encoded]) -> tuple[list[NDArray[np.float64]], int]:
@@ -352,7 +419,10 @@ class _Runner:
         while True:
             config = self._config
             try:
-                parts = [self._reader.read([batch[row].ids for row in part]) for part in compose(batch, config)]
+                parts = [
+                    self._reader.read([batch[row].ids for row in part])
+                    for part in compose(batch, config)
+                ]
                 return parts, ran_out
             except (MemoryError, RuntimeError) as error:
                 if not _is_out_of_memory(error):
@@ -376,7 +446,9 @@ def _halved(config: ScoringConfig, tokens: int) -> ScoringConfig:
 def _is_out_of_memory(error: BaseException) -> bool:
     import torch
 
-    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+    return isinstance(
+        error, MemoryError | torch.OutOfMemoryError
+    ) or "can't allocate memory" in str(error)
 
 
 def _one_thread() -> None:

@@ -17,12 +17,25 @@ import numpy as np
 
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.judges.lm.adapters import attach_lora, linear_targets, native_inputs, quiet, save_adapter, trainable_parameters
+from certify_assets.judges.lm.adapters import (
+    attach_lora,
+    linear_targets,
+    native_inputs,
+    quiet,
+    save_adapter,
+    trainable_parameters,
+)
 from certify_assets.judges.lm.checkpoints import latest_checkpoint
 from certify_assets.judges.lm.contract import LanguageModel
 from certify_assets.judges.lm.hardware import Hardware
 from certify_assets.judges.lm.sft_config import SFT_SOURCES, SftConfig, SftRow, training_rows
-from certify_assets.judges.lm.sft_trainer import collate, collate_packed, sft_arguments, sft_trainer_class, watcher
+from certify_assets.judges.lm.sft_trainer import (
+    collate,
+    collate_packed,
+    sft_arguments,
+    sft_trainer_class,
+    watcher,
+)
 from certify_assets.judges.lm.varlen import packable, packed_attention
 
 __all__ = ["SFT_SOURCES", "SftConfig", "SftRow", "TrainedAdapter", "train_sft"]
@@ -101,16 +114,28 @@ def train_sft(
     """
     config = config or SftConfig()
     if hasattr(base.model, "peft_config"):
-        raise InputError(f"{base.source} already carries an adapter; load the base model again and train on that.")
+        raise InputError(
+            f"{base.source} already carries an adapter; load the base model again and train on that."
+        )
     built = training_rows(rows, base.verdicts, config)
     hardware = Hardware.of(base.model)
-    packed = hardware.accelerated and not hardware.distributed and packable(base.model) if packed is None else packed
+    packed = (
+        hardware.accelerated and not hardware.distributed and packable(base.model)
+        if packed is None
+        else packed
+    )
     document = _document(base, rows, built, config) | ({"packed": True} if packed else {})
     run_sha256 = sha256_bytes(canonical_json(document))
     checkpoints = folder / "checkpoints"
     resume = latest_checkpoint(checkpoints, run_sha256)
     attention = packed_attention(base.model) if packed else nullcontext()
-    with _own_random_state(), quiet(), _lora(base, config) as model, native_inputs(model), attention:
+    with (
+        _own_random_state(),
+        quiet(),
+        _lora(base, config) as model,
+        native_inputs(model),
+        attention,
+    ):
         document["trainable_parameters"] = trainable_parameters(model)
         trainer = _trainer(base, model, built, config, (checkpoints, checkpoint_steps, run_sha256))
         if packed:
@@ -119,11 +144,20 @@ def train_sft(
         trainer.train(resume_from_checkpoint=None if resume is None else str(resume))
         if trainer.state.global_step < trainer.state.max_steps:
             return None
-        document |= {"steps": trainer.state.global_step, "loss_curve": _curve(trainer.state.log_history)}
+        document |= {
+            "steps": trainer.state.global_step,
+            "loss_curve": _curve(trainer.state.log_history),
+        }
         return TrainedAdapter(folder, save_adapter(model, folder, document, source=base.source))
 
 
-def _trainer(base: LanguageModel, model: Any, built: list[dict[str, Any]], config: SftConfig, saving: tuple[Path, int, str]) -> Any:
+def _trainer(
+    base: LanguageModel,
+    model: Any,
+    built: list[dict[str, Any]],
+    config: SftConfig,
+    saving: tuple[Path, int, str],
+) -> Any:
     from datasets import Dataset
     from transformers import PrinterCallback
 
@@ -133,7 +167,9 @@ def _trainer(base: LanguageModel, model: Any, built: list[dict[str, Any]], confi
     weighted = len({row["weight"] for row in built}) > 1
     trainer = sft_trainer_class(run_sha256, weighted=weighted)(
         model=model,
-        args=sft_arguments(config, checkpoints, device=parameter.device.type, dtype=dtype, checkpoint_steps=steps),
+        args=sft_arguments(
+            config, checkpoints, device=parameter.device.type, dtype=dtype, checkpoint_steps=steps
+        ),
         train_dataset=Dataset.from_list(built),
         data_collator=collate,
         processing_class=base.tokenizer,
@@ -143,7 +179,9 @@ def _trainer(base: LanguageModel, model: Any, built: list[dict[str, Any]], confi
     return trainer
 
 
-def _document(base: LanguageModel, rows: Sequence[SftRow], built: list[dict[str, Any]], config: SftConfig) -> dict[str, Any]:
+def _document(
+    base: LanguageModel, rows: Sequence[SftRow], built: list[dict[str, Any]], config: SftConfig
+) -> dict[str, Any]:
     """Provenance as far as it is known before training: all that the adapter depends on."""
     import peft
     import torch
@@ -162,7 +200,9 @@ def _document(base: LanguageModel, rows: Sequence[SftRow], built: list[dict[str,
         "rows": len(rows),
         "successes": sum(row.outcome for row in rows),
         "sources": dict(sorted(Counter(row.source for row in rows).items())),
-        "versions": {module.__name__: str(module.__version__) for module in (peft, torch, transformers, trl)},
+        "versions": {
+            module.__name__: str(module.__version__) for module in (peft, torch, transformers, trl)
+        },
     }
 
 
@@ -171,8 +211,13 @@ def _lora(base: LanguageModel, config: SftConfig) -> Iterator[Any]:
     """Lend the base model a fresh adapter, and give it back as it was."""
     trained = {name for name, value in base.model.named_parameters() if value.requires_grad}
     configs = [base.model.config, base.model.generation_config]
-    training, kept = base.model.training, [{name: getattr(config, name, None) for name in _ALIGNED} for config in configs]
-    model = attach_lora(base.model, rank=config.rank, alpha=config.alpha, dropout=config.dropout, seed=config.seed)
+    training, kept = (
+        base.model.training,
+        [{name: getattr(config, name, None) for name in _ALIGNED} for config in configs],
+    )
+    model = attach_lora(
+        base.model, rank=config.rank, alpha=config.alpha, dropout=config.dropout, seed=config.seed
+    )
     try:
         yield model
     finally:
@@ -204,4 +249,8 @@ def _own_random_state() -> Iterator[None]:
 
 def _curve(history: Sequence[dict[str, Any]]) -> list[dict[str, float]]:
     names = ("step", "loss", "learning_rate", "grad_norm")
-    return [{name: float(entry[name]) for name in names if name in entry} for entry in history if "loss" in entry]
+    return [
+        {name: float(entry[name]) for name in names if name in entry}
+        for entry in history
+        if "loss" in entry
+    ]

@@ -57,18 +57,34 @@ class SftConfig:
         for name in ("rank", "alpha", "batch_size", "accumulation", "max_tokens"):
             value = getattr(self, name)
             if type(value) is not int or value < 1:
-                raise InputError(f"the {name} of fine-tuning is {value!r}; give a whole number of at least 1.")
+                raise InputError(
+                    f"the {name} of fine-tuning is {value!r}; give a whole number of at least 1."
+                )
         for name in ("epochs", "learning_rate", "max_grad_norm", "success_weight"):
             value = getattr(self, name)
             if type(value) not in (int, float) or not 0 < value < float("inf"):
                 raise InputError(f"the {name} of fine-tuning is {value!r}; give a number above 0.")
         if not 0 <= self.dropout < 1:
-            raise InputError(f"the dropout of fine-tuning is {self.dropout!r}; give a number from 0 to below 1.")
+            raise InputError(
+                f"the dropout of fine-tuning is {self.dropout!r}; give a number from 0 to below 1."
+            )
 
     @classmethod
-    def compact(cls, *, epochs: float = 4.0, learning_rate: float = 2e-3, max_tokens: int = 1024, success_weight: float = 1.0) -> SftConfig:
+    def compact(
+        cls,
+        *,
+        epochs: float = 4.0,
+        learning_rate: float = 2e-3,
+        max_tokens: int = 1024,
+        success_weight: float = 1.0,
+    ) -> SftConfig:
         """Return settings for the compact model: the paper's learning rate is for four billion parameters and would not move it."""
-        return cls(epochs=epochs, learning_rate=learning_rate, max_tokens=max_tokens, success_weight=success_weight)
+        return cls(
+            epochs=epochs,
+            learning_rate=learning_rate,
+            max_tokens=max_tokens,
+            success_weight=success_weight,
+        )
 
     @property
     def sha256(self) -> str:
@@ -94,7 +110,9 @@ class SftRow:
     source: str = "sft"
 
 
-def training_rows(rows: Sequence[SftRow], verdicts: VerdictTokens, config: SftConfig) -> list[dict[str, Any]]:
+def training_rows(
+    rows: Sequence[SftRow], verdicts: VerdictTokens, config: SftConfig
+) -> list[dict[str, Any]]:
     """Turn rows into token ids, labels on the verdict's tokens alone, and weights that average 1.
 
     Returns
@@ -110,7 +128,9 @@ def training_rows(rows: Sequence[SftRow], verdicts: VerdictTokens, config: SftCo
         If a row is from a split that training must not see.
     """
     if not rows:
-        raise InputError("there are no rows to fine-tune on; give labelled trajectories of the SFT split.")
+        raise InputError(
+            "there are no rows to fine-tune on; give labelled trajectories of the SFT split."
+        )
     for place, row in enumerate(rows):
         _check(place, row, verdicts, config)
     weights = [config.success_weight if row.outcome else 1.0 for row in rows]
@@ -136,7 +156,9 @@ def _check(place: int, row: SftRow, verdicts: VerdictTokens, config: SftConfig) 
             f"give rows from {', '.join(SFT_SOURCES)}."
         )
     if row.outcome not in (0, 1):
-        raise InputError(f"row {place} for fine-tuning has outcome {row.outcome!r}; give 0 or 1, and leave unlabelled rows out.")
+        raise InputError(
+            f"row {place} for fine-tuning has outcome {row.outcome!r}; give 0 or 1, and leave unlabelled rows out."
+        )
     longest = max(len(verdicts.success), len(verdicts.fail))
     if len(row.prompt.ids) + longest > config.max_tokens:
         raise InputError(

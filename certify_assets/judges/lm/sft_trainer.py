@@ -8,12 +8,25 @@ from typing import Any
 
 from certify_assets.errors import InputError
 from certify_assets.judges.lm.adapters import inner_model, quiet, write_weights
-from certify_assets.judges.lm.checkpoints import load_optimizer, load_random_state, mark_complete, save_optimizer, save_random_state
+from certify_assets.judges.lm.checkpoints import (
+    load_optimizer,
+    load_random_state,
+    mark_complete,
+    save_optimizer,
+    save_random_state,
+)
 from certify_assets.judges.lm.hardware import Hardware
 from certify_assets.judges.lm.sft_config import IGNORED, SftConfig
 from certify_assets.judges.lm.varlen import bounds_of, pack
 
-__all__ = ["collate", "collate_packed", "packed_loss", "sft_arguments", "sft_trainer_class", "watcher"]
+__all__ = [
+    "collate",
+    "collate_packed",
+    "packed_loss",
+    "sft_arguments",
+    "sft_trainer_class",
+    "watcher",
+]
 
 # the rows are ready: TRL would cut at 1,024 tokens and lose the label, and train in bfloat16 even on a CPU
 _FIXED: Mapping[str, Any] = {
@@ -96,11 +109,17 @@ def packed_loss(model: Any, inputs: Mapping[str, Any], tokens: Any = None) -> An
     with torch.autocast(device_type=head.weight.device.type, enabled=False):
         bias = None if head.bias is None else head.bias.float()
         logits = torch.nn.functional.linear(hidden[places - 1].float(), head.weight.float(), bias)
-        losses = torch.nn.functional.cross_entropy(logits, inputs["labels"][0, places], reduction="none")
-    return (inputs["weight"][0, places] * losses).sum() / (len(places) if tokens is None else tokens)
+        losses = torch.nn.functional.cross_entropy(
+            logits, inputs["labels"][0, places], reduction="none"
+        )
+    return (inputs["weight"][0, places] * losses).sum() / (
+        len(places) if tokens is None else tokens
+    )
 
 
-def sft_arguments(config: SftConfig, folder: Path, *, device: str, dtype: str, checkpoint_steps: int) -> Any:
+def sft_arguments(
+    config: SftConfig, folder: Path, *, device: str, dtype: str, checkpoint_steps: int
+) -> Any:
     """Return TRL's configuration, with every default that could change a score or send something named."""
     from trl.trainer.sft_config import SFTConfig
 
@@ -140,14 +159,31 @@ def sft_trainer_class(run_sha256: str, *, weighted: bool) -> Any:
     trainer: Any = SFTTrainer
 
     class VerdictTrainer(trainer):  # type: ignore[misc]
-        def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None) -> Any:
+        def compute_loss(
+            self,
+            model: Any,
+            inputs: Any,
+            return_outputs: bool = False,
+            num_items_in_batch: Any = None,
+        ) -> Any:
             if "bounds" in inputs:
-                return packed_loss(inner_model(self.accelerator.unwrap_model(model)), inputs, num_items_in_batch)
+                return packed_loss(
+                    inner_model(self.accelerator.unwrap_model(model)), inputs, num_items_in_batch
+                )
             weight = inputs.pop("weight")
             if not weighted:
-                return super().compute_loss(model, inputs, return_outputs=return_outputs, num_items_in_batch=num_items_in_batch)
+                return super().compute_loss(
+                    model,
+                    inputs,
+                    return_outputs=return_outputs,
+                    num_items_in_batch=num_items_in_batch,
+                )
             found = model(**inputs, use_cache=False, fused_lm_head=True)
-            tokens = (inputs["labels"] != IGNORED).sum() if num_items_in_batch is None else num_items_in_batch
+            tokens = (
+                (inputs["labels"] != IGNORED).sum()
+                if num_items_in_batch is None
+                else num_items_in_batch
+            )
             # log_probs is 0 where no label is
             return -(weight[:, None] * found.log_probs).sum() / tokens
 
@@ -192,15 +228,28 @@ def watcher(progress: Callable[[int, int, float], None] | None, stop_after: int 
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             nonlocal steps
             steps += 1
-            if stop_after is not None and steps >= stop_after and state.global_step < state.max_steps:
+            if (
+                stop_after is not None
+                and steps >= stop_after
+                and state.global_step < state.max_steps
+            ):
                 control.should_save = control.should_training_stop = True
 
-        def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **_: Any) -> None:
+        def on_log(
+            self,
+            args: Any,
+            state: Any,
+            control: Any,
+            logs: dict[str, float] | None = None,
+            **_: Any,
+        ) -> None:
             loss = (logs or {}).get("loss")
             if loss is None:
                 return
             if loss != loss:
-                raise InputError(f"the loss of step {state.global_step} is not a number; lower the learning rate.")
+                raise InputError(
+                    f"the loss of step {state.global_step} is not a number; lower the learning rate."
+                )
             if progress is not None:
                 progress(state.global_step, state.max_steps, loss)
 

@@ -62,9 +62,22 @@ class Shards:
         """Keep a shard; a reader sees all of it or nothing."""
         if self.folder is None:
             return
-        rows = [[float(value) if np.isfinite(value) else None for value in row] for row in shard.log_probs]
-        body = {"key": key, "log_probs": rows, "batches": list(shard.batches), "out_of_memory": shard.out_of_memory}
-        write_atomic(self._path(key), canonical_json({"schema": _SCHEMA, **body, "sha256": sha256_bytes(canonical_json(body))}))
+        rows = [
+            [float(value) if np.isfinite(value) else None for value in row]
+            for row in shard.log_probs
+        ]
+        body = {
+            "key": key,
+            "log_probs": rows,
+            "batches": list(shard.batches),
+            "out_of_memory": shard.out_of_memory,
+        }
+        write_atomic(
+            self._path(key),
+            canonical_json(
+                {"schema": _SCHEMA, **body, "sha256": sha256_bytes(canonical_json(body))}
+            ),
+        )
 
     def _path(self, key: str) -> Path:
         assert self.folder is not None
@@ -86,14 +99,25 @@ def shard_key(fingerprint: Mapping[str, Any], batches: Sequence[Sequence[str]]) 
     batches : sequence of sequences of str
         Hashes of the prompts, batch by batch.
     """
-    return sha256_bytes(canonical_json({"fingerprint": dict(fingerprint), "batches": [list(batch) for batch in batches]}))
+    return sha256_bytes(
+        canonical_json(
+            {"fingerprint": dict(fingerprint), "batches": [list(batch) for batch in batches]}
+        )
+    )
 
 
 def _shard(document: Mapping[str, Any], key: str, rows: int) -> Shard | None:
     body = {name: document[name] for name in ("key", "log_probs", "batches", "out_of_memory")}
-    if document["schema"] != _SCHEMA or document["sha256"] != sha256_bytes(canonical_json(body)) or document["key"] != key:
+    if (
+        document["schema"] != _SCHEMA
+        or document["sha256"] != sha256_bytes(canonical_json(body))
+        or document["key"] != key
+    ):
         return None
-    values = np.array([[np.nan if value is None else value for value in row] for row in document["log_probs"]], dtype=np.float64)
+    values = np.array(
+        [[np.nan if value is None else value for value in row] for row in document["log_probs"]],
+        dtype=np.float64,
+    )
     if values.shape != (rows, 2) or sum(document["batches"]) != rows:
         return None
     return Shard(values, tuple(document["batches"]), int(document["out_of_memory"]))

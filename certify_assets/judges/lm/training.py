@@ -7,13 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from certify_assets.corpora.corpus import open_split
+from certify_assets.corpora.preparation import open_split
 from certify_assets.errors import InputError
 from certify_assets.judges.arms import candidate_adapter, candidates, select_arm
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.judging import renderer, save_adapter, workplace
-from certify_assets.judges.specs import JudgeSpec
 from certify_assets.storage.progress import Advance, Report, silent
-from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,38 +22,52 @@ if TYPE_CHECKING:
 __all__ = ["fine_tuned", "train_language_judge", "train_on_rows"]
 
 
-def train_language_judge(store: Store, corpus: str, spec: JudgeSpec, *, report: Report = silent) -> dict[str, Any]:
+def train_language_judge(judged: JudgedCorpus, *, report: Report = silent) -> dict[str, Any]:
     """Make a language-model judge, store it and return its document; a killed training goes on where the data root is local."""
     from certify_assets.judges.lm.judge import CausalJudge, load_base
 
-    sft, manifest = open_split(store, corpus, "sft")
+    sft, manifest = open_split(judged.corpus, "sft")
     labelled = sft[sft["outcome"].notna()]
-    base, encoder = load_base(spec.model, spec.revision)
-    judge = CausalJudge(spec.name, base, encoder)
-    document: dict[str, Any] = {"selection": [], "selection_rule": "", "candidates": 1, "training": {}}
-    if spec.family != "base":
+    base, encoder = load_base(judged.spec.model, judged.spec.revision)
+    judge = CausalJudge(judged.spec.name, base, encoder)
+    document: dict[str, Any] = {
+        "selection": [],
+        "selection_rule": "",
+        "candidates": 1,
+        "training": {},
+    }
+    if judged.spec.family != "base":
         document["start_sha256"] = judge.adapter_sha256
     with ExitStack() as stack:
-        if spec.family == "sft":
-            folder = stack.enter_context(workplace(store, f"judges/{spec.name}/{corpus}/training"))
-            judge, document["training"] = fine_tuned(judge, labelled, folder / "adapter", model=spec.model, seed=spec.seed, report=report)
-        elif spec.family == "grpo":
-            document |= select_arm(store, corpus, spec, report=report)
-            chosen = next(each for each in candidates(spec) if each.name == document["chosen"])
-            judge = judge.with_adapter(stack.enter_context(candidate_adapter(store, corpus, spec, chosen)))
-        save_adapter(store, f"judges/{spec.name}/{corpus}/adapter", judge)
+        if judged.spec.family == "sft":
+            folder = stack.enter_context(workplace(judged.store, judged.key("training")))
+            judge, document["training"] = fine_tuned(
+                judge,
+                labelled,
+                folder / "adapter",
+                model=judged.spec.model,
+                seed=judged.spec.seed,
+                report=report,
+            )
+        elif judged.spec.family == "grpo":
+            document |= select_arm(judged, report=report)
+            chosen = next(
+                each for each in candidates(judged.spec) if each.name == document["chosen"]
+            )
+            judge = judge.with_adapter(stack.enter_context(candidate_adapter(judged, chosen)))
+        save_adapter(judged.store, judged.key("adapter"), judge)
     whole = {
-        "judge": spec.name,
-        "corpus": corpus,
+        "judge": judged.spec.name,
+        "corpus": judged.corpus.name,
         "adapter_sha256": judge.adapter_sha256,
-        **_trained_on(sft if spec.family != "base" else sft[:0]),
+        **_trained_on(sft if judged.spec.family != "base" else sft[:0]),
         "manifest_sha256": manifest.sha256,
         "renderer_sha256": renderer().sha256,
         "provenance": judge.provenance().to_dict(),
-        "seed": spec.seed,
+        "seed": judged.spec.seed,
         **document,
     }
-    store.write_json(f"judges/{spec.name}/{corpus}/adapter.json", whole)
+    judged.store.write_json(judged.key("adapter.json"), whole)
     return whole
 
 
@@ -68,7 +81,14 @@ def _trained_on(sft: pd.DataFrame) -> dict[str, int]:
 
 
 def fine_tuned(
-    judge: CausalJudge, labelled: pd.DataFrame, folder: Path, *, model: str, seed: int, report: Report = silent, epochs: float = 2.0
+    judge: CausalJudge,
+    labelled: pd.DataFrame,
+    folder: Path,
+    *,
+    model: str,
+    seed: int,
+    report: Report = silent,
+    epochs: float = 2.0,
 ) -> tuple[CausalJudge, dict[str, Any]]:
     """Fine-tune a base model on verdicts; rows may name the source of their labels in a column ``label_source``.
 
@@ -89,13 +109,22 @@ def fine_tuned(
     """
     from certify_assets.judges.lm.sft import SftConfig, SftRow, train_sft
 
-    sources = labelled["label_source"].map({"harvest": "harvest"}).fillna("sft") if "label_source" in labelled else ["sft"] * len(labelled)
+    sources = (
+        labelled["label_source"].map({"harvest": "harvest"}).fillna("sft")
+        if "label_source" in labelled
+        else ["sft"] * len(labelled)
+    )
     prompts = judge.encoder.encode_frame(labelled)
     rows = [
-        SftRow(prompt, int(outcome), str(source)) for prompt, outcome, source in zip(prompts, labelled["outcome"], sources, strict=True)
+        SftRow(prompt, int(outcome), str(source))
+        for prompt, outcome, source in zip(prompts, labelled["outcome"], sources, strict=True)
     ]
-    longest = judge.encoder.budget_tokens + max(len(judge.language.verdicts.success), len(judge.language.verdicts.fail))
-    config = SftConfig.compact(epochs=epochs, max_tokens=longest) if model == "compact" else SftConfig()
+    longest = judge.encoder.budget_tokens + max(
+        len(judge.language.verdicts.success), len(judge.language.verdicts.fail)
+    )
+    config = (
+        SftConfig.compact(epochs=epochs, max_tokens=longest) if model == "compact" else SftConfig()
+    )
     trained = train_sft(
         judge.language,
         rows,
@@ -104,12 +133,19 @@ def fine_tuned(
         progress=lambda step, steps, loss: report(Advance("sft", step, steps, loss)),
     )
     if trained is None:
-        raise InputError(f"the training of {judge.name} stopped before its end; materialize {judge.name}/adapter again.")
+        raise InputError(
+            f"the training of {judge} stopped before its end; materialize {judge}/adapter again."
+        )
     return judge.with_adapter(trained.folder), trained.document
 
 
 def train_on_rows(
-    store: Store, corpus: str, spec: JudgeSpec, labelled: pd.DataFrame, *, run: str, epochs: float, report: Report = silent
+    judged: JudgedCorpus,
+    labelled: pd.DataFrame,
+    *,
+    run: str,
+    epochs: float,
+    report: Report = silent,
 ) -> tuple[CausalJudge, dict[str, Any]]:
     """Fine-tune a judge on given rows, with checkpoints in a folder of this run, and store its adapter.
 
@@ -120,9 +156,17 @@ def train_on_rows(
     """
     from certify_assets.judges.lm.judge import CausalJudge, load_base
 
-    base, encoder = load_base(spec.model, spec.revision)
-    with workplace(store, f"judges/{spec.name}/{corpus}/training") as folder:
-        start = CausalJudge(spec.name, base, encoder)
-        judge, document = fine_tuned(start, labelled, folder / run, model=spec.model, seed=spec.seed, report=report, epochs=epochs)
-        save_adapter(store, f"judges/{spec.name}/{corpus}/adapter", judge)
+    base, encoder = load_base(judged.spec.model, judged.spec.revision)
+    with workplace(judged.store, judged.key("training")) as folder:
+        start = CausalJudge(judged.spec.name, base, encoder)
+        judge, document = fine_tuned(
+            start,
+            labelled,
+            folder / run,
+            model=judged.spec.model,
+            seed=judged.spec.seed,
+            report=report,
+            epochs=epochs,
+        )
+        save_adapter(judged.store, judged.key("adapter"), judge)
     return judge, document

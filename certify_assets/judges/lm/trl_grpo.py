@@ -70,12 +70,17 @@ def train_trl(
     sha256 = run_sha256(language, prompts, outcomes, arm=arm, config=config)
     name = folder / "run.sha256"
     if name.is_file() and name.read_text(encoding="ascii") != sha256:
-        raise InputError(f"{folder} holds a run with other rows, settings or judge; give another folder.")
+        raise InputError(
+            f"{folder} holds a run with other rows, settings or judge; give another folder."
+        )
     trainer = make_trainer(language, prompts, outcomes, arm=arm, config=config, folder=folder)
     write_atomic(name, sha256.encode("ascii"))
     trainer.add_callback(_watcher(config.evaluate_at, evaluate, progress))
     # the trainer writes its state last: a folder without it was cut short
-    whole = sorted((path.parent for path in folder.glob("checkpoint-*/trainer_state.json")), key=lambda path: int(path.name[11:]))
+    whole = sorted(
+        (path.parent for path in folder.glob("checkpoint-*/trainer_state.json")),
+        key=lambda path: int(path.name[11:]),
+    )
     trainer.train(resume_from_checkpoint=str(whole[-1]) if whole else None)
     language.model.eval()
     return {
@@ -88,7 +93,13 @@ def train_trl(
 
 
 def make_trainer(
-    language: LanguageModel, prompts: Sequence[Encoded], outcomes: Sequence[int], *, arm: Arm, config: GrpoConfig, folder: Path
+    language: LanguageModel,
+    prompts: Sequence[Encoded],
+    outcomes: Sequence[int],
+    *,
+    arm: Arm,
+    config: GrpoConfig,
+    folder: Path,
 ) -> Any:
     """Return TRL's GRPOTrainer on encoded prompts, not yet run; see :func:`train_trl`."""
     check_rows(prompts, outcomes)
@@ -109,7 +120,9 @@ def make_trainer(
     class EncodedTrainer(GRPOTrainer):
         """The trainer on rows by number, whose token ids it takes as they are."""
 
-        def _tokenize_prompts(self, prompts_: list[str]) -> tuple[list[list[int]], None, dict[str, Any]]:
+        def _tokenize_prompts(
+            self, prompts_: list[str]
+        ) -> tuple[list[list[int]], None, dict[str, Any]]:
             return [list(prompts[int(row)].ids) for row in prompts_], None, {}
 
         def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
@@ -122,11 +135,21 @@ def make_trainer(
         def _send_telemetry(self) -> None:
             """Send nothing."""
 
-    def verdict_reward(completion_ids: list[list[int]], outcome: list[int], **_: Any) -> list[float | None]:
+    def verdict_reward(
+        completion_ids: list[list[int]], outcome: list[int], **_: Any
+    ) -> list[float | None]:
         pairs = zip(completion_ids, outcome, strict=True)
-        return [completion_reward(arm, completion, given, success=success, fail=fail) for completion, given in pairs]
+        return [
+            completion_reward(arm, completion, given, success=success, fail=fail)
+            for completion, given in pairs
+        ]
 
-    rows = Dataset.from_dict({"prompt": [str(row) for row in range(len(prompts))], "outcome": [int(outcome) for outcome in outcomes]})
+    rows = Dataset.from_dict(
+        {
+            "prompt": [str(row) for row in range(len(prompts))],
+            "outcome": [int(outcome) for outcome in outcomes],
+        }
+    )
     with _stopping_at(language.model, (success, fail)):
         trainer = EncodedTrainer(
             model=language.model,
@@ -139,7 +162,11 @@ def make_trainer(
     return trainer
 
 
-def _watcher(steps: Sequence[int], evaluate: Callable[[int], None] | None, progress: Callable[[int], None] | None) -> Any:
+def _watcher(
+    steps: Sequence[int],
+    evaluate: Callable[[int], None] | None,
+    progress: Callable[[int], None] | None,
+) -> Any:
     from transformers import TrainerCallback
 
     class Watcher(TrainerCallback):
@@ -182,7 +209,9 @@ def _arguments(language: LanguageModel, config: GrpoConfig, folder: Path) -> Any
     world = max(1, torch.cuda.device_count()) if hardware.accelerated else 1
     here = config.completions_per_device
     if config.global_batch % (here * world):
-        raise InputError(f"the global batch of {config.global_batch} completions cannot be cut among {world} devices of {here}.")
+        raise InputError(
+            f"the global batch of {config.global_batch} completions cannot be cut among {world} devices of {here}."
+        )
     return GRPOConfig(
         output_dir=str(folder),
         learning_rate=config.learning_rate,

@@ -51,12 +51,22 @@ class Packed:
 
     def keywords(self) -> dict[str, Any]:
         """Return what a decoder takes, inside `packed_attention`."""
-        return {"input_ids": self.ids, "position_ids": self.positions, "use_cache": False, **bounds_of(self.bounds, self.longest)}
+        return {
+            "input_ids": self.ids,
+            "position_ids": self.positions,
+            "use_cache": False,
+            **bounds_of(self.bounds, self.longest),
+        }
 
 
 def bounds_of(bounds: Any, longest: int) -> dict[str, Any]:
     """Name the rows' boundaries as transformers does."""
-    return {"cu_seq_lens_q": bounds, "cu_seq_lens_k": bounds, "max_length_q": longest, "max_length_k": longest}
+    return {
+        "cu_seq_lens_q": bounds,
+        "cu_seq_lens_k": bounds,
+        "max_length_q": longest,
+        "max_length_k": longest,
+    }
 
 
 def pack(rows: Sequence[Sequence[int]], device: str = "cpu") -> Packed:
@@ -91,9 +101,16 @@ def packable(model: Any) -> bool:
     text = model.config.get_text_config()
     kinds = set(getattr(text, "layer_types", None) or ())
     mixing = any(isinstance(module, torch.nn.Conv1d) for module in model.get_decoder().modules())
-    through_interface = getattr(model, "_supports_attention_backend", False) and getattr(model, "_supports_sdpa", False)
+    through_interface = getattr(model, "_supports_attention_backend", False) and getattr(
+        model, "_supports_sdpa", False
+    )
     plain = getattr(text, "attn_logit_softcapping", None) is None
-    return bool(kinds <= {"full_attention", "sliding_attention"} and not mixing and through_interface and plain)
+    return bool(
+        kinds <= {"full_attention", "sliding_attention"}
+        and not mixing
+        and through_interface
+        and plain
+    )
 
 
 @contextmanager
@@ -127,22 +144,44 @@ def _attention_on(hardware: Hardware) -> _Rows:
 
 
 def _attention(
-    module: Any, query: Any, key: Any, value: Any, attention_mask: Any, *, flash: _Rows | None, by_row: _Rows, **keywords: Any
+    module: Any,
+    query: Any,
+    key: Any,
+    value: Any,
+    attention_mask: Any,
+    *,
+    flash: _Rows | None,
+    by_row: _Rows,
+    **keywords: Any,
 ) -> tuple[Any, None]:
     """Attend within rows; shapes (1, heads, tokens, width) in, (1, tokens, heads, width) out, as transformers has them."""
     bounds = keywords.get("cu_seq_lens_q")
     if bounds is None or attention_mask is not None or query.shape[0] != 1:
-        raise ValueError(f"attention {ATTENTION} takes one sequence of packed rows with their boundaries, and no mask.")
+        raise ValueError(
+            f"attention {ATTENTION} takes one sequence of packed rows with their boundaries, and no mask."
+        )
     named = [name for name in _ADDED if keywords.get(name) is not None]
     if named:
-        raise ValueError(f"attention {ATTENTION} knows no {named[0]}; read this model in padded batches.")
+        raise ValueError(
+            f"attention {ATTENTION} knows no {named[0]}; read this model in padded batches."
+        )
     about = {"window": keywords.get("sliding_window"), "scale": keywords.get("scaling")}
     if flash is None:
-        return by_row(module, (query, key, value), bounds, dropout=keywords.get("dropout", 0.0), **about), None
+        return by_row(
+            module, (query, key, value), bounds, dropout=keywords.get("dropout", 0.0), **about
+        ), None
     return flash((query, key, value), bounds, keywords["max_length_q"], **about), None
 
 
-def _by_row(module: Any, whole: Sequence[Any], bounds: Any, *, window: int | None, scale: float | None, dropout: float) -> Any:
+def _by_row(
+    module: Any,
+    whole: Sequence[Any],
+    bounds: Any,
+    *,
+    window: int | None,
+    scale: float | None,
+    dropout: float,
+) -> Any:
     import torch
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
@@ -159,10 +198,20 @@ def _by_row(module: Any, whole: Sequence[Any], bounds: Any, *, window: int | Non
     return torch.cat(found, dim=1)
 
 
-def _flash(whole: Sequence[Any], bounds: Any, longest: int, *, window: int | None, scale: float | None, kernel: _Rows) -> Any:
+def _flash(
+    whole: Sequence[Any],
+    bounds: Any,
+    longest: int,
+    *,
+    window: int | None,
+    scale: float | None,
+    kernel: _Rows,
+) -> Any:
     query, key, value = (part[0].transpose(0, 1).to(whole[0].dtype) for part in whole)
     reach = (-1 if window is None else window - 1, 0)
-    return kernel(query, key, value, bounds, bounds, longest, longest, scale=scale, window_size=reach).unsqueeze(0)
+    return kernel(
+        query, key, value, bounds, bounds, longest, longest, scale=scale, window_size=reach
+    ).unsqueeze(0)
 
 
 def _flash_on(hardware: Hardware) -> _Rows | None:
@@ -188,9 +237,17 @@ def _varlen_kernel(**options: Any) -> _Rows:
 
     known = inspect.signature(varlen_attn).parameters
     options = {name: value for name, value in options.items() if name in known}
-    return partial(varlen_attn, enable_gqa=True, **options) if "enable_gqa" in known else partial(_repeated, kernel=varlen_attn, **options)
+    return (
+        partial(varlen_attn, enable_gqa=True, **options)
+        if "enable_gqa" in known
+        else partial(_repeated, kernel=varlen_attn, **options)
+    )
 
 
-def _repeated(query: Any, key: Any, value: Any, *others: Any, kernel: _Rows, **keywords: Any) -> Any:
-    key, value = (part.repeat_interleave(query.shape[1] // part.shape[1], dim=1) for part in (key, value))
+def _repeated(
+    query: Any, key: Any, value: Any, *others: Any, kernel: _Rows, **keywords: Any
+) -> Any:
+    key, value = (
+        part.repeat_interleave(query.shape[1] // part.shape[1], dim=1) for part in (key, value)
+    )
     return kernel(query, key, value, *others, **keywords)

@@ -13,24 +13,49 @@ from certify_assets.research.miniwob.tables import EPISODES_FILE, differing_task
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m certify_assets.research.miniwob", description=__doc__)
-    parser.add_argument("--out", type=Path, default=Path("miniwob"), help="folder of the runs; call again to finish after a kill")
-    parser.add_argument("--seed", type=int, default=42, help="names instances, competence and faults (default 42)")
-    parser.add_argument("--attempts", type=int, default=4, help="attempts for each task and agent (default 4)")
-    parser.add_argument("--workers", type=int, default=2, help="processes, each with one Chromium (default 2)")
-    parser.add_argument("--corpus", action="append", choices=CORPORA, help="only this corpus; may be repeated")
+    parser = argparse.ArgumentParser(
+        prog="python -m certify_assets.research.miniwob", description=__doc__
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("miniwob"),
+        help="folder of the runs; call again to finish after a kill",
+    )
+    parser.add_argument(
+        "--seed", type=int, default=42, help="names instances, competence and faults (default 42)"
+    )
+    parser.add_argument(
+        "--attempts", type=int, default=4, help="attempts for each task and agent (default 4)"
+    )
+    parser.add_argument(
+        "--workers", type=int, default=2, help="processes, each with one Chromium (default 2)"
+    )
+    parser.add_argument(
+        "--corpus", action="append", choices=CORPORA, help="only this corpus; may be repeated"
+    )
     parser.add_argument("--task", action="append", help="only this task; may be repeated")
-    parser.add_argument("--agent", action="append", help="only this agent, or model; may be repeated")
+    parser.add_argument(
+        "--agent", action="append", help="only this agent, or model; may be repeated"
+    )
     parser.add_argument("--list", action="store_true", help="list the tasks and leave")
     parser.add_argument(
-        "--compare", type=Path, metavar="FOLDER", help="name the tasks whose runs differ between FOLDER and --out, and leave"
+        "--compare",
+        type=Path,
+        metavar="FOLDER",
+        help="name the tasks whose runs differ between FOLDER and --out, and leave",
     )
     return parser
 
 
 def _progress(done: int, total: int) -> None:
     if done % 20 == 0 or done == total:
-        print(f"\r{done}/{total} episodes", end="\n" if done == total else "", file=sys.stderr, flush=True)
+        print(
+            f"\r{done}/{total} episodes",
+            end="\n" if done == total else "",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -41,7 +66,9 @@ def main(arguments: list[str] | None = None) -> int:
             print("\n".join(list_tasks()))
             return 0
         if options.compare:
-            one, other = (read_episodes(folder / EPISODES_FILE) for folder in (options.compare, options.out))
+            one, other = (
+                read_episodes(folder / EPISODES_FILE) for folder in (options.compare, options.out)
+            )
             print("\n".join(differing_tasks(one, other)) or "no task differs")
             return 0
         result = generate(
@@ -57,8 +84,12 @@ def main(arguments: list[str] | None = None) -> int:
     except CertifyError as error:
         print(error, file=sys.stderr)
         return error.exit_code
-    failed = ", ".join(f"{count} {reason}" for reason, count in sorted(result.failed.items())) or "none"
-    print(f"{result.path}: {result.episodes} new, {result.kept} kept, {result.retries} retried, failed: {failed}")
+    failed = (
+        ", ".join(f"{count} {reason}" for reason, count in sorted(result.failed.items())) or "none"
+    )
+    print(
+        f"{result.path}: {result.episodes} new, {result.kept} kept, {result.retries} retried, failed: {failed}"
+    )
     return 1 if result.failed else 0
 
 

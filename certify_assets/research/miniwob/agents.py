@@ -19,7 +19,12 @@ __all__ = ["AGENTS", "Agent", "ScriptedAgent", "draw_fault", "generator_for", "i
 # how much of a task's difficulty is its kind of skill, and how much is the task's own
 SKILL_SHARE = 0.5
 OWN_NOISE = 0.05
-_VERBS = {"plain": "done", "long": "finished the task", "short": "ok, done", "proud": "success, task complete"}
+_VERBS = {
+    "plain": "done",
+    "long": "finished the task",
+    "short": "ok, done",
+    "proud": "success, task complete",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +47,9 @@ AGENTS: tuple[Agent, ...] = (
     Agent("scripted-timid", "miniwob_weak", 0.36, 0.05, "long", checks_after=True),
     Agent("scripted-optimist", "miniwob_weak", 0.34, 0.06, "proud", always_claims_success=True),
     Agent("scripted-steady", "miniwob_mixed", 0.55, 0.05, "plain"),
-    Agent("scripted-careful", "miniwob_mixed", 0.60, 0.03, "long", looks_first=True, checks_after=True),
+    Agent(
+        "scripted-careful", "miniwob_mixed", 0.60, 0.03, "long", looks_first=True, checks_after=True
+    ),
     Agent("scripted-novice", "miniwob_mixed", 0.46, 0.06, "short"),
     Agent("scripted-confident", "miniwob_mixed", 0.54, 0.05, "proud", always_claims_success=True),
 )
@@ -61,7 +68,9 @@ def instance_seed(seed: int, task: str, agent: str, attempt: int) -> str:
 
 def draw_fault(agent: Agent, task: str, skill: Skill, *, attempt: int, seed: int) -> str:
     """Return how this agent fails at this task ("" when it does not): the same at every attempt, but for small slips."""
-    hard = SKILL_SHARE * skill.level + (1 - SKILL_SHARE) * generator_for(seed, "task", task).random()
+    hard = (
+        SKILL_SHARE * skill.level + (1 - SKILL_SHARE) * generator_for(seed, "task", task).random()
+    )
     own = generator_for(seed, "agent", agent.name, task)
     capable = hard + own.gauss(0, OWN_NOISE) < agent.competence
     names, weights = zip(*skill.faults, strict=True)
@@ -108,7 +117,10 @@ class ScriptedAgent:
 
     def _fumble(self, hands: Hands) -> None:
         if hands.rng.random() < 0.2 and hands.view:
-            hands.say(f'find("{hands.rng.choice(("button", "main field", "task area", "next"))}")', "no element matches")
+            hands.say(
+                f'find("{hands.rng.choice(("button", "main field", "task area", "next"))}")',
+                "no element matches",
+            )
             hands.look_again()
 
     def _claim(self, hands: Hands, reason: str) -> str:
@@ -124,11 +136,26 @@ def _wander(hands: Hands, *, lost: bool) -> None:
     """Search without a plan, then give up: what an agent without the skill does."""
     words = [w for w in hands.instruction.replace('"', "").split() if len(w) > 3] or ["target"]
     for _ in range(hands.rng.randint(1, 2)):
-        hands.say(f'find("{hands.rng.choice(words)} {hands.rng.choice(("button", "box", "item", "field"))}")', "no element matches")
-    plain = [e for e in hands.view if e.kind in ("text", "shape", "icon", "field") and e.w > 4 and e.h > 4]
+        hands.say(
+            f'find("{hands.rng.choice(words)} {hands.rng.choice(("button", "box", "item", "field"))}")',
+            "no element matches",
+        )
+    plain = [
+        e
+        for e in hands.view
+        if e.kind in ("text", "shape", "icon", "field") and e.w > 4 and e.h > 4
+    ]
     for _ in range(hands.rng.randint(1, 2) if lost else 0):
         if plain:
             target = hands.rng.choice(plain)
             hands.tap(target, f"click({target.kind} at {target.x:.0f},{target.y:.0f})")
     hands.look_again()
-    raise Stuck(hands.rng.choice(("could not find where to act", "no way to go on", "the page does not show what is asked for")))
+    raise Stuck(
+        hands.rng.choice(
+            (
+                "could not find where to act",
+                "no way to go on",
+                "the page does not show what is asked for",
+            )
+        )
+    )

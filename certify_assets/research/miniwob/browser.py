@@ -15,7 +15,16 @@ from typing import Any
 
 from certify_assets.errors import InputError, MissingToolError
 
-__all__ = ["CHROMIUM_FLAGS", "Browser", "Element", "TaskPage", "find_chromium", "list_tasks", "pages_folder", "require_tools"]
+__all__ = [
+    "CHROMIUM_FLAGS",
+    "Browser",
+    "Element",
+    "TaskPage",
+    "find_chromium",
+    "list_tasks",
+    "pages_folder",
+    "require_tools",
+]
 
 CHROMIUM_FLAGS = (
     "--no-sandbox",
@@ -28,10 +37,14 @@ CHROMIUM_FLAGS = (
     "--allow-file-access-from-files",
 )
 # pages of the package that are not registered as environments: what they measure is the clock of a person's hand
-UNREGISTERED = frozenset({"button-delay", "chase-circle", "hover-shape", "moving-items", "simon-says"})
+UNREGISTERED = frozenset(
+    {"button-delay", "chase-circle", "hover-shape", "moving-items", "simon-says"}
+)
 SETTLE_MS = 400
 _CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome")
-_INSTALL = "install them with `pip install 'certify_assets[miniwob]'` and `apt-get install chromium`"
+_INSTALL = (
+    "install them with `pip install 'certify_assets[miniwob]'` and `apt-get install chromium`"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +85,9 @@ def find_chromium() -> Path:
     for name in _CHROMIUM_NAMES:
         if found := shutil.which(name):
             return Path(found)
-    raise MissingToolError(f"No Chromium is on the search path, and MiniWoB++ pages need one; {_INSTALL}.")
+    raise MissingToolError(
+        f"No Chromium is on the search path, and MiniWoB++ pages need one; {_INSTALL}."
+    )
 
 
 def pages_folder() -> Path:
@@ -85,7 +100,9 @@ def pages_folder() -> Path:
     """
     spec = importlib.util.find_spec("miniwob")
     if spec is None or spec.origin is None:
-        raise MissingToolError(f"The package miniwob, which holds the task pages, is not installed; {_INSTALL}.")
+        raise MissingToolError(
+            f"The package miniwob, which holds the task pages, is not installed; {_INSTALL}."
+        )
     return Path(spec.origin).parent / "html" / "miniwob"
 
 
@@ -98,14 +115,18 @@ def require_tools() -> None:
         With a sentence that says how to install what is missing.
     """
     if importlib.util.find_spec("playwright") is None:
-        raise MissingToolError(f"The package playwright, which drives Chromium, is not installed; {_INSTALL}.")
+        raise MissingToolError(
+            f"The package playwright, which drives Chromium, is not installed; {_INSTALL}."
+        )
     pages_folder()
     find_chromium()
 
 
 def list_tasks() -> list[str]:
     """Return the names of the registered MiniWoB++ tasks that have a page, sorted (125 in miniwob 1.1.0)."""
-    return sorted(page.stem for page in pages_folder().glob("*.html") if page.stem not in UNREGISTERED)
+    return sorted(
+        page.stem for page in pages_folder().glob("*.html") if page.stem not in UNREGISTERED
+    )
 
 
 class Browser:
@@ -123,13 +144,20 @@ class Browser:
 
         self._playwright = sync_playwright().start()
         try:
-            self._browser = self._playwright.chromium.launch(executable_path=str(find_chromium()), headless=True, args=list(CHROMIUM_FLAGS))
+            self._browser = self._playwright.chromium.launch(
+                executable_path=str(find_chromium()), headless=True, args=list(CHROMIUM_FLAGS)
+            )
         except BaseException:
             self._playwright.stop()
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         try:
             self._browser.close()
         finally:
@@ -139,9 +167,13 @@ class Browser:
         """Load a task's page afresh and start the one episode that the seed names; the page before it is gone then."""
         page = pages_folder() / f"{task}.html"
         if not page.exists():
-            raise InputError(f"MiniWoB++ has no task {task!r}; list them with `python -m certify_assets.research.miniwob --list`.")
+            raise InputError(
+                f"MiniWoB++ has no task {task!r}; list them with `python -m certify_assets.research.miniwob --list`."
+            )
         if self._tab is None:
-            context = self._browser.new_context(viewport={"width": 500, "height": 500}, locale="en-US", timezone_id="UTC")
+            context = self._browser.new_context(
+                viewport={"width": 500, "height": 500}, locale="en-US", timezone_id="UTC"
+            )
             context.set_default_timeout(1000 * self.timeout_s)
             context.add_init_script(path=str(Path(__file__).with_name("page.js")))
             self._tab = context.new_page()
@@ -171,7 +203,16 @@ class TaskPage:
         """
         found: list[dict[str, Any]]
         self.ended, found = self._tab.evaluate("(ms) => taskLook(ms)", milliseconds)
-        return [Element(**{**item, "options": tuple(item.get("options", ())), "chosen": tuple(item.get("chosen", ()))}) for item in found]
+        return [
+            Element(
+                **{
+                    **item,
+                    "options": tuple(item.get("options", ())),
+                    "chosen": tuple(item.get("chosen", ())),
+                }
+            )
+            for item in found
+        ]
 
     def raw_reward(self) -> float | None:
         """Return the page's own verdict without the time penalty, None while the episode is open. Never shown to an agent."""
@@ -222,7 +263,10 @@ class TaskPage:
 
     def scroll(self, element: Element, top: bool = False) -> None:
         """Scroll an element's own content to its end, or to its top."""
-        self._handle(element).evaluate("(e, top) => { e.scrollTop = top ? 0 : e.scrollHeight; e.dispatchEvent(new Event('scroll')); }", top)
+        self._handle(element).evaluate(
+            "(e, top) => { e.scrollTop = top ? 0 : e.scrollHeight; e.dispatchEvent(new Event('scroll')); }",
+            top,
+        )
 
     def _handle(self, element: Element) -> Any:
         return self._tab.evaluate_handle("(ref) => taskElement(ref)", element.ref).as_element()

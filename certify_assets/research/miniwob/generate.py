@@ -20,7 +20,15 @@ from certify_assets.research.miniwob.browser import Browser, TaskPage, list_task
 from certify_assets.research.miniwob.model import MODEL_PREFIX, ModelAgent
 from certify_assets.research.miniwob.tables import EPISODES_FILE, write_corpora
 
-__all__ = ["CORPORA", "AttemptAgent", "Episode", "Generated", "generate", "read_episodes", "run_episode"]
+__all__ = [
+    "CORPORA",
+    "AttemptAgent",
+    "Episode",
+    "Generated",
+    "generate",
+    "read_episodes",
+    "run_episode",
+]
 
 CORPORA = ("miniwob_weak", "miniwob_mixed")
 RETRIES = 2
@@ -79,13 +87,17 @@ class Generated:
     failed: dict[str, int] = field(default_factory=dict)
 
 
-def run_episode(browser: Browser, agent: AttemptAgent, *, corpus: str, task: str, attempt: int, seed: int) -> Episode:
+def run_episode(
+    browser: Browser, agent: AttemptAgent, *, corpus: str, task: str, attempt: int, seed: int
+) -> Episode:
     """Run one attempt for real; the outcome is 1 where the page's raw reward is exactly 1 (its binary reward), else 0."""
     page = browser.open(task, instance_seed(seed, task, agent.name, attempt))
     steps = agent.attempt(page, task, attempt)
     outcome = int(page.raw_reward() == 1.0)
     name = f"{corpus}/{task}/{agent.name}/{attempt}"
-    return Episode(corpus, task, name, agent.name, attempt, page.instruction, tuple(steps), outcome, seed)
+    return Episode(
+        corpus, task, name, agent.name, attempt, page.instruction, tuple(steps), outcome, seed
+    )
 
 
 def read_episodes(path: Path) -> list[Episode]:
@@ -108,7 +120,9 @@ def read_episodes(path: Path) -> list[Episode]:
         except (ValueError, TypeError, KeyError):
             if number == len(lines):
                 break
-            raise InputError(f"{path} line {number} is not an episode; delete that line and run the generation again.") from None
+            raise InputError(
+                f"{path} line {number} is not an episode; delete that line and run the generation again."
+            ) from None
     return episodes
 
 
@@ -122,13 +136,26 @@ def _serve(pipe: Connection, seed: int) -> None:
                 if browser is None:
                     browser = Browser().__enter__()
                 agent = _agent(job.agent, seed)
-                pipe.send(run_episode(browser, agent, corpus=job.corpus, task=job.task, attempt=job.attempt, seed=seed))
+                pipe.send(
+                    run_episode(
+                        browser,
+                        agent,
+                        corpus=job.corpus,
+                        task=job.task,
+                        attempt=job.attempt,
+                        seed=seed,
+                    )
+                )
             except (EOFError, BrokenPipeError):
                 raise
             except Exception as error:
                 _discard(browser)
                 browser = None
-                pipe.send(f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"[:160])
+                pipe.send(
+                    f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"[
+                        :160
+                    ]
+                )
     except (EOFError, BrokenPipeError, KeyboardInterrupt):
         return
     finally:
@@ -160,23 +187,31 @@ def _mend(path: Path) -> set[str]:
     return {episode.trajectory_id for episode in read_episodes(path)}
 
 
-def _chosen(corpora: Sequence[str], tasks: Iterable[str] | None, agents: Iterable[str] | None) -> tuple[list[str], list[tuple[str, str]]]:
+def _chosen(
+    corpora: Sequence[str], tasks: Iterable[str] | None, agents: Iterable[str] | None
+) -> tuple[list[str], list[tuple[str, str]]]:
     """Return the tasks and the (corpus, agent) pairs to run, refusing unknown names."""
     known = list_tasks()
     chosen = sorted(set(tasks)) if tasks is not None else known
     for task in chosen:
         if task not in known:
-            raise InputError(f"MiniWoB++ has no task {task!r}; list them with `python -m certify_assets.research.miniwob --list`.")
+            raise InputError(
+                f"MiniWoB++ has no task {task!r}; list them with `python -m certify_assets.research.miniwob --list`."
+            )
     for corpus in corpora:
         if corpus not in CORPORA:
-            raise InputError(f"There is no corpus {corpus!r} to generate; choose from {', '.join(CORPORA)}.")
+            raise InputError(
+                f"There is no corpus {corpus!r} to generate; choose from {', '.join(CORPORA)}."
+            )
     home = {agent.name: agent.corpus for agent in AGENTS}
     pairs: list[tuple[str, str]] = []
     for name in agents if agents is not None else home:
         if name == "model":
             pairs += [(corpus, ModelAgent.from_environment().name) for corpus in corpora]
         elif name not in home:
-            raise InputError(f"There is no agent {name!r}; choose from {', '.join(home)}, or model.")
+            raise InputError(
+                f"There is no agent {name!r}; choose from {', '.join(home)}, or model."
+            )
         elif home[name] in corpora:
             pairs.append((home[name], name))
     return chosen, pairs
@@ -228,7 +263,12 @@ def generate(
     output.mkdir(parents=True, exist_ok=True)
     path = output / EPISODES_FILE
     finished = _mend(path)
-    every = [_Job(corpus, task, agent, attempt) for task in chosen for corpus, agent in pairs for attempt in range(attempts)]
+    every = [
+        _Job(corpus, task, agent, attempt)
+        for task in chosen
+        for corpus, agent in pairs
+        for attempt in range(attempts)
+    ]
     missing = [job for job in every if job.id not in finished]
     result = Generated(path, kept=len(every) - len(missing))
     pool = _Pool(missing, seed=seed, workers=workers)
@@ -245,7 +285,12 @@ def _appended(path: Path, episodes: Iterator[Episode]) -> Iterator[Episode]:
     """Pass episodes on, each once its line is out of this process's hands."""
     with path.open("ab") as stream:
         for episode in episodes:
-            stream.write(json.dumps(asdict(episode), ensure_ascii=False, separators=(",", ":")).encode("utf-8") + b"\n")
+            stream.write(
+                json.dumps(asdict(episode), ensure_ascii=False, separators=(",", ":")).encode(
+                    "utf-8"
+                )
+                + b"\n"
+            )
             stream.flush()
             yield episode
         os.fsync(stream.fileno())

@@ -22,7 +22,10 @@ MAX_STEPS = 22
 WAIT_MS = 400
 FIRST_LOOK_CHARS = 300
 CHANGE_CHARS = 170
-SUBMIT_WORDS = re.compile(r"^(submit|ok|login|log in|go!?|search|send|done|order!?|sign in|create|apply|enter)$", re.IGNORECASE)
+SUBMIT_WORDS = re.compile(
+    r"^(submit|ok|login|log in|go!?|search|send|done|order!?|sign in|create|apply|enter)$",
+    re.IGNORECASE,
+)
 _T = TypeVar("_T")
 
 
@@ -53,7 +56,9 @@ class Page(Protocol):
         """Move the mouse to a place."""
         ...
 
-    def drag(self, start: tuple[float, float], end: tuple[float, float], *, steps: int = ...) -> None:
+    def drag(
+        self, start: tuple[float, float], end: tuple[float, float], *, steps: int = ...
+    ) -> None:
         """Drag from one place to another."""
         ...
 
@@ -138,7 +143,10 @@ class Hands:
         """Return the n-th visible element of these kinds; when there is none, say so in a step and give up."""
         found = self.all(*kinds, cls=cls)
         if len(found) <= nth:
-            self.say(f"find({' or '.join(kinds) or 'element'} {cls} {nth + 1})".replace("  ", " "), "no element matches")
+            self.say(
+                f"find({' or '.join(kinds) or 'element'} {cls} {nth + 1})".replace("  ", " "),
+                "no element matches",
+            )
             raise Stuck(f"could not find {' or '.join(kinds) or cls}")
         return found[nth]
 
@@ -184,7 +192,10 @@ class Hands:
         if self.fault == "off":
             return self._miss(element)
         target = self._mistake(element)
-        return self.act(f"click({name_of(target)})", lambda: self.page.click(*self.page.point(target), double=double))
+        return self.act(
+            f"click({name_of(target)})",
+            lambda: self.page.click(*self.page.point(target), double=double),
+        )
 
     def tap(self, element: Element, action: str) -> str:
         """Click an element on the way to another: a step in which no fault shows."""
@@ -211,7 +222,9 @@ class Hands:
 
     def hover(self, element: Element) -> str:
         """Move the mouse over an element."""
-        return self.act(f"hover({name_of(element)})", lambda: self.page.hover(*self.page.point(element)))
+        return self.act(
+            f"hover({name_of(element)})", lambda: self.page.hover(*self.page.point(element))
+        )
 
     def type(self, element: Element, text: str) -> str:
         """Replace a field's content by typing."""
@@ -232,16 +245,23 @@ class Hands:
     def fill(self, element: Element, value: str) -> str:
         """Give a date or time field its value."""
         value = self._mistype(value, digits=True)
-        return self.act(f'fill({name_of(element)}, "{value}")', lambda: self.page.fill(element, value))
+        return self.act(
+            f'fill({name_of(element)}, "{value}")', lambda: self.page.fill(element, value)
+        )
 
     def choose(self, element: Element, options: Sequence[str]) -> str:
         """Choose options of a list."""
         known = [option for option in options if option in element.options]
         if len(known) < len(options):
-            self.say(f'find("{next(o for o in options if o not in element.options)}")', "no option matches")
+            self.say(
+                f'find("{next(o for o in options if o not in element.options)}")',
+                "no option matches",
+            )
             raise Stuck("an option is not in the list")
         if self.fault == "wrong":
-            known = [self.rng.choice([o for o in element.options if o and o not in options] or known)]
+            known = [
+                self.rng.choice([o for o in element.options if o and o not in options] or known)
+            ]
         return self.act(f"choose({', '.join(known)})", lambda: self.page.choose(element, known))
 
     def drag(self, element: Element, to: tuple[float, float], what: str) -> str:
@@ -249,7 +269,10 @@ class Hands:
         x, y = to
         if self.fault in ("off", "wrong"):
             x, y = x + self.rng.choice((-47, 41)), y + self.rng.choice((-37, 43))
-        return self.act(f"drag({name_of(element)}, {what})", lambda: self.page.drag(self.page.point(element), (x, y)))
+        return self.act(
+            f"drag({name_of(element)}, {what})",
+            lambda: self.page.drag(self.page.point(element), (x, y)),
+        )
 
     def press(self, key: str) -> str:
         """Press a key."""
@@ -258,7 +281,9 @@ class Hands:
     def scroll(self, element: Element, *, top: bool = False) -> str:
         """Scroll an element's content to its end or its top."""
         where = "top" if top else "end"
-        return self.act(f"scroll({name_of(element)}, {where})", lambda: self.page.scroll(element, top))
+        return self.act(
+            f"scroll({name_of(element)}, {where})", lambda: self.page.scroll(element, top)
+        )
 
     def submit(self, text: str = "") -> str:
         """Press the button that hands the answer in, unless the agent is one that forgets."""
@@ -270,7 +295,9 @@ class Hands:
             self.say('find("submit button")', "no element matches")
             raise Stuck("could not find a button to submit")
         button = button or buttons[-1]
-        return self.act(f"click({name_of(button)})", lambda: self.page.click(*self.page.point(button)))
+        return self.act(
+            f"click({name_of(button)})", lambda: self.page.click(*self.page.point(button))
+        )
 
     def items(self, values: Iterable[_T]) -> list[_T]:
         """Return the things to work through: all of them, or half of them by an agent that does half."""
@@ -295,7 +322,13 @@ class Hands:
     def _mistake(self, element: Element) -> Element:
         if self.fault != "wrong" or self._slipped:
             return element
-        others = [e for e in self.view if e.kind == element.kind and e.ref != element.ref and (e.text != element.text or not e.text)]
+        others = [
+            e
+            for e in self.view
+            if e.kind == element.kind
+            and e.ref != element.ref
+            and (e.text != element.text or not e.text)
+        ]
         if element.kind == "icon":
             others = [e for e in others if e.cls == element.cls and e.y != element.y] or others
         if not others:
@@ -304,7 +337,12 @@ class Hands:
         return min(others, key=lambda e: (abs(e.y - element.y) + abs(e.x - element.x), e.ref))
 
     def _mistype(self, text: str, *, digits: bool = False) -> str:
-        if self.fault == "partial" and self._typed == 1 and len(text) > 3 and self.rng.random() < 0.5:
+        if (
+            self.fault == "partial"
+            and self._typed == 1
+            and len(text) > 3
+            and self.rng.random() < 0.5
+        ):
             return text[: len(text) // 2]
         if self.fault not in ("typo", "wrong") or not text or self._slipped:
             return text
@@ -313,4 +351,8 @@ class Hands:
         if digits or text[place].isdigit():
             day = "1" if text[place] != "1" else "2"
             return text[:place] + day
-        return text[: place - 1] + text[place] + text[place - 1] if len(set(text[-2:])) > 1 else text + text[place]
+        return (
+            text[: place - 1] + text[place] + text[place - 1]
+            if len(set(text[-2:])) > 1
+            else text + text[place]
+        )

@@ -29,7 +29,10 @@ choose N "option"
 submit
 claim "what you did and whether it is done"
 Nothing else. Use claim as the last answer."""
-_REPLY = re.compile(r"^\s*(click|type|choose|submit|claim)\b\s*(\d+)?\s*(?:\"(.*)\")?\s*$", re.IGNORECASE | re.MULTILINE)
+_REPLY = re.compile(
+    r"^\s*(click|type|choose|submit|claim)\b\s*(\d+)?\s*(?:\"(.*)\")?\s*$",
+    re.IGNORECASE | re.MULTILINE,
+)
 
 
 def parse_reply(text: str) -> tuple[str, int | None, str]:
@@ -37,7 +40,11 @@ def parse_reply(text: str) -> tuple[str, int | None, str]:
     found = _REPLY.search(text)
     if not found:
         return "claim", None, "not done: no readable action"
-    return found.group(1).lower(), int(found.group(2)) if found.group(2) else None, found.group(3) or ""
+    return (
+        found.group(1).lower(),
+        int(found.group(2)) if found.group(2) else None,
+        found.group(3) or "",
+    )
 
 
 @dataclass(slots=True)
@@ -58,9 +65,14 @@ class ModelAgent:
         InputError
             If the base URL or the model's name is not set.
         """
-        url, model = os.environ.get("CERTIFY_MODEL_URL", ""), os.environ.get("CERTIFY_MODEL_NAME", "")
+        url, model = (
+            os.environ.get("CERTIFY_MODEL_URL", ""),
+            os.environ.get("CERTIFY_MODEL_NAME", ""),
+        )
         if not url or not model:
-            raise InputError("A model agent needs CERTIFY_MODEL_URL (an OpenAI-compatible base URL) and CERTIFY_MODEL_NAME; set both.")
+            raise InputError(
+                "A model agent needs CERTIFY_MODEL_URL (an OpenAI-compatible base URL) and CERTIFY_MODEL_NAME; set both."
+            )
         return cls(url.rstrip("/"), model, os.environ.get("CERTIFY_MODEL_KEY", ""))
 
     @property
@@ -76,18 +88,28 @@ class ModelAgent:
         InputError
             If the endpoint refuses, cannot be reached, or answers in another form.
         """
-        body = json.dumps({"model": self.model, "messages": messages, "temperature": 0}).encode("utf-8")
-        headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {self.key}"} if self.key else {})
+        body = json.dumps({"model": self.model, "messages": messages, "temperature": 0}).encode(
+            "utf-8"
+        )
+        headers = {"Content-Type": "application/json"} | (
+            {"Authorization": f"Bearer {self.key}"} if self.key else {}
+        )
         request = urllib.request.Request(f"{self.url}/chat/completions", data=body, headers=headers)
         try:
             with urllib.request.urlopen(request, timeout=self.timeout_s) as answer:
                 return str(json.load(answer)["choices"][0]["message"]["content"])
         except urllib.error.HTTPError as error:
-            raise InputError(f"{self.url} refused the request with status {error.code}; check the model's name and the key.") from None
+            raise InputError(
+                f"{self.url} refused the request with status {error.code}; check the model's name and the key."
+            ) from None
         except OSError as error:
-            raise InputError(f"{self.url} cannot be reached ({error}); check CERTIFY_MODEL_URL.") from None
+            raise InputError(
+                f"{self.url} cannot be reached ({error}); check CERTIFY_MODEL_URL."
+            ) from None
         except (ValueError, KeyError, IndexError, TypeError):
-            raise InputError(f"{self.url} answered in a form that is not chat/completions; check CERTIFY_MODEL_URL.") from None
+            raise InputError(
+                f"{self.url} answered in a form that is not chat/completions; check CERTIFY_MODEL_URL."
+            ) from None
 
     def attempt(self, page: Page, task: str, attempt: int) -> list[tuple[str, str]]:
         """Let the model act; return the steps, the last one its claim."""
@@ -96,8 +118,15 @@ class ModelAgent:
         messages = [{"role": "system", "content": SYSTEM}]
         try:
             for _ in range(MAX_TURNS):
-                listing = "\n".join(f"{i}. {name_of(e)} {e.value}".rstrip() for i, e in enumerate(hands.view))
-                messages.append({"role": "user", "content": f"Task: {hands.instruction}\nLast: {hands.steps[-1][1]}\n{listing}"})
+                listing = "\n".join(
+                    f"{i}. {name_of(e)} {e.value}".rstrip() for i, e in enumerate(hands.view)
+                )
+                messages.append(
+                    {
+                        "role": "user",
+                        "content": f"Task: {hands.instruction}\nLast: {hands.steps[-1][1]}\n{listing}",
+                    }
+                )
                 reply = self.ask(messages)
                 messages.append({"role": "assistant", "content": reply})
                 verb, number, text = parse_reply(reply)

@@ -31,9 +31,24 @@ class Skill:
 
 
 SKILLS: tuple[Skill, ...] = (
-    Skill(r"For the user (?P<user>@\w+), click on the \"(?P<button>[^\"]+)\" button(?P<count>(?!))?", click.social_posts, 0.5, STEPS),
-    Skill(r"Click the \"(?P<button>[^\"]+)\" button on (?P<count>all|\d+) posts? by (?P<user>@\w+)", click.social_posts, 0.65, STEPS),
-    Skill(r"Use the textbox to enter \"([^\"]+)\" and press \"Search\", .* the (\d+)", click.search_result, 0.55, STEPS),
+    Skill(
+        r"For the user (?P<user>@\w+), click on the \"(?P<button>[^\"]+)\" button(?P<count>(?!))?",
+        click.social_posts,
+        0.5,
+        STEPS,
+    ),
+    Skill(
+        r"Click the \"(?P<button>[^\"]+)\" button on (?P<count>all|\d+) posts? by (?P<user>@\w+)",
+        click.social_posts,
+        0.65,
+        STEPS,
+    ),
+    Skill(
+        r"Use the textbox to enter \"([^\"]+)\" and press \"Search\", .* the (\d+)",
+        click.search_result,
+        0.55,
+        STEPS,
+    ),
     Skill(r"^Close the dialog", click.close_dialog, 0.3, CLICK),
     Skill(r"Click on (Tab #\d+)", click.click_tab, 0.25, CLICK),
     Skill(r"Click on a \"(\w+)\" widget", click.click_widget, 0.4, CLICK),
@@ -41,7 +56,12 @@ SKILLS: tuple[Skill, ...] = (
     Skill(r"^Click the button that best describes", shape.identify_shape, 0.4, CLICK),
     Skill(r"Click (?:the button\.|button ONE)", click.press_buttons, 0.1, CLICK),
     Skill(r"Expand the section below and click submit", click.expand_and_submit, 0.35, FORM),
-    Skill(r"(?:Scroll to the bottom|Click the cancel button|Click the .* button\.$).*", form.sign_agreement, 0.6, FORM),
+    Skill(
+        r"(?:Scroll to the bottom|Click the cancel button|Click the .* button\.$).*",
+        form.sign_agreement,
+        0.6,
+        FORM,
+    ),
     Skill(
         r"(?:Switch between the tabs|Expand the sections|Navigate through the file tree|Click the \"Menu\" button)",
         click.click_named,
@@ -62,7 +82,12 @@ SKILLS: tuple[Skill, ...] = (
     Skill(r"Select (?!.*color)(.+) and click Submit", click.select_boxes, 0.4, BOXES),
     Skill(r"Enter the username", form.login, 0.4, FORM),
     Skill(r"Enter an item that starts", form.autocomplete, 0.6, FORM),
-    Skill(r"Enter the value of (.+) into the text field|Enter the value that corresponds", form.read_table, 0.5, FORM),
+    Skill(
+        r"Enter the value of (.+) into the text field|Enter the value that corresponds",
+        form.read_table,
+        0.5,
+        FORM,
+    ),
     Skill(r"Enter (\d\d/\d\d/\d{4}) as the date", form.enter_date, 0.45, FORM),
     Skill(r"Enter (\d+):(\d+) (AM|PM) as the time", form.enter_time, 0.5, FORM),
     Skill(r"^(?:Enter|Type) (?:the password )?\"", form.type_quoted, 0.3, FORM),
@@ -73,13 +98,27 @@ SKILLS: tuple[Skill, ...] = (
     Skill(r"^Type the total number of blocks", form.add_blocks, 0.55, FORM),
     Skill(r"^Solve for x", form.solve_equation, 0.7, FORM),
     Skill(r"^Solve the math problem", form.solve_sum, 0.5, FORM),
-    Skill(r"Search for (.+) movies directed by (.+) from year (\d+)", form.movie_search, 0.55, FORM),
+    Skill(
+        r"Search for (.+) movies directed by (.+) from year (\d+)", form.movie_search, 0.55, FORM
+    ),
     Skill(r"^Focus into the", form.focus_field, 0.2, CLICK),
-    Skill(r"Check the (\d)\w\w radio button and enter the number \"(-?\d+)\" into the (\d)", form.radio_and_number, 0.6, BOXES),
-    Skill(r"Choose (.+) from the dropdown, then click the button labeled \"(\w+)\"", form.dropdown_and_button, 0.6, STEPS),
+    Skill(
+        r"Check the (\d)\w\w radio button and enter the number \"(-?\d+)\" into the (\d)",
+        form.radio_and_number,
+        0.6,
+        BOXES,
+    ),
+    Skill(
+        r"Choose (.+) from the dropdown, then click the button labeled \"(\w+)\"",
+        form.dropdown_and_button,
+        0.6,
+        STEPS,
+    ),
     Skill(r"^Generate an? ", form.generate_number, 0.6, FORM),
     Skill(r"^Guess the number", form.guess_number, 0.7, FORM),
-    Skill(r"Find (.+) in the contact book and click on their (\w+)", click.contact_detail, 0.55, STEPS),
+    Skill(
+        r"Find (.+) in the contact book and click on their (\w+)", click.contact_detail, 0.55, STEPS
+    ),
     Skill(r"Buy the ticket with the (.+)\.", click.book_ticket, 0.5, CLICK),
     Skill(r"Order one of each item: (.+)", click.order_food, 0.6, BOXES),
     Skill(r"Click on an? (.+)$", shape.click_shape, 0.5, CLICK),
@@ -102,9 +141,19 @@ SKILLS: tuple[Skill, ...] = (
     Skill(r"tic-tac-toe", shape.tic_tac_toe, 0.75, STEPS),
     Skill(r"HOT area", shape.hot_spot, 0.75, STEPS),
     Skill(r"Buy \w+ stock when the price is less than \$([\d.]+\d)", shape.buy_stock, 0.65, STEPS),
-    Skill(r"delete a file (?:ending with the extension \.(\w+)|that has)", shape.delete_file, 0.7, STEPS),
+    Skill(
+        r"delete a file (?:ending with the extension \.(\w+)|that has)",
+        shape.delete_file,
+        0.7,
+        STEPS,
+    ),
     Skill(r"^Highlight the text", shape.highlight, 0.6, FORM),
-    Skill(r"Using the text editor, (?:give .+?|make everything) the (?:style|color) (\w+)", shape.style_text, 0.8, STEPS),
+    Skill(
+        r"Using the text editor, (?:give .+?|make everything) the (?:style|color) (\w+)",
+        shape.style_text,
+        0.8,
+        STEPS,
+    ),
     Skill(r"(?i)\b(?:e?mails?|message|information)\b", click.mail, 0.6, STEPS),
 )
 FALLBACK = Skill(r"", shape.improvise, 0.9, STEPS)

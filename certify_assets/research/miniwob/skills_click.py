@@ -14,14 +14,21 @@ __all__ = [
 ]  # fmt: skip
 
 _NOT_NAMES = re.findall(
-    r"\w+", "Find Locate Look Forward Send Go Please The Give I Navigate Search Get Will Can Open Email Primary Reply Resend Could In"
+    r"\w+",
+    "Find Locate Look Forward Send Go Please The Give I Navigate Search Get Will Can Open Email Primary Reply Resend Could In",
 )
 _CLICKABLE = ("button", "link", "tab", "menuitem")
 
 
 def _openers(h: Hands, used: set[int]) -> list[Element]:
-    closed = [e for e in h.view if "ui-accordion-header-collapsed" in e.cls or "expandable-hitarea" in e.cls]
-    tabs = [e for e in h.all("tab") if "ui-tabs-active" not in e.cls and "ui-accordion" not in e.cls]
+    closed = [
+        e
+        for e in h.view
+        if "ui-accordion-header-collapsed" in e.cls or "expandable-hitarea" in e.cls
+    ]
+    tabs = [
+        e for e in h.all("tab") if "ui-tabs-active" not in e.cls and "ui-accordion" not in e.cls
+    ]
     menus = [e for e in h.view if e.kind == "button" and e.text == "Menu"]
     return [e for e in (*closed, *tabs, *menus, *h.all("menuitem")) if e.ref not in used]
 
@@ -79,7 +86,9 @@ def click_widget(h: Hands, m: re.Match[str]) -> None:
     """Click any widget of a named type."""
     wanted = m.group(1)
     for e in h.view:
-        if wanted in (e.type, e.tag) or (wanted == "text" and e.kind == "field" and e.tag == "input"):
+        if wanted in (e.type, e.tag) or (
+            wanted == "text" and e.kind == "field" and e.tag == "input"
+        ):
             h.click(e)
             return
     h.need(wanted)
@@ -199,7 +208,12 @@ def _mail_parts(h: Hands) -> tuple[str, str, str]:
     """Return (sender, what to do, text or recipient): the sender is the name that shows in the list, the recipient the other."""
     text = h.instruction
     said = quoted(text)
-    names = [re.sub(r"'s$", "", word) for word in re.findall(r"\b[A-Z][a-z]+(?:-[A-Z][a-z]+)?(?:'s)?", re.sub(r'"[^"]*"', "", text))]
+    names = [
+        re.sub(r"'s$", "", word)
+        for word in re.findall(
+            r"\b[A-Z][a-z]+(?:-[A-Z][a-z]+)?(?:'s)?", re.sub(r'"[^"]*"', "", text)
+        )
+    ]
     name = next((n for n in names if h.find(n, "text")), "")
     if re.search("delete|trash|remove|get rid", text, re.IGNORECASE):
         what = "delete"

@@ -14,7 +14,20 @@ __all__ = [
     "slide_to", "slider_and_box", "solve_equation", "solve_sum", "spin", "type_quoted",
 ]  # fmt: skip
 
-_MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December")
+_MONTHS = (
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+)
 
 
 def type_quoted(h: Hands, m: re.Match[str]) -> None:
@@ -95,7 +108,9 @@ def sign_agreement(h: Hands, m: re.Match[str]) -> None:
     """Sign, or cancel, an agreement."""
     said = quoted(h.instruction)
     if len(said) < 2:
-        h.click(h.need(re.sub(r".*the (\w+) button.*", r"\1", h.instruction).capitalize(), "button"))
+        h.click(
+            h.need(re.sub(r".*the (\w+) button.*", r"\1", h.instruction).capitalize(), "button")
+        )
         return
     h.scroll(next(e for e in h.all("field") if e.tag == "textarea"))
     h.type(next(e for e in h.all("field") if e.tag == "input"), said[0])
@@ -134,7 +149,9 @@ def solve_sum(h: Hands, m: re.Match[str]) -> None:
 
 def solve_equation(h: Hands, m: re.Match[str]) -> None:
     """Solve a ± x = c or x ± a = c."""
-    text = next((e.text for e in h.view if "x" in e.text and "=" in e.text and re.search(r"\d", e.text)), "")
+    text = next(
+        (e.text for e in h.view if "x" in e.text and "=" in e.text and re.search(r"\d", e.text)), ""
+    )
     parts = re.match(r"(x|-?\d+)\s*([-+])\s*(x|-?\d+)\s*=\s*(-?\d+)", text)
     if not parts:
         raise Stuck("could not read the equation")
@@ -157,7 +174,9 @@ def movie_search(h: Hands, m: re.Match[str]) -> None:
     """Fill a search form by the meaning of its labels, whatever its layout."""
     meanings = (("genre", m.group(1)), ("director", m.group(2)), ("year|date", m.group(3)))
     for meaning, text in meanings:
-        field = next((f for f in h.all("field") if re.search(meaning, f.label, re.IGNORECASE)), None)
+        field = next(
+            (f for f in h.all("field") if re.search(meaning, f.label, re.IGNORECASE)), None
+        )
         if field is None:
             field = _above_label(h, meaning)
         h.type(field, text)
@@ -177,7 +196,11 @@ def autocomplete(h: Hands, m: re.Match[str]) -> None:
     field = h.one("field")
     h.type(field, said[0])
     end = said[1] if len(said) > 1 else ""
-    options = [e for e in h.all("menuitem") + h.all("text", cls="ui-menu-item-wrapper") if e.text.endswith(end)]
+    options = [
+        e
+        for e in h.all("menuitem") + h.all("text", cls="ui-menu-item-wrapper")
+        if e.text.endswith(end)
+    ]
     if not options:
         h.need(f"{said[0]}…{end}")
     h.click(options[0])

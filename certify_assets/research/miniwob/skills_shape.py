@@ -141,7 +141,8 @@ def draw_line(h: Hands, m: re.Match[str]) -> None:
     e = h.one("shape")
     dx, dy = (0, 30) if m.group(1) == "vertical" else (30, 0)
     h.act(
-        f"draw a {m.group(1)} line through {e.x:.0f},{e.y:.0f}", lambda: h.page.drag((e.x - dx, e.y - dy), (e.x + dx, e.y + dy), steps=20)
+        f"draw a {m.group(1)} line through {e.x:.0f},{e.y:.0f}",
+        lambda: h.page.drag((e.x - dx, e.y - dy), (e.x + dx, e.y + dy), steps=20),
     )
     h.submit()
 
@@ -155,7 +156,13 @@ def list_position(h: Hands, m: re.Match[str]) -> None:
     rows = _rows(h)
     item = h.need(m.group(1))
     here = next(i for i, e in enumerate(rows) if e.ref == item.ref)
-    there = here - 1 if " up " in h.instruction else here + 1 if " down " in h.instruction else (ordinal(h.instruction) or 1) - 1
+    there = (
+        here - 1
+        if " up " in h.instruction
+        else here + 1
+        if " down " in h.instruction
+        else (ordinal(h.instruction) or 1) - 1
+    )
     there = max(0, min(there, len(rows) - 1))
     nudge = 4 if there > here else -4
     h.drag(item, (rows[there].x, rows[there].y + nudge), f"to place {there + 1}")
@@ -196,7 +203,10 @@ def find_greatest(h: Hands, m: re.Match[str]) -> None:
     for card in h.items(cards):
         h.click(card)
         shown = [
-            e.full for e in h.view if e.ref == card.ref or (e.cls == "card-value" and abs(e.x - card.x) < 20 and abs(e.y - card.y) < 20)
+            e.full
+            for e in h.view
+            if e.ref == card.ref
+            or (e.cls == "card-value" and abs(e.x - card.x) < 20 and abs(e.y - card.y) < 20)
         ]
         numbers.append(max((int(s) for s in shown if s.isdigit()), default=-1))
     h.click(cards[numbers.index(max(numbers))])
@@ -216,7 +226,10 @@ def tic_tac_toe(h: Hands, m: re.Match[str]) -> None:
     lines = ((0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6))
     for _ in range(5):
         cells = {int(e.index): e for e in h.view if e.id.startswith("ttt-")}
-        marks = {i: "X" if "mark-x" in e.cls else "O" if "mark-o" in e.cls else "" for i, e in cells.items()}
+        marks = {
+            i: "X" if "mark-x" in e.cls else "O" if "mark-o" in e.cls else ""
+            for i, e in cells.items()
+        }
         free = [i for i in (4, 0, 2, 6, 8, 1, 3, 5, 7) if marks.get(i) == ""]
         if not free:
             return
@@ -236,7 +249,10 @@ def hot_spot(h: Hands, m: re.Match[str]) -> None:
     best = (area.x, area.y)
     for row in h.items(range(3)):
         for column in range(3):
-            x, y = area.x - area.w / 2 + (column + 0.5) * area.w / 3, area.y - area.h / 2 + (row + 0.5) * area.h / 3
+            x, y = (
+                area.x - area.w / 2 + (column + 0.5) * area.w / 3,
+                area.y - area.h / 2 + (row + 0.5) * area.h / 3,
+            )
             said = h.hover_at(x, y)
             if "HOT" in said:
                 best = (x, y)
@@ -276,7 +292,10 @@ def highlight(h: Hands, m: re.Match[str]) -> None:
     left, top, right, bottom = e.x - e.w / 2, e.y - e.h / 2, e.x + e.w / 2, e.y + e.h / 2
     if h.fault in ("wrong", "partial", "off", "typo"):
         bottom, right = e.y, e.x
-    h.act(f'select("{e.text[:30]}")', lambda: h.page.drag((left + 1, top + 3), (right - 1, bottom - 3), steps=10))
+    h.act(
+        f'select("{e.text[:30]}")',
+        lambda: h.page.drag((left + 1, top + 3), (right - 1, bottom - 3), steps=10),
+    )
     h.submit()
 
 
@@ -299,7 +318,11 @@ def improvise(h: Hands, m: re.Match[str]) -> None:
     if fields and said:
         h.type(fields[0], said[0])
     words = set(re.findall(r"\w{3,}", h.instruction.casefold()))
-    near = [e for e in h.view if words & set(re.findall(r"\w{3,}", e.text.casefold())) and e.kind not in ("field", "list")]
+    near = [
+        e
+        for e in h.view
+        if words & set(re.findall(r"\w{3,}", e.text.casefold())) and e.kind not in ("field", "list")
+    ]
     for e in near[:2]:
         h.click(e)
     h.submit()

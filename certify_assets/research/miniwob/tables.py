@@ -42,14 +42,22 @@ def write_corpora(episodes: Iterable[Episode], folder: Path) -> dict[str, Path]:
     for corpus, members in sorted(by_corpus.items()):
         digest = content_sha256(members)
         paths[corpus] = folder / f"{corpus}.parquet"
-        write_trajectories(paths[corpus], to_frame(_trajectory(episode, digest) for episode in members))
+        write_trajectories(
+            paths[corpus], to_frame(_trajectory(episode, digest) for episode in members)
+        )
     return paths
 
 
 def differing_tasks(one: Iterable[Episode], other: Iterable[Episode]) -> list[str]:
     """Return the tasks of which some run of the same id differs between two generations: where the pages are not deterministic."""
     first = {episode.trajectory_id: episode for episode in one}
-    return sorted({episode.task_id for episode in other if first.get(episode.trajectory_id, episode) != episode})
+    return sorted(
+        {
+            episode.task_id
+            for episode in other
+            if first.get(episode.trajectory_id, episode) != episode
+        }
+    )
 
 
 def _trajectory(episode: Episode, digest: str) -> Trajectory:

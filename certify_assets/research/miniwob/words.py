@@ -53,7 +53,12 @@ def colour_name(value: str) -> str:
     numbers = [int(n) for n in re.findall(r"\d+", value)[:3]]
     if len(numbers) != 3:
         return ""
-    return min(NAMED_COLOURS, key=lambda name: sum((a - b) ** 2 for a, b in zip(NAMED_COLOURS[name], numbers, strict=True)))
+    return min(
+        NAMED_COLOURS,
+        key=lambda name: sum(
+            (a - b) ** 2 for a, b in zip(NAMED_COLOURS[name], numbers, strict=True)
+        ),
+    )
 
 
 def _state(element: Element) -> str:
@@ -75,7 +80,9 @@ def name_of(element: Element) -> str:
     if element.kind == "icon":
         return f"icon {element.cls.split()[0] if element.cls else element.id or element.index}"
     text = element.text or element.full
-    return f'{element.kind} "{text[:40]}"' if text else f"{element.kind} {element.cls[-24:]}".strip()
+    return (
+        f'{element.kind} "{text[:40]}"' if text else f"{element.kind} {element.cls[-24:]}".strip()
+    )
 
 
 def _line(element: Element) -> str:
@@ -95,7 +102,11 @@ def _line(element: Element) -> str:
         if element.text:
             return f'"{element.text[:70]}"' + _state(element)
         small = 6 <= element.w <= 70 and 6 <= element.h <= 70
-        return f"{colour_name(element.colour)} box at {element.x:.0f},{element.y:.0f}{_state(element)}" if small and element.colour else ""
+        return (
+            f"{colour_name(element.colour)} box at {element.x:.0f},{element.y:.0f}{_state(element)}"
+            if small and element.colour
+            else ""
+        )
     return name_of(element) + _state(element)
 
 

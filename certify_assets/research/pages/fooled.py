@@ -18,7 +18,11 @@ _WIDTH, _HEIGHT = 10.0, 4.2
 
 
 def violation_figure(
-    rates: Mapping[float, Mapping[str, Sequence[tuple[int, float, float]]]], *, delta: float, trials: int, alpha: float = 0.1
+    rates: Mapping[float, Mapping[str, Sequence[tuple[int, float, float]]]],
+    *,
+    delta: float,
+    trials: int,
+    alpha: float = 0.1,
 ) -> str:
     """Draw how often procedures certify a threshold whose true error exceeds the budget.
 
@@ -51,18 +55,46 @@ def violation_figure(
         figure.text(0.5, 0.02, title, ha="center", fontsize=9, color=svg.MUTED)
         figure.subplots_adjust(left=0.07, right=0.985, top=0.83, bottom=0.2, wspace=0.06)
         stream = io.StringIO()
-        figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None}, facecolor="white")
+        figure.savefig(
+            stream, format="svg", metadata={"Date": None, "Creator": None}, facecolor="white"
+        )
     return stream.getvalue()
 
 
-def _panel(axes: Axes, share: float, procedures: Mapping[str, Sequence[tuple[int, float, float]]], delta: float) -> None:
+def _panel(
+    axes: Axes,
+    share: float,
+    procedures: Mapping[str, Sequence[tuple[int, float, float]]],
+    delta: float,
+) -> None:
     for (name, points), (mark, colour) in zip(procedures.items(), _MARKS, strict=False):
         tasks, values, errors = (list(column) for column in zip(*points, strict=True))
-        spread = [[min(2 * error, value) for value, error in zip(values, errors, strict=True)], [2 * error for error in errors]]
-        axes.errorbar(tasks, values, yerr=spread, marker=mark, color=colour, markersize=7, linewidth=1.5, capsize=3, label=name)
-    axes.axhline(delta, color=svg.ALPHA_INK, linestyle=(0, (6, 3)), linewidth=1.4, label=f"promised: δ = {delta:g}")
+        spread = [
+            [min(2 * error, value) for value, error in zip(values, errors, strict=True)],
+            [2 * error for error in errors],
+        ]
+        axes.errorbar(
+            tasks,
+            values,
+            yerr=spread,
+            marker=mark,
+            color=colour,
+            markersize=7,
+            linewidth=1.5,
+            capsize=3,
+            label=name,
+        )
+    axes.axhline(
+        delta,
+        color=svg.ALPHA_INK,
+        linestyle=(0, (6, 3)),
+        linewidth=1.4,
+        label=f"promised: δ = {delta:g}",
+    )
     ticks = [point[0] for point in next(iter(procedures.values()))]
     axes.set_xscale("log")
     axes.set_xticks(ticks, [str(tick) for tick in ticks])
     axes.minorticks_off()
-    axes.set(ylim=(-0.02, 0.8), xlabel="tasks in the calibration set", title=f"true error {share:g}")
+    axes.set(
+        ylim=(-0.02, 0.8), xlabel="tasks in the calibration set", title=f"true error {share:g}"
+    )

@@ -55,7 +55,15 @@ def law_figure(points: Sequence[LawPoint], law: Law | None, paper: Law, *, name:
         grid = np.linspace(left, right, 120)
         if law is not None:
             _band(axes, law, grid)
-        axes.plot(grid, grid, color=svg.INK, linewidth=1.2, linestyle=(0, (5, 3)), label="no parameters: coverage = index", zorder=3)
+        axes.plot(
+            grid,
+            grid,
+            color=svg.INK,
+            linewidth=1.2,
+            linestyle=(0, (5, 3)),
+            label="no parameters: coverage = index",
+            zorder=3,
+        )
         axes.plot(
             grid,
             paper.intercept + paper.slope * grid,
@@ -67,11 +75,30 @@ def law_figure(points: Sequence[LawPoint], law: Law | None, paper: Law, *, name:
         )
         if reference:
             at, of = [point.x for point in reference], [point.coverage for point in reference]
-            axes.plot(at, of, "s", markerfacecolor="none", color=svg.ALPHA_INK, markersize=5, label="the paper's corpora", zorder=4)
+            axes.plot(
+                at,
+                of,
+                "s",
+                markerfacecolor="none",
+                color=svg.ALPHA_INK,
+                markersize=5,
+                label="the paper's corpora",
+                zorder=4,
+            )
         _marks(axes, points)
         axes.set(xlim=(left, right), ylim=(-0.04, _top(points, reference)))
-        axes.set(xlabel="index (1−π)(2A₀−1), known before training", ylabel="best certified reject coverage")
-        _labels(axes, points, [(grid, grid), *((grid, fit.intercept + fit.slope * grid) for fit in (paper, law) if fit)])
+        axes.set(
+            xlabel="index (1−π)(2A₀−1), known before training",
+            ylabel="best certified reject coverage",
+        )
+        _labels(
+            axes,
+            points,
+            [
+                (grid, grid),
+                *((grid, fit.intercept + fit.slope * grid) for fit in (paper, law) if fit),
+            ],
+        )
         legend(axes, 2)
         return svg.figure_svg(figure, name, _words(points, law))
 
@@ -93,7 +120,16 @@ def _band(axes: Axes, law: Law, grid: np.ndarray) -> None:
     from certify_assets.research.law_prediction import prediction_band
 
     line, half = prediction_band(law, grid)
-    axes.fill_between(grid, line - half, line + half, color=svg.JUDGE, alpha=0.1, linewidth=0, label="95 % prediction interval", zorder=1)
+    axes.fill_between(
+        grid,
+        line - half,
+        line + half,
+        color=svg.JUDGE,
+        alpha=0.1,
+        linewidth=0,
+        label="95 % prediction interval",
+        zorder=1,
+    )
     axes.plot(grid, line, color=svg.JUDGE, linewidth=2, label=f"fit: {_formula(law)}", zorder=3)
 
 
@@ -103,26 +139,66 @@ def _marks(axes: Axes, points: Sequence[LawPoint]) -> None:
         if chosen:
             at, of = [point.x for point in chosen], [point.coverage for point in chosen]
             axes.plot(
-                at, of, marker, color=colour, markersize=8, markeredgecolor="white", markeredgewidth=1, label=words, zorder=6, clip_on=False
+                at,
+                of,
+                marker,
+                color=colour,
+                markersize=8,
+                markeredgecolor="white",
+                markeredgewidth=1,
+                label=words,
+                zorder=6,
+                clip_on=False,
             )
 
 
-def _labels(axes: Axes, points: Sequence[LawPoint], lines: Sequence[tuple[np.ndarray, np.ndarray]]) -> None:
+def _labels(
+    axes: Axes, points: Sequence[LawPoint], lines: Sequence[tuple[np.ndarray, np.ndarray]]
+) -> None:
     """Write each corpus's name beside its mark, where it runs into no other mark, name or line."""
-    pixels = {point.corpus: tuple(axes.transData.transform((point.x, point.coverage))) for point in points}
+    pixels = {
+        point.corpus: tuple(axes.transData.transform((point.x, point.coverage))) for point in points
+    }
     taken: list[_Box] = [(x - 6, y - 6, x + 6, y + 6) for x, y in pixels.values()]
-    taken += [(x - 1, y - 1, x + 1, y + 1) for line in lines for x, y in axes.transData.transform(np.column_stack(line))]
+    taken += [
+        (x - 1, y - 1, x + 1, y + 1)
+        for line in lines
+        for x, y in axes.transData.transform(np.column_stack(line))
+    ]
     frame = axes.get_window_extent().extents
     for point in sorted(points, key=lambda item: (item.x, item.corpus)):
-        text = point.corpus if len(point.corpus) <= _LABEL_CHARACTERS else f"{point.corpus[: _LABEL_CHARACTERS - 1]}…"
+        text = (
+            point.corpus
+            if len(point.corpus) <= _LABEL_CHARACTERS
+            else f"{point.corpus[: _LABEL_CHARACTERS - 1]}…"
+        )
         x, y = pixels[point.corpus]
         width, height = 5.6 * len(text), 12.0
-        steps = [step for rise in (0, -12, 12, -24, 24, -36, 36) for step in ((10.0, float(rise)), (-10.0 - width, float(rise)))]
-        boxes = [(x + right, y + up - height / 2, x + right + width, y + up + height / 2) for right, up in steps]
-        free = [box for box in boxes if _inside(box, frame) and not any(_overlap(box, other) for other in taken)]
+        steps = [
+            step
+            for rise in (0, -12, 12, -24, 24, -36, 36)
+            for step in ((10.0, float(rise)), (-10.0 - width, float(rise)))
+        ]
+        boxes = [
+            (x + right, y + up - height / 2, x + right + width, y + up + height / 2)
+            for right, up in steps
+        ]
+        free = [
+            box
+            for box in boxes
+            if _inside(box, frame) and not any(_overlap(box, other) for other in taken)
+        ]
         box = (free or boxes)[0]
         taken.append(box)
-        axes.annotate(text, (box[0], box[1] + 2), xycoords="figure pixels", color=svg.INK, fontsize=9, annotation_clip=False, zorder=7)
+        axes.annotate(
+            text,
+            (box[0], box[1] + 2),
+            xycoords="figure pixels",
+            color=svg.INK,
+            fontsize=9,
+            annotation_clip=False,
+            zorder=7,
+        )
 
 
 def _inside(box: _Box, frame: _Box) -> bool:
@@ -134,6 +210,15 @@ def _overlap(one: _Box, other: _Box) -> bool:
 
 
 def _words(points: Sequence[LawPoint], law: Law | None) -> str:
-    shown = "; ".join(f"{point.corpus} at index {point.x:.3f}: {point.coverage:.3f}" for point in points) or "no corpus yet"
-    fit = f"The fitted line is {_formula(law)}." if law else "No line is fitted; the paper's stands for reference."
+    shown = (
+        "; ".join(
+            f"{point.corpus} at index {point.x:.3f}: {point.coverage:.3f}" for point in points
+        )
+        or "no corpus yet"
+    )
+    fit = (
+        f"The fitted line is {_formula(law)}."
+        if law
+        else "No line is fitted; the paper's stands for reference."
+    )
     return f"Certified reject coverage against the index (1−π)(2A₀−1): {shown}. {fit}"

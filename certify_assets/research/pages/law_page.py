@@ -71,7 +71,11 @@ def law_metrics(found: Certifiability) -> dict[str, float]:
     metrics = {"slope": found.law.slope, "intercept": found.law.intercept}
     for name in _FORMS:
         fit = found.law.form(name)
-        metrics |= {f"{name}_{key}": value for key, value in (("loocv_r2", fit.loocv_r2), ("mae", fit.mae)) if value is not None}
+        metrics |= {
+            f"{name}_{key}": value
+            for key, value in (("loocv_r2", fit.loocv_r2), ("mae", fit.mae))
+            if value is not None
+        }
     return metrics
 
 
@@ -79,17 +83,30 @@ def law_markdown(found: Certifiability) -> str:
     """Return the asset's block: under 1,000 characters of Markdown, so that it is shown in line. No text of a corpus enters it."""
     fits = [("corpora here", found.law), ("the paper's", found.paper)]
     # a reason may name a corpus, so it stays off this block
-    status = _sentence(found) if found.law else f"No line is fitted to {_corpora(len(found.measured))}; the page says why."
+    status = (
+        _sentence(found)
+        if found.law
+        else f"No line is fitted to {_corpora(len(found.measured))}; the page says why."
+    )
     lines = [f"**{status}**", ""]
-    lines += ["| fit | n | a | b | R² | LOOCV R² | MAE | no parameters: R² / MAE |", "|---|---|---|---|---|---|---|---|"]
+    lines += [
+        "| fit | n | a | b | R² | LOOCV R² | MAE | no parameters: R² / MAE |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
     for words, law in fits:
         if law is not None:
             fit, free = law.form("law"), law.form("parameter_free")
-            cells = [rate(value) for value in (fit.slope, fit.intercept, fit.r2, fit.loocv_r2, fit.mae)]
-            lines.append(f"| {words} | {len(law.points)} | {' | '.join(cells)} | {rate(free.r2)} / {rate(free.mae)} |")
+            cells = [
+                rate(value) for value in (fit.slope, fit.intercept, fit.r2, fit.loocv_r2, fit.mae)
+            ]
+            lines.append(
+                f"| {words} | {len(law.points)} | {' | '.join(cells)} | {rate(free.r2)} / {rate(free.mae)} |"
+            )
     block = "\n".join(lines) + "\n"
     if len(block) >= _INLINE:
-        raise RuntimeError(f"the block of the law has {len(block)} characters; it must stay under {_INLINE} to be shown inline")
+        raise RuntimeError(
+            f"the block of the law has {len(block)} characters; it must stay under {_INLINE} to be shown inline"
+        )
     return block
 
 
@@ -165,7 +182,12 @@ def _row(item: Measured, law: Law | None) -> dict[str, Any]:
 
 def _influence_cells(law: Law, corpus: str) -> list[str]:
     item = next(item for item in law.influence if item.corpus == corpus)
-    return [rate(item.coverage - item.fitted), rate(item.left_out), rate(item.leverage), rate(item.loocv_r2_without)]
+    return [
+        rate(item.coverage - item.fitted),
+        rate(item.left_out),
+        rate(item.leverage),
+        rate(item.loocv_r2_without),
+    ]
 
 
 def _corpora(number: int) -> str:

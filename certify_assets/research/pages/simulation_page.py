@@ -10,9 +10,23 @@ from certify_assets.certificates.baselines import clopper_pearson_upper
 from certify_assets.reports.templating import environment
 from certify_assets.reports.wording import counted, percent
 from certify_assets.research.designs import DESIGNS
-from certify_assets.research.pages.simulation_map import COLUMNS, coverage_map, short_rate, violation_map
+from certify_assets.research.pages.simulation_map import (
+    COLUMNS,
+    coverage_map,
+    short_rate,
+    violation_map,
+)
 from certify_assets.research.published import PAPER_PROCEDURES
-from certify_assets.research.simulation_study import DOCUMENT, EXCEPTION, PAGE, TOLERANCE, beyond_delta, ends_of, is_exception, load_study
+from certify_assets.research.simulation_study import (
+    DOCUMENT,
+    EXCEPTION,
+    PAGE,
+    TOLERANCE,
+    beyond_delta,
+    ends_of,
+    is_exception,
+    load_study,
+)
 
 if TYPE_CHECKING:
     from certify_assets.research.study import Cell, Rates, Simulation
@@ -90,30 +104,50 @@ def write_simulation_page(store: Store) -> str:
 def study_markdown(simulation: Simulation, truth: Sequence[TruthCheck]) -> str:
     """Return the study in under 1,000 characters of Markdown, for the asset's page."""
     plain = [cell for cell in simulation.cells if not cell.fooled]
-    lines = [_verdict(simulation, plain)["sentence"], "", "| procedure | worst violation | fooled | mean coverage |", "|---|---|---|---|"]
+    lines = [
+        _verdict(simulation, plain)["sentence"],
+        "",
+        "| procedure | worst violation | fooled | mean coverage |",
+        "|---|---|---|---|",
+    ]
     for name in [rates.procedure for rates in simulation.cells[0].procedures][:9]:
-        usual, fooled = _of(plain, name), _of([cell for cell in simulation.cells if cell.fooled], name)
+        usual, fooled = (
+            _of(plain, name),
+            _of([cell for cell in simulation.cells if cell.fooled], name),
+        )
         coverage = short_rate(sum(one.coverage for one in usual) / len(usual)) if usual else "–"
-        lines.append(f"| {name} | {short_rate(_worst(usual))} | {short_rate(_worst(fooled))} | {coverage} |")
+        lines.append(
+            f"| {name} | {short_rate(_worst(usual))} | {short_rate(_worst(fooled))} | {coverage} |"
+        )
     compared, distance = ends_of(truth)
     return "\n".join(
-        [*lines, "", f"Truth: {compared} comparisons with large draws, largest difference {distance:.1f} standard errors. {DOCUMENT}"]
+        [
+            *lines,
+            "",
+            f"Truth: {compared} comparisons with large draws, largest difference {distance:.1f} standard errors. {DOCUMENT}",
+        ]
     )
 
 
 def _about(simulation: Simulation) -> str:
     cells = counted(len(simulation.cells), "design")
-    other = "".join(f", {name.replace('_', ' ')} {value}" for name, value in simulation.settings.items() if name != "side")
-    trials = counted(simulation.trials, "trial")
-    return (
-        f"{cells}, {trials} each, {simulation.side} side, α = {simulation.alpha:g}, δ = {simulation.delta:g}{other}, seed {simulation.seed}"
+    other = "".join(
+        f", {name.replace('_', ' ')} {value}"
+        for name, value in simulation.settings.items()
+        if name != "side"
     )
+    trials = counted(simulation.trials, "trial")
+    return f"{cells}, {trials} each, {simulation.side} side, α = {simulation.alpha:g}, δ = {simulation.delta:g}{other}, seed {simulation.seed}"
 
 
 def _verdict(simulation: Simulation, plain: Sequence[Cell]) -> dict[str, Any]:
     rates = _of(plain, _LEAD)
     if not rates:
-        return {"kind": "nothing", "status": "No verdict", "sentence": f"{_LEAD} was not run on designs whose errors the score can see."}
+        return {
+            "kind": "nothing",
+            "status": "No verdict",
+            "sentence": f"{_LEAD} was not run on designs whose errors the score can see.",
+        }
     over, seen = beyond_delta(simulation), beyond_delta(simulation, proved=False)
     worst = max(rates, key=lambda one: one.violation)
     figure = f"the largest share is {percent(worst.violation)} (standard error {percent(worst.violation_se)})"
@@ -142,9 +176,16 @@ def _facts(simulation: Simulation, plain: Sequence[Cell], distance: float) -> li
     for name, words in ((_BARE, "TaskBoot without a guard"), (_LEAD, "with the floor")):
         usual, hard = _of(plain, name), _of(fooled, name)
         if usual:
-            found.append((f"mean coverage, {words}", short_rate(sum(one.coverage for one in usual) / len(usual))))
+            found.append(
+                (
+                    f"mean coverage, {words}",
+                    short_rate(sum(one.coverage for one in usual) / len(usual)),
+                )
+            )
         if hard:
-            found.append((f"worst violation where the score is fooled, {words}", short_rate(_worst(hard))))
+            found.append(
+                (f"worst violation where the score is fooled, {words}", short_rate(_worst(hard)))
+            )
     return [*found, ("largest difference of truth and draw, in standard errors", f"{distance:.1f}")]
 
 
@@ -156,7 +197,9 @@ def _beside_the_paper(cells: Sequence[Cell]) -> list[dict[str, Any]]:
     """A row a design that the paper prints, a column a procedure."""
     rows = []
     for cell in cells:
-        entries = [_entry(cell, rates) for name in PAPER_PROCEDURES if (rates := cell.of(name)) is not None]
+        entries = [
+            _entry(cell, rates) for name in PAPER_PROCEDURES if (rates := cell.of(name)) is not None
+        ]
         if any(entry["printed"] for entry in entries):
             rows.append({"title": cell.title, "entries": entries})
     return rows
@@ -183,9 +226,19 @@ def _failures(simulation: Simulation, procedures: Sequence[str]) -> list[dict[st
     ratios = sorted({round((cell.true_error or 0.0) / simulation.alpha, 6) for cell in fooled})
     maps = []
     for ratio in ratios:
-        cells = [cell for cell in fooled if round((cell.true_error or 0.0) / simulation.alpha, 6) == ratio]
+        cells = [
+            cell
+            for cell in fooled
+            if round((cell.true_error or 0.0) / simulation.alpha, 6) == ratio
+        ]
         named = [name for name in procedures if any(cell.of(name) for cell in cells)]
-        maps += [{"title": f"True error {ratio:g} α", "map": violation_map(part, named, simulation.delta)} for part in _columns(cells)]
+        maps += [
+            {
+                "title": f"True error {ratio:g} α",
+                "map": violation_map(part, named, simulation.delta),
+            }
+            for part in _columns(cells)
+        ]
     return maps
 
 

@@ -9,9 +9,23 @@ from certify_assets.reports.comparison_tables import Table
 from certify_assets.reports.harvest_table import control_rows, loop_rows
 from certify_assets.reports.wording import DASH
 from certify_assets.research import paper_tables
-from certify_assets.research.pages.study_reader import OURS, PAPER, Reader, StudyTable, number, numbers
+from certify_assets.research.pages.study_reader import (
+    OURS,
+    PAPER,
+    Reader,
+    StudyTable,
+    number,
+    numbers,
+)
 
-__all__ = ["closed_gates_table", "controls_table", "harvests_table", "ranking_table", "self_training_table", "skew_table"]
+__all__ = [
+    "closed_gates_table",
+    "controls_table",
+    "harvests_table",
+    "ranking_table",
+    "self_training_table",
+    "skew_table",
+]
 
 _LEARNERS = {"lexical": "harvests", "sft": "harvests_sft", "lexical_transfer": "harvests_transfer"}
 _WHERE = ("profile", "side", "alpha")
@@ -25,11 +39,26 @@ def _documents(reader: Reader) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
 
 def self_training_table(reader: Reader) -> StudyTable:
     """Coverage before and after each round, reject side, beside labels spent on training instead."""
-    columns = ("whose", "target", "judge", "gate", "α", "half B", "TEST deployed", "TEST's own", "harvest (wrong)", "target labels")
+    columns = (
+        "whose",
+        "target",
+        "judge",
+        "gate",
+        "α",
+        "half B",
+        "TEST deployed",
+        "TEST's own",
+        "harvest (wrong)",
+        "target labels",
+    )
     rows: list[tuple[str, ...]] = []
     for corpus, learner, document in _documents(reader):
         for loop in document["loops"]:
-            if loop["side"] == "reject" and loop["gate"] == "guarded_taskboot" and loop["profile"] == document["loops"][0]["profile"]:
+            if (
+                loop["side"] == "reject"
+                and loop["gate"] == "guarded_taskboot"
+                and loop["profile"] == document["loops"][0]["profile"]
+            ):
                 rows += [(OURS, corpus, *row) for row in _rounds(loop, learner)]
     rows += [
         (PAPER, target, judge, "taskboot", "0.1", DASH, share, DASH, harvest, labels)
@@ -40,7 +69,9 @@ def self_training_table(reader: Reader) -> StudyTable:
         "certifies the "
         "judge of every round, TEST audits it. Labels of the pool are withheld and only say how many pseudo-labels are wrong."
     )
-    return reader.table(Table("self_training", "Certificate-gated self-training", columns, tuple(rows)), about)
+    return reader.table(
+        Table("self_training", "Certificate-gated self-training", columns, tuple(rows)), about
+    )
 
 
 def _rounds(loop: Mapping[str, Any], learner: str) -> Iterator[tuple[str, ...]]:
@@ -48,7 +79,16 @@ def _rounds(loop: Mapping[str, Any], learner: str) -> Iterator[tuple[str, ...]]:
     for row in loop["rounds"]:
         name = f"{learner}, round {row['round']}"
         if "skipped" in row:
-            yield (name, gate, f"{loop['alpha']:g}", "gate closed", DASH, DASH, _harvest(row["harvest"]), "+0")
+            yield (
+                name,
+                gate,
+                f"{loop['alpha']:g}",
+                "gate closed",
+                DASH,
+                DASH,
+                _harvest(row["harvest"]),
+                "+0",
+            )
             continue
         labels = (
             str(row["trained_on"])
@@ -57,7 +97,14 @@ def _rounds(loop: Mapping[str, Any], learner: str) -> Iterator[tuple[str, ...]]:
             if row["round"] == 0
             else "+0"
         )
-        yield (name, gate, f"{loop['alpha']:g}", *_coverages(row, gate), _harvest(row.get("harvest")), labels)
+        yield (
+            name,
+            gate,
+            f"{loop['alpha']:g}",
+            *_coverages(row, gate),
+            _harvest(row.get("harvest")),
+            labels,
+        )
     for control in loop["controls"]:
         if control["control"] == "labels_of_half_a":
             yield (
@@ -72,11 +119,21 @@ def _rounds(loop: Mapping[str, Any], learner: str) -> Iterator[tuple[str, ...]]:
 
 def _coverages(row: Mapping[str, Any], gate: str) -> tuple[str, ...]:
     cell = row["certificates"].get(gate) or row["certificates"]["guarded_taskboot"]
-    return numbers((cell["half_b_coverage"], cell["test_coverage"] if cell["threshold"] is not None else 0.0, cell["test_own_coverage"]))
+    return numbers(
+        (
+            cell["half_b_coverage"],
+            cell["test_coverage"] if cell["threshold"] is not None else 0.0,
+            cell["test_own_coverage"],
+        )
+    )
 
 
 def _harvest(found: Mapping[str, Any] | None) -> str:
-    return DASH if found is None else f"{found['size']}/{found['pool']} ({number(found['contamination'])})"
+    return (
+        DASH
+        if found is None
+        else f"{found['size']}/{found['pool']} ({number(found['contamination'])})"
+    )
 
 
 def harvests_table(reader: Reader) -> StudyTable:
@@ -105,7 +162,23 @@ def harvests_table(reader: Reader) -> StudyTable:
         for loop in document["loops"]:
             rows += [(OURS, corpus, learner, *row) for row in _made(loop)]
     rows += [
-        (PAPER, target, start, "paper", "reject", "0.1", "taskboot", DASH, harvest, wrong, DASH, DASH, DASH, DASH, share)
+        (
+            PAPER,
+            target,
+            start,
+            "paper",
+            "reject",
+            "0.1",
+            "taskboot",
+            DASH,
+            harvest,
+            wrong,
+            DASH,
+            DASH,
+            DASH,
+            DASH,
+            share,
+        )
         for target, start, harvest, wrong, share in paper_tables.HARVEST_ROWS
     ]
     about = (
@@ -124,8 +197,21 @@ def _made(loop: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
             continue
         pairs = zip(_coverages(before, loop["gate"]), _coverages(row, loop["gate"]), strict=True)
         half_b, deployed, _ = pairs
-        place = (loop["profile"], loop["side"], f"{loop['alpha']:g}", loop["gate"], str(row["round"]))
-        yield (*place, f"{found['size']}/{found['pool']}", number(found["contamination"]), found["verdict"] or DASH, *half_b, *deployed)
+        place = (
+            loop["profile"],
+            loop["side"],
+            f"{loop['alpha']:g}",
+            loop["gate"],
+            str(row["round"]),
+        )
+        yield (
+            *place,
+            f"{found['size']}/{found['pool']}",
+            number(found["contamination"]),
+            found["verdict"] or DASH,
+            *half_b,
+            *deployed,
+        )
 
 
 def closed_gates_table(reader: Reader) -> StudyTable:
@@ -138,19 +224,41 @@ def closed_gates_table(reader: Reader) -> StudyTable:
     )
     about = "Where half A certifies nothing there is no harvest and no new judge."
     return reader.table(
-        Table("closed_gates", "Closed gates", ("target", "start", "profile", "side", "α", "gate", "round", "why"), rows), about
+        Table(
+            "closed_gates",
+            "Closed gates",
+            ("target", "start", "profile", "side", "α", "gate", "round", "why"),
+            rows,
+        ),
+        about,
     )
 
 
 def controls_table(reader: Reader) -> StudyTable:
     """What the gate buys: the same training without a certificate."""
-    columns = ("target", "start", "profile", "side", "α", "control", "taken", "wrong", "half B", "TEST own", "TEST deployed", "TEST error")
+    columns = (
+        "target",
+        "start",
+        "profile",
+        "side",
+        "α",
+        "control",
+        "taken",
+        "wrong",
+        "half B",
+        "TEST own",
+        "TEST deployed",
+        "TEST error",
+    )
     rows = tuple(
         (
             corpus,
             learner,
             *(row[name] for name in (*_WHERE, "control", "harvest")),
-            *(row[name] or DASH for name in ("wrong", "half B", "TEST own", "TEST deployed", "TEST error")),
+            *(
+                row[name] or DASH
+                for name in ("wrong", "half B", "TEST own", "TEST deployed", "TEST error")
+            ),
         )
         for corpus, learner, document in _documents(reader)
         for row in control_rows(document)
@@ -187,9 +295,22 @@ def skew_table(reader: Reader) -> StudyTable:
             for row in loop["rounds"]:
                 found = row.get("harvest", {}).get("skew")
                 if found:
-                    tasks = (f"{found['tasks_in_it']}/{found['tasks_in_pool']}", f"{found['effective_tasks']:.1f}")
+                    tasks = (
+                        f"{found['tasks_in_it']}/{found['tasks_in_pool']}",
+                        f"{found['effective_tasks']:.1f}",
+                    )
                     lengths = (number(found["length_distance"]), f"{found['length_ratio']:.2f}")
-                    rows.append((corpus, learner, *place, str(row["round"]), *numbers((found["agents"], found["tasks"])), *tasks, *lengths))
+                    rows.append(
+                        (
+                            corpus,
+                            learner,
+                            *place,
+                            str(row["round"]),
+                            *numbers((found["agents"], found["tasks"])),
+                            *tasks,
+                            *lengths,
+                        )
+                    )
     about = (
         "What the bound on wrong pseudo-labels does not cover. agents, tasks: total variation distance between harvest and pool (0 alike, 1 disjoint); length: "
         "Kolmogorov-Smirnov distance of lengths and ratio of their means."
@@ -199,14 +320,39 @@ def skew_table(reader: Reader) -> StudyTable:
 
 def ranking_table(reader: Reader) -> StudyTable:
     """Whether half B puts the rounds in the order that TEST has them in."""
-    columns = ("whose", "target", "start", "profile", "side", "α", "gate", "certified by", "half B by round", "TEST by round", "same order")
+    columns = (
+        "whose",
+        "target",
+        "start",
+        "profile",
+        "side",
+        "α",
+        "gate",
+        "certified by",
+        "half B by round",
+        "TEST by round",
+        "same order",
+    )
     rows: list[tuple[str, ...]] = []
     for corpus, learner, document in _documents(reader):
         for loop in document["loops"]:
             place = (loop["profile"], loop["side"], f"{loop['alpha']:g}", loop["gate"])
             for procedure, found in (loop["ranking"] or {}).items():
-                shares = [" / ".join(number(item[name]) for item in found["rounds"]) for name in ("half_b", "test")]
-                rows.append((OURS, corpus, learner, *place, procedure, *shares, "yes" if found["agree"] else "no"))
+                shares = [
+                    " / ".join(number(item[name]) for item in found["rounds"])
+                    for name in ("half_b", "test")
+                ]
+                rows.append(
+                    (
+                        OURS,
+                        corpus,
+                        learner,
+                        *place,
+                        procedure,
+                        *shares,
+                        "yes" if found["agree"] else "no",
+                    )
+                )
     target, cal, test = paper_tables.RANKING
     rows.append(
         (
@@ -227,4 +373,6 @@ def ranking_table(reader: Reader) -> StudyTable:
         "Rounds 0, 1, 2: coverage on half B of CAL and coverage that TEST's own scores certify. The number of rounds is fixed beforehand; nothing "
         "here chooses."
     )
-    return reader.table(Table("ranking", "Could CAL have ranked the rounds?", columns, tuple(rows)), about)
+    return reader.table(
+        Table("ranking", "Could CAL have ranked the rounds?", columns, tuple(rows)), about
+    )

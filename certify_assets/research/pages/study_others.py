@@ -10,7 +10,16 @@ from certify_assets.reports.comparison_tables import Table, agent_table
 from certify_assets.reports.wording import DASH, count
 from certify_assets.research import paper_tables
 from certify_assets.research.law_points import PAPER_FORMS, PAPER_POINTS
-from certify_assets.research.pages.study_reader import HOSTED, NOT_RUN, OURS, PAPER, Reader, StudyTable, number, numbers
+from certify_assets.research.pages.study_reader import (
+    HOSTED,
+    NOT_RUN,
+    OURS,
+    PAPER,
+    Reader,
+    StudyTable,
+    number,
+    numbers,
+)
 from certify_assets.research.pages.study_results import cell_of, judge_of
 
 __all__ = [
@@ -40,14 +49,32 @@ def arms_table(reader: Reader) -> StudyTable:
             for candidate in cell["candidates"]:
                 audit = document["results"][candidate["name"]]["audits"][place]
                 role = "chosen on CAL" if candidate["name"] == cell["chosen"] else DASH
-                shares = numbers((candidate["coverage"], audit["coverage"], audit["realized_error"]))
-                rows.append((OURS, corpus, cell["side"], f"{cell['alpha']:g}", candidate["name"], *shares, role))
+                shares = numbers(
+                    (candidate["coverage"], audit["coverage"], audit["realized_error"])
+                )
+                rows.append(
+                    (
+                        OURS,
+                        corpus,
+                        cell["side"],
+                        f"{cell['alpha']:g}",
+                        candidate["name"],
+                        *shares,
+                        role,
+                    )
+                )
     names = ("SFT", "accuracy (λ=μ=1)", "reject μ=3", "reject μ=5", "release λ=5")
     for corpus, *found, pick in paper_tables.ARMS:
         for name, text in zip(names, found, strict=True):
             share, _, cal = text.partition(" ")
-            role = f"CAL picks {pick}" if pick in name or (pick == "μ=1" and "accuracy" in name) else DASH
-            rows.append((PAPER, corpus, "reject", "0.1", name, cal.strip("()") or DASH, share, DASH, role))
+            role = (
+                f"CAL picks {pick}"
+                if pick in name or (pick == "μ=1" and "accuracy" in name)
+                else DASH
+            )
+            rows.append(
+                (PAPER, corpus, "reject", "0.1", name, cal.strip("()") or DASH, share, DASH, role)
+            )
     about = "Reject coverage of every reward arm. The choice is made on CAL and paid for in the level; the best on TEST is reported and never deployed."
     return reader.table(Table("arms", "GRPO arms", columns, tuple(rows)), about)
 
@@ -56,16 +83,29 @@ def frontier_table(reader: Reader) -> StudyTable:
     """Judges behind an endpoint, beside the paper's frontier judges."""
     columns = ("whose", "corpus", "judge", "elicitation", "AUROC on TEST", "on CAL", "TEST")
     rows: list[tuple[str, ...]] = []
-    endpoints = {name: spec for name, spec in judges(reader.store.root).items() if spec.family == ENDPOINT}
+    endpoints = {
+        name: spec for name, spec in judges(reader.store.root).items() if spec.family == ENDPOINT
+    }
     for corpus, document in reader.of_corpora(_REAL, "real_scores") if endpoints else ():
         for name, spec in endpoints.items():
             judge = judge_of(document, name)
             cell = judge and cell_of(judge, "reject", 0.1, "taskboot")
             mode = spec.endpoint.asking.mode if spec.endpoint else DASH
             if judge and cell:
-                rows.append((OURS, corpus, name, mode, number(judge["auroc_test"]), *numbers((cell["coverage"], cell["test_coverage"]))))
+                rows.append(
+                    (
+                        OURS,
+                        corpus,
+                        name,
+                        mode,
+                        number(judge["auroc_test"]),
+                        *numbers((cell["coverage"], cell["test_coverage"])),
+                    )
+                )
             else:
-                reader.note(f"{corpus}, {name}: {NOT_RUN}; dagster job launch -j endpoint_judges, or see docs/endpoints.md")
+                reader.note(
+                    f"{corpus}, {name}: {NOT_RUN}; dagster job launch -j endpoint_judges, or see docs/endpoints.md"
+                )
     if not endpoints:
         rows.append((OURS, "every corpus", "none", HOSTED, *[f"needs a {HOSTED} model"] * 3))
         reader.note(
@@ -90,7 +130,10 @@ def law_points_table(reader: Reader) -> StudyTable:
         reader.lacks("all", "law")
     for item in document["points"] if document else ():
         rows.append((OURS, *_point(item), item["best_judge"] or "nobody"))
-    rows += [(PAPER, *_point(point.to_dict() | {"corpus": _NAMES.get(point.corpus, point.corpus)}), DASH) for point in PAPER_POINTS]
+    rows += [
+        (PAPER, *_point(point.to_dict() | {"corpus": _NAMES.get(point.corpus, point.corpus)}), DASH)
+        for point in PAPER_POINTS
+    ]
     for item in document["left_out"] if document else ():
         reader.note(f"{item['corpus']}: no point; {item['reason']}")
     if document:
@@ -98,7 +141,11 @@ def law_points_table(reader: Reader) -> StudyTable:
         about = f"Ours are read off CAL, A₀ being that of {_base(document)}. {_unfitted(document) or _line(document)} The paper's line is 1.08 x − .05."
     else:
         about = "The paper's points alone."
-    return reader.table(Table("law_points", "Certified coverage against (1−π)(2A₀−1)", columns, tuple(rows)), about, figure)
+    return reader.table(
+        Table("law_points", "Certified coverage against (1−π)(2A₀−1)", columns, tuple(rows)),
+        about,
+        figure,
+    )
 
 
 def _point(item: Mapping[str, Any]) -> tuple[str, ...]:
@@ -126,12 +173,25 @@ def _figure(document: Mapping[str, Any]) -> str:
 
     names = ("corpus", "success_rate", "auroc", "coverage", "n_eff", "tasks")
     points = [LawPoint(**{name: item[name] for name in names}) for item in document["points"]]
-    return law_figure(points, fit_law(points) if document["law"] else None, fit_law(PAPER_POINTS), name="law")
+    return law_figure(
+        points, fit_law(points) if document["law"] else None, fit_law(PAPER_POINTS), name="law"
+    )
 
 
 def law_forms_table(reader: Reader) -> StudyTable:
     """The forms of the law, fitted to our corpora, to the paper's points again, and as printed."""
-    columns = ("form", "ours: R²", "LOOCV R²", "MAE", "paper's points again: R²", "LOOCV R²", "MAE", "printed: R²", "LOOCV R²", "MAE")
+    columns = (
+        "form",
+        "ours: R²",
+        "LOOCV R²",
+        "MAE",
+        "paper's points again: R²",
+        "LOOCV R²",
+        "MAE",
+        "printed: R²",
+        "LOOCV R²",
+        "MAE",
+    )
     document = reader.document("study/certifiability.json")
     if document is None:
         reader.lacks("all", "law")
@@ -142,15 +202,32 @@ def law_forms_table(reader: Reader) -> StudyTable:
         keys = ("r2", "loocv_r2", "mae")
         printed = PAPER_FORMS.get(form["form"], (None, None, None))
         rows.append(
-            (form["words"], *numbers([mine.get(key) for key in keys]), *numbers([form.get(key) for key in keys]), *numbers(printed))
+            (
+                form["words"],
+                *numbers([mine.get(key) for key in keys]),
+                *numbers([form.get(key) for key in keys]),
+                *numbers(printed),
+            )
         )
-    about = "In-sample R², leave-one-corpus-out R² and its mean absolute error. " + (_unfitted(document) if document else "")
-    return reader.table(Table("law_forms", "Validation of the law", columns, tuple(rows)), about.strip())
+    about = "In-sample R², leave-one-corpus-out R² and its mean absolute error. " + (
+        _unfitted(document) if document else ""
+    )
+    return reader.table(
+        Table("law_forms", "Validation of the law", columns, tuple(rows)), about.strip()
+    )
 
 
 def transfer_table(reader: Reader) -> StudyTable:
     """Judges that never saw the target corpus."""
-    columns = ("whose", "target", "judge or what is left out", "AUROC on TEST", "on CAL", "TEST", "error on TEST")
+    columns = (
+        "whose",
+        "target",
+        "judge or what is left out",
+        "AUROC on TEST",
+        "on CAL",
+        "TEST",
+        "error on TEST",
+    )
     rows: list[tuple[str, ...]] = []
     for corpus, document in reader.of_corpora(_REAL, "real_scores"):
         for name in ("lexical", *TRANSFER_JUDGES):
@@ -158,23 +235,34 @@ def transfer_table(reader: Reader) -> StudyTable:
             if judge is None:
                 reader.lacks(corpus, name, f"judge {name}")
                 continue
-            cell = cell_of(judge, "reject", 0.1, "taskboot") or {"coverage": None, "test_coverage": None, "test_error": None}
+            cell = cell_of(judge, "reject", 0.1, "taskboot") or {
+                "coverage": None,
+                "test_coverage": None,
+                "test_error": None,
+            }
             about = f"{name} (in-domain, to compare)" if name == "lexical" else name
             shares = numbers((cell["coverage"], cell["test_coverage"], cell["test_error"]))
             rows.append((OURS, corpus, about, number(judge["auroc_test"]), *shares))
-    rows += [(PAPER, target, f"without {out}", area, DASH, share, DASH) for target, out, area, share in paper_tables.TRANSFER]
+    rows += [
+        (PAPER, target, f"without {out}", area, DASH, share, DASH)
+        for target, out, area, share in paper_tables.TRANSFER
+    ]
     about = (
         "Reject side, α = .1, TaskBoot. transfer: trained on every other corpus; strict: on corpora of other domains alone. docs/transfer.md says "
         "what is kept apart."
     )
-    return reader.table(Table("transfer", "Leave-one-corpus-out transfer", columns, tuple(rows)), about)
+    return reader.table(
+        Table("transfer", "Leave-one-corpus-out transfer", columns, tuple(rows)), about
+    )
 
 
 def agents_table(reader: Reader) -> StudyTable:
     """Runs of agents that a judge has not seen."""
     documents = [
         {"corpus": corpus, "agent_disjoint": [found]}
-        for corpus, found in reader.of_corpora("comparison/{}/agent_disjoint_lexical.json", "agents")
+        for corpus, found in reader.of_corpora(
+            "comparison/{}/agent_disjoint_lexical.json", "agents"
+        )
     ]
     made = agent_table(documents)
     return reader.table(
@@ -204,16 +292,38 @@ def cost_table(reader: Reader) -> StudyTable:
             for procedure in ("guarded_taskboot", "taskboot"):
                 cell = cell_of(judge, "reject", 0.1, procedure)
                 share = cell["test_coverage"] if cell else None
-                rows.append((OURS, corpus, judge["judge"], procedure, number(share), _hours(share), *_price(costs.get(judge["judge"]))))
+                rows.append(
+                    (
+                        OURS,
+                        corpus,
+                        judge["judge"],
+                        procedure,
+                        number(share),
+                        _hours(share),
+                        *_price(costs.get(judge["judge"])),
+                    )
+                )
     rows += [
-        (PAPER, corpus, "trained 4B", "taskboot", number(float(hours) / 100), hours, DASH, DASH, DASH)
+        (
+            PAPER,
+            corpus,
+            "trained 4B",
+            "taskboot",
+            number(float(hours) / 100),
+            hours,
+            DASH,
+            DASH,
+            DASH,
+        )
         for corpus, hours in paper_tables.COSTS
     ]
     about = (
         f"Reviewer-hours that a thousand runs save at {_MINUTES} minutes of review each: 1000 c t/60 for the share c of TEST that the judge rejects at α = .1. "
         "CPU time is that of this machine; tokens and money are of endpoint judges alone."
     )
-    return reader.table(Table("cost", "Cost in reviewer-hours and per decision", columns, tuple(rows)), about)
+    return reader.table(
+        Table("cost", "Cost in reviewer-hours and per decision", columns, tuple(rows)), about
+    )
 
 
 def _hours(share: float | None) -> str:
@@ -223,7 +333,10 @@ def _hours(share: float | None) -> str:
 def _price(cost: Mapping[str, Any] | None) -> tuple[str, str, str]:
     if cost is None:
         return (NOT_RUN, DASH, DASH)
-    each, tokens, money = (cost[name] for name in ("cpu_seconds_per_trajectory", "tokens_per_decision", "money_per_decision"))
+    each, tokens, money = (
+        cost[name]
+        for name in ("cpu_seconds_per_trajectory", "tokens_per_decision", "money_per_decision")
+    )
     return (
         "not measured" if each is None else f"{1000 * each:.2f}",
         DASH if tokens is None else f"{tokens:.0f}",
@@ -240,5 +353,11 @@ def stages_table(reader: Reader) -> StudyTable:
         (item["corpus"], item["stage"], item["status"], item["reason"] or DASH, item["command"])
         for item in (document["stages"] if document else ())
     )
-    about = f"Profile {document['profile']}, the last run in this data root." if document else "No run yet."
-    return reader.table(Table("stages", "What was run", ("corpus", "stage", "state", "why", "command"), rows), about)
+    about = (
+        f"Profile {document['profile']}, the last run in this data root."
+        if document
+        else "No run yet."
+    )
+    return reader.table(
+        Table("stages", "What was run", ("corpus", "stage", "state", "why", "command"), rows), about
+    )

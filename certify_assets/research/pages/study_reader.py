@@ -104,7 +104,9 @@ class Reader:
 
     def table(self, table: Table, about: str, figure: str = "") -> StudyTable:
         """Return the table with everything that was read for it."""
-        return StudyTable(table, about, tuple(sorted(self._sources.items())), tuple(self._missing), figure)
+        return StudyTable(
+            table, about, tuple(sorted(self._sources.items())), tuple(self._missing), figure
+        )
 
 
 Builder = Callable[[Reader], StudyTable]

@@ -9,13 +9,27 @@ from typing import TYPE_CHECKING, Any
 from certify_assets._version import __version__
 from certify_assets.reports.comparison_tables import write_table
 from certify_assets.reports.templating import environment
-from certify_assets.research.pages import study_harvests, study_others, study_procedures, study_results
+from certify_assets.research.pages import (
+    study_harvests,
+    study_others,
+    study_procedures,
+    study_results,
+)
 from certify_assets.research.pages.study_reader import OURS, Reader, StudyTable
 
 if TYPE_CHECKING:
     from certify_assets.storage.store import Store
 
-__all__ = ["PAGES", "SITE", "StudyPage", "seeds_metrics", "study_facts", "study_markdown", "study_tables", "write_study_site"]
+__all__ = [
+    "PAGES",
+    "SITE",
+    "StudyPage",
+    "seeds_metrics",
+    "study_facts",
+    "study_markdown",
+    "study_tables",
+    "write_study_site",
+]
 
 SITE = "study/site"
 _SUFFIXES = {"csv": "csv", "markdown": "md", "latex": "tex"}
@@ -72,13 +86,22 @@ PAGES = (
 )  # fmt: skip
 
 LIMITS = (
-    ("An average over decided runs.", " On a single task the judge may be wrong more often, even always."),
-    ("Asymptotic in tasks.", " The bootstrap is supported by simulation from about 20 tasks; more attempts at the same tasks add little."),
+    (
+        "An average over decided runs.",
+        " On a single task the judge may be wrong more often, even always.",
+    ),
+    (
+        "Asymptotic in tasks.",
+        " The bootstrap is supported by simulation from about 20 tasks; more attempts at the same tasks add little.",
+    ),
     (
         "Tasks that fool the judge throughout.",
         " Resampling cannot show errors that were not seen; the guard asks for enough tasks to make that unlikely.",
     ),
-    ("Runs like those of CAL.", " Another agent, prompt, judge or kind of task ends the promise until new labelled tasks confirm it."),
+    (
+        "Runs like those of CAL.",
+        " Another agent, prompt, judge or kind of task ends the promise until new labelled tasks confirm it.",
+    ),
     (
         "One judge, fixed beforehand.",
         " Picking the best of several certificates afterwards is a choice that no level here pays for; the tables show all.",
@@ -88,7 +111,10 @@ LIMITS = (
         "A harvest's bound is on wrong labels.",
         " It says nothing of how skewed the harvest is, and holds for the population below the threshold, not for a finite pool.",
     ),
-    ("Split seeds share runs.", " Frequencies over seeds describe one corpus split again and again; they are no independent trials."),
+    (
+        "Split seeds share runs.",
+        " Frequencies over seeds describe one corpus split again and again; they are no independent trials.",
+    ),
 )
 
 
@@ -118,7 +144,10 @@ def write_study_site(store: Store) -> str:
         store.write_bytes(f"{SITE}/{page.href}", _render(page.href, view).encode("utf-8"))
     for block in flat:
         for kind, suffix in _SUFFIXES.items():
-            store.write_bytes(f"{SITE}/tables/{block.table.name}.{suffix}", write_table(block.table, kind).encode("utf-8"))
+            store.write_bytes(
+                f"{SITE}/tables/{block.table.name}.{suffix}",
+                write_table(block.table, kind).encode("utf-8"),
+            )
     view = {
         "title": "The paper's tables, with ours beside them",
         "about": "Rows called ours are of the corpora of this data root; rows called paper are the paper's own corpora, as it prints them.",
@@ -128,7 +157,10 @@ def write_study_site(store: Store) -> str:
     }
     store.write_bytes(f"{SITE}/index.html", _render("index.html", view).encode("utf-8"))
     store.write_bytes(f"{SITE}/tables.md", study_markdown(flat).encode("utf-8"))
-    store.write_bytes(f"{SITE}/tables.tex", "\n".join(write_table(block.table, "latex") for block in flat).encode("utf-8"))
+    store.write_bytes(
+        f"{SITE}/tables.tex",
+        "\n".join(write_table(block.table, "latex") for block in flat).encode("utf-8"),
+    )
     return store.locate(f"{SITE}/index.html")
 
 
@@ -138,23 +170,36 @@ def study_markdown(blocks: Sequence[StudyTable]) -> str:
     for block in blocks:
         missing = "".join(f"- {item}\n" for item in block.missing)
         sources = "".join(f"- `{key}` {digest}\n" for key, digest in block.sources)
-        parts.append(f"## {block.table.title}\n\n{block.about}\n\n{write_table(block.table, 'markdown')}")
-        parts += [f"Not run:\n\n{missing}"] * bool(missing) + [f"Sources (SHA-256):\n\n{sources}"] * bool(sources)
+        parts.append(
+            f"## {block.table.title}\n\n{block.about}\n\n{write_table(block.table, 'markdown')}"
+        )
+        parts += [f"Not run:\n\n{missing}"] * bool(missing) + [
+            f"Sources (SHA-256):\n\n{sources}"
+        ] * bool(sources)
     return "\n".join(parts)
 
 
 def study_facts(store: Store, tables: Mapping[str, Sequence[StudyTable]]) -> list[str]:
     """Say in a few sentences what the tables show; each number is counted from stored documents."""
     reader = Reader.of(store)
-    facts = [_seed_fact(corpus, document) for corpus, document in reader.of_corpora("seeds/{}.json", "seeds")]
+    facts = [
+        _seed_fact(corpus, document)
+        for corpus, document in reader.of_corpora("seeds/{}.json", "seeds")
+    ]
     harvests = next(block for block in tables["harvest.html"] if block.table.name == "harvests")
-    facts += [harvests.about.split(". Harvests of")[0] + "."] if any(row[0] == OURS for row in harvests.table.rows) else []
+    facts += (
+        [harvests.about.split(". Harvests of")[0] + "."]
+        if any(row[0] == OURS for row in harvests.table.rows)
+        else []
+    )
     law = next(block for block in tables["law.html"] if block.table.name == "law_points")
     facts.append(f"Law: {law.about}")
     missing = sum(len(block.missing) for blocks in tables.values() for block in blocks)
     return [
         *facts,
-        f"{missing} entries below tables say what was not run, and which command runs it." if missing else "Every table is full.",
+        f"{missing} entries below tables say what was not run, and which command runs it."
+        if missing
+        else "Every table is full.",
     ]
 
 
@@ -164,14 +209,23 @@ def seeds_metrics(document: Mapping[str, Any]) -> dict[str, float]:
     for found in document["frequencies"]:
         if found["procedure"] == "guarded_taskboot":
             place = f"{found['side']}_at_{found['alpha']:g}"
-            metrics |= {f"certified_{place}": float(found["certified"]), f"valid_{place}": float(found["valid"])}
+            metrics |= {
+                f"certified_{place}": float(found["certified"]),
+                f"valid_{place}": float(found["valid"]),
+            }
             metrics[f"coverage_{place}"] = float(found["coverage"])
     return metrics
 
 
 def _seed_fact(corpus: str, document: Mapping[str, Any]) -> str:
-    found = [item for item in document["frequencies"] if (item["side"], item["procedure"]) == ("reject", "guarded_taskboot")]
-    said = [f"{item['certified']} times at α = {item['alpha']:g}{_validity(item)}" for item in found]
+    found = [
+        item
+        for item in document["frequencies"]
+        if (item["side"], item["procedure"]) == ("reject", "guarded_taskboot")
+    ]
+    said = [
+        f"{item['certified']} times at α = {item['alpha']:g}{_validity(item)}" for item in found
+    ]
     return f"{corpus}: over {len(document['plan']['seeds'])} split seeds guarded TaskBoot certified (reject side) {'; '.join(said)}."
 
 
@@ -183,7 +237,10 @@ def _validity(item: Mapping[str, Any]) -> str:
 
 def _block(block: StudyTable) -> dict[str, Any]:
     # names and words come first; numbers do not break
-    words = next((place for place, name in enumerate(block.table.columns) if name in _FIRST_NUMBERS), len(block.table.columns))
+    words = next(
+        (place for place, name in enumerate(block.table.columns) if name in _FIRST_NUMBERS),
+        len(block.table.columns),
+    )
     names = ("table", "about", "figure", "missing", "sources")
     return {**{name: getattr(block, name) for name in names}, "names": words}
 
@@ -195,7 +252,17 @@ _FIRST_NUMBERS = {
 
 
 def _render(href: str, view: Mapping[str, Any]) -> str:
-    pages = [{"href": "index.html", "short": "Study"}, *({"href": page.href, "short": page.short} for page in PAGES)]
+    pages = [
+        {"href": "index.html", "short": "Study"},
+        *({"href": page.href, "short": page.short} for page in PAGES),
+    ]
     contents = [{"href": page.href, "title": page.title, "about": page.about} for page in PAGES]
-    given = {"version": __version__, "href": href, "pages": pages, "contents": contents, "suffixes": list(_SUFFIXES.values()), **view}
+    given = {
+        "version": __version__,
+        "href": href,
+        "pages": pages,
+        "contents": contents,
+        "suffixes": list(_SUFFIXES.values()),
+        **view,
+    }
     return environment().get_template("study.html").render(**given)

@@ -36,7 +36,9 @@ class Format:
 
 
 def load_formats() -> list[Format]:
-    modules = [(item.name, import_module(f"{__name__}.{item.name}")) for item in iter_modules(__path__)]
+    modules = [
+        (item.name, import_module(f"{__name__}.{item.name}")) for item in iter_modules(__path__)
+    ]
     return [Format(name, module.write, module.COUNTS) for name, module in modules]
 
 

@@ -13,16 +13,33 @@ AGENTS = ("GenericAgent-alpha", "GenericAgent-beta_1.5")
 HEADER = "annotator_name,benchmark,task_id,model_name,exp_name,trajectory_success,trajectory_side_effect,trajectory_optimality,trajectory_looping"
 
 # task 1 of beta is a tie, task 3 of beta has no file, task 3 of alpha was not valid
-COUNTS = Counts(trajectories=3, tasks=2, successes=2, dropped={"no_label": 1, "infrastructure_error": 1, "no_trajectory": 1})
+COUNTS = Counts(
+    trajectories=3,
+    tasks=2,
+    successes=2,
+    dropped={"no_label": 1, "infrastructure_error": 1, "no_trajectory": 1},
+)
 
 
 def experiment(agent: str, benchmark: str = "shop") -> str:
     return f"{agent}_on_{benchmark}.resized"
 
 
-def annotation(annotator: str, task: str, agent: str, verdict: str, side: str = "No", **changes: str) -> str:
+def annotation(
+    annotator: str, task: str, agent: str, verdict: str, side: str = "No", **changes: str
+) -> str:
     benchmark = changes.get("benchmark", "shop")
-    cells = [annotator, benchmark, task, agent, changes.get("exp", experiment(agent, benchmark)), verdict, side, "2. Suboptimal", side]
+    cells = [
+        annotator,
+        benchmark,
+        task,
+        agent,
+        changes.get("exp", experiment(agent, benchmark)),
+        verdict,
+        side,
+        "2. Suboptimal",
+        side,
+    ]
     return ",".join(cells)
 
 
@@ -50,13 +67,25 @@ def record(agent: str = AGENTS[0], goal: Any = "Buy a lamp.", **changes: Any) ->
         "goal": goal,
         "seed": 0,
         "summary_info": {"n_steps": 2, "cum_reward": 1.0, "err_msg": None, "terminated": True},
-        "steps": [step(0, "click('12')"), step(1, f"send_msg_to_user('{agent} is done')"), step(2, None)],
+        "steps": [
+            step(0, "click('12')"),
+            step(1, f"send_msg_to_user('{agent} is done')"),
+            step(2, None),
+        ],
     } | changes
 
 
 def write_run(root: Path, task: str, run: dict[str, Any]) -> Path:
     name = run["agent"]
-    return write_json(root / "cleaned" / run["benchmark"] / name / experiment(name, run["benchmark"]) / f"{task}.json", run)
+    return write_json(
+        root
+        / "cleaned"
+        / run["benchmark"]
+        / name
+        / experiment(name, run["benchmark"])
+        / f"{task}.json",
+        run,
+    )
 
 
 def write_annotations(root: Path, rows: list[str]) -> Path:
@@ -81,7 +110,9 @@ def write(root: Path, canary: str | None = None) -> None:
         annotation("A", "shop.3", beta, "Successful", side),
     ]
     write_annotations(root, rows)
-    (root / "data" / "splits.csv").write_text("task_id,benchmark,split\nshop.1,shop,test\n", encoding="utf-8")
+    (root / "data" / "splits.csv").write_text(
+        "task_id,benchmark,split\nshop.1,shop,test\n", encoding="utf-8"
+    )
     write_json(root / "data" / "shop.task_ids.json", ["1", "2", "3"])
     for task, agent, valid in (
         ("shop.1", alpha, True),
@@ -108,5 +139,10 @@ def _planted(run: dict[str, Any], canary: str | None) -> dict[str, Any]:
         run["summary_info"] |= {"stack_trace": canary, canary: canary}
         run |= {"logs": canary, "trajectory_dir": canary, "seed": canary, canary: canary}
         for item in run["steps"]:
-            item |= {"stats": {canary: canary}, "chat_messages": [{"role": "user", "message": canary}], "reward": canary, canary: canary}
+            item |= {
+                "stats": {canary: canary},
+                "chat_messages": [{"role": "user", "message": canary}],
+                "reward": canary,
+                canary: canary,
+            }
     return run

@@ -13,7 +13,12 @@ COUNTS = Counts(
     trajectories=4,
     tasks=2,
     successes=3,
-    dropped={"infrastructure_error": 1, "superseded": 1, "no_trajectory": 1, "file_pickle_refused": 3},
+    dropped={
+        "infrastructure_error": 1,
+        "superseded": 1,
+        "no_trajectory": 1,
+        "file_pickle_refused": 3,
+    },
 )
 
 
@@ -40,11 +45,22 @@ def info(step: int, action: str | None, **changes: Any) -> dict[str, Any]:
 
 
 def infos(text: str = "done") -> list[dict[str, Any]]:
-    return [info(0, "click('3')"), info(1, f"send_msg_to_user('{text}')"), info(2, None, reward=1.0)]
+    return [
+        info(0, "click('3')"),
+        info(1, f"send_msg_to_user('{text}')"),
+        info(2, None, reward=1.0),
+    ]
 
 
 def summary(reward: Any = 1.0, **changes: Any) -> dict[str, Any]:
-    return {"n_steps": 2, "cum_reward": reward, "cum_raw_reward": 0, "err_msg": None, "stack_trace": None, "stats.cum_steps": 3} | changes
+    return {
+        "n_steps": 2,
+        "cum_reward": reward,
+        "cum_raw_reward": 0,
+        "err_msg": None,
+        "stack_trace": None,
+        "stats.cum_steps": 3,
+    } | changes
 
 
 def write_run(root: Path, folder: str, verdict: dict[str, Any] | None, steps: Any) -> Path:
@@ -66,8 +82,15 @@ def write(root: Path, canary: str | None = None) -> None:
         ("beta", "web.type.2", 5, 1.0),
     ):
         steps = _planted(infos(f"{agent} is done with {task} {seed}"), canary)
-        write_run(study, f"{DATE}_{agent}_on_{task}_{seed}", summary(reward, **{f"stats.{note}": 1, "stack_trace": canary}), steps)
-    write_run(study, f"{DATE}_beta_on_web.press_6", summary(0.0, err_msg=note, stack_trace=note), infos())
+        write_run(
+            study,
+            f"{DATE}_{agent}_on_{task}_{seed}",
+            summary(reward, **{f"stats.{note}": 1, "stack_trace": canary}),
+            steps,
+        )
+    write_run(
+        study, f"{DATE}_beta_on_web.press_6", summary(0.0, err_msg=note, stack_trace=note), infos()
+    )
     write_run(study, f"_{DATE}_beta_on_web.press_3", summary(0.0), infos("an older run"))
     only_pickles = write_run(study, f"{DATE}_beta_on_web.type.2_7", summary(1.0), None)
     for name in ("exp_args.pkl", "step_0.pkl.gz", "goal_object.pkl.gz"):
@@ -78,7 +101,12 @@ def write(root: Path, canary: str | None = None) -> None:
 def _planted(steps: list[dict[str, Any]], canary: str | None) -> list[dict[str, Any]]:
     if canary:
         for item in steps:
-            item |= {"task_info": {"message": canary}, "stats": {canary: canary}, "profiling": {canary: canary}, canary: canary}
+            item |= {
+                "task_info": {"message": canary},
+                "stats": {canary: canary},
+                "profiling": {canary: canary},
+                canary: canary,
+            }
             item["agent_info"] |= {"err_msg": None, "stack_trace": canary, "chat_messages": canary}
         steps[-1]["obs"]["chat_messages"].append({"role": "user", "message": canary})
     return steps

@@ -12,19 +12,38 @@ COUNTS = Counts(
     trajectories=9,
     tasks=6,
     successes=6,
-    dropped={"no_label": 2, "infrastructure_error": 1, "bad_outcome": 1, "no_trajectory": 1, "duplicate": 2},
+    dropped={
+        "no_label": 2,
+        "infrastructure_error": 1,
+        "bad_outcome": 1,
+        "no_trajectory": 1,
+        "duplicate": 2,
+    },
 )
 
 
 def write(root: Path, canary: str | None = None) -> None:
-    epochs = [sample(1, "C", 2, canary), sample(1, "I", 1, canary), sample("x/../y", "C", 1, canary)]
+    epochs = [
+        sample(1, "C", 2, canary),
+        sample(1, "I", 1, canary),
+        sample("x/../y", "C", 1, canary),
+    ]
     summaries = {
         "summaries.json": [{"scores": canary}],
         "reductions.json": [{"scorer": "match", "samples": [{"value": 1, "answer": canary}]}],
     }
-    plain = eval_bytes(header(solver="react") | {"results": {"scores": [], "metadata": {"note": canary}}}, epochs, **summaries)
+    plain = eval_bytes(
+        header(solver="react") | {"results": {"scores": [], "metadata": {"note": canary}}},
+        epochs,
+        **summaries,
+    )
     write_eval(root / "logs" / "plain.eval", plain)
-    odd = [sample(2, "P", 1, canary), sample(3, True, 1, canary), sample(4, 0.25, 1, canary), sample(5, "maybe", 1, canary)]
+    odd = [
+        sample(2, "P", 1, canary),
+        sample(3, True, 1, canary),
+        sample(4, 0.25, 1, canary),
+        sample(5, "maybe", 1, canary),
+    ]
     write_eval(root / "logs" / "zstd.eval", eval_bytes(header("odd"), odd, ZSTD))
     running = [sample(6, "C", 1, canary), sample(7, "C", 1, canary, scores=None)]
     write_eval(root / "logs" / "running.eval", eval_bytes(None, running))

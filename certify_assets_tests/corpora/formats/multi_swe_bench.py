@@ -17,9 +17,20 @@ def write(root: Path, canary: str | None = None) -> None:
     for number in (1, 2):
         record = traj(f"look at {number}", canary) | {"replay_config": canary}
         save(runs / "20240825_SWE-agent_x" / "trajs" / f"org__name-{number}.traj", record)
-    save(runs / "20240825_SWE-agent_x" / "results" / "results.json", report(new[:1], others=new[1:]) | extra)
+    save(
+        runs / "20240825_SWE-agent_x" / "results" / "results.json",
+        report(new[:1], others=new[1:]) | extra,
+    )
     # an agent's outputs lie in the same place
-    records = [openhands(identity, None, f"list {identity}", error=canary, metrics={"note": canary}) for identity in new]
+    records = [
+        openhands(identity, None, f"list {identity}", error=canary, metrics={"note": canary})
+        for identity in new
+    ]
     save_lines(runs / "20250329_OpenHands_y" / "trajs" / "output.jsonl", records)
-    save(runs / "20250329_OpenHands_y" / "results" / "results.json", report(new[1:], others=new[:1]))
-    save(runs / "20240825_SWE-agent_mini" / "results" / "results.json", report(new[:1], total_instances=91))
+    save(
+        runs / "20250329_OpenHands_y" / "results" / "results.json", report(new[1:], others=new[:1])
+    )
+    save(
+        runs / "20240825_SWE-agent_mini" / "results" / "results.json",
+        report(new[:1], total_instances=91),
+    )

@@ -9,7 +9,10 @@ from certify_assets_tests.corpora.formats import Counts
 from certify_assets_tests.corpora.swe_builders import openhands, save_lines
 
 COUNTS = Counts(
-    trajectories=3, tasks=2, successes=2, dropped={"infrastructure_error": 1, "no_label": 1, "no_trajectory": 1, "unreadable_record": 1}
+    trajectories=3,
+    tasks=2,
+    successes=2,
+    dropped={"infrastructure_error": 1, "no_label": 1, "no_trajectory": 1, "unreadable_record": 1},
 )
 
 
@@ -17,11 +20,28 @@ def write(root: Path, canary: str | None = None) -> None:
     pairs = [
         [
             {"id": 1, "source": "user", "action": "message", "args": {"content": "Fix it."}},
-            {"id": 0, "source": "agent", "observation": "null", "content": canary or "", "extras": {}},
+            {
+                "id": 0,
+                "source": "agent",
+                "observation": "null",
+                "content": canary or "",
+                "extras": {},
+            },
         ],
         [
-            {"id": 2, "source": "agent", "action": "run_ipython", "args": {"code": "print(1)", "thought": "I try."}},
-            {"id": 3, "source": "agent", "observation": "run_ipython", "content": "1", "extras": {"code": canary}},
+            {
+                "id": 2,
+                "source": "agent",
+                "action": "run_ipython",
+                "args": {"code": "print(1)", "thought": "I try."},
+            },
+            {
+                "id": 3,
+                "source": "agent",
+                "observation": "run_ipython",
+                "content": "1",
+                "extras": {"code": canary},
+            },
         ],
     ]
     records: list[Any] = [
@@ -42,9 +62,15 @@ def write(root: Path, canary: str | None = None) -> None:
 def _plant(record: dict[str, Any], canary: str) -> None:
     record["test_result"] = {"git_patch": canary, "report": {"tests": canary}}
     record["report"] |= {"note": canary, canary: canary}
-    record["instance"] |= dict.fromkeys(("patch", "test_patch", "hints_text", "FAIL_TO_PASS", "PASS_TO_PASS"), canary)
+    record["instance"] |= dict.fromkeys(
+        ("patch", "test_patch", "hints_text", "FAIL_TO_PASS", "PASS_TO_PASS"), canary
+    )
     record["metadata"]["details"] = {"gold": canary}
-    record |= {"metrics": {canary: canary}, "error": canary, "fine_grained_report": {"tests": canary}}
+    record |= {
+        "metrics": {canary: canary},
+        "error": canary,
+        "fine_grained_report": {"tests": canary},
+    }
     for event in record["history"]:
         if isinstance(event, dict) and "extras" in event:
             event["extras"] = {"agent_state": canary}

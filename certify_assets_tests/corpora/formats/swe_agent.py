@@ -7,7 +7,12 @@ from pathlib import Path
 from certify_assets_tests.corpora.formats import Counts
 from certify_assets_tests.corpora.swe_builders import report, save, traj
 
-COUNTS = Counts(trajectories=4, tasks=2, successes=2, dropped={"no_trajectory": 1, "not_evaluated": 4, "run_rejected": 1})
+COUNTS = Counts(
+    trajectories=4,
+    tasks=2,
+    successes=2,
+    dropped={"no_trajectory": 1, "not_evaluated": 4, "run_rejected": 1},
+)
 
 
 def write(root: Path, canary: str | None = None) -> None:
@@ -15,11 +20,24 @@ def write(root: Path, canary: str | None = None) -> None:
     for number in (1, 2, 3):
         for folder in (alpha, beta, gamma):
             changes = {"trajectory": []} if folder == beta and number == 3 else {}
-            record = traj(f"look at {number} in {folder.name}", canary, **changes) | {"replay_config": canary}
-            save((folder / "trajs" if folder == alpha else folder) / f"org__name-{number}.traj", record)
+            record = traj(f"look at {number} in {folder.name}", canary, **changes) | {
+                "replay_config": canary
+            }
+            save(
+                (folder / "trajs" if folder == alpha else folder) / f"org__name-{number}.traj",
+                record,
+            )
     extra = {canary: canary, "error_ids": [canary], "schema_version": canary} if canary else {}
-    save(alpha / "results" / "results.json", report(["org__name-1"], others=["org__name-2"]) | extra)
-    save(beta / "final_report.json", {"stats": {"resolved": 1, "note": canary}, "resolved": ["org__name-2"]})
+    save(
+        alpha / "results" / "results.json", report(["org__name-1"], others=["org__name-2"]) | extra
+    )
+    save(
+        beta / "final_report.json",
+        {"stats": {"resolved": 1, "note": canary}, "resolved": ["org__name-2"]},
+    )
     save(gamma / "report.json", report(["org__name-1"], total_instances=3))
     patch = canary or "diff"
-    save(beta / "all_preds.jsonl", f'{{"model_name_or_path": "gpt-b", "instance_id": "org__name-1", "model_patch": "{patch}"}}\n')
+    save(
+        beta / "all_preds.jsonl",
+        f'{{"model_name_or_path": "gpt-b", "instance_id": "org__name-1", "model_patch": "{patch}"}}\n',
+    )

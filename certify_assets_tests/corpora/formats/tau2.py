@@ -8,7 +8,12 @@ from typing import Any
 
 from certify_assets_tests.corpora.formats import Counts
 
-COUNTS = Counts(trajectories=6, tasks=3, successes=4, dropped={"infrastructure_error": 1, "no_label": 1, "no_trajectory": 1})
+COUNTS = Counts(
+    trajectories=6,
+    tasks=3,
+    successes=4,
+    dropped={"infrastructure_error": 1, "no_label": 1, "no_trajectory": 1},
+)
 
 
 def call(name: str, requestor: str = "assistant", **arguments: Any) -> dict[str, Any]:
@@ -30,25 +35,58 @@ def task(identity: str = "0", canary: str | None = None, **changes: Any) -> dict
         "user_scenario": {"persona": None, "instructions": scenario},
         "ticket": canary,
         "initial_state": {"initialization_data": canary},
-        "evaluation_criteria": {"actions": actions, "nl_assertions": [canary or "It moves."], "communicate_info": [canary or "9"]},
+        "evaluation_criteria": {
+            "actions": actions,
+            "nl_assertions": [canary or "It moves."],
+            "communicate_info": [canary or "9"],
+        },
     } | changes
 
 
-def simulation(identity: str, of: str = "0", reward: float | None = 1.0, canary: str | None = None, **changes: Any) -> dict[str, Any]:
+def simulation(
+    identity: str,
+    of: str = "0",
+    reward: float | None = 1.0,
+    canary: str | None = None,
+    **changes: Any,
+) -> dict[str, Any]:
     """A τ²-bench simulation, written by hand."""
     checks = {
         "reward": reward,
         "db_check": {"db_match": canary},
-        "action_checks": [{"action": {"action_id": f"{of}_0", "name": "gold_move"}, "action_match": canary}],
+        "action_checks": [
+            {"action": {"action_id": f"{of}_0", "name": "gold_move"}, "action_match": canary}
+        ],
         "nl_assertions": [{"nl_assertion": canary or "It moves.", "met": canary}],
         "communicate_checks": [{"info": canary or "9", "met": canary}],
     }
     messages = [
         {"role": "assistant", "content": "Hi.", "tool_calls": None, "raw_data": {"note": canary}},
-        {"role": "user", "content": f"Please move order {of}.", "tool_calls": None, "audio_script_gold": canary},
-        {"role": "assistant", "content": None, "tool_calls": [call("find_order", number=of)], "usage": {"note": canary}},
-        {"role": "tool", "id": "call_find_order", "content": '{"state": "open"}', "requestor": "assistant", "error": False},
-        {"role": "assistant", "content": f"Run {identity} is at its end.", "tool_calls": None, "timestamp": canary},
+        {
+            "role": "user",
+            "content": f"Please move order {of}.",
+            "tool_calls": None,
+            "audio_script_gold": canary,
+        },
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [call("find_order", number=of)],
+            "usage": {"note": canary},
+        },
+        {
+            "role": "tool",
+            "id": "call_find_order",
+            "content": '{"state": "open"}',
+            "requestor": "assistant",
+            "error": False,
+        },
+        {
+            "role": "assistant",
+            "content": f"Run {identity} is at its end.",
+            "tool_calls": None,
+            "timestamp": canary,
+        },
     ]
     return {
         "id": identity,
@@ -65,7 +103,13 @@ def simulation(identity: str, of: str = "0", reward: float | None = 1.0, canary:
     } | changes
 
 
-def results(simulations: list[Any] | None, tasks: list[Any], llm: str = "m-1", domain: str = "shop", **more: Any) -> dict[str, Any]:
+def results(
+    simulations: list[Any] | None,
+    tasks: list[Any],
+    llm: str = "m-1",
+    domain: str = "shop",
+    **more: Any,
+) -> dict[str, Any]:
     """A τ²-bench result file; without simulations, that of a folder."""
     info = {
         "num_trials": 1,
@@ -89,7 +133,10 @@ def ticks(canary: str | None = None) -> list[dict[str, Any]]:
         }
         for number, (agent, user) in enumerate(said)
     ]
-    spoken[3] |= {"agent_tool_calls": [call("move", to=9)], "agent_tool_results": [{"id": "call_move", "role": "tool", "content": "ok"}]}
+    spoken[3] |= {
+        "agent_tool_calls": [call("move", to=9)],
+        "agent_tool_results": [{"id": "call_move", "role": "tool", "content": "ok"}],
+    }
     return spoken
 
 
@@ -104,11 +151,23 @@ def write(root: Path, canary: str | None = None) -> None:
         simulation("b3", "2", 0.0, canary, messages=[], ticks=None),
     ]
     _write(root / "new.json", results(new, tasks, llm="m-2", simulation_index=None))
-    listed = [{"id": name, "task_id": "9", "trial": 0, "reward": canary, "termination_reason": canary} for name in ("c0", "c1", "c2")]
+    listed = [
+        {"id": name, "task_id": "9", "trial": 0, "reward": canary, "termination_reason": canary}
+        for name in ("c0", "c1", "c2")
+    ]
     folder = root / "voice" / "run"
-    _write(folder / "results.json", results(None, [*tasks, task("9", canary)], llm="v-1", simulation_index=listed, format_version=2))
+    _write(
+        folder / "results.json",
+        results(
+            None, [*tasks, task("9", canary)], llm="v-1", simulation_index=listed, format_version=2
+        ),
+    )
     spoken = simulation("c0", "9", 1.0, canary, messages=None, ticks=ticks(canary))
-    for record in (spoken, simulation("c1", "9", 0.0, canary, trial=1), simulation("c2", "1", 1.0, canary)):
+    for record in (
+        spoken,
+        simulation("c1", "9", 0.0, canary, trial=1),
+        simulation("c2", "1", 1.0, canary),
+    ):
         _write(folder / "simulations" / f"{record['id']}.json", record)
 
 

@@ -8,12 +8,19 @@ from typing import Any
 
 from certify_assets_tests.corpora.formats import Counts
 
-COUNTS = Counts(trajectories=6, tasks=3, successes=3, dropped={"duplicate": 1, "no_label": 2, "no_trajectory": 1})
+COUNTS = Counts(
+    trajectories=6,
+    tasks=3,
+    successes=3,
+    dropped={"duplicate": 1, "no_label": 2, "no_trajectory": 1},
+)
 
 PROMPT = "root@3f2a:/app# "
 
 
-def trial(name: str, task: str, resolved: Any, canary: str | None = None, **more: Any) -> dict[str, Any]:
+def trial(
+    name: str, task: str, resolved: Any, canary: str | None = None, **more: Any
+) -> dict[str, Any]:
     return {
         "id": f"id-{name}",
         "trial_name": name,
@@ -27,10 +34,14 @@ def trial(name: str, task: str, resolved: Any, canary: str | None = None, **more
 
 
 def pane(*typed: tuple[str, str]) -> str:
-    return "".join(f"{PROMPT}{command}\n{output}\n" for command, output in typed) + PROMPT + "\n" * 8
+    return (
+        "".join(f"{PROMPT}{command}\n{output}\n" for command, output in typed) + PROMPT + "\n" * 8
+    )
 
 
-def put(folder: Path, record: dict[str, Any] | None, files: dict[str, str], canary: str | None = None) -> None:
+def put(
+    folder: Path, record: dict[str, Any] | None, files: dict[str, str], canary: str | None = None
+) -> None:
     """Write a trial; what its tests left behind always lies beside it."""
     left = {
         "panes/post-test.txt": "tests ran",
@@ -46,7 +57,10 @@ def put(folder: Path, record: dict[str, Any] | None, files: dict[str, str], cana
 
 
 def cast(*events: str) -> str:
-    lines = ['{"version": 2, "width": 80, "height": 24}', *(json.dumps([0.5 * number, "o", text]) for number, text in enumerate(events))]
+    lines = [
+        '{"version": 2, "width": 80, "height": 24}',
+        *(json.dumps([0.5 * number, "o", text]) for number, text in enumerate(events)),
+    ]
     return "\n".join([*lines, '[9.0, "i", "typed only"]', "broken line"])
 
 
@@ -54,24 +68,75 @@ def write(root: Path, canary: str | None = None) -> None:
     core = root / "results" / "demo-core@0.1"
     first = core / "20250101_hand_model-x" / "run-1"
     panes = {
-        "panes/post-agent.txt": pane(("source /installed-agent/setup.sh", "ok"), ("sort names.txt > out.txt", ""), ("cat out.txt", "a\nb"))
+        "panes/post-agent.txt": pane(
+            ("source /installed-agent/setup.sh", "ok"),
+            ("sort names.txt > out.txt", ""),
+            ("cat out.txt", "a\nb"),
+        )
     }
-    put(first / "sort" / "sort.1-of-1.run-1", trial("sort.1-of-1.run-1", "sort", True, canary), panes, canary)
-    log = {"panes/post-agent.txt": " \n", "sessions/agent.log": f"\x1b[32m{PROMPT}\x1b[0mtouch kk\bey\r\n{PROMPT}ls\r\n10%\rkey\r\n"}
-    put(first / "key" / "key.1-of-1.run-1", trial("key.1-of-1.run-1", "key", False, canary), log, canary)
-    put(first / "zip" / "zip.1-of-1.run-1", trial("zip.1-of-1.run-1", "zip", True, canary), {}, canary)
+    put(
+        first / "sort" / "sort.1-of-1.run-1",
+        trial("sort.1-of-1.run-1", "sort", True, canary),
+        panes,
+        canary,
+    )
+    log = {
+        "panes/post-agent.txt": " \n",
+        "sessions/agent.log": f"\x1b[32m{PROMPT}\x1b[0mtouch kk\bey\r\n{PROMPT}ls\r\n10%\rkey\r\n",
+    }
+    put(
+        first / "key" / "key.1-of-1.run-1",
+        trial("key.1-of-1.run-1", "key", False, canary),
+        log,
+        canary,
+    )
+    put(
+        first / "zip" / "zip.1-of-1.run-1",
+        trial("zip.1-of-1.run-1", "zip", True, canary),
+        {},
+        canary,
+    )
     # a run that somebody copied into another one, without its panes
-    put(first / "old" / "sort.1-of-1.run-1", trial("sort.1-of-1.run-1", "sort", True, canary), {}, canary)
+    put(
+        first / "old" / "sort.1-of-1.run-1",
+        trial("sort.1-of-1.run-1", "sort", True, canary),
+        {},
+        canary,
+    )
     unlabelled = {"panes/post-agent.txt": pane(("make", "compiling"))}
-    put(first / "key" / "key.2-of-2.run-1", trial("key.2-of-2.run-1", "key", None, canary), unlabelled, canary)
+    put(
+        first / "key" / "key.2-of-2.run-1",
+        trial("key.2-of-2.run-1", "key", None, canary),
+        unlabelled,
+        canary,
+    )
 
     second = core.with_name("demo-core:0.1") / "20250202_other_model-y"
-    recording = {"sessions/agent.cast": cast(PROMPT, "zip -r all", ".zip .\r\n", "adding: a\r\n", PROMPT)}
+    recording = {
+        "sessions/agent.cast": cast(PROMPT, "zip -r all", ".zip .\r\n", "adding: a\r\n", PROMPT)
+    }
     put(second / "zip" / "zip.3-of-5", trial("zip.3-of-5", "zip", True, canary), recording, canary)
     put(second / "sort" / "sort.3-of-5", trial("sort.3-of-5", "sort", False, canary), panes, canary)
 
     third = core / "20250303_third_model-z" / "run-9"
-    names = [("sort.1-of-1.run-9", "sort", True), ("key.1-of-1.run-9", "key", False), ("zip.1-of-1.run-9", "zip", None)]
-    put(third, {"id": "run-9", "results": [trial(*row, canary) for row in names], "accuracy": canary or 0.5}, {})
+    names = [
+        ("sort.1-of-1.run-9", "sort", True),
+        ("key.1-of-1.run-9", "key", False),
+        ("zip.1-of-1.run-9", "zip", None),
+    ]
+    put(
+        third,
+        {
+            "id": "run-9",
+            "results": [trial(*row, canary) for row in names],
+            "accuracy": canary or 0.5,
+        },
+        {},
+    )
     for name, task, _ in names[:2]:
-        put(third / task / name, None, {"panes/post-agent.txt": pane((f"echo {task}", task))}, canary)
+        put(
+            third / task / name,
+            None,
+            {"panes/post-agent.txt": pane((f"echo {task}", task))},
+            canary,
+        )

@@ -49,13 +49,22 @@ class Faulty:
         return f"http://127.0.0.1:{self.port}/v1"
 
 
-def chat_body(text: str = "", *, logs: dict[str, Any] | None = None, model: str = "m", finish: str = "stop") -> dict[str, Any]:
+def chat_body(
+    text: str = "", *, logs: dict[str, Any] | None = None, model: str = "m", finish: str = "stop"
+) -> dict[str, Any]:
     """A chat completion with a text, or with log-probabilities at its first position."""
-    choice: dict[str, Any] = {"message": {"role": "assistant", "content": text}, "finish_reason": finish}
+    choice: dict[str, Any] = {
+        "message": {"role": "assistant", "content": text},
+        "finish_reason": finish,
+    }
     if logs is not None:
         listed = [{"token": token, "logprob": value} for token, value in logs.items()]
         choice["logprobs"] = {"content": [{**listed[0], "top_logprobs": listed}] if listed else []}
-    return {"model": model, "choices": [choice], "usage": {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}}
+    return {
+        "model": model,
+        "choices": [choice],
+        "usage": {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110},
+    }
 
 
 def text_of(payload: dict[str, Any]) -> str:
@@ -125,7 +134,9 @@ def faulty_server(answer: Callable[[dict[str, Any], int], Action]) -> Iterator[F
     faulty = Faulty(answer)
     server = _Quiet(("127.0.0.1", 0), type("Handler", (_Handler,), {"faulty": faulty}))
     faulty.port = server.server_address[1]
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread = threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+    )
     thread.start()
     try:
         yield faulty

@@ -20,7 +20,11 @@ def test_what_was_kept_comes_back(tmp_path: Path) -> None:
     path = tmp_path / "new" / "answers.jsonl"
     head = _filled(path)
     with Journal(path) as journal:
-        assert len(journal) == 4 and journal.head == head and journal.get("key 2") == {"logs": [-0.5, -3.0], "text": "ü\n"}
+        assert (
+            len(journal) == 4
+            and journal.head == head
+            and journal.get("key 2") == {"logs": [-0.5, -3.0], "text": "ü\n"}
+        )
         assert journal.get("key 9") is None
         journal.put("key 9", 1)
     with Journal(path) as journal:
@@ -55,7 +59,9 @@ def test_a_changed_line_is_refused(tmp_path: Path, line: int) -> None:
     lines = path.read_bytes().splitlines(keepends=True)
     lines[line - 1] = lines[line - 1].replace(b"-0.5", b"-0.1")
     path.write_bytes(b"".join(lines))
-    with pytest.raises(IntegrityError, match=rf"answers\.jsonl, line {line}: the answer was changed"):
+    with pytest.raises(
+        IntegrityError, match=rf"answers\.jsonl, line {line}: the answer was changed"
+    ):
         Journal(path)
 
 
@@ -67,7 +73,12 @@ def test_lines_taken_out_swapped_or_forged_are_refused(tmp_path: Path) -> None:
     with Journal(other) as journal:
         journal.put("key 7", 7)
     forged = json.dumps({**json.loads(lines[0]), "more": 1}).encode() + b"\n"
-    for poisoned in ([lines[0], *lines[2:]], lines[1:], [lines[1], lines[0]], [*lines, *other.read_bytes().splitlines(keepends=True)]):
+    for poisoned in (
+        [lines[0], *lines[2:]],
+        lines[1:],
+        [lines[1], lines[0]],
+        [*lines, *other.read_bytes().splitlines(keepends=True)],
+    ):
         path.write_bytes(b"".join(poisoned))
         with pytest.raises(IntegrityError):
             Journal(path)

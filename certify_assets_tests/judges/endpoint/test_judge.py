@@ -20,7 +20,12 @@ from certify_assets.judges.base import Judge
 from certify_assets.judges.endpoint.judge import EndpointJudge
 from certify_assets.judges.endpoint.prompt import chat_prompt
 from certify_assets.judges.endpoint.settings import Asking, Prices, Server
-from certify_assets_tests.judges.endpoint.faulty_server import Action, chat_body, faulty_server, text_of
+from certify_assets_tests.judges.endpoint.faulty_server import (
+    Action,
+    chat_body,
+    faulty_server,
+    text_of,
+)
 from certify_assets_tests.paths import REPOSITORY
 
 SECRET = "sk-0123456789-never-written"
@@ -37,20 +42,28 @@ def _by_number(payload: dict[str, Any], times: int) -> Action:
 def _judge(url: str, asking: Asking, journal: Path | None = None, **settings: Any) -> EndpointJudge:
     plain = {"first_wait_seconds": 0.01, "timeout_seconds": 20.0} | settings
     return EndpointJudge.connect(
-        Server(url, "m", **plain), asking, chat_prompt(asking.mode), journal=journal, prices=Prices(prompt=2.0, completion=10.0)
+        Server(url, "m", **plain),
+        asking,
+        chat_prompt(asking.mode),
+        journal=journal,
+        prices=Prices(prompt=2.0, completion=10.0),
     )
 
 
 def test_scores_come_in_the_order_of_the_texts_and_within_the_bound() -> None:
     def slow(payload: dict[str, Any], times: int) -> Action:
-        return Action(chat_body(logs=_logs(payload)), delay=0.02 * (int(text_of(payload).split()[1]) % 3))
+        return Action(
+            chat_body(logs=_logs(payload)), delay=0.02 * (int(text_of(payload).split()[1]) % 3)
+        )
 
     texts = [f"run {number}" for number in range(40)]
     for concurrency in (1, 4, 16):
         with faulty_server(slow) as server:
             judge = _judge(server.url, Asking(read="top"), concurrency=concurrency)
             found = judge.run(texts)
-        np.testing.assert_allclose(found.scores.log_p_success, [-0.01 * (1 + number) for number in range(40)])
+        np.testing.assert_allclose(
+            found.scores.log_p_success, [-0.01 * (1 + number) for number in range(40)]
+        )
         assert server.most <= concurrency and (concurrency == 1 or server.most > concurrency // 2)
         assert found.report.requests == sum(server.arrived.values()) == 40
     assert isinstance(judge, Judge) and len(judge.provenance().adapter_sha256) == 64
@@ -63,8 +76,14 @@ def test_the_bill_is_per_decision() -> None:
     np.testing.assert_array_equal(found.tokens, [[100, 10], [100, 10]])
     np.testing.assert_allclose(found.costs, 3e-4)
     report = found.report
-    assert (report.cost, report.cost_now, report.cost_per_decision) == pytest.approx((6e-4, 6e-4, 3e-4))
-    assert report.to_dict()["parse_rate"] == 1.0 and report.models == ("m",) and report.uncounted_answers == 0
+    assert (report.cost, report.cost_now, report.cost_per_decision) == pytest.approx(
+        (6e-4, 6e-4, 3e-4)
+    )
+    assert (
+        report.to_dict()["parse_rate"] == 1.0
+        and report.models == ("m",)
+        and report.uncounted_answers == 0
+    )
 
 
 def test_equal_texts_are_asked_once_and_no_text_is_none() -> None:
@@ -72,27 +91,52 @@ def test_equal_texts_are_asked_once_and_no_text_is_none() -> None:
         judge = _judge(server.url, Asking(read="top"))
         found = judge.run(["run 1", "run 2", "run 1", "run 1"])
         empty = judge.run([])
-    assert max(server.arrived.values()) == 1 and found.report.cache_hits == 2 and found.scores.score[0] == found.scores.score[3]
+    assert (
+        max(server.arrived.values()) == 1
+        and found.report.cache_hits == 2
+        and found.scores.score[0] == found.scores.score[3]
+    )
     assert empty.scores.score.shape == (0,) and empty.report.to_dict()["parse_rate"] is None
 
 
 def test_stated_probabilities_and_their_parse_rate() -> None:
-    stated = {"run 0": "P_SUCCESS=90", "run 1": "I cannot say.", "run 2": "P_SUCCESS=20", "run 3": "P_SUCCESS=lots"}
-    with faulty_server(lambda payload, times: Action(chat_body(stated[text_of(payload)]))) as server:
+    stated = {
+        "run 0": "P_SUCCESS=90",
+        "run 1": "I cannot say.",
+        "run 2": "P_SUCCESS=20",
+        "run 3": "P_SUCCESS=lots",
+    }
+    with faulty_server(
+        lambda payload, times: Action(chat_body(stated[text_of(payload)]))
+    ) as server:
         found = _judge(server.url, Asking(mode="cot")).run(list(stated))
-    np.testing.assert_allclose(np.exp(found.scores.log_p_success), [90.5 / 101, np.nan, 20.5 / 101, np.nan])
-    assert found.reasons == ("", "unparsed", "", "unparsed") and found.report.parse_rate == 0.5 and found.report.scored == 2
+    np.testing.assert_allclose(
+        np.exp(found.scores.log_p_success), [90.5 / 101, np.nan, 20.5 / 101, np.nan]
+    )
+    assert (
+        found.reasons == ("", "unparsed", "", "unparsed")
+        and found.report.parse_rate == 0.5
+        and found.report.scored == 2
+    )
 
 
 def test_votes_differ_by_seed_and_ten_reuse_five(tmp_path: Path) -> None:
     def vote(payload: dict[str, Any], times: int) -> Action:
-        said = "?" if text_of(payload) == "run 1" else f"VERDICT: {'SUCCESS' if payload['seed'] % 2 else 'FAIL'}"
+        said = (
+            "?"
+            if text_of(payload) == "run 1"
+            else f"VERDICT: {'SUCCESS' if payload['seed'] % 2 else 'FAIL'}"
+        )
         return Action(chat_body(said))
 
     journal = tmp_path / "answers.jsonl"
     with faulty_server(vote) as server:
-        five = _judge(server.url, Asking(mode="vote", votes=5, seed=1), journal).run(["run 0", "run 1"])
-        ten = _judge(server.url, Asking(mode="vote", votes=10, seed=1), journal).run(["run 0", "run 1"])
+        five = _judge(server.url, Asking(mode="vote", votes=5, seed=1), journal).run(
+            ["run 0", "run 1"]
+        )
+        ten = _judge(server.url, Asking(mode="vote", votes=10, seed=1), journal).run(
+            ["run 0", "run 1"]
+        )
         seeds = sorted(json.loads(raw)["seed"] for raw in server.arrived if "run 0" in raw)
     assert seeds == list(range(1, 11)) and max(server.arrived.values()) == 1
     assert (five.report.cache_hits, ten.report.cache_hits, ten.report.requests) == (0, 10, 10)
@@ -101,12 +145,19 @@ def test_votes_differ_by_seed_and_ten_reuse_five(tmp_path: Path) -> None:
     assert five.reasons[1] == "unparsed" and five.report.parse_rate == 0.5
     # run 1 is told the same five times over: a server that does not sample looks like this on every text
     assert five.report.same_votes == 1
-    assert ten.report.cost == pytest.approx(20 * 3e-4) and ten.report.cost_now == pytest.approx(10 * 3e-4)
+    assert ten.report.cost == pytest.approx(20 * 3e-4) and ten.report.cost_now == pytest.approx(
+        10 * 3e-4
+    )
 
 
 def test_requests_keep_to_their_rate() -> None:
     def costly(payload: dict[str, Any], times: int) -> Action:
-        return Action({**chat_body(logs=_logs(payload)), "usage": {"prompt_tokens": 1099, "completion_tokens": 1, "total_tokens": 1100}})
+        return Action(
+            {
+                **chat_body(logs=_logs(payload)),
+                "usage": {"prompt_tokens": 1099, "completion_tokens": 1, "total_tokens": 1100},
+            }
+        )
 
     with faulty_server(costly) as server:
         judge = _judge(server.url, Asking(read="top"), requests_per_minute=1200.0, concurrency=8)
@@ -139,20 +190,26 @@ def test_a_killed_scoring_repeats_no_answered_request(tmp_path: Path) -> None:
     def answer(payload: dict[str, Any], times: int) -> Action:
         nonlocal answered
         answered += 1
-        return Action(chat_body(logs=_logs(payload)), hold=None if answered <= 12 or held.is_set() else held)
+        return Action(
+            chat_body(logs=_logs(payload)), hold=None if answered <= 12 or held.is_set() else held
+        )
 
     with faulty_server(answer) as server:
         command = [sys.executable, "-c", _SCORE, server.url, str(journal)]
         with subprocess.Popen(command, cwd=REPOSITORY) as process:
             until = time.monotonic() + 60
-            while time.monotonic() < until and not (journal.exists() and journal.read_bytes().count(b"\n") >= 12):
+            while time.monotonic() < until and not (
+                journal.exists() and journal.read_bytes().count(b"\n") >= 12
+            ):
                 time.sleep(0.01)
             os.kill(process.pid, signal.SIGKILL)
         assert process.returncode == -signal.SIGKILL and journal.read_bytes().count(b"\n") == 12
         held.set()
         done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
         assert len(server.answered) == 30 and max(server.answered.values()) == 1
-    np.testing.assert_allclose(json.loads(done.stdout), [3.0 - 0.01 * (1 + number) for number in range(30)])
+    np.testing.assert_allclose(
+        json.loads(done.stdout), [3.0 - 0.01 * (1 + number) for number in range(30)]
+    )
 
 
 def test_a_poisoned_answer_is_not_scored(tmp_path: Path) -> None:
@@ -176,7 +233,9 @@ def test_another_revision_is_asked_again(tmp_path: Path) -> None:
     assert sum(server.arrived.values()) == 2 and len(hashes) == 2
 
 
-def test_the_key_is_sent_and_written_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_key_is_sent_and_written_nowhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setenv("JUDGE_KEY", SECRET)
     caplog.set_level(logging.DEBUG)
     said = []
@@ -186,14 +245,29 @@ def test_the_key_is_sent_and_written_nowhere(tmp_path: Path, monkeypatch: pytest
             return Action({"error": {"message": "x" * 290 + f"key {SECRET} may not"}}, status=400)
         if times == 1:
             return Action(raw=b"y" * 290 + f"Bearer {SECRET}".encode(), status=500)
-        return Action({**chat_body(f"your key is {SECRET}. P_SUCCESS=70"), "model": SECRET, "system_fingerprint": f"f {SECRET}"})
+        return Action(
+            {
+                **chat_body(f"your key is {SECRET}. P_SUCCESS=70"),
+                "model": SECRET,
+                "system_fingerprint": f"f {SECRET}",
+            }
+        )
 
     journal = tmp_path / "answers.jsonl"
     with faulty_server(echo) as server:
-        judge = _judge(server.url.replace("//", "//user:pass-word-1@"), Asking(mode="cot"), journal, key_variable="JUDGE_KEY")
+        judge = _judge(
+            server.url.replace("//", "//user:pass-word-1@"),
+            Asking(mode="cot"),
+            journal,
+            key_variable="JUDGE_KEY",
+        )
         found = judge.run(["run 0", "run 1", "run 2"])
         assert set(server.keys) == {f"Bearer {SECRET}"}
-        said += [json.dumps(found.report.to_dict()), json.dumps(judge.provenance().to_dict()), repr(judge)]
+        said += [
+            json.dumps(found.report.to_dict()),
+            json.dumps(judge.provenance().to_dict()),
+            repr(judge),
+        ]
         with pytest.raises(Exception, match="none of 1 texts") as caught:
             judge.run(["run 2"])
         said.append(str(caught.value))

@@ -66,7 +66,10 @@ def test_the_last_vote_is_read_strictly(text: str, vote: bool | None) -> None:
 
 
 def test_an_answer_cut_in_its_number_is_not_read() -> None:
-    assert stated_probability("P_SUCCESS=8", cut=True) is None and stated_probability("P_SUCCESS=8\n", cut=True) == 8.0
+    assert (
+        stated_probability("P_SUCCESS=8", cut=True) is None
+        and stated_probability("P_SUCCESS=8\n", cut=True) == 8.0
+    )
     assert stated_vote("VERDICT: FAIL", cut=True) is None
 
 
@@ -84,17 +87,31 @@ def test_conclusions_are_finite_and_in_order() -> None:
         assert math.exp(success) + math.exp(fail) == pytest.approx(1)
     yes, no, none = (Reply(text=text) for text in ("VERDICT: SUCCESS", "VERDICT: FAIL", "?"))
     shares = [conclude("vote", [yes] * count + [no] * (5 - count), 5) for count in range(6)]
-    assert [success - fail for success, fail, _ in shares] == sorted(success - fail for success, fail, _ in shares)
-    assert math.exp(shares[5][0]) == pytest.approx(5.5 / 6) and math.exp(shares[0][0]) == pytest.approx(0.5 / 6)
+    assert [success - fail for success, fail, _ in shares] == sorted(
+        success - fail for success, fail, _ in shares
+    )
+    assert math.exp(shares[5][0]) == pytest.approx(5.5 / 6) and math.exp(
+        shares[0][0]
+    ) == pytest.approx(0.5 / 6)
     # three of five readable: their share; two: no verdict
-    assert math.exp(conclude("vote", [yes, yes, no, none, none], 5)[0]) == pytest.approx((5 * 2 / 3 + 0.5) / 6)
+    assert math.exp(conclude("vote", [yes, yes, no, none, none], 5)[0]) == pytest.approx(
+        (5 * 2 / 3 + 0.5) / 6
+    )
     assert conclude("vote", [yes, yes, none, none, none], 5)[2] == "unparsed"
     assert conclude("cot", [none], 1)[2] == "unparsed"
     assert conclude("logprob", [Reply(logs=(-0.5,)), Reply(reason="missing")], 1)[2] == "missing"
 
 
 def test_completions_and_scores_are_read() -> None:
-    body = {"choices": [{"text": " SUCCESS", "logprobs": {"top_logprobs": [{"token_id:1": -0.5, "token_id:2": -2.0}]}}], "usage": None}
+    body = {
+        "choices": [
+            {
+                "text": " SUCCESS",
+                "logprobs": {"top_logprobs": [{"token_id:1": -0.5, "token_id:2": -2.0}]},
+            }
+        ],
+        "usage": None,
+    }
     assert read_logprobs(body, ["token_id:1", "token_id:2"]).logs == (-0.5, -2.0)
     assert read_logprobs(body, ["token_id:1", "token_id:3"]).reason == "missing"
     assert read_probability({"data": [{"score": 0.25}]}).logs == (math.log(0.25),)
@@ -105,7 +122,16 @@ def test_completions_and_scores_are_read() -> None:
     assert read_text({"choices": [{"message": {"content": None}}]}).text == ""
 
 
-@pytest.mark.parametrize("body", [{}, {"choices": []}, {"choices": [3]}, {"choices": [{}]}, {"choices": [{"message": {"content": ["x"]}}]}])
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"choices": []},
+        {"choices": [3]},
+        {"choices": [{}]},
+        {"choices": [{"message": {"content": ["x"]}}]},
+    ],
+)
 def test_other_forms_are_named(body: dict[str, object]) -> None:
     with pytest.raises(MisshapenError, match="the server's answer"):
         read_text(body)

@@ -11,7 +11,12 @@ import pytest
 from numpy.typing import NDArray
 
 from certify_assets.judges.endpoint.judge import EndpointJudge
-from certify_assets.judges.endpoint.prompt import ChatPrompt, CompletionPrompt, EndpointPrompt, chat_prompt
+from certify_assets.judges.endpoint.prompt import (
+    ChatPrompt,
+    CompletionPrompt,
+    EndpointPrompt,
+    chat_prompt,
+)
 from certify_assets.judges.endpoint.report import EndpointRun
 from certify_assets.judges.endpoint.settings import Asking, Server
 from certify_assets.judges.lm.prompt import AuditorPrompt
@@ -19,9 +24,15 @@ from certify_assets_tests.judges.endpoint.tiny_model import write_tiny_adapter, 
 from certify_assets_tests.judges.endpoint.vllm_process import require_vllm, vllm_server
 
 # peft saves through a name that the pinned transformers has renamed
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning"),
+]
 
-TEXTS = [f"TASK\n  press button {number}\nSTEP 1\n  {'click ' * (1 + number % 5)}the page {number * number}\n" for number in range(24)]
+TEXTS = [
+    f"TASK\n  press button {number}\nSTEP 1\n  {'click ' * (1 + number % 5)}the page {number * number}\n"
+    for number in range(24)
+]
 FOLLOWING = {"words": (" SUCCESS", " FAIL"), "marker": "VERDICT:"}
 
 
@@ -50,15 +61,23 @@ def vllm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Vllm]:
     require_vllm()
     model = write_tiny_model(root / "model")
     adapter = write_tiny_adapter(model, root / "adapter")
-    with vllm_server(model, "tiny", root / "log", options=("--lora-modules", f"sft={adapter}")) as url:
+    with vllm_server(
+        model, "tiny", root / "log", options=("--lora-modules", f"sft={adapter}")
+    ) as url:
         yield Vllm(url, model, adapter)
 
 
-def _run(vllm: Vllm, asking: Asking, prompt: EndpointPrompt, model: str = "tiny", **rest: Any) -> EndpointRun:
-    return EndpointJudge.connect(Server(vllm.url, model, timeout_seconds=120), asking, prompt, **rest).run(TEXTS)
+def _run(
+    vllm: Vllm, asking: Asking, prompt: EndpointPrompt, model: str = "tiny", **rest: Any
+) -> EndpointRun:
+    return EndpointJudge.connect(
+        Server(vllm.url, model, timeout_seconds=120), asking, prompt, **rest
+    ).run(TEXTS)
 
 
-def _direct(vllm: Vllm, prompt: EndpointPrompt, words: tuple[str, str], adapter: Path | None = None) -> NDArray[np.float64]:
+def _direct(
+    vllm: Vllm, prompt: EndpointPrompt, words: tuple[str, str], adapter: Path | None = None
+) -> NDArray[np.float64]:
     """Log-probabilities of both verdicts by Transformers in float32, one text at a time."""
     import torch
     from peft import PeftModel
@@ -73,7 +92,11 @@ def _direct(vllm: Vllm, prompt: EndpointPrompt, words: tuple[str, str], adapter:
     for text in TEXTS:
         asked = prompt.render(text)
         chat = not isinstance(asked, str)
-        ids = tokenizer.apply_chat_template(asked, add_generation_prompt=True, return_dict=False) if chat else tokenizer.encode(asked)
+        ids = (
+            tokenizer.apply_chat_template(asked, add_generation_prompt=True, return_dict=False)
+            if chat
+            else tokenizer.encode(asked)
+        )
         with torch.no_grad():
             logs = torch.log_softmax(model(torch.tensor([ids])).logits[0, -1].double(), -1)
         rows.append([logs[verdict[0]].item() for verdict in verdicts])
@@ -82,7 +105,9 @@ def _direct(vllm: Vllm, prompt: EndpointPrompt, words: tuple[str, str], adapter:
 
 def _gap(run: EndpointRun, direct: NDArray[np.float64]) -> float:
     assert run.report.scored == len(TEXTS) and np.ptp(direct[:, 0] - direct[:, 1]) > 0.1
-    return float(np.abs(np.stack([run.scores.log_p_success, run.scores.log_p_fail], axis=1) - direct).max())
+    return float(
+        np.abs(np.stack([run.scores.log_p_success, run.scores.log_p_fail], axis=1) - direct).max()
+    )
 
 
 def test_log_probabilities_are_those_of_transformers(vllm: Vllm) -> None:
@@ -91,7 +116,9 @@ def test_log_probabilities_are_those_of_transformers(vllm: Vllm) -> None:
     for read in ("auto", "token_ids", "scoring"):
         run = _run(vllm, Asking(read=read, **FOLLOWING), prompt)
         assert _gap(run, direct) <= 1e-4, read
-        assert run.report.requests == len(TEXTS) * (2 if read == "scoring" else 1) and run.report.models == ("tiny",)
+        assert run.report.requests == len(TEXTS) * (
+            2 if read == "scoring" else 1
+        ) and run.report.models == ("tiny",)
 
 
 def test_token_ids_are_asked_as_they_are(vllm: Vllm) -> None:
@@ -132,12 +159,26 @@ def test_reasoning_and_votes_are_drawn_kept_and_repeated(vllm: Vllm, tmp_path: P
     # a random model states nothing; the first prompt's reply is scripted by forced choice, the second is free
     forced = {"structured_outputs": {"choice": ["P_SUCCESS=70", "P_SUCCESS=20"]}}
     run = _run(vllm, Asking(mode="cot", max_tokens=24, extra=forced), chat_prompt("cot"))
-    assert run.report.parse_rate == 1.0 and set(np.round(np.exp(run.scores.log_p_success), 3)) <= {0.698, 0.203}
-    free = _run(vllm, Asking(mode="cot", max_tokens=24), ChatPrompt(AuditorPrompt(system="Answer.", opening="", closing="P?")))
-    assert free.report.parse_rate < 0.1 and free.report.completion_tokens > 0 and free.report.unscored["unparsed"] >= 22
+    assert run.report.parse_rate == 1.0 and set(np.round(np.exp(run.scores.log_p_success), 3)) <= {
+        0.698,
+        0.203,
+    }
+    free = _run(
+        vllm,
+        Asking(mode="cot", max_tokens=24),
+        ChatPrompt(AuditorPrompt(system="Answer.", opening="", closing="P?")),
+    )
+    assert (
+        free.report.parse_rate < 0.1
+        and free.report.completion_tokens > 0
+        and free.report.unscored["unparsed"] >= 22
+    )
     ballot = {"structured_outputs": {"choice": ["VERDICT: SUCCESS", "VERDICT: FAIL"]}}
     asking = Asking(mode="vote", votes=5, temperature=2.0, max_tokens=16, extra=ballot)
-    votes = [_run(vllm, asking, chat_prompt("vote"), journal=tmp_path / name) for name in ("one", "two", "one")]
+    votes = [
+        _run(vllm, asking, chat_prompt("vote"), journal=tmp_path / name)
+        for name in ("one", "two", "one")
+    ]
     shares = np.exp(votes[0].scores.log_p_success)
     assert votes[0].report.parse_rate == 1.0 and len(set(np.round(shares, 6))) > 1
     np.testing.assert_array_equal(votes[0].scores.score, votes[2].scores.score)

@@ -25,10 +25,21 @@ def _write_tokenizer(folder: Path) -> int:
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    lines = ["VERDICT: SUCCESS", "VERDICT: FAIL", "P_SUCCESS=0", "SUCCESS", "FAIL", "step click button the page the run"]
+    lines = [
+        "VERDICT: SUCCESS",
+        "VERDICT: FAIL",
+        "P_SUCCESS=0",
+        "SUCCESS",
+        "FAIL",
+        "step click button the page the run",
+    ]
     tokenizer.train_from_iterator(lines * 50, trainer)
     fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, eos_token="<|im_end|>", pad_token="<|endoftext|>", chat_template=TEMPLATE, model_max_length=1024
+        tokenizer_object=tokenizer,
+        eos_token="<|im_end|>",
+        pad_token="<|endoftext|>",
+        chat_template=TEMPLATE,
+        model_max_length=1024,
     )
     fast.save_pretrained(folder)
     return len(fast)
@@ -70,7 +81,9 @@ def write_tiny_adapter(model: Path, folder: Path) -> Path:
     torch.manual_seed(8)
     targets = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
     base = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
-    adapted = get_peft_model(base, LoraConfig(r=4, lora_alpha=8, target_modules=targets, task_type="CAUSAL_LM"))
+    adapted = get_peft_model(
+        base, LoraConfig(r=4, lora_alpha=8, target_modules=targets, task_type="CAUSAL_LM")
+    )
     for name, weights in adapted.named_parameters():
         if "lora_B" in name:
             torch.nn.init.normal_(weights, std=0.1)

@@ -28,21 +28,39 @@ def require_vllm() -> Path:
     """Return the venv of vLLM, or skip with the reason."""
     venv = Path(os.environ.get("CERTIFY_VLLM_VENV", REPOSITORY / ".vllm"))
     if not (venv / "bin" / "python").exists():
-        pytest.skip("no vLLM here; tools/vllm_server.sh install makes its venv (2.5 GB), CERTIFY_VLLM_VENV names another")
+        pytest.skip(
+            "no vLLM here; tools/vllm_server.sh install makes its venv (2.5 GB), CERTIFY_VLLM_VENV names another"
+        )
     return venv
 
 
 @contextmanager
-def vllm_server(model: Path, name: str, log: Path, *, options: Sequence[str] = (), max_len: int = 1024) -> Iterator[str]:
+def vllm_server(
+    model: Path, name: str, log: Path, *, options: Sequence[str] = (), max_len: int = 1024
+) -> Iterator[str]:
     """Serve a model folder under a name, its whole process group ended afterwards; give the base URL."""
     venv = require_vllm()
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    environment = {**os.environ, "CERTIFY_VLLM_VENV": str(venv), "CERTIFY_VLLM_MAX_LEN": str(max_len)}
-    command = [str(REPOSITORY / "tools" / "vllm_server.sh"), "serve", str(model), str(port), "--served-model-name", name, *options]
+    environment = {
+        **os.environ,
+        "CERTIFY_VLLM_VENV": str(venv),
+        "CERTIFY_VLLM_MAX_LEN": str(max_len),
+    }
+    command = [
+        str(REPOSITORY / "tools" / "vllm_server.sh"),
+        "serve",
+        str(model),
+        str(port),
+        "--served-model-name",
+        name,
+        *options,
+    ]
     with log.open("wb") as stream:
-        process = subprocess.Popen(command, env=environment, stdout=stream, stderr=stream, start_new_session=True)
+        process = subprocess.Popen(
+            command, env=environment, stdout=stream, stderr=stream, start_new_session=True
+        )
         try:
             _until_ready(process, f"http://127.0.0.1:{port}/v1", name, log)
             yield f"http://127.0.0.1:{port}/v1"
@@ -68,7 +86,9 @@ def _until_ready(process: subprocess.Popen[bytes], url: str, name: str, log: Pat
             EndpointJudge.connect(server, Asking(), chat_prompt("logprob"))
             return
         time.sleep(0.5)
-    pytest.fail(f"vLLM was not ready after {_START_SECONDS} s: {log.read_text(errors='replace')[-3000:]}")
+    pytest.fail(
+        f"vLLM was not ready after {_START_SECONDS} s: {log.read_text(errors='replace')[-3000:]}"
+    )
 
 
 def _until_gone(group: int) -> None:

@@ -8,13 +8,15 @@ from pathlib import Path
 import pytest
 
 from certify_assets.certificates import verify_certificate
-from certify_assets.corpora import corpus as corpus_steps
+from certify_assets.corpora import preparation as corpus_steps
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import GateClosedError, IntegrityError, LeakError, StaleCertificateError
 from certify_assets.evaluation import auditing, certification
 from certify_assets.evaluation.ledger import ledger_entries, ledger_violations
 from certify_assets.evaluation.score_table import read_score_table
 from certify_assets.judges import scoring, training
 from certify_assets.judges.harvest.chain import harvest_violations
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import HARVEST_JUDGES
 from certify_assets.reports.harvest_table import control_rows, harvest_markdown, loop_rows
 from certify_assets.research.harvest_study import HarvestPlan, run_harvests
@@ -27,19 +29,19 @@ FIRST = "lexical_harvest_1"
 def prepared(folder: Path, *, tasks: int) -> Store:
     store = Store(str(folder / "root"))
     register_runs(store, "c", write_runs(folder / "runs.jsonl", tasks=tasks, attempts=4), rl=True)
-    corpus_steps.import_trajectories(store, "c")
-    corpus_steps.make_splits(store, "c")
+    corpus_steps.import_trajectories(Corpus(store, "c"))
+    corpus_steps.make_splits(Corpus(store, "c"))
     for split in ("sft", "rl", "cal", "test"):
-        corpus_steps.write_split(store, "c", split)
-    corpus_steps.profile(store, "c")
-    corpus_steps.leak_controls(store, "c")
+        corpus_steps.write_split(Corpus(store, "c"), split)
+    corpus_steps.profile(Corpus(store, "c"))
+    corpus_steps.leak_controls(Corpus(store, "c"))
     return store
 
 
 def made(store: Store, judge: str) -> None:
-    training.train_judge(store, "c", judge)
-    scoring.score_corpus(store, "c", judge)
-    certification.certify_judge(store, "c", judge)
+    training.train_judge(JudgedCorpus(Corpus(store, "c"), judge))
+    scoring.score_corpus(JudgedCorpus(Corpus(store, "c"), judge))
+    certification.certify_judge(JudgedCorpus(Corpus(store, "c"), judge))
 
 
 @pytest.fixture(scope="module")
@@ -61,22 +63,26 @@ def test_a_round_trains_on_source_and_harvest_and_is_certified_on_half_b(store: 
     document = store.read_json(f"judges/{FIRST}/c/harvest.json")
     adapter = store.read_json(f"judges/{FIRST}/c/adapter.json")
     assert document["open"] and adapter["harvest"]["size"] == document["size"] > 0
-    certificates = certification.load_certificates(store, "c", FIRST)
-    whole = certification.load_certificates(store, "c", "lexical")
-    assert {item.provenance["split"] for item in certificates} == {"cal_half_b"} and {item.provenance["split"] for item in whole} == {"cal"}
+    certificates = certification.load_certificates(JudgedCorpus(Corpus(store, "c"), FIRST))
+    whole = certification.load_certificates(JudgedCorpus(Corpus(store, "c"), "lexical"))
+    assert {item.provenance["split"] for item in certificates} == {"cal_half_b"} and {
+        item.provenance["split"] for item in whole
+    } == {"cal"}
     assert certificates[0].tasks == whole[0].tasks - whole[0].tasks // 2
-    assert certification.verify_stored(store, "c", FIRST) == []
-    assert auditing.audit_judge(store, "c", FIRST).entry.kind == "first"
-    assert harvest_violations(store, "c", FIRST) == []
+    assert certification.verify_stored(JudgedCorpus(Corpus(store, "c"), FIRST)) == []
+    assert auditing.audit_judge(JudgedCorpus(Corpus(store, "c"), FIRST)).entry.kind == "first"
+    assert harvest_violations(JudgedCorpus(Corpus(store, "c"), FIRST)) == []
 
 
 def test_the_stored_scores_verify_the_certificates_as_the_page_says(store: Store) -> None:
-    table = read_score_table(store.local_path(f"judges/{FIRST}/c/scores.parquet")).choose_split("cal")
-    for item in certification.load_certificates(store, "c", FIRST):
+    table = read_score_table(store.local_path(f"judges/{FIRST}/c/scores.parquet")).choose_split(
+        "cal"
+    )
+    for item in certification.load_certificates(JudgedCorpus(Corpus(store, "c"), FIRST)):
         assert verify_certificate(item, table.scores, table.labelled(), table.tasks) is None
     splits = store.read_table(f"judges/{FIRST}/c/scores.parquet")["split"]
     assert (splits == "cal_half_a").sum() > 0 and set(splits) == {"rl", "cal", "cal_half_a", "test"}
-    whole = scoring.fresh_scores(store, "c", FIRST)[0]
+    whole = scoring.fresh_scores(JudgedCorpus(Corpus(store, "c"), FIRST))[0]
     assert (whole["split"] == "cal").sum() == splits.isin(["cal", "cal_half_a"]).sum(), (
         "the gate of the next round takes its half of all of CAL"
     )
@@ -89,15 +95,23 @@ def test_contamination_is_kept_apart_from_everything_that_trains(store: Store) -
 
 
 def test_a_second_round_goes_on_from_the_first_and_starts_from_the_base(store: Store) -> None:
-    document = training.train_judge(store, "c", "lexical_harvest_2")
+    document = training.train_judge(JudgedCorpus(Corpus(store, "c"), "lexical_harvest_2"))
     first = store.read_json(f"judges/{FIRST}/c/adapter.json")
-    assert document["harvest"]["start"] == FIRST and document["harvest"]["start_adapter_sha256"] == first["adapter_sha256"]
-    assert document["sft_trajectories"] == first["sft_trajectories"], "the harvest of round 1 is not kept"
+    assert (
+        document["harvest"]["start"] == FIRST
+        and document["harvest"]["start_adapter_sha256"] == first["adapter_sha256"]
+    )
+    assert document["sft_trajectories"] == first["sft_trajectories"], (
+        "the harvest of round 1 is not kept"
+    )
 
 
 def test_the_same_harvest_has_the_same_bytes(store: Store) -> None:
-    before = {name: store.read_bytes(f"judges/{FIRST}/c/{name}") for name in ("adapter.json", "harvest.json", "harvest.parquet")}
-    training.train_judge(store, "c", FIRST)
+    before = {
+        name: store.read_bytes(f"judges/{FIRST}/c/{name}")
+        for name in ("adapter.json", "harvest.json", "harvest.parquet")
+    }
+    training.train_judge(JudgedCorpus(Corpus(store, "c"), FIRST))
     assert {name: store.read_bytes(f"judges/{FIRST}/c/{name}") for name in before} == before
 
 
@@ -105,18 +119,20 @@ def test_another_start_makes_the_round_stale(store: Store) -> None:
     adapter = store.read_json("judges/lexical/c/adapter.json")
     store.write_json("judges/lexical/c/adapter.json", {**adapter, "adapter_sha256": "0" * 64})
     with pytest.raises(StaleCertificateError, match="let through by another lexical judge"):
-        certification.load_certificates(store, "c", FIRST)
+        certification.load_certificates(JudgedCorpus(Corpus(store, "c"), FIRST))
     with pytest.raises(IntegrityError):
-        training.train_judge(store, "c", FIRST)
+        training.train_judge(JudgedCorpus(Corpus(store, "c"), FIRST))
 
 
 def test_a_smuggled_pseudo_label_is_found(store: Store) -> None:
     key = f"judges/{FIRST}/c/harvest.parquet"
     harvested = store.read_table(key)
-    cal, _ = corpus_steps.open_split(store, "c", "cal")
-    harvested.loc[0, ["trajectory_id", "task_id"]] = cal.loc[0, ["trajectory_id", "task_id"]].to_numpy()
+    cal, _ = corpus_steps.open_split(Corpus(store, "c"), "cal")
+    harvested.loc[0, ["trajectory_id", "task_id"]] = cal.loc[
+        0, ["trajectory_id", "task_id"]
+    ].to_numpy()
     store.write_table(key, harvested)
-    found = harvest_violations(store, "c", FIRST)
+    found = harvest_violations(JudgedCorpus(Corpus(store, "c"), FIRST))
     assert (
         found[0] == "1 harvested runs are rows of CAL."
         and "in CAL" in found[1]
@@ -127,45 +143,92 @@ def test_a_smuggled_pseudo_label_is_found(store: Store) -> None:
 def test_a_closed_gate_makes_no_judge_and_says_why(tmp_path: Path) -> None:
     small = prepared(tmp_path, tasks=40)
     made(small, "lexical")
-    with pytest.raises(GateClosedError, match="harvests nothing from c: too few CAL tasks: 8 of 20 needed in half A"):
-        training.train_judge(small, "c", FIRST)
-    assert not small.read_json(f"judges/{FIRST}/c/harvest.json")["open"] and not small.exists(f"judges/{FIRST}/c/adapter.json")
-    assert GateClosedError.exit_code == 3 and set(HARVEST_JUDGES) >= {FIRST, "harvest_1", "harvest_2"}
+    with pytest.raises(
+        GateClosedError,
+        match="harvests nothing from c: too few CAL tasks: 8 of 20 needed in half A",
+    ):
+        training.train_judge(JudgedCorpus(Corpus(small, "c"), FIRST))
+    assert not small.read_json(f"judges/{FIRST}/c/harvest.json")["open"] and not small.exists(
+        f"judges/{FIRST}/c/adapter.json"
+    )
+    assert GateClosedError.exit_code == 3 and set(HARVEST_JUDGES) >= {
+        FIRST,
+        "harvest_1",
+        "harvest_2",
+    }
 
 
 def test_a_gate_that_closes_takes_the_judge_of_an_earlier_opening_away(store: Store) -> None:
-    cal = corpus_steps.open_split(store, "c", "cal")[0]
+    cal = corpus_steps.open_split(Corpus(store, "c"), "cal")[0]
     table = store.read_table("judges/lexical/c/scores.parquet")
     table.loc[table["split"] == "cal", "score"] = 0.0
     sha256 = store.write_table("judges/lexical/c/scores.parquet", table)
-    store.write_json("judges/lexical/c/scores.json", {**store.read_json("judges/lexical/c/scores.json"), "scores_sha256": sha256})
+    store.write_json(
+        "judges/lexical/c/scores.json",
+        {**store.read_json("judges/lexical/c/scores.json"), "scores_sha256": sha256},
+    )
     with pytest.raises(GateClosedError):
-        training.train_judge(store, "c", FIRST)
-    assert len(cal) and not store.exists(f"judges/{FIRST}/c/adapter.json"), "a judge whose gate is closed now must not be used"
+        training.train_judge(JudgedCorpus(Corpus(store, "c"), FIRST))
+    assert len(cal) and not store.exists(f"judges/{FIRST}/c/adapter.json"), (
+        "a judge whose gate is closed now must not be used"
+    )
 
 
 def test_the_study_sets_gates_and_controls_side_by_side(store: Store) -> None:
-    plan = HarvestPlan(alphas=(0.1,), gates=("guarded_taskboot", "taskboot"), sides=("reject",), profiles=("certify",))
-    document = run_harvests(store, "c", plan)
-    assert document == store.read_json("harvests/c/lexical.json") == run_harvests(store, "c", plan)
-    entries = [entry for entry in ledger_entries(store, "c") if entry.judge == "harvests of lexical" and entry.kind != "result"]
-    assert [entry.kind for entry in entries] == ["first", "replay"] and not ledger_violations(store, "c")
+    plan = HarvestPlan(
+        alphas=(0.1,),
+        gates=("guarded_taskboot", "taskboot"),
+        sides=("reject",),
+        profiles=("certify",),
+    )
+    document = run_harvests(Corpus(store, "c"), plan)
+    assert (
+        document
+        == store.read_json("harvests/c/lexical.json")
+        == run_harvests(Corpus(store, "c"), plan)
+    )
+    entries = [
+        entry
+        for entry in ledger_entries(Corpus(store, "c"))
+        if entry.judge == "harvests of lexical" and entry.kind != "result"
+    ]
+    assert [entry.kind for entry in entries] == ["first", "replay"] and not ledger_violations(
+        Corpus(store, "c")
+    )
     guarded, taskboot = document["loops"]
-    assert [row["round"] for row in taskboot["rounds"]] == [0, 1, 2] and set(taskboot["ranking"]) == {"guarded_taskboot", "taskboot"}
+    assert [row["round"] for row in taskboot["rounds"]] == [0, 1, 2] and set(
+        taskboot["ranking"]
+    ) == {"guarded_taskboot", "taskboot"}
     controls = {control["control"]: control for control in guarded["controls"]}
-    assert set(controls) >= {"labels_of_half_a", "verdict", "confidence", "lowest_25%", "lowest_50%"}
-    assert controls["labels_of_half_a"]["trained_on"] == guarded["rounds"][0]["trained_on"] + controls["labels_of_half_a"]["labels"]
+    assert set(controls) >= {
+        "labels_of_half_a",
+        "verdict",
+        "confidence",
+        "lowest_25%",
+        "lowest_50%",
+    }
+    assert (
+        controls["labels_of_half_a"]["trained_on"]
+        == guarded["rounds"][0]["trained_on"] + controls["labels_of_half_a"]["labels"]
+    )
     assert all("certificates" in control for control in controls.values() if control.get("size", 1))
     assert document["harvests"] == sum(
-        "harvest" in row and row["harvest"]["size"] > 0 for one in document["loops"] for row in one["rounds"]
+        "harvest" in row and row["harvest"]["size"] > 0
+        for one in document["loops"]
+        for row in one["rounds"]
     )
     assert len(loop_rows(document)) == sum(len(one["rounds"]) for one in document["loops"])
-    assert {row["control"] for row in control_rows(document)} == {c["control"] for one in document["loops"] for c in one["controls"]}
-    assert harvest_markdown(document).startswith("| profile |") and len(harvest_markdown(document)) < 1000
+    assert {row["control"] for row in control_rows(document)} == {
+        c["control"] for one in document["loops"] for c in one["controls"]
+    }
+    assert (
+        harvest_markdown(document).startswith("| profile |")
+        and len(harvest_markdown(document)) < 1000
+    )
 
 
 def test_a_structural_leak_stops_a_study(store: Store) -> None:
     controls = store.read_json("corpora/c/controls.json")
     store.write_json("corpora/c/controls.json", {**controls, "passed": False, "over": ["length"]})
     with pytest.raises(LeakError):
-        run_harvests(store, "c")
+        run_harvests(Corpus(store, "c"))

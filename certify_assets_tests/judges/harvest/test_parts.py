@@ -13,7 +13,15 @@ from certify_assets.judges.harvest.gate import SMALLEST, fewest_tasks, open_gate
 from certify_assets.judges.harvest.learners import lexical_learner
 from certify_assets.judges.harvest.loop import Loop
 from certify_assets.judges.harvest.measures import contamination, share_wrong, skew
-from certify_assets.judges.harvest.withholding import HALF_A, LABEL_SOURCE, Splits, halves, refuse_held_out, training_set, withhold
+from certify_assets.judges.harvest.withholding import (
+    HALF_A,
+    LABEL_SOURCE,
+    Splits,
+    halves,
+    refuse_held_out,
+    training_set,
+    withhold,
+)
 from certify_assets.research.harvest_controls import ranking_of, uncertified_cuts
 from certify_assets_tests.builders import score_rows
 
@@ -28,7 +36,13 @@ def manifest() -> SplitManifest:
 def rows(manifest: SplitManifest, split: str, outcome: int | None = 1) -> pd.DataFrame:
     tasks = manifest.tasks[split]
     return pd.DataFrame(
-        {"corpus": "c", "task_id": tasks, "trajectory_id": [f"{task}/0" for task in tasks], "agent": "a", "outcome": [outcome] * len(tasks)}
+        {
+            "corpus": "c",
+            "task_id": tasks,
+            "trajectory_id": [f"{task}/0" for task in tasks],
+            "agent": "a",
+            "outcome": [outcome] * len(tasks),
+        }
     )
 
 
@@ -42,23 +56,36 @@ def test_a_pool_carries_no_outcome_and_an_empty_one_is_refused(manifest: SplitMa
 def test_halves_share_no_task_and_hold_all_of_cal() -> None:
     cal = score_rows(tasks=31, attempts=3)
     half_a, half_b = halves(cal, 42)
-    assert not set(half_a["task_id"]) & set(half_b["task_id"]) and len(half_a) + len(half_b) == len(cal)
+    assert not set(half_a["task_id"]) & set(half_b["task_id"]) and len(half_a) + len(half_b) == len(
+        cal
+    )
     assert half_a["task_id"].nunique() == 15, "the half that certifies is the larger one"
     assert halves(cal, 42)[0].equals(half_a) and not halves(cal, 43)[0].equals(half_a)
 
 
 @pytest.mark.parametrize("split", ["cal", "test"])
-def test_no_pseudo_label_can_be_of_a_task_that_certifies_or_audits(manifest: SplitManifest, split: str) -> None:
+def test_no_pseudo_label_can_be_of_a_task_that_certifies_or_audits(
+    manifest: SplitManifest, split: str
+) -> None:
     with pytest.raises(LeakError, match=f"in {split.upper()}"):
         training_set(rows(manifest, "sft"), rows(manifest, split), label=0, manifest=manifest)
 
 
-def test_training_refuses_such_rows_too_even_where_they_call_themselves_human(manifest: SplitManifest) -> None:
+def test_training_refuses_such_rows_too_even_where_they_call_themselves_human(
+    manifest: SplitManifest,
+) -> None:
     learner = lexical_learner(rows(manifest, "sft"), manifest)
-    smuggled = pd.concat([rows(manifest, "sft"), rows(manifest, "test", 0)]).assign(**{LABEL_SOURCE: "human"})
+    smuggled = pd.concat([rows(manifest, "sft"), rows(manifest, "test", 0)]).assign(
+        **{LABEL_SOURCE: "human"}
+    )
     with pytest.raises(LeakError, match="training rows are of tasks that certify or audit"):
         learner.train(smuggled, "x")
-    spent = pd.concat([rows(manifest, "cal").assign(**{LABEL_SOURCE: HALF_A}), rows(manifest, "test").assign(**{LABEL_SOURCE: "human"})])
+    spent = pd.concat(
+        [
+            rows(manifest, "cal").assign(**{LABEL_SOURCE: HALF_A}),
+            rows(manifest, "test").assign(**{LABEL_SOURCE: "human"}),
+        ]
+    )
     with pytest.raises(LeakError, match="TEST"):
         learner.train(spent, "x")
 
@@ -71,30 +98,47 @@ def test_the_same_task_name_in_another_corpus_is_another_task(manifest: SplitMan
 
 
 def test_pseudo_labels_replace_whatever_outcome_the_rows_had(manifest: SplitManifest) -> None:
-    made = training_set(rows(manifest, "sft", 1), rows(manifest, "rl", 1), label=0, manifest=manifest)
+    made = training_set(
+        rows(manifest, "sft", 1), rows(manifest, "rl", 1), label=0, manifest=manifest
+    )
     assert (
-        made.loc[made[LABEL_SOURCE] == "harvest", "outcome"].eq(0).all() and made.loc[made[LABEL_SOURCE] == "human", "outcome"].eq(1).all()
+        made.loc[made[LABEL_SOURCE] == "harvest", "outcome"].eq(0).all()
+        and made.loc[made[LABEL_SOURCE] == "human", "outcome"].eq(1).all()
     )
 
 
 def test_the_gate_closes_on_too_few_tasks_with_the_numbers() -> None:
-    gate = open_gate(score_rows(tasks=SMALLEST - 1, attempts=20, signal=9), Settings(procedure="taskboot"))
+    gate = open_gate(
+        score_rows(tasks=SMALLEST - 1, attempts=20, signal=9), Settings(procedure="taskboot")
+    )
     assert not gate.open and gate.reason == "too few CAL tasks: 19 of 20 needed in half A."
     assert gate.certificate.certified, "the bootstrap itself would have gone on"
     assert not gate.taken(np.array([-99.0])).any()
-    assert fewest_tasks(Settings(procedure="betting")) == 29 and fewest_tasks(Settings(procedure="betting", alpha=0.2)) == 14
+    assert (
+        fewest_tasks(Settings(procedure="betting")) == 29
+        and fewest_tasks(Settings(procedure="betting", alpha=0.2)) == 14
+    )
 
 
 def test_the_gate_closes_where_nothing_is_certified_and_says_why() -> None:
     gate = open_gate(score_rows(tasks=60, signal=0.0, success_rate=0.5), Settings())
-    assert not gate.open and gate.reason.startswith("half A certifies nothing: ") and gate.to_dict()["threshold"] is None
+    assert (
+        not gate.open
+        and gate.reason.startswith("half A certifies nothing: ")
+        and gate.to_dict()["threshold"] is None
+    )
 
 
 def test_an_open_gate_takes_its_region_and_never_an_unscored_row() -> None:
     gate = open_gate(score_rows(tasks=80, attempts=6, signal=4), Settings())
     threshold = gate.certificate.threshold
     assert gate.open and threshold is not None
-    assert gate.taken(np.array([threshold, threshold + 1e-9, threshold - 5, np.nan])).tolist() == [True, False, True, False]
+    assert gate.taken(np.array([threshold, threshold + 1e-9, threshold - 5, np.nan])).tolist() == [
+        True,
+        False,
+        True,
+        False,
+    ]
 
 
 def test_contamination_is_counted_by_hand(manifest: SplitManifest) -> None:
@@ -103,7 +147,11 @@ def test_contamination_is_counted_by_hand(manifest: SplitManifest) -> None:
     table = pool.frame.assign(score=[-9.0, -9.0, -9.0, 9.0, np.nan, -9.0])
     found = contamination(gate, table, pool)
     assert (found["size"], found["pool"], found["unscored"]) == (4, 6, 1)
-    assert found["contamination"] == 0.25 == share_wrong(gate.taken(table["score"].to_numpy()), pool.withheld, 0)
+    assert (
+        found["contamination"]
+        == 0.25
+        == share_wrong(gate.taken(table["score"].to_numpy()), pool.withheld, 0)
+    )
     assert found["verdict"] == "WARN", "above the budget, on too few tasks to be beyond chance"
     assert share_wrong(np.zeros(6, dtype=bool), pool.withheld, 0) is None
 
@@ -136,10 +184,20 @@ def test_cuts_without_a_certificate_take_the_end_of_the_side(manifest: SplitMani
 
 def test_whether_cal_could_have_ranked_the_rounds() -> None:
     def row(number: int, half_b: float, test: float | None) -> dict[str, object]:
-        return {"round": number, "certificates": {"taskboot": {"half_b_coverage": half_b, "test_own_coverage": test}}}
+        return {
+            "round": number,
+            "certificates": {"taskboot": {"half_b_coverage": half_b, "test_own_coverage": test}},
+        }
 
     # the paper's own rounds: CAL certifies .514/.389/.486 while TEST moves .575/.585/.465
     found = ranking_of([row(0, 0.514, 0.575), row(1, 0.389, 0.585), row(2, 0.486, 0.465)])
-    assert found is not None and found["taskboot"]["order_half_b"] == [0, 2, 1] and found["taskboot"]["order_test"] == [1, 0, 2]
+    assert (
+        found is not None
+        and found["taskboot"]["order_half_b"] == [0, 2, 1]
+        and found["taskboot"]["order_test"] == [1, 0, 2]
+    )
     assert not found["taskboot"]["agree"]
-    assert ranking_of([row(0, 0.5, None)]) is None and ranking_of([row(0, 0.5, None), {"round": 1, "skipped": "closed"}]) is None
+    assert (
+        ranking_of([row(0, 0.5, None)]) is None
+        and ranking_of([row(0, 0.5, None), {"round": 1, "skipped": "closed"}]) is None
+    )

@@ -15,7 +15,9 @@ def tokenizer() -> Any:
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
-    inner = Tokenizer(models.BPE(vocab={f"{chr(97 + place)}": place for place in range(26)}, merges=[]))
+    inner = Tokenizer(
+        models.BPE(vocab={f"{chr(97 + place)}": place for place in range(26)}, merges=[])
+    )
     inner.pre_tokenizer = pre_tokenizers.Whitespace()
     return PreTrainedTokenizerFast(tokenizer_object=inner, pad_token="a", eos_token="b")
 
@@ -69,11 +71,22 @@ def tiny_qwen3_5(seed: int = 0) -> Any:
         return Qwen3_5ForCausalLM(config).eval()
 
 
-def judge(model: Any, *, success: tuple[int, ...] = (SUCCESS,), fail: tuple[int, ...] = (FAIL,)) -> LanguageModel:
-    return LanguageModel(model=model, tokenizer=tokenizer(), verdicts=VerdictTokens(success, fail), source="tiny", revision="f" * 64)
+def judge(
+    model: Any, *, success: tuple[int, ...] = (SUCCESS,), fail: tuple[int, ...] = (FAIL,)
+) -> LanguageModel:
+    return LanguageModel(
+        model=model,
+        tokenizer=tokenizer(),
+        verdicts=VerdictTokens(success, fail),
+        source="tiny",
+        revision="f" * 64,
+    )
 
 
 def prompts(count: int, seed: int = 0, *, longest: int = 60) -> list[Encoded]:
     generator = np.random.default_rng(seed)
     lengths = generator.integers(5, longest, count)
-    return [Encoded(tuple(generator.integers(5, 96, length).tolist()), cut_tokens=int(length > 50)) for length in lengths]
+    return [
+        Encoded(tuple(generator.integers(5, 96, length).tolist()), cut_tokens=int(length > 50))
+        for length in lengths
+    ]

@@ -48,7 +48,9 @@ def _trained(folder: Path, seed: int, revision: str = "f" * 64) -> str:
         for name, value in model.named_parameters():
             if "lora_B" in name:
                 value.normal_(0, 0.05)
-    document = save_adapter(model, folder, {"base": "tiny", "base_revision": revision}, source="tiny")
+    document = save_adapter(
+        model, folder, {"base": "tiny", "base_revision": revision}, source="tiny"
+    )
     return str(document["adapter_sha256"])
 
 
@@ -61,13 +63,19 @@ def test_an_adapter_reaches_every_linear_layer_but_the_head() -> None:
     import torch
 
     for model in (models.tiny_qwen3(), models.tiny_qwen3_5()):
-        linear = {name for name, module in model.named_modules() if isinstance(module, torch.nn.Linear)}
+        linear = {
+            name for name, module in model.named_modules() if isinstance(module, torch.nn.Linear)
+        }
         wrapped = attach_lora(model, rank=2, alpha=4, dropout=0.0, seed=0)
         reached = {
-            name.partition(".lora_A")[0].removeprefix("base_model.model.") for name, _ in wrapped.named_parameters() if "lora_A" in name
+            name.partition(".lora_A")[0].removeprefix("base_model.model.")
+            for name, _ in wrapped.named_parameters()
+            if "lora_A" in name
         }
         assert reached == linear - {"lm_head"}
-        assert all("lora_" in name for name, value in wrapped.named_parameters() if value.requires_grad)
+        assert all(
+            "lora_" in name for name, value in wrapped.named_parameters() if value.requires_grad
+        )
 
 
 def test_names_shared_with_other_parts_are_given_in_full() -> None:
@@ -75,7 +83,9 @@ def test_names_shared_with_other_parts_are_given_in_full() -> None:
 
     model = models.tiny_qwen3()
     model.visual = torch.nn.ModuleDict({"q_proj": torch.nn.Linear(2, 2)})
-    assert "model.layers.0.self_attn.q_proj" in linear_targets(model) and not any("visual" in name for name in linear_targets(model))
+    assert "model.layers.0.self_attn.q_proj" in linear_targets(model) and not any(
+        "visual" in name for name in linear_targets(model)
+    )
 
 
 def test_rank_16_has_the_papers_trainable_parameters() -> None:
@@ -83,9 +93,16 @@ def test_rank_16_has_the_papers_trainable_parameters() -> None:
     import torch
     from transformers import Qwen3_5ForCausalLM, Qwen3_5TextConfig, Qwen3Config, Qwen3ForCausalLM
 
-    hybrid = Qwen3_5TextConfig(hidden_size=2560, intermediate_size=9216, num_hidden_layers=32, tie_word_embeddings=True)
+    hybrid = Qwen3_5TextConfig(
+        hidden_size=2560, intermediate_size=9216, num_hidden_layers=32, tie_word_embeddings=True
+    )
     dense = Qwen3Config(
-        hidden_size=2560, intermediate_size=9728, num_hidden_layers=36, num_attention_heads=32, num_key_value_heads=8, head_dim=128
+        hidden_size=2560,
+        intermediate_size=9728,
+        num_hidden_layers=36,
+        num_attention_heads=32,
+        num_key_value_heads=8,
+        head_dim=128,
     )
     with torch.device("meta"):
         paper, other = Qwen3_5ForCausalLM(hybrid), Qwen3ForCausalLM(dense)
@@ -93,7 +110,10 @@ def test_rank_16_has_the_papers_trainable_parameters() -> None:
     found = trainable_parameters(attach_lora(paper, rank=16, alpha=32, dropout=0.0, seed=0))
     assert found == 32_464_896
     assert round(100 * found / (total + found), 2) == 0.77
-    assert trainable_parameters(attach_lora(other, rank=16, alpha=32, dropout=0.0, seed=0)) == 33_030_144
+    assert (
+        trainable_parameters(attach_lora(other, rank=16, alpha=32, dropout=0.0, seed=0))
+        == 33_030_144
+    )
 
 
 def test_swapping_leaves_the_base_as_it_was(tmp_path: Path) -> None:
@@ -107,7 +127,9 @@ def test_swapping_leaves_the_base_as_it_was(tmp_path: Path) -> None:
     seen: dict[str, list[bytes]] = {"base": [], "sft": [], "grpo": []}
     for name in ("sft", "base", "grpo", "sft", "base", "grpo"):
         with bank.using(name) as (judge, sha256):
-            seen[name].append(score_prompts(judge, prompts, adapter_sha256=sha256).scores.score.tobytes())
+            seen[name].append(
+                score_prompts(judge, prompts, adapter_sha256=sha256).scores.score.tobytes()
+            )
             assert sha256 == hashes.get(name, "")
     assert set(seen["base"]) == {plain.tobytes()}
     assert len(set(seen["sft"])) == len(set(seen["grpo"])) == 1
@@ -144,7 +166,11 @@ def test_merging_gives_the_weights_back_bit_for_bit(tmp_path: Path, dtype: str) 
 
     def weights() -> dict[str, bytes]:
         named = base.model.named_parameters()
-        return {name: value.detach().view(torch.uint8).numpy().tobytes() for name, value in named if "lora_" not in name}
+        return {
+            name: value.detach().view(torch.uint8).numpy().tobytes()
+            for name, value in named
+            if "lora_" not in name
+        }
 
     before = weights()
     for _ in range(3):
@@ -163,9 +189,16 @@ def test_an_adapter_is_the_same_bytes_each_time(tmp_path: Path) -> None:
     assert _trained(tmp_path / "a", 3) == _trained(tmp_path / "b", 3) != _trained(tmp_path / "c", 4)
     names = {path.name for path in (tmp_path / "a").iterdir()}
     assert names == {"adapter_model.safetensors", "adapter_config.json", "provenance.json"}
-    assert all((tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes() for name in names)
+    assert all(
+        (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+        for name in names
+    )
     config = json.loads((tmp_path / "a" / "adapter_config.json").read_text(encoding="utf-8"))
-    assert config["base_model_name_or_path"] == "tiny" and config["target_modules"] == sorted(ATTENTION | MLP) and config["r"] == 4
+    assert (
+        config["base_model_name_or_path"] == "tiny"
+        and config["target_modules"] == sorted(ATTENTION | MLP)
+        and config["r"] == 4
+    )
 
 
 def test_an_altered_adapter_is_refused(tmp_path: Path) -> None:
@@ -194,9 +227,14 @@ def test_an_adapter_of_another_base_is_refused(tmp_path: Path) -> None:
     _trained(tmp_path, 0, revision="0" * 64)
     base: LanguageModel = models.judge(models.tiny_qwen3())
     bank = AdapterBank(base)
-    with pytest.raises(StaleCertificateError, match="trained on tiny 000000000000, not on tiny ffffffffffff"):
+    with pytest.raises(
+        StaleCertificateError, match="trained on tiny 000000000000, not on tiny ffffffffffff"
+    ):
         bank.add("sft", tmp_path)
-    with pytest.raises(InputError, match="holds no adapter 'sft'; it holds none"), bank.using("sft"):
+    with (
+        pytest.raises(InputError, match="holds no adapter 'sft'; it holds none"),
+        bank.using("sft"),
+    ):
         pass
     with pytest.raises(InputError, match="is taken"):
         bank.add("base", tmp_path)

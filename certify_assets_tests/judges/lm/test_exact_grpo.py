@@ -13,16 +13,29 @@ import pytest
 
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.judges.lm.contract import Encoded, LanguageModel, VerdictTokens
-from certify_assets.judges.lm.exact_grpo import exact_loss, expected_reward, train_exact, verdict_log_probs
+from certify_assets.judges.lm.exact_grpo import (
+    exact_loss,
+    expected_reward,
+    train_exact,
+    verdict_log_probs,
+)
 from certify_assets.judges.lm.grpo_checkpoint import CHECKPOINT
 from certify_assets.judges.lm.grpo_config import GrpoConfig
 from certify_assets.judges.lm.rewards import ARMS, Arm
 from certify_assets_tests.judges.lm.tiny import random_rows, tiny_judge, with_adapter
 
-pytestmark = pytest.mark.filterwarnings("ignore:.(is_)?gradient_checkpointing. is deprecated:FutureWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.(is_)?gradient_checkpointing. is deprecated:FutureWarning"
+)
 
 ARM = Arm("uneven", 1.5, 3.0)
-SMALL: dict[str, Any] = {"steps": 6, "learning_rate": 5e-3, "prompts_per_step": 4, "save_every": 2, "completions_per_device": 4}
+SMALL: dict[str, Any] = {
+    "steps": 6,
+    "learning_rate": 5e-3,
+    "prompts_per_step": 4,
+    "save_every": 2,
+    "completions_per_device": 4,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -36,11 +49,17 @@ def _one_thread() -> Iterator[None]:
 
 
 def _weights(judge: LanguageModel) -> dict[str, np.ndarray]:
-    return {name: weight.detach().numpy().copy() for name, weight in judge.model.named_parameters() if weight.requires_grad}
+    return {
+        name: weight.detach().numpy().copy()
+        for name, weight in judge.model.named_parameters()
+        if weight.requires_grad
+    }
 
 
 def _same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
-    return one.keys() == other.keys() and all(np.array_equal(one[name], other[name]) for name in one)
+    return one.keys() == other.keys() and all(
+        np.array_equal(one[name], other[name]) for name in one
+    )
 
 
 @pytest.mark.parametrize("outcome", [0, 1])
@@ -61,7 +80,9 @@ def test_the_loss_has_the_gradient_of_all_groups_enumerated(samples: int, outcom
         expected += chance * torch.autograd.grad(surrogate, logits, retain_graph=True)[0]
     three = torch.stack([log_probs[0], log_probs[1], log_probs[2:].logsumexp(0)])[None]
     loss = exact_loss(three, [outcome], ARM, GrpoConfig(samples=samples, prompts_per_step=8)).sum()
-    torch.testing.assert_close(-torch.autograd.grad(loss, logits)[0], expected, rtol=1e-12, atol=1e-14)
+    torch.testing.assert_close(
+        -torch.autograd.grad(loss, logits)[0], expected, rtol=1e-12, atol=1e-14
+    )
 
 
 @pytest.mark.parametrize("outcome", [0, 1])
@@ -73,22 +94,34 @@ def test_the_closed_form_in_the_log_odds_and_the_mass(outcome: int) -> None:
     p = torch.sigmoid(z)
     log_probs = torch.stack([mass * p, mass * (1 - p), 1 - mass]).log()[None]
     config = GrpoConfig()
-    by_z, by_mass = torch.autograd.grad(-exact_loss(log_probs, [outcome], ARM, config).sum(), (z, mass))
+    by_z, by_mass = torch.autograd.grad(
+        -exact_loss(log_probs, [outcome], ARM, config).sum(), (z, mass)
+    )
     share, factor = p.item(), (config.samples - 1) / config.samples
     success, fail, other = ARM.rewards(outcome)
-    assert float(by_z) == pytest.approx(factor * 0.8 * share * (1 - share) * ARM.gap(outcome), rel=1e-12)
-    assert float(by_mass) == pytest.approx(factor * (share * success + (1 - share) * fail - other), rel=1e-12)
+    assert float(by_z) == pytest.approx(
+        factor * 0.8 * share * (1 - share) * ARM.gap(outcome), rel=1e-12
+    )
+    assert float(by_mass) == pytest.approx(
+        factor * (share * success + (1 - share) * fail - other), rel=1e-12
+    )
     assert float(by_mass) >= 0
 
 
 def test_the_divergence_and_the_control_have_their_gradients() -> None:
     import torch
 
-    logits = torch.tensor([[0.2, -0.3, -1.0], [1.0, 0.1, -2.0]], dtype=torch.float64, requires_grad=True)
-    reference = torch.log_softmax(torch.tensor([[0.0, 0.5, -1.0], [1.0, 0.1, -2.0]], dtype=torch.float64), 1)
+    logits = torch.tensor(
+        [[0.2, -0.3, -1.0], [1.0, 0.1, -2.0]], dtype=torch.float64, requires_grad=True
+    )
+    reference = torch.log_softmax(
+        torch.tensor([[0.0, 0.5, -1.0], [1.0, 0.1, -2.0]], dtype=torch.float64), 1
+    )
     log_probs = torch.log_softmax(logits, 1)
     plain, held = GrpoConfig(), GrpoConfig(beta=0.5)
-    extra = exact_loss(log_probs, [1, 0], ARM, held, reference) - exact_loss(log_probs, [1, 0], ARM, plain)
+    extra = exact_loss(log_probs, [1, 0], ARM, held, reference) - exact_loss(
+        log_probs, [1, 0], ARM, plain
+    )
     # KL(π₀ ‖ π) has the gradient π − π₀ in the logits, none where they agree
     found = torch.autograd.grad(extra.sum(), logits, retain_graph=True)[0]
     torch.testing.assert_close(found, 0.5 * (log_probs.exp() - reference.exp()).detach())
@@ -105,8 +138,12 @@ def test_three_outcomes_are_those_of_the_model_and_do_not_depend_on_the_batch() 
     prompts, _ = random_rows(9)
     found = verdict_log_probs(judge, prompts).detach()
     for prompt, row in zip(prompts, found, strict=True):
-        chances = judge.model(input_ids=torch.tensor([prompt.ids])).logits[0, -1].detach().softmax(0)
-        assert row.exp().tolist() == pytest.approx([float(chances[2]), float(chances[3]), float(1 - chances[2] - chances[3])], rel=1e-4)
+        chances = (
+            judge.model(input_ids=torch.tensor([prompt.ids])).logits[0, -1].detach().softmax(0)
+        )
+        assert row.exp().tolist() == pytest.approx(
+            [float(chances[2]), float(chances[3]), float(1 - chances[2] - chances[3])], rel=1e-4
+        )
     assert found.exp().sum(1).tolist() == pytest.approx([1.0] * 9)
 
 
@@ -122,7 +159,9 @@ def test_the_gradient_of_the_weights_is_that_of_the_expected_reward() -> None:
     with torch.no_grad():
         for sign in (1, -1):
             weight += sign * 1e-3 * slope / slope.norm()
-            moved.append(float(expected_reward(verdict_log_probs(judge, prompts), outcomes, ARM).mean()))
+            moved.append(
+                float(expected_reward(verdict_log_probs(judge, prompts), outcomes, ARM).mean())
+            )
             weight -= sign * 1e-3 * slope / slope.norm()
     assert (moved[0] - moved[1]) / 2e-3 * -7 / 8 == pytest.approx(float(slope.norm()), rel=2e-2)
 
@@ -132,11 +171,15 @@ def test_training_raises_the_reward_and_asks_for_evaluation_when_due() -> None:
     prompts, outcomes = random_rows(32, noise=0.0)
     asked: list[int] = []
     config = GrpoConfig(steps=30, learning_rate=2e-2, prompts_per_step=16, evaluate_at=(0, 10, 30))
-    run = train_exact(judge, prompts, outcomes, arm=ARMS["reject_3"], config=config, evaluate=asked.append)
+    run = train_exact(
+        judge, prompts, outcomes, arm=ARMS["reject_3"], config=config, evaluate=asked.append
+    )
     assert asked == [0, 10, 30]
     assert run.history[-1].reward > run.history[0].reward + 0.5
     assert [step.step for step in run.history] == list(range(1, 31))
-    assert run.history[0].learning_rate == 2e-2 and run.history[-1].learning_rate == pytest.approx(2e-2 / 30)
+    assert run.history[0].learning_rate == 2e-2 and run.history[-1].learning_rate == pytest.approx(
+        2e-2 / 30
+    )
     assert run.to_dict()["config"]["global_batch"] == 128
 
 
@@ -152,7 +195,15 @@ def test_a_resumed_run_ends_with_the_same_bits(tmp_path: Path, beta: float) -> N
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        train_exact(with_adapter(tiny_judge()), prompts, outcomes, arm=ARM, config=config, folder=tmp_path, progress=stop)
+        train_exact(
+            with_adapter(tiny_judge()),
+            prompts,
+            outcomes,
+            arm=ARM,
+            config=config,
+            folder=tmp_path,
+            progress=stop,
+        )
     again = with_adapter(tiny_judge())
     resumed = train_exact(again, prompts, outcomes, arm=ARM, config=config, folder=tmp_path)
     assert resumed.resumed_from == 4
@@ -160,21 +211,44 @@ def test_a_resumed_run_ends_with_the_same_bits(tmp_path: Path, beta: float) -> N
     assert resumed.sha256 == through.sha256
     assert _same(_weights(again), _weights(whole))
     # a finished run is found finished
-    assert train_exact(with_adapter(tiny_judge()), prompts, outcomes, arm=ARM, config=config, folder=tmp_path).resumed_from == 6
+    assert (
+        train_exact(
+            with_adapter(tiny_judge()), prompts, outcomes, arm=ARM, config=config, folder=tmp_path
+        ).resumed_from
+        == 6
+    )
 
 
 def test_another_run_and_a_damaged_checkpoint_are_refused(tmp_path: Path) -> None:
     prompts, outcomes = random_rows(6)
     config = GrpoConfig(**{**SMALL, "steps": 2})
-    train_exact(with_adapter(tiny_judge()), prompts, outcomes, arm=ARM, config=config, folder=tmp_path)
+    train_exact(
+        with_adapter(tiny_judge()), prompts, outcomes, arm=ARM, config=config, folder=tmp_path
+    )
     with pytest.raises(InputError, match="other rows, settings or judge"):
-        train_exact(with_adapter(tiny_judge()), prompts, outcomes, arm=ARMS["accuracy"], config=config, folder=tmp_path)
+        train_exact(
+            with_adapter(tiny_judge()),
+            prompts,
+            outcomes,
+            arm=ARMS["accuracy"],
+            config=config,
+            folder=tmp_path,
+        )
     with pytest.raises(InputError, match="other rows, settings or judge"):
-        train_exact(with_adapter(tiny_judge(), seed=2), prompts, outcomes, arm=ARM, config=config, folder=tmp_path)
+        train_exact(
+            with_adapter(tiny_judge(), seed=2),
+            prompts,
+            outcomes,
+            arm=ARM,
+            config=config,
+            folder=tmp_path,
+        )
     path = tmp_path / CHECKPOINT
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(IntegrityError, match="no whole safetensors file"):
-        train_exact(with_adapter(tiny_judge()), prompts, outcomes, arm=ARM, config=config, folder=tmp_path)
+        train_exact(
+            with_adapter(tiny_judge()), prompts, outcomes, arm=ARM, config=config, folder=tmp_path
+        )
 
 
 def test_small_batches_add_up_to_the_large_one() -> None:
@@ -182,7 +256,15 @@ def test_small_batches_add_up_to_the_large_one() -> None:
     runs = []
     for tokens in (10_000, 45, 1):
         judge = with_adapter(tiny_judge())
-        runs.append(train_exact(judge, prompts, outcomes, arm=ARM, config=GrpoConfig(**{**SMALL, "steps": 1}, micro_tokens=tokens)))
+        runs.append(
+            train_exact(
+                judge,
+                prompts,
+                outcomes,
+                arm=ARM,
+                config=GrpoConfig(**{**SMALL, "steps": 1}, micro_tokens=tokens),
+            )
+        )
     for run in runs[1:]:
         assert run.history[0].grad_norm == pytest.approx(runs[0].history[0].grad_norm, rel=1e-4)
         assert run.history[0].reward == pytest.approx(runs[0].history[0].reward, rel=1e-5)
@@ -195,7 +277,9 @@ def test_checkpointed_activations_give_the_same_weights() -> None:
         config = GrpoConfig(**{**SMALL, "steps": 2}, activation_checkpointing=sparing)
         train_exact(judge, prompts, outcomes, arm=ARM, config=config)
     for name, weight in _weights(plain).items():
-        np.testing.assert_allclose(_weights(spared)[name], weight, rtol=1e-3, atol=1e-5, err_msg=name)
+        np.testing.assert_allclose(
+            _weights(spared)[name], weight, rtol=1e-3, atol=1e-5, err_msg=name
+        )
 
 
 def test_the_order_visits_every_row_once_an_epoch() -> None:
@@ -203,7 +287,9 @@ def test_the_order_visits_every_row_once_an_epoch() -> None:
     rows = [row for step in range(6) for row in config.batch(12, step)]
     assert sorted(rows[:12]) == sorted(rows[12:]) == list(range(12))
     assert rows[:12] != rows[12:]
-    assert rows == [row for step in range(6) for row in GrpoConfig(prompts_per_step=4).batch(12, step)]
+    assert rows == [
+        row for step in range(6) for row in GrpoConfig(prompts_per_step=4).batch(12, step)
+    ]
     assert config.batch(12, 0) != GrpoConfig(prompts_per_step=4, seed=1).batch(12, 0)
 
 
@@ -232,7 +318,10 @@ def test_what_cannot_be_trained_is_refused() -> None:
     [
         ({"steps": 0}, "steps of GRPO is 0"),
         ({"learning_rate": float("nan")}, "learning_rate of GRPO must be above 0"),
-        ({"scale_rewards": "std"}, "scale_rewards of GRPO is 'std'; give one of none, batch, group"),
+        (
+            {"scale_rewards": "std"},
+            "scale_rewards of GRPO is 'std'; give one of none, batch, group",
+        ),
         ({"evaluate_at": (151,)}, "give steps from 0 to 150"),
         ({"completions_per_device": 7}, "no multiple of 7 a device"),
     ],

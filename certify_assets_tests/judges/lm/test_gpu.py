@@ -25,7 +25,10 @@ from certify_assets.judges.lm.varlen import ATTENTION
 from certify_assets_tests.judges.lm import models
 from certify_assets_tests.judges.lm.tiny import with_adapter
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:.(is_)?gradient_checkpointing. is deprecated:FutureWarning")]
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.filterwarnings("ignore:.(is_)?gradient_checkpointing. is deprecated:FutureWarning"),
+]
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +54,10 @@ def _on_cuda(judge: LanguageModel, dtype: str = "bfloat16") -> LanguageModel:
 
 def _prompts(count: int, longest: int = 400) -> list[Encoded]:
     generator = np.random.default_rng(0)
-    return [Encoded(tuple(generator.integers(5, 1000, length).tolist())) for length in generator.integers(20, longest, count)]
+    return [
+        Encoded(tuple(generator.integers(5, 1000, length).tolist()))
+        for length in generator.integers(20, longest, count)
+    ]
 
 
 def test_bfloat16_packed_rows_agree_with_float32_on_a_cpu(compact: LanguageModel) -> None:
@@ -62,7 +68,9 @@ def test_bfloat16_packed_rows_agree_with_float32_on_a_cpu(compact: LanguageModel
     half = score_prompts(_on_cuda(compact), prompts)
     assert half.fingerprint["dtype"] == "bfloat16" and half.fingerprint["attention"] == ATTENTION
     assert len(set(half.scores.score.tolist())) == 64
-    assert parity(reference.scores, half.scores, thresholds=(), tolerance=0.25, least_agreement=0.8).passed
+    assert parity(
+        reference.scores, half.scores, thresholds=(), tolerance=0.25, least_agreement=0.8
+    ).passed
 
 
 def test_packed_rows_agree_with_padded_ones_and_with_themselves(compact: LanguageModel) -> None:
@@ -98,7 +106,9 @@ def test_two_steps_of_fine_tuning(compact: LanguageModel, tmp_path: Path) -> Non
         before = {name: value.clone() for name, value in base.model.state_dict().items()}
         trained = train_sft(base, rows, tmp_path / Hardware.of(base.model).dtype, config=config)
         assert trained is not None and trained.document["steps"] == 2
-        assert all(bool((value == before[name]).all()) for name, value in base.model.state_dict().items())
+        assert all(
+            bool((value == before[name]).all()) for name, value in base.model.state_dict().items()
+        )
         curves.append([step["loss"] for step in trained.document["loss_curve"]])
     assert trained.document["packed"] is True
     np.testing.assert_allclose(curves[1], curves[0], rtol=0.05)
@@ -108,9 +118,17 @@ def test_two_steps_of_fine_tuning(compact: LanguageModel, tmp_path: Path) -> Non
 def test_two_steps_of_exact_grpo(compact: LanguageModel, recomputed: bool) -> None:
     prompts = _prompts(12)
     outcomes = [place % 2 for place in range(12)]
-    config = GrpoConfig(steps=2, learning_rate=1e-3, micro_tokens=1000, activation_checkpointing=recomputed)
+    config = GrpoConfig(
+        steps=2, learning_rate=1e-3, micro_tokens=1000, activation_checkpointing=recomputed
+    )
     runs = [
-        train_exact(with_adapter(replace(judge, model=copy.deepcopy(judge.model))), prompts, outcomes, arm=ARMS["reject_3"], config=config)
+        train_exact(
+            with_adapter(replace(judge, model=copy.deepcopy(judge.model))),
+            prompts,
+            outcomes,
+            arm=ARMS["reject_3"],
+            config=config,
+        )
         for judge in (compact, _on_cuda(compact))
     ]
     losses = np.array([[step.loss for step in run.history] for run in runs])
@@ -144,5 +162,9 @@ def test_no_full_logits_and_no_mask_in_memory() -> None:
     judge.model.lm_head.weight = wide.weight
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
-    score_prompts(judge, models.prompts(1000, longest=64), config=ScoringConfig(token_budget=32_768, padding="packed"))
+    score_prompts(
+        judge,
+        models.prompts(1000, longest=64),
+        config=ScoringConfig(token_budget=32_768, padding="packed"),
+    )
     assert torch.cuda.max_memory_allocated() - before < 2**29

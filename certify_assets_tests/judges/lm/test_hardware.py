@@ -34,21 +34,34 @@ def compact() -> CausalJudge:
 
 def test_a_cpu_keeps_to_the_reference() -> None:
     cpu = Hardware.of(models.tiny_qwen3())
-    assert cpu == Hardware("cpu", "float32") and not cpu.accelerated and not cpu.half and cpu.optimizer() == {}
+    assert (
+        cpu == Hardware("cpu", "float32")
+        and not cpu.accelerated
+        and not cpu.half
+        and cpu.optimizer() == {}
+    )
     assert ScoringConfig.suited(models.judge(models.tiny_qwen3())).is_reference
     cuda = Hardware("cuda", "bfloat16")
-    assert cuda.half and cuda.optimizer() == {"fused": True} and not Hardware("cuda", "float32").half
+    assert (
+        cuda.half and cuda.optimizer() == {"fused": True} and not Hardware("cuda", "float32").half
+    )
 
 
 def test_fine_tuning_on_a_cpu_keeps_its_optimizer(tmp_path: Path) -> None:
-    arguments = sft_arguments(SftConfig(), tmp_path, device="cpu", dtype="float32", checkpoint_steps=7)
+    arguments = sft_arguments(
+        SftConfig(), tmp_path, device="cpu", dtype="float32", checkpoint_steps=7
+    )
     assert arguments.optim.value == "adamw_torch" and arguments.bf16 is False
 
 
-def test_a_fast_engine_is_compared_before_it_scores(compact: CausalJudge, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fast_engine_is_compared_before_it_scores(
+    compact: CausalJudge, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plain, provenance = compact.score(TEXTS).score, compact.provenance()
     assert "parity" not in provenance.settings and not provenance.engine.endswith("packed")
-    monkeypatch.setattr(ScoringConfig, "suited", classmethod(lambda *_: ScoringConfig(padding="packed")))
+    monkeypatch.setattr(
+        ScoringConfig, "suited", classmethod(lambda *_: ScoringConfig(padding="packed"))
+    )
     checks: list[Any] = []
     real = module.engine_parity
 
@@ -61,9 +74,17 @@ def test_a_fast_engine_is_compared_before_it_scores(compact: CausalJudge, monkey
     assert len(checks) == 1 and checks[0].passed and checks[0].rows == 12
     fast = compact.provenance()
     assert fast.engine.endswith("cpu, packed") and fast.sha256 != provenance.sha256
-    assert fast.settings["parity"] == engine_limits(compact.language) and fast.settings["merged"] is False
-    monkeypatch.setattr(module, "engine_parity", lambda *_, **__: replace(checks[0], max_difference=1.0))
-    with pytest.raises(StaleCertificateError, match=r"engine transformers .* packed differs from the reference on 12 rows"):
+    assert (
+        fast.settings["parity"] == engine_limits(compact.language)
+        and fast.settings["merged"] is False
+    )
+    monkeypatch.setattr(
+        module, "engine_parity", lambda *_, **__: replace(checks[0], max_difference=1.0)
+    )
+    with pytest.raises(
+        StaleCertificateError,
+        match=r"engine transformers .* packed differs from the reference on 12 rows",
+    ):
         compact.score(TEXTS)
 
 
@@ -72,10 +93,21 @@ def test_the_benchmark_runs_without_a_device(tmp_path: Path) -> None:
     script, out = REPOSITORY / "benchmarks" / "gpu.py", tmp_path / "gpu.json"
     chosen = ["matmul", "scoring", "ties", "parity"]
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(REPOSITORY)}
-    command = [sys.executable, str(script), "--quick", "--json", "--out", str(out), "--only", *chosen]
+    command = [
+        sys.executable,
+        str(script),
+        "--quick",
+        "--json",
+        "--out",
+        str(out),
+        "--only",
+        *chosen,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     found = json.loads(done.stdout)
-    assert json.loads(out.read_text(encoding="utf-8")) == found and list(found["sections"]) == chosen
+    assert (
+        json.loads(out.read_text(encoding="utf-8")) == found and list(found["sections"]) == chosen
+    )
     assert not [name for name, section in found["sections"].items() if "error" in section]
     assert found["machine"]["gpu_measured"] is False and found["bars"] is None
     assert "the GPU figures are not measured" in done.stderr

@@ -13,7 +13,10 @@ def test_the_arms_are_those_of_the_paper() -> None:
     assert {name: (arm.lam, arm.mu) for name, arm in ARMS.items()} == {
         "accuracy": (1, 1), "reject_3": (1, 3), "reject_5": (1, 5), "release_5": (5, 1),
     }  # fmt: skip
-    with pytest.raises(InputError, match="there is no arm 'best'; name one of accuracy, reject_3, reject_5, release_5"):
+    with pytest.raises(
+        InputError,
+        match="there is no arm 'best'; name one of accuracy, reject_3, reject_5, release_5",
+    ):
         arm_named("best")
     assert arm_named("reject_5") is ARMS["reject_5"]
 
@@ -26,14 +29,21 @@ def test_rewards_of_every_verdict_and_outcome() -> None:
     # the equation itself
     for verdict in (0, 1):
         for outcome in (0, 1):
-            formula = (verdict == outcome) - 2 * (verdict == 1 and outcome == 0) - 3 * (verdict == 0 and outcome == 1)
+            formula = (
+                (verdict == outcome)
+                - 2 * (verdict == 1 and outcome == 0)
+                - 3 * (verdict == 0 and outcome == 1)
+            )
             assert arm.reward(verdict, outcome) == formula
 
 
 @pytest.mark.parametrize("arm", ARMS.values(), ids=str)
 def test_the_best_answer_changes_at_the_threshold(arm: Arm) -> None:
     for chance in np.linspace(0.001, 0.999, 500):
-        worth = [chance * arm.reward(verdict, 1) + (1 - chance) * arm.reward(verdict, 0) for verdict in (0, 1, None)]
+        worth = [
+            chance * arm.reward(verdict, 1) + (1 - chance) * arm.reward(verdict, 0)
+            for verdict in (0, 1, None)
+        ]
         assert int(np.argmax(worth)) == int(chance > arm.threshold)
     assert arm.abstention() is None
 
@@ -56,8 +66,13 @@ def test_class_weights_have_a_mean_of_one() -> None:
     assert arm.class_weight(1) + arm.class_weight(0) == pytest.approx(2.0)
 
 
-@pytest.mark.parametrize(("completion", "outcome", "reward"), [((7,), 1, 1), ((8,), 1, -3), ((7, 8), 0, -1), ((9, 7), 1, -3), ((), 0, -3)])
-def test_a_completion_counts_by_its_first_token(completion: tuple[int, ...], outcome: int, reward: float) -> None:
+@pytest.mark.parametrize(
+    ("completion", "outcome", "reward"),
+    [((7,), 1, 1), ((8,), 1, -3), ((7, 8), 0, -1), ((9, 7), 1, -3), ((), 0, -3)],
+)
+def test_a_completion_counts_by_its_first_token(
+    completion: tuple[int, ...], outcome: int, reward: float
+) -> None:
     assert completion_reward(ARMS["reject_3"], completion, outcome, success=7, fail=8) == reward
 
 

@@ -51,7 +51,12 @@ def _by_hand(judge: LanguageModel, prompt: Encoded) -> tuple[float, float]:
         with torch.no_grad():
             logits = judge.model(input_ids=torch.tensor([prompt.ids + verdict])).logits[0].double()
         log_probs = torch.log_softmax(logits, dim=-1)
-        found.append(sum(float(log_probs[len(prompt.ids) - 1 + step, token]) for step, token in enumerate(verdict)))
+        found.append(
+            sum(
+                float(log_probs[len(prompt.ids) - 1 + step, token])
+                for step, token in enumerate(verdict)
+            )
+        )
     return found[0], found[1]
 
 
@@ -67,13 +72,22 @@ def test_scores_are_equation_2(model: str, request: pytest.FixtureRequest) -> No
 
 @pytest.mark.parametrize("padding", ["left", "right"])
 @pytest.mark.parametrize("model", ["qwen3", "hybrid"])
-def test_no_score_depends_on_its_batch(model: str, padding: str, request: pytest.FixtureRequest) -> None:
+def test_no_score_depends_on_its_batch(
+    model: str, padding: str, request: pytest.FixtureRequest
+) -> None:
     judge, prompts = request.getfixturevalue(model), models.prompts(23)
     alone = _log_odds(score_prompts(judge, prompts, config=ALONE))
     for budget in (64, 200, 10_000):
-        batched = score_prompts(judge, prompts, config=ScoringConfig(token_budget=budget, padding=padding))
+        batched = score_prompts(
+            judge, prompts, config=ScoringConfig(token_budget=budget, padding=padding)
+        )
         # the chunks of linear attention begin elsewhere behind left padding, and their sums of decays in float32 round otherwise
-        np.testing.assert_allclose(_log_odds(batched), alone, atol=1e-3 if (model, padding) == ("hybrid", "left") else 1e-5, rtol=0)
+        np.testing.assert_allclose(
+            _log_odds(batched),
+            alone,
+            atol=1e-3 if (model, padding) == ("hybrid", "left") else 1e-5,
+            rtol=0,
+        )
 
 
 def test_the_wrong_end_of_a_padded_row_would_be_seen(qwen3: LanguageModel) -> None:
@@ -83,34 +97,51 @@ def test_the_wrong_end_of_a_padded_row_would_be_seen(qwen3: LanguageModel) -> No
     prompts = models.prompts(8)
     width = max(len(prompt.ids) for prompt in prompts)
     with torch.no_grad():
-        logits = qwen3.model(input_ids=torch.tensor([list(prompt.ids) + [0] * (width - len(prompt.ids)) for prompt in prompts])).logits
+        logits = qwen3.model(
+            input_ids=torch.tensor(
+                [list(prompt.ids) + [0] * (width - len(prompt.ids)) for prompt in prompts]
+            )
+        ).logits
     wrong = (logits[:, -1, models.SUCCESS] - logits[:, -1, models.FAIL]).numpy()
     assert np.abs(wrong - _log_odds(score_prompts(qwen3, prompts))).max() > 1e-2
 
 
 @pytest.mark.parametrize("config", [ALONE, ScoringConfig(token_budget=300)])
-def test_threads_workers_and_order_change_no_bit(qwen3: LanguageModel, config: ScoringConfig) -> None:
+def test_threads_workers_and_order_change_no_bit(
+    qwen3: LanguageModel, config: ScoringConfig
+) -> None:
     import torch
 
     prompts = models.prompts(17)
     first = score_prompts(qwen3, prompts, config=config)
     torch.set_num_threads(2)
-    many = ScoringConfig(token_budget=config.token_budget, rows=config.rows, workers=3, shard_rows=4)
+    many = ScoringConfig(
+        token_budget=config.token_budget, rows=config.rows, workers=3, shard_rows=4
+    )
     again = score_prompts(qwen3, prompts[::-1], config=many)
     assert np.array_equal(_log_odds(first), _log_odds(again)[::-1])
     assert first.composition_sha256 == again.composition_sha256
     assert torch.get_num_threads() == 2
 
 
-@pytest.mark.parametrize(("success", "fail"), [((7, 8, 9), (7, 10)), ((3,), (7, 8)), ((5, 6), (4,))])
+@pytest.mark.parametrize(
+    ("success", "fail"), [((7, 8, 9), (7, 10)), ((3,), (7, 8)), ((5, 6), (4,))]
+)
 @pytest.mark.parametrize("model", ["qwen3", "hybrid"])
-def test_verdicts_of_several_tokens(model: str, success: tuple[int, ...], fail: tuple[int, ...], request: pytest.FixtureRequest) -> None:
-    judge, prompts = models.judge(request.getfixturevalue(model).model, success=success, fail=fail), models.prompts(7)
+def test_verdicts_of_several_tokens(
+    model: str, success: tuple[int, ...], fail: tuple[int, ...], request: pytest.FixtureRequest
+) -> None:
+    judge, prompts = (
+        models.judge(request.getfixturevalue(model).model, success=success, fail=fail),
+        models.prompts(7),
+    )
     expected = np.array([_by_hand(judge, prompt) for prompt in prompts])
     for config in (ALONE, ScoringConfig(padding="right")):
         run = score_prompts(judge, prompts, config=config)
         found = np.stack([run.scores.log_p_success, run.scores.log_p_fail], axis=1)
-        np.testing.assert_allclose(found, expected, atol=1e-3 if model == "hybrid" else 2e-5, rtol=0)
+        np.testing.assert_allclose(
+            found, expected, atol=1e-3 if model == "hybrid" else 2e-5, rtol=0
+        )
 
 
 def test_the_full_logits_are_never_built(qwen3: LanguageModel) -> None:
@@ -148,36 +179,61 @@ def test_a_killed_run_keeps_its_finished_shards(qwen3: LanguageModel, tmp_path: 
 
     handle = qwen3.model.model.register_forward_pre_hook(stop)
     with pytest.raises(_Stop):
-        score_prompts(qwen3, prompts, config=ScoringConfig(token_budget=120, shard_rows=5, workers=1), shards=tmp_path)
+        score_prompts(
+            qwen3,
+            prompts,
+            config=ScoringConfig(token_budget=120, shard_rows=5, workers=1),
+            shards=tmp_path,
+        )
     handle.remove()
     assert list(tmp_path.iterdir())
     seen: list[tuple[int, int]] = []
-    resumed = score_prompts(qwen3, prompts, config=config, shards=tmp_path, progress=lambda done, total: seen.append((done, total)))
+    resumed = score_prompts(
+        qwen3,
+        prompts,
+        config=config,
+        shards=tmp_path,
+        progress=lambda done, total: seen.append((done, total)),
+    )
     assert 0 < resumed.kept_rows < 20
-    assert np.array_equal(_log_odds(resumed), _log_odds(whole)) and resumed.composition_sha256 == whole.composition_sha256
+    assert (
+        np.array_equal(_log_odds(resumed), _log_odds(whole))
+        and resumed.composition_sha256 == whole.composition_sha256
+    )
     assert seen[-1] == (20, 20) and [done for done, _ in seen] == sorted(done for done, _ in seen)
     assert score_prompts(qwen3, prompts, config=config, shards=tmp_path).kept_rows == 20
 
 
-def test_shards_serve_no_other_model_adapter_or_batching(qwen3: LanguageModel, tmp_path: Path) -> None:
+def test_shards_serve_no_other_model_adapter_or_batching(
+    qwen3: LanguageModel, tmp_path: Path
+) -> None:
     prompts = models.prompts(6)
     score_prompts(qwen3, prompts, shards=tmp_path)
     other = LanguageModel(qwen3.model, qwen3.tokenizer, qwen3.verdicts, "tiny", "0" * 64)
     assert score_prompts(other, prompts, shards=tmp_path).kept_rows == 0
     assert score_prompts(qwen3, prompts, shards=tmp_path, adapter_sha256="1").kept_rows == 0
     assert score_prompts(qwen3, prompts, shards=tmp_path, config=ScoringConfig()).kept_rows == 0
-    assert score_prompts(models.judge(qwen3.model, success=(9,)), prompts, shards=tmp_path).kept_rows == 0
+    assert (
+        score_prompts(models.judge(qwen3.model, success=(9,)), prompts, shards=tmp_path).kept_rows
+        == 0
+    )
     assert score_prompts(qwen3, prompts[:5], shards=tmp_path).kept_rows == 0
 
 
 @pytest.mark.parametrize("damage", ["cut", "value", "garbage"])
-def test_a_damaged_shard_is_computed_again(qwen3: LanguageModel, tmp_path: Path, damage: str) -> None:
+def test_a_damaged_shard_is_computed_again(
+    qwen3: LanguageModel, tmp_path: Path, damage: str
+) -> None:
     prompts = models.prompts(6)
     whole = score_prompts(qwen3, prompts, shards=tmp_path)
     (path,) = tmp_path.iterdir()
     document = json.loads(path.read_text(encoding="utf-8"))
     document["log_probs"][0][0] = -0.5
-    text = {"cut": path.read_text(encoding="utf-8")[:-40], "value": json.dumps(document), "garbage": "[]"}[damage]
+    text = {
+        "cut": path.read_text(encoding="utf-8")[:-40],
+        "value": json.dumps(document),
+        "garbage": "[]",
+    }[damage]
     path.write_text(text, encoding="utf-8")
     again = score_prompts(qwen3, prompts, shards=tmp_path)
     assert again.kept_rows == 0 and np.array_equal(_log_odds(again), _log_odds(whole))
@@ -231,8 +287,13 @@ def test_the_record_of_a_run(qwen3: LanguageModel) -> None:
     prompts = models.prompts(9)
     record = score_prompts(qwen3, prompts, adapter_sha256="a1").to_dict()
     assert json.loads(json.dumps(record)) == record
-    assert record["prompts"] == 9 and record["tokens"] == record["padded_tokens"] == sum(len(prompt.ids) for prompt in prompts)
-    assert record["fingerprint"]["dtype"] == "float32" and record["fingerprint"]["adapter_sha256"] == "a1"
+    assert record["prompts"] == 9 and record["tokens"] == record["padded_tokens"] == sum(
+        len(prompt.ids) for prompt in prompts
+    )
+    assert (
+        record["fingerprint"]["dtype"] == "float32"
+        and record["fingerprint"]["adapter_sha256"] == "a1"
+    )
     assert record["cut_prompts"] == sum(prompt.cut_tokens > 0 for prompt in prompts) > 0
     assert len(score_prompts(qwen3, []).scores.score) == 0
 
@@ -244,7 +305,9 @@ def test_a_model_that_changes_its_logits_is_refused(qwen3: LanguageModel) -> Non
         score_prompts(models.judge(model), models.prompts(1))
 
 
-@pytest.mark.parametrize("keywords", [{"token_budget": 0}, {"rows": -1}, {"padding": "middle"}, {"workers": 1.5}])
+@pytest.mark.parametrize(
+    "keywords", [{"token_budget": 0}, {"rows": -1}, {"padding": "middle"}, {"workers": 1.5}]
+)
 def test_bad_settings_are_refused(keywords: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="of scoring is"):
         ScoringConfig(**keywords)

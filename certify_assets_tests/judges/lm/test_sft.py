@@ -51,16 +51,32 @@ def _files(folder: Path) -> dict[str, bytes]:
 
 def test_the_defaults_are_the_papers() -> None:
     config = SftConfig()
-    assert (config.epochs, config.learning_rate, config.batch_size, config.accumulation) == (1, 2e-5, 2, 4)
+    assert (config.epochs, config.learning_rate, config.batch_size, config.accumulation) == (
+        1,
+        2e-5,
+        2,
+        4,
+    )
     assert (config.max_tokens, config.seed, config.rank) == (5120, 42, 16)
     compact = SftConfig.compact()
     assert compact.learning_rate == 2e-3 and compact.epochs == 4 and compact.sha256 != config.sha256
 
 
 def test_what_is_handed_to_trl(tmp_path: Path) -> None:
-    arguments = sft_arguments(SftConfig(), tmp_path, device="cpu", dtype="float32", checkpoint_steps=7)
-    assert arguments.bf16 is False and arguments.fp16 is False and arguments.max_length is None and arguments.report_to == []
-    assert arguments.lr_scheduler_type == "cosine" and arguments.packing is False and arguments.push_to_hub is False
+    arguments = sft_arguments(
+        SftConfig(), tmp_path, device="cpu", dtype="float32", checkpoint_steps=7
+    )
+    assert (
+        arguments.bf16 is False
+        and arguments.fp16 is False
+        and arguments.max_length is None
+        and arguments.report_to == []
+    )
+    assert (
+        arguments.lr_scheduler_type == "cosine"
+        and arguments.packing is False
+        and arguments.push_to_hub is False
+    )
 
 
 def test_the_verdict_alone_carries_loss() -> None:
@@ -87,16 +103,25 @@ def test_the_trainers_own_batches_carry_the_same_labels(tmp_path: Path) -> None:
     seen = []
     for batch in trainer.get_train_dataloader():
         assert ((batch["labels"] != IGNORED).sum(dim=1) == 1).all()
-        seen += [tuple(ids[mask == 1].tolist()) for ids, mask in zip(batch["input_ids"], batch["attention_mask"], strict=True)]
+        seen += [
+            tuple(ids[mask == 1].tolist())
+            for ids, mask in zip(batch["input_ids"], batch["attention_mask"], strict=True)
+        ]
     assert sorted(seen) == sorted(tuple(made["input_ids"]) for made in built)
 
 
 def test_rows_that_cannot_train_are_refused() -> None:
     row = _rows(1)[0]
     long = SftRow(Encoded(tuple(range(96))), 1)
-    with pytest.raises(InputError, match=r"row 1 for fine-tuning has 96 tokens .* above max_tokens 96; encode prompts with at most 95"):
+    with pytest.raises(
+        InputError,
+        match=r"row 1 for fine-tuning has 96 tokens .* above max_tokens 96; encode prompts with at most 95",
+    ):
         training_rows([row, long], VERDICTS, SMALL)
-    assert training_rows([SftRow(Encoded(tuple(range(95))), 1)], VERDICTS, SMALL)[0]["labels"][-1] == models.SUCCESS
+    assert (
+        training_rows([SftRow(Encoded(tuple(range(95))), 1)], VERDICTS, SMALL)[0]["labels"][-1]
+        == models.SUCCESS
+    )
     with pytest.raises(InputError, match="no rows"):
         training_rows([], VERDICTS, SMALL)
     with pytest.raises(InputError, match="outcome -1"):
@@ -104,7 +129,14 @@ def test_rows_that_cannot_train_are_refused() -> None:
     for source in ("cal", "test", "harvest:cal", ""):
         with pytest.raises(LeakError, match="pseudo-labels of CAL and TEST never train a judge"):
             training_rows([row, replace(row, source=source)], VERDICTS, SMALL)
-    assert len(training_rows([replace(row, source=source) for source in sft.SFT_SOURCES], VERDICTS, SMALL)) == 3
+    assert (
+        len(
+            training_rows(
+                [replace(row, source=source) for source in sft.SFT_SOURCES], VERDICTS, SMALL
+            )
+        )
+        == 3
+    )
 
 
 def test_weights_average_one() -> None:
@@ -112,7 +144,9 @@ def test_weights_average_one() -> None:
     built = training_rows(rows, VERDICTS, replace(SMALL, success_weight=3.0))
     weights = np.array([made["weight"] for made in built])
     outcomes = np.array([row.outcome for row in rows])
-    assert weights.mean() == pytest.approx(1) and weights[outcomes == 1][0] / weights[outcomes == 0][0] == pytest.approx(3)
+    assert weights.mean() == pytest.approx(1) and weights[outcomes == 1][0] / weights[
+        outcomes == 0
+    ][0] == pytest.approx(3)
 
 
 @pytest.mark.parametrize("weight", [1.0, 3.0])
@@ -128,7 +162,9 @@ def test_the_loss_of_the_first_step_by_hand(tmp_path: Path, weight: float) -> No
     assert trained.document["loss_curve"][0]["loss"] == pytest.approx(expected, rel=1e-4)
 
 
-def test_training_learns_and_leaves_the_base_as_it_was(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_training_learns_and_leaves_the_base_as_it_was(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     import torch
 
     base, rows = models.judge(models.tiny_qwen3()), _rows(32)
@@ -136,7 +172,13 @@ def test_training_learns_and_leaves_the_base_as_it_was(tmp_path: Path, capsys: p
     state, config = torch.get_rng_state(), base.model.config.to_dict()
     base.model.config.eos_token_id = config["eos_token_id"] = 5
     seen: list[tuple[int, int]] = []
-    trained = train_sft(base, rows, tmp_path, config=replace(SMALL, epochs=3.0), progress=lambda step, steps, _: seen.append((step, steps)))
+    trained = train_sft(
+        base,
+        rows,
+        tmp_path,
+        config=replace(SMALL, epochs=3.0),
+        progress=lambda step, steps, _: seen.append((step, steps)),
+    )
     assert trained is not None and seen == [(step, 24) for step in range(1, 25)]
     assert torch.equal(torch.get_rng_state(), state) and "forward" not in base.model.__dict__
     assert base.model.config.to_dict() == config and not base.model.training
@@ -147,13 +189,28 @@ def test_training_learns_and_leaves_the_base_as_it_was(tmp_path: Path, capsys: p
     with bank.using("sft") as (judge, sha256):
         after = score_prompts(judge, [row.prompt for row in rows]).scores.score
     outcomes = np.array([row.outcome for row in rows])
-    assert after[outcomes == 1].mean() - after[outcomes == 0].mean() > before[outcomes == 1].mean() - before[outcomes == 0].mean() + 1
+    assert (
+        after[outcomes == 1].mean() - after[outcomes == 0].mean()
+        > before[outcomes == 1].mean() - before[outcomes == 0].mean() + 1
+    )
     document = trained.document
-    assert sha256 == trained.sha256 and json.loads((tmp_path / "provenance.json").read_text(encoding="utf-8")) == document
-    assert document["config"] == json.loads(json.dumps(asdict(replace(SMALL, epochs=3.0)))) and document["base_revision"] == base.revision
-    assert document["rows"] == 32 and document["sources"] == {"sft": 32} and len(document["loss_curve"]) == 24
+    assert (
+        sha256 == trained.sha256
+        and json.loads((tmp_path / "provenance.json").read_text(encoding="utf-8")) == document
+    )
+    assert (
+        document["config"] == json.loads(json.dumps(asdict(replace(SMALL, epochs=3.0))))
+        and document["base_revision"] == base.revision
+    )
+    assert (
+        document["rows"] == 32
+        and document["sources"] == {"sft": 32}
+        and len(document["loss_curve"]) == 24
+    )
     rank, shapes = 4, [(64, 64), (64, 32), (64, 32), (64, 64), (64, 96), (64, 96), (96, 64)]
-    assert document["trainable_parameters"] == 2 * rank * sum(inside + outside for inside, outside in shapes)
+    assert document["trainable_parameters"] == 2 * rank * sum(
+        inside + outside for inside, outside in shapes
+    )
 
 
 def test_a_hybrid_model_trains_on_its_linear_attention_too(tmp_path: Path) -> None:
@@ -166,7 +223,9 @@ def test_a_hybrid_model_trains_on_its_linear_attention_too(tmp_path: Path) -> No
     assert np.array_equal(score_prompts(base, [row.prompt for row in rows]).scores.score, before)
     moved = {
         name.split(".")[-3]
-        for name, value in safetensors.numpy.load_file(tmp_path / "adapter_model.safetensors").items()
+        for name, value in safetensors.numpy.load_file(
+            tmp_path / "adapter_model.safetensors"
+        ).items()
         if "lora_B" in name and value.any()
     }
     assert moved == set(trained.document["targets"])
@@ -174,7 +233,12 @@ def test_a_hybrid_model_trains_on_its_linear_attention_too(tmp_path: Path) -> No
 
 def _train(folder: Path, **keywords: Any) -> Any:
     return train_sft(
-        models.judge(models.tiny_qwen3()), _rows(24), folder, config=replace(SMALL, dropout=0.1), checkpoint_steps=2, **keywords
+        models.judge(models.tiny_qwen3()),
+        _rows(24),
+        folder,
+        config=replace(SMALL, dropout=0.1),
+        checkpoint_steps=2,
+        **keywords,
     )
 
 
@@ -190,7 +254,9 @@ def test_a_stopped_training_ends_in_the_same_bytes(tmp_path: Path) -> None:
     assert _train(tmp_path / "halves").sha256 == whole.sha256
     assert _files(tmp_path / "halves") == _files(tmp_path / "whole")
     # a third call finds the work done
-    assert _train(tmp_path / "halves").sha256 == whole.sha256 and _files(tmp_path / "halves") == _files(tmp_path / "whole")
+    assert _train(tmp_path / "halves").sha256 == whole.sha256 and _files(
+        tmp_path / "halves"
+    ) == _files(tmp_path / "whole")
 
 
 @pytest.mark.slow
@@ -223,7 +289,9 @@ def test_a_loss_that_is_not_a_number_ends_the_training(tmp_path: Path) -> None:
     base, rows = models.judge(models.tiny_qwen3()), _rows(4)
     with torch.no_grad():
         base.model.model.embed_tokens.weight[20] = float("nan")
-    with pytest.raises(InputError, match="the loss of step 1 is not a number; lower the learning rate"):
+    with pytest.raises(
+        InputError, match="the loss of step 1 is not a number; lower the learning rate"
+    ):
         train_sft(base, rows, tmp_path, config=SMALL)
     assert not (tmp_path / "provenance.json").exists() and not hasattr(base.model, "peft_config")
 
@@ -235,7 +303,16 @@ def test_a_model_with_an_adapter_is_refused(tmp_path: Path) -> None:
         train_sft(wrapped, _rows(4), tmp_path)
 
 
-@pytest.mark.parametrize("keywords", [{"rank": 0}, {"learning_rate": 0.0}, {"success_weight": -1.0}, {"max_tokens": 1.5}, {"dropout": 1.0}])
+@pytest.mark.parametrize(
+    "keywords",
+    [
+        {"rank": 0},
+        {"learning_rate": 0.0},
+        {"success_weight": -1.0},
+        {"max_tokens": 1.5},
+        {"dropout": 1.0},
+    ],
+)
 def test_bad_settings_are_refused(keywords: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="of fine-tuning is"):
         SftConfig(**keywords)

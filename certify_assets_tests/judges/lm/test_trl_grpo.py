@@ -18,7 +18,9 @@ from certify_assets.judges.lm.rewards import ARMS, Arm
 from certify_assets.judges.lm.trl_grpo import make_trainer, train_trl
 from certify_assets_tests.judges.lm.tiny import random_rows, tiny_judge, with_adapter
 
-pytestmark = pytest.mark.filterwarnings("ignore:.(is_)?gradient_checkpointing. is deprecated:FutureWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.(is_)?gradient_checkpointing. is deprecated:FutureWarning"
+)
 
 ARM = ARMS["reject_3"]
 
@@ -33,7 +35,13 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def _watched(judge: LanguageModel, folder: Path, rows: tuple[list[Encoded], list[int]], config: GrpoConfig, arm: Arm = ARM) -> Any:
+def _watched(
+    judge: LanguageModel,
+    folder: Path,
+    rows: tuple[list[Encoded], list[int]],
+    config: GrpoConfig,
+    arm: Arm = ARM,
+) -> Any:
     """Run TRL; return its trainer, with the gradients of every step and the batches behind them."""
     import torch
     from transformers import TrainerCallback
@@ -43,8 +51,13 @@ def _watched(judge: LanguageModel, folder: Path, rows: tuple[list[Encoded], list
 
     class Watch(TrainerCallback):  # type: ignore[misc]
         def on_pre_optimizer_step(self, *_: Any, **__: Any) -> None:
-            parts = [weight.grad.flatten() for weight in judge.model.parameters() if weight.requires_grad]
-            batch = {name: [part[name] for part in trainer._buffered_inputs] for name in ("completion_ids", "advantages", "prompt_ids")}
+            parts = [
+                weight.grad.flatten() for weight in judge.model.parameters() if weight.requires_grad
+            ]
+            batch = {
+                name: [part[name] for part in trainer._buffered_inputs]
+                for name in ("completion_ids", "advantages", "prompt_ids")
+            }
             trainer.seen.append((torch.cat(parts).clone(), batch))
 
     trainer.add_callback(Watch())
@@ -64,13 +77,17 @@ def test_the_first_gradient_of_trl_is_that_of_the_sampled_formula(tmp_path: Path
     import torch
 
     judge = with_adapter(tiny_judge(taught=12))
-    config = GrpoConfig(steps=1, prompts_per_step=6, max_grad_norm=0.0, save_every=0, max_completion_tokens=1)
+    config = GrpoConfig(
+        steps=1, prompts_per_step=6, max_grad_norm=0.0, save_every=0, max_completion_tokens=1
+    )
     rows = random_rows(6)
     # the adapter as it is before the step; the rate of 2e-6 moves it by less than the tolerance
     trainer = _watched(judge, tmp_path, rows, config)
     found, batch = trainer.seen[0]
     tokens, advantages = torch.cat(batch["completion_ids"])[:, 0], torch.cat(batch["advantages"])
-    prompts = [Encoded(tuple(ids[ids != 0].tolist())) for part in batch["prompt_ids"] for ids in part]
+    prompts = [
+        Encoded(tuple(ids[ids != 0].tolist())) for part in batch["prompt_ids"] for ids in part
+    ]
     places = {prompt.ids: row for row, prompt in enumerate(rows[0])}
     groups: dict[int, list[float]] = {}
     for prompt, token in zip(prompts, tokens.tolist(), strict=True):
@@ -80,10 +97,14 @@ def test_the_first_gradient_of_trl_is_that_of_the_sampled_formula(tmp_path: Path
     # advantages are rewards less the mean of their group, not divided by anything
     for prompt, token, advantage in zip(prompts, tokens.tolist(), advantages.tolist(), strict=True):
         row = places[prompt.ids]
-        assert advantage == pytest.approx(ARM.reward({2: 1, 3: 0}.get(token), rows[1][row]) - np.mean(groups[row]), abs=1e-5)
+        assert advantage == pytest.approx(
+            ARM.reward({2: 1, 3: 0}.get(token), rows[1][row]) - np.mean(groups[row]), abs=1e-5
+        )
     assert advantages.abs().max() > 0
     # log π of the sampled token over the whole vocabulary
-    ids = torch.nn.utils.rnn.pad_sequence([torch.tensor(prompt.ids[::-1]) for prompt in prompts], batch_first=True).flip(1)
+    ids = torch.nn.utils.rnn.pad_sequence(
+        [torch.tensor(prompt.ids[::-1]) for prompt in prompts], batch_first=True
+    ).flip(1)
     logits = judge.model(input_ids=ids, attention_mask=(ids != 0).long()).logits[:, -1]
     chosen = torch.log_softmax(logits.float(), 1).gather(1, tokens[:, None])[:, 0]
     formula = _flat_gradient(judge, -(advantages * chosen).mean())
@@ -106,11 +127,19 @@ def test_sampled_gradients_converge_to_the_exact_one(outcome: int) -> None:
     drawn = rng.choice(chances.size, size=(4_000, 8), p=chances / chances.sum())
     advantages = rewards[drawn] - rewards[drawn].mean(1, keepdims=True)
     # ∇ log π(v) in the logits is the unit vector of v less π
-    each = np.stack([(advantages[:, :, None] * ((drawn[:, :, None] == np.arange(chances.size)) - chances)).mean(1)])[0]
+    each = np.stack(
+        [
+            (
+                advantages[:, :, None] * ((drawn[:, :, None] == np.arange(chances.size)) - chances)
+            ).mean(1)
+        ]
+    )[0]
     free = logits.clone().requires_grad_()
     log_probs = torch.log_softmax(free, 0)
     others = torch.cat([log_probs[:2], log_probs[4:]]).logsumexp(0)
-    loss = exact_loss(torch.stack([log_probs[2], log_probs[3], others])[None], [outcome], ARM, GrpoConfig()).sum()
+    loss = exact_loss(
+        torch.stack([log_probs[2], log_probs[3], others])[None], [outcome], ARM, GrpoConfig()
+    ).sum()
     exact = -torch.autograd.grad(loss, free)[0].numpy()
     error = each.std(0, ddof=1) / np.sqrt(len(each))
     scores = (each.mean(0) - exact) / np.maximum(error, 1e-12)
@@ -127,11 +156,19 @@ def test_gradients_of_trl_average_to_the_exact_one(tmp_path: Path) -> None:
     judge = with_adapter(tiny_judge(taught=12))
     rows = random_rows(6)
     config = GrpoConfig(
-        steps=60, prompts_per_step=6, learning_rate=1e-12, max_grad_norm=0.0, save_every=0, max_completion_tokens=1, schedule="constant"
+        steps=60,
+        prompts_per_step=6,
+        learning_rate=1e-12,
+        max_grad_norm=0.0,
+        save_every=0,
+        max_completion_tokens=1,
+        schedule="constant",
     )
     trainer = _watched(judge, tmp_path, rows, config)
     sampled = torch.stack([gradient for gradient, _ in trainer.seen]).double()
-    exact = _flat_gradient(judge, exact_loss(verdict_log_probs(judge, rows[0]), rows[1], ARM, config).mean()).double()
+    exact = _flat_gradient(
+        judge, exact_loss(verdict_log_probs(judge, rows[0]), rows[1], ARM, config).mean()
+    ).double()
     along = sampled @ exact / exact.square().sum()
     error = float(along.std() / np.sqrt(len(along)))
     assert abs(float(along.mean()) - 1) < 3.5 * error
@@ -146,7 +183,9 @@ def test_gradients_of_trl_average_to_the_exact_one(tmp_path: Path) -> None:
 
 def test_a_run_stops_at_verdicts_and_resumes_with_the_same_bits(tmp_path: Path) -> None:
     rows = random_rows(8)
-    config = GrpoConfig(steps=4, prompts_per_step=2, learning_rate=1e-3, save_every=2, max_completion_tokens=6)
+    config = GrpoConfig(
+        steps=4, prompts_per_step=2, learning_rate=1e-3, save_every=2, max_completion_tokens=6
+    )
     whole = with_adapter(tiny_judge(taught=12))
     # a name that no hub has: a checkpoint must ask none for it
     whole.model.peft_config["default"].base_model_name_or_path = "compact"
@@ -166,10 +205,18 @@ def test_a_run_stops_at_verdicts_and_resumes_with_the_same_bits(tmp_path: Path) 
     (folder / "run.sha256").write_bytes((tmp_path / "whole" / "run.sha256").read_bytes())
     again = with_adapter(tiny_judge(taught=12))
     train_trl(again, *rows, arm=ARM, config=config, folder=folder)
-    for (name, one), (_, other) in zip(whole.model.named_parameters(), again.model.named_parameters(), strict=True):
+    for (name, one), (_, other) in zip(
+        whole.model.named_parameters(), again.model.named_parameters(), strict=True
+    ):
         assert bool((one == other).all()), name
     with pytest.raises(InputError, match="other rows, settings or judge"):
-        train_trl(with_adapter(tiny_judge(taught=12)), *rows, arm=ARMS["accuracy"], config=config, folder=folder)
+        train_trl(
+            with_adapter(tiny_judge(taught=12)),
+            *rows,
+            arm=ARMS["accuracy"],
+            config=config,
+            folder=folder,
+        )
 
 
 def test_a_model_without_a_trainable_adapter_is_refused(tmp_path: Path) -> None:

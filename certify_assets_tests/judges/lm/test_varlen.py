@@ -26,7 +26,9 @@ from certify_assets.judges.lm.varlen import ATTENTION, pack, packable, packed_at
 from certify_assets_tests.judges.lm import models
 from certify_assets_tests.judges.lm.tiny import random_rows, tiny_judge, with_adapter
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing.* is deprecated:FutureWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.*gradient_checkpointing.* is deprecated:FutureWarning"
+)
 
 PACKED = ScoringConfig(token_budget=300, padding="packed")
 
@@ -46,7 +48,9 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def _score(judge: LanguageModel, prompts: list[Encoded], config: ScoringConfig | None = None) -> Any:
+def _score(
+    judge: LanguageModel, prompts: list[Encoded], config: ScoringConfig | None = None
+) -> Any:
     return score_prompts(judge, prompts, config=config).scores.score
 
 
@@ -54,7 +58,11 @@ def test_rows_lie_one_after_the_other() -> None:
     packed = pack([(7, 8, 9), (5,), (6, 7)])
     assert packed.ids.tolist() == [[7, 8, 9, 5, 6, 7]]
     assert packed.positions.tolist() == [[0, 1, 2, 0, 0, 1]]
-    assert packed.bounds.tolist() == [0, 3, 4, 6] and packed.last.tolist() == [2, 3, 5] and packed.longest == 3
+    assert (
+        packed.bounds.tolist() == [0, 3, 4, 6]
+        and packed.last.tolist() == [2, 3, 5]
+        and packed.longest == 3
+    )
     assert str(packed.bounds.dtype) == "torch.int32"
 
 
@@ -64,7 +72,9 @@ def test_packed_scores_are_those_of_rows_alone(qwen3: LanguageModel, budget: int
     packed = score_prompts(qwen3, prompts, config=replace(PACKED, token_budget=budget))
     np.testing.assert_allclose(packed.scores.score, _score(qwen3, prompts), atol=1e-5, rtol=0)
     assert packed.padded_tokens == packed.tokens
-    assert packed.fingerprint["attention"] == ATTENTION and packed.fingerprint["engine"].endswith("cpu, packed")
+    assert packed.fingerprint["attention"] == ATTENTION and packed.fingerprint["engine"].endswith(
+        "cpu, packed"
+    )
     assert qwen3.model.config._attn_implementation == "sdpa"
 
 
@@ -97,7 +107,11 @@ def test_attention_over_the_boundaries_would_be_seen(qwen3: LanguageModel) -> No
     prompts = models.prompts(6)
     packed = pack([prompt.ids for prompt in prompts])
     with torch.no_grad():
-        hidden = qwen3.model.model(input_ids=packed.ids, position_ids=packed.positions, attention_mask=torch.ones_like(packed.ids))
+        hidden = qwen3.model.model(
+            input_ids=packed.ids,
+            position_ids=packed.positions,
+            attention_mask=torch.ones_like(packed.ids),
+        )
         logits = qwen3.model.lm_head(hidden.last_hidden_state[0, packed.last])
     wrong = (logits[:, models.SUCCESS] - logits[:, models.FAIL]).numpy()
     assert np.abs(wrong - _score(qwen3, prompts))[1:].min() > 1e-3
@@ -107,7 +121,9 @@ def test_a_batch_holds_tokens_not_columns() -> None:
     prompts = models.prompts(40)
     batches = compose(prompts, replace(PACKED, token_budget=150))
     sizes = [sum(len(prompts[row].ids) for row in batch) for batch in batches]
-    assert sorted(row for batch in batches for row in batch) == list(range(40)) and max(sizes) <= 150
+    assert (
+        sorted(row for batch in batches for row in batch) == list(range(40)) and max(sizes) <= 150
+    )
     assert len(batches) <= len(compose(prompts, ScoringConfig(token_budget=150)))
     assert batches == compose(prompts, replace(PACKED, token_budget=150))
 
@@ -131,7 +147,10 @@ def test_threads_and_order_change_no_bit(qwen3: LanguageModel) -> None:
     prompts = models.prompts(17)
     first = score_prompts(qwen3, prompts, config=PACKED)
     again = score_prompts(qwen3, prompts[::-1], config=replace(PACKED, workers=3, shard_rows=4))
-    assert np.array_equal(first.scores.score, again.scores.score[::-1]) and first.composition_sha256 == again.composition_sha256
+    assert (
+        np.array_equal(first.scores.score, again.scores.score[::-1])
+        and first.composition_sha256 == again.composition_sha256
+    )
 
 
 def test_layers_that_carry_a_state_are_read_in_padded_batches() -> None:
@@ -176,14 +195,22 @@ def test_the_engine_follows_from_device_layers_and_verdicts(qwen3: LanguageModel
 def test_the_attention_takes_packed_rows_alone(qwen3: LanguageModel) -> None:
     import torch
 
-    with packed_attention(qwen3.model), pytest.raises(ValueError, match="takes one sequence of packed rows"):
+    with (
+        packed_attention(qwen3.model),
+        pytest.raises(ValueError, match="takes one sequence of packed rows"),
+    ):
         qwen3.model(input_ids=torch.tensor([[5, 6, 7]]))
     assert qwen3.model.config._attn_implementation == "sdpa"
 
 
 def test_packed_rows_pass_the_engine_check(qwen3: LanguageModel) -> None:
     found = engine_parity(qwen3, models.prompts(40), config=PACKED)
-    assert found.passed and found.rows == 16 and found.max_difference < 1e-5 and found.tolerance == 1e-3
+    assert (
+        found.passed
+        and found.rows == 16
+        and found.max_difference < 1e-5
+        and found.tolerance == 1e-3
+    )
 
 
 def test_the_gradient_of_packed_rows() -> None:
@@ -207,13 +234,24 @@ def test_the_gradient_of_packed_rows() -> None:
 @pytest.mark.parametrize("recomputed", [False, True])
 def test_exact_grpo_on_packed_rows(recomputed: bool) -> None:
     prompts, outcomes = random_rows(12)
-    config = GrpoConfig(steps=2, learning_rate=1e-3, beta=0.1, micro_tokens=40, activation_checkpointing=recomputed)
+    config = GrpoConfig(
+        steps=2, learning_rate=1e-3, beta=0.1, micro_tokens=40, activation_checkpointing=recomputed
+    )
     runs = [
-        train_exact(with_adapter(tiny_judge()), prompts, outcomes, arm=ARMS["reject_3"], config=config, packed=packed)
+        train_exact(
+            with_adapter(tiny_judge()),
+            prompts,
+            outcomes,
+            arm=ARMS["reject_3"],
+            config=config,
+            packed=packed,
+        )
         for packed in (False, True)
     ]
     for padded, joined in zip(*(run.history for run in runs), strict=True):
-        assert joined.loss == pytest.approx(padded.loss, abs=1e-5) and joined.grad_norm == pytest.approx(padded.grad_norm, rel=1e-3)
+        assert joined.loss == pytest.approx(
+            padded.loss, abs=1e-5
+        ) and joined.grad_norm == pytest.approx(padded.grad_norm, rel=1e-3)
 
 
 def test_labels_and_weights_of_packed_rows() -> None:
@@ -229,7 +267,9 @@ def test_labels_and_weights_of_packed_rows() -> None:
 @pytest.mark.parametrize(("weight", "recomputed"), [(1.0, False), (3.0, True)])
 def test_fine_tuning_on_packed_rows(tmp_path: Path, weight: float, recomputed: bool) -> None:
     rows = [SftRow(prompt, place % 2) for place, prompt in enumerate(models.prompts(6, longest=30))]
-    config = SftConfig(rank=4, alpha=8, learning_rate=5e-3, batch_size=2, accumulation=2, max_tokens=96)
+    config = SftConfig(
+        rank=4, alpha=8, learning_rate=5e-3, batch_size=2, accumulation=2, max_tokens=96
+    )
     config = replace(config, success_weight=weight, gradient_checkpointing=recomputed)
     curves = []
     for packed in (False, True):
@@ -237,7 +277,9 @@ def test_fine_tuning_on_packed_rows(tmp_path: Path, weight: float, recomputed: b
         trained = train_sft(base, rows, tmp_path / str(packed), config=config, packed=packed)
         assert trained is not None and trained.document.get("packed", False) is packed
         assert base.model.config._attn_implementation == "sdpa"
-        curves.append([(step["loss"], step["grad_norm"]) for step in trained.document["loss_curve"]])
+        curves.append(
+            [(step["loss"], step["grad_norm"]) for step in trained.document["loss_curve"]]
+        )
     assert len(curves[0]) == 2
     np.testing.assert_allclose(curves[1], curves[0], rtol=1e-3)
 
@@ -262,7 +304,16 @@ def test_compiled_layers_score_alike(qwen3: LanguageModel) -> None:
     assert all(layer._compiled_call_impl is None for layer in qwen3.model.model.layers)
 
 
-def _row_by_row(query: Any, key: Any, value: Any, starts: Any, *_: Any, scale: float, window_size: tuple[int, int], **__: Any) -> Any:
+def _row_by_row(
+    query: Any,
+    key: Any,
+    value: Any,
+    starts: Any,
+    *_: Any,
+    scale: float,
+    window_size: tuple[int, int],
+    **__: Any,
+) -> Any:
     """What torch documents of its kernel, with its own arguments, for a CPU."""
     import torch
 
@@ -272,7 +323,11 @@ def _row_by_row(query: Any, key: Any, value: Any, starts: Any, *_: Any, scale: f
         apart = torch.arange(end - start)[:, None] - torch.arange(end - start)
         mask = (apart >= 0) & ((apart <= window_size[0]) if window_size[0] >= 0 else True)
         k, v = (part.repeat_interleave(q.shape[0] // part.shape[0], dim=0) for part in (k, v))
-        found.append(torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale).transpose(0, 1))
+        found.append(
+            torch.nn.functional.scaled_dot_product_attention(
+                q, k, v, attn_mask=mask, scale=scale
+            ).transpose(0, 1)
+        )
     return torch.cat(found)
 
 
@@ -294,9 +349,15 @@ def test_torchs_kernel_takes_these_shapes_forward_and_backward() -> None:
     """On the meta device, which computes no numbers: arguments, shapes and types of the kernel's own operator."""
     import torch
 
-    whole = [torch.empty((1, heads, 40, 64), dtype=torch.bfloat16, device="meta", requires_grad=True) for heads in (4, 2, 2)]
+    whole = [
+        torch.empty((1, heads, 40, 64), dtype=torch.bfloat16, device="meta", requires_grad=True)
+        for heads in (4, 2, 2)
+    ]
     bounds = torch.empty(4, dtype=torch.int32, device="meta")
-    for kernel in (varlen._varlen_kernel(num_splits=1), partial(varlen._repeated, kernel=varlen._varlen_kernel())):
+    for kernel in (
+        varlen._varlen_kernel(num_splits=1),
+        partial(varlen._repeated, kernel=varlen._varlen_kernel()),
+    ):
         found = varlen._flash(whole, bounds, 22, window=None, scale=0.2, kernel=kernel)
         assert found.shape == (1, 40, 4, 64) and found.dtype == torch.bfloat16
         grads = torch.autograd.grad(found.sum(), whole)

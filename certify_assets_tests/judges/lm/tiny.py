@@ -19,7 +19,9 @@ _SPECIAL = ["<pad>", "<eos>", "SUCCESS", "FAIL"]
 SUCCESS_WORDS = tuple(range(4, 12))
 
 
-def tiny_judge(*, seed: int = 0, taught: int = 0, words: int = WORDS, **shape: Any) -> LanguageModel:
+def tiny_judge(
+    *, seed: int = 0, taught: int = 0, words: int = WORDS, **shape: Any
+) -> LanguageModel:
     """Return a random Qwen3 with a tokenizer of words; ``taught`` steps let it answer with a verdict, of no particular kind."""
     import torch
     from tokenizers import Tokenizer
@@ -30,37 +32,68 @@ def tiny_judge(*, seed: int = 0, taught: int = 0, words: int = WORDS, **shape: A
     names = [*_SPECIAL, *(f"w{place}" for place in range(words - len(_SPECIAL)))]
     base = Tokenizer(WordLevel({word: place for place, word in enumerate(names)}, unk_token="w0"))
     base.pre_tokenizer = Whitespace()
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=base, pad_token="<pad>", eos_token="<eos>", unk_token="w0")
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=base, pad_token="<pad>", eos_token="<eos>", unk_token="w0"
+    )
     torch.manual_seed(seed)
-    small = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1}
-    small |= {"head_dim": 16, "max_position_embeddings": 128, "pad_token_id": 0, "eos_token_id": 1, "bos_token_id": None}
-    settings = Qwen3Config(vocab_size=words, tie_word_embeddings=True, initializer_range=0.1, **{**small, **shape})
+    small = {
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 1,
+    }
+    small |= {
+        "head_dim": 16,
+        "max_position_embeddings": 128,
+        "pad_token_id": 0,
+        "eos_token_id": 1,
+        "bos_token_id": None,
+    }
+    settings = Qwen3Config(
+        vocab_size=words, tie_word_embeddings=True, initializer_range=0.1, **{**small, **shape}
+    )
     model: Any = Qwen3ForCausalLM(settings).eval()
     judge = LanguageModel(model, tokenizer, VerdictTokens((2,), (3,)), "tiny", str(seed))
     if taught:
         prompts, outcomes = random_rows(64, seed=seed + 100, noise=0.5)
-        config = GrpoConfig(objective="cross_entropy", steps=taught, learning_rate=1e-2, schedule="constant", prompts_per_step=16)
+        config = GrpoConfig(
+            objective="cross_entropy",
+            steps=taught,
+            learning_rate=1e-2,
+            schedule="constant",
+            prompts_per_step=16,
+        )
         train_exact(judge, prompts, outcomes, arm=ARMS["accuracy"], config=config)
     return judge
 
 
-def with_adapter(judge: LanguageModel, *, seed: int = 1, rank: int = 4, started: bool = True) -> LanguageModel:
+def with_adapter(
+    judge: LanguageModel, *, seed: int = 1, rank: int = 4, started: bool = True
+) -> LanguageModel:
     """Return the judge with a trainable LoRA adapter; a started one does something."""
     import torch
     from peft import LoraConfig, get_peft_model
 
     torch.manual_seed(seed)
     names = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
-    model = get_peft_model(judge.model, LoraConfig(r=rank, lora_alpha=2 * rank, target_modules=names, task_type="CAUSAL_LM"))
+    model = get_peft_model(
+        judge.model,
+        LoraConfig(r=rank, lora_alpha=2 * rank, target_modules=names, task_type="CAUSAL_LM"),
+    )
     if started:
         with torch.no_grad():
             for name, weight in model.named_parameters():
                 if "lora_B" in name:
                     weight.normal_(0, 0.05)
-    return LanguageModel(model.eval(), judge.tokenizer, judge.verdicts, judge.source, judge.revision)
+    return LanguageModel(
+        model.eval(), judge.tokenizer, judge.verdicts, judge.source, judge.revision
+    )
 
 
-def random_rows(count: int, *, seed: int = 0, noise: float = 0.2, longest: int = 20) -> tuple[list[Encoded], list[int]]:
+def random_rows(
+    count: int, *, seed: int = 0, noise: float = 0.2, longest: int = 20
+) -> tuple[list[Encoded], list[int]]:
     """Rows of random words whose outcome a few words tell, most of the time."""
     rng = np.random.default_rng(seed)
     prompts, outcomes = [], []

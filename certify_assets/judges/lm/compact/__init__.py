@@ -23,4 +23,6 @@ def compact_model_path() -> Path:
 
 def load_compact(*, device: str = "cpu", dtype: str = "float32") -> LanguageModel:
     """Load the compact model; its weights are stored in bfloat16, which float32 holds exactly."""
-    return replace(load_language_model(compact_model_path(), device=device, dtype=dtype), source="compact")
+    return replace(
+        load_language_model(compact_model_path(), device=device, dtype=dtype), source="compact"
+    )

@@ -11,7 +11,13 @@ from typing import Any
 
 from certify_assets.corpora.embedded import PRETRAINING_TASKS
 from certify_assets.corpora.rendering import Renderer, render_frame
-from certify_assets.files import canonical_json, sha256_bytes, sha256_file, write_atomic, write_json_atomic
+from certify_assets.files import (
+    canonical_json,
+    sha256_bytes,
+    sha256_file,
+    write_atomic,
+    write_json_atomic,
+)
 from certify_assets.judges.lm.compact.data import RUNS_FILE, pretraining_runs
 from certify_assets.judges.lm.compact.pretrain import Example, Progress, pretrain
 from certify_assets.judges.lm.compact.settings import CompactSettings
@@ -74,7 +80,14 @@ def build_compact(
     examples = _examples(encoder, texts, frame["outcome"].astype(int).tolist())
     folder.mkdir(parents=True, exist_ok=True)
     end = int(tokenizer.convert_tokens_to_ids(END))
-    model, curve = pretrain(examples, settings, pad=int(tokenizer.pad_token_id), end=end, folder=folder, progress=progress)
+    model, curve = pretrain(
+        examples,
+        settings,
+        pad=int(tokenizer.pad_token_id),
+        end=end,
+        folder=folder,
+        progress=progress,
+    )
     _write_model(folder, model, tokenizer)
     parameters = sum(value.numel() for value in model.parameters())
     record = _provenance(settings, encoder, curve) | {
@@ -85,14 +98,18 @@ def build_compact(
         "texts_sha256": sha256_bytes(canonical_json(texts)),
         "runs_file_sha256": sha256_file(runs),
         "files": {
-            path.name: sha256_file(path) for path in sorted(folder.iterdir()) if path.suffix in _SUFFIXES and path.name != PROVENANCE_FILE
+            path.name: sha256_file(path)
+            for path in sorted(folder.iterdir())
+            if path.suffix in _SUFFIXES and path.name != PROVENANCE_FILE
         },
     }
     write_json_atomic(folder / PROVENANCE_FILE, record)
     return Built(folder, parameters, curve[-1])
 
 
-def _examples(encoder: PromptEncoder, texts: Sequence[str], outcomes: Sequence[int]) -> list[Example]:
+def _examples(
+    encoder: PromptEncoder, texts: Sequence[str], outcomes: Sequence[int]
+) -> list[Example]:
     end = int(encoder.tokenizer.convert_tokens_to_ids(END))
     before, after = len(encoder.prefix_ids), len(encoder.suffix_ids)
     verdicts = (encoder.verdicts.fail, encoder.verdicts.success)
@@ -108,16 +125,22 @@ def _write_model(folder: Path, model: Any, tokenizer: Any) -> None:
     from safetensors.torch import save
 
     tensors = {
-        name: value.detach().to(torch.bfloat16).contiguous() for name, value in model.state_dict().items() if name != "lm_head.weight"
+        name: value.detach().to(torch.bfloat16).contiguous()
+        for name, value in model.state_dict().items()
+        if name != "lm_head.weight"
     }
     write_atomic(folder / "model.safetensors", save(tensors, metadata={"format": "pt"}))
     config = model.config.to_dict() | {"architectures": ["Qwen3ForCausalLM"], "dtype": "bfloat16"}
-    write_atomic(folder / "config.json", json.dumps(config, indent=2, sort_keys=True).encode("utf-8") + b"\n")
+    write_atomic(
+        folder / "config.json", json.dumps(config, indent=2, sort_keys=True).encode("utf-8") + b"\n"
+    )
     tokenizer.save_pretrained(str(folder))
     (folder / "checkpoint.safetensors").unlink(missing_ok=True)
 
 
-def _provenance(settings: CompactSettings, encoder: PromptEncoder, curve: Sequence[Progress]) -> dict[str, Any]:
+def _provenance(
+    settings: CompactSettings, encoder: PromptEncoder, curve: Sequence[Progress]
+) -> dict[str, Any]:
     points = curve[:: max(1, len(curve) // _CURVE_POINTS)]
     return {
         "schema": _SCHEMA,
@@ -129,7 +152,14 @@ def _provenance(settings: CompactSettings, encoder: PromptEncoder, curve: Sequen
         "pretraining_tasks": list(PRETRAINING_TASKS),
         "steps": len(curve),
         "loss_curve": [
-            {"step": item.step, "loss": round(item.loss, 4), "verdict_loss": round(item.verdict_loss, 4)} for item in (*points, curve[-1])
+            {
+                "step": item.step,
+                "loss": round(item.loss, 4),
+                "verdict_loss": round(item.verdict_loss, 4),
+            }
+            for item in (*points, curve[-1])
         ],
-        "versions": {name: version(name) for name in ("torch", "transformers", "tokenizers", "safetensors")},
+        "versions": {
+            name: version(name) for name in ("torch", "transformers", "tokenizers", "safetensors")
+        },
     }

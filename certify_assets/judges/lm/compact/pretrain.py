@@ -167,7 +167,9 @@ def _pretrain(
     model = new_model(settings, pad, end).train()
     optimizer = _optimizer(model, settings)
     steps = plan_batches([len(example.ids) for example in examples], settings)
-    key = sha256_bytes(canonical_json([settings.sha256, [list(example.ids) for example in examples]]))
+    key = sha256_bytes(
+        canonical_json([settings.sha256, [list(example.ids) for example in examples]])
+    )
     curve: list[Progress] = []
     first = 0 if folder is None else _resume(folder, key, model, optimizer, curve)
     saved = time.monotonic()
@@ -181,7 +183,9 @@ def _pretrain(
         torch.nn.utils.clip_grad_norm_(model.parameters(), _CLIP)
         optimizer.step()
         now = time.monotonic()
-        curve.append(Progress(step + 1, len(steps), loss.item(), verdict_loss.item(), now - started))
+        curve.append(
+            Progress(step + 1, len(steps), loss.item(), verdict_loss.item(), now - started)
+        )
         progress(curve[-1])
         if folder is not None and now - saved > _SAVE_EVERY_S:
             _save(folder, key, model, optimizer, curve)
@@ -195,11 +199,15 @@ def _losses(model: Any, examples: Sequence[Example], pad: int) -> tuple[Any, Any
     from torch.nn.functional import cross_entropy
 
     longest = max(len(example.ids) for example in examples)
-    ids = torch.tensor([list(example.ids) + [pad] * (longest - len(example.ids)) for example in examples])
+    ids = torch.tensor(
+        [list(example.ids) + [pad] * (longest - len(example.ids)) for example in examples]
+    )
     rows, places = _targets(examples)
     shared = _shared_prefix(examples)
     states = _states(model, ids, shared)
-    each = cross_entropy(model.lm_head(states[rows, places - 1 - shared]), ids[rows, places], reduction="none")
+    each = cross_entropy(
+        model.lm_head(states[rows, places - 1 - shared]), ids[rows, places], reduction="none"
+    )
     verdict = torch.from_numpy(_verdict_places(examples, rows, places))
     return each[~verdict].mean(), each[verdict].mean()
 
@@ -210,7 +218,9 @@ def _states(model: Any, ids: Any, shared: int) -> Any:
         return model.model(input_ids=ids, use_cache=False).last_hidden_state
     cache = model.model(input_ids=ids[:1, :shared], use_cache=True).past_key_values
     cache.batch_repeat_interleave(len(ids))
-    return model.model(input_ids=ids[:, shared:], past_key_values=cache, use_cache=True).last_hidden_state
+    return model.model(
+        input_ids=ids[:, shared:], past_key_values=cache, use_cache=True
+    ).last_hidden_state
 
 
 def _shared_prefix(examples: Sequence[Example]) -> int:
@@ -221,11 +231,16 @@ def _shared_prefix(examples: Sequence[Example]) -> int:
 
 def _targets(examples: Sequence[Example]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     # the run, and the verdict with what ends it: the tokens between them are the auditor's own
-    spans = [np.r_[example.body[0] : example.body[1], len(example.ids) - 2 : len(example.ids)] for example in examples]
+    spans = [
+        np.r_[example.body[0] : example.body[1], len(example.ids) - 2 : len(example.ids)]
+        for example in examples
+    ]
     return np.repeat(np.arange(len(spans)), [len(span) for span in spans]), np.concatenate(spans)
 
 
-def _verdict_places(examples: Sequence[Example], rows: NDArray[np.int64], places: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _verdict_places(
+    examples: Sequence[Example], rows: NDArray[np.int64], places: NDArray[np.int64]
+) -> NDArray[np.bool_]:
     return np.asarray(np.array([len(example.ids) - 2 for example in examples])[rows] == places)
 
 
@@ -239,7 +254,10 @@ def _optimizer(model: Any, settings: CompactSettings) -> Any:
 
     parameters = list(model.parameters())
     groups = [
-        {"params": [value for value in parameters if value.ndim >= 2], "weight_decay": settings.weight_decay},
+        {
+            "params": [value for value in parameters if value.ndim >= 2],
+            "weight_decay": settings.weight_decay,
+        },
         {"params": [value for value in parameters if value.ndim < 2], "weight_decay": 0.0},
     ]
     return torch.optim.AdamW(groups, lr=settings.learning_rate, betas=(0.9, 0.95), fused=True)
@@ -251,7 +269,10 @@ def _save(folder: Path, key: str, model: Any, optimizer: Any, curve: Sequence[Pr
 
     tensors = {f"model.{name}": value.detach() for name, value in model.named_parameters()}
     for place, state in optimizer.state_dict()["state"].items():
-        tensors |= {f"optimizer.{place}.{name}": value.reshape(-1) if value.ndim == 0 else value for name, value in state.items()}
+        tensors |= {
+            f"optimizer.{place}.{name}": value.reshape(-1) if value.ndim == 0 else value
+            for name, value in state.items()
+        }
     notes = {"key": key, "curve": json.dumps([asdict(item) for item in curve])}
     write_atomic(folder / _CHECKPOINT, save(tensors, metadata=notes))
 

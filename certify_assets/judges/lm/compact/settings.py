@@ -70,11 +70,17 @@ class CompactSettings:
         )
         for name in whole:
             if type(value := getattr(self, name)) is not int or value < 1:
-                raise InputError(f"the compact model's {name} is {value!r}; give a whole number of at least 1.")
+                raise InputError(
+                    f"the compact model's {name} is {value!r}; give a whole number of at least 1."
+                )
         if self.heads % self.key_value_heads:
-            raise InputError(f"{self.heads} heads cannot share {self.key_value_heads} heads of keys; give a divisor.")
+            raise InputError(
+                f"{self.heads} heads cannot share {self.key_value_heads} heads of keys; give a divisor."
+            )
         if self.head_dim not in (32, 64, 80, 96, 112, 128):
-            raise InputError(f"the compact model's head_dim is {self.head_dim!r}; give 32, 64, 80, 96, 112 or 128, which servers support.")
+            raise InputError(
+                f"the compact model's head_dim is {self.head_dim!r}; give 32, 64, 80, 96, 112 or 128, which servers support."
+            )
 
     @property
     def sha256(self) -> str:

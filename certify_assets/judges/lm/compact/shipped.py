@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from certify_assets.corpora.config import registered_corpora
-from certify_assets.corpora.corpus import plan_splits
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.embedded import EMBEDDED, PRETRAINING_TASKS
+from certify_assets.corpora.preparation import plan_splits
 from certify_assets.corpora.splits import SplitManifest
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.files import read_json, sha256_file
@@ -51,10 +52,17 @@ class Shipped:
     def faults(self) -> tuple[str, ...]:
         """What is not as its provenance says, one sentence each."""
         recorded = self.provenance["files"]
-        names = sorted(name for name in {*recorded, *self.files} if recorded.get(name) != self.files.get(name))
-        found = [f"{name} of the compact model is not the file that its provenance names; install the package again." for name in names]
+        names = sorted(
+            name for name in {*recorded, *self.files} if recorded.get(name) != self.files.get(name)
+        )
+        found = [
+            f"{name} of the compact model is not the file that its provenance names; install the package again."
+            for name in names
+        ]
         if self.parameters != self.provenance["parameters"]:
-            found.append(f"the compact model has {self.parameters:,} parameters, its provenance says {self.provenance['parameters']:,}.")
+            found.append(
+                f"the compact model has {self.parameters:,} parameters, its provenance says {self.provenance['parameters']:,}."
+            )
         return tuple(found)
 
 
@@ -71,10 +79,18 @@ def shipped(folder: Path | None = None) -> Shipped:
 
     place = folder or compact_model_path()
     if not (place / _WEIGHTS).is_file():
-        raise InputError(f"{place} has no {_WEIGHTS}; install the package again, or build the model with its asset.")
+        raise InputError(
+            f"{place} has no {_WEIGHTS}; install the package again, or build the model with its asset."
+        )
     document = read_json(place / _PROVENANCE)
-    if not isinstance(document, dict) or not isinstance(document.get("files"), dict) or "parameters" not in document:
-        raise InputError(f"{place / _PROVENANCE} is not the provenance of a compact model; install the package again.")
+    if (
+        not isinstance(document, dict)
+        or not isinstance(document.get("files"), dict)
+        or "parameters" not in document
+    ):
+        raise InputError(
+            f"{place / _PROVENANCE} is not the provenance of a compact model; install the package again."
+        )
     files = {
         path.name: sha256_file(path)
         for path in sorted(place.iterdir())
@@ -107,7 +123,7 @@ def tasks_in_common(store: Store) -> dict[str, tuple[str, ...]]:
         if store.exists(key):
             manifest = SplitManifest.from_dict(store.read_json(key))
         elif corpus in EMBEDDED:
-            manifest = _planned(store, corpus)
+            manifest = _planned(Corpus(store, corpus))
         else:
             continue
         common = {*manifest.tasks["cal"], *manifest.tasks["test"]} & set(PRETRAINING_TASKS)
@@ -116,14 +132,15 @@ def tasks_in_common(store: Store) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def _planned(store: Store, corpus: str) -> SplitManifest:
-    from certify_assets.corpora.config import load_config
+def _planned(corpus: Corpus) -> SplitManifest:
     from certify_assets.corpora.embedded import load_embedded
 
-    return plan_splits(load_config(store, corpus), load_embedded(corpus)["task_id"].unique())
+    return plan_splits(corpus.config, load_embedded(corpus.name)["task_id"].unique())
 
 
-def rebuild(store: Store, *, limit: int | None = None, report: Report = silent) -> tuple[Shipped, dict[str, bool]]:
+def rebuild(
+    store: Store, *, limit: int | None = None, report: Report = silent
+) -> tuple[Shipped, dict[str, bool]]:
     """Pretrain the compact model again in the data root; a killed call goes on from its last checkpoint.
 
     Parameters
@@ -146,9 +163,15 @@ def rebuild(store: Store, *, limit: int | None = None, report: Report = silent) 
     from certify_assets.judges.lm.compact.build import build_compact
 
     folder = store.local_path("models/compact")
-    build_compact(folder, limit=limit, progress=lambda item: report(Advance("pretraining", item.step, item.steps, item.loss)))
+    build_compact(
+        folder,
+        limit=limit,
+        progress=lambda item: report(Advance("pretraining", item.step, item.steps, item.loss)),
+    )
     built = shipped(folder)
-    return built, {name: built.files.get(name) == digest for name, digest in shipped().files.items()}
+    return built, {
+        name: built.files.get(name) == digest for name, digest in shipped().files.items()
+    }
 
 
 def _count(path: Path) -> int:
@@ -156,4 +179,6 @@ def _count(path: Path) -> int:
     with path.open("rb") as stream:
         (size,) = struct.unpack("<Q", stream.read(8))
         header = json.loads(stream.read(size))
-    return sum(math.prod(entry["shape"]) for name, entry in header.items() if name != "__metadata__")
+    return sum(
+        math.prod(entry["shape"]) for name, entry in header.items() if name != "__metadata__"
+    )

@@ -45,10 +45,20 @@ def train_tokenizer(texts: Iterable[str], prompt: AuditorPrompt, *, size: int = 
 
     inner = Tokenizer(models.BPE())
     split = pre_tokenizers.Split(Regex(_PIECES), behavior="isolated")
-    inner.pre_tokenizer = pre_tokenizers.Sequence([split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    inner.pre_tokenizer = pre_tokenizers.Sequence(
+        [split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+    )
     inner.decoder = decoders.ByteLevel()
     corpus = list(texts)
-    said = "\n".join((prompt.system, prompt.opening, prompt.closing, prompt.marker + prompt.success, prompt.marker + prompt.fail))
+    said = "\n".join(
+        (
+            prompt.system,
+            prompt.opening,
+            prompt.closing,
+            prompt.marker + prompt.success,
+            prompt.marker + prompt.fail,
+        )
+    )
     # often enough to be learnt first, whatever the size of the corpus
     corpus += [said] * max(10, len(corpus) // 5)
     trainer = trainers.BpeTrainer(
@@ -61,10 +71,16 @@ def train_tokenizer(texts: Iterable[str], prompt: AuditorPrompt, *, size: int = 
     # transformers leaves it untyped
     fast: Any = PreTrainedTokenizerFast
     tokenizer = fast(
-        tokenizer_object=inner, eos_token=END, pad_token=PAD, additional_special_tokens=[START], clean_up_tokenization_spaces=False
+        tokenizer_object=inner,
+        eos_token=END,
+        pad_token=PAD,
+        additional_special_tokens=[START],
+        clean_up_tokenization_spaces=False,
     )
     tokenizer.chat_template = CHAT_TEMPLATE
     for word in prompt.words:
         if len(tokenizer.encode(prompt.marker + word)) != len(tokenizer.encode(prompt.marker)) + 1:
-            raise InputError(f"the verdict {word!r} is not one of {size} tokens; make the tokenizer larger.")
+            raise InputError(
+                f"the verdict {word!r} is not one of {size} tokens; make the tokenizer larger."
+            )
     return tokenizer

@@ -36,7 +36,10 @@ def test_runs_of_several_seeds_are_one_table_with_unique_ids(tmp_path: Path) -> 
     write_runs(tmp_path / "runs.parquet", generations)
     frame = read_trajectories(tmp_path / "runs.parquet")
     assert len(frame) == frame["trajectory_id"].nunique() == 4
-    assert set(frame["corpus"]) == {"miniwob_pretraining"} and set(frame["instruction"]) == {"Click 7.", "Click 8."}
+    assert set(frame["corpus"]) == {"miniwob_pretraining"} and set(frame["instruction"]) == {
+        "Click 7.",
+        "Click 8.",
+    }
     write_runs(tmp_path / "again.parquet", generations)
     assert (tmp_path / "again.parquet").read_bytes() == (tmp_path / "runs.parquet").read_bytes()
 
@@ -57,13 +60,17 @@ def test_equal_texts_give_an_equal_tokenizer_that_reads_every_byte_back() -> Non
     assert one.decode(one.encode(odd)) == odd
 
 
-def test_a_missing_file_of_runs_is_the_users_mistake(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_file_of_runs_is_the_users_mistake(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["--out", str(tmp_path / "model"), "--runs", str(tmp_path / "absent.parquet")]) == 2
     assert "absent.parquet" in capsys.readouterr().err
 
 
 def test_the_shipped_curve_falls() -> None:
-    record = json.loads((RUNS_FILE.parent / "weights" / "provenance.json").read_text(encoding="utf-8"))
+    record = json.loads(
+        (RUNS_FILE.parent / "weights" / "provenance.json").read_text(encoding="utf-8")
+    )
     curve = [point["loss"] for point in record["loss_curve"]]
     # the first loss is about that of guessing among all tokens
     assert curve[0] == pytest.approx(math.log(record["settings"]["vocabulary"]), abs=0.7)

@@ -1,0 +1,249 @@
+"""A data root as one operation sees it: every file has one version, and an answer is computed once."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, Concatenate, ParamSpec, Protocol, TypeVar
+
+from certify_assets.errors import ChangedInputError
+from certify_assets.files import sha256_bytes
+from certify_assets.storage.store import Store
+
+__all__ = ["Snapshot", "View", "remembered"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Snapshot(Store):
+    """A `Store` that holds every file to the version that was read first, and remembers answers.
+
+    Commands, assets and requests open one, use it for one operation and drop it. Two guarantees
+    follow, without a lock that would stop other processes:
+
+    * A file that another process replaces between two reads ends the operation with an error,
+      so no result mixes two versions. Journals (``.jsonl``) may grow: their chain verifies them.
+    * What `remembered` functions return is computed once. A write through this snapshot drops
+      the answers that were computed from the written key, and only those.
+
+    Parameters
+    ----------
+    base : Store
+        Reads and writes what is asked for here.
+    """
+
+    def __init__(self, base: Store) -> None:
+        super().__init__(base.root)
+        # the dataclass is frozen: what it names never changes, what was read of it grows
+        for name, value in (
+            ("_base", base),
+            ("_versions", {}),
+            ("_answers", {}),
+            ("_local", threading.local()),
+        ):
+            object.__setattr__(self, name, value)
+
+    _base: Store
+    _versions: dict[str, str]
+    _answers: dict[object, tuple[Any, frozenset[str]]]
+    _local: threading.local
+
+    @classmethod
+    def of(cls, store: Store) -> Snapshot:
+        """Return the store itself where it is a snapshot, else a new snapshot of it."""
+        return store if isinstance(store, Snapshot) else cls(store)
+
+    def __reduce__(self) -> tuple[type[Snapshot], tuple[Store]]:
+        # another process starts its own operation
+        return Snapshot, (self._base,)
+
+    def refresh(self) -> None:
+        """Forget every version and answer: what is stored now counts from here on.
+
+        Called where an operation waited for a lock, behind which others may have written.
+        """
+        self._versions.clear()
+        self._answers.clear()
+
+    def exists(self, key: str) -> bool:
+        """Whether something is stored under the key."""
+        self._touch(key)
+        return self._base.exists(key)
+
+    def names(self, folder: str) -> list[str]:
+        """Return the sorted names directly below a folder."""
+        self._touch(f"{folder}/")
+        return self._base.names(folder)
+
+    def read_bytes(self, key: str) -> bytes:
+        """Return what is stored under the key.
+
+        Raises
+        ------
+        ChangedInputError
+            If it is not what this snapshot read before.
+        """
+        self._touch(key)
+        data = self._base.read_bytes(key)
+        self._hold(key, sha256_bytes(data))
+        return data
+
+    @contextmanager
+    def as_file(self, key: str) -> Iterator[Path]:
+        """Give what is stored under the key as a file, and hold it to one version while in use."""
+        self._touch(key)
+        with self._base.as_file(key) as path:
+            before = _identity(path)
+            yield path
+            if _identity(path) != before:
+                raise ChangedInputError(_changed(self.locate(key)))
+
+    def sha256(self, key: str) -> str:
+        """Return the SHA-256 of what is stored under the key, read once for an operation."""
+        self._touch(key)
+        if key in self._versions:
+            return self._versions[key]
+        found = self._base.sha256(key)
+        self._hold(key, found)
+        return found
+
+    def write_bytes(self, key: str, data: bytes) -> str:
+        """Store bytes under the key; answers that came from it are dropped."""
+        self._drop(key)
+        digest = self._base.write_bytes(key, data)
+        self._hold(key, digest)
+        return digest
+
+    def write_stream(self, key: str, write: Callable[[IO[bytes]], None]) -> str:
+        """Store what `write` puts into a stream; answers that came from the key are dropped."""
+        self._drop(key)
+        digest = self._base.write_stream(key, write)
+        self._hold(key, digest)
+        return digest
+
+    def append_line(self, key: str, make: Callable[[bytes], str | None]) -> None:
+        """Append one line to a journal; answers that came from it are dropped."""
+        self._drop(key)
+        self._base.append_line(key, make)
+        # what the line was made from may have been remembered in between
+        self._drop(key)
+
+    def delete(self, key: str) -> None:
+        """Remove what is stored under the key; answers that came from it are dropped."""
+        self._drop(key)
+        self._base.delete(key)
+
+    def remember(self, name: object, compute: Callable[[], R]) -> R:
+        """Return what `compute` returned before under this name, or call it.
+
+        An answer is kept with every key that was read on the way. An exception is not kept.
+        """
+        reads = self._open_reads()
+        if name in self._answers:
+            answer, keys = self._answers[name]
+            for outer in reads:
+                outer |= keys
+            known: R = answer
+            return known
+        found: set[str] = set()
+        reads.append(found)
+        try:
+            answer = compute()
+        finally:
+            reads.pop()
+            for outer in reads:
+                outer |= found
+        self._answers[name] = (answer, frozenset(found))
+        return answer
+
+    def _open_reads(self) -> list[set[str]]:
+        found: list[set[str]] | None = getattr(self._local, "reads", None)
+        if found is None:
+            found = self._local.reads = []
+        return found
+
+    def _touch(self, key: str) -> None:
+        for keys in self._open_reads():
+            keys.add(key)
+
+    def _hold(self, key: str, digest: str) -> None:
+        if _moves(key):
+            return
+        if self._versions.setdefault(key, digest) != digest:
+            raise ChangedInputError(_changed(self.locate(key)))
+
+    def _drop(self, key: str) -> None:
+        self._versions.pop(key, None)
+        # a listing of the folder, or of one above it, is an answer of this key as well
+        parts = key.split("/")
+        stale = {key, *("/".join(parts[:n]) + "/" for n in range(1, len(parts)))}
+        for name in [name for name, (_, keys) in self._answers.items() if keys & stale]:
+            del self._answers[name]
+
+
+class View(Protocol):
+    """What a remembered function is asked of: something in a snapshot, with a key of its own."""
+
+    @property
+    def store(self) -> Snapshot:
+        """Snapshot that it is seen in."""
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """Name among the views of the snapshot."""
+
+
+V = TypeVar("V", bound=View)
+
+
+def remembered(function: Callable[Concatenate[V, P], R]) -> Callable[Concatenate[V, P], R]:
+    """Let a function of a view answer once for an operation; see `Snapshot.remember`.
+
+    Tables and containers are handed out as shallow copies, so that a caller who changes one
+    changes nobody else's.
+    """
+
+    @functools.wraps(function)
+    def wrapper(view: V, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        name = (
+            function.__module__,
+            function.__qualname__,
+            view.identity,
+            args,
+            *sorted(kwargs.items()),
+        )
+        answer: R = _fresh(view.store.remember(name, lambda: function(view, *args, **kwargs)))
+        return answer
+
+    return wrapper
+
+
+def _fresh(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _fresh(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_fresh(item) for item in value]
+    if type(value) is tuple:
+        return tuple(_fresh(item) for item in value)
+    if type(value).__name__ == "DataFrame":
+        # pandas 3 copies on write
+        return value.copy(deep=False)
+    return value
+
+
+def _moves(key: str) -> bool:
+    """Whether other processes write a key while this one works: journals, looks, kept records."""
+    return key.endswith(".jsonl") or key.startswith("tracking/") or "/landed_" in key
+
+
+def _identity(path: Path) -> tuple[int, int, int]:
+    found = path.stat()
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _changed(place: str) -> str:
+    return f"{place} was replaced while it was in use; run this again."

@@ -1,0 +1,116 @@
+"""A snapshot: one version of every file, every answer once."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from certify_assets.errors import ChangedInputError
+from certify_assets.storage.snapshot import Snapshot, remembered
+from certify_assets.storage.store import Store
+
+CALLS: list[str] = []
+
+
+@dataclass(frozen=True)
+class Thing:
+    store: Snapshot
+    identity: tuple[str, ...] = ("thing",)
+
+
+@remembered
+def inner(thing: Thing) -> list[int]:
+    CALLS.append("inner")
+    return list(thing.store.read_json("things/a.json"))
+
+
+@remembered
+def outer(thing: Thing, factor: int = 1) -> int:
+    CALLS.append("outer")
+    return factor * sum(inner(thing)) + len(thing.store.names("things"))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    CALLS.clear()
+    found = Store(str(tmp_path))
+    found.write_json("things/a.json", [1, 2])
+    return found
+
+
+def test_an_answer_is_computed_once_and_copies_are_handed_out(store: Store) -> None:
+    thing = Thing(Snapshot(store))
+    inner(thing).append(100)
+    assert inner(thing) == [1, 2] and outer(thing) == 4 and outer(thing, 2) == 7
+    assert CALLS == ["inner", "outer", "outer"]
+
+
+def test_a_write_drops_what_came_from_the_key_and_nothing_else(store: Store) -> None:
+    thing = Thing(Snapshot(store))
+    outer(thing)
+    thing.store.write_json("other/b.json", [])
+    outer(thing)
+    assert CALLS == ["outer", "inner"]
+    # an answer that was only taken over depends on the key as well
+    thing.store.write_json("things/a.json", [5])
+    assert outer(thing) == 6
+    # so does a listing on a new name
+    thing.store.write_json("things/c.json", [])
+    assert outer(thing) == 7 and CALLS.count("inner") == 2
+
+
+def test_what_was_absent_is_seen_when_it_is_written(store: Store) -> None:
+    snapshot = Snapshot(store)
+    assert not snapshot.remember("there", lambda: snapshot.exists("things/new.json"))
+    snapshot.write_json("things/new.json", 1)
+    assert snapshot.remember("there", lambda: snapshot.exists("things/new.json"))
+
+
+@pytest.mark.parametrize("again", ["read_bytes", "sha256", "as_file"])
+def test_a_file_that_another_process_replaces_ends_the_operation(store: Store, again: str) -> None:
+    snapshot = Snapshot(store)
+    snapshot.read_json("things/a.json")
+    store.write_json("things/a.json", [9])
+    if again == "sha256":
+        # the version that was read, whatever is there now
+        assert snapshot.sha256("things/a.json") != store.sha256("things/a.json")
+        return
+    with pytest.raises(ChangedInputError, match=r"a\.json was replaced while it was in use"):
+        if again == "as_file":
+            with snapshot.as_file("things/a.json"):
+                store.write_json("things/a.json", [10])
+        else:
+            snapshot.read_bytes("things/a.json")
+    snapshot.refresh()
+    assert snapshot.read_json("things/a.json") in ([9], [10])
+
+
+def test_own_writes_are_read_back_and_journals_grow(store: Store) -> None:
+    snapshot = Snapshot(store)
+    snapshot.read_json("things/a.json")
+    snapshot.write_json("things/a.json", [3])
+    assert snapshot.read_json("things/a.json") == [3]
+    store.append_line("things/log.jsonl", lambda _: "1")
+    assert snapshot.read_bytes("things/log.jsonl") == b"1\n"
+    store.append_line("things/log.jsonl", lambda _: "2")
+    assert snapshot.read_bytes("things/log.jsonl") == b"1\n2\n"
+
+
+def test_an_error_is_no_answer_and_another_process_starts_anew(store: Store) -> None:
+    snapshot = Snapshot(store)
+
+    def fails() -> int:
+        CALLS.append("fails")
+        raise ValueError
+
+    for _ in range(2):
+        with pytest.raises(ValueError):
+            snapshot.remember("fails", fails)
+    assert CALLS == ["fails", "fails"]
+    inner(Thing(snapshot))
+    copy = pickle.loads(pickle.dumps(snapshot))  # noqa: S301 - what multiprocessing does
+    store.write_json("things/a.json", [7])
+    assert inner(Thing(copy)) == [7]
