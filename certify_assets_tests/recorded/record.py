@@ -202,9 +202,9 @@ class Product:
         key = " ".join(group)
         if key not in self._offered:
             done = self._run("-m", "certify_assets.cli", *group, "--help")
-            listed = done.stdout.partition("Commands:")[2]
-            # a command's name begins its line; the rest of its summary is indented deeper
-            self._offered[key] = frozenset(re.findall(r"^  ([\w-]+)", listed, re.MULTILINE))
+            # under whatever heading: a name, and its summary in the second column
+            listed = re.findall(r"^  ([a-z][\w-]*)  +\S", done.stdout, re.MULTILINE)
+            self._offered[key] = frozenset(listed)
         return self._offered[key]
 
     def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
