@@ -98,6 +98,8 @@ _BATCH = (
     "known dropped outcomes_left_out findings refusal"
 )
 _RECERTIFIED = "number delta tasks trajectories sides findings counted drawn new_tasks left_out"
+#: so many spaces make a cell of a table a sentence
+_SENTENCE = 6
 _SECTION = Callable[[], Any]
 
 
@@ -556,9 +558,14 @@ def _study(product: Product) -> dict[str, Any]:
     for path in stored_tables(alone.root):
         if path.stem not in _NO_FIGURES:
             with path.open(encoding="utf-8", newline="") as stream:
-                rows = [" | ".join(row) for row in csv.reader(stream)]
+                rows = [" | ".join(map(_cell, row)) for row in csv.reader(stream)]
             tables[path.stem] = rows
     return {"exit": answer.code, "counts": answer.document.get("counts"), "tables": tables}
+
+
+def _cell(text: str) -> str:
+    """Return a cell of a table; of a sentence, which may be written anew, its numbers."""
+    return text if text.count(" ") < _SENTENCE else " ".join(re.findall(r"\d*\.?\d+", text))
 
 
 def compare(before: Mapping[str, Any], after: Mapping[str, Any], *, allow_new: bool = False) -> int:
