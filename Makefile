@@ -40,8 +40,11 @@ chromium:
 	  { tail -n 5 /tmp/certify-chromium.log; echo "Chromium could not be installed; browser tests will skip."; }; \
 	else echo "No Chromium here and no right to install it; browser tests will skip."; fi
 
+# a file of tests stays in one process, so that what its tests share is prepared once
+PYTEST := $(BIN)/python -m pytest -q -n $${CERTIFY_TEST_PROCESSES:-2} --dist loadfile
+
 test: setup chromium
-	@$(BIN)/python -m pytest -q
+	@$(PYTEST)
 
 # what a cluster needs, for the tests that start a real one: Ray from PyPI, PostgreSQL from Debian where it may be installed
 services: setup
@@ -55,7 +58,7 @@ services: setup
 	else echo "No PostgreSQL here and no right to install it; its tests will skip."; fi
 
 test-slow: setup chromium services
-	@$(BIN)/python -m pytest -q -m 'slow and not gpu'
+	@$(PYTEST) -m 'slow and not gpu'
 
 dev: setup
 	@$(BIN)/certify ui
