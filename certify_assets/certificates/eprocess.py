@@ -24,7 +24,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 
 from certify_assets.certificates.certificate import significant
 
@@ -120,6 +119,8 @@ def certification_process(stream: TaskStream, alpha: float) -> NDArray[np.float6
     float64 array, shape (tasks,)
         Its logarithm. Where it reaches ln(1/δ), an error of at most α is certified at 1 − δ, however often it was looked at.
     """
+    from scipy.special import logsumexp
+
     capital = np.cumsum(np.log1p(np.outer(-_DOWNWARD / (1 - alpha), stream.excess(alpha))), axis=1)
     return np.asarray(logsumexp(capital, axis=0) - math.log(_DOWNWARD.size))
 
@@ -128,6 +129,8 @@ def _started(
     stream: TaskStream, alpha: float, log_starts: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Logarithm of Σ_j w_j·W↑(tasks j to t), mixed over the bets."""
+    from scipy.special import logsumexp
+
     growth = np.log1p(np.outer(_UPWARD / alpha, stream.excess(alpha)))
     capital = np.cumsum(growth, axis=1)
     sums = np.logaddexp.accumulate(log_starts - (capital - growth), axis=1)
@@ -152,6 +155,8 @@ def error_interval(stream: TaskStream, delta: float) -> tuple[float, float]:
     -----
     W↑(c) falls and W↓(c) rises in c, whatever the data, so each end is found by bisection.
     """
+    from scipy.special import logsumexp
+
     point = stream.realized_error
     if point is None:
         return 0.0, 1.0
@@ -162,6 +167,7 @@ def error_interval(stream: TaskStream, delta: float) -> tuple[float, float]:
     limit = math.log(2 / delta)
 
     def rejected(level: float, upward: bool) -> bool:
+
         shares = _UPWARD / level if upward else -_DOWNWARD / (1 - level)
         capital = np.log1p(np.outer(shares, kinds[0] - level * kinds[1])) @ numbers
         return float(logsumexp(capital)) - math.log(shares.size) >= limit

@@ -20,7 +20,6 @@ from certify_assets.certificates.evaluation import Settings, evaluate
 from certify_assets.certificates.inputs import Observations, observe
 from certify_assets.certificates.populations import Design, pilot_of
 from certify_assets.certificates.shown import shown
-from certify_assets.certificates.workers import in_processes
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.research.published import PAPER_PROCEDURES
@@ -32,6 +31,7 @@ from certify_assets.research.study import (
     make_variants,
     summarise,
 )
+from certify_assets.storage.workers import in_processes
 
 __all__ = ["PILOT_TASKS", "STUDY_PROCEDURES", "cell_key", "simulate"]
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from certify_assets.certificates.workers import ignore_interrupts, in_processes
 from certify_assets.errors import CertifyError, InputError, MissingToolError
+from certify_assets.storage.workers import ignore_interrupts, in_processes
 
 __all__ = ["ENGINES", "ENGINE_VARIABLE", "ONE_THREAD", "chosen_engine", "run_shards"]
 
