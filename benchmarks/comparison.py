@@ -20,7 +20,6 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.evaluation import auditing, certification
 from certify_assets.evaluation.agent_folds import evaluate_agent_folds
 from certify_assets.evaluation.main_table import gather_table
-from certify_assets.judges import scoring, training
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.reports.comparison_tables import comparison_tables, write_table
 from certify_assets.storage.store import Store
@@ -28,8 +27,8 @@ from certify_assets.storage.store import Store
 QUICK_CORPUS = "miniwob_weak"
 QUICK_JUDGES = ("lexical", "lexical_weighted")
 STAGES = {
-    "train": training.train_judge,
-    "score": scoring.score_corpus,
+    "train": JudgedCorpus.train,
+    "score": JudgedCorpus.score,
     "certify": certification.certify_judge,
     "audit": auditing.audit_judge,
 }

@@ -111,12 +111,11 @@ def judges(
         "compact": CausalJudge("compact", *load_base("compact")),
     }
     for name in options.judge:
-        from certify_assets.judges.judging import current_adapter, load_adapter
         from certify_assets.storage.store import Store
 
         store = Store(options.root)
-        sha256 = current_adapter(JudgedCorpus(Corpus(store, corpus), name))["adapter_sha256"]
-        made[name] = load_adapter(JudgedCorpus(Corpus(store, corpus), name), expected_sha256=sha256)
+        sha256 = JudgedCorpus(Corpus(store, corpus), name).artifact["adapter_sha256"]
+        made[name] = JudgedCorpus(Corpus(store, corpus), name).load(expected_sha256=sha256)
     known = " ".join(word for word, _ in lexical.top_features(30)[1])
     return {
         name: lambda texts, judge=judge: judge.score(texts).score for name, judge in made.items()

@@ -22,7 +22,6 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.splits import SPLITS
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.evaluation import auditing, certification
-from certify_assets.judges import scoring, training
 from certify_assets.judges.base import judge_auroc
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import ALPHAS, JUDGES
@@ -84,14 +83,14 @@ def measure(store: Store, target: str, judge: str) -> Row:
     try:
         certificates = certification.load_certificates(JudgedCorpus(Corpus(store, target), judge))
     except CertifyError:
-        training.train_judge(JudgedCorpus(Corpus(store, target), judge))
-        scoring.score_corpus(JudgedCorpus(Corpus(store, target), judge))
+        JudgedCorpus(Corpus(store, target), judge).train()
+        JudgedCorpus(Corpus(store, target), judge).score()
         certificates = certification.certify_judge(JudgedCorpus(Corpus(store, target), judge))
         store.delete(f"judges/{judge}/{target}/audits.json")
     seconds = time.process_time() - started
     if not store.exists(f"judges/{judge}/{target}/audits.json"):
         auditing.audit_judge(JudgedCorpus(Corpus(store, target), judge))
-    cal, _, adapter = scoring.calibration_scores(JudgedCorpus(Corpus(store, target), judge))
+    cal, _, adapter = JudgedCorpus(Corpus(store, target), judge).calibration
     audits = {
         audit["alpha"]: audit
         for audit in auditing.load_audits(JudgedCorpus(Corpus(store, target), judge))[0]

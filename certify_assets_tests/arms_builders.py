@@ -9,7 +9,7 @@ from pathlib import Path
 from certify_assets.corpora import preparation as corpus_steps
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.evaluation import arms_audit
-from certify_assets.judges import judging, training
+from certify_assets.judges import judging
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import JUDGES
 from certify_assets.storage.store import Store
@@ -25,7 +25,7 @@ def audited_arms(folder: Path, *, tasks: int) -> Store:
     """Make a root where the arms are trained, one is chosen, and TEST was read for all of them; the judge's specification must be ``TINY``."""
     store = small_corpus(folder, tasks=tasks)
     start_judge(store)
-    training.train_judge(JudgedCorpus(Corpus(store, CORPUS), TINY.name))
+    JudgedCorpus(Corpus(store, CORPUS), TINY.name).train()
     arms_audit.audit_arms(JudgedCorpus.of(Corpus(store, CORPUS), TINY))
     return store
 

@@ -66,7 +66,6 @@ def certify_small_corpora(root: Path) -> None:
     """Fill a data root with three corpora, one, two and three, that the lexical judge has certificates on."""
     from certify_assets.corpora import preparation as corpus_steps
     from certify_assets.evaluation import certification
-    from certify_assets.judges import scoring, training
 
     store = Store(str(root))
     for seed, (name, tasks) in enumerate({"one": 200, "two": 60, "three": 40}.items()):
@@ -82,8 +81,8 @@ def certify_small_corpora(root: Path) -> None:
             corpus_steps.write_split(Corpus(store, name), split)
         corpus_steps.profile(Corpus(store, name))
         corpus_steps.leak_controls(Corpus(store, name))
-        training.train_judge(JudgedCorpus(Corpus(store, name), "lexical"))
-        scoring.score_corpus(JudgedCorpus(Corpus(store, name), "lexical"))
+        JudgedCorpus(Corpus(store, name), "lexical").train()
+        JudgedCorpus(Corpus(store, name), "lexical").score()
         certification.certify_judge(JudgedCorpus(Corpus(store, name), "lexical"))
 
 

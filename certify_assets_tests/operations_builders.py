@@ -13,7 +13,6 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.evaluation import auditing, certification
 from certify_assets.evaluation.ledger import ledger_entries, record_result
 from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.judges import scoring, training
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations import monitoring
 from certify_assets.storage.store import Store
@@ -34,8 +33,8 @@ def certified_corpus(root: Path) -> Store:
     for split in ("sft", "rl", "cal", "test"):
         corpus_steps.write_split(Corpus(store, "c"), split)
     corpus_steps.leak_controls(Corpus(store, "c"))
-    training.train_judge(JudgedCorpus(Corpus(store, "c"), "lexical"))
-    scoring.score_corpus(JudgedCorpus(Corpus(store, "c"), "lexical"))
+    JudgedCorpus(Corpus(store, "c"), "lexical").train()
+    JudgedCorpus(Corpus(store, "c"), "lexical").score()
     certification.certify_judge(JudgedCorpus(Corpus(store, "c"), "lexical"))
     auditing.audit_judge(JudgedCorpus(Corpus(store, "c"), "lexical"))
     return store

@@ -13,7 +13,6 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.preparation import open_corpus
 from certify_assets.files import canonical_json
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.scoring import calibration_scores
 from certify_assets.judges.specs import GRID
 from certify_assets.operations.deployment_record import own_key
 from certify_assets.operations.journal import Label, append_labels
@@ -43,7 +42,7 @@ def deploy_by_hand(
 ) -> dict[str, object]:
     """Deploy the lexical judge with the certificates that decide, past every check."""
     chosen = _deciding(store, key or own_key(corpus, JUDGE))
-    _, hashes, _ = calibration_scores(JudgedCorpus(Corpus(store, corpus), JUDGE))
+    _, hashes, _ = JudgedCorpus(Corpus(store, corpus), JUDGE).calibration
     document: dict[str, object] = {
         "schema": "certify_assets/deployment/1",
         "corpus": corpus,

@@ -71,12 +71,11 @@ def arms(corpus: str, name: str, audit: bool, root: str | None, as_json: bool) -
 
 def _document(corpus: Corpus, name: str, *, audit: bool) -> dict[str, Any]:
     from certify_assets.evaluation.arms_audit import audit_arms, load_arms_audit
-    from certify_assets.judges.judging import current_adapter
     from certify_assets.reports.arms import MEANINGS, improvement
     from certify_assets.storage.progress import ProgressLines
 
     spec = judge_spec(name)
-    adapter = current_adapter(JudgedCorpus(corpus, name))
+    adapter = JudgedCorpus(corpus, name).artifact
     if audit:
         audit_arms(JudgedCorpus.of(corpus, spec), report=ProgressLines(say))
     seen = (

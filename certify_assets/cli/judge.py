@@ -99,9 +99,8 @@ def train(corpus: str, name: str, root: str | None, as_json: bool) -> None:
     trained but registered: its server is asked what it is, and settings, prompt and answer are stored.
     """
     from certify_assets.cli.launching import open_corpus_store
-    from certify_assets.judges.training import train_judge
 
-    document = train_judge(JudgedCorpus(Corpus(open_corpus_store(root, corpus), corpus), name))
+    document = JudgedCorpus(Corpus(open_corpus_store(root, corpus), corpus), name).train()
     if as_json:
         emit_json(document)
         return
@@ -305,13 +304,12 @@ def recalibrate(corpus: str, name: str, root: str | None, as_json: bool) -> None
 def _splits(
     corpus: Corpus, name: str
 ) -> tuple[pd.DataFrame, dict[str, int], dict[str, Any] | None]:
-    from certify_assets.judges.scoring import score_corpus, stored_bill
     from certify_assets.storage.progress import ProgressLines
 
     return (
-        score_corpus(JudgedCorpus(corpus, name), report=ProgressLines(say)),
+        JudgedCorpus(corpus, name).score(report=ProgressLines(say)),
         {},
-        stored_bill(JudgedCorpus(corpus, name)),
+        JudgedCorpus(corpus, name).bill,
     )
 
 
@@ -320,13 +318,12 @@ def _new_runs(
 ) -> tuple[pd.DataFrame, dict[str, int], dict[str, Any] | None]:
     from certify_assets.corpora.formats import gather_new_runs
     from certify_assets.corpora.schema import to_frame
-    from certify_assets.judges.scoring import score_runs_with_bill
     from certify_assets.storage.progress import ProgressLines
 
     with gather_new_runs(list(paths), format=format_name, name=corpus.name) as (runs, found):
         frame = to_frame(runs.trajectories())
     say(f"{len(frame)} runs read as {found.format}; left out: {_shown(found.dropped)}.")
-    table, bill = score_runs_with_bill(JudgedCorpus(corpus, name), frame, report=ProgressLines(say))
+    table, bill = JudgedCorpus(corpus, name).score_runs(frame, report=ProgressLines(say))
     return table, found.dropped, bill
 
 

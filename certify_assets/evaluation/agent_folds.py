@@ -25,8 +25,7 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.preparation import open_split
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.judging import current_adapter, renderer, texts
-from certify_assets.judges.scoring import calibration_scores
+from certify_assets.judges.judging import renderer, texts
 from certify_assets.judges.specs import JUDGES, JudgeSpec, judge_spec
 
 if TYPE_CHECKING:
@@ -111,7 +110,7 @@ def evaluate_agent_folds(judge: JudgedCorpus, *, folds: int = 4, seed: int = 42)
         raise InputError(
             f"{judge} is not trained on SFT alone; ask for one of {', '.join(fold_judges())}."
         )
-    cal, hashes, adapter = calibration_scores(judge)
+    cal, hashes, adapter = judge.calibration
     sft, _ = open_split(judge.corpus, "sft")
     sft = sft[sft["outcome"].notna()]
     groups = agent_groups(
@@ -174,7 +173,7 @@ def stored_agent_folds(corpus: Corpus) -> list[dict[str, Any]]:
             continue
         document = corpus.store.read_json(_key(corpus.name, name))
         try:
-            current = current_adapter(JudgedCorpus(corpus, name))
+            current = JudgedCorpus(corpus, name).artifact
         except CertifyError:
             continue
         scores = f"judges/{name}/{corpus}/scores.parquet"

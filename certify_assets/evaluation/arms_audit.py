@@ -29,7 +29,7 @@ from certify_assets.judges.arms import (
     train_arm,
 )
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.judging import columns, current_adapter, renderer
+from certify_assets.judges.judging import columns, renderer
 from certify_assets.judges.lm.rewards import ARMS, CONTROLS
 from certify_assets.judges.specs import ALPHAS, DELTA, GRID, PROCEDURES, SIDES, JudgeSpec
 from certify_assets.storage.progress import Report, silent
@@ -116,7 +116,7 @@ def plan_arms(
     StaleCertificateError
         If arms, start or scores are not those among which the deployed adapter was chosen.
     """
-    adapter = current_adapter(judge.beside(judge.spec.name))
+    adapter = judge.beside(judge.spec.name).artifact
     keys = {arm: arm_key(judge, arm) for arm in [*ARMS, *CONTROLS]}
     stale = f"the adapter of {judge.spec.name} on {judge.corpus} was not chosen among the arms of now; materialize {judge.spec.name}/adapter again."
     if adapter["arms"] != {arm: keys[arm] for arm in ARMS}:
@@ -207,7 +207,7 @@ def load_arms_audit(judge: JudgedCorpus) -> dict[str, Any]:
         )
     if (
         document["plan"]["adapter_sha256"]
-        != current_adapter(judge.beside(judge.spec.name))["adapter_sha256"]
+        != judge.beside(judge.spec.name).artifact["adapter_sha256"]
     ):
         raise StaleCertificateError(
             f"the arms of {judge.spec.name} on {judge.corpus} were audited for another adapter than the deployed one; {again}"

@@ -22,7 +22,6 @@ from certify_assets.evaluation.parity import parity_provenance
 from certify_assets.judges.harvest.spent import HALF_B, describe_harvest
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.judging import columns
-from certify_assets.judges.scoring import calibration_scores, rescored
 from certify_assets.judges.specs import ALPHAS, DELTA, GRID, PROCEDURES, SIDES
 from certify_assets.judges.transfer import describe_sources
 from certify_assets.storage.snapshot import remembered
@@ -45,7 +44,7 @@ def certify_judge(judge: JudgedCorpus, *, run_id: str = "cli") -> list[Certifica
     """Certify both sides at both budgets with every procedure on CAL, store the certificates, and register the TEST read to come."""
     from certify_assets.certificates import certify
 
-    cal, hashes, adapter = calibration_scores(judge)
+    cal, hashes, adapter = judge.calibration
     leak = require_leak_controls(judge.corpus, hashes["manifest_sha256"])
     compared = parity_provenance(judge)
     require_paid(judge, int(adapter["candidates"]))
@@ -107,7 +106,7 @@ def load_certificates(judge: JudgedCorpus) -> list[Certificate]:
     """
     from certify_assets.certificates import Certificate, verify_certificate
 
-    cal, hashes, _ = calibration_scores(judge)
+    cal, hashes, _ = judge.calibration
     hashes = {**hashes, **parity_provenance(judge)}
     document = judge.store.read_json(judge.key("certificates.json"))
     certificates = [Certificate.from_dict(item) for item in document["certificates"]]
@@ -158,8 +157,8 @@ def verify_stored(judge: JudgedCorpus) -> list[str]:
     """Score CAL again and recompute every stored certificate; return what differs, empty when nothing does."""
     from certify_assets.certificates import verify_certificate
 
-    cal, hashes, _ = calibration_scores(judge)
-    again = rescored(judge)
+    cal, hashes, _ = judge.calibration
+    again = judge.rescored()
     if not np.array_equal(again, cal["score"].to_numpy(np.float64), equal_nan=True):
         return [
             f"the stored adapter gives other scores on CAL than those certified; materialize {judge}/scores again."
@@ -187,7 +186,7 @@ def why_nothing(judge: JudgedCorpus) -> list[str]:
     from certify_assets.certificates import diagnose
 
     certificates = load_certificates(judge)
-    cal, _, _ = calibration_scores(judge)
+    cal, _, _ = judge.calibration
     sentences = []
     for alpha in ALPHAS:
         item = certificate_of(certificates, side="reject", alpha=alpha)

@@ -17,9 +17,8 @@ from certify_assets.evaluation.auditing import load_audits
 from certify_assets.evaluation.certification import load_certificates
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.judging import columns
-from certify_assets.judges.scoring import calibrating, calibration_scores
+from certify_assets.judges.scoring import calibrating
 from certify_assets.judges.specs import PROCEDURES, judge_before, judges
-from certify_assets.judges.timings import read_timings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -146,7 +145,7 @@ def _judged(
     judge: JudgedCorpus, frames: Mapping[str, pd.DataFrame], missing: list[dict[str, str]]
 ) -> Judged:
     folder = judge.key()
-    _, _, adapter = calibration_scores(judge.beside(judge.spec.name))
+    _, _, adapter = judge.beside(judge.spec.name).calibration
     table = judge.store.read_table(f"{folder}/scores.parquet").set_index("trajectory_id")["score"]
     rows = {
         split: _rows(frame, table.reindex(frame["trajectory_id"]).to_numpy(np.float64))
@@ -187,7 +186,7 @@ def _judged(
         trained_on_rl="rl" in judge.spec.training_splits,
         certificates=certificates,
         audits=audits,
-        timings=read_timings(judge.beside(judge.spec.name)),
+        timings=judge.beside(judge.spec.name).timings,
         cost=cost if isinstance(cost, Mapping) else {},
         start=judge_before(judge.spec),
         model=judge.spec.model,

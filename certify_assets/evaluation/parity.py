@@ -16,7 +16,7 @@ from certify_assets.errors import InputError, StaleCertificateError
 from certify_assets.files import sha256_bytes
 from certify_assets.judges.endpoint.judging import load_endpoint
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.judging import current_adapter, renderer, stored_adapter, texts
+from certify_assets.judges.judging import renderer, stored_adapter, texts
 from certify_assets.judges.specs import JUDGES, JudgeSpec
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def run_parity(judge: JudgedCorpus) -> dict[str, Any]:
     if spec.endpoint is None or spec.endpoint.parity is None:
         raise InputError(f"{judge} has no parity test: {reason}.")
     config = spec.endpoint.parity
-    current_adapter(judge)
+    _ = judge.artifact
     table = judge.store.read_table(judge.key("scores.parquet"))
     frame = _rows(judge.corpus, config.rows)
     stored = table.set_index("trajectory_id").loc[frame["trajectory_id"]]
@@ -208,7 +208,7 @@ def _local(corpus: Corpus, config: ParityConfig) -> Iterator[tuple[LanguageModel
 @contextmanager
 def _adapter_folder(corpus: Corpus, adapter: str) -> Iterator[Path]:
     if adapter in JUDGES:
-        current_adapter(JudgedCorpus(corpus, adapter))
+        _ = JudgedCorpus(corpus, adapter).artifact
         with stored_adapter(JudgedCorpus(corpus, adapter)) as folder:
             yield folder
         return

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from certify_assets.corpora.preparation import open_split
 from certify_assets.errors import InputError
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.judging import columns, current_adapter, load_adapter, renderer
-from certify_assets.judges.scoring import calibration_scores
+from certify_assets.judges.judging import columns, renderer
 from certify_assets.judges.specs import ALPHAS, DELTA, GRID, PROCEDURES, SIDES
 
 if TYPE_CHECKING:
@@ -113,7 +112,7 @@ def recalibrate(judge: JudgedCorpus) -> dict[str, Any]:
         Split and rows that the maps were fitted on; for each method its parameters, log loss and distinct scores on CAL, and for each side
         and budget coverage, threshold, rank of the threshold and rows of CAL and TEST that are decided otherwise than by the scores as they are.
     """
-    cal, hashes, adapter = calibration_scores(judge)
+    cal, hashes, adapter = judge.calibration
     fitted_on, fit = _fitting_rows(judge)
     table = judge.store.read_table(judge.key("scores.parquet"))
     everything = table.loc[table["split"].isin(["cal", "test"]), "score"].to_numpy(np.float64)
@@ -249,8 +248,8 @@ def _fitting_rows(judge: JudgedCorpus) -> tuple[str, tuple[_Floats, NDArray[np.i
     if np.unique(found[1]).size == 2:
         return "rl", found
     sft, _ = open_split(judge.corpus, "sft")
-    expected = current_adapter(judge)["adapter_sha256"]
-    model = load_adapter(judge, expected_sha256=expected)
+    expected = judge.artifact["adapter_sha256"]
+    model = judge.load(expected_sha256=expected)
     return "sft", _labelled(score_table(model, sft[sft["outcome"].notna()], renderer()))
 
 

@@ -26,7 +26,6 @@ from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.judging import (
     columns,
-    current_adapter,
     renderer,
     stored_adapter,
     stored_folder,
@@ -156,7 +155,7 @@ def select_arm(judge: JudgedCorpus, *, report: Report = silent) -> dict[str, Any
     dict
         Of the adapter document: the candidates with their certified coverage, the rule, their number, the chosen one and the arms' keys.
     """
-    before = current_adapter(judge.beside(judge.spec.start))
+    before = judge.beside(judge.spec.start).artifact
     documents = {arm: train_arm(judge, arm, report=report) for arm in ARMS}
     tables = {
         each.name: scored_candidate(judge, each, "cal", report=report)[0]
@@ -340,7 +339,7 @@ class _Run:
         config = grpo_config(spec, control=arm in CONTROLS)
         inputs = {
             "start": spec.start,
-            "start_sha256": current_adapter(JudgedCorpus(Corpus(store, corpus), spec.start))[
+            "start_sha256": JudgedCorpus(Corpus(store, corpus), spec.start).artifact[
                 "adapter_sha256"
             ],
             "reward": {"lam": reward.lam, "mu": reward.mu},

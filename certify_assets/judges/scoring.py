@@ -32,7 +32,6 @@ __all__ = [
     "fresh_scores",
     "rescored",
     "score_corpus",
-    "score_runs",
     "score_runs_with_bill",
     "stored_bill",
 ]
@@ -113,26 +112,10 @@ def _reporting(model: _Loaded, report: Report, split: str) -> _Loaded:
     )
 
 
-def score_runs(judge: JudgedCorpus, frame: pd.DataFrame) -> pd.DataFrame:
-    """Score new trajectories with the judge that was trained on a corpus.
-
-    Returns
-    -------
-    pandas.DataFrame
-        A score table, one row a trajectory; nothing is stored.
-
-    Raises
-    ------
-    StaleCertificateError
-        If the judge was trained under another manifest or renderer than the stored ones.
-    """
-    return score_runs_with_bill(judge, frame)[0]
-
-
 def score_runs_with_bill(
     judge: JudgedCorpus, frame: pd.DataFrame, *, report: Report = silent
 ) -> tuple[pd.DataFrame, dict[str, Any] | None]:
-    """Score new trajectories as `score_runs` does; return what an endpoint judge cost beside the table, None for other judges.
+    """Score new trajectories; return what an endpoint judge cost beside the table, None for other judges.
 
     Raises
     ------

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.judging import load_adapter
 from certify_assets.storage.shards import chosen_engine, run_shards
 from certify_assets.storage.store import Store
 
@@ -74,8 +73,7 @@ def _judge(judged: Judged) -> CausalJudge:
     """Load a judge once in a process that answers many shares; the hash of its adapter is part of what it is known by."""
     from certify_assets.judges.lm.judge import CausalJudge
 
-    loaded = load_adapter(
-        JudgedCorpus(Corpus(Store(judged.root), judged.corpus), judged.judge),
+    loaded = JudgedCorpus(Corpus(Store(judged.root), judged.corpus), judged.judge).load(
         expected_sha256=judged.adapter_sha256,
     )
     assert isinstance(loaded, CausalJudge)

@@ -20,7 +20,6 @@ from certify_assets.corpora.preparation import open_corpus
 from certify_assets.errors import CertifyError, IntegrityError
 from certify_assets.files import sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.scoring import score_runs_with_bill
 from certify_assets.judges.specs import ENDPOINT, SIDES, judge_spec
 from certify_assets.operations.batches import corpus_lock, ready_batches
 from certify_assets.operations.deployment import Standing, standing
@@ -224,13 +223,12 @@ def _in_shares(
     )
     if judge_spec(judge, store.root).family == ENDPOINT:
         # it keeps every answer by itself, and its bill is of all of them
-        return score_runs_with_bill(JudgedCorpus(Corpus(store, corpus), judge), runs, report=report)
+        return JudgedCorpus(Corpus(store, corpus), judge).score_runs(runs, report=report)
     parts = []
     for place in range(0, len(runs), _SHARE):
         key = f"{folder}/{adapter[:16]}-{place // _SHARE:05d}.parquet"
         if not store.exists(key):
-            part = score_runs_with_bill(
-                JudgedCorpus(Corpus(store, corpus), judge),
+            part = JudgedCorpus(Corpus(store, corpus), judge).score_runs(
                 runs.iloc[place : place + _SHARE].reset_index(drop=True),
                 report=report,
             )[0]

@@ -22,7 +22,6 @@ from certify_assets.errors import (
 )
 from certify_assets.evaluation.certification import certificate_of, load_certificates
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.scoring import calibration_scores
 from certify_assets.judges.specs import GRID, PROCEDURES, SIDES
 from certify_assets.operations.adapter_files import adapter_files_sha256
 from certify_assets.operations.deployment_record import (
@@ -254,7 +253,7 @@ def _certificates_of(store: Store, deployment: Deployment) -> list[Certificate]:
 
 
 def _fingerprint(judge: JudgedCorpus) -> dict[str, str]:
-    _, hashes, adapter = calibration_scores(judge)
+    _, hashes, adapter = judge.calibration
     if (
         adapter_files_sha256(judge.store, judge.key("adapter"), adapter)
         != adapter["adapter_sha256"]

@@ -23,7 +23,6 @@ from certify_assets.evaluation.parity import parity_provenance
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.judging import columns
-from certify_assets.judges.scoring import calibration_scores, score_runs
 from certify_assets.judges.specs import ALPHAS, DELTA, GRID, PROCEDURES, SIDES
 from certify_assets.operations.audit_sample import (
     OPEN_SHARE,
@@ -101,7 +100,7 @@ def plan_recertification(judge: JudgedCorpus) -> Plan:
     StaleCertificateError
         If the judge's scores are of something else than what is stored now.
     """
-    cal, hashes, adapter = calibration_scores(judge)
+    cal, hashes, adapter = judge.calibration
     require_paid(judge, int(adapter["candidates"]))
     hashes = {**hashes, **parity_provenance(judge)}
     before = _counted_before(judge, hashes["adapter_sha256"])
@@ -392,7 +391,7 @@ def _scored(judge: JudgedCorpus, rows: pd.DataFrame) -> pd.DataFrame:
             .set_index("trajectory_id", drop=False)
             .loc[rows.loc[wanted, "trajectory_id"]]
         )
-        rows.loc[wanted, "score"] = score_runs(judge, runs.reset_index(drop=True))[
+        rows.loc[wanted, "score"] = judge.score_runs(runs.reset_index(drop=True))[0][
             "score"
         ].to_numpy(np.float64)
     return rows

@@ -15,7 +15,6 @@ from certify_assets.errors import (
 from certify_assets.files import sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.judging import columns
-from certify_assets.judges.scoring import calibration_scores
 from certify_assets.operations.layout import labels_key, recertification_key
 from certify_assets.operations.spending import read_spending
 
@@ -122,7 +121,7 @@ def load_recertified(corpus: Corpus, number: int) -> list[Certificate]:
 
     document = load_recertification(corpus, number)
     table = corpus.store.read_table(recertification_key(corpus.name, number, SCORES))
-    _, hashes, _ = calibration_scores(JudgedCorpus(corpus, document["judge"]))
+    _, hashes, _ = JudgedCorpus(corpus, document["judge"]).calibration
     stored = corpus.store.read_json(recertification_key(corpus.name, number, CERTIFICATES))[
         "certificates"
     ]

@@ -9,7 +9,6 @@ from typing import Any, Final
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, GateClosedError
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.scoring import fresh_scores
 from certify_assets.judges.specs import ENDPOINT, QUICK_JUDGES, judges
 from certify_assets.operations import monitoring
 from certify_assets.operations.audit_sample import OPEN_SHARE
@@ -186,7 +185,7 @@ def to_recertify(corpus: Corpus) -> tuple[dict[str, tuple[str, ...]], dict[str, 
 
 def _stale(judge: JudgedCorpus) -> str:
     try:
-        fresh_scores(judge.beside(judge.spec.name))
+        _ = judge.beside(judge.spec.name).scores
     except CertifyError as error:
         return str(error)
     return ""

@@ -13,7 +13,6 @@ from certify_assets.evaluation.auditing import load_audits
 from certify_assets.evaluation.certification import certificate_of, load_certificates
 from certify_assets.judges.harvest.spent import HALF_B
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.scoring import calibration_scores
 from certify_assets.judges.specs import ALPHAS, DELTA, judge_spec, judges
 from certify_assets.judges.transfer import describe_sources
 from certify_assets.storage.store import Store
@@ -32,7 +31,7 @@ def write_page(judge: JudgedCorpus) -> str:
     from certify_assets.reports.page import render_page
 
     folder = judge.key()
-    cal, hashes, adapter = calibration_scores(judge)
+    cal, hashes, adapter = judge.calibration
     audits, test = load_audits(judge)
     controls = judge.store.read_json(judge.corpus.key("controls.json"))
     lineage = {**hashes, "training": _training(adapter)}
@@ -91,7 +90,7 @@ def verdict(judge: JudgedCorpus, certificate: Certificate) -> str:
     from certify_assets.judges.judging import columns
     from certify_assets.reports.sparkline import verdict_markdown
 
-    cal, _, _ = calibration_scores(judge)
+    cal, _, _ = judge.calibration
     keywords: dict[str, Any] = {
         "alpha": certificate.alpha,
         "delta": certificate.delta,
@@ -106,7 +105,7 @@ def gates(judge: JudgedCorpus, certificate: Certificate) -> str:
     from certify_assets.judges.judging import columns
     from certify_assets.reports.lamps import lamps_markdown
 
-    cal, _, _ = calibration_scores(judge)
+    cal, _, _ = judge.calibration
     return lamps_markdown(certificate, *columns(cal))
 
 

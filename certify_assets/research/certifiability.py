@@ -17,7 +17,6 @@ from certify_assets.errors import CertifyError, InputError, StaleCertificateErro
 from certify_assets.evaluation.certification import certificate_of, load_certificates
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.judging import columns
-from certify_assets.judges.scoring import calibration_scores
 from certify_assets.judges.specs import ALPHAS, HARVEST_JUDGES, JUDGES, judges
 from certify_assets.storage.store import Store
 
@@ -280,7 +279,7 @@ def measure(corpus: Corpus) -> Measured:
         raise InputError(
             f"{_FLOOR} has no certificates on {corpus}; materialize {_FLOOR}/certificate of this corpus."
         )
-    area = auroc(observe(*columns(calibration_scores(JudgedCorpus(corpus, base))[0])))
+    area = auroc(observe(*columns(JudgedCorpus(corpus, base).calibration[0])))
     if area is None:
         raise InputError(
             f"CAL of {corpus} holds one outcome only, so {base} has no AUROC there; import runs of both outcomes."

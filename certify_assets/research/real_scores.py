@@ -22,7 +22,6 @@ from certify_assets.evaluation.ledger import LedgerEntry, announce_study, record
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.judging import columns
-from certify_assets.judges.scoring import calibration_scores
 from certify_assets.judges.specs import ALPHAS, DELTA, GRID, SIDES, judges
 from certify_assets.research.seed_study import REAL_PROCEDURES
 
@@ -126,7 +125,7 @@ def _announced(corpus: Corpus, names: list[str], run_id: str) -> LedgerEntry:
 
 
 def _tables(corpus: Corpus, name: str) -> _Tables:
-    cal = calibration_scores(JudgedCorpus(corpus, name))[0]
+    cal = JudgedCorpus(corpus, name).calibration[0]
     scores = corpus.store.read_table(f"judges/{name}/{corpus}/scores.parquet").set_index(
         "trajectory_id"
     )["score"]

@@ -168,7 +168,6 @@ def _chain(judge: str) -> Callable[[Work], str]:
 
     def run(work: Work) -> str:
         from certify_assets.evaluation import auditing, certification
-        from certify_assets.judges import scoring, training
         from certify_assets.judges.transfer_training import pool_of
 
         store, corpus, spec = work.store, work.corpus, JUDGES[judge]
@@ -179,12 +178,8 @@ def _chain(judge: str) -> Callable[[Work], str]:
             except CertifyError as error:
                 return str(error)
         if not _stands(JudgedCorpus(Corpus(store, corpus), judge)):
-            training.train_judge(
-                JudgedCorpus(Corpus(store, corpus), judge), report=_report(work, spec.model)
-            )
-            scoring.score_corpus(
-                JudgedCorpus(Corpus(store, corpus), judge), report=_report(work, spec.model)
-            )
+            JudgedCorpus(Corpus(store, corpus), judge).train(report=_report(work, spec.model))
+            JudgedCorpus(Corpus(store, corpus), judge).score(report=_report(work, spec.model))
             certification.certify_judge(JudgedCorpus(Corpus(store, corpus), judge))
             auditing.audit_judge(JudgedCorpus(Corpus(store, corpus), judge))
         return ""
@@ -199,12 +194,11 @@ def _report(work: Work, model: str) -> Report:
 
 def _stands(judge: JudgedCorpus) -> bool:
     from certify_assets.evaluation import auditing, certification
-    from certify_assets.judges.scoring import calibration_scores
 
     if not judge.store.exists(judge.key("audits.json")):
         return False
     try:
-        calibration_scores(judge)
+        _ = judge.calibration
         audited = {audit["certificate_sha256"] for audit in auditing.load_audits(judge)[0]}
         deciding = {
             item.sha256

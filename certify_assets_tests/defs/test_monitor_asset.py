@@ -16,7 +16,6 @@ from certify_assets.defs.judges.monitor import monitor_assets, monitor_checks
 from certify_assets.defs.partitions import CORPORA
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.evaluation import certification
-from certify_assets.judges import scoring, training
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.monitoring import monitored_certificates
 from certify_assets.storage.store import Store
@@ -35,8 +34,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     for split in ("sft", "rl", "cal", "test"):
         corpus_steps.write_split(Corpus(made, "c"), split)
     corpus_steps.leak_controls(Corpus(made, "c"))
-    training.train_judge(JudgedCorpus(Corpus(made, "c"), "lexical"))
-    scoring.score_corpus(JudgedCorpus(Corpus(made, "c"), "lexical"))
+    JudgedCorpus(Corpus(made, "c"), "lexical").train()
+    JudgedCorpus(Corpus(made, "c"), "lexical").score()
     certification.certify_judge(JudgedCorpus(Corpus(made, "c"), "lexical"))
     return made
 

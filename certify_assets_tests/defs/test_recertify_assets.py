@@ -27,7 +27,6 @@ from certify_assets.defs.operations.schedules import (
 from certify_assets.defs.partitions import CORPORA
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.evaluation import certification
-from certify_assets.judges import scoring, training
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations import deployment
 from certify_assets.operations.events import certificate_age
@@ -261,8 +260,8 @@ def test_a_judge_beyond_the_quick_ones_is_certified_anew_and_made_anew_only_wher
     for name in ("adapter", "scores"):
         assert name in to_recertify(Corpus(corpora, "one"))[0]["lexical"]
     assert "lexical_transfer" not in to_recertify(Corpus(corpora, "one"))[0]
-    training.train_judge(JudgedCorpus(Corpus(corpora, "one"), "lexical_transfer"))
-    scoring.score_corpus(JudgedCorpus(Corpus(corpora, "one"), "lexical_transfer"))
+    JudgedCorpus(Corpus(corpora, "one"), "lexical_transfer").train()
+    JudgedCorpus(Corpus(corpora, "one"), "lexical_transfer").score()
     certification.certify_judge(JudgedCorpus(Corpus(corpora, "one"), "lexical_transfer"))
     assert to_recertify(Corpus(corpora, "one"))[0]["lexical_transfer"] == (
         "certificate",

@@ -21,7 +21,6 @@ from certify_assets.evaluation.agent_folds import (
 )
 from certify_assets.evaluation.comparison import compare
 from certify_assets.evaluation.judged import labelled_rows
-from certify_assets.judges import scoring, training
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
@@ -33,8 +32,8 @@ def split_and_score(store: Store, path: Path) -> Store:
     corpus_steps.make_splits(Corpus(store, "c"))
     for split in ("sft", "rl", "cal", "test"):
         corpus_steps.write_split(Corpus(store, "c"), split)
-    training.train_judge(JudgedCorpus(Corpus(store, "c"), "lexical"))
-    scoring.score_corpus(JudgedCorpus(Corpus(store, "c"), "lexical"))
+    JudgedCorpus(Corpus(store, "c"), "lexical").train()
+    JudgedCorpus(Corpus(store, "c"), "lexical").score()
     return store
 
 
@@ -140,8 +139,8 @@ def test_agents_that_the_compact_model_saw_are_named_for_the_judges_that_stand_o
 def test_a_fine_tuned_judge_is_trained_once_a_fold(tmp_path: Path) -> None:
     runs = write_runs(tmp_path / "runs.jsonl", tasks=40, attempts=3, seed=0)
     store = split_and_score(Store(str(tmp_path / "root")), runs)
-    training.train_judge(JudgedCorpus(Corpus(store, "c"), "sft"))
-    scoring.score_corpus(JudgedCorpus(Corpus(store, "c"), "sft"))
+    JudgedCorpus(Corpus(store, "c"), "sft").train()
+    JudgedCorpus(Corpus(store, "c"), "sft").score()
     found = evaluate_agent_folds(JudgedCorpus(Corpus(store, "c"), "sft"), folds=2)
     assert len(found["folds"]) == 2 and found["rows"] == len(
         labelled_rows(Corpus(store, "c"), "cal")

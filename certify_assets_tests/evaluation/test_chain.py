@@ -25,7 +25,6 @@ from certify_assets.errors import (
 from certify_assets.evaluation import auditing, certification
 from certify_assets.evaluation.ledger import ledger_entries
 from certify_assets.evaluation.overview import overview
-from certify_assets.judges import scoring, training
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.reports.judge_page import write_page
 from certify_assets.storage.store import Store
@@ -45,8 +44,8 @@ def _prepare(store: Store, source: Path, **config: object) -> None:
 
 
 def _run(store: Store, judge: str = JUDGE) -> None:
-    training.train_judge(JudgedCorpus(Corpus(store, "c"), judge))
-    scoring.score_corpus(JudgedCorpus(Corpus(store, "c"), judge))
+    JudgedCorpus(Corpus(store, "c"), judge).train()
+    JudgedCorpus(Corpus(store, "c"), judge).score()
     certification.certify_judge(JudgedCorpus(Corpus(store, "c"), judge))
 
 
@@ -154,8 +153,8 @@ def test_an_altered_manifest_stops_every_step_in_any_run(finished: Store, rehash
     steps = (
         lambda: corpus_steps.write_split(Corpus(finished, "c"), "sft"),
         lambda: corpus_steps.profile(Corpus(finished, "c")),
-        lambda: training.train_judge(JudgedCorpus(Corpus(finished, "c"), JUDGE)),
-        lambda: scoring.score_corpus(JudgedCorpus(Corpus(finished, "c"), JUDGE)),
+        lambda: JudgedCorpus(Corpus(finished, "c"), JUDGE).train(),
+        lambda: JudgedCorpus(Corpus(finished, "c"), JUDGE).score(),
         lambda: certification.certify_judge(JudgedCorpus(Corpus(finished, "c"), JUDGE)),
         lambda: certification.load_certificates(JudgedCorpus(Corpus(finished, "c"), JUDGE)),
         lambda: auditing.audit_judge(JudgedCorpus(Corpus(finished, "c"), JUDGE)),
@@ -177,7 +176,7 @@ def test_a_split_that_holds_another_splits_task_stops_training(
     )
     write_trajectories(folder / "sft.parquet", pd.concat([sft, test.iloc[:1]], ignore_index=True))
     with pytest.raises(ManifestError, match="does not hold the sft split"):
-        training.train_judge(JudgedCorpus(Corpus(store, "c"), JUDGE))
+        JudgedCorpus(Corpus(store, "c"), JUDGE).train()
     failed = [
         result.name
         for result in corpus_steps.quality(Corpus(store, "c"), stored_splits=True)
@@ -195,7 +194,7 @@ def test_a_flipped_outcome_in_a_split_stops_every_reader(finished: Store, split:
     frame.loc[0, "outcome"] = 1 - frame.loc[0, "outcome"]
     write_trajectories(path, frame)
     with pytest.raises(ManifestError, match="differs from the corpus"):
-        scoring.score_corpus(JudgedCorpus(Corpus(finished, "c"), JUDGE))
+        JudgedCorpus(Corpus(finished, "c"), JUDGE).score()
     with pytest.raises(ManifestError, match="differs from the corpus"):
         auditing.audit_judge(JudgedCorpus(Corpus(finished, "c"), JUDGE))
 
@@ -296,7 +295,7 @@ def test_another_adapter_is_refused(finished: Store) -> None:
     data[-1] ^= 1
     path.write_bytes(bytes(data))
     with pytest.raises(IntegrityError):
-        scoring.score_corpus(JudgedCorpus(Corpus(finished, "c"), JUDGE))
+        JudgedCorpus(Corpus(finished, "c"), JUDGE).score()
 
 
 def test_new_runs_make_the_old_certificate_stale(finished: Store, tmp_path: Path) -> None:
@@ -334,8 +333,8 @@ def test_a_structural_leak_stops_the_certificate_until_it_is_accepted_with_a_rea
     source = _leaking(write_runs(tmp_path / "runs.jsonl", tasks=60))
     store = Store(str(tmp_path / "root"))
     _prepare(store, source)
-    training.train_judge(JudgedCorpus(Corpus(store, "c"), JUDGE))
-    scoring.score_corpus(JudgedCorpus(Corpus(store, "c"), JUDGE))
+    JudgedCorpus(Corpus(store, "c"), JUDGE).train()
+    JudgedCorpus(Corpus(store, "c"), JUDGE).score()
     with pytest.raises(LeakError, match="length"):
         certification.certify_judge(JudgedCorpus(Corpus(store, "c"), JUDGE))
     _prepare(store, source, accept_structural_leak="episodes stop at success; known")
@@ -370,8 +369,8 @@ def test_a_reason_without_a_leak_stands_on_no_certificate(tmp_path: Path) -> Non
 def test_controls_measured_under_another_configuration_stop_the_certificate(
     store: Store, changed: dict[str, object]
 ) -> None:
-    training.train_judge(JudgedCorpus(Corpus(store, "c"), JUDGE))
-    scoring.score_corpus(JudgedCorpus(Corpus(store, "c"), JUDGE))
+    JudgedCorpus(Corpus(store, "c"), JUDGE).train()
+    JudgedCorpus(Corpus(store, "c"), JUDGE).score()
     save_config(store, replace(load_config(store, "c"), **changed))  # type: ignore[arg-type]
     with pytest.raises(LeakError, match="materialize leak_controls"):
         certification.certify_judge(JudgedCorpus(Corpus(store, "c"), JUDGE))

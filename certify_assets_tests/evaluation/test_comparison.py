@@ -24,7 +24,6 @@ from certify_assets.evaluation.comparison import (
 )
 from certify_assets.evaluation.judged import CONTROLS, labelled_rows
 from certify_assets.evaluation.main_table import MAIN_TABLE_KEY, write_main_table
-from certify_assets.judges import scoring, training
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import JUDGES
 from certify_assets.research.certifiability import measure
@@ -203,8 +202,8 @@ def test_calibration_rows_of_one_outcome_have_no_auroc(tmp_path: Path) -> None:
         corpus_steps.write_split(Corpus(store, "c"), split)
     corpus_steps.profile(Corpus(store, "c"))
     corpus_steps.leak_controls(Corpus(store, "c"))
-    training.train_judge(JudgedCorpus(Corpus(store, "c"), "lexical"))
-    scoring.score_corpus(JudgedCorpus(Corpus(store, "c"), "lexical"))
+    JudgedCorpus(Corpus(store, "c"), "lexical").train()
+    JudgedCorpus(Corpus(store, "c"), "lexical").score()
     certification.certify_judge(JudgedCorpus(Corpus(store, "c"), "lexical"))
     document = compare(Corpus(store, "c"))
     assert (
@@ -217,8 +216,8 @@ def test_calibration_rows_of_one_outcome_have_no_auroc(tmp_path: Path) -> None:
 
 
 def test_what_does_not_help_is_said(corpora: Store) -> None:
-    training.train_judge(JudgedCorpus(Corpus(corpora, "one"), "lexical_weighted"))
-    scoring.score_corpus(JudgedCorpus(Corpus(corpora, "one"), "lexical_weighted"))
+    JudgedCorpus(Corpus(corpora, "one"), "lexical_weighted").train()
+    JudgedCorpus(Corpus(corpora, "one"), "lexical_weighted").score()
     rng = np.random.default_rng(0)
     rescore(
         corpora,
@@ -262,8 +261,8 @@ def test_a_judge_behind_a_server_is_compared_like_the_others(corpora: Store) -> 
         Path(corpora.root, "judges.yaml").write_text(
             json.dumps({"judges": [entry, {**entry, "name": "idle"}]}), encoding="utf-8"
         )
-        training.train_judge(JudgedCorpus(Corpus(corpora, "three"), "mine"))
-        scoring.score_corpus(JudgedCorpus(Corpus(corpora, "three"), "mine"))
+        JudgedCorpus(Corpus(corpora, "three"), "mine").train()
+        JudgedCorpus(Corpus(corpora, "three"), "mine").score()
     certification.certify_judge(JudgedCorpus(Corpus(corpora, "three"), "mine"))
     document = compare(Corpus(corpora, "three"))
     row = row_of(document, "mine")

@@ -17,7 +17,6 @@ from certify_assets.evaluation.ledger import (
     register,
     require_in_ledger,
 )
-from certify_assets.judges import scoring, training
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import JUDGES, JudgeSpec
 from certify_assets.storage.store import Store
@@ -143,8 +142,8 @@ def test_another_judge_of_the_platform_leaves_a_registration_as_it_is(
     monkeypatch.setitem(
         JUDGES, "lexical", JudgeSpec("lexical", (1.0, 5.0), "The same judge, chosen among more.")
     )
-    training.train_judge(JudgedCorpus(Corpus(corpora, "three"), "lexical"))
-    scoring.score_corpus(JudgedCorpus(Corpus(corpora, "three"), "lexical"))
+    JudgedCorpus(Corpus(corpora, "three"), "lexical").train()
+    JudgedCorpus(Corpus(corpora, "three"), "lexical").score()
     assert (
         certification.certify_judge(JudgedCorpus(Corpus(corpora, "three"), "lexical"))[
             0

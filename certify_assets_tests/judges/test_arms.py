@@ -15,7 +15,7 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, IntegrityError, LedgerError, StaleCertificateError
 from certify_assets.evaluation import arms_audit
 from certify_assets.evaluation.ledger import ledger_entries
-from certify_assets.judges import arms, training
+from certify_assets.judges import arms
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.judging import columns
 from certify_assets.judges.lm.rewards import ARMS, CONTROLS
@@ -242,7 +242,7 @@ def test_the_choice_is_bracketed_and_held_against_the_controls(tmp_path: Path) -
             ("cal", "test"), strengths.get(each.name, (1.0, 1.0)), strict=True
         ):
             rescore(store, each, split, strength)
-    adapter = training.train_judge(JudgedCorpus(Corpus(store, CORPUS), "grpo"))
+    adapter = JudgedCorpus(Corpus(store, CORPUS), "grpo").train()
     found = arms_audit.audit_arms(JudgedCorpus.of(Corpus(store, CORPUS), TINY))
     place = next(
         place

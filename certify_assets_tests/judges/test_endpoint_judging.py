@@ -21,7 +21,6 @@ from certify_assets.evaluation.comparison import compare
 from certify_assets.evaluation.ledger import ledger_entries
 from certify_assets.evaluation.main_table import gather_table
 from certify_assets.evaluation.overview import overview
-from certify_assets.judges import scoring, training
 from certify_assets.judges.endpoint.judge import EndpointJudge
 from certify_assets.judges.endpoint.prompt import chat_prompt
 from certify_assets.judges.endpoint.settings import Asking, Server
@@ -144,20 +143,20 @@ def scored(
     """Register and score with a server that goes on serving."""
     with faulty_server(answer) as server:
         configure(store, server, **changed)
-        training.train_judge(JudgedCorpus(Corpus(store, NAME), "served"))
-        scoring.score_corpus(JudgedCorpus(Corpus(store, NAME), "served"))
+        JudgedCorpus(Corpus(store, NAME), "served").train()
+        JudgedCorpus(Corpus(store, NAME), "served").score()
         yield server
 
 
 def test_a_served_model_certifies_as_the_same_model_here(store: Store, local: Local) -> None:
-    training.train_judge(JudgedCorpus(Corpus(store, NAME), "base"))
-    base = scoring.score_corpus(JudgedCorpus(Corpus(store, NAME), "base"))
+    JudgedCorpus(Corpus(store, NAME), "base").train()
+    base = JudgedCorpus(Corpus(store, NAME), "base").score()
     with scored(store, local) as server:
         asked = sum(server.answered.values())
     # the server is gone: what follows needs it no more
     table = store.read_table(f"judges/served/{NAME}/scores.parquet")
     np.testing.assert_allclose(table["score"], base["score"], atol=1e-5)
-    bill = scoring.stored_bill(JudgedCorpus(Corpus(store, NAME), "served"))
+    bill = JudgedCorpus(Corpus(store, NAME), "served").bill
     assert (
         bill is not None
         and bill["scored"] == len(table)
@@ -201,7 +200,7 @@ def test_a_second_scoring_asks_nothing_and_gives_the_same_bytes(store: Store, lo
             store.read_bytes(f"judges/served/{NAME}/scores.parquet"),
             sum(server.arrived.values()),
         )
-        scoring.score_corpus(JudgedCorpus(Corpus(store, NAME), "served"))
+        JudgedCorpus(Corpus(store, NAME), "served").score()
         assert (
             sum(server.arrived.values()) == calls
             and store.read_bytes(f"judges/served/{NAME}/scores.parquet") == first
@@ -272,7 +271,7 @@ def test_a_changed_setting_makes_scores_and_certificates_stale(store: Store, loc
         ):
             configure(store, server, **change)
             for step in (
-                scoring.score_corpus,
+                JudgedCorpus.score,
                 certification.load_certificates,
                 certification.certify_judge,
                 parity_gate.run_parity,
@@ -287,7 +286,7 @@ def test_a_server_that_was_exchanged_is_refused(store: Store, local: Local) -> N
     with scored(store, local) as server:
         server.about["/version"] = Action({"version": "9.9"})
         with pytest.raises(StaleCertificateError, match=r"its version is '9\.9' and was ''"):
-            scoring.score_corpus(JudgedCorpus(Corpus(store, NAME), "served"))
+            JudgedCorpus(Corpus(store, NAME), "served").score()
 
 
 def test_words_are_counted_and_carried_where_nothing_compares_them(
@@ -295,7 +294,7 @@ def test_words_are_counted_and_carried_where_nothing_compares_them(
 ) -> None:
     with scored(store, local, form=None, parity=None, asking="cot"):
         pass
-    bill = scoring.stored_bill(JudgedCorpus(Corpus(store, NAME), "served"))
+    bill = JudgedCorpus(Corpus(store, NAME), "served").bill
     table = store.read_table(f"judges/served/{NAME}/scores.parquet")
     assert bill is not None and 0 < bill["unscored"]["unparsed"] == int(
         table["score"].isna().sum()
@@ -317,7 +316,7 @@ def test_a_judge_of_the_users_document_is_compared_with_its_bill(
     table = gather_table(store, [NAME])
     (document,) = table["corpora"]
     row = next(row for row in document["rows"] if row["judge"] == "served")
-    bill = scoring.stored_bill(JudgedCorpus(Corpus(store, NAME), "served"))
+    bill = JudgedCorpus(Corpus(store, NAME), "served").bill
     assert (
         bill is not None
         and row["family"] == "endpoint"
@@ -394,9 +393,7 @@ def test_the_reason_for_no_parity_is_on_the_page(store: Store, local: Local) -> 
 def test_new_runs_are_scored_by_the_same_model_alone(store: Store, local: Local) -> None:
     frame = store.read_table(f"corpora/{NAME}/splits/sft.parquet").head(3)
     with scored(store, local):
-        table, bill = scoring.score_runs_with_bill(
-            JudgedCorpus(Corpus(store, NAME), "served"), frame
-        )
+        table, bill = JudgedCorpus(Corpus(store, NAME), "served").score_runs(frame)
         assert np.isfinite(table["score"]).all() and bill is not None and bill["decisions"] == 3
         document = store.read_json(f"judges/served/{NAME}/scores.json")
         document["bill"]["models"] = ["compact-of-last-year"]
@@ -405,7 +402,7 @@ def test_new_runs_are_scored_by_the_same_model_alone(store: Store, local: Local)
             StaleCertificateError,
             match="answers as compact now and answered as compact-of-last-year",
         ):
-            scoring.score_runs(JudgedCorpus(Corpus(store, NAME), "served"), frame)
+            JudgedCorpus(Corpus(store, NAME), "served").score_runs(frame)[0]
 
 
 def test_a_server_that_shows_no_verdict_is_left_before_it_costs() -> None:

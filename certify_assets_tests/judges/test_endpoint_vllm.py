@@ -13,7 +13,6 @@ from certify_assets.corpora import preparation as corpus_steps
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.evaluation import certification
 from certify_assets.evaluation import parity as parity_gate
-from certify_assets.judges import scoring, training
 from certify_assets.judges.base import judge_auroc
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lm.compact import compact_model_path
@@ -43,8 +42,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     corpus_steps.profile(Corpus(store, NAME))
     corpus_steps.leak_controls(Corpus(store, NAME))
     for judge in ("base", "sft"):
-        training.train_judge(JudgedCorpus(Corpus(store, NAME), judge))
-        scoring.score_corpus(JudgedCorpus(Corpus(store, NAME), judge))
+        JudgedCorpus(Corpus(store, NAME), judge).train()
+        JudgedCorpus(Corpus(store, NAME), judge).score()
     options = ("--lora-modules", f"tuned={store.local_path(f'judges/sft/{NAME}/adapter')}")
     with vllm_server(
         compact_model_path(), "compact", folder / "log", options=options, max_len=2048
@@ -82,8 +81,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 
 
 def _made(store: Store, judge: str) -> Any:
-    training.train_judge(JudgedCorpus(Corpus(store, NAME), judge))
-    return scoring.score_corpus(JudgedCorpus(Corpus(store, NAME), judge))
+    JudgedCorpus(Corpus(store, NAME), judge).train()
+    return JudgedCorpus(Corpus(store, NAME), judge).score()
 
 
 @pytest.mark.parametrize(("judge", "local"), [("served", "base"), ("served_sft", "sft")])
@@ -107,7 +106,7 @@ def test_a_server_certifies_what_the_same_model_certifies_here(
 
 def test_a_text_cut_by_the_servers_count_is_the_text_compared(store: Store) -> None:
     _made(store, "served_text")
-    bill = scoring.stored_bill(JudgedCorpus(Corpus(store, NAME), "served_text"))
+    bill = JudgedCorpus(Corpus(store, NAME), "served_text").bill
     assert (
         bill is not None
         and bill["scored"] == bill["decisions"]
@@ -126,7 +125,7 @@ def test_a_model_that_cannot_state_a_verdict_is_unscored_and_billed(
     store: Store, judge: str
 ) -> None:
     table = _made(store, judge)
-    bill = scoring.stored_bill(JudgedCorpus(Corpus(store, NAME), judge))
+    bill = JudgedCorpus(Corpus(store, NAME), judge).bill
     assert (
         bill is not None
         and bill["unscored"] == {"unparsed": len(table)}

@@ -11,7 +11,6 @@ from certify_assets.corpora import preparation as corpus_steps
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, IntegrityError
 from certify_assets.evaluation import certification
-from certify_assets.judges import scoring, training
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import JUDGES, LANGUAGE_JUDGES
 from certify_assets.storage.store import Store
@@ -37,8 +36,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 
 def made(store: Store, judge: str) -> dict[str, object]:
-    document = training.train_judge(JudgedCorpus(Corpus(store, NAME), judge))
-    scoring.score_corpus(JudgedCorpus(Corpus(store, NAME), judge))
+    document = JudgedCorpus(Corpus(store, NAME), judge).train()
+    JudgedCorpus(Corpus(store, NAME), judge).score()
     certification.certify_judge(JudgedCorpus(Corpus(store, NAME), judge))
     return document
 
@@ -66,8 +65,7 @@ def test_the_base_model_judges_as_it_comes(store: Store) -> None:
 def test_fine_tuning_and_reinforcement_go_from_adapter_to_certificate(store: Store) -> None:
     sft = made(store, "sft")
     assert (
-        sft["adapter_sha256"]
-        != training.train_judge(JudgedCorpus(Corpus(store, NAME), "base"))["adapter_sha256"]
+        sft["adapter_sha256"] != JudgedCorpus(Corpus(store, NAME), "base").train()["adapter_sha256"]
     )
     assert sft["training"]["trainable_parameters"] > 0  # type: ignore[index]
     grpo = made(store, "grpo")
@@ -80,7 +78,7 @@ def test_fine_tuning_and_reinforcement_go_from_adapter_to_certificate(store: Sto
         certification.verify_stored(JudgedCorpus(Corpus(store, NAME), "sft")) == []
         and certification.verify_stored(JudgedCorpus(Corpus(store, NAME), "grpo")) == []
     )
-    again = training.train_judge(JudgedCorpus(Corpus(store, NAME), "sft"))
+    again = JudgedCorpus(Corpus(store, NAME), "sft").train()
     assert again["adapter_sha256"] == sft["adapter_sha256"], (
         "what was finished is not trained again"
     )
@@ -93,13 +91,13 @@ def test_a_judge_whose_files_were_altered_is_refused(store: Store, tmp_path: Pat
     store.write_bytes(key, kept.replace(b'"revision":"', b'"revision":"0'))
     try:
         with pytest.raises(CertifyError, match="another revision"):
-            scoring.score_corpus(JudgedCorpus(Corpus(store, NAME), "base"))
+            JudgedCorpus(Corpus(store, NAME), "base").score()
     finally:
         store.write_bytes(key, kept)
     document = store.read_json(f"judges/base/{NAME}/adapter.json")
     store.write_json(f"judges/base/{NAME}/adapter.json", {**document, "adapter_sha256": "0" * 64})
     with pytest.raises(IntegrityError, match="not the one that was recorded"):
-        scoring.score_corpus(JudgedCorpus(Corpus(store, NAME), "base"))
+        JudgedCorpus(Corpus(store, NAME), "base").score()
     store.write_json(f"judges/base/{NAME}/adapter.json", document)
 
 
@@ -107,4 +105,4 @@ def test_reinforcement_needs_the_judge_it_starts_from(store: Store) -> None:
     if store.exists(f"judges/sft/{NAME}/adapter.json"):
         store.delete(f"judges/sft/{NAME}/adapter.json")
     with pytest.raises(CertifyError):
-        training.train_judge(JudgedCorpus(Corpus(store, NAME), "grpo"))
+        JudgedCorpus(Corpus(store, NAME), "grpo").train()

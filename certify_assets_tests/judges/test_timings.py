@@ -5,19 +5,18 @@ from pathlib import Path
 import pytest
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.judges import scoring, training
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.timings import read_timings, timed
+from certify_assets.judges.timings import timed
 from certify_assets.storage.store import Store
 
 
 def test_training_and_scoring_are_measured_beside_what_hashes_stand_on(corpora: Store) -> None:
     names = ("scores.parquet", "scores.json", "adapter.json")
     before = {name: corpora.sha256(f"judges/lexical/two/{name}") for name in names}
-    training.train_judge(JudgedCorpus(Corpus(corpora, "two"), "lexical"))
-    table = scoring.score_corpus(JudgedCorpus(Corpus(corpora, "two"), "lexical"))
+    JudgedCorpus(Corpus(corpora, "two"), "lexical").train()
+    table = JudgedCorpus(Corpus(corpora, "two"), "lexical").score()
     assert {name: corpora.sha256(f"judges/lexical/two/{name}") for name in names} == before
-    found = read_timings(JudgedCorpus(Corpus(corpora, "two"), "lexical"))
+    found = JudgedCorpus(Corpus(corpora, "two"), "lexical").timings
     assert found["score"]["rows"] == len(table) and found["train"]["rows"] > 0
     for stage in found.values():
         assert (
@@ -31,8 +30,8 @@ def test_training_and_scoring_are_measured_beside_what_hashes_stand_on(corpora: 
 def test_figures_of_another_product_are_none(corpora: Store) -> None:
     key = "judges/lexical/one/scores.json"
     corpora.write_json(key, {**corpora.read_json(key), "scores_sha256": "0" * 64})
-    assert set(read_timings(JudgedCorpus(Corpus(corpora, "one"), "lexical"))) == {"train"}
-    assert read_timings(JudgedCorpus(Corpus(corpora, "one"), "base")) == {}
+    assert set(JudgedCorpus(Corpus(corpora, "one"), "lexical").timings) == {"train"}
+    assert JudgedCorpus(Corpus(corpora, "one"), "base").timings == {}
 
 
 def test_a_run_that_goes_on_does_not_replace_a_whole_one(tmp_path: Path) -> None:

@@ -17,9 +17,7 @@ from certify_assets.corpora.domains import corpus_domain, format_domain
 from certify_assets.errors import InputError, StaleCertificateError
 from certify_assets.evaluation import auditing, certification
 from certify_assets.evaluation.overview import overview
-from certify_assets.judges import scoring, training
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.judging import current_adapter
 from certify_assets.judges.specs import JUDGES, LANGUAGE_JUDGES, TRANSFER_JUDGES, judge_spec
 from certify_assets.judges.transfer import TRANSFER_ROWS, gather_pool, share_rows
 from certify_assets.judges.transfer_training import no_sources
@@ -193,7 +191,7 @@ def test_where_no_corpus_can_be_a_source_the_sentence_says_why_each_cannot(store
         JudgedCorpus.of(Corpus(store, "home"), strict)
     )
     with pytest.raises(InputError, match="near: its domain is web"):
-        training.train_judge(JudgedCorpus(Corpus(store, "home"), strict.name))
+        JudgedCorpus(Corpus(store, "home"), strict.name).train()
     shutil.rmtree(Path(store.root) / "corpora/near")
     pool = gather_pool(Corpus(store, "home"))
     assert pool.frame.empty and "miniwob_weak: it is not split yet" in pool.missing
@@ -209,13 +207,13 @@ def test_a_source_that_does_not_hold_is_left_out_with_its_sentence(store: Store)
 
 
 def test_a_transfer_judge_goes_from_adapter_to_certificate_with_its_sources(store: Store) -> None:
-    document = training.train_judge(JudgedCorpus(Corpus(store, "home"), "lexical_transfer"))
+    document = JudgedCorpus(Corpus(store, "home"), "lexical_transfer").train()
     pool = gather_pool(Corpus(store, "home"))
     assert document["transfer"] == {**pool.to_dict(), "limits": []} and document[
         "sft_trajectories"
     ] == len(pool.frame)
     assert {item["corpus"] for item in document["transfer"]["sources"]} == {"near", "far"}
-    table = scoring.score_corpus(JudgedCorpus(Corpus(store, "home"), "lexical_transfer"))
+    table = JudgedCorpus(Corpus(store, "home"), "lexical_transfer").score()
     assert table["score"].notna().all()
     for certificate in certification.certify_judge(
         JudgedCorpus(Corpus(store, "home"), "lexical_transfer")
@@ -228,9 +226,7 @@ def test_a_transfer_judge_goes_from_adapter_to_certificate_with_its_sources(stor
         certification.verify_stored(JudgedCorpus(Corpus(store, "home"), "lexical_transfer")) == []
     )
     assert (
-        training.train_judge(JudgedCorpus(Corpus(store, "home"), "lexical_transfer"))[
-            "adapter_sha256"
-        ]
+        JudgedCorpus(Corpus(store, "home"), "lexical_transfer").train()["adapter_sha256"]
         == document["adapter_sha256"]
     )
     sft = corpus_steps.open_split(Corpus(store, "home"), "sft")[0]
@@ -240,36 +236,34 @@ def test_a_transfer_judge_goes_from_adapter_to_certificate_with_its_sources(stor
 def test_a_transfer_judge_is_stale_when_a_source_is_split_anew_and_not_when_one_comes_or_goes(
     store: Store,
 ) -> None:
-    training.train_judge(JudgedCorpus(Corpus(store, "home"), "lexical_transfer"))
+    JudgedCorpus(Corpus(store, "home"), "lexical_transfer").train()
     add_corpus(store, "new", tasks=20, domain="shell")
     shutil.rmtree(Path(store.root) / "corpora/near")
-    assert current_adapter(JudgedCorpus(Corpus(store, "home"), "lexical_transfer"))["transfer"][
-        "sources"
-    ]
+    assert JudgedCorpus(Corpus(store, "home"), "lexical_transfer").artifact["transfer"]["sources"]
     resplit(store, "far", 43)
     with pytest.raises(
         StaleCertificateError,
         match="the splits of far, on which lexical_transfer for home was trained",
     ):
-        current_adapter(JudgedCorpus(Corpus(store, "home"), "lexical_transfer"))
-    training.train_judge(JudgedCorpus(Corpus(store, "home"), "lexical_transfer"))
+        _ = JudgedCorpus(Corpus(store, "home"), "lexical_transfer").artifact
+    JudgedCorpus(Corpus(store, "home"), "lexical_transfer").train()
     assert {
         item["corpus"]
-        for item in current_adapter(JudgedCorpus(Corpus(store, "home"), "lexical_transfer"))[
-            "transfer"
-        ]["sources"]
+        for item in JudgedCorpus(Corpus(store, "home"), "lexical_transfer").artifact["transfer"][
+            "sources"
+        ]
     } == {"far", "new"}
 
 
 def test_a_transfer_judge_is_stale_when_the_target_holds_other_texts_or_a_domain_changed(
     store: Store,
 ) -> None:
-    training.train_judge(JudgedCorpus(Corpus(store, "home"), "lexical_transfer"))
-    training.train_judge(JudgedCorpus(Corpus(store, "home"), "lexical_transfer_strict"))
+    JudgedCorpus(Corpus(store, "home"), "lexical_transfer").train()
+    JudgedCorpus(Corpus(store, "home"), "lexical_transfer_strict").train()
     save_config(store, replace(load_config(store, "far"), domain="web"))
-    current_adapter(JudgedCorpus(Corpus(store, "home"), "lexical_transfer"))
+    _ = JudgedCorpus(Corpus(store, "home"), "lexical_transfer").artifact
     with pytest.raises(StaleCertificateError, match="trained on far, and now its domain is web"):
-        current_adapter(JudgedCorpus(Corpus(store, "home"), "lexical_transfer_strict"))
+        _ = JudgedCorpus(Corpus(store, "home"), "lexical_transfer_strict").artifact
     path = Path(load_config(store, "home").paths[0])
     changed = store.local_path("home.jsonl")
     changed.write_text(
@@ -279,13 +273,13 @@ def test_a_transfer_judge_is_stale_when_the_target_holds_other_texts_or_a_domain
     save_config(store, replace(load_config(store, "home"), paths=(str(changed),)))
     corpus_steps.import_trajectories(Corpus(store, "home"))
     with pytest.raises(StaleCertificateError, match="other tasks or instructions"):
-        current_adapter(JudgedCorpus(Corpus(store, "home"), "lexical_transfer"))
+        _ = JudgedCorpus(Corpus(store, "home"), "lexical_transfer").artifact
 
 
 def test_a_stale_transfer_judge_does_not_keep_the_others_from_being_shown(store: Store) -> None:
     for judge in ("lexical", "lexical_transfer"):
-        training.train_judge(JudgedCorpus(Corpus(store, "home"), judge))
-        scoring.score_corpus(JudgedCorpus(Corpus(store, "home"), judge))
+        JudgedCorpus(Corpus(store, "home"), judge).train()
+        JudgedCorpus(Corpus(store, "home"), judge).score()
         certification.certify_judge(JudgedCorpus(Corpus(store, "home"), judge))
         auditing.audit_judge(JudgedCorpus(Corpus(store, "home"), judge))
     assert [judge["judge"] for judge in overview(Corpus(store, "home"))["judges"]] == [
@@ -301,8 +295,8 @@ def test_a_stale_transfer_judge_does_not_keep_the_others_from_being_shown(store:
         "lexical"
     ] and "the splits of near" in shown["stale"]["lexical_transfer"]
     assert "lexical_transfer" in measure(Corpus(store, "home")).without
-    training.train_judge(JudgedCorpus(Corpus(store, "home"), "lexical_transfer"))
-    scoring.score_corpus(JudgedCorpus(Corpus(store, "home"), "lexical_transfer"))
+    JudgedCorpus(Corpus(store, "home"), "lexical_transfer").train()
+    JudgedCorpus(Corpus(store, "home"), "lexical_transfer").score()
     certification.certify_judge(JudgedCorpus(Corpus(store, "home"), "lexical_transfer"))
     assert (
         auditing.audit_judge(JudgedCorpus(Corpus(store, "home"), "lexical_transfer")).entry.kind
@@ -348,23 +342,21 @@ def test_transfer_judges_are_these_and_are_registered_with_their_pool() -> None:
 def test_the_language_model_is_fine_tuned_on_the_pool_and_again_when_it_changes(
     store: Store,
 ) -> None:
-    first = training.train_judge(JudgedCorpus(Corpus(store, "home"), "transfer"))
+    first = JudgedCorpus(Corpus(store, "home"), "transfer").train()
     assert (
         first["training"]["rows"]
         == first["sft_trajectories"]
         == len(gather_pool(Corpus(store, "home")).frame)
     )
     assert (
-        training.train_judge(JudgedCorpus(Corpus(store, "home"), "transfer"))["adapter_sha256"]
+        JudgedCorpus(Corpus(store, "home"), "transfer").train()["adapter_sha256"]
         == first["adapter_sha256"]
     )
-    assert (
-        scoring.score_corpus(JudgedCorpus(Corpus(store, "home"), "transfer"))["score"].notna().all()
-    )
+    assert JudgedCorpus(Corpus(store, "home"), "transfer").score()["score"].notna().all()
     resplit(store, "far", 43)
     assert (
-        training.train_judge(JudgedCorpus(Corpus(store, "home"), "transfer"))["adapter_sha256"]
+        JudgedCorpus(Corpus(store, "home"), "transfer").train()["adapter_sha256"]
         != first["adapter_sha256"]
     ), "no checkpoint stands in the way"
-    strict = training.train_judge(JudgedCorpus(Corpus(store, "home"), "transfer_strict"))
+    strict = JudgedCorpus(Corpus(store, "home"), "transfer_strict").train()
     assert "pretrained on MiniWoB++" in strict["transfer"]["limits"][0]

@@ -14,7 +14,6 @@ from certify_assets.corpora.preparation import open_corpus
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.files import sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.scoring import calibration_scores
 from certify_assets.operations.audit_sample import completed_at, count_audit_tasks, drawn_decisions
 from certify_assets.operations.journal import Label, append_label, read_labels
 from certify_assets.operations.layout import batch_key
@@ -49,7 +48,7 @@ def rows(store: Store) -> pd.DataFrame:
 
 
 def adapter(store: Store) -> str:
-    return str(calibration_scores(JudgedCorpus(Corpus(store, "one"), JUDGE))[1]["adapter_sha256"])
+    return str(JudgedCorpus(Corpus(store, "one"), JUDGE).calibration[1]["adapter_sha256"])
 
 
 def say(

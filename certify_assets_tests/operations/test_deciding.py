@@ -16,7 +16,6 @@ from certify_assets.corpora.preparation import open_split
 from certify_assets.errors import IntegrityError
 from certify_assets.files import canonical_json
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.scoring import score_runs
 from certify_assets.operations import deciding
 from certify_assets.operations.batch_checks import (
     decided_by_deployed,
@@ -99,7 +98,7 @@ def test_every_row_says_what_it_stands_on(deployed: Store, tmp_path: Path) -> No
     certificates = deployed_certificates(Corpus(deployed, "c"))
     assert tuple(frame.columns) == DECISION_COLUMNS and len(frame) == 160 and document["decided"]
     runs = deciding.batch_runs(Corpus(deployed, "c"), document["batch"])
-    again = score_runs(JudgedCorpus(Corpus(deployed, "c"), "lexical"), runs)
+    again = JudgedCorpus(Corpus(deployed, "c"), "lexical").score_runs(runs)[0]
     assert (
         np.array_equal(frame["score"], again["score"])
         and frame["trajectory_id"].tolist() == runs["trajectory_id"].tolist()
@@ -306,10 +305,9 @@ def test_what_was_killed_is_gone_on_with(deployed: Store, tmp_path: Path, last: 
     frame = decisions_of(Corpus(deployed, "c"), received.batch)
     assert frame["trajectory_id"].is_unique and np.array_equal(
         frame["score"],
-        score_runs(
-            JudgedCorpus(Corpus(deployed, "c"), "lexical"),
+        JudgedCorpus(Corpus(deployed, "c"), "lexical").score_runs(
             deciding.batch_runs(Corpus(deployed, "c"), received.batch),
-        )["score"],
+        )[0]["score"],
     )
 
 

@@ -12,7 +12,6 @@ import yaml
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError
 from certify_assets.evaluation import auditing, certification
-from certify_assets.judges import scoring, training
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.batches import receive
 from certify_assets.operations.deciding import decide_ready
@@ -68,8 +67,8 @@ def test_a_server_decides_as_long_as_it_is_the_registered_one(
     operated: Store, server: Faulty, tmp_path: Path
 ) -> None:
     configure(operated, server, prices={"prompt": 2.0, "completion": 10.0})
-    training.train_judge(JudgedCorpus(Corpus(operated, "c"), "mine"))
-    scoring.score_corpus(JudgedCorpus(Corpus(operated, "c"), "mine"))
+    JudgedCorpus(Corpus(operated, "c"), "mine").train()
+    JudgedCorpus(Corpus(operated, "c"), "mine").score()
     certification.certify_judge(JudgedCorpus(Corpus(operated, "c"), "mine"))
     auditing.audit_judge(JudgedCorpus(Corpus(operated, "c"), "mine"))
     made = deploy(JudgedCorpus(Corpus(operated, "c"), "mine"), track=False)
@@ -95,8 +94,8 @@ def test_a_server_decides_as_long_as_it_is_the_registered_one(
 def test_a_server_that_is_down_leaves_the_batch_waiting(operated: Store, tmp_path: Path) -> None:
     with faulty_server(_answer) as server:
         configure(operated, server)
-        training.train_judge(JudgedCorpus(Corpus(operated, "c"), "mine"))
-        scoring.score_corpus(JudgedCorpus(Corpus(operated, "c"), "mine"))
+        JudgedCorpus(Corpus(operated, "c"), "mine").train()
+        JudgedCorpus(Corpus(operated, "c"), "mine").score()
         certification.certify_judge(JudgedCorpus(Corpus(operated, "c"), "mine"))
         auditing.audit_judge(JudgedCorpus(Corpus(operated, "c"), "mine"))
         deploy(JudgedCorpus(Corpus(operated, "c"), "mine"), track=False)

@@ -14,7 +14,6 @@ from certify_assets.corpora import preparation as corpus_steps
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, StaleCertificateError
 from certify_assets.evaluation import certification
-from certify_assets.judges import scoring, training
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.monitoring import (
     load_monitor,
@@ -44,8 +43,8 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for split in ("sft", "rl", "cal", "test"):
         corpus_steps.write_split(Corpus(store, "c"), split)
     corpus_steps.leak_controls(Corpus(store, "c"))
-    training.train_judge(JudgedCorpus(Corpus(store, "c"), JUDGE))
-    scoring.score_corpus(JudgedCorpus(Corpus(store, "c"), JUDGE))
+    JudgedCorpus(Corpus(store, "c"), JUDGE).train()
+    JudgedCorpus(Corpus(store, "c"), JUDGE).score()
     certification.certify_judge(JudgedCorpus(Corpus(store, "c"), JUDGE))
     return folder / "root"
 

@@ -11,7 +11,6 @@ from certify_assets.corpora import preparation as corpus_steps
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.evaluation import certification
-from certify_assets.judges import scoring, training
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.batches import receive
 from certify_assets.operations.deciding import decide_ready
@@ -250,8 +249,8 @@ def harvested(tmp_path_factory: pytest.TempPathFactory) -> Store:
     for split in ("sft", "rl", "cal", "test"):
         corpus_steps.write_split(Corpus(store, "c"), split)
     for judge in ("lexical", "lexical_harvest_1"):
-        training.train_judge(JudgedCorpus(Corpus(store, "c"), judge))
-        scoring.score_corpus(JudgedCorpus(Corpus(store, "c"), judge))
+        JudgedCorpus(Corpus(store, "c"), judge).train()
+        JudgedCorpus(Corpus(store, "c"), judge).score()
     return store
 
 

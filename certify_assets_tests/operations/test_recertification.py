@@ -18,7 +18,6 @@ from certify_assets.errors import (
     StaleCertificateError,
 )
 from certify_assets.evaluation import certification
-from certify_assets.judges import scoring
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.audit_sample import count_audit_tasks
 from certify_assets.operations.journal import Label, append_label
@@ -285,7 +284,7 @@ def test_open_tasks_are_met_with_a_warning_and_the_worst_case(store: Store) -> N
 
 
 def test_a_run_that_is_in_cal_too_is_refused(store: Store) -> None:
-    cal = scoring.calibration_scores(JudgedCorpus(Corpus(store, "one"), JUDGE))[0]
+    cal = JudgedCorpus(Corpus(store, "one"), JUDGE).calibration[0]
     table = store.read_table(batch_key("one", "0001-a", "decisions.parquet"))
     table.loc[0, "trajectory_id"] = cal["trajectory_id"].iloc[0]
     write_decisions(store, "one", "0001-a", table)

@@ -59,7 +59,6 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _certify(store: Store) -> None:
     from certify_assets.corpora import preparation as corpus_steps
     from certify_assets.evaluation import auditing, certification
-    from certify_assets.judges import scoring, training
     from certify_assets.operations.monitoring import monitor_judge
 
     corpus_steps.import_trajectories(Corpus(store, CORPUS))
@@ -68,8 +67,8 @@ def _certify(store: Store) -> None:
         corpus_steps.write_split(Corpus(store, CORPUS), split)
     corpus_steps.profile(Corpus(store, CORPUS))
     corpus_steps.leak_controls(Corpus(store, CORPUS))
-    training.train_judge(JudgedCorpus(Corpus(store, CORPUS), "lexical"))
-    scoring.score_corpus(JudgedCorpus(Corpus(store, CORPUS), "lexical"))
+    JudgedCorpus(Corpus(store, CORPUS), "lexical").train()
+    JudgedCorpus(Corpus(store, CORPUS), "lexical").score()
     certification.certify_judge(JudgedCorpus(Corpus(store, CORPUS), "lexical"))
     auditing.audit_judge(JudgedCorpus(Corpus(store, CORPUS), "lexical"))
     rows = [

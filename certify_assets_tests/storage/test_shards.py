@@ -12,7 +12,6 @@ import pytest
 from certify_assets.corpora import preparation as corpus_steps
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError, MissingToolError, StaleCertificateError
-from certify_assets.judges import scoring, training
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.research import simulation_study as study
 from certify_assets.research.full_study import run_full_study
@@ -172,8 +171,8 @@ def _trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     corpus_steps.make_splits(Corpus(store, "small"))
     for split in ("sft", "rl", "cal", "test"):
         corpus_steps.write_split(Corpus(store, "small"), split)
-    training.train_judge(JudgedCorpus(Corpus(store, "small"), "base"))
-    scoring.score_corpus(JudgedCorpus(Corpus(store, "small"), "base"), engine="inline")
+    JudgedCorpus(Corpus(store, "small"), "base").train()
+    JudgedCorpus(Corpus(store, "small"), "base").score(engine="inline")
     return folder / "root"
 
 
@@ -193,7 +192,7 @@ def test_scores_of_a_language_model_have_the_same_bytes_and_what_was_kept_stays(
     for name in kept:
         if name != first:
             store.delete(f"judges/base/small/shards/{name}")
-    scoring.score_corpus(JudgedCorpus(Corpus(store, "small"), "base"), engine=engine)
+    JudgedCorpus(Corpus(store, "small"), "base").score(engine=engine)
     assert {
         path.name: path.read_bytes()
         for path in (tmp_path / "root/judges/base/small/shards").iterdir()
@@ -206,13 +205,11 @@ def test_scores_of_a_language_model_have_the_same_bytes_and_what_was_kept_stays(
 
 @pytest.mark.slow
 def test_a_worker_with_other_packages_is_refused(_trained: Path) -> None:
-    from certify_assets.judges.judging import current_adapter, load_adapter
     from certify_assets.judges.lm.judge import CausalJudge
     from certify_assets.judges.lm.scoring import ScoringConfig, engine_fingerprint
 
-    adapter = current_adapter(JudgedCorpus(Corpus(Store(str(_trained)), "small"), "base"))
-    judge = load_adapter(
-        JudgedCorpus(Corpus(Store(str(_trained)), "small"), "base"),
+    adapter = JudgedCorpus(Corpus(Store(str(_trained)), "small"), "base").artifact
+    judge = JudgedCorpus(Corpus(Store(str(_trained)), "small"), "base").load(
         expected_sha256=adapter["adapter_sha256"],
     )
     assert isinstance(judge, CausalJudge)

@@ -14,7 +14,6 @@ from certify_assets.defs.metadata import bill_metadata, bill_metrics, score_meta
 from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.evaluation import auditing, certification
-from certify_assets.judges import scoring, training
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import ENDPOINT, PROCEDURES, JudgeSpec, judge_before, judges
 from certify_assets.reports import judge_page
@@ -84,9 +83,7 @@ def _adapter(spec: JudgeSpec) -> dg.AssetsDefinition:
         context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
     ) -> dg.MaterializeResult[Any]:
         store = data_root.store()
-        document = training.train_judge(
-            JudgedCorpus(Corpus(store, context.partition_key), spec.name)
-        )
+        document = JudgedCorpus(Corpus(store, context.partition_key), spec.name).train()
         params = {
             name: document[name]
             for name in ("success_weight", "candidates", "sft_trajectories", "sft_tasks", "seed")
@@ -128,11 +125,10 @@ def _scores(spec: JudgeSpec) -> dg.AssetsDefinition:
         context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
     ) -> dg.MaterializeResult[Any]:
         store = data_root.store()
-        table = scoring.score_corpus(
-            JudgedCorpus(Corpus(store, context.partition_key), spec.name),
+        table = JudgedCorpus(Corpus(store, context.partition_key), spec.name).score(
             report=progress_lines(context),
         )
-        bill = scoring.stored_bill(JudgedCorpus(Corpus(store, context.partition_key), spec.name))
+        bill = JudgedCorpus(Corpus(store, context.partition_key), spec.name).bill
         about, counts = score_metadata(table)
         metrics = {**counts, **bill_metrics(bill)}
         return dg.MaterializeResult(

@@ -16,7 +16,6 @@ from certify_assets.defs.judges.training import (
 from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.errors import GateClosedError
-from certify_assets.judges import training
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import HARVEST_JUDGES, JudgeSpec
 
@@ -49,8 +48,7 @@ def harvest_adapter(spec: JudgeSpec) -> dg.AssetsDefinition:
         store = data_root.store()
         try:
             with attempted(context):
-                document = training.train_judge(
-                    JudgedCorpus(Corpus(store, context.partition_key), spec.name),
+                document = JudgedCorpus(Corpus(store, context.partition_key), spec.name).train(
                     report=progress_lines(context),
                 )
         except GateClosedError as closed:

@@ -10,7 +10,6 @@ from certify_assets.defs.judges.arms import arm_events
 from certify_assets.defs.judges.training import POOL, attempted, machine_tags, progress_lines
 from certify_assets.defs.metadata import score_metadata
 from certify_assets.defs.resources import DataRoot, MlflowTracker
-from certify_assets.judges import scoring, training
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.judging import stored_adapter
 from certify_assets.judges.lm import lineage
@@ -93,8 +92,7 @@ def _train(spec: JudgeSpec) -> dg.OpDefinition:
     )
     def train(context: dg.OpExecutionContext, data_root: DataRoot) -> None:
         with attempted(context):
-            training.train_judge(
-                JudgedCorpus(Corpus(data_root.store(), context.partition_key), spec.name),
+            JudgedCorpus(Corpus(data_root.store(), context.partition_key), spec.name).train(
                 report=progress_lines(context),
             )
 
@@ -160,8 +158,7 @@ def _score(spec: JudgeSpec, deps: Sequence[Dep]) -> dg.OpDefinition:
     )
     def score(context: dg.OpExecutionContext, data_root: DataRoot) -> None:
         with attempted(context):
-            scoring.score_corpus(
-                JudgedCorpus(Corpus(data_root.store(), context.partition_key), spec.name),
+            JudgedCorpus(Corpus(data_root.store(), context.partition_key), spec.name).score(
                 report=progress_lines(context),
             )
 

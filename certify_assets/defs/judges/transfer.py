@@ -15,7 +15,6 @@ from certify_assets.defs.judges.training import (
 )
 from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot, MlflowTracker
-from certify_assets.judges import training
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import JudgeSpec
 from certify_assets.judges.transfer import describe_sources
@@ -66,8 +65,8 @@ def transfer_adapter(spec: JudgeSpec) -> dg.AssetsDefinition:
             yield _checked(spec, passed=False, description=missing)
             return
         with attempted(context):
-            document = training.train_judge(
-                JudgedCorpus(Corpus(store, corpus), spec.name), report=progress_lines(context)
+            document = JudgedCorpus(Corpus(store, corpus), spec.name).train(
+                report=progress_lines(context)
             )
         yield dg.MaterializeResult(
             asset_key=[spec.name, "adapter"],

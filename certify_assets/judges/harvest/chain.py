@@ -25,7 +25,6 @@ from certify_assets.judges.harvest.withholding import (
 )
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.judging import renderer, save_adapter, workplace
-from certify_assets.judges.scoring import fresh_scores
 from certify_assets.judges.specs import DELTA, GRID, JudgeSpec
 from certify_assets.storage.progress import Report, silent
 
@@ -58,7 +57,7 @@ def train_harvest_judge(judged: JudgedCorpus, *, report: Report = silent) -> dic
     StaleCertificateError
         If the start's scores are not those of what is stored now.
     """
-    table, hashes, _ = fresh_scores(judged.beside(judged.spec.start))
+    table, hashes, _ = judged.beside(judged.spec.start).scores
     sft, manifest = open_split(judged.corpus, "sft")
     rl, _ = open_split(judged.corpus, "rl")
     harvest = _harvested(withhold(rl), table, judged.spec)

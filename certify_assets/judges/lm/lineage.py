@@ -9,7 +9,6 @@ from typing import Any
 from certify_assets.corpora.preparation import open_split
 from certify_assets.errors import InputError
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.judging import current_adapter
 from certify_assets.judges.specs import judge_before, judge_spec
 
 __all__ = [
@@ -45,7 +44,7 @@ def check_prepared(judge: JudgedCorpus) -> dict[str, Any]:
 
         facts["revision"] = require_shipped().revision
     if spec.start:
-        facts["start_sha256"] = current_adapter(judge.beside(spec.start))["adapter_sha256"]
+        facts["start_sha256"] = judge.beside(spec.start).artifact["adapter_sha256"]
     for split in ("sft", "rl") if spec.family == "grpo" else ("sft",):
         frame, _ = open_split(judge.corpus, split)
         facts[f"{split}_trajectories"] = int(frame["outcome"].notna().sum())

@@ -14,7 +14,6 @@ from certify_assets.errors import GateClosedError, IntegrityError, LeakError, St
 from certify_assets.evaluation import auditing, certification
 from certify_assets.evaluation.ledger import ledger_entries, ledger_violations
 from certify_assets.evaluation.score_table import read_score_table
-from certify_assets.judges import scoring, training
 from certify_assets.judges.harvest.chain import harvest_violations
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import HARVEST_JUDGES
@@ -39,8 +38,8 @@ def prepared(folder: Path, *, tasks: int) -> Store:
 
 
 def made(store: Store, judge: str) -> None:
-    training.train_judge(JudgedCorpus(Corpus(store, "c"), judge))
-    scoring.score_corpus(JudgedCorpus(Corpus(store, "c"), judge))
+    JudgedCorpus(Corpus(store, "c"), judge).train()
+    JudgedCorpus(Corpus(store, "c"), judge).score()
     certification.certify_judge(JudgedCorpus(Corpus(store, "c"), judge))
 
 
@@ -82,7 +81,7 @@ def test_the_stored_scores_verify_the_certificates_as_the_page_says(store: Store
         assert verify_certificate(item, table.scores, table.labelled(), table.tasks) is None
     splits = store.read_table(f"judges/{FIRST}/c/scores.parquet")["split"]
     assert (splits == "cal_half_a").sum() > 0 and set(splits) == {"rl", "cal", "cal_half_a", "test"}
-    whole = scoring.fresh_scores(JudgedCorpus(Corpus(store, "c"), FIRST))[0]
+    whole = JudgedCorpus(Corpus(store, "c"), FIRST).scores[0]
     assert (whole["split"] == "cal").sum() == splits.isin(["cal", "cal_half_a"]).sum(), (
         "the gate of the next round takes its half of all of CAL"
     )
@@ -95,7 +94,7 @@ def test_contamination_is_kept_apart_from_everything_that_trains(store: Store) -
 
 
 def test_a_second_round_goes_on_from_the_first_and_starts_from_the_base(store: Store) -> None:
-    document = training.train_judge(JudgedCorpus(Corpus(store, "c"), "lexical_harvest_2"))
+    document = JudgedCorpus(Corpus(store, "c"), "lexical_harvest_2").train()
     first = store.read_json(f"judges/{FIRST}/c/adapter.json")
     assert (
         document["harvest"]["start"] == FIRST
@@ -111,7 +110,7 @@ def test_the_same_harvest_has_the_same_bytes(store: Store) -> None:
         name: store.read_bytes(f"judges/{FIRST}/c/{name}")
         for name in ("adapter.json", "harvest.json", "harvest.parquet")
     }
-    training.train_judge(JudgedCorpus(Corpus(store, "c"), FIRST))
+    JudgedCorpus(Corpus(store, "c"), FIRST).train()
     assert {name: store.read_bytes(f"judges/{FIRST}/c/{name}") for name in before} == before
 
 
@@ -121,7 +120,7 @@ def test_another_start_makes_the_round_stale(store: Store) -> None:
     with pytest.raises(StaleCertificateError, match="let through by another lexical judge"):
         certification.load_certificates(JudgedCorpus(Corpus(store, "c"), FIRST))
     with pytest.raises(IntegrityError):
-        training.train_judge(JudgedCorpus(Corpus(store, "c"), FIRST))
+        JudgedCorpus(Corpus(store, "c"), FIRST).train()
 
 
 def test_a_smuggled_pseudo_label_is_found(store: Store) -> None:
@@ -147,7 +146,7 @@ def test_a_closed_gate_makes_no_judge_and_says_why(tmp_path: Path) -> None:
         GateClosedError,
         match="harvests nothing from c: too few CAL tasks: 8 of 20 needed in half A",
     ):
-        training.train_judge(JudgedCorpus(Corpus(small, "c"), FIRST))
+        JudgedCorpus(Corpus(small, "c"), FIRST).train()
     assert not small.read_json(f"judges/{FIRST}/c/harvest.json")["open"] and not small.exists(
         f"judges/{FIRST}/c/adapter.json"
     )
@@ -168,7 +167,7 @@ def test_a_gate_that_closes_takes_the_judge_of_an_earlier_opening_away(store: St
         {**store.read_json("judges/lexical/c/scores.json"), "scores_sha256": sha256},
     )
     with pytest.raises(GateClosedError):
-        training.train_judge(JudgedCorpus(Corpus(store, "c"), FIRST))
+        JudgedCorpus(Corpus(store, "c"), FIRST).train()
     assert len(cal) and not store.exists(f"judges/{FIRST}/c/adapter.json"), (
         "a judge whose gate is closed now must not be used"
     )
