@@ -12,16 +12,16 @@ these can rewrite history; the ledger makes that a deliberate act, not an accide
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from certify_assets._version import __version__
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import LedgerError
-from certify_assets.files import canonical_json, parse_json, sha256_bytes
+from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.storage.journal import Journal, LineFormat
 from certify_assets.storage.store import Store
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "require_in_ledger",
 ]
 
+_FORMAT = LineFormat(entry="a ledger entry", error=LedgerError)
 _READS = ("first", "replay", "changed", "unregistered")
 
 
@@ -79,13 +80,12 @@ def ledger_entries(corpus: Corpus) -> list[LedgerEntry]:
     LedgerError
         If a line cannot be read, or was changed, added or taken out after it was written.
     """
-    return [entry for entry, _ in _chain(corpus)]
+    return _journal(corpus).read()
 
 
 def ledger_head(corpus: Corpus) -> str:
     """Return the hash of the ledger's last line, empty where there is none: keep it to notice later that lines were cut off."""
-    chain = _chain(corpus)
-    return chain[-1][1] if chain else ""
+    return _journal(corpus).head()
 
 
 def require_in_ledger(corpus: Corpus, head: str) -> None:
@@ -95,7 +95,7 @@ def require_in_ledger(corpus: Corpus, head: str) -> None:
     ------
     LedgerError
     """
-    if head and head not in {digest for _, digest in _chain(corpus)}:
+    if head and head not in {line.sha256 for line in _journal(corpus).lines()}:
         raise LedgerError(
             f"the ledger of {corpus} lost the line {head[:12]} that an audit names: lines were cut off; restore it from a backup."
         )
@@ -120,10 +120,11 @@ def register(corpus: Corpus, plan: Mapping[str, Any], *, run_id: str) -> str:
     Registering the same plan again adds nothing. Another plan is another registration; both stay in the ledger.
     """
     registration = sha256_bytes(canonical_json(dict(plan)))
-    if not _is_registered(ledger_entries(corpus), registration):
+    journal = _journal(corpus)
+    if not _is_registered(journal.read(), registration):
         corpus.store.write_json(f"ledger/{corpus}.registrations/{registration}.json", dict(plan))
         line = LedgerEntry("registration", corpus.name, "", registration, "", run_id, _now())
-        _append(corpus, lambda entries: None if _is_registered(entries, registration) else line)
+        journal.append_unless(lambda entry: _registers(entry, registration), line)
     return registration
 
 
@@ -140,19 +141,12 @@ def record_read(
     asked = sha256_bytes(
         canonical_json({"registration": registration, "judge": judge, **configuration})
     )
-    entry = _append(
-        corpus,
-        lambda entries: LedgerEntry(
-            _kind(entries, judge, registration, asked),
-            corpus.name,
-            judge,
-            registration,
-            asked,
-            run_id,
-            _now(),
-        ),
-    )
-    assert entry is not None
+
+    def read(entries: Sequence[LedgerEntry]) -> list[LedgerEntry]:
+        kind = _kind(entries, judge, registration, asked)
+        return [LedgerEntry(kind, corpus.name, judge, registration, asked, run_id, _now())]
+
+    (entry,) = _journal(corpus).extend(read)
     if entry.kind == "unregistered":
         raise LedgerError(
             f"TEST of {corpus} was asked for under the registration {registration[:12]} that is not in the ledger; register first."
@@ -189,8 +183,9 @@ def record_result(store: Store, read: LedgerEntry, result_sha256: str) -> str:
     line = LedgerEntry(
         "result", read.corpus, read.judge, read.registration, result_sha256, read.run_id, _now()
     )
-    _append(Corpus(store, read.corpus), lambda _: line)
-    return ledger_head(Corpus(store, read.corpus))
+    journal = _journal(Corpus(store, read.corpus))
+    journal.append(line)
+    return journal.head()
 
 
 def ledger_violations(corpus: Corpus, judge: str | None = None) -> list[LedgerEntry]:
@@ -217,62 +212,21 @@ def _kind(entries: Sequence[LedgerEntry], judge: str, registration: str, asked: 
 
 
 def _is_registered(entries: Sequence[LedgerEntry], registration: str) -> bool:
-    return any(
-        entry.kind == "registration" and entry.registration == registration for entry in entries
-    )
+    return any(_registers(entry, registration) for entry in entries)
 
 
-def _chain(corpus: Corpus) -> list[tuple[LedgerEntry, str]]:
-    """Entries with the hashes of their lines."""
-    key = f"ledger/{corpus}.jsonl"
-    return _parsed(
-        corpus.store.read_bytes(key) if corpus.store.exists(key) else b"", corpus.store.locate(key)
-    )
+def _registers(entry: LedgerEntry, registration: str) -> bool:
+    return entry.kind == "registration" and entry.registration == registration
 
 
-def _parsed(data: bytes, where: str) -> list[tuple[LedgerEntry, str]]:
-    chain: list[tuple[LedgerEntry, str]] = []
-    previous = ""
-    for number, line in enumerate(data[: data.rfind(b"\n") + 1].splitlines(), 1):
-        try:
-            entry = LedgerEntry(**parse_json(line.decode("utf-8")))
-        except (ValueError, TypeError):
-            raise LedgerError(
-                f"{where}, line {number} is not a ledger entry; restore the file from a backup."
-            ) from None
-        if not all(isinstance(value, str) for value in asdict(entry).values()):
-            raise LedgerError(
-                f"{where}, line {number} is not a ledger entry; restore the file from a backup."
-            )
-        if entry.previous != previous:
-            raise LedgerError(
-                f"{where}, line {number} does not follow the line before it: the ledger was altered; restore it from a backup."
-            )
-        previous = sha256_bytes(line)
-        chain.append((entry, previous))
-    return chain
+def _journal(corpus: Corpus) -> Journal[LedgerEntry]:
+    return Journal(corpus.store, f"ledger/{corpus}.jsonl", _entry, _FORMAT)
 
 
-def _append(
-    corpus: Corpus, make: Callable[[list[LedgerEntry]], LedgerEntry | None]
-) -> LedgerEntry | None:
-    """Append what `make` makes of the lines that are there, while nobody else appends; return it."""
-    key, made = f"ledger/{corpus}.jsonl", None
-
-    def line(old: bytes) -> str | None:
-        nonlocal made
-        chain = _parsed(old, corpus.store.locate(key))
-        made = make([entry for entry, _ in chain])
-        return (
-            None
-            if made is None
-            else json.dumps(
-                {**asdict(made), "previous": chain[-1][1] if chain else ""}, sort_keys=True
-            )
-        )
-
-    corpus.store.append_line(key, line)
-    return made
+def _entry(document: dict[str, Any]) -> LedgerEntry:
+    if not all(isinstance(value, str) for value in document.values()):
+        raise TypeError
+    return LedgerEntry(**document)
 
 
 def _now() -> str:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.errors import IntegrityError
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.storage.journal import documents
+from certify_assets.storage.journal import UNCHAINED, Journal
 
 __all__ = ["Alarm", "alarms_key", "read_alarms", "record_alarms"]
 
@@ -49,10 +46,6 @@ class Alarm:
     time: str
 
 
-class _NothingNewError(Exception):
-    """Every alarm stands in the journal already."""
-
-
 def alarms_key(corpus: str) -> str:
     """Return the journal of alarms."""
     return f"operations/{corpus}/alarms.jsonl"
@@ -60,12 +53,7 @@ def alarms_key(corpus: str) -> str:
 
 def read_alarms(corpus: Corpus) -> list[Alarm]:
     """Return every alarm of a corpus, the oldest first."""
-    key = alarms_key(corpus.name)
-    return (
-        _parsed(corpus.store.read_bytes(key), corpus.store.locate(key))
-        if corpus.store.exists(key)
-        else []
-    )
+    return _journal(corpus).read()
 
 
 def record_alarms(judge: JudgedCorpus, entries: Sequence[Mapping[str, Any]]) -> None:
@@ -77,26 +65,15 @@ def record_alarms(judge: JudgedCorpus, entries: Sequence[Mapping[str, Any]]) -> 
     entries : sequence of mapping
         ``monitors`` of a monitor's document.
     """
-    raised = [entry for entry in entries if entry["result"]["alarm"]]
+    raised = [_alarm(judge.name, entry) for entry in entries if entry["result"]["alarm"]]
     if not raised:
         return
 
-    def lines(old: bytes) -> str:
-        known = {
-            (item.certificate_sha256, item.source)
-            for item in _parsed(old, judge.store.locate(alarms_key(judge.corpus.name)))
-        }
-        new = [
-            entry for entry in raised if (entry["certificate_sha256"], entry["source"]) not in known
-        ]
-        if not new:
-            raise _NothingNewError
-        return "\n".join(
-            json.dumps(asdict(_alarm(judge.name, entry)), sort_keys=True) for entry in new
-        )
+    def new(before: list[Alarm]) -> list[Alarm]:
+        known = {(item.certificate_sha256, item.source) for item in before}
+        return [item for item in raised if (item.certificate_sha256, item.source) not in known]
 
-    with suppress(_NothingNewError):
-        judge.store.append_line(alarms_key(judge.corpus.name), lines)
+    _journal(judge.corpus).extend(new)
 
 
 def _alarm(judge: str, entry: Mapping[str, Any]) -> Alarm:
@@ -114,13 +91,10 @@ def _alarm(judge: str, entry: Mapping[str, Any]) -> Alarm:
     )
 
 
-def _parsed(data: bytes, where: str) -> list[Alarm]:
-    try:
-        return [
-            Alarm(**{**entry, "interval": tuple(entry["interval"])})
-            for entry in documents(data, where)
-        ]
-    except (TypeError, KeyError):
-        raise IntegrityError(
-            f"{where} holds a line that is no alarm; restore the file from a backup."
-        ) from None
+def _journal(corpus: Corpus) -> Journal[Alarm]:
+    return Journal(
+        corpus.store,
+        alarms_key(corpus.name),
+        lambda entry: Alarm(**{**entry, "interval": tuple(entry["interval"])}),
+        replace(UNCHAINED, entry="an alarm"),
+    )

@@ -10,10 +10,9 @@ from typing import Any, Final
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, IntegrityError
-from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.operations.layout import deployment_key, deployments_key
 from certify_assets.operations.sampling import SamplingPlan
-from certify_assets.storage.journal import chained
+from certify_assets.storage.journal import Journal, LineFormat, canonical_line
 from certify_assets.storage.snapshot import remembered
 from certify_assets.storage.store import Store
 
@@ -28,6 +27,9 @@ __all__ = [
 ]
 
 SCHEMA: Final = "certify_assets/deployment/1"
+_FORMAT = LineFormat(
+    number="number", unchained_start=True, encode=canonical_line, entry="a deployment"
+)
 # between the line of a journal and the document that repeats it
 _PATIENCE = 0.5
 
@@ -155,12 +157,7 @@ def read_deployments(corpus: Corpus) -> list[Deployment]:
     IntegrityError
         If a line before the last was altered, taken out or put in.
     """
-    key = deployments_key(corpus.name)
-    return (
-        _parsed(corpus.store.read_bytes(key), corpus.store.locate(key))
-        if corpus.store.exists(key)
-        else []
-    )
+    return _journal(corpus.store, corpus.name).read()
 
 
 def plan_before(corpus: Corpus) -> SamplingPlan:
@@ -176,19 +173,12 @@ def own_key(corpus: str, judge: str) -> str:
 
 def append_deployment(store: Store, deployment: Deployment) -> Deployment:
     """Write the line of a deployment, and return it with its number."""
-    made = deployment
-
-    def line(old: bytes) -> str:
-        nonlocal made
-        lines = old.splitlines()
-        made = replace(
-            deployment, number=len(lines) + 1, previous=sha256_bytes(lines[-1]) if lines else ""
-        )
-        return canonical_json(made.to_dict()).decode("utf-8").rstrip("\n")
-
-    store.append_line(deployments_key(deployment.corpus), line)
-    return made
+    return _journal(store, deployment.corpus).append(deployment)[0]
 
 
-def _parsed(data: bytes, where: str) -> list[Deployment]:
-    return [Deployment.from_dict(document, where) for document in chained(data, where)]
+def _journal(store: Store, corpus: str) -> Journal[Deployment]:
+    key = deployments_key(corpus)
+    where = store.locate(key)
+    return Journal(
+        store, key, lambda entry: Deployment.from_dict(entry, where), _FORMAT, Deployment.to_dict
+    )

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.errors import InputError, IntegrityError
-from certify_assets.files import sha256_bytes
+from certify_assets.errors import InputError
 from certify_assets.operations.layout import labels_key
-from certify_assets.storage.journal import chained
+from certify_assets.storage.journal import Journal, LineFormat
 
 __all__ = ["Label", "Resolved", "append_label", "append_labels", "read_labels", "resolve_labels"]
 
+_FORMAT = LineFormat(
+    number="number",
+    unchained_start=True,
+    encode=partial(json.dumps, ensure_ascii=False),
+    entry="a label",
+)
 _VIAS = ("page", "file", "label_studio", "cli")
 
 
@@ -93,10 +98,6 @@ class Resolved:
         return len({outcome for _, outcome in self.votes}) > 1
 
 
-class _NothingNewError(Exception):
-    """Every label stands in the journal already."""
-
-
 def append_label(corpus: Corpus, label: Label) -> Label:
     """Write one label; as `append_labels`."""
     return append_labels(corpus, [label])[0]
@@ -114,27 +115,20 @@ def append_labels(corpus: Corpus, labels: Sequence[Label]) -> list[Label]:
     """
     standing: list[Label] = []
 
-    def lines(old: bytes) -> str:
-        before = _parsed(old, corpus.store.locate(labels_key(corpus.name)))
-        by_token, number = {entry.token: entry for entry in before}, len(before)
-        head = sha256_bytes(old.splitlines()[-1]) if before else ""
+    def new(before: list[Label]) -> list[Label]:
+        by_token = {entry.token: entry for entry in before}
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
-        new = []
+        added = []
         for label in labels:
             if label.token not in by_token:
-                number += 1
-                by_token[label.token] = replace(label, number=number, time=now, previous=head)
-                new.append(json.dumps(asdict(by_token[label.token]), ensure_ascii=False))
-                head = sha256_bytes(new[-1].encode("utf-8"))
+                by_token[label.token] = replace(label, time=now)
+                added.append(by_token[label.token])
             _require_same(by_token[label.token], label, corpus.name)
             standing.append(by_token[label.token])
-        if not new:
-            raise _NothingNewError
-        return "\n".join(new)
+        return added
 
-    with suppress(_NothingNewError):
-        corpus.store.append_line(labels_key(corpus.name), lines)
-    return standing
+    written = {label.token: label for label in _journal(corpus).extend(new)}
+    return [written.get(label.token, label) for label in standing]
 
 
 def _require_same(written: Label, label: Label, corpus: str) -> None:
@@ -156,12 +150,7 @@ def read_labels(corpus: Corpus) -> list[Label]:
     IntegrityError
         If a line before the last was altered, taken out or put in.
     """
-    key = labels_key(corpus.name)
-    return (
-        _parsed(corpus.store.read_bytes(key), corpus.store.locate(key))
-        if corpus.store.exists(key)
-        else []
-    )
+    return _journal(corpus).read()
 
 
 def resolve_labels(labels: Iterable[Label]) -> Mapping[str, Resolved]:
@@ -193,10 +182,5 @@ def _majority(votes: Mapping[str, int]) -> int | None:
     return None if successes == failures else int(successes > failures)
 
 
-def _parsed(data: bytes, where: str) -> list[Label]:
-    try:
-        return [Label(**entry) for entry in chained(data, where)]
-    except (TypeError, AttributeError, InputError) as error:
-        raise IntegrityError(
-            f"{where} holds a line that is no label ({error}); restore the file from a backup."
-        ) from None
+def _journal(corpus: Corpus) -> Journal[Label]:
+    return Journal(corpus.store, labels_key(corpus.name), lambda entry: Label(**entry), _FORMAT)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import http.client
-import json
 import os
 import signal
 import subprocess
@@ -17,7 +16,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -25,7 +24,7 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.operations.notify_config import Target, read_notifications
-from certify_assets.storage.journal import documents
+from certify_assets.storage.journal import UNCHAINED, Journal
 
 __all__ = ["SIGNATURE", "Delivery", "Event", "deliver", "notifications_key", "read_deliveries"]
 
@@ -86,14 +85,7 @@ def notifications_key(corpus: str) -> str:
 
 def read_deliveries(corpus: Corpus) -> list[Delivery]:
     """Return every attempt, the oldest first."""
-    key = notifications_key(corpus.name)
-    return [
-        Delivery(**entry)
-        for entry in documents(
-            corpus.store.read_bytes(key) if corpus.store.exists(key) else b"",
-            corpus.store.locate(key),
-        )
-    ]
+    return _journal(corpus).read()
 
 
 def deliver(corpus: Corpus, events: Iterable[Event]) -> list[str]:
@@ -117,17 +109,8 @@ def _deliver(corpus: Corpus, events: Sequence[Event]) -> list[str]:
             if event.kind not in target.events or (event.id, target.name) in told:
                 continue
             why = _tell(target, event)
-            _record(
-                corpus,
-                Delivery(
-                    event.id,
-                    event.kind,
-                    target.name,
-                    not why,
-                    why,
-                    datetime.now(UTC).isoformat(timespec="seconds"),
-                ),
-            )
+            now = datetime.now(UTC).isoformat(timespec="seconds")
+            _journal(corpus).append(Delivery(event.id, event.kind, target.name, not why, why, now))
             told.add((event.id, target.name))
             failed += (
                 [f"{target.name} was not told of {event.kind} ({why}); it is tried again."]
@@ -137,9 +120,12 @@ def _deliver(corpus: Corpus, events: Sequence[Event]) -> list[str]:
     return failed
 
 
-def _record(corpus: Corpus, delivery: Delivery) -> None:
-    corpus.store.append_line(
-        notifications_key(corpus.name), lambda _: json.dumps(asdict(delivery), sort_keys=True)
+def _journal(corpus: Corpus) -> Journal[Delivery]:
+    return Journal(
+        corpus.store,
+        notifications_key(corpus.name),
+        lambda entry: Delivery(**entry),
+        replace(UNCHAINED, entry="a delivery"),
     )
 
 

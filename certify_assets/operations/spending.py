@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, IntegrityError
-from certify_assets.files import parse_json, sha256_bytes
 from certify_assets.operations.deployment_record import read_deployments
+from certify_assets.storage.journal import Journal, LineFormat
 
 __all__ = [
     "SCHEDULES",
@@ -31,6 +32,7 @@ __all__ = [
     "spending_key",
 ]
 
+_FORMAT = LineFormat(encode=partial(json.dumps, sort_keys=True, ensure_ascii=False))
 SCHEDULES = ("inverse_square", "geometric", "equal")
 # no table of this world certifies at less
 _LEAST = 1e-12
@@ -185,10 +187,10 @@ def read_spending(corpus: Corpus) -> Spending:
     IntegrityError
         If a line was changed or taken out, or a recertification is stored that no line claims: its δ would be spent twice.
     """
-    key = spending_key(corpus.name)
-    spending = _parse(
-        corpus.store.read_bytes(key) if corpus.store.exists(key) else b"", corpus.store.locate(key)
-    )
+    journal = _journal(corpus)
+    lines, where = journal.lines(), corpus.store.locate(journal.key)
+    head = lines[-1].sha256 if lines else ""
+    spending = replace(_folded([line.document for line in lines], where), head=head)
     known = {str(item.number) for item in spending.claims}
     deployed = [
         part
@@ -202,7 +204,7 @@ def read_spending(corpus: Corpus) -> Spending:
         if name not in known
     ]:
         raise IntegrityError(
-            f"{corpus.store.locate(key)} has no line for recertification {lost[0]}, which is stored or was deployed: lines were cut off; restore the file "
+            f"{where} has no line for recertification {lost[0]}, which is stored or was deployed: lines were cut off; restore the file "
             "from a backup."
         )
     return spending
@@ -274,37 +276,31 @@ def finish(corpus: Corpus, number: int, document_sha256: str) -> None:
     _append(corpus, line)
 
 
-class _NothingNewError(Exception):
-    """The journal says it already."""
+def _journal(corpus: Corpus) -> Journal[dict[str, Any]]:
+    return Journal(corpus.store, spending_key(corpus.name), dict, _FORMAT, dict)
 
 
 def _append(corpus: Corpus, make: Callable[[Spending], dict[str, Any] | None]) -> None:
-    key = spending_key(corpus.name)
+    journal = _journal(corpus)
+    where = corpus.store.locate(journal.key)
 
-    def line(old: bytes) -> str:
-        # the lock is held: whoever comes second sees the first one's line
-        before = _parse(old, corpus.store.locate(key))
-        if (entry := make(before)) is None:
-            raise _NothingNewError
-        return json.dumps(
-            {"time": _now(), **entry, "previous": before.head}, sort_keys=True, ensure_ascii=False
-        )
+    def new(before: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        # the lock is held: the second of two processes sees the first one's line
+        entry = make(_folded(before, where))
+        return [] if entry is None else [{"time": _now(), **entry}]
 
-    try:
-        corpus.store.append_line(key, line)
-    except _NothingNewError:
-        return
+    journal.extend(new)
 
 
-def _parse(data: bytes, location: str) -> Spending:
-    schedule, since, head = None, 0, ""
+def _folded(entries: Sequence[Mapping[str, Any]], where: str) -> Spending:
+    schedule, since = None, 0
     claims: list[Claim] = []
     reasons: list[str] = []
     made: dict[int, str] = {}
-    for place, line in enumerate(data[: data.rfind(b"\n") + 1].splitlines(), 1):
+    for place, document in enumerate(entries, 1):
+        entry, follows = dict(document), True
         try:
-            entry = parse_json(line.decode("utf-8"))
-            follows = entry.pop("previous") == head
+            del entry["previous"]
             kind = entry.pop("entry")
             if kind == "schedule":
                 why = entry.pop("reason")
@@ -317,22 +313,15 @@ def _parse(data: bytes, location: str) -> Spending:
                 made[claims[int(entry["number"]) - 1].number] = str(entry["document_sha256"])
             else:
                 claims.append(Claim(**entry))
-                follows = (
-                    follows
-                    and schedule is not None
-                    and claims[-1].delta == schedule.share(len(claims) - since)
+                follows = schedule is not None and claims[-1].delta == schedule.share(
+                    len(claims) - since
                 )
         except (ValueError, TypeError, KeyError, AttributeError, IndexError, InputError):
-            raise IntegrityError(
-                f"{location}, line {place} is no entry of this journal; restore the file from a backup."
-            ) from None
+            raise _FORMAT.unreadable(where, place) from None
         numbered = not claims or claims[-1].number == len(claims)
         if not follows or not numbered:
-            raise IntegrityError(
-                f"{location}, line {place} does not follow the line before it: the journal was altered; restore it from a backup."
-            )
-        head = sha256_bytes(line)
-    return Spending(schedule, since, tuple(claims), tuple(reasons), head, made)
+            raise _FORMAT.altered(where, place)
+    return Spending(schedule, since, tuple(claims), tuple(reasons), "", made)
 
 
 def _down(share: float) -> float:

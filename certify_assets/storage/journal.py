@@ -1,51 +1,219 @@
-"""Journals whose lines name the hash of the line before: what was altered, taken out or put in between is found by whoever reads them."""
+"""Append-only journals: one JSON object a line, chained by hashes.
+
+A line names the hash of the line before it, so a line that was changed, added or taken out is
+found by every reader. What is cut off at the end is found by those who stored a later head.
+A last line without its end is the trace of a kill in the middle of a write: nothing was
+confirmed, readers leave it out and the next append cuts it off.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from certify_assets.errors import IntegrityError
-from certify_assets.files import parse_json, sha256_bytes
+from certify_assets.errors import InputError, IntegrityError
+from certify_assets.files import canonical_json, parse_json, sha256_bytes
+from certify_assets.storage.store import Store
 
-__all__ = ["chained", "documents"]
+T = TypeVar("T")
 
 
-def documents(data: bytes, where: str) -> list[dict[str, Any]]:
-    """Return the objects of a journal, a line each; a last line without its end is the trace of a kill and is left out.
+def sorted_line(value: Any) -> str:
+    """Encode an object in ASCII, its keys sorted."""
+    return json.dumps(value, sort_keys=True)
 
-    Raises
-    ------
-    IntegrityError
-        If a line is no JSON object.
+
+def canonical_line(value: Any) -> str:
+    """Encode an object as canonical JSON, without the newline."""
+    return canonical_json(value).decode("utf-8").rstrip("\n")
+
+
+class Line(NamedTuple):
+    """A verified line: its number from 1, its object, and its hash, which the next one names."""
+
+    number: int
+    document: dict[str, Any]
+    sha256: str
+
+
+@dataclass(frozen=True)
+class LineFormat:
+    """How a journal writes and chains its lines; stored journals fix it for good.
+
+    Parameters
+    ----------
+    previous : str
+        Field with the hash of the line before; "" where lines are not chained.
+    number : str
+        Field with the number of the line; "" where lines have none.
+    seal : str
+        Field with the line's own hash, of the canonical JSON of all its other fields. Without
+        it the hash is that of the line's bytes.
+    genesis : str
+        What the first line names as the line before.
+    unchained_start : bool
+        Whether lines of an earlier version, without `previous`, may precede the first with it.
+    encode : callable
+        Makes the text of an object.
+    entry : str
+        What a line is, with its article, as error messages name it.
+    remedy : str
+        What a reader does about a damaged journal.
+    error : type
+        Raised for a damaged journal.
     """
-    found = []
-    for place, line in enumerate(data[: data.rfind(b"\n") + 1].splitlines(), 1):
-        try:
-            found.append(dict(parse_json(line.decode("utf-8"))))
-        except (ValueError, TypeError, RecursionError):
-            raise IntegrityError(
-                f"{where}, line {place} is no entry of this journal; restore the file from a backup."
-            ) from None
-    return found
+
+    previous: str = "previous"
+    number: str = ""
+    seal: str = ""
+    genesis: str = ""
+    unchained_start: bool = False
+    encode: Callable[[Any], str] = sorted_line
+    entry: str = "an entry of this journal"
+    remedy: str = "restore the file from a backup"
+    error: type[IntegrityError] = IntegrityError
+
+    def read(self, data: bytes, where: str) -> Iterator[Line]:
+        """Verify the whole lines of a journal one after another.
+
+        Raises
+        ------
+        IntegrityError
+            At the first line that is no JSON object or does not follow the one before it.
+        """
+        head, chained = self.genesis, not self.unchained_start
+        whole = data[: data.rfind(b"\n") + 1]
+        for number, raw in enumerate(whole.splitlines(), 1):
+            try:
+                document = dict(parse_json(raw.decode("utf-8")))
+            except (ValueError, TypeError, RecursionError):
+                raise self.unreadable(where, number) from None
+            chained = chained or bool(document.get(self.previous))
+            follows = not self.previous or document.get(self.previous, "") == head
+            counted = not self.number or document.get(self.number) == number
+            if not counted or (chained and not follows):
+                raise self.altered(where, number)
+            head = self._sealed(document) if self.seal else sha256_bytes(raw)
+            if self.seal and document.get(self.seal) != head:
+                raise self.altered(where, number)
+            yield Line(number, document, head)
+
+    def line(self, document: Mapping[str, Any], number: int, head: str) -> tuple[str, Line]:
+        """Return the text of the line that follows `head`, and the line."""
+        entry = dict(document)
+        if self.number:
+            entry[self.number] = number
+        if self.previous:
+            entry[self.previous] = head
+        if self.seal:
+            entry[self.seal] = self._sealed(entry)
+        text = self.encode(entry)
+        digest = entry[self.seal] if self.seal else sha256_bytes(text.encode("utf-8"))
+        return text, Line(number, entry, digest)
+
+    def unreadable(self, where: str, number: int) -> IntegrityError:
+        """Return the error of a line that cannot be read."""
+        return self.error(f"{where}, line {number} is not {self.entry}; {self.remedy}.")
+
+    def altered(self, where: str, number: int) -> IntegrityError:
+        """Return the error of a line that does not follow the one before it."""
+        return self.error(
+            f"{where}, line {number} does not follow the line before it: the journal was altered; "
+            f"{self.remedy}."
+        )
+
+    def _sealed(self, document: Mapping[str, Any]) -> str:
+        body = {name: value for name, value in document.items() if name != self.seal}
+        return sha256_bytes(canonical_json(body))
 
 
-def chained(data: bytes, where: str) -> list[dict[str, Any]]:
-    """Return the objects of a journal after checking ``number``, which is the line, and ``previous``, the hash of the line before.
+#: Lines that nothing depends on but their own content.
+UNCHAINED: Final = LineFormat(previous="")
 
-    Lines that an earlier version wrote without ``previous`` may only stand before the first that has it.
 
-    Raises
-    ------
-    IntegrityError
-        If the journal was altered before its last line.
+@dataclass(frozen=True)
+class Journal(Generic[T]):
+    """A journal in a data root.
+
+    Parameters
+    ----------
+    store : Store
+    key : str
+    parse : callable
+        Makes an entry from the object of a line, or raises.
+    format : LineFormat
+    dump : callable
+        Makes the object from an entry; `dataclasses.asdict` unless given. Number and hash are
+        filled in by the journal.
     """
-    found, head, begun = documents(data, where), "", False
-    for place, (entry, line) in enumerate(zip(found, data.splitlines(), strict=False), 1):
-        previous = entry.get("previous")
-        begun = begun or bool(previous)
-        if entry.get("number") != place or (begun and previous != head):
-            raise IntegrityError(
-                f"{where}, line {place} does not follow the line before it: the journal was altered; restore it from a backup."
-            )
-        head = sha256_bytes(line)
-    return found
+
+    store: Store
+    key: str
+    parse: Callable[[dict[str, Any]], T]
+    format: LineFormat = LineFormat()
+    dump: Callable[[Any], Mapping[str, Any]] = asdict
+
+    def read(self) -> list[T]:
+        """Return every entry, oldest first, after verifying the chain; none without a file.
+
+        Raises
+        ------
+        IntegrityError
+            If a line cannot be read, or was changed, added or taken out.
+        """
+        return self._entries(self.lines())
+
+    def lines(self) -> list[Line]:
+        """Return the verified lines."""
+        return self._lines(self.store.read_bytes(self.key) if self.store.exists(self.key) else b"")
+
+    def head(self) -> str:
+        """Return the hash of the last line; what the first line names where there is none."""
+        return self._head(self.lines())
+
+    def append(self, *entries: T) -> list[T]:
+        """Append entries and return them as they are stored."""
+        return self.extend(lambda _: entries)
+
+    def append_unless(self, known: Callable[[T], bool], entry: T) -> T | None:
+        """Append an entry unless one like it is stored; return the appended one."""
+        added = self.extend(lambda stored: [] if any(map(known, stored)) else [entry])
+        return added[0] if added else None
+
+    def extend(self, make: Callable[[list[T]], Iterable[T]]) -> list[T]:
+        """Append what `make` returns for the stored entries, while no other process appends.
+
+        The entries come back as they are stored, number and hash filled in.
+        """
+        added: list[T] = []
+
+        def texts(old: bytes) -> str | None:
+            lines = self._lines(old)
+            head, new = self._head(lines), []
+            for number, entry in enumerate(make(self._entries(lines)), len(lines) + 1):
+                text, line = self.format.line(self.dump(entry), number, head)
+                head = line.sha256
+                new.append(text)
+                added.extend(self._entries([line]))
+            return "\n".join(new) or None
+
+        self.store.append_line(self.key, texts)
+        return added
+
+    def _lines(self, data: bytes) -> list[Line]:
+        return list(self.format.read(data, self.store.locate(self.key)))
+
+    def _head(self, lines: list[Line]) -> str:
+        return lines[-1].sha256 if lines else self.format.genesis
+
+    def _entries(self, lines: Iterable[Line]) -> list[T]:
+        found = []
+        for line in lines:
+            try:
+                found.append(self.parse(dict(line.document)))
+            except (TypeError, ValueError, KeyError, AttributeError, InputError):
+                where = self.store.locate(self.key)
+                raise self.format.unreadable(where, line.number) from None
+        return found
