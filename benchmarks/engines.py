@@ -22,9 +22,8 @@ from taskboot import table
 from threadpoolctl import threadpool_limits
 
 from certify_assets.certificates import observe
+from certify_assets.certificates.bootstrap import bootstrap_tails, error_lattice, exceedance_shares
 from certify_assets.certificates.counts import TaskCounts, count_at, count_tasks
-from certify_assets.certificates.lattice import bootstrap_tails, error_lattice
-from certify_assets.certificates.montecarlo import exceedance_shares
 
 SIZES = (84, 382, 5_000, 100_000)
 DRAWS, BUDGET = 2_000, Fraction(1, 10)

@@ -16,7 +16,8 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.stats import beta
 
-from certify_assets.certificates.eprocess import (
+from certify_assets.certificates.bootstrap import bootstrap_tails, error_lattice
+from certify_assets.certificates.monitor import (
     _DOWNWARD,
     _UPWARD,
     TaskStream,
@@ -25,7 +26,6 @@ from certify_assets.certificates.eprocess import (
     error_interval,
     shiryaev_roberts,
 )
-from certify_assets.certificates.lattice import bootstrap_tails, error_lattice
 from certify_assets.research.designs import paper_process, paper_truth
 
 ALPHA, DELTA, RHOS, TASKS, EVERY = 0.1, 0.05, (0.1, 0.5, 0.8), 500, 20

@@ -9,7 +9,7 @@ import math
 import time
 
 from certify_assets.certificates import Settings, evaluate, observe
-from certify_assets.certificates.matching import match_population
+from certify_assets.certificates.populations import match_population
 from certify_assets.certificates.sizing import size_tasks
 
 # success rate, AUROC, ICC, attempts, alpha, side

@@ -27,9 +27,9 @@ from taskboot import table
 from threadpoolctl import threadpool_limits
 
 from certify_assets.certificates import observe
+from certify_assets.certificates.bootstrap import _byte_table, exceedance_shares
 from certify_assets.certificates.counts import count_tasks
-from certify_assets.certificates.montecarlo import _byte_table, exceedance_shares
-from certify_assets.certificates.resampling import task_sums
+from certify_assets.certificates.kernels import task_sums
 
 SIZES = (84, 382, 5_000, 100_000)
 DRAWS = 2_000

@@ -13,7 +13,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from certify_assets.certificates.lattice import BAND, bootstrap_tails, error_lattice
+from certify_assets.certificates.bootstrap import BAND, bootstrap_tails, error_lattice
 
 BUDGET = Fraction(1, 10)
 LEVELS = (0.05 / 40, 0.05)

@@ -17,20 +17,6 @@ Every message is one sentence that names the file, the row or column, and the re
 
 from __future__ import annotations
 
-__all__ = [
-    "CertifyError",
-    "ChangedInputError",
-    "ForgedCertificateError",
-    "GateClosedError",
-    "InputError",
-    "IntegrityError",
-    "LeakError",
-    "LedgerError",
-    "ManifestError",
-    "MissingToolError",
-    "StaleCertificateError",
-]
-
 
 class CertifyError(Exception):
     """Base of every error that this package raises on purpose."""
@@ -80,3 +66,13 @@ class LeakError(IntegrityError):
 
 class LedgerError(IntegrityError):
     """A TEST split was asked for outside its registration."""
+
+
+def quoted(value: object, length: int = 80) -> str:
+    """Return a value as ASCII text of limited length for a message, whatever it is."""
+    try:
+        text = ascii(value)
+    except (ValueError, RecursionError):
+        # an integer of thousands of digits, or nesting as deep as the stack
+        return f"a {type(value).__name__} that cannot be shown"
+    return text if len(text) <= length else f"{text[: length - 3]}..."

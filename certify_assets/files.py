@@ -7,25 +7,15 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
 from certify_assets.errors import InputError
 
-__all__ = [
-    "canonical_json",
-    "parse_json",
-    "read_json",
-    "replacing",
-    "sha256_bytes",
-    "sha256_file",
-    "write_atomic",
-    "write_json_atomic",
-]
-
 _CHUNK = 1 << 20
+_DIGITS = 10
 
 
 def canonical_json(value: Any) -> bytes:
@@ -50,6 +40,20 @@ def canonical_json(value: Any) -> bytes:
         value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
     )
     return text.encode("utf-8") + b"\n"
+
+
+def significant(value: float) -> float:
+    """Round to ten significant digits, so that derived numbers agree between machines."""
+    return float(f"{value:.{_DIGITS}g}")
+
+
+def rounded(value: Any) -> Any:
+    """Return a JSON value with every float at ten significant digits."""
+    if isinstance(value, float):
+        return significant(value)
+    if isinstance(value, Mapping):
+        return {name: rounded(item) for name, item in value.items()}
+    return [rounded(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def sha256_bytes(data: bytes) -> str:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from certify_assets.certificates import findings, monitor, planning
+from certify_assets.certificates import diagnosis, findings, monitor
+from certify_assets.certificates.evaluation import MULTIPLICITIES
 from certify_assets.certificates.guard import GUARDS
-from certify_assets.certificates.multiplicity import MULTIPLICITIES
 from certify_assets.certificates.procedures import PROCEDURES
 from certify_assets.evaluation import provenance
 from certify_assets.operations import monitoring
@@ -44,7 +44,7 @@ CODES = (
     (
         _tuples(findings)
         | _tuples(monitor)
-        | set(planning.LACKING)
+        | set(diagnosis.LACKING)
         | _keys(monitoring)
         | _keys(provenance)
     )

@@ -5,11 +5,13 @@ from __future__ import annotations
 from certify_assets.certificates.audit import (
     Audit,
     ResampleAudit,
+    ThresholdCurve,
     audit_certificate,
+    bootstrap_errors,
     lower_error_bound,
     resample_audit,
+    threshold_curve,
 )
-from certify_assets.certificates.baselines import clopper_pearson_upper
 from certify_assets.certificates.certificate import SCHEMA, Certificate
 from certify_assets.certificates.clustering import (
     ClusterSummary,
@@ -20,19 +22,24 @@ from certify_assets.certificates.clustering import (
     summarise_clusters,
 )
 from certify_assets.certificates.counts import TaskCounts, count_at, count_tasks
-from certify_assets.certificates.curve import ThresholdCurve, bootstrap_errors, threshold_curve
 from certify_assets.certificates.decision import Decisions, decide
-from certify_assets.certificates.eprocess import TaskStream
+from certify_assets.certificates.diagnosis import Diagnosis, auroc, diagnose
 from certify_assets.certificates.evaluation import Evaluation, Settings, evaluate
-from certify_assets.certificates.facts import Facts, facts_of
 from certify_assets.certificates.gates import Gate, GateThresholds, table_gates
 from certify_assets.certificates.inputs import Observations, observe
-from certify_assets.certificates.issuance import certify, issue
-from certify_assets.certificates.joint import document_promise, joint_promise
-from certify_assets.certificates.monitor import Monitoring, monitor_certificate, task_stream
-from certify_assets.certificates.planning import Diagnosis, auroc, diagnose
-from certify_assets.certificates.procedures import EVERY_PROCEDURE, PROCEDURES
-from certify_assets.certificates.prospect import Prospect, foresee
+from certify_assets.certificates.issuance import certify, document_promise, issue, joint_promise
+from certify_assets.certificates.monitor import (
+    Monitoring,
+    TaskStream,
+    monitor_certificate,
+    task_stream,
+)
+from certify_assets.certificates.procedures import (
+    EVERY_PROCEDURE,
+    PROCEDURES,
+    clopper_pearson_upper,
+)
+from certify_assets.certificates.sample_size import Facts, Prospect, facts_of, foresee
 from certify_assets.certificates.verification import (
     NOT_VOUCHED,
     settings_of,

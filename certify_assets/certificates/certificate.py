@@ -4,35 +4,17 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 from certify_assets.certificates.counts import SIDES
-from certify_assets.certificates.multiplicity import level_shares
-from certify_assets.certificates.shown import shown
-from certify_assets.errors import ForgedCertificateError
-from certify_assets.files import canonical_json, sha256_bytes
-
-__all__ = ["SCHEMA", "Certificate", "read_document", "rounded", "significant"]
+from certify_assets.certificates.evaluation import level_shares
+from certify_assets.errors import ForgedCertificateError, quoted
+from certify_assets.files import canonical_json, sha256_bytes, significant
 
 SCHEMA = "certify_assets/certificate/1"
-_DIGITS = 10
 _ROUNDING, _SMALL_LEVEL = 1e-9, 0.05
-
-
-def rounded(value: Any) -> Any:
-    """Return a document with every float at ten significant digits, so that its bytes agree between machines."""
-    if isinstance(value, float):
-        return significant(value)
-    if isinstance(value, Mapping):
-        return {name: rounded(item) for name, item in value.items()}
-    return [rounded(item) for item in value] if isinstance(value, (list, tuple)) else value
-
-
-def significant(value: float) -> float:
-    """Round to ten significant digits, so that derived numbers agree between machines."""
-    return float(f"{value:.{_DIGITS}g}")
 
 
 @dataclass(frozen=True)
@@ -166,7 +148,7 @@ class Certificate:
                 )
         if document["schema"] != SCHEMA:
             raise ForgedCertificateError(
-                f"The certificate has schema {shown(document['schema'])}; this version reads {SCHEMA}."
+                f"The certificate has schema {quoted(document['schema'])}; this version reads {SCHEMA}."
             )
         values = {
             name: _frozen(document[name]) if name in ("assumptions", "findings") else document[name]
@@ -208,7 +190,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     for key, value in pairs:
         if key in found:
             raise ForgedCertificateError(
-                f"The certificate gives {shown(key)} twice; give it as it was written."
+                f"The certificate gives {quoted(key)} twice; give it as it was written."
             )
         found[key] = value
     return found
@@ -293,14 +275,14 @@ def _check(name: str, value: Any, allowed: tuple[type, ...]) -> None:
             for kind in allowed
         )
         raise ForgedCertificateError(
-            f"{name} is {shown(value)}, not {words}; give the certificate as it was written."
+            f"{name} is {quoted(value)}, not {words}; give the certificate as it was written."
         )
 
 
 def _check_mapping(name: str, value: Any, shape: dict[str, tuple[type, ...]]) -> None:
     if not isinstance(value, dict) or set(value) != set(shape):
         raise ForgedCertificateError(
-            f"{name} is {shown(value)}; it has exactly the keys {', '.join(sorted(shape))}."
+            f"{name} is {quoted(value)}; it has exactly the keys {', '.join(sorted(shape))}."
         )
     for key, allowed in shape.items():
         _check(f"{name}.{key}", value[key], allowed)
@@ -309,7 +291,7 @@ def _check_mapping(name: str, value: Any, shape: dict[str, tuple[type, ...]]) ->
 def _check_sense(certificate: Certificate) -> None:
     if certificate.schema != SCHEMA:
         raise ForgedCertificateError(
-            f"schema is {shown(certificate.schema)}; this version writes {SCHEMA}."
+            f"schema is {quoted(certificate.schema)}; this version writes {SCHEMA}."
         )
     if not all(_is_text(text) for text in certificate.assumptions):
         raise ForgedCertificateError(
@@ -344,7 +326,7 @@ def _levels(item: Certificate) -> list[float]:
 
 def _contradictions(item: Certificate) -> Iterator[tuple[bool, str]]:
     """What cannot be true of a certificate together, in an order in which no later test divides by what an earlier one refuses."""
-    yield item.side not in SIDES, f"side is {shown(item.side)}, not one of {', '.join(SIDES)}"
+    yield item.side not in SIDES, f"side is {quoted(item.side)}, not one of {', '.join(SIDES)}"
     for name in ("alpha", "delta"):
         yield (
             not 0.0 < getattr(item, name) < 1.0,

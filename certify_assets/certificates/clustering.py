@@ -11,15 +11,6 @@ from numpy.typing import NDArray
 
 from certify_assets.errors import InputError
 
-__all__ = [
-    "ClusterSummary",
-    "anova_icc",
-    "design_effect",
-    "kish_effective_tasks",
-    "n_min",
-    "summarise_clusters",
-]
-
 
 @dataclass(frozen=True)
 class ClusterSummary:

@@ -9,10 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certify_assets.certificates.inputs import Observations
-from certify_assets.certificates.shown import shown
-from certify_assets.errors import InputError
-
-__all__ = ["SIDES", "TaskCounts", "count_at", "count_tasks"]
+from certify_assets.errors import InputError, quoted
 
 SIDES = ("reject", "release")
 _LEVELS = (0.02, 0.98)
@@ -143,7 +140,7 @@ def count_at(observations: Observations, side: str, thresholds: NDArray[np.float
     TaskCounts
     """
     if side not in SIDES:
-        raise InputError(f"side is {shown(side)}; give one of {', '.join(SIDES)}.")
+        raise InputError(f"side is {quoted(side)}; give one of {', '.join(SIDES)}.")
     from certify_assets.certificates import kernels
 
     scored = observations.scored

@@ -11,9 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 from certify_assets.certificates.certificate import Certificate
 from certify_assets.errors import InputError
 
-__all__ = ["DECISIONS", "REASONS", "Decisions", "decide", "decision_codes"]
-
-
 #: what happens to a row, and why, by the code of :func:`decision_codes`
 DECISIONS = ("human", "reject", "release", "human", "human", "human")
 REASONS = ("middle", "below_threshold", "above_threshold", "overlap", "unscored", "not_certified")

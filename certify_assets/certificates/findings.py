@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from certify_assets.certificates.bootstrap import draws_needed
 from certify_assets.certificates.clustering import n_min
-from certify_assets.certificates.concentration import largest_shares
 from certify_assets.certificates.counts import TaskCounts
+from certify_assets.certificates.diagnosis import LACKING, diagnose_evaluation
 from certify_assets.certificates.evaluation import Evaluation, Settings
+from certify_assets.certificates.guard import largest_shares
 from certify_assets.certificates.inputs import Observations
-from certify_assets.certificates.montecarlo import draws_needed
-from certify_assets.certificates.planning import LACKING, diagnose_evaluation
-
-__all__ = ["FEW_TASKS", "find"]
 
 #: below this many tasks neither the paper's simulation nor ours covers the bootstrap
 FEW_TASKS = 20

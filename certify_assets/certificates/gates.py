@@ -14,20 +14,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from certify_assets.certificates.clustering import n_min, summarise_clusters
+from certify_assets.certificates.diagnosis import auroc
 from certify_assets.certificates.inputs import Observations, observe
-from certify_assets.certificates.planning import auroc
-from certify_assets.certificates.shown import shown
-from certify_assets.errors import InputError
-
-__all__ = [
-    "Gate",
-    "GateThresholds",
-    "auroc_lower_bound",
-    "judge_gate",
-    "sample_gate",
-    "saturation_gate",
-    "table_gates",
-]
+from certify_assets.errors import InputError, quoted
 
 _BOUND = 0.05
 _FEWEST_DRAWS, _MOST_CELLS = 100, 20_000_000
@@ -53,7 +42,7 @@ class GateThresholds:
         for name, value in asdict(self).items():
             if not 0 < value <= 1:
                 raise InputError(
-                    f"The {name} threshold of a gate is {shown(value)}; give a number above 0 and at most 1."
+                    f"The {name} threshold of a gate is {quoted(value)}; give a number above 0 and at most 1."
                 )
 
 

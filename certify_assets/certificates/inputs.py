@@ -15,8 +15,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from certify_assets.errors import InputError
 
-__all__ = ["Observations", "observe", "task_codes"]
-
 # below, a dictionary of all rows is as fast
 _MANY = 50_000
 

@@ -7,17 +7,6 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "count_rows",
-    "distinct_rows",
-    "group_order",
-    "icc_profile",
-    "lattice_histogram",
-    "saddlepoint_tails",
-    "task_draws",
-    "task_sums",
-]
-
 _Integers = NDArray[np.int64]
 _Floats = NDArray[np.float64]
 

@@ -11,9 +11,7 @@ from numpy.typing import NDArray
 
 from certify_assets.certificates.evaluation import Settings, evaluate
 from certify_assets.certificates.inputs import observe
-from certify_assets.certificates.matching import Population
-
-__all__ = ["TARGET", "WINDOW", "Check", "Sizing", "bracket_tasks", "size_tasks"]
+from certify_assets.certificates.populations import Population
 
 TARGET, WINDOW = 0.80, 0.05
 _FEWEST = 2

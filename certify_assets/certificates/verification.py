@@ -11,12 +11,8 @@ from certify_assets._version import __version__
 from certify_assets.certificates.certificate import Certificate, read_document
 from certify_assets.certificates.evaluation import Settings
 from certify_assets.certificates.inputs import Observations, observe
-from certify_assets.certificates.issuance import issue
-from certify_assets.certificates.joint import document_promise
-from certify_assets.certificates.shown import shown
-from certify_assets.errors import ForgedCertificateError, InputError
-
-__all__ = ["NOT_VOUCHED", "settings_of", "verify_certificate", "verify_promise"]
+from certify_assets.certificates.issuance import document_promise, issue
+from certify_assets.errors import ForgedCertificateError, InputError, quoted
 
 #: what a successful verification leaves open, for whoever reports one
 NOT_VOUCHED = (
@@ -121,7 +117,7 @@ def _pilot_difference(told: str | None, pilot: Observations | None) -> str | Non
         return None
     if pilot is None:
         return "the certificate was issued with a pilot table and cannot be recomputed without it; give it (--pilot)."
-    return f"parameters.pilot is {shown(told)} in the document and {pilot.sha256!r} for the pilot given; give the pilot that it was issued with."
+    return f"parameters.pilot is {quoted(told)} in the document and {pilot.sha256!r} for the pilot given; give the pilot that it was issued with."
 
 
 def verify_promise(promise: Any, certificates: Sequence[Certificate]) -> str | None:
@@ -129,7 +125,7 @@ def verify_promise(promise: Any, certificates: Sequence[Certificate]) -> str | N
     expected = document_promise(certificates)
     if promise == expected:
         return None
-    return f"promise is {shown(promise, 200)} in the document and {shown(expected, 200)} by its certificates."
+    return f"promise is {quoted(promise, 200)} in the document and {quoted(expected, 200)} by its certificates."
 
 
 def _read(document: Any) -> tuple[Certificate, Any]:
@@ -157,4 +153,4 @@ def _difference(told: Any, found: Any, path: str = "") -> str | None:
         return None
     if type(told) is type(found) and told == found:
         return None
-    return f"{path} is {shown(told, 200)} in the document and {shown(found, 200)} recomputed."
+    return f"{path} is {quoted(told, 200)} in the document and {quoted(found, 200)} recomputed."

@@ -130,7 +130,7 @@ def _new_corpus(
 def _fit(
     points: Path | None, *, paper: bool, root: str | None
 ) -> tuple[Law | None, dict[str, Any]]:
-    from certify_assets.certificates.certificate import rounded
+    from certify_assets.files import rounded
     from certify_assets.research.certifiability import fit_measured, gather_points
     from certify_assets.research.law import fit_law
     from certify_assets.research.law_points import PAPER_FACTS, PAPER_FORMS, PAPER_POINTS

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from certify_assets.certificates.certificate import rounded
 from certify_assets.corpora.auroc import auroc
 from certify_assets.corpora.auroc_interval import (
     PairRanking,
@@ -24,6 +23,7 @@ from certify_assets.corpora.auroc_interval import (
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.preparation import open_split
 from certify_assets.errors import CertifyError, InputError
+from certify_assets.files import rounded
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.judging import renderer, texts
 from certify_assets.judges.specs import JUDGES, JudgeSpec, judge_spec

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from certify_assets.certificates.certificate import rounded
 from certify_assets.corpora.auroc_interval import (
     PairRanking,
     area_of,
@@ -24,7 +23,7 @@ from certify_assets.errors import InputError
 from certify_assets.evaluation.agent_folds import pretraining_caveat, stored_agent_folds
 from certify_assets.evaluation.comparison_findings import findings
 from certify_assets.evaluation.judged import CONTROLS, Judged, Rows, gather_judges
-from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.files import canonical_json, rounded, sha256_bytes
 from certify_assets.judges.specs import ALPHAS, DELTA, PROCEDURES, SIDES
 
 __all__ = [

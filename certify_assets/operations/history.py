@@ -182,7 +182,7 @@ def _realised(
     frame: pd.DataFrame, labels: Iterable[Label], sha256: str, side: str, delta: float
 ) -> dict[str, Any]:
     """Return how often a certificate was wrong on what it decided, over drawn tasks whose every decided run is labelled."""
-    from certify_assets.certificates.eprocess import TaskStream, error_interval
+    from certify_assets.certificates.monitor import TaskStream, error_interval
 
     rows = frame[
         frame["certificate_sha256"].str.split(";").map(lambda names: sha256 in names)

@@ -194,7 +194,7 @@ def monitor_entry(
         little), result (the monitoring) and path.
     """
     from certify_assets.certificates import monitor_certificate, n_min
-    from certify_assets.certificates.monitor_path import monitor_path
+    from certify_assets.certificates.monitor import monitor_path
 
     result = monitor_certificate(certificate, scores, outcomes, tasks, **options)
     declared = options.get("max_task_size") or certificate.parameters["max_task_size"]

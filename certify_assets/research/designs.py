@@ -14,8 +14,7 @@ from certify_assets.certificates.populations import (
     Sample,
     effect_sd,
 )
-from certify_assets.certificates.shown import shown
-from certify_assets.errors import InputError
+from certify_assets.errors import InputError, quoted
 
 __all__ = [
     "DESIGNS",
@@ -96,11 +95,11 @@ def study_designs(
     cells: list[Design] = []
     for name in dict.fromkeys(names):
         if name not in DESIGNS:
-            raise InputError(f"design is {shown(name)}; give one of {', '.join(DESIGNS)}.")
+            raise InputError(f"design is {quoted(name)}; give one of {', '.join(DESIGNS)}.")
         _, own_tasks, own_rhos = DESIGNS[name]
         for count in dict.fromkeys(tasks or own_tasks):
             if count < 2:
-                raise InputError(f"tasks is {shown(count)}; give at least 2 tasks.")
+                raise InputError(f"tasks is {quoted(count)}; give at least 2 tasks.")
             if not own_rhos:
                 cells.extend(
                     _fooled_design(name, int(count), times * alpha, side)

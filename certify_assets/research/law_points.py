@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from certify_assets.certificates.findings import FEW_TASKS
-from certify_assets.certificates.shown import shown
-from certify_assets.errors import InputError
+from certify_assets.errors import InputError, quoted
 
 __all__ = ["PAPER_FACTS", "PAPER_FORMS", "PAPER_POINTS", "LawPoint"]
 
@@ -109,7 +108,7 @@ def _require(corpus: str, name: str, value: object, least: float, most: float) -
             f"between {least:g} and {most:g}" if math.isfinite(most) else f"of at least {least:g}"
         )
         raise InputError(
-            f"{name} of corpus {shown(corpus)} is {shown(value)}; give a number {bound}."
+            f"{name} of corpus {quoted(corpus)} is {quoted(value)}; give a number {bound}."
         )
 
 

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from certify_assets.certificates.shown import shown
-from certify_assets.errors import InputError
+from certify_assets.errors import InputError, quoted
 from certify_assets.evaluation.score_files import read_rows
 from certify_assets.files import read_json
 from certify_assets.research.law_points import LawPoint
@@ -46,7 +45,7 @@ def _table_records(path: Path) -> list[tuple[str, dict[str, Any]]]:
     for name in _NEEDED:
         if name not in names:
             raise InputError(
-                f"{path} has no column {name!r}; it has {', '.join(map(shown, names))}; add it."
+                f"{path} has no column {name!r}; it has {', '.join(map(quoted, names))}; add it."
             )
     count = len(found["corpus"])
     return [
@@ -71,7 +70,7 @@ def _json_records(path: Path) -> list[tuple[str, dict[str, Any]]]:
 def _point(where: str, record: Mapping[str, Any]) -> LawPoint:
     corpus = record["corpus"]
     if not isinstance(corpus, str) or not corpus.strip():
-        raise InputError(f"{where}, column 'corpus' is {shown(corpus)}; give the corpus a name.")
+        raise InputError(f"{where}, column 'corpus' is {quoted(corpus)}; give the corpus a name.")
     numbers = {name: _number(where, name, record[name]) for name in _NEEDED[1:]}
     n_eff, tasks = (
         None if _is_missing(record.get(name)) else _number(where, name, record[name])
@@ -98,7 +97,7 @@ def _number(where: str, name: str, value: Any) -> float:
             raise ValueError
         number = float(value)
     except (TypeError, ValueError, OverflowError):
-        raise InputError(f"{where}, column {name!r} is {shown(value)}; give a number.") from None
+        raise InputError(f"{where}, column {name!r} is {quoted(value)}; give a number.") from None
     return number
 
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from certify_assets.certificates.certificate import rounded
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.preparation import open_corpus
 from certify_assets.errors import CertifyError, InputError
@@ -19,7 +18,7 @@ from certify_assets.evaluation.auditing import load_audits
 from certify_assets.evaluation.certification import load_certificates
 from certify_assets.evaluation.judged import labelled_rows
 from certify_assets.evaluation.ledger import LedgerEntry, announce_study, record_result
-from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.files import canonical_json, rounded, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.judging import columns
 from certify_assets.judges.specs import ALPHAS, DELTA, GRID, SIDES, judges

@@ -19,8 +19,7 @@ from certify_assets._version import __version__
 from certify_assets.certificates.evaluation import Settings, evaluate
 from certify_assets.certificates.inputs import Observations, observe
 from certify_assets.certificates.populations import Design, pilot_of
-from certify_assets.certificates.shown import shown
-from certify_assets.errors import InputError
+from certify_assets.errors import InputError, quoted
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.research.published import PAPER_PROCEDURES
 from certify_assets.research.study import (
@@ -121,7 +120,7 @@ def simulate(
     unknown = sorted(set(changes) - set(_CHANGES))
     if unknown:
         raise InputError(
-            f"A simulation has no setting {shown(unknown[0])}; give some of {', '.join(_CHANGES)}."
+            f"A simulation has no setting {quoted(unknown[0])}; give some of {', '.join(_CHANGES)}."
         )
     if not designs or not procedures:
         raise InputError("A simulation needs at least one design and one procedure; give both.")
@@ -251,4 +250,4 @@ def _pilot(job: _Job, cell: int, trial: int) -> Observations:
 
 def _whole(name: str, value: object, most: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= most:
-        raise InputError(f"{name} is {shown(value)}; give a whole number from 1 to {most}.")
+        raise InputError(f"{name} is {quoted(value)}; give a whole number from 1 to {most}.")

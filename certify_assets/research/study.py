@@ -11,11 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certify_assets._version import __version__
-from certify_assets.certificates.baselines import clopper_pearson_upper
 from certify_assets.certificates.evaluation import Settings
 from certify_assets.certificates.populations import Clustered, Design, Fooled
-from certify_assets.certificates.shown import shown
-from certify_assets.errors import InputError
+from certify_assets.certificates.procedures import clopper_pearson_upper
+from certify_assets.errors import InputError, quoted
 from certify_assets.research.published import PAPER
 
 __all__ = [
@@ -210,7 +209,7 @@ def make_variants(procedures: Sequence[str], keywords: Mapping[str, Any]) -> tup
         unknown = next((word for word in words if word not in _WORDS), None)
         if unknown is not None:
             raise InputError(
-                f"procedure {shown(label)} says {shown(unknown)} after a colon; give one of {', '.join(_WORDS)}."
+                f"procedure {quoted(label)} says {quoted(unknown)} after a colon; give one of {', '.join(_WORDS)}."
             )
         given = {key: value for key, value in keywords.items() if key != "estimand"}
         settings = Settings(**given, procedure=name)

@@ -15,7 +15,7 @@ from certify_assets.certificates import (
     observe,
     resample_audit,
 )
-from certify_assets.certificates.montecarlo import resample_errors
+from certify_assets.certificates.bootstrap import resample_errors
 from certify_assets.errors import InputError
 from certify_assets.research.designs import Sample, fooled, paper_process
 

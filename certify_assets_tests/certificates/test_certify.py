@@ -19,7 +19,7 @@ from certify_assets.certificates import (
     joint_promise,
     observe,
 )
-from certify_assets.certificates.montecarlo import draws_needed
+from certify_assets.certificates.bootstrap import draws_needed
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.research.designs import Sample, fooled, paper_process
 

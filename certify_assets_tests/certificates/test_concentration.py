@@ -3,14 +3,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from certify_assets.certificates.concentration import (
+from certify_assets.certificates.counts import TaskCounts
+from certify_assets.certificates.guard import (
+    apply_guard,
     concentrated,
     factor_needed,
     largest_shares,
     least_effective,
 )
-from certify_assets.certificates.counts import TaskCounts
-from certify_assets.certificates.guard import apply_guard
 
 
 def counts(*rows: list[int]) -> TaskCounts:

@@ -9,9 +9,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from certify_assets.certificates.bootstrap import bootstrap_tails, error_lattice, exceedance_shares
 from certify_assets.certificates.counts import TaskCounts
-from certify_assets.certificates.lattice import bootstrap_tails, error_lattice
-from certify_assets.certificates.montecarlo import exceedance_shares
 
 BUDGETS = (Fraction(1, 10), Fraction(1, 5), Fraction(1, 8), Fraction(3, 25))
 DRAWS = 4_000

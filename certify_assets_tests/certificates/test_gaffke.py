@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from certify_assets.certificates import Settings, certify, evaluate, observe, verify_certificate
-from certify_assets.certificates.baselines import binomial_tails
-from certify_assets.certificates.gaffke import exponential_sum_tail, gaffke_tails
+from certify_assets.certificates.betting import exponential_sum_tail, gaffke_tails
+from certify_assets.certificates.procedures import binomial_tails
 from certify_assets.research.designs import fooled, paper_process
 
 

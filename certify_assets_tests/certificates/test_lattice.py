@@ -9,14 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from certify_assets.certificates.counts import TaskCounts
-from certify_assets.certificates.lattice import (
+from certify_assets.certificates.bootstrap import (
     as_fraction,
     bootstrap_tails,
     error_lattice,
     exact_tail,
+    montecarlo_tails,
+    resample_errors,
 )
-from certify_assets.certificates.montecarlo import montecarlo_tails, resample_errors
+from certify_assets.certificates.counts import TaskCounts
 from certify_assets.errors import InputError
 
 LEVEL = 0.05 / 40

@@ -21,7 +21,8 @@ from certify_assets.certificates import (
     monitor_certificate,
     task_stream,
 )
-from certify_assets.certificates.eprocess import (
+from certify_assets.certificates.bootstrap import bootstrap_tails, error_lattice
+from certify_assets.certificates.monitor import (
     _DOWNWARD,
     _UPWARD,
     alarm_process,
@@ -29,7 +30,6 @@ from certify_assets.certificates.eprocess import (
     error_interval,
     shiryaev_roberts,
 )
-from certify_assets.certificates.lattice import bootstrap_tails, error_lattice
 from certify_assets.errors import InputError
 from certify_assets.research.designs import TAU, Sample, paper_process, paper_truth
 

@@ -16,9 +16,9 @@ from certify_assets.certificates import (
     threshold_curve,
     verify_certificate,
 )
+from certify_assets.certificates.bootstrap import montecarlo_tails
 from certify_assets.certificates.counts import count_tasks
-from certify_assets.certificates.montecarlo import montecarlo_tails
-from certify_assets.certificates.multiplicity import chain, level_shares, maxt_tails, start_places
+from certify_assets.certificates.evaluation import chain, level_shares, maxt_tails, start_places
 from certify_assets.errors import ForgedCertificateError
 from certify_assets.research.designs import Sample, fooled, paper_process, paper_truth
 

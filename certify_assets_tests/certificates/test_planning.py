@@ -12,7 +12,7 @@ from certify_assets.certificates import (
     observe,
     threshold_curve,
 )
-from certify_assets.certificates.montecarlo import resample_errors
+from certify_assets.certificates.bootstrap import resample_errors
 from certify_assets.research.designs import fooled, paper_process
 
 

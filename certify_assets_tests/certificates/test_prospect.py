@@ -8,8 +8,8 @@ import pytest
 
 from certify_assets.certificates import Facts, Settings, evaluate, facts_of, foresee, observe
 from certify_assets.certificates.clustering import summarise_clusters
-from certify_assets.certificates.facts import within_task_auroc
-from certify_assets.certificates.matching import match_population
+from certify_assets.certificates.populations import match_population
+from certify_assets.certificates.sample_size import within_task_auroc
 from certify_assets.certificates.sizing import bracket_tasks, size_tasks
 from certify_assets.errors import InputError
 

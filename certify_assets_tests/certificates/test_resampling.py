@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from certify_assets.certificates import montecarlo, reference
-from certify_assets.certificates.montecarlo import resample_sums
+from certify_assets.certificates import bootstrap, reference
+from certify_assets.certificates.bootstrap import resample_sums
 from certify_assets_tests.paths import REPOSITORY
 
 
@@ -64,8 +64,8 @@ def test_drawn_tasks_are_uniform() -> None:
 def test_resamples_do_not_depend_on_threads_or_pieces(
     threads: int | None, piece: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(montecarlo, "_DRAWS", piece)
-    monkeypatch.setattr(montecarlo, "_PLACES", 10_000)
+    monkeypatch.setattr(bootstrap, "_DRAWS", piece)
+    monkeypatch.setattr(bootstrap, "_PLACES", 10_000)
     assert same(np.random.default_rng(0).integers(-50, 50, (700, 4)), 100, 11, threads)
 
 
@@ -73,7 +73,7 @@ _CERTIFICATES = """
 import hashlib, sys
 import numpy as np
 from certify_assets.certificates import certify
-from certify_assets.certificates.montecarlo import resample_sums
+from certify_assets.certificates.bootstrap import resample_sums
 
 rng = np.random.default_rng(0)
 tasks = np.repeat(np.arange(900), 9)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from certify_assets.certificates import TaskStream, certify
-from certify_assets.certificates.eprocess import alarm_process
+from certify_assets.certificates.monitor import alarm_process
 from certify_assets.operations.sampling import SamplingPlan, draw_tasks
 from certify_assets.operations.spending import Schedule
 

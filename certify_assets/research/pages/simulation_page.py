@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from certify_assets._version import __version__
-from certify_assets.certificates.baselines import clopper_pearson_upper
+from certify_assets.certificates.procedures import clopper_pearson_upper
 from certify_assets.reports.templating import environment
 from certify_assets.reports.wording import counted, percent
 from certify_assets.research.designs import DESIGNS

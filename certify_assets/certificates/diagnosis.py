@@ -10,13 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from certify_assets.certificates.bootstrap import draws_needed
 from certify_assets.certificates.clustering import n_min
-from certify_assets.certificates.concentration import factor_needed
 from certify_assets.certificates.evaluation import Evaluation, Settings, evaluate
+from certify_assets.certificates.guard import factor_needed
 from certify_assets.certificates.inputs import Observations, observe
-from certify_assets.certificates.montecarlo import draws_needed
-
-__all__ = ["LACKING", "Diagnosis", "auroc", "diagnose", "diagnose_evaluation"]
 
 _MOST_TASKS = 1_000_000
 _NOISE = 2

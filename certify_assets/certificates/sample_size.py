@@ -1,4 +1,7 @@
-"""What stands before a certificate, in numbers: coverage to expect, gates, and how many more tasks of how many attempts it takes."""
+"""What is known of a corpus and its judge before a certificate: given, or read off a score table.
+
+What stands before a certificate, in numbers: coverage to expect, gates, and how many more tasks of how many attempts it takes.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,9 @@ from typing import Any
 import numpy as np
 
 from certify_assets._version import __version__
-from certify_assets.certificates.certificate import significant
-from certify_assets.certificates.clustering import n_min
+from certify_assets.certificates.clustering import design_effect, n_min, summarise_clusters
+from certify_assets.certificates.diagnosis import auroc
 from certify_assets.certificates.evaluation import Settings, evaluate
-from certify_assets.certificates.facts import Facts
 from certify_assets.certificates.findings import FEW_TASKS
 from certify_assets.certificates.gates import (
     Gate,
@@ -23,20 +25,138 @@ from certify_assets.certificates.gates import (
     saturation_gate,
 )
 from certify_assets.certificates.guard import FLOOR_SHARE
-from certify_assets.certificates.inputs import observe
-from certify_assets.certificates.matching import (
+from certify_assets.certificates.inputs import Observations, observe
+from certify_assets.certificates.populations import (
     LARGEST_AUROC,
     LARGEST_ICC,
     LEAST_AUROC,
     Population,
     match_population,
 )
-from certify_assets.certificates.planning import auroc
-from certify_assets.certificates.shown import shown
 from certify_assets.certificates.sizing import Sizing, bracket_tasks, size_tasks
-from certify_assets.errors import InputError
+from certify_assets.errors import InputError, quoted
+from certify_assets.files import significant
 
-__all__ = ["PROSPECT_SCHEMA", "Prospect", "foresee"]
+_FEWEST_PAIRS, _FEWEST_MIXED = 50, 10
+_MOST_SIZES = 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """What is known of a corpus and its judge.
+
+    Attributes
+    ----------
+    success_rate, auroc, icc : float
+        π, A₀ and the label ICC.
+    sizes : tuple of int
+        Attempts a task: one number, or those of the observed tasks.
+    within_auroc : float, optional
+        AUROC among attempts at one task.
+    tasks : int, optional
+        Labelled tasks that are there.
+    sft_auroc : float, optional
+        AUROC of the fine-tuned judge.
+    observed : Observations, optional
+        The table, where there is one.
+    bootstrapped : bool
+        Whether A₀ is the table's own, so that its tasks can be resampled for a bound.
+    """
+
+    success_rate: float
+    auroc: float
+    icc: float
+    sizes: tuple[int, ...] = (8,)
+    within_auroc: float | None = None
+    tasks: int | None = None
+    sft_auroc: float | None = None
+    observed: Observations | None = None
+    bootstrapped: bool = False
+
+    @property
+    def attempts(self) -> float:
+        """Mean attempts a task."""
+        return sum(self.sizes) / len(self.sizes)
+
+    def n_eff(self, tasks: int) -> float:
+        """Effective trajectories of so many tasks."""
+        weighted = sum(size * size for size in self.sizes) / sum(self.sizes)
+        return tasks * self.attempts / design_effect(weighted, self.icc)
+
+
+def facts_of(observations: Observations, **known: Any) -> Facts:
+    """Read the facts off a table; what is given by name takes the place of what the table says.
+
+    Parameters
+    ----------
+    observations : Observations
+    **known
+        ``success_rate``, ``auroc``, ``icc``, ``sizes``, ``within_auroc``, ``tasks``, ``sft_auroc``; None is not given.
+
+    Raises
+    ------
+    InputError
+        If all outcomes are equal and the success rate or the AUROC is not given.
+    """
+    given = {name: value for name, value in known.items() if value is not None}
+    codes, right = (
+        observations.tasks[: observations.scored],
+        observations.outcomes[: observations.scored],
+    )
+    if not codes.size:
+        raise InputError(
+            "No row has a score; score the trajectories first, or plan from --success-rate, --auroc and --icc."
+        )
+    _, owner = np.unique(codes, return_inverse=True)
+    sizes = np.bincount(owner)
+    clusters = summarise_clusters(sizes, np.bincount(owner, weights=right).astype(np.int64))
+    area = auroc(observations)
+    if area is None and not {"success_rate", "auroc"} <= set(given):
+        raise InputError(
+            "All scored outcomes are equal, so success rate and AUROC cannot be read off; give --success-rate and --auroc."
+        )
+    ordered = np.sort(sizes)
+    if ordered.size > _MOST_SIZES:
+        ordered = ordered[
+            (np.arange(_MOST_SIZES) + 0.5).astype(np.int64) * ordered.size // _MOST_SIZES
+        ]
+    read = {
+        "success_rate": clusters.success_rate,
+        "auroc": area,
+        "icc": clusters.icc,
+        "sizes": tuple(dict.fromkeys(ordered.tolist()))
+        if ordered[0] == ordered[-1]
+        else tuple(ordered.tolist()),
+        # a given AUROC is of another judge, whose ranking within tasks is unknown
+        "within_auroc": None if "auroc" in given else within_task_auroc(observations),
+        "tasks": clusters.tasks,
+    }
+    return Facts(**{**read, **given}, observed=observations, bootstrapped="auroc" not in given)
+
+
+def within_task_auroc(observations: Observations) -> float | None:
+    """Share of the pairs of a success and a failure of one task in which the success scores higher, ties counted half.
+
+    None where fewer than 50 pairs or 10 tasks with both outcomes are there.
+    """
+    from scipy.stats import rankdata
+
+    scored = observations.scored
+    scores, right, codes = (
+        observations.scores[:scored],
+        observations.outcomes[:scored] == 1,
+        observations.tasks[:scored],
+    )
+    order = np.argsort(codes, kind="stable")
+    parts = np.split(order, np.flatnonzero(np.diff(codes[order])) + 1)
+    wins, pairs, mixed = 0.0, 0, 0
+    for part in parts:
+        hits = int(right[part].sum())
+        if 0 < hits < part.size:
+            wins += float(rankdata(scores[part])[right[part]].sum()) - hits * (hits + 1) / 2
+            pairs, mixed = pairs + hits * (part.size - hits), mixed + 1
+    return wins / pairs if pairs >= _FEWEST_PAIRS and mixed >= _FEWEST_MIXED else None
+
 
 PROSPECT_SCHEMA = "certify_assets/prospect/1"
 MOST_TASKS = 10_000
@@ -151,7 +271,7 @@ class Prospect:
         return {
             "schema": PROSPECT_SCHEMA,
             "predicted_coverage": significant(self.population_coverage),
-            "gates": [_rounded(gate.to_dict()) for gate in self.gates],
+            "gates": [_rounded_document(gate.to_dict()) for gate in self.gates],
             "tasks_needed": tasks,
             "attempts_per_task": round(attempts),
             "success_probability": None if check is None else significant(check.share),
@@ -166,7 +286,7 @@ class Prospect:
                 "law": significant(self.law),
             },
             "checks": [
-                _rounded(
+                _rounded_document(
                     {
                         "tasks": c.tasks,
                         "trials": c.trials,
@@ -248,7 +368,7 @@ def foresee(
         if value is not None and (
             isinstance(value, bool) or not isinstance(value, int) or value < least
         ):
-            raise InputError(f"{name} is {shown(value)}; give a whole number from {least}.")
+            raise InputError(f"{name} is {quoted(value)}; give a whole number from {least}.")
     if settings.method.pilot:
         raise InputError(
             f"{settings.procedure} needs a pilot table, which a plan cannot draw; give another procedure."
@@ -400,7 +520,7 @@ def _model(facts: Facts, population: Population) -> dict[str, Any]:
     }
 
 
-def _rounded(document: dict[str, Any]) -> dict[str, Any]:
+def _rounded_document(document: dict[str, Any]) -> dict[str, Any]:
     return {
         name: significant(value) if isinstance(value, float) else value
         for name, value in document.items()
