@@ -99,12 +99,11 @@ def write_runs(path: Path, rows: int, seed: int) -> None:
 
 def ingest(path: Path) -> Callable[[], int]:
     from certify_assets.corpora.config import CorpusConfig, save_config
-    from certify_assets.corpora.preparation import import_trajectories
     from certify_assets.storage.store import Store
 
     store = Store(str(path.with_name(f"root-{path.stem}")))
     save_config(store, CorpusConfig("runs", format="table", paths=(str(path),)))
-    return lambda: import_trajectories(Corpus(store, "runs")).trajectories
+    return lambda: Corpus(store, "runs").import_trajectories().trajectories
 
 
 def score(path: Path) -> Callable[[], int]:

@@ -15,7 +15,6 @@ import subprocess
 import sys
 import tempfile
 
-from certify_assets.corpora import preparation as corpus_steps
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.evaluation import auditing, certification
 from certify_assets.evaluation.agent_folds import evaluate_agent_folds
@@ -36,12 +35,7 @@ STAGES = {
 
 def prepare(store: Store, corpus: str) -> None:
     """Import and split a corpus, and measure what every certificate asks for."""
-    corpus_steps.import_trajectories(Corpus(store, corpus))
-    corpus_steps.make_splits(Corpus(store, corpus))
-    for split in ("sft", "rl", "cal", "test"):
-        corpus_steps.write_split(Corpus(store, corpus), split)
-    corpus_steps.profile(Corpus(store, corpus))
-    corpus_steps.leak_controls(Corpus(store, corpus))
+    Corpus(store, corpus).prepare()
 
 
 def quick(root: str) -> None:

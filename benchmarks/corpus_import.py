@@ -178,7 +178,6 @@ def write_runs(path: Path, runs: int, kilobytes: float, seed: int) -> None:
 def run_store(path: Path) -> dict[str, float]:
     """Import into a data root and profile, as the command does."""
     from certify_assets.corpora.config import CorpusConfig, save_config
-    from certify_assets.corpora.preparation import import_trajectories, read_outlines, read_small
     from certify_assets.corpora.profile import profile_corpus
     from certify_assets.storage.store import Store
 
@@ -186,7 +185,7 @@ def run_store(path: Path) -> dict[str, float]:
     store = Store(str(path.with_name("root")))
     config = CorpusConfig("runs", format="swe_rebench", paths=(str(path),))
     save_config(store, config)
-    summary = import_trajectories(Corpus(store, "runs"))
+    summary = Corpus(store, "runs").import_trajectories()
     read = {
         "rows": summary.trajectories,
         "seconds": time.perf_counter() - wall,
@@ -194,9 +193,9 @@ def run_store(path: Path) -> dict[str, float]:
         "read_mb": peak_mb(),
     }
     profile_corpus(
-        read_small(Corpus(store, "runs")),
+        Corpus(store, "runs").columns(),
         dropped=summary.dropped,
-        rendered=read_outlines(Corpus(store, "runs")),
+        rendered=Corpus(store, "runs").outlines(),
     )
     size = store.local_path("corpora/runs/trajectories.parquet").stat().st_size / 1e6
     return read | {"cpu_profiled": time.process_time() - cpu, "table_mb": size}

@@ -16,10 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from certify_assets.corpora import preparation as corpus_steps
 from certify_assets.corpora.config import EMBEDDED, CorpusConfig, embedded_config, save_config
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.splits import SPLITS
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.evaluation import auditing, certification
 from certify_assets.judges.base import judge_auroc
@@ -68,12 +66,7 @@ def prepare(store: Store, data: Path | None) -> list[str]:
     for config in wanted:
         if not store.exists(f"corpora/{config.name}/controls.json"):
             save_config(store, config)
-            corpus_steps.import_trajectories(Corpus(store, config.name))
-            corpus_steps.make_splits(Corpus(store, config.name))
-            for split in SPLITS:
-                corpus_steps.write_split(Corpus(store, config.name), split)
-            corpus_steps.profile(Corpus(store, config.name))
-            corpus_steps.leak_controls(Corpus(store, config.name))
+            Corpus(store, config.name).prepare()
     return [config.name for config in wanted]
 
 

@@ -6,7 +6,6 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from certify_assets.corpora import preparation as corpus_steps
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.evaluation import arms_audit
 from certify_assets.judges import judging
@@ -36,10 +35,7 @@ def small_corpus(folder: Path, *, tasks: int) -> Store:
     register_runs(
         store, CORPUS, write_runs(folder / "runs.jsonl", tasks=tasks, attempts=1, seed=0), rl=True
     )
-    corpus_steps.import_trajectories(Corpus(store, CORPUS))
-    corpus_steps.make_splits(Corpus(store, CORPUS))
-    for split in ("sft", "rl", "cal", "test"):
-        corpus_steps.write_split(Corpus(store, CORPUS), split)
+    Corpus(store, CORPUS).prepare_splits()
     return store
 
 
@@ -59,7 +55,7 @@ def start_judge(store: Store, *, seed: int = 0) -> None:
         )
         judge = CausalJudge("sft", *load_base("compact")).with_adapter(Path(folder))
         judging.save_adapter(store, f"judges/sft/{CORPUS}/adapter", judge)
-    _, manifest = corpus_steps.open_corpus(Corpus(store, CORPUS))
+    manifest = Corpus(store, CORPUS).manifest
     about = {"manifest_sha256": manifest.sha256, "renderer_sha256": judging.renderer().sha256}
     store.write_json(
         f"judges/sft/{CORPUS}/adapter.json",

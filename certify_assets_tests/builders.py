@@ -64,7 +64,6 @@ def register_runs(store: Store, name: str, path: Path, **config: object) -> Corp
 
 def certify_small_corpora(root: Path) -> None:
     """Fill a data root with three corpora, one, two and three, that the lexical judge has certificates on."""
-    from certify_assets.corpora import preparation as corpus_steps
     from certify_assets.evaluation import certification
 
     store = Store(str(root))
@@ -75,12 +74,7 @@ def certify_small_corpora(root: Path) -> None:
             write_runs(root.parent / f"{name}.jsonl", tasks=tasks, attempts=4, seed=seed),
             rl=False,
         )
-        corpus_steps.import_trajectories(Corpus(store, name))
-        corpus_steps.make_splits(Corpus(store, name))
-        for split in ("sft", "rl", "cal", "test"):
-            corpus_steps.write_split(Corpus(store, name), split)
-        corpus_steps.profile(Corpus(store, name))
-        corpus_steps.leak_controls(Corpus(store, name))
+        Corpus(store, name).prepare()
         JudgedCorpus(Corpus(store, name), "lexical").train()
         JudgedCorpus(Corpus(store, name), "lexical").score()
         certification.certify_judge(JudgedCorpus(Corpus(store, name), "lexical"))

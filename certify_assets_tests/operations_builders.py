@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from certify_assets.corpora import preparation as corpus_steps
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.evaluation import auditing, certification
 from certify_assets.evaluation.ledger import ledger_entries, record_result
@@ -28,11 +27,8 @@ def certified_corpus(root: Path) -> Store:
     register_runs(
         store, "c", write_runs(root.parent / "runs.jsonl", tasks=100, attempts=4), rl=False
     )
-    corpus_steps.import_trajectories(Corpus(store, "c"))
-    corpus_steps.make_splits(Corpus(store, "c"))
-    for split in ("sft", "rl", "cal", "test"):
-        corpus_steps.write_split(Corpus(store, "c"), split)
-    corpus_steps.leak_controls(Corpus(store, "c"))
+    Corpus(store, "c").prepare_splits()
+    Corpus(store, "c").measure_leaks()
     JudgedCorpus(Corpus(store, "c"), "lexical").train()
     JudgedCorpus(Corpus(store, "c"), "lexical").score()
     certification.certify_judge(JudgedCorpus(Corpus(store, "c"), "lexical"))

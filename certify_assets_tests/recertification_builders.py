@@ -10,7 +10,6 @@ import pandas as pd
 
 from certify_assets.certificates import Certificate
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.preparation import open_corpus
 from certify_assets.files import canonical_json
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import GRID
@@ -113,7 +112,7 @@ def write_batch(
     )
     if not closed:
         frame.loc[
-            frame["task_id"].isin(set(open_corpus(Corpus(store, corpus))[1].assignment)),
+            frame["task_id"].isin(set(Corpus(store, corpus).manifest.assignment)),
             ["decision", "reason"],
         ] = ["human", "seen_task"]
     drawn = draw_tasks(plan, corpus, names)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from certify_assets.corpora import preparation as corpus_steps
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
@@ -36,13 +35,10 @@ def add_corpus(
     )
     path.write_text(edit(text), encoding="utf-8")
     register_runs(store, name, path, rl=False, domain=domain, **config)
-    corpus_steps.import_trajectories(Corpus(store, name))
-    corpus_steps.make_splits(Corpus(store, name))
-    for split in ("sft", "rl", "cal", "test"):
-        corpus_steps.write_split(Corpus(store, name), split)
+    Corpus(store, name).prepare_splits()
     if target:
-        corpus_steps.profile(Corpus(store, name))
-        corpus_steps.leak_controls(Corpus(store, name))
+        Corpus(store, name).measure_profile()
+        Corpus(store, name).measure_leaks()
 
 
 def three_corpora(folder: Path) -> Store:

@@ -19,7 +19,7 @@ from certify_assets.errors import InputError
 
 if TYPE_CHECKING:
     from certify_assets.corpora.config import CorpusConfig
-    from certify_assets.corpora.preparation import ImportSummary
+    from certify_assets.corpora.corpus import ImportSummary
     from certify_assets.storage.store import Store
 
 __all__ = ["corpus", "parse_options"]
@@ -201,14 +201,13 @@ def _announce_replacement(store: Store, name: str, *, replace: bool) -> None:
 def _register(store: Store, config: CorpusConfig) -> ImportSummary:
     """Register a corpus and read it; one that cannot be read is not registered, one that was keeps its old configuration."""
     from certify_assets.corpora.config import save_config
-    from certify_assets.corpora.preparation import import_trajectories
 
     key = f"corpora/{config.name}/corpus.json"
     previous = store.read_bytes(key) if store.exists(key) else None
     new = _missing_folders(store.local_path(key).parent) if store.is_local else []
     save_config(store, config)
     try:
-        return import_trajectories(Corpus(store, config.name))
+        return Corpus(store, config.name).import_trajectories()
     except BaseException:
         if previous is None:
             store.delete(key)
@@ -228,11 +227,10 @@ def _missing_folders(folder: Path) -> list[Path]:
 
 def _profile(store: Store, config: CorpusConfig, dropped: dict[str, int]) -> dict[str, Any]:
     """Profile what was read; the gates are of CAL and TEST, because a certificate is computed on CAL alone."""
-    from certify_assets.corpora.preparation import read_outlines, read_small
     from certify_assets.corpora.profile import profile_corpus
     from certify_assets.corpora.splits import make_manifest
 
-    frame = read_small(Corpus(store, config.name))
+    frame = Corpus(store, config.name).columns()
     manifest = None
     try:
         manifest = make_manifest(
@@ -241,7 +239,7 @@ def _profile(store: Store, config: CorpusConfig, dropped: dict[str, int]) -> dic
     except InputError as error:
         say(f"The corpus is stored but cannot be split, so the gate below is of all of it: {error}")
     return profile_corpus(
-        frame, manifest, dropped=dropped, rendered=read_outlines(Corpus(store, config.name))
+        frame, manifest, dropped=dropped, rendered=Corpus(store, config.name).outlines()
     ).to_dict()
 
 

@@ -42,14 +42,14 @@ def splits(
     """
     from certify_assets.cli.launching import open_store
     from certify_assets.corpora.config import load_config
-    from certify_assets.corpora.preparation import plan_splits, read_small
+    from certify_assets.corpora.splits import plan_splits
 
     store = open_store(root)
     config = load_config(store, name)
     asked = replace(
         config, profile=profile or config.profile, seed=config.seed if seed is None else seed
     )
-    frame = read_small(Corpus(store, name), ["task_id"])
+    frame = Corpus(store, name).columns(["task_id"])
     manifest = plan_splits(asked, frame["task_id"].unique())
     counts = _counts(manifest, frame["task_id"].map(manifest.assignment).value_counts().to_dict())
     stored = _is_stored(store, name, manifest)

@@ -1,17 +1,111 @@
-"""A corpus of the data root, opened for one operation."""
+"""A corpus of the data root, opened for one operation: its documents, and the steps that make them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from certify_assets.corpora.config import CorpusConfig, load_config
-from certify_assets.storage.snapshot import Snapshot
+from certify_assets.corpora.config import EMBEDDED, CorpusConfig, load_config
+from certify_assets.corpora.embedded import load_embedded
+from certify_assets.corpora.leak_thresholds import complete_thresholds
+from certify_assets.corpora.schema import read_trajectories, validate_frame, write_trajectories
+from certify_assets.corpora.splits import (
+    SPLITS,
+    SplitManifest,
+    plan_splits,
+    select,
+    verify_manifest,
+    without_test,
+)
+from certify_assets.corpora.trajectory_file import SMALL_COLUMNS, outlines, read_columns
+from certify_assets.errors import InputError, LeakError, ManifestError
+from certify_assets.storage.snapshot import Snapshot, remembered
 
 if TYPE_CHECKING:
+    import pandas as pd
+
+    from certify_assets.corpora.formats import Imported, ImportFacts
+    from certify_assets.corpora.quality import QualityReport
+    from certify_assets.corpora.rendering import Outline
     from certify_assets.storage.store import Store
 
-__all__ = ["Corpus"]
+
+@dataclass(frozen=True)
+class ImportSummary:
+    """Summary of an import, stored as ``import.json``.
+
+    Parameters
+    ----------
+    trajectories, tasks : int
+        Rows and clusters.
+    agents : tuple of str
+        Sorted.
+    dropped : dict of str to int
+        Records that are not in the table, by reason.
+    files : dict of str to str
+        SHA-256 of each source file.
+    sha256 : str
+        Hash of the Parquet table.
+    format : str
+        What the source was read as.
+    examples : dict of str to str
+        For every reason in `dropped`, a sentence on the first case.
+    notes : dict of str to int
+        What was left out of records that were kept.
+    label_source : str
+        Where the outcomes come from.
+    label_facts : dict of str to number
+        What the source says of its labels.
+    """
+
+    trajectories: int
+    tasks: int
+    agents: tuple[str, ...]
+    dropped: dict[str, int]
+    files: dict[str, str]
+    sha256: str
+    format: str
+    examples: dict[str, str]
+    notes: dict[str, int]
+    label_source: str
+    label_facts: dict[str, float]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the summary as a JSON object."""
+        return {**asdict(self), "agents": list(self.agents)}
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> ImportSummary:
+        """Read a stored summary; those of early versions lack the last four keys."""
+        missing = {"examples": {}, "notes": {}, "label_source": "", "label_facts": {}}
+        values = {**missing, **document, "agents": tuple(document["agents"])}
+        return cls(**{name: values[name] for name in cls.__dataclass_fields__})
+
+    @classmethod
+    def of_embedded(cls, imported: Imported, sha256: str = "") -> ImportSummary:
+        """Summarise the import of an embedded corpus."""
+        frame = imported.frame
+        size = len(frame), int(frame["task_id"].nunique()), tuple(sorted(frame["agent"].unique()))
+        return cls._of(imported, size, sha256)
+
+    @classmethod
+    def _of(
+        cls, facts: ImportFacts, size: tuple[int, int, tuple[str, ...]], sha256: str
+    ) -> ImportSummary:
+        return cls(
+            *size,
+            dropped=facts.dropped,
+            files=facts.files,
+            sha256=sha256,
+            format=facts.format,
+            examples=facts.examples,
+            notes=facts.notes,
+            label_source=facts.label_source,
+            label_facts=facts.label_facts,
+        )
 
 
 @dataclass(frozen=True, init=False)
@@ -41,6 +135,16 @@ class Corpus:
         """Name of the corpus among the views of a snapshot."""
         return (self.name,)
 
+    def key(self, *parts: str) -> str:
+        """Return the storage key of a file of the corpus."""
+        return "/".join(("corpora", self.name, *parts))
+
+    def split_key(self, split: str) -> str:
+        """Return the storage key of the trajectories of a split."""
+        return self.key("splits", f"{split}.parquet")
+
+    # What is stored, verified as it is read
+
     @property
     def config(self) -> CorpusConfig:
         """Registered configuration.
@@ -52,6 +156,279 @@ class Corpus:
         """
         return load_config(self.store, self.name)
 
-    def key(self, *parts: str) -> str:
-        """Return the storage key of a file of the corpus."""
-        return "/".join(("corpora", self.name, *parts))
+    @property
+    @remembered
+    def trajectories(self) -> pd.DataFrame:
+        """All trajectories, checked against the schema, but not against the manifest."""
+        return self._load(self.key("trajectories.parquet"))
+
+    @property
+    def trajectories_sha256(self) -> str:
+        """Hash of the stored trajectories."""
+        return self.store.sha256(self.key("trajectories.parquet"))
+
+    def columns(self, names: Sequence[str] = SMALL_COLUMNS) -> pd.DataFrame:
+        """Return columns of the trajectories, by default all but the steps; not checked again."""
+        with self.store.as_file(self.key("trajectories.parquet")) as path:
+            return read_columns(path, names)
+
+    def outlines(self) -> list[Outline]:
+        """Render the trajectories one after the other; keep what figures need of each rendering."""
+        with self.store.as_file(self.key("trajectories.parquet")) as path:
+            return outlines(path)
+
+    @property
+    def import_summary(self) -> ImportSummary:
+        """Summary of the import."""
+        return ImportSummary.from_dict(self.store.read_json(self.key("import.json")))
+
+    @property
+    @remembered
+    def stored_manifest(self) -> SplitManifest:
+        """Split manifest as it is stored, not verified."""
+        return SplitManifest.from_dict(self.store.read_json(self.key("splits/manifest.json")))
+
+    @property
+    @remembered
+    def manifest(self) -> SplitManifest:
+        """Split manifest, verified against the trajectories.
+
+        A blocking check protects only the run it is part of; this protects every reader.
+
+        Raises
+        ------
+        ManifestError
+            If the manifest was altered, or belongs to other trajectories.
+        """
+        verify_manifest(self.stored_manifest, self.trajectories)
+        return self.stored_manifest
+
+    @property
+    @remembered
+    def assignment(self) -> Mapping[str, str]:
+        """Split of every task, verified like `manifest` but without reading the steps."""
+        verify_manifest(self.stored_manifest, self.columns())
+        return self.stored_manifest.assignment
+
+    @remembered
+    def split(self, split: str) -> pd.DataFrame:
+        """Return one stored split, verified against the manifest and the trajectories.
+
+        Raises
+        ------
+        ManifestError
+            If the stored split holds other trajectories than the manifest assigns to it.
+        """
+        expected = select(self.trajectories, self.manifest, split)
+        key = self.split_key(split)
+        stored = self._load(key, strict=False)
+        same_runs = set(stored["trajectory_id"]) == set(expected["trajectory_id"])
+        if not same_runs or set(stored["task_id"]) != set(expected["task_id"]):
+            other = sorted(set(stored["task_id"]) - set(expected["task_id"]))
+            example = f", for example task {other[0]!r}" if other else ""
+            raise ManifestError(
+                f"{self.store.locate(key)} does not hold the {split} split of the manifest"
+                f"{example}; materialize {split}_split again."
+            )
+        if not stored.equals(expected.reset_index(drop=True)):
+            raise ManifestError(
+                f"{self.store.locate(key)} differs from the corpus's trajectories; "
+                f"materialize {split}_split again."
+            )
+        return stored
+
+    @property
+    def hashes(self) -> dict[str, str]:
+        """Hashes that profile and leak checks depend on: manifest and stored trajectories."""
+        return {
+            "manifest_sha256": self.stored_manifest.sha256,
+            "trajectories_sha256": self.trajectories_sha256,
+        }
+
+    # Steps, each of them an asset: read the data root, do one thing, write, return it
+
+    def prepare(self) -> None:
+        """Import, split, profile and check for leaks: all that comes before a judge."""
+        self.prepare_splits()
+        self.measure_profile()
+        self.measure_leaks()
+
+    def prepare_splits(self) -> SplitManifest:
+        """Import the trajectories, assign the tasks to splits and store every split."""
+        self.import_trajectories()
+        manifest = self.make_splits()
+        self.write_splits()
+        return manifest
+
+    def import_trajectories(self) -> ImportSummary:
+        """Read the source again and store its trajectories as one table."""
+        from certify_assets.corpora.formats import gather_corpus
+
+        config, key = self.config, self.key("trajectories.parquet")
+        if config.format == "embedded":
+            imported = embedded_import(self.name)
+            summary = ImportSummary.of_embedded(imported, self._store(key, imported.frame))
+        else:
+            paths = [Path(path) for path in config.paths]
+            with gather_corpus(
+                paths, format=config.format, name=self.name, options=dict(config.options)
+            ) as (runs, facts):
+                size = len(runs.rows), runs.tasks(), runs.agents()
+                summary = ImportSummary._of(facts, size, self.store.write_stream(key, runs.write))
+        self.store.write_json(self.key("import.json"), summary.to_dict())
+        return summary
+
+    def make_splits(self) -> SplitManifest:
+        """Assign the tasks to splits by the configured profile and seed; store the manifest."""
+        manifest = plan_splits(self.config, self.columns(["task_id"])["task_id"].unique())
+        self.store.write_json(self.key("splits/manifest.json"), manifest.to_dict())
+        return manifest
+
+    def write_split(self, split: str) -> pd.DataFrame:
+        """Store one split's trajectories; refuse where the manifest does not hold."""
+        chosen = select(self.trajectories, self.manifest, split)
+        if len(chosen) and not chosen["steps"].map(len).any():
+            raise InputError(
+                f"no trajectory of split {split} of {self} has a step: labels alone cannot be "
+                "judged; import the runs too."
+            )
+        self._store(self.split_key(split), chosen)
+        return chosen
+
+    def write_splits(self) -> None:
+        """Store every split."""
+        for split in SPLITS:
+            self.write_split(split)
+
+    def measure_profile(self) -> dict[str, Any]:
+        """Profile the corpus and its splits; store and return the document."""
+        from certify_assets.corpora.profile import profile_corpus
+
+        # without the steps, so that a corpus larger than memory can be profiled
+        frame, manifest = self.columns(), self.stored_manifest
+        verify_manifest(manifest, frame)
+        dropped = self.store.read_json(self.key("import.json"))["dropped"]
+        measured = profile_corpus(frame, manifest, dropped=dropped, rendered=self.outlines())
+        document = {**measured.to_dict(), **self.hashes}
+        self.store.write_json(self.key("profile.json"), document)
+        return document
+
+    def measure_leaks(self) -> dict[str, Any]:
+        """Run the leak checks on everything but TEST; store and return the document."""
+        from certify_assets.corpora.leakage import controls
+
+        config = self.config
+        document = controls(
+            without_test(self.trajectories, self.manifest),
+            thresholds=config.leak_thresholds,
+            accept_structural_leak=config.accept_structural_leak,
+        ).to_dict()
+        self.store.write_json(self.key("controls.json"), {**document, **self.hashes})
+        return document
+
+    def require_leak_checks(self, manifest_sha256: str | None = None) -> str | None:
+        """Refuse a corpus with a structural leak that nobody accepted.
+
+        Parameters
+        ----------
+        manifest_sha256 : str, optional
+            Manifest that the checks must belong to; by default the stored one.
+
+        Returns
+        -------
+        str or None
+            The finding that every certificate carries where a structural leak was accepted: what
+            was measured, and the reason.
+
+        Raises
+        ------
+        LeakError
+            If a structural leak was measured and not accepted, or nothing was measured for this
+            manifest and configuration.
+        """
+        document, config = self.store.read_json(self.key("controls.json")), self.config
+        measured = f"the leak controls of {self} were measured"
+        if document["manifest_sha256"] != (manifest_sha256 or self.stored_manifest.sha256):
+            raise LeakError(f"{measured} under other splits; materialize leak_controls again.")
+        if document.get("trajectories_sha256") != self.trajectories_sha256:
+            raise LeakError(f"{measured} on other trajectories; materialize leak_controls again.")
+        declared = (complete_thresholds(config.leak_thresholds), config.accept_structural_leak)
+        if (document.get("thresholds"), document["accepted"]) != declared:
+            raise LeakError(
+                f"{measured} under another leak_thresholds or accept_structural_leak than its "
+                "configuration has now; materialize leak_controls again."
+            )
+        if not document["passed"]:
+            raise LeakError(
+                f"{name_leaks(document)} alone tells the outcome of {self}; a judge would certify "
+                "that, not the work: remove the leak, or set accept_structural_leak to the reason "
+                "for going on."
+            )
+        return (
+            f"{name_leaks(document)}; accepted: {document['accepted']}"
+            if document["over"]
+            else None
+        )
+
+    def quality_report(self, *, stored_splits: bool) -> QualityReport:
+        """Run the data-quality suites on the corpus, or on its stored splits as well.
+
+        The tables are read unchecked: a suite is there to find what is wrong with them.
+        """
+        from certify_assets.corpora.quality import evaluate_suites
+
+        frame = self._load(self.key("trajectories.parquet"), strict=False)
+        if not stored_splits:
+            return evaluate_suites(frame)
+        splits = {name: self._load(self.split_key(name), strict=False) for name in SPLITS}
+        return evaluate_suites(frame, manifest=self.stored_manifest, splits=splits)
+
+    def _load(self, key: str, *, strict: bool = True) -> pd.DataFrame:
+        with self.store.as_file(key) as path:
+            frame = read_trajectories(path)
+        if strict:
+            validate_frame(frame)
+        return frame.reset_index(drop=True)
+
+    def _store(self, key: str, frame: pd.DataFrame) -> str:
+        with tempfile.TemporaryDirectory() as folder:
+            data = write_trajectories(Path(folder) / "trajectories.parquet", frame)
+        return self.store.write_bytes(key, data)
+
+
+def name_leaks(controls: Mapping[str, Any]) -> str:
+    """Name the leak checks that are over their threshold, each with its AUROC."""
+    measured = {
+        "length": controls["length_auroc"],
+        "steps": controls["step_auroc"],
+        "agent": controls["agent_auroc"],
+    }
+    measured |= {f"phrase {name}": value for name, value in controls["phrases"].items()}
+    limits = {
+        name: controls["thresholds"]["phrases" if name.startswith("phrase ") else name]
+        for name in controls["over"]
+    }
+    return ", ".join(
+        f"{name} (AUROC {measured[name]:.3f}, threshold {limit:g})"
+        for name, limit in limits.items()
+    )
+
+
+def embedded_import(name: str) -> Imported:
+    """Read an embedded corpus as an import."""
+    from certify_assets.corpora.formats import Imported
+
+    if name not in EMBEDDED:
+        raise InputError(
+            f"{name!r} does not come with the package; embedded corpora are {', '.join(EMBEDDED)}."
+        )
+    frame = load_embedded(name)
+    return Imported(
+        frame=frame,
+        dropped={},
+        format="embedded",
+        files=dict(zip(frame["source_file"], frame["source_sha256"], strict=True)),
+        examples={},
+        notes={},
+        label_source="the reward of the MiniWoB++ page",
+    )

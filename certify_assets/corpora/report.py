@@ -5,19 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from certify_assets.corpora import preparation as corpus_steps
-from certify_assets.corpora.config import CorpusConfig
-from certify_assets.corpora.corpus import Corpus
+from certify_assets.corpora.config import EMBEDDED, CorpusConfig
+from certify_assets.corpora.corpus import Corpus, ImportSummary, embedded_import
 from certify_assets.corpora.domains import Domain, corpus_domain
 from certify_assets.corpora.leak_thresholds import complete_thresholds
-from certify_assets.corpora.splits import SplitManifest, verify_manifest
+from certify_assets.corpora.splits import SplitManifest, plan_splits, without_test
 from certify_assets.errors import InputError
-from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
     import pandas as pd
-
-__all__ = ["CorpusReport", "gather_report"]
 
 
 @dataclass(frozen=True)
@@ -80,15 +76,15 @@ def gather_report(corpus: Corpus) -> CorpusReport:
         If the stored manifest does not hold.
     """
     config = corpus.config
-    frame, imported = corpus_steps.read_import(corpus)
-    manifest, unsplit = _manifest(corpus.store, config, frame)
-    readable = frame if manifest is None else corpus_steps.without_test(frame, manifest)
+    frame, summary = _imported(corpus)
+    manifest, unsplit = _manifest(corpus, frame)
+    readable = frame if manifest is None else without_test(frame, manifest)
     labelled = readable[readable["outcome"].notna()]
     return CorpusReport(
         config=config,
-        imported=imported,
-        profile=_profile(corpus, frame, manifest, imported["dropped"]),
-        controls=_controls(corpus.store, config, readable, manifest),
+        imported=summary.to_dict(),
+        profile=_profile(corpus, frame, manifest, summary.dropped),
+        controls=_controls(corpus, readable, manifest),
         manifest=manifest,
         unsplit=unsplit,
         runs=labelled[["task_id", "agent", "attempt", "outcome"]].reset_index(drop=True),
@@ -96,18 +92,40 @@ def gather_report(corpus: Corpus) -> CorpusReport:
     )
 
 
-def _manifest(
-    store: Store, config: CorpusConfig, frame: pd.DataFrame
-) -> tuple[SplitManifest | None, str]:
-    key = f"corpora/{config.name}/splits/manifest.json"
-    if store.exists(key):
-        manifest = SplitManifest.from_dict(store.read_json(key))
-        verify_manifest(manifest, frame)
-        return manifest, ""
+def _imported(corpus: Corpus) -> tuple[pd.DataFrame, ImportSummary]:
+    if corpus.store.exists(corpus.key("import.json")):
+        return corpus.trajectories, corpus.import_summary
+    if corpus.name not in EMBEDDED:
+        raise InputError(
+            f"{corpus} is registered but its runs were never read; materialize trajectories, "
+            "or import it again with --replace."
+        )
+    imported = embedded_import(corpus.name)
+    return imported.frame.reset_index(drop=True), ImportSummary.of_embedded(imported)
+
+
+def _manifest(corpus: Corpus, frame: pd.DataFrame) -> tuple[SplitManifest | None, str]:
+    if corpus.store.exists(corpus.key("splits/manifest.json")):
+        return corpus.manifest, ""
     try:
-        return corpus_steps.plan_splits(config, frame["task_id"].unique()), ""
+        return plan_splits(corpus.config, frame["task_id"].unique()), ""
     except InputError as error:
         return None, str(error)
+
+
+def _stored(
+    corpus: Corpus, name: str, manifest: SplitManifest | None, declared: dict[str, Any]
+) -> dict[str, Any] | None:
+    """Return a stored document of the corpus if it was measured on what is stored now."""
+    if manifest is None or not corpus.store.exists(corpus.key(name)):
+        return None
+    wanted = {
+        "manifest_sha256": manifest.sha256,
+        "trajectories_sha256": corpus.trajectories_sha256,
+        **declared,
+    }
+    stored: dict[str, Any] = corpus.store.read_json(corpus.key(name))
+    return stored if all(stored.get(key) == value for key, value in wanted.items()) else None
 
 
 def _profile(
@@ -115,34 +133,26 @@ def _profile(
 ) -> dict[str, Any]:
     from certify_assets.corpora.profile import profile_corpus
 
-    key = corpus.key("profile.json")
-    if manifest is not None and corpus.store.exists(key):
-        stored: dict[str, Any] = corpus.store.read_json(key)
-        if all(
-            stored.get(name) == value
-            for name, value in corpus_steps.ground(corpus, manifest).items()
-        ):
-            return stored
-    return profile_corpus(frame, manifest, dropped=dropped).to_dict()
+    stored = _stored(corpus, "profile.json", manifest, {})
+    return stored or profile_corpus(frame, manifest, dropped=dropped).to_dict()
 
 
 def _controls(
-    store: Store, config: CorpusConfig, readable: pd.DataFrame, manifest: SplitManifest | None
+    corpus: Corpus, readable: pd.DataFrame, manifest: SplitManifest | None
 ) -> dict[str, Any]:
     from certify_assets.corpora.leakage import controls
 
-    key = f"corpora/{config.name}/controls.json"
-    if manifest is not None and store.exists(key):
-        stored: dict[str, Any] = store.read_json(key)
-        declared = {
-            "thresholds": complete_thresholds(config.leak_thresholds),
-            "accepted": config.accept_structural_leak,
-        }
-        wanted = {**corpus_steps.ground(Corpus(store, config.name), manifest), **declared}
-        if all(stored.get(name) == value for name, value in wanted.items()):
-            return stored
-    return controls(
-        readable,
-        thresholds=config.leak_thresholds,
-        accept_structural_leak=config.accept_structural_leak,
-    ).to_dict()
+    config = corpus.config
+    declared = {
+        "thresholds": complete_thresholds(config.leak_thresholds),
+        "accepted": config.accept_structural_leak,
+    }
+    stored = _stored(corpus, "controls.json", manifest, declared)
+    return (
+        stored
+        or controls(
+            readable,
+            thresholds=config.leak_thresholds,
+            accept_structural_leak=config.accept_structural_leak,
+        ).to_dict()
+    )

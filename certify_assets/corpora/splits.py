@@ -11,24 +11,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from certify_assets.corpora.embedded import pretraining_tasks
+from certify_assets.corpora.embedded import EMBEDDED, load_embedded, pretraining_tasks
 from certify_assets.errors import InputError, ManifestError
 from certify_assets.files import canonical_json, sha256_bytes, write_json_atomic
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "PROFILES",
-    "SPLITS",
-    "SplitManifest",
-    "make_manifest",
-    "read_manifest",
-    "select",
-    "verify_manifest",
-    "verify_pretraining",
-    "write_manifest",
-]
+    from certify_assets.corpora.config import CorpusConfig
 
 SPLITS: tuple[str, ...] = ("sft", "rl", "cal", "test")
 PROFILES: Mapping[str, Mapping[str, int]] = MappingProxyType(
@@ -256,6 +246,33 @@ def make_manifest(
         sha256="",
     )
     return SplitManifest.from_dict(manifest.to_dict() | {"sha256": manifest.content_sha256()})
+
+
+def plan_splits(config: CorpusConfig, tasks: Iterable[str]) -> SplitManifest:
+    """Assign tasks to splits by a configuration; store nothing."""
+    return make_manifest(
+        tasks,
+        config.name,
+        config.profile,
+        config.seed,
+        train_rl=config.rl,
+        universe=_task_universe(config.name),
+    )
+
+
+def _task_universe(corpus: str) -> list[str]:
+    """Return the tasks of the corpora that share this one's, so that a seed assigns all alike."""
+    if corpus not in EMBEDDED:
+        return []
+    others = [name for name in EMBEDDED if name != corpus]
+    return sorted(
+        {str(task) for name in others for task in load_embedded(name)["task_id"].unique()}
+    )
+
+
+def without_test(frame: pd.DataFrame, manifest: SplitManifest) -> pd.DataFrame:
+    """Return the rows whose outcomes may be read at any time: those of every split but TEST."""
+    return frame[frame["task_id"].map(manifest.assignment) != "test"].reset_index(drop=True)
 
 
 def verify_manifest(manifest: SplitManifest, frame: pd.DataFrame, *, complete: bool = True) -> None:

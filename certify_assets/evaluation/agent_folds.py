@@ -21,7 +21,6 @@ from certify_assets.corpora.auroc_interval import (
     task_resamples,
 )
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.preparation import open_split
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.files import rounded
 from certify_assets.judges.judged import JudgedCorpus
@@ -111,7 +110,7 @@ def evaluate_agent_folds(judge: JudgedCorpus, *, folds: int = 4, seed: int = 42)
             f"{judge} is not trained on SFT alone; ask for one of {', '.join(fold_judges())}."
         )
     cal, hashes, adapter = judge.calibration
-    sft, _ = open_split(judge.corpus, "sft")
+    sft = judge.corpus.split("sft")
     sft = sft[sft["outcome"].notna()]
     groups = agent_groups(
         [str(name) for frame in (sft, cal) for name in frame["agent"]], folds, seed
@@ -190,7 +189,7 @@ def _key(corpus: str, judge: str) -> str:
 
 
 def _runs_of(corpus: Corpus, cal: pd.DataFrame) -> pd.DataFrame:
-    frame, _ = open_split(corpus, "cal")
+    frame = corpus.split("cal")
     return frame.set_index("trajectory_id").loc[cal["trajectory_id"]].reset_index()
 
 

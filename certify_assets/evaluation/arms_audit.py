@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from certify_assets.corpora.preparation import open_split
 from certify_assets.errors import LedgerError, StaleCertificateError
 from certify_assets.evaluation.ledger import (
     LedgerEntry,
@@ -86,7 +85,7 @@ def audit_arms(
             run_id=run_id,
         )
     _refuse_changed(judged.corpus.name, judged.spec, reads.values())
-    outcomes = open_split(judged.corpus, "test")[0][["trajectory_id", "outcome"]]
+    outcomes = judged.corpus.split("test")[["trajectory_id", "outcome"]]
     results = {name: _result(tables[name], outcomes, certificates[name]) for name in reads}
     head = ""
     for name, entry in reads.items():

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from certify_assets.corpora.preparation import open_split
 from certify_assets.errors import LedgerError, StaleCertificateError
 from certify_assets.evaluation.certification import load_certificates
 from certify_assets.evaluation.ledger import (
@@ -81,7 +80,7 @@ def audit_judge(judge: JudgedCorpus, *, run_id: str = "cli") -> AuditResult:
         configuration={**hashes, "certificates": [item.sha256 for item in deciding]},
         run_id=run_id,
     )
-    table = _with_outcomes(judge, open_split(judge.corpus, "test")[0])
+    table = _with_outcomes(judge, judge.corpus.split("test"))
     audits = [_audit(item, table) for item in deciding]
     scores_sha256 = judge.store.write_table(f"{folder}/test_scores.parquet", table)
     head = record_result(judge.store, entry, _result_sha256(audits, scores_sha256))

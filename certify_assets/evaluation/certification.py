@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from certify_assets.corpora.preparation import require_leak_controls
 from certify_assets.errors import (
     ForgedCertificateError,
     InputError,
@@ -45,7 +44,7 @@ def certify_judge(judge: JudgedCorpus, *, run_id: str = "cli") -> list[Certifica
     from certify_assets.certificates import certify
 
     cal, hashes, adapter = judge.calibration
-    leak = require_leak_controls(judge.corpus, hashes["manifest_sha256"])
+    leak = judge.corpus.require_leak_checks(hashes["manifest_sha256"])
     compared = parity_provenance(judge)
     require_paid(judge, int(adapter["candidates"]))
     config = judge.corpus.config

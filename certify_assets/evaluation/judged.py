@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from certify_assets.corpora.auroc import auroc
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.preparation import open_split
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.evaluation.auditing import load_audits
 from certify_assets.evaluation.certification import load_certificates
@@ -110,7 +109,7 @@ def labelled_rows(corpus: Corpus, split: str) -> pd.DataFrame:
         raise InputError(
             "outcomes of TEST are read by an audit, through the ledger; compare on rl or cal."
         )
-    frame, _ = open_split(corpus, split)
+    frame = corpus.split(split)
     return frame[frame["outcome"].notna()].reset_index(drop=True)
 
 

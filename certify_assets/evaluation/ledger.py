@@ -170,7 +170,7 @@ def announce_study(
     """
     registration = register(corpus, plan, run_id=run_id)
     ground = {
-        "trajectories_sha256": corpus.store.sha256(corpus.key("trajectories.parquet")),
+        "trajectories_sha256": corpus.trajectories_sha256,
         "version": __version__,
     }
     return record_read(

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.preparation import open_split
 from certify_assets.errors import InputError, StaleCertificateError
 from certify_assets.files import sha256_bytes
 from certify_assets.judges.endpoint.judging import load_endpoint
@@ -145,7 +144,7 @@ def _bound(judge: JudgedCorpus) -> dict[str, str]:
 
 def _rows(corpus: Corpus, count: int) -> Any:
     """Rows of CAL in the order of the hashes of their names: as good as drawn, and the same everywhere."""
-    cal, _ = open_split(corpus, "cal")
+    cal = corpus.split("cal")
     order = sorted(
         range(len(cal)),
         key=lambda row: sha256_bytes(str(cal["trajectory_id"].iloc[row]).encode("utf-8")),

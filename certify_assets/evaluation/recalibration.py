@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from certify_assets.corpora.preparation import open_split
 from certify_assets.errors import InputError
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.judging import columns, renderer
@@ -247,7 +246,7 @@ def _fitting_rows(judge: JudgedCorpus) -> tuple[str, tuple[_Floats, NDArray[np.i
     found = _labelled(table[table["split"] == "rl"])
     if np.unique(found[1]).size == 2:
         return "rl", found
-    sft, _ = open_split(judge.corpus, "sft")
+    sft = judge.corpus.split("sft")
     expected = judge.artifact["adapter_sha256"]
     model = judge.load(expected_sha256=expected)
     return "sft", _labelled(score_table(model, sft[sft["outcome"].notna()], renderer()))

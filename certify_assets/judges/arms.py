@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.preparation import open_split
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
@@ -230,7 +229,7 @@ def scored_candidate(
         If the stored adapter or the stored table was altered.
     """
     key = f"{_folder(judge.spec, judge.corpus.name, candidate.arm)}/{split}_{candidate.step}"
-    frame, manifest = open_split(judge.corpus, split)
+    frame, manifest = judge.corpus.split(split), judge.corpus.manifest
     frame = frame.assign(outcome=None) if split == "test" else frame[frame["outcome"].notna()]
     with candidate_adapter(judge, candidate) as folder:
         of = {
@@ -330,7 +329,7 @@ class _Run:
     @classmethod
     def of(cls, store: Store, corpus: str, spec: JudgeSpec, arm: str) -> _Run:
         reward = arm_named(arm)
-        rl, _ = open_split(Corpus(store, corpus), "rl")
+        rl = Corpus(store, corpus).split("rl")
         rl = rl[rl["outcome"].notna()]
         if rl.empty:
             raise InputError(

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from certify_assets.corpora.preparation import open_corpus
 from certify_assets.errors import StaleCertificateError
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.transfer import require_sources
@@ -49,7 +48,7 @@ def current_adapter(judge: JudgedCorpus) -> dict[str, Any]:
     """
     _refuse_closed(judge)
     adapter: dict[str, Any] = judge.store.read_json(judge.key("adapter.json"))
-    _, manifest = open_corpus(judge.corpus)
+    manifest = judge.corpus.manifest
     for name, value in (
         ("manifest_sha256", manifest.sha256),
         ("renderer_sha256", renderer().sha256),

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from certify_assets.corpora.preparation import open_corpus, open_split
 from certify_assets.errors import StaleCertificateError
 from certify_assets.judges.endpoint.judging import BilledJudge
 from certify_assets.judges.judged import JudgedCorpus
@@ -69,7 +68,7 @@ def _score_corpus(judge: JudgedCorpus, report: Report, engine: str) -> pd.DataFr
     )
     parts = []
     for split in _SCORED_SPLITS:
-        frame, manifest = open_split(judge.corpus, split)
+        frame, manifest = judge.corpus.split(split), judge.corpus.manifest
         part = score_table(_reporting(model, report, split), frame, using).assign(
             split=_named(split, frame, judge.name)
         )
@@ -85,7 +84,7 @@ def _score_corpus(judge: JudgedCorpus, report: Report, engine: str) -> pd.DataFr
             "adapter_sha256": adapter["adapter_sha256"],
             "renderer_sha256": using.sha256,
             "manifest_sha256": manifest.sha256,
-            "trajectories_sha256": judge.store.sha256(judge.corpus.key("trajectories.parquet")),
+            "trajectories_sha256": judge.corpus.trajectories_sha256,
             **_bill(model),
         },
     )
@@ -199,9 +198,9 @@ def fresh_scores(judge: JudgedCorpus) -> tuple[pd.DataFrame, dict[str, str], dic
     now = {
         "adapter_sha256": adapter["adapter_sha256"],
         "renderer_sha256": renderer().sha256,
-        "manifest_sha256": open_corpus(judge.corpus)[1].sha256,
+        "manifest_sha256": judge.corpus.manifest.sha256,
         "scores_sha256": judge.store.sha256(judge.key("scores.parquet")),
-        "trajectories_sha256": judge.store.sha256(judge.corpus.key("trajectories.parquet")),
+        "trajectories_sha256": judge.corpus.trajectories_sha256,
     }
     stale = next((name for name, value in now.items() if meta.get(name) != value), None)
     if stale is not None:
@@ -222,7 +221,7 @@ def rescored(judge: JudgedCorpus) -> np.ndarray[Any, np.dtype[np.float64]]:
 
     adapter = current_adapter(judge)
     model = load_adapter(judge, expected_sha256=adapter["adapter_sha256"], replay=True)
-    cal, _ = open_split(judge.corpus, "cal")
+    cal = judge.corpus.split("cal")
     table = score_table(
         model,
         calibrating(cal[cal["outcome"].notna()].reset_index(drop=True), judge.name),
@@ -234,7 +233,7 @@ def rescored(judge: JudgedCorpus) -> np.ndarray[Any, np.dtype[np.float64]]:
 
 def _require_labels_of_cal(judge: JudgedCorpus, cal: pd.DataFrame) -> None:
     """Refuse scores whose labels or tasks are not those of the stored CAL split."""
-    split, _ = open_split(judge.corpus, "cal")
+    split = judge.corpus.split("cal")
     names = ["trajectory_id", "task_id", "outcome"]
     expected = (
         split.loc[split["outcome"].notna(), names]

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from certify_assets.corpora.preparation import open_split
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.judging import columns, renderer, save_adapter, texts
 from certify_assets.judges.specs import ALPHAS, DELTA, GRID
@@ -73,7 +72,7 @@ def _train_lexical(judged: JudgedCorpus) -> dict[str, Any]:
     from certify_assets.judges.lexical import LexicalJudge
 
     judge = judged.spec.name
-    sft, manifest = open_split(judged.corpus, "sft")
+    sft, manifest = judged.corpus.split("sft"), judged.corpus.manifest
     labelled = sft[sft["outcome"].notna()]
     using = renderer()
     rendered, outcomes = texts(labelled, using), labelled["outcome"].to_numpy(dtype=np.int8)
@@ -120,7 +119,7 @@ def _selection(judged: JudgedCorpus, trained: Mapping[float, LexicalJudge]) -> l
 
     if len(trained) == 1:
         return []
-    cal, _ = open_split(judged.corpus, "cal")
+    cal = judged.corpus.split("cal")
     cal = cal[cal["outcome"].notna()]
     tables = {weight: score_table(judge, cal, renderer()) for weight, judge in trained.items()}
     rows: list[dict[str, Any]] = []

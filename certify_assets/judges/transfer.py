@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from certify_assets.corpora.config import registered_corpora
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.domains import corpus_domain
-from certify_assets.corpora.preparation import open_corpus, open_split
 from certify_assets.corpora.splits import SplitManifest
 from certify_assets.errors import CertifyError, InputError, StaleCertificateError
 from certify_assets.files import canonical_json, sha256_bytes
@@ -158,7 +157,7 @@ def gather_pool(
             f"the pool of a transfer judge is limited to {limit!r} rows; give a whole number of at least 1."
         )
     domain = _target_domain(corpus, strict=strict)
-    held_out = _HeldOut.of(*open_corpus(corpus))
+    held_out = _HeldOut.of(corpus.trajectories, corpus.manifest)
     others = [name for name in registered_corpora(corpus.store) if name != corpus.name]
     found = {
         name: _usable(corpus.store, name, held_out, domain if strict else None) for name in others
@@ -215,7 +214,10 @@ def require_sources(judge: JudgedCorpus, document: Mapping[str, Any]) -> None:
         If a source has other splits, the target's CAL or TEST other tasks or instructions, or the sources of a strict judge other domains.
     """
     again = f"materialize {judge}/adapter again."
-    if _HeldOut.of(*open_corpus(judge.corpus)).sha256 != document["held_out_sha256"]:
+    if (
+        _HeldOut.of(judge.corpus.trajectories, judge.corpus.manifest).sha256
+        != document["held_out_sha256"]
+    ):
         raise StaleCertificateError(
             f"CAL or TEST of {judge.corpus} has other tasks or instructions than those that {judge} was kept apart from; {again}"
         )
@@ -322,7 +324,8 @@ def _usable(store: Store, name: str, held_out: _HeldOut, domain: str | None) -> 
     if reason := _excluded(store, name, domain):
         return reason
     try:
-        sft, manifest = open_split(Corpus(store, name), "sft")
+        source = Corpus(store, name)
+        sft, manifest = source.split("sft"), source.manifest
     except CertifyError as error:
         return str(error)
     return _Usable(*held_out.without(sft), manifest)

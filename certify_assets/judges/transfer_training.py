@@ -8,7 +8,6 @@ import numpy as np
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.domains import FORMAT_DOMAINS
-from certify_assets.corpora.preparation import open_corpus
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
@@ -69,7 +68,7 @@ def train_transfer_judge(judged: JudgedCorpus, *, report: Report = silent) -> di
         "sft_trajectories": len(pool.frame),
         "sft_unlabelled": sum(source.dropped.get("no_label", 0) for source in pool.sources),
         "sft_tasks": sum(source.tasks for source in pool.sources),
-        "manifest_sha256": open_corpus(judged.corpus)[1].sha256,
+        "manifest_sha256": judged.corpus.manifest.sha256,
         "renderer_sha256": renderer().sha256,
         "provenance": judge.provenance().to_dict(),
         "seed": judged.spec.seed,

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.preparation import read_small
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.operations.deployment_record import read_deployments
 from certify_assets.operations.journal import Label, read_labels, resolve_labels
@@ -36,7 +35,6 @@ __all__ = [
     "completed_at",
     "count_audit_tasks",
     "drawn_decisions",
-    "split_tasks",
     "with_labels",
 ]
 
@@ -104,25 +102,9 @@ def drawn_decisions(corpus: Corpus) -> pd.DataFrame:
     """
     import pandas as pd
 
-    seen = frozenset(split_tasks(corpus))
+    seen = frozenset(corpus.assignment)
     parts = [_drawn(corpus, name, seen) for name in batch_names(corpus)]
     return pd.concat(parts, ignore_index=True) if parts else load_decisions(corpus).assign(drawn="")
-
-
-def split_tasks(corpus: Corpus) -> Mapping[str, str]:
-    """Return the split of every task of the corpus, after checking the manifest against its runs.
-
-    Raises
-    ------
-    ManifestError
-        If the manifest was altered, or is not of these runs.
-    """
-    from certify_assets.corpora.splits import SplitManifest, verify_manifest
-
-    manifest = SplitManifest.from_dict(corpus.store.read_json(corpus.key("splits/manifest.json")))
-    # without the steps: operation asks for this often
-    verify_manifest(manifest, read_small(corpus))
-    return manifest.assignment
 
 
 def _drawn(corpus: Corpus, batch: str, in_splits: frozenset[str]) -> pd.DataFrame:
@@ -271,7 +253,7 @@ def count_audit_tasks(
         frame[frame["task_id"].isin(set(frame.loc[frame["drawn"] == "audit", "task_id"]))], labels
     )
     audit, came_again = _as_counted(audit, before, corpus.name)
-    reasons = _reasons(audit, set(split_tasks(corpus)), adapter_sha256)
+    reasons = _reasons(audit, set(corpus.assignment), adapter_sha256)
     runs = {
         str(task): [str(name) for name in part]
         for task, part in audit.groupby("task_id", sort=False)["trajectory_id"]

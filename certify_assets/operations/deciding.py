@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.preparation import open_corpus
 from certify_assets.errors import CertifyError, IntegrityError
 from certify_assets.files import sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
@@ -254,7 +253,7 @@ def _ground(corpus: Corpus, batch: str, runs: pd.DataFrame, now: Standing) -> _G
     nowhere = np.zeros(len(runs), dtype="<U4")
     if now.refusal is not None:
         return _Ground(now, changed, nowhere, ())
-    frame, manifest = open_corpus(corpus)
+    frame, manifest = corpus.trajectories, corpus.manifest
     splits = np.array([manifest.assignment.get(task, "") for task in runs["task_id"]], dtype="<U4")
     known = set(frame.loc[frame["task_id"].isin(manifest.tasks["cal"]), "agent"])
     return _Ground(now, changed, splits, tuple(sorted(set(runs["agent"]) - known)))

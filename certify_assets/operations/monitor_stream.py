@@ -20,12 +20,7 @@ import numpy as np
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.operations.audit_sample import (
-    completed_at,
-    drawn_decisions,
-    split_tasks,
-    with_labels,
-)
+from certify_assets.operations.audit_sample import completed_at, drawn_decisions, with_labels
 from certify_assets.operations.in_use import complete_before, deployed_document
 from certify_assets.operations.journal import read_labels
 from certify_assets.operations.layout import batch_key, batch_names, labels_key
@@ -122,7 +117,7 @@ def operation_stream(
     first = every.groupby("task_id", sort=False)["batch"].transform("first")
     labels = read_labels(corpus)
     frame = with_labels(every[(every["drawn"] != "") & (every["batch"] == first)], labels)
-    assignment = split_tasks(corpus)
+    assignment = corpus.assignment
     adapter = certificate.provenance.get("adapter_sha256", "")
     needed: dict[str, list[str]] = {}
     kinds: dict[str, str] = {}

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from certify_assets.corpora.preparation import open_corpus
 from certify_assets.errors import InputError, StaleCertificateError
 from certify_assets.evaluation.certification import load_certificates
 from certify_assets.evaluation.provenance import NOT_STATED, require_audit_sample
@@ -221,7 +220,7 @@ def read_audit_sample(judge: JudgedCorpus) -> AuditSample | None:
     names = judge.store.names(folder)
     if not names:
         return None
-    assignment = open_corpus(judge.corpus)[1].assignment
+    assignment = judge.corpus.manifest.assignment
     tables, files, stated = [], [], True
     owner: dict[str, str] = {}
     for name in names:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.operations.audit_sample import drawn_decisions, split_tasks, with_labels
+from certify_assets.operations.audit_sample import drawn_decisions, with_labels
 from certify_assets.operations.journal import read_labels
 
 __all__ = ["NOT_TRAINING", "TrainingLabels", "training_key", "write_training_labels"]
@@ -63,7 +63,7 @@ def write_training_labels(corpus: Corpus) -> TrainingLabels:
     """
     frame = with_labels(drawn_decisions(corpus), read_labels(corpus))
     frame = frame[frame["outcome"].notna() | frame["tied"].astype(bool)]
-    assignment = split_tasks(corpus)
+    assignment = corpus.assignment
     # a task of the SFT split trains already
     held = frame["task_id"].map(lambda task: assignment.get(task, "sft") != "sft").astype(bool)
     tests = {

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from certify_assets.certificates import Settings
 from certify_assets.corpora.config import EMBEDDED
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.preparation import plan_splits, read_corpus, require_leak_controls
-from certify_assets.corpora.splits import select
+from certify_assets.corpora.splits import plan_splits, select
 from certify_assets.evaluation.ledger import LedgerEntry, announce_study, record_result
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.harvest.learners import language_learner, lexical_learner
@@ -92,9 +91,8 @@ def run_harvests(
     """
     plan = plan or HarvestPlan()
     make = learner or (lambda splits: lexical_learner(splits.sft, splits.manifest))
-    frame, config = read_corpus(corpus), corpus.config
-    stored = corpus.store.read_json(corpus.key("splits/manifest.json"))["sha256"]
-    require_leak_controls(corpus, stored)
+    frame, config = corpus.trajectories, corpus.config
+    corpus.require_leak_checks()
     loops = []
     for profile in plan.profiles:
         shares = (

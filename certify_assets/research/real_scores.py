@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.preparation import open_corpus
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.evaluation.auditing import load_audits
 from certify_assets.evaluation.certification import load_certificates
@@ -111,7 +110,7 @@ def _audited(corpus: Corpus) -> tuple[list[str], list[dict[str, str]]]:
 
 def _announced(corpus: Corpus, names: list[str], run_id: str) -> LedgerEntry:
     """Write into the ledger what is run on TEST, before it is."""
-    _, manifest = open_corpus(corpus)
+    manifest = corpus.manifest
     scores = {
         name: corpus.store.read_json(f"judges/{name}/{corpus}/scores.json")["scores_sha256"]
         for name in names

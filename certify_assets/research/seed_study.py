@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.preparation import plan_splits, read_corpus, require_leak_controls
+from certify_assets.corpora.splits import plan_splits
 from certify_assets.errors import InputError
 from certify_assets.evaluation.ledger import announce_study, record_result
 from certify_assets.files import canonical_json, parse_json, sha256_bytes
@@ -72,10 +72,8 @@ def run_seeds(
         ``untrained``, the seeds whose SFT split has one outcome, of which no judge can learn.
     """
     plan = plan or SeedPlan()
-    frame, config = read_corpus(corpus), corpus.config
-    require_leak_controls(
-        corpus, corpus.store.read_json(corpus.key("splits/manifest.json"))["sha256"]
-    )
+    frame, config = corpus.trajectories, corpus.config
+    corpus.require_leak_checks()
     frame = frame[frame["outcome"].notna()].reset_index(drop=True)
     fixed = {
         **{name: list(value) if isinstance(value, tuple) else value for name, value in asdict(plan).items()},

@@ -134,20 +134,16 @@ def _config(work: Work) -> dict[str, Any]:
 
 
 def _prepare(work: Work) -> str:
-    from certify_assets.corpora import preparation as corpus_steps
-
-    store, corpus = work.store, work.corpus
-    key = f"corpora/{corpus}/import.json"
-    if not store.exists(key) or not store.exists(f"corpora/{corpus}/trajectories.parquet"):
-        corpus_steps.import_trajectories(Corpus(store, corpus))
-    if store.read_json(key).get("label_facts", {}).get("labels_only"):
+    store, corpus = work.store, Corpus(work.store, work.corpus)
+    if not all(store.exists(corpus.key(n)) for n in ("import.json", "trajectories.parquet")):
+        corpus.import_trajectories()
+    if corpus.import_summary.label_facts.get("labels_only"):
         return "it holds labels without runs, of which nothing can be judged."
-    manifest = corpus_steps.make_splits(Corpus(store, corpus))
-    for split in ("sft", "rl", "cal", "test"):
-        corpus_steps.write_split(Corpus(store, corpus), split)
-    corpus_steps.profile(Corpus(store, corpus))
-    corpus_steps.leak_controls(Corpus(store, corpus))
-    corpus_steps.require_leak_controls(Corpus(store, corpus), manifest.sha256)
+    corpus.make_splits()
+    corpus.write_splits()
+    corpus.measure_profile()
+    corpus.measure_leaks()
+    corpus.require_leak_checks()
     return ""
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from certify_assets.corpora import preparation as corpus_steps
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.storage.store import Store
@@ -310,9 +309,9 @@ def test_labels_without_runs_are_imported_only_when_asked_and_say_so(
     shown = call(*asked, "--replace")
     assert "holds labels without runs" in shown.out and "certificate is possible" not in shown.out
     store = Store(str(root))
-    corpus_steps.make_splits(Corpus(store, "c"))
+    Corpus(store, "c").make_splits()
     with pytest.raises(InputError, match="labels alone cannot be judged"):
-        corpus_steps.write_split(Corpus(store, "c"), "cal")
+        Corpus(store, "c").write_split("cal")
     judged = call("demo", "--corpus", "c", "--root", root)
     assert (
         judged.code == 2

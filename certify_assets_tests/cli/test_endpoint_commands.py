@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import yaml
 
-from certify_assets.corpora import preparation as corpus_steps
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.judges.specs import JUDGES
 from certify_assets.storage.store import Store
@@ -41,10 +40,7 @@ def root(tmp_path_factory: pytest.TempPathFactory, server: Faulty) -> Path:
     register_runs(
         store, "c", write_runs(folder / "runs.jsonl", tasks=20, attempts=2, seed=0), rl=True
     )
-    corpus_steps.import_trajectories(Corpus(store, "c"))
-    corpus_steps.make_splits(Corpus(store, "c"))
-    for split in ("sft", "rl", "cal", "test"):
-        corpus_steps.write_split(Corpus(store, "c"), split)
+    Corpus(store, "c").prepare_splits()
     entry = {
         "name": "mine",
         "url": server.url,

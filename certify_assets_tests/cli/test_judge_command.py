@@ -8,7 +8,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from certify_assets.corpora import preparation as corpus_steps
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.judges.specs import JUDGES
 from certify_assets.storage.store import Store
@@ -24,10 +23,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     register_runs(
         store, "c", write_runs(folder / "runs.jsonl", tasks=60, attempts=3, seed=0), rl=True
     )
-    corpus_steps.import_trajectories(Corpus(store, "c"))
-    corpus_steps.make_splits(Corpus(store, "c"))
-    for split in ("sft", "rl", "cal", "test"):
-        corpus_steps.write_split(Corpus(store, "c"), split)
+    Corpus(store, "c").prepare_splits()
     return folder / "root"
 
 

@@ -12,7 +12,6 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from certify_assets.corpora import preparation as corpus_steps
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.definitions import defs
 from certify_assets.defs.judges import training
@@ -42,10 +41,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
             write_runs(root / f"{name}.jsonl", tasks=24, attempts=3, seed=seed),
             rl=True,
         )
-        corpus_steps.import_trajectories(Corpus(opened, name))
-        corpus_steps.make_splits(Corpus(opened, name))
-        for split in ("sft", "rl", "cal", "test"):
-            corpus_steps.write_split(Corpus(opened, name), split)
+        Corpus(opened, name).prepare_splits()
     return opened
 
 

@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from certify_assets.corpora import preparation as corpus_steps
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.judges.monitor import monitor_assets, monitor_checks
 from certify_assets.defs.partitions import CORPORA
@@ -29,11 +28,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     folder = tmp_path_factory.mktemp("monitor")
     made = Store(str(folder / "root"))
     register_runs(made, "c", write_runs(folder / "runs.jsonl", tasks=60))
-    corpus_steps.import_trajectories(Corpus(made, "c"))
-    corpus_steps.make_splits(Corpus(made, "c"))
-    for split in ("sft", "rl", "cal", "test"):
-        corpus_steps.write_split(Corpus(made, "c"), split)
-    corpus_steps.leak_controls(Corpus(made, "c"))
+    Corpus(made, "c").prepare_splits()
+    Corpus(made, "c").measure_leaks()
     JudgedCorpus(Corpus(made, "c"), "lexical").train()
     JudgedCorpus(Corpus(made, "c"), "lexical").score()
     certification.certify_judge(JudgedCorpus(Corpus(made, "c"), "lexical"))

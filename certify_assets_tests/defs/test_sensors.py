@@ -12,7 +12,6 @@ import pytest
 from certify_assets.corpora.config import CorpusConfig, load_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.incoming import read_versions
-from certify_assets.corpora.preparation import import_trajectories
 from certify_assets.defs.operations.sensors import declared_corpora_sensor, new_runs_sensor
 from certify_assets.defs.partitions import CORPORA
 from certify_assets.defs.resources import DataRoot
@@ -86,17 +85,17 @@ def test_content_that_comes_back_is_a_run_of_its_own(store: Store) -> None:
 def test_a_changed_file_changes_the_imported_table_and_a_copy_does_not(store: Store) -> None:
     path = _land(store, "mine/runs.jsonl", tasks=3)
     _, cursor, _ = _tick(store, new_runs_sensor)
-    first = import_trajectories(Corpus(store, "mine")).sha256
+    first = Corpus(store, "mine").import_trajectories().sha256
     copy = path.with_name("again.jsonl")
     copy.write_bytes(path.read_bytes())
     os.utime(copy, (1, 1))
     assert _tick(store, new_runs_sensor, cursor)[0] == []
-    summary = import_trajectories(Corpus(store, "mine"))
+    summary = Corpus(store, "mine").import_trajectories()
     assert summary.trajectories == 18 and summary.dropped == {"duplicate": 18}
     copy.unlink()
     _land(store, "mine/runs.jsonl", tasks=2)
     assert _tick(store, new_runs_sensor, cursor)[0]
-    assert import_trajectories(Corpus(store, "mine")).sha256 != first
+    assert Corpus(store, "mine").import_trajectories().sha256 != first
 
 
 def test_one_broken_corpus_blocks_no_other_and_is_told(store: Store) -> None:

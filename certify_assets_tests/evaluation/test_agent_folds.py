@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from certify_assets.corpora import preparation as corpus_steps
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.evaluation.agent_folds import (
@@ -28,10 +27,7 @@ from certify_assets_tests.builders import register_runs, write_runs
 
 def split_and_score(store: Store, path: Path) -> Store:
     register_runs(store, "c", path)
-    corpus_steps.import_trajectories(Corpus(store, "c"))
-    corpus_steps.make_splits(Corpus(store, "c"))
-    for split in ("sft", "rl", "cal", "test"):
-        corpus_steps.write_split(Corpus(store, "c"), split)
+    Corpus(store, "c").prepare_splits()
     JudgedCorpus(Corpus(store, "c"), "lexical").train()
     JudgedCorpus(Corpus(store, "c"), "lexical").score()
     return store

@@ -10,7 +10,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from certify_assets.corpora import preparation as corpus_steps
 from certify_assets.corpora.config import load_config, save_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import (
@@ -35,12 +34,7 @@ JUDGE = "lexical"
 
 def _prepare(store: Store, source: Path, **config: object) -> None:
     register_runs(store, "c", source, **config)
-    corpus_steps.import_trajectories(Corpus(store, "c"))
-    corpus_steps.make_splits(Corpus(store, "c"))
-    for split in ("sft", "rl", "cal", "test"):
-        corpus_steps.write_split(Corpus(store, "c"), split)
-    corpus_steps.profile(Corpus(store, "c"))
-    corpus_steps.leak_controls(Corpus(store, "c"))
+    Corpus(store, "c").prepare()
 
 
 def _run(store: Store, judge: str = JUDGE) -> None:
@@ -151,8 +145,8 @@ def _alter_manifest(store: Store, *, rehash: bool) -> None:
 def test_an_altered_manifest_stops_every_step_in_any_run(finished: Store, rehash: bool) -> None:
     _alter_manifest(finished, rehash=rehash)
     steps = (
-        lambda: corpus_steps.write_split(Corpus(finished, "c"), "sft"),
-        lambda: corpus_steps.profile(Corpus(finished, "c")),
+        lambda: Corpus(finished, "c").write_split("sft"),
+        lambda: Corpus(finished, "c").measure_profile(),
         lambda: JudgedCorpus(Corpus(finished, "c"), JUDGE).train(),
         lambda: JudgedCorpus(Corpus(finished, "c"), JUDGE).score(),
         lambda: certification.certify_judge(JudgedCorpus(Corpus(finished, "c"), JUDGE)),
@@ -179,7 +173,7 @@ def test_a_split_that_holds_another_splits_task_stops_training(
         JudgedCorpus(Corpus(store, "c"), JUDGE).train()
     failed = [
         result.name
-        for result in corpus_steps.quality(Corpus(store, "c"), stored_splits=True)
+        for result in Corpus(store, "c").quality_report(stored_splits=True).results
         if not result.passed
     ]
     assert "disjoint_tasks" in failed
@@ -300,7 +294,7 @@ def test_another_adapter_is_refused(finished: Store) -> None:
 
 def test_new_runs_make_the_old_certificate_stale(finished: Store, tmp_path: Path) -> None:
     register_runs(finished, "c", write_runs(tmp_path / "runs.jsonl", tasks=60, seed=1))
-    corpus_steps.import_trajectories(Corpus(finished, "c"))
+    Corpus(finished, "c").import_trajectories()
     with pytest.raises(StaleCertificateError, match="another trajectories"):
         certification.load_certificates(JudgedCorpus(Corpus(finished, "c"), JUDGE))
 
@@ -388,14 +382,14 @@ def test_a_threshold_of_the_corpus_decides(store: Store) -> None:
         store,
         replace(load_config(store, "c"), leak_thresholds={"length": measured["length_auroc"]}),
     )
-    assert corpus_steps.leak_controls(Corpus(store, "c"))["over"] == ["length"]
+    assert Corpus(store, "c").measure_leaks()["over"] == ["length"]
 
 
 def test_steps_before_their_inputs_say_what_to_run(tmp_path: Path) -> None:
     store = Store(str(tmp_path / "root"))
     register_runs(store, "c", write_runs(tmp_path / "runs.jsonl"))
     with pytest.raises(InputError, match="materialize"):
-        corpus_steps.make_splits(Corpus(store, "c"))
+        Corpus(store, "c").make_splits()
 
 
 def test_a_document_that_counts_fewer_candidates_than_there_were_certifies_nothing(

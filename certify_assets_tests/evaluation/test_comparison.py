@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from certify_assets.corpora import preparation as corpus_steps
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.evaluation import auditing, certification
@@ -188,20 +187,15 @@ def test_calibration_rows_of_one_outcome_have_no_auroc(tmp_path: Path) -> None:
         write_runs(tmp_path / "runs.jsonl", tasks=40, attempts=3, seed=0),
     )
     register_runs(store, "c", path)
-    corpus_steps.import_trajectories(Corpus(store, "c"))
-    manifest = corpus_steps.make_splits(Corpus(store, "c"))
+    Corpus(store, "c").import_trajectories()
+    manifest = Corpus(store, "c").make_splits()
     runs = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     failed = [
         {**run, "outcome": 0} if manifest.assignment[run["task_id"]] == "cal" else run
         for run in runs
     ]
     path.write_text("\n".join(map(json.dumps, failed)), encoding="utf-8")
-    corpus_steps.import_trajectories(Corpus(store, "c"))
-    corpus_steps.make_splits(Corpus(store, "c"))
-    for split in ("sft", "rl", "cal", "test"):
-        corpus_steps.write_split(Corpus(store, "c"), split)
-    corpus_steps.profile(Corpus(store, "c"))
-    corpus_steps.leak_controls(Corpus(store, "c"))
+    Corpus(store, "c").prepare()
     JudgedCorpus(Corpus(store, "c"), "lexical").train()
     JudgedCorpus(Corpus(store, "c"), "lexical").score()
     certification.certify_judge(JudgedCorpus(Corpus(store, "c"), "lexical"))

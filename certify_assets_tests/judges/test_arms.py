@@ -195,16 +195,13 @@ def test_a_forged_audit_is_refused(arms_store: Store, forge: Any, sentence: str)
 
 def rescore(store: Store, candidate: arms.Candidate, split: str, strength: float) -> None:
     """Put scores in the place of a candidate's that know the outcome to a degree, with the hashes of a real scoring."""
-    from certify_assets.corpora.preparation import open_split
 
     key = f"judges/grpo/{CORPUS}/arms/{candidate.arm}/{split}_{candidate.step}"
     table, known = arms.scored_candidate(
         JudgedCorpus.of(Corpus(store, CORPUS), TINY), candidate, split
     )
     outcomes = dict(
-        open_split(Corpus(store, CORPUS), split)[0][["trajectory_id", "outcome"]].itertuples(
-            index=False
-        )
+        Corpus(store, CORPUS).split(split)[["trajectory_id", "outcome"]].itertuples(index=False)
     )
     noise = np.random.default_rng(len(table)).normal(size=len(table))
     truth = np.array([outcomes[name] for name in table["trajectory_id"]], dtype=float)

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import yaml
 
-from certify_assets.corpora import preparation as corpus_steps
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, StaleCertificateError
 from certify_assets.evaluation import certification, recalibration
@@ -111,12 +110,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Store:
     register_runs(
         store, NAME, write_runs(folder / "runs.jsonl", tasks=30, attempts=2, seed=0), rl=True
     )
-    corpus_steps.import_trajectories(Corpus(store, NAME))
-    corpus_steps.make_splits(Corpus(store, NAME))
-    for split in ("sft", "rl", "cal", "test"):
-        corpus_steps.write_split(Corpus(store, NAME), split)
-    corpus_steps.profile(Corpus(store, NAME))
-    corpus_steps.leak_controls(Corpus(store, NAME))
+    Corpus(store, NAME).prepare()
     return store
 
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import yaml
 
-from certify_assets.corpora import preparation as corpus_steps
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.evaluation import certification
 from certify_assets.evaluation import parity as parity_gate
@@ -35,12 +34,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     register_runs(
         store, NAME, write_runs(folder / "runs.jsonl", tasks=40, attempts=3, seed=0), rl=True
     )
-    corpus_steps.import_trajectories(Corpus(store, NAME))
-    corpus_steps.make_splits(Corpus(store, NAME))
-    for split in ("sft", "rl", "cal", "test"):
-        corpus_steps.write_split(Corpus(store, NAME), split)
-    corpus_steps.profile(Corpus(store, NAME))
-    corpus_steps.leak_controls(Corpus(store, NAME))
+    Corpus(store, NAME).prepare()
     for judge in ("base", "sft"):
         JudgedCorpus(Corpus(store, NAME), judge).train()
         JudgedCorpus(Corpus(store, NAME), judge).score()

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from certify_assets.corpora import preparation as corpus_steps
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, IntegrityError
 from certify_assets.evaluation import certification
@@ -26,12 +25,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     register_runs(
         opened, NAME, write_runs(root / "runs.jsonl", tasks=40, attempts=3, seed=0), rl=True
     )
-    corpus_steps.import_trajectories(Corpus(opened, NAME))
-    corpus_steps.make_splits(Corpus(opened, NAME))
-    for split in ("sft", "rl", "cal", "test"):
-        corpus_steps.write_split(Corpus(opened, NAME), split)
-    corpus_steps.profile(Corpus(opened, NAME))
-    corpus_steps.leak_controls(Corpus(opened, NAME))
+    Corpus(opened, NAME).prepare()
     return opened
 
 

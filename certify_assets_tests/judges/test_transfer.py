@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from certify_assets.corpora import preparation as corpus_steps
 from certify_assets.corpora.config import CorpusConfig, embedded_config, load_config, save_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.domains import corpus_domain, format_domain
@@ -40,9 +39,8 @@ def store(built: Store, tmp_path: Path) -> Store:
 
 def resplit(store: Store, corpus: str, seed: int) -> None:
     save_config(store, replace(load_config(store, corpus), seed=seed))
-    corpus_steps.make_splits(Corpus(store, corpus))
-    for split in ("sft", "rl", "cal", "test"):
-        corpus_steps.write_split(Corpus(store, corpus), split)
+    Corpus(store, corpus).make_splits()
+    Corpus(store, corpus).write_splits()
 
 
 @pytest.mark.parametrize(
@@ -72,7 +70,10 @@ def test_a_pool_is_of_the_other_corpora_in_equal_shares_of_whole_tasks(built: St
         and pool.limit == 50
     )
     for source in pool.sources:
-        sft, manifest = corpus_steps.open_split(Corpus(built, source.corpus), "sft")
+        sft, manifest = (
+            Corpus(built, source.corpus).split("sft"),
+            Corpus(built, source.corpus).manifest,
+        )
         drawn = pool.frame[pool.frame["corpus"] == source.corpus]
         assert (
             set(drawn["trajectory_id"]) <= set(sft["trajectory_id"])
@@ -131,8 +132,8 @@ def test_rows_that_share_a_task_or_an_instruction_with_cal_or_test_are_left_out_
 ) -> None:
     add_corpus(store, "twin", tasks=60, attempts=3, seed=9, domain="web", edit=edit)
     resplit(store, "twin", 7)
-    sft, _ = corpus_steps.open_split(Corpus(store, "twin"), "sft")
-    assignment = corpus_steps.open_corpus(Corpus(store, "home"))[1].assignment
+    sft = Corpus(store, "twin").split("sft")
+    assignment = Corpus(store, "home").manifest.assignment
     shared = sft["task_id"].map(lambda task: assignment[f"home-{task[-3:]}"] in ("cal", "test"))
     assert 0 < shared.sum() < len(sft)
     pool = gather_pool(Corpus(store, "home"))
@@ -229,7 +230,7 @@ def test_a_transfer_judge_goes_from_adapter_to_certificate_with_its_sources(stor
         JudgedCorpus(Corpus(store, "home"), "lexical_transfer").train()["adapter_sha256"]
         == document["adapter_sha256"]
     )
-    sft = corpus_steps.open_split(Corpus(store, "home"), "sft")[0]
+    sft = Corpus(store, "home").split("sft")
     assert not set(sft["trajectory_id"]) & set(pool.frame["trajectory_id"])
 
 
@@ -271,7 +272,7 @@ def test_a_transfer_judge_is_stale_when_the_target_holds_other_texts_or_a_domain
         encoding="utf-8",
     )
     save_config(store, replace(load_config(store, "home"), paths=(str(changed),)))
-    corpus_steps.import_trajectories(Corpus(store, "home"))
+    Corpus(store, "home").import_trajectories()
     with pytest.raises(StaleCertificateError, match="other tasks or instructions"):
         _ = JudgedCorpus(Corpus(store, "home"), "lexical_transfer").artifact
 

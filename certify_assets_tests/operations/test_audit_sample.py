@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.preparation import open_corpus
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.files import sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
@@ -95,9 +94,7 @@ def test_a_tie_leaves_the_task_out_and_a_majority_brings_it_back(
 
 def test_tasks_of_the_splits_and_of_another_adapter_are_left_out_and_counted(store: Store) -> None:
     seen = next(
-        task
-        for task in open_corpus(Corpus(store, "one"))[1].assignment
-        if task in drawn_names(store)
+        task for task in Corpus(store, "one").manifest.assignment if task in drawn_names(store)
     )
     rows = write_batch(store, "one", "0001-a", PLAN, tasks=[*AUDIT, seen])
     label_rows(store, "one", rows)
@@ -113,7 +110,7 @@ def test_tasks_of_the_splits_and_of_another_adapter_are_left_out_and_counted(sto
 def drawn_names(store: Store) -> list[str]:
     from certify_assets.operations.sampling import draw_tasks
 
-    names = list(open_corpus(Corpus(store, "one"))[1].assignment)
+    names = list(Corpus(store, "one").manifest.assignment)
     return [
         name
         for name, drawn in zip(names, draw_tasks(PLAN, "one", names), strict=True)

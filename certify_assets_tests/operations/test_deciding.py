@@ -12,7 +12,6 @@ import pytest
 
 from certify_assets.certificates import decide
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.preparation import open_split
 from certify_assets.errors import IntegrityError
 from certify_assets.files import canonical_json
 from certify_assets.judges.judged import JudgedCorpus
@@ -162,7 +161,7 @@ def test_the_same_runs_give_the_same_bytes(operated: Store, tmp_path: Path) -> N
 def test_tasks_that_were_seen_and_runs_that_changed_go_to_people(
     deployed: Store, tmp_path: Path
 ) -> None:
-    cal = open_split(Corpus(deployed, "c"), "cal")[0]["task_id"].iloc[0]
+    cal = Corpus(deployed, "c").split("cal")["task_id"].iloc[0]
     decided(deployed, tmp_path, tasks=6)
 
     def change(record: dict[str, Any]) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from certify_assets.corpora import preparation as corpus_steps
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import write_trajectories
 from certify_assets.errors import (
@@ -130,9 +129,8 @@ def other_scores(store: Store) -> None:
 def other_splits(store: Store) -> None:
     config = store.read_json("corpora/c/corpus.json")
     store.write_json("corpora/c/corpus.json", config | {"seed": 1})
-    corpus_steps.make_splits(Corpus(store, "c"))
-    for split in ("sft", "rl", "cal", "test"):
-        corpus_steps.write_split(Corpus(store, "c"), split)
+    Corpus(store, "c").make_splits()
+    Corpus(store, "c").write_splits()
 
 
 def other_renderer(store: Store) -> None:
@@ -141,7 +139,7 @@ def other_renderer(store: Store) -> None:
 
 
 def other_trajectories(store: Store) -> None:
-    frame = corpus_steps.read_corpus(Corpus(store, "c"))
+    frame = Corpus(store, "c").trajectories
     frame.loc[0, "instruction"] = "Do something else"
     write_trajectories(store.local_path("corpora/c/trajectories.parquet"), frame)
 

@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from certify_assets.corpora import preparation as corpus_steps
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, StaleCertificateError
 from certify_assets.evaluation import certification
@@ -38,11 +37,8 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("monitoring")
     store = Store(str(folder / "root"))
     register_runs(store, "c", write_runs(folder / "runs.jsonl", tasks=60))
-    corpus_steps.import_trajectories(Corpus(store, "c"))
-    corpus_steps.make_splits(Corpus(store, "c"))
-    for split in ("sft", "rl", "cal", "test"):
-        corpus_steps.write_split(Corpus(store, "c"), split)
-    corpus_steps.leak_controls(Corpus(store, "c"))
+    Corpus(store, "c").prepare_splits()
+    Corpus(store, "c").measure_leaks()
     JudgedCorpus(Corpus(store, "c"), JUDGE).train()
     JudgedCorpus(Corpus(store, "c"), JUDGE).score()
     certification.certify_judge(JudgedCorpus(Corpus(store, "c"), JUDGE))
@@ -208,7 +204,7 @@ def test_rows_that_may_not_feed_it_are_refused(
 
 
 def test_tasks_of_the_splits_and_tasks_in_two_files_are_refused(store: Store) -> None:
-    assignment = corpus_steps.open_corpus(Corpus(store, "c"))[1].assignment
+    assignment = Corpus(store, "c").manifest.assignment
     for split in ("sft", "cal", "test"):
         seen = next(task for task, name in assignment.items() if name == split)
         put(store, sample(store, tasks=3, error=0.0).assign(task_id=["new-1"] * 8 + [seen] * 4))

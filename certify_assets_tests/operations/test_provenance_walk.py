@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from certify_assets.corpora import preparation as corpus_steps
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.evaluation import certification
@@ -244,10 +243,7 @@ def harvested(tmp_path_factory: pytest.TempPathFactory) -> Store:
     folder = tmp_path_factory.mktemp("harvested")
     store = Store(str(folder / "root"))
     register_runs(store, "c", write_runs(folder / "runs.jsonl", tasks=160, attempts=4))
-    corpus_steps.import_trajectories(Corpus(store, "c"))
-    corpus_steps.make_splits(Corpus(store, "c"))
-    for split in ("sft", "rl", "cal", "test"):
-        corpus_steps.write_split(Corpus(store, "c"), split)
+    Corpus(store, "c").prepare_splits()
     for judge in ("lexical", "lexical_harvest_1"):
         JudgedCorpus(Corpus(store, "c"), judge).train()
         JudgedCorpus(Corpus(store, "c"), judge).score()

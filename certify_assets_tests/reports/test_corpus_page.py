@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from certify_assets.corpora import preparation as corpus_steps
 from certify_assets.corpora.config import load_config, save_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.report import CorpusReport, gather_report
@@ -68,7 +67,7 @@ def nasty(tmp_path_factory: pytest.TempPathFactory) -> CorpusReport:
     )
     store = Store(str(folder / "root"))
     register_runs(store, "nasty", path)
-    corpus_steps.import_trajectories(Corpus(store, "nasty"))
+    Corpus(store, "nasty").import_trajectories()
     return gather_report(Corpus(store, "nasty"))
 
 
@@ -139,7 +138,7 @@ def test_the_page_links_data_docs_where_there_are_some(corpora: Store) -> None:
     docs = Path(
         write_data_docs(
             Corpus(corpora, "one"),
-            corpus_steps.quality_report(Corpus(corpora, "one"), stored_splits=True),
+            Corpus(corpora, "one").quality_report(stored_splits=True),
         )
     )
     page = Path(write_corpus_page(corpora, report))
@@ -154,7 +153,7 @@ def test_the_page_links_data_docs_where_there_are_some(corpora: Store) -> None:
 def test_a_corpus_that_cannot_be_split_still_has_a_page(tmp_path: Path) -> None:
     store = Store(str(tmp_path / "root"))
     register_runs(store, "tiny", write_runs(tmp_path / "runs.jsonl", tasks=2))
-    corpus_steps.import_trajectories(Corpus(store, "tiny"))
+    Corpus(store, "tiny").import_trajectories()
     report = gather_report(Corpus(store, "tiny"))
     html = render_corpus(report)
     assert (
@@ -167,13 +166,13 @@ def test_a_corpus_that_cannot_be_split_still_has_a_page(tmp_path: Path) -> None:
 
 def test_figures_of_other_trajectories_are_measured_anew(corpora: Store) -> None:
     before = gather_report(Corpus(corpora, "three")).profile
-    frame = corpus_steps.read_corpus(Corpus(corpora, "three"))
+    frame = Corpus(corpora, "three").trajectories
     frame["outcome"] = 1 - frame["outcome"]
     write_trajectories(Path(corpora.root) / "corpora/three/trajectories.parquet", frame)
     after = gather_report(Corpus(corpora, "three")).profile
     assert after["success_rate"] == pytest.approx(1 - before["success_rate"])
     with pytest.raises(LeakError, match="other trajectories"):
-        corpus_steps.require_leak_controls(Corpus(corpora, "three"), before["manifest_sha256"])
+        Corpus(corpora, "three").require_leak_checks(before["manifest_sha256"])
 
 
 @pytest.mark.browser

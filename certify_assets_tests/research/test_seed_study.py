@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from certify_assets.corpora import preparation as corpus_steps
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.evaluation.ledger import ledger_entries, ledger_violations
@@ -110,12 +109,7 @@ def test_seeds_whose_training_rows_have_one_outcome_certify_nothing_and_are_name
     ]
     lines = [json.dumps({**row, "outcome": int(row["task_id"] != fail)}) for row in rows]
     (tmp_path / "runs.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    corpus_steps.import_trajectories(Corpus(store, "c"))
-    corpus_steps.make_splits(Corpus(store, "c"))
-    for split in ("sft", "rl", "cal", "test"):
-        corpus_steps.write_split(Corpus(store, "c"), split)
-    corpus_steps.profile(Corpus(store, "c"))
-    corpus_steps.leak_controls(Corpus(store, "c"))
+    Corpus(store, "c").prepare()
     document = run_seeds(
         Corpus(store, "c"), SeedPlan(seeds=(42, 1, 2, 3, 4, 5), procedures=("naive",))
     )

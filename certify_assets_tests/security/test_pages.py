@@ -57,16 +57,10 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _certify(store: Store) -> None:
-    from certify_assets.corpora import preparation as corpus_steps
     from certify_assets.evaluation import auditing, certification
     from certify_assets.operations.monitoring import monitor_judge
 
-    corpus_steps.import_trajectories(Corpus(store, CORPUS))
-    corpus_steps.make_splits(Corpus(store, CORPUS))
-    for split in ("sft", "rl", "cal", "test"):
-        corpus_steps.write_split(Corpus(store, CORPUS), split)
-    corpus_steps.profile(Corpus(store, CORPUS))
-    corpus_steps.leak_controls(Corpus(store, CORPUS))
+    Corpus(store, CORPUS).prepare()
     JudgedCorpus(Corpus(store, CORPUS), "lexical").train()
     JudgedCorpus(Corpus(store, CORPUS), "lexical").score()
     certification.certify_judge(JudgedCorpus(Corpus(store, CORPUS), "lexical"))
@@ -87,7 +81,6 @@ def _certify(store: Store) -> None:
 
 
 def _draw(store: Store) -> None:
-    from certify_assets.corpora import preparation as corpus_steps
     from certify_assets.corpora import report as corpus_report
     from certify_assets.evaluation import comparison, main_table
     from certify_assets.reports import (
@@ -107,7 +100,7 @@ def _draw(store: Store) -> None:
     corpus_page.write_corpus_page(store, report)
     data_docs.write_data_docs(
         Corpus(store, CORPUS),
-        corpus_steps.quality_report(Corpus(store, CORPUS), stored_splits=True),
+        Corpus(store, CORPUS).quality_report(stored_splits=True),
     )
     document = comparison.write_comparison(Corpus(store, CORPUS))
     comparison_page.write_comparison_page(

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from certify_assets.corpora import preparation as corpus_steps
 from certify_assets.corpora.config import CorpusConfig, load_config, registered_corpora
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.incoming import scan_incoming
@@ -96,10 +95,7 @@ def test_ids_that_climb_are_text(store: Store, tmp_path: Path) -> None:
     source = tmp_path / "runs.jsonl"
     source.write_text("\n".join(map(json.dumps, records)) + "\n", encoding="utf-8")
     register_runs(store, "c", source, rl=False)
-    corpus_steps.import_trajectories(Corpus(store, "c"))
-    corpus_steps.make_splits(Corpus(store, "c"))
-    for split in ("sft", "cal", "test"):
-        corpus_steps.write_split(Corpus(store, "c"), split)
+    Corpus(store, "c").prepare_splits()
     assert {path.split("/")[0] for path in _tree(tmp_path)} == {"data", "runs.jsonl"}
     assert _tree(tmp_path / "data")[0] == "root" and all(
         "etc" not in path for path in _tree(tmp_path)

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from certify_assets.corpora import preparation as corpus_steps
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError, MissingToolError, StaleCertificateError
 from certify_assets.judges.judged import JudgedCorpus
@@ -167,10 +166,7 @@ def _trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     register_runs(
         store, "small", write_runs(folder / "runs.jsonl", tasks=60, attempts=8, seed=0), rl=True
     )
-    corpus_steps.import_trajectories(Corpus(store, "small"))
-    corpus_steps.make_splits(Corpus(store, "small"))
-    for split in ("sft", "rl", "cal", "test"):
-        corpus_steps.write_split(Corpus(store, "small"), split)
+    Corpus(store, "small").prepare_splits()
     JudgedCorpus(Corpus(store, "small"), "base").train()
     JudgedCorpus(Corpus(store, "small"), "base").score(engine="inline")
     return folder / "root"

@@ -4,9 +4,9 @@ from typing import Any
 
 import dagster as dg
 
-from certify_assets.corpora import preparation as corpus_steps
 from certify_assets.corpora import report as corpus_report
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.corpora.schema import to_frame
 from certify_assets.corpora.splits import SPLITS
 from certify_assets.defs.metadata import column_lineage, table_metadata
 from certify_assets.defs.partitions import corpora_partitions
@@ -113,10 +113,10 @@ def trajectories(
 ) -> dg.MaterializeResult[Any]:
     """Import the corpus."""
     store = data_root.store()
-    summary = corpus_steps.import_trajectories(Corpus(store, context.partition_key))
+    summary = Corpus(store, context.partition_key).import_trajectories()
     return dg.MaterializeResult(
         metadata={
-            **table_metadata(corpus_steps.no_trajectories(), rows=summary.trajectories),
+            **table_metadata(to_frame([]), rows=summary.trajectories),
             "tasks": summary.tasks,
             "agents": ", ".join(summary.agents),
             "dropped": dg.MetadataValue.json(summary.dropped),
@@ -149,7 +149,7 @@ def split_manifest(
 ) -> dg.MaterializeResult[Any]:
     """Assign tasks to splits."""
     store = data_root.store()
-    manifest = corpus_steps.make_splits(Corpus(store, context.partition_key))
+    manifest = Corpus(store, context.partition_key).make_splits()
     counts = {f"{split}_tasks": len(manifest.tasks[split]) for split in SPLITS}
     return dg.MaterializeResult(
         metadata={
@@ -181,7 +181,7 @@ def _split_asset(split: str) -> dg.AssetsDefinition:
         context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
     ) -> dg.MaterializeResult[Any]:
         store = data_root.store()
-        frame = corpus_steps.write_split(Corpus(store, context.partition_key), split)
+        frame = Corpus(store, context.partition_key).write_split(split)
         counts = {"trajectories": len(frame), "tasks": int(frame["task_id"].nunique())}
         return dg.MaterializeResult(
             metadata={
@@ -209,7 +209,7 @@ def corpus_profile(
 ) -> dg.MaterializeResult[Any]:
     """Describe the corpus before any judge reads it."""
     store = data_root.store()
-    profile = corpus_steps.profile(Corpus(store, context.partition_key))
+    profile = Corpus(store, context.partition_key).measure_profile()
     numbers = {
         name: profile[name] for name in ("success_rate", "icc", "deff", "n_eff", "mean_task_size")
     }
@@ -236,7 +236,7 @@ def leak_controls(
 ) -> dg.MaterializeResult[Any]:
     """Measure what a judge could get without reading."""
     store = data_root.store()
-    controls = corpus_steps.leak_controls(Corpus(store, context.partition_key))
+    controls = Corpus(store, context.partition_key).measure_leaks()
     aurocs = {
         name: float(value)
         for name, value in controls.items()

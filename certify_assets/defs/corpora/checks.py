@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from certify_assets.corpora import preparation as corpus_steps
-from certify_assets.corpora.corpus import Corpus
+from certify_assets.corpora.corpus import Corpus, name_leaks
 from certify_assets.corpora.splits import SPLITS
 from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot
@@ -105,7 +104,7 @@ def no_structural_leak(
     document = data_root.store().read_json(f"corpora/{context.partition_key}/controls.json")
     over, accepted = document["over"], document["accepted"]
     text = (
-        f"{corpus_steps.name_leaks(document)} alone tells the outcome"
+        f"{name_leaks(document)} alone tells the outcome"
         if over
         else "every control is under its threshold"
     )
@@ -135,7 +134,7 @@ def _evaluated(
 ) -> tuple[dict[str, "QualityResult"], str]:
     """Run the suites and write their Data Docs, here and not in an asset: what a failed check blocks would never be written."""
     store = data_root.store()
-    report = corpus_steps.quality_report(Corpus(store, corpus), stored_splits=stored_splits)
+    report = Corpus(store, corpus).quality_report(stored_splits=stored_splits)
     return {result.name: result for result in report.results}, write_data_docs(
         Corpus(store, corpus), report
     )

@@ -4,8 +4,8 @@ from typing import Any
 
 import dagster as dg
 
-from certify_assets.corpora import preparation as corpus_steps
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.corpora.schema import to_frame
 from certify_assets.defs.judges.training import progress_lines
 from certify_assets.defs.metadata import column_lineage, table_metadata
 from certify_assets.defs.partitions import corpora_partitions
@@ -71,7 +71,7 @@ def incoming_runs(
     }
     return dg.MaterializeResult(
         metadata={
-            **table_metadata(corpus_steps.no_trajectories(), rows=received.new + received.changed),
+            **table_metadata(to_frame([]), rows=received.new + received.changed),
             **counts,
             "batch": received.batch or "none: nothing is new",
             "dropped": dg.MetadataValue.json(dict(received.dropped or {})),

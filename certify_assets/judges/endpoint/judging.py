@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.preparation import open_corpus
 from certify_assets.errors import InputError, StaleCertificateError
 from certify_assets.judges.base import JudgeProvenance, Scores
 from certify_assets.judges.endpoint.config import EndpointConfig
@@ -107,7 +106,7 @@ def register_endpoint(judge: JudgedCorpus) -> dict[str, Any]:
     InputError, UnavailableError
         If the server cannot be used as the user's document says.
     """
-    _, manifest = open_corpus(judge.corpus)
+    manifest = judge.corpus.manifest
     config = _config(judge.spec)
     with journal(judge.beside(judge.spec.name)) as path:
         asked = _connected(judge.spec.name, config, path).asked

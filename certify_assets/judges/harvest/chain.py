@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from certify_assets.certificates import Settings
-from certify_assets.corpora.preparation import open_split
 from certify_assets.errors import GateClosedError, LeakError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.harvest.gate import HarvestGate, open_gate
@@ -58,8 +57,8 @@ def train_harvest_judge(judged: JudgedCorpus, *, report: Report = silent) -> dic
         If the start's scores are not those of what is stored now.
     """
     table, hashes, _ = judged.beside(judged.spec.start).scores
-    sft, manifest = open_split(judged.corpus, "sft")
-    rl, _ = open_split(judged.corpus, "rl")
+    sft, manifest = judged.corpus.split("sft"), judged.corpus.manifest
+    rl = judged.corpus.split("rl")
     harvest = _harvested(withhold(rl), table, judged.spec)
     folder = judged.key()
     grounds = {
@@ -130,7 +129,7 @@ def harvest_violations(judge: JudgedCorpus) -> list[str]:
     )
     found = []
     for split in ("cal", "test"):
-        frame, manifest = open_split(judge.corpus, split)
+        frame, manifest = judge.corpus.split(split), judge.corpus.manifest
         shared = set(frame["trajectory_id"]) & set(harvested["trajectory_id"])
         found += [f"{len(shared)} harvested runs are rows of {split.upper()}."] if shared else []
     try:

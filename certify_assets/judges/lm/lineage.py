@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from certify_assets.corpora.preparation import open_split
 from certify_assets.errors import InputError
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import judge_before, judge_spec
@@ -46,7 +45,7 @@ def check_prepared(judge: JudgedCorpus) -> dict[str, Any]:
     if spec.start:
         facts["start_sha256"] = judge.beside(spec.start).artifact["adapter_sha256"]
     for split in ("sft", "rl") if spec.family == "grpo" else ("sft",):
-        frame, _ = open_split(judge.corpus, split)
+        frame = judge.corpus.split(split)
         facts[f"{split}_trajectories"] = int(frame["outcome"].notna().sum())
         if not facts[f"{split}_trajectories"] and spec.family != "base":
             raise InputError(

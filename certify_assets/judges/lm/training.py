@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from certify_assets.corpora.preparation import open_split
 from certify_assets.errors import InputError
 from certify_assets.judges.arms import candidate_adapter, candidates, select_arm
 from certify_assets.judges.judged import JudgedCorpus
@@ -26,7 +25,7 @@ def train_language_judge(judged: JudgedCorpus, *, report: Report = silent) -> di
     """Make a language-model judge, store it and return its document; a killed training goes on where the data root is local."""
     from certify_assets.judges.lm.judge import CausalJudge, load_base
 
-    sft, manifest = open_split(judged.corpus, "sft")
+    sft, manifest = judged.corpus.split("sft"), judged.corpus.manifest
     labelled = sft[sft["outcome"].notna()]
     base, encoder = load_base(judged.spec.model, judged.spec.revision)
     judge = CausalJudge(judged.spec.name, base, encoder)

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from certify_assets.certificates import verify_certificate
-from certify_assets.corpora import preparation as corpus_steps
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import GateClosedError, IntegrityError, LeakError, StaleCertificateError
 from certify_assets.evaluation import auditing, certification
@@ -28,12 +27,7 @@ FIRST = "lexical_harvest_1"
 def prepared(folder: Path, *, tasks: int) -> Store:
     store = Store(str(folder / "root"))
     register_runs(store, "c", write_runs(folder / "runs.jsonl", tasks=tasks, attempts=4), rl=True)
-    corpus_steps.import_trajectories(Corpus(store, "c"))
-    corpus_steps.make_splits(Corpus(store, "c"))
-    for split in ("sft", "rl", "cal", "test"):
-        corpus_steps.write_split(Corpus(store, "c"), split)
-    corpus_steps.profile(Corpus(store, "c"))
-    corpus_steps.leak_controls(Corpus(store, "c"))
+    Corpus(store, "c").prepare()
     return store
 
 
@@ -126,7 +120,7 @@ def test_another_start_makes_the_round_stale(store: Store) -> None:
 def test_a_smuggled_pseudo_label_is_found(store: Store) -> None:
     key = f"judges/{FIRST}/c/harvest.parquet"
     harvested = store.read_table(key)
-    cal, _ = corpus_steps.open_split(Corpus(store, "c"), "cal")
+    cal = Corpus(store, "c").split("cal")
     harvested.loc[0, ["trajectory_id", "task_id"]] = cal.loc[
         0, ["trajectory_id", "task_id"]
     ].to_numpy()
@@ -158,7 +152,7 @@ def test_a_closed_gate_makes_no_judge_and_says_why(tmp_path: Path) -> None:
 
 
 def test_a_gate_that_closes_takes_the_judge_of_an_earlier_opening_away(store: Store) -> None:
-    cal = corpus_steps.open_split(Corpus(store, "c"), "cal")[0]
+    cal = Corpus(store, "c").split("cal")
     table = store.read_table("judges/lexical/c/scores.parquet")
     table.loc[table["split"] == "cal", "score"] = 0.0
     sha256 = store.write_table("judges/lexical/c/scores.parquet", table)

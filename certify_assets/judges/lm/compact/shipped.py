@@ -12,8 +12,7 @@ from typing import Any
 from certify_assets.corpora.config import registered_corpora
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.embedded import EMBEDDED, PRETRAINING_TASKS
-from certify_assets.corpora.preparation import plan_splits
-from certify_assets.corpora.splits import SplitManifest
+from certify_assets.corpora.splits import SplitManifest, plan_splits
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.files import read_json, sha256_file
 from certify_assets.storage.progress import Advance, Report, silent
