@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from certify_assets.errors import ChangedInputError
-from certify_assets.files import sha256_bytes
+from certify_assets.files import sha256_bytes, sha256_file
 from certify_assets.storage.store import Store
 
 __all__ = ["Snapshot", "View", "remembered"]
@@ -98,6 +98,8 @@ class Snapshot(Store):
         self._touch(key)
         with self._base.as_file(key) as path:
             before = _identity(path)
+            # a table that is read here and hashed elsewhere must be one version as well
+            self._hold(key, sha256_file(path))
             yield path
             if _identity(path) != before:
                 raise ChangedInputError(_changed(self.locate(key)))

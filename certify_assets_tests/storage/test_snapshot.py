@@ -88,6 +88,20 @@ def test_a_file_that_another_process_replaces_ends_the_operation(store: Store, a
     assert snapshot.read_json("things/a.json") in ([9], [10])
 
 
+def test_what_was_read_as_a_file_is_what_its_hash_names(store: Store) -> None:
+    snapshot = Snapshot(store)
+    before = store.sha256("things/a.json")
+    with snapshot.as_file("things/a.json") as path:
+        assert path.read_bytes() == store.read_bytes("things/a.json")
+    store.write_json("things/a.json", [9])
+    assert snapshot.sha256("things/a.json") == before
+    with (
+        pytest.raises(ChangedInputError, match="was replaced while it was in use"),
+        snapshot.as_file("things/a.json"),
+    ):
+        raise AssertionError("another version was handed out")
+
+
 def test_own_writes_are_read_back_and_journals_grow(store: Store) -> None:
     snapshot = Snapshot(store)
     snapshot.read_json("things/a.json")
