@@ -19,12 +19,12 @@ from certify_assets.defs.judges.monitor import monitor_assets, monitor_checks
 from certify_assets.defs.operations.assets import operation_assets
 from certify_assets.defs.operations.checks import operation_checks
 from certify_assets.defs.operations.jobs import (
-    certify_corpus_job,
     endpoint_jobs,
     language_harvest_job,
-    language_judges_job,
     lexical_harvest_job,
-    recertify_judges_job,
+    lm_judges_job,
+    onboard_job,
+    refresh_job,
     transfer_judges_job,
 )
 from certify_assets.defs.operations.recertify import (
@@ -80,15 +80,15 @@ def _definitions() -> dg.Definitions:
             *recertify_checks(),
         ],
         jobs=[
-            certify_corpus_job,
-            language_judges_job,
+            onboard_job,
+            lm_judges_job,
             arms_job,
             transfer_judges_job,
             lexical_harvest_job,
             language_harvest_job,
             *endpoint_jobs(),
             recertify_job,
-            recertify_judges_job(),
+            refresh_job(),
             study_job,
             study_tables_job,
         ],

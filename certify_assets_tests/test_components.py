@@ -47,7 +47,7 @@ def test_a_declaration_is_a_sensor_with_paths_from_its_own_file(folder: Path) ->
     assert isinstance(sensor, dg.SensorDefinition) and sensor.name == "declared_my_corpora"
     assert (
         sensor.default_status == dg.DefaultSensorStatus.RUNNING
-        and sensor.job_name == "certify_corpus"
+        and sensor.job_name == "onboard_corpus"
     )
     component = Corpora.from_attributes_dict(
         attributes={"corpora": [{"name": "mine", "paths": ["runs"], "seed": 7, "rl": False}]}

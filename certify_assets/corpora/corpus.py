@@ -228,12 +228,12 @@ class Corpus:
             example = f", for example task {other[0]!r}" if other else ""
             raise ManifestError(
                 f"{self.store.locate(key)} does not hold the {split} split of the manifest"
-                f"{example}; materialize {split}_split again."
+                f"{example}; materialize corpora/{split}_split again."
             )
         if not stored.equals(expected.reset_index(drop=True)):
             raise ManifestError(
                 f"{self.store.locate(key)} differs from the corpus's trajectories; "
-                f"materialize {split}_split again."
+                f"materialize corpora/{split}_split again."
             )
         return stored
 
@@ -349,14 +349,18 @@ class Corpus:
         document, config = self.store.read_json(self.key("controls.json")), self.config
         measured = f"the leak controls of {self} were measured"
         if document["manifest_sha256"] != (manifest_sha256 or self.stored_manifest.sha256):
-            raise LeakError(f"{measured} under other splits; materialize leak_controls again.")
+            raise LeakError(
+                f"{measured} under other splits; materialize corpora/leak_controls again."
+            )
         if document.get("trajectories_sha256") != self.trajectories_sha256:
-            raise LeakError(f"{measured} on other trajectories; materialize leak_controls again.")
+            raise LeakError(
+                f"{measured} on other trajectories; materialize corpora/leak_controls again."
+            )
         declared = (complete_thresholds(config.leak_thresholds), config.accept_structural_leak)
         if (document.get("thresholds"), document["accepted"]) != declared:
             raise LeakError(
                 f"{measured} under another leak_thresholds or accept_structural_leak than its "
-                "configuration has now; materialize leak_controls again."
+                "configuration has now; materialize corpora/leak_controls again."
             )
         if not document["passed"]:
             raise LeakError(

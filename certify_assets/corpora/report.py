@@ -97,7 +97,7 @@ def _imported(corpus: Corpus) -> tuple[pd.DataFrame, ImportSummary]:
         return corpus.trajectories, corpus.import_summary
     if corpus.name not in EMBEDDED:
         raise InputError(
-            f"{corpus} is registered but its runs were never read; materialize trajectories, "
+            f"{corpus} is registered but its runs were never read; materialize corpora/trajectories, "
             "or import it again with --replace."
         )
     imported = embedded_import(corpus.name)

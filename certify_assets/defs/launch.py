@@ -25,7 +25,7 @@ from certify_assets.errors import CertifyError
 
 __all__ = ["add", "remove", "run"]
 
-_JOB, _LANGUAGE_JOB = "certify_corpus", "language_judges"
+_JOB, _LANGUAGE_JOB = "onboard_corpus", "train_lm_judges"
 _BLOCKED = 3
 _CHECK_FAILED = "DagsterAssetCheckFailedError"
 _WORDS = {"STEP_SUCCESS": "done", "STEP_FAILURE": "FAILED", "STEP_SKIPPED": "skipped"}
@@ -47,7 +47,7 @@ def remove(names: list[str]) -> None:
 def run(corpus: str, *, quiet: bool, judges: Sequence[str] = ()) -> int:
     """Materialize every asset of one corpus; return 0 where all of it succeeded, 3 where a blocking check stopped it, 1 where a step failed.
 
-    With judges, language models among those of the job ``language_judges``, their chains and the comparison are materialized on a corpus that is
+    With judges, language models among those of the job ``train_lm_judges``, their chains and the comparison are materialized on a corpus that is
     split already.
     """
     from certify_assets.definitions import defs
@@ -86,9 +86,9 @@ def run(corpus: str, *, quiet: bool, judges: Sequence[str] = ()) -> int:
 
 def _chains(definitions: dg.Definitions, judges: Sequence[str]) -> set[dg.AssetKey]:
     """Keys of the judges' chains, of the model that they stand on, and of the comparison."""
-    graph = definitions.resolve_asset_graph()
     job = definitions.resolve_job_def(_LANGUAGE_JOB).asset_layer.executable_asset_keys
-    return {key for key in job if graph.get(key).group_name in {*judges, "models", "comparison"}}
+    others = {"compact_model", "comparison", "agent_disjoint"}
+    return {key for key in job if key.path[1] in {*judges, *others}}
 
 
 def _steps(graph: dg.GraphDefinition) -> int:

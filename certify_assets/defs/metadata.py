@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from certify_assets.defs.names import key
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -44,7 +46,7 @@ def column_lineage(sources: Mapping[str, Sequence[tuple[dg.AssetKey, str]]]) -> 
 
 def score_metadata(table: pd.DataFrame) -> tuple[dict[str, Any], dict[str, float]]:
     """Return the metadata of a score table, which is made from the three splits, and its counts."""
-    splits = [dg.AssetKey(name) for name in ("rl_split", "cal_split", "test_split")]
+    splits = [key(f"corpora/{name}_split") for name in ("rl", "cal", "test")]
     copied = {
         name: [(key, name) for key in splits]
         for name in ("task_id", "trajectory_id", "agent", "attempt")

@@ -76,7 +76,7 @@ def finished_assets(
         if not together <= checked:
             checked -= together
     # the generation of the embedded runs is no part of the job, and nothing waits for it
-    in_job = set(graph.materializable_asset_keys) - {dg.AssetKey("miniwob_runs")}
+    in_job = set(graph.materializable_asset_keys) - {dg.AssetKey(["corpora", "miniwob_runs"])}
     finished: set[dg.AssetKey] = set()
     for key in graph.toposorted_asset_keys:
         if key in checked and (graph.get(key).parent_keys & in_job) <= finished:

@@ -117,7 +117,7 @@ def plan_arms(
     """
     adapter = judge.beside(judge.spec.name).artifact
     keys = {arm: arm_key(judge, arm) for arm in [*ARMS, *CONTROLS]}
-    stale = f"the adapter of {judge.spec.name} on {judge.corpus} was not chosen among the arms of now; materialize {judge.spec.name}/adapter again."
+    stale = f"the adapter of {judge.spec.name} on {judge.corpus} was not chosen among the arms of now; materialize judges/{judge.spec.name}/model again."
     if adapter["arms"] != {arm: keys[arm] for arm in ARMS}:
         raise StaleCertificateError(stale)
     for arm in keys:
@@ -176,7 +176,7 @@ def load_arms_audit(judge: JudgedCorpus) -> dict[str, Any]:
     """
     document: dict[str, Any] = judge.store.read_json(judge.key("arms_audit.json"))
     require_in_ledger(judge.corpus, document["ledger_head"])
-    again = f"materialize {judge.spec.name}/arms_audit again."
+    again = f"materialize judges/{judge.spec.name}/arms_audit again."
     entries = ledger_entries(judge.corpus)
     registered = {entry.registration for entry in entries if entry.kind == "registration"}
     if (
@@ -223,7 +223,7 @@ def verify_arms(judge: JudgedCorpus) -> str | None:
     differing = next(
         (name for name, value in plan.items() if document["plan"].get(name) != value), "cells"
     )
-    return f"{differing} of the arms is not what was registered; materialize {judge.spec.name}/arms_audit again."
+    return f"{differing} of the arms is not what was registered; materialize judges/{judge.spec.name}/arms_audit again."
 
 
 def brackets(document: Mapping[str, Any]) -> list[Bracket]:

@@ -114,7 +114,7 @@ def load_audits(judge: JudgedCorpus) -> tuple[list[dict[str, Any]], pd.DataFrame
     found = _result_sha256(document["audits"], judge.store.sha256(f"{folder}/test_scores.parquet"))
     if not results or results[-1].configuration != found:
         raise LedgerError(
-            f"the audits of {judge} on {judge.corpus} are not what the last read of TEST gave: they were altered; materialize {judge}/audit again."
+            f"the audits of {judge} on {judge.corpus} are not what the last read of TEST gave: they were altered; materialize judges/{judge}/audit again."
         )
     return document["audits"], judge.store.read_table(f"{folder}/test_scores.parquet")
 
@@ -160,7 +160,7 @@ def _with_outcomes(judge: JudgedCorpus, test: pd.DataFrame) -> pd.DataFrame:
     scored = table[table["split"] == "test"].drop(columns="outcome")
     if set(scored["trajectory_id"]) != set(test["trajectory_id"]):
         raise StaleCertificateError(
-            f"the scores of {judge} on {judge.corpus} are not of the stored TEST split; materialize {judge}/scores again."
+            f"the scores of {judge} on {judge.corpus} are not of the stored TEST split; materialize judges/{judge}/scores again."
         )
     joined = scored.merge(
         test[["trajectory_id", "outcome"]], on="trajectory_id", how="left", validate="one_to_one"

@@ -117,7 +117,7 @@ def load_certificates(judge: JudgedCorpus) -> list[Certificate]:
         if stale is not None:
             raise StaleCertificateError(
                 f"the certificates of {judge} on {judge.corpus} belong to another {stale.removesuffix('_sha256')} than the stored one; "
-                f"materialize {judge}/certificate again."
+                f"materialize judges/{judge}/certificate again."
             )
         difference = verify_certificate(certificate, *columns(cal))
         if difference is not None:
@@ -160,7 +160,7 @@ def verify_stored(judge: JudgedCorpus) -> list[str]:
     again = judge.rescored()
     if not np.array_equal(again, cal["score"].to_numpy(np.float64), equal_nan=True):
         return [
-            f"the stored adapter gives other scores on CAL than those certified; materialize {judge}/scores again."
+            f"the stored adapter gives other scores on CAL than those certified; materialize judges/{judge}/scores again."
         ]
     documents = judge.store.read_json(judge.key("certificates.json"))["certificates"]
     found = []
@@ -175,7 +175,7 @@ def verify_stored(judge: JudgedCorpus) -> list[str]:
             found.append(difference)
         elif stale:
             found.append(
-                f"provenance.{stale[0]} is not that of what is stored now; materialize {judge}/certificate again."
+                f"provenance.{stale[0]} is not that of what is stored now; materialize judges/{judge}/certificate again."
             )
     return found
 
@@ -215,7 +215,7 @@ def require_paid(judge: JudgedCorpus, paid: int) -> None:
     number = len(candidates(spec)) if spec.family == "grpo" else len(spec.success_weights) or 1
     if paid < number:
         raise IntegrityError(
-            f"the adapter document of {judge} on {judge.corpus} counts {paid} candidates, and the judge has {number}; materialize {judge}/adapter again."
+            f"the adapter document of {judge} on {judge.corpus} counts {paid} candidates, and the judge has {number}; materialize judges/{judge}/model again."
         )
 
 

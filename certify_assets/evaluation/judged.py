@@ -129,7 +129,7 @@ def gather_judges(corpus: Corpus) -> tuple[list[Judged], list[dict[str, str]]]:
                 {
                     "judge": name,
                     "what": "scores",
-                    "reason": f"not scored here; materialize {name}/scores of this corpus.",
+                    "reason": f"not scored here; materialize judges/{name}/scores of this corpus.",
                 }
             )
             continue

@@ -56,7 +56,7 @@ def current_adapter(judge: JudgedCorpus) -> dict[str, Any]:
         if adapter[name] != value:
             raise StaleCertificateError(
                 f"the adapter of {judge} on {judge.corpus} was trained under another {name.removesuffix('_sha256')} than the stored one; "
-                f"materialize {judge}/adapter again."
+                f"materialize judges/{judge}/model again."
             )
     if "transfer" in adapter:
         require_sources(judge, adapter["transfer"])
@@ -67,7 +67,7 @@ def current_adapter(judge: JudgedCorpus) -> dict[str, Any]:
         and current_adapter(judge.beside(start))["adapter_sha256"] != adapter["start_sha256"]
     ):
         raise StaleCertificateError(
-            f"the arms of {judge} on {judge.corpus} started from another {start} judge than the stored one; materialize {judge}/adapter again."
+            f"the arms of {judge} on {judge.corpus} started from another {start} judge than the stored one; materialize judges/{judge}/model again."
         )
     harvest = adapter.get("harvest")
     if (
@@ -77,7 +77,7 @@ def current_adapter(judge: JudgedCorpus) -> dict[str, Any]:
     ):
         raise StaleCertificateError(
             f"the harvest of {judge} on {judge.corpus} was let through by another {harvest['start']} judge than the stored one; "
-            f"materialize {judge}/adapter again."
+            f"materialize judges/{judge}/model again."
         )
     if spec.endpoint is not None:
         from certify_assets.judges.endpoint.judging import require_same_settings

@@ -142,7 +142,7 @@ def score_runs_with_bill(
     ):
         raise StaleCertificateError(
             f"the server of {judge} answers as {bill['models'][0]} now and answered as {then['models'][0]} when {judge.corpus} was scored; "
-            f"materialize {judge}/scores again and certify anew."
+            f"materialize judges/{judge}/scores again and certify anew."
         )
     return table, bill
 
@@ -205,7 +205,7 @@ def fresh_scores(judge: JudgedCorpus) -> tuple[pd.DataFrame, dict[str, str], dic
     stale = next((name for name, value in now.items() if meta.get(name) != value), None)
     if stale is not None:
         raise StaleCertificateError(
-            f"the scores of {judge} on {judge.corpus} belong to another {stale.removesuffix('_sha256')} than the stored one; materialize {judge}/scores again."
+            f"the scores of {judge} on {judge.corpus} belong to another {stale.removesuffix('_sha256')} than the stored one; materialize judges/{judge}/scores again."
         )
     table = judge.store.read_table(judge.key("scores.parquet"))
     table["split"] = table["split"].replace(_SPENT, "cal")
@@ -242,5 +242,5 @@ def _require_labels_of_cal(judge: JudgedCorpus, cal: pd.DataFrame) -> None:
     )
     if not cal[names].astype({"outcome": "int8"}).equals(expected):
         raise StaleCertificateError(
-            f"the scores of {judge} on {judge.corpus} do not carry the labels of CAL; materialize {judge}/scores again."
+            f"the scores of {judge} on {judge.corpus} do not carry the labels of CAL; materialize judges/{judge}/scores again."
         )

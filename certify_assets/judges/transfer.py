@@ -213,7 +213,7 @@ def require_sources(judge: JudgedCorpus, document: Mapping[str, Any]) -> None:
     StaleCertificateError
         If a source has other splits, the target's CAL or TEST other tasks or instructions, or the sources of a strict judge other domains.
     """
-    again = f"materialize {judge}/adapter again."
+    again = f"materialize judges/{judge}/model again."
     if (
         _HeldOut.of(judge.corpus.trajectories, judge.corpus.manifest).sha256
         != document["held_out_sha256"]

@@ -259,7 +259,7 @@ def _fingerprint(judge: JudgedCorpus) -> dict[str, str]:
         != adapter["adapter_sha256"]
     ):
         raise StaleCertificateError(
-            f"the files of the adapter of {judge} on {judge.corpus} are not those of its document; restore them, or materialize {judge}/adapter again."
+            f"the files of the adapter of {judge} on {judge.corpus} are not those of its document; restore them, or materialize judges/{judge}/model again."
         )
     return {**hashes, "prompt_sha256": _prompt(judge, adapter), "grid": str(GRID)}
 

@@ -153,7 +153,7 @@ def load_monitor(judge: JudgedCorpus) -> dict[str, Any]:
         or {file["name"]: file["sha256"] for file in document["files"]} != files
     ):
         raise StaleCertificateError(
-            f"the monitor of {judge} on {judge.corpus} is of other certificates or labels than those stored now; materialize {judge}/monitor again."
+            f"the monitor of {judge} on {judge.corpus} is of other certificates or labels than those stored now; materialize judges/{judge}/monitor again."
         )
     return document
 

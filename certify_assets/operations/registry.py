@@ -59,7 +59,11 @@ def _registered(
         url = tracker.write(
             Record(
                 name=f"deploy {judge} on {corpus}",
-                tags={"dagster.asset": "deployment", "dagster.partition": corpus, **tags},
+                tags={
+                    "dagster.asset": "operations/deployment",
+                    "dagster.partition": corpus,
+                    **tags,
+                },
                 params={f"alpha_{item.side}": item.alpha for item in certificates},
                 metrics={f"coverage_{item.side}": item.coverage for item in certificates},
                 documents={

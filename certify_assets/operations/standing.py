@@ -60,7 +60,7 @@ def audit_fault(
     if not judge.store.exists(judge.key("audits.json")):
         return Refusal(
             "failed_audit",
-            f"the certificates of {judge} on {judge.corpus} were never read on TEST; materialize {judge}/audit.",
+            f"the certificates of {judge} on {judge.corpus} were never read on TEST; materialize judges/{judge}/audit.",
         )
     try:
         audits, _ = load_audits(judge)
@@ -83,7 +83,7 @@ def audit_fault(
             if (audit["certificate_sha256"] == item.sha256 if own else _alike(audit, item))
         ]
         if not found:
-            text = f"the {item.side} certificate of {judge} at {item.alpha:g} was not audited on TEST; materialize {judge}/audit."
+            text = f"the {item.side} certificate of {judge} at {item.alpha:g} was not audited on TEST; materialize judges/{judge}/audit."
             return Refusal("failed_audit", text)
         if failed := next((audit for audit in found if audit["verdict"] == "ERROR"), None):
             return Refusal(

@@ -277,7 +277,7 @@ def measure(corpus: Corpus) -> Measured:
     anchor = next((name for name in (base, _FLOOR) if name in loaded), None)
     if anchor is None:
         raise InputError(
-            f"{_FLOOR} has no certificates on {corpus}; materialize {_FLOOR}/certificate of this corpus."
+            f"{_FLOOR} has no certificates on {corpus}; materialize judges/{_FLOOR}/certificate of this corpus."
         )
     area = auroc(observe(*columns(JudgedCorpus(corpus, base).calibration[0])))
     if area is None:

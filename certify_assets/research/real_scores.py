@@ -68,7 +68,7 @@ def write_real_scores(corpus: Corpus, *, run_id: str = "cli") -> dict[str, Any]:
     names, missing = _audited(corpus)
     if not names:
         raise InputError(
-            f"no judge was audited on {corpus}; materialize lexical/audit of this corpus."
+            f"no judge was audited on {corpus}; materialize judges/lexical/audit of this corpus."
         )
     entry = _announced(corpus, names, run_id)
     tables = {name: _tables(corpus, name) for name in names}

@@ -14,7 +14,7 @@ from certify_assets.judges.specs import JUDGES
 from certify_assets.storage.store import Store
 from certify_assets_tests.arms_builders import CORPUS, TINY
 
-ARM, AUDIT = dg.AssetKey(["grpo", "arm"]), dg.AssetKey(["grpo", "arms_audit"])
+ARM, AUDIT = dg.AssetKey(["judges", "grpo", "arm"]), dg.AssetKey(["judges", "grpo", "arms_audit"])
 
 
 def test_keys_join_in_the_order_of_the_dimensions_names() -> None:
@@ -29,20 +29,20 @@ def test_keys_join_in_the_order_of_the_dimensions_names() -> None:
 def test_the_adapter_is_the_choice_among_the_arms_and_the_page_shows_their_audit() -> None:
     graph = defs.resolve_asset_graph()
     assert graph.get(ARM).parent_keys >= {
-        dg.AssetKey(["sft", "adapter"]),
-        dg.AssetKey("rl_split"),
-        dg.AssetKey("cal_split"),
+        dg.AssetKey(["judges", "sft", "model"]),
+        dg.AssetKey(["corpora", "rl_split"]),
+        dg.AssetKey(["corpora", "cal_split"]),
     }
-    for child in (["grpo", "adapter"], ["grpo", "arms_audit"]):
+    for child in (["judges", "grpo", "model"], ["judges", "grpo", "arms_audit"]):
         assert ARM in graph.get(dg.AssetKey(child)).parent_keys
         assert isinstance(
             graph.get_partition_mapping(dg.AssetKey(child), ARM),
             dg.MultiToSingleDimensionPartitionMapping,
         )
-    assert AUDIT in graph.get(dg.AssetKey(["grpo", "page"])).parent_keys
-    in_job = defs.resolve_job_def("language_judges").asset_layer.executable_asset_keys
+    assert AUDIT in graph.get(dg.AssetKey(["judges", "grpo", "report"])).parent_keys
+    in_job = defs.resolve_job_def("train_lm_judges").asset_layer.executable_asset_keys
     assert AUDIT in in_job and ARM not in in_job
-    assert set(defs.resolve_job_def("arms").asset_layer.executable_asset_keys) == {ARM}
+    assert set(defs.resolve_job_def("grpo_arms").asset_layer.executable_asset_keys) == {ARM}
 
 
 @pytest.mark.parametrize("forged", [False, True])
@@ -63,7 +63,7 @@ def test_the_audit_is_materialized_and_its_checks_tell_a_forged_one(
             resources=resources,
             partition_key=dg.MultiPartitionKey({"arm": "reject_3", "corpus": CORPUS}),
         )
-        key = made.asset_materializations_for_node("grpo__arm")[0].partition
+        key = made.asset_materializations_for_node("judges__grpo__arm")[0].partition
         assert key == f"reject_3|{CORPUS}"
         if forged:
             document = arms_store.read_json(f"judges/grpo/{CORPUS}/arms_audit.json")
@@ -82,11 +82,11 @@ def test_the_audit_is_materialized_and_its_checks_tell_a_forged_one(
             (failed,) = [
                 event
                 for event in done.all_events
-                if event.is_step_failure and event.step_key == "grpo__arms_audit"
+                if event.is_step_failure and event.step_key == "judges__grpo__arms_audit"
             ]
             assert "LedgerError" in str(failed.step_failure_data.error)
             return
-        (event,) = done.asset_materializations_for_node("grpo__arms_audit")
+        (event,) = done.asset_materializations_for_node("judges__grpo__arms_audit")
         assert (
             "| reject | 0.1 | start" in str(event.metadata["bracket"].value)
             and len(str(event.metadata["bracket"].value)) < 1000

@@ -27,7 +27,7 @@ def test_a_corpus_with_one_judge_is_compared_and_the_others_are_named(corpora: S
         )
         assert result.success
         over_all = dg.materialize([table], **shared)
-    (event,) = result.asset_materializations_for_node("comparison")
+    (event,) = result.asset_materializations_for_node("corpora__comparison")
     assert (
         isinstance(event.metadata["judges"], dg.MarkdownMetadataValue)
         and len(str(event.metadata["judges"].md_str)) < 1000
@@ -35,13 +35,13 @@ def test_a_corpus_with_one_judge_is_compared_and_the_others_are_named(corpora: S
     document = corpora.read_json("comparison/three/comparison.json")
     assert event.metadata["missing"].value == document["missing"] and len(document["missing"]) > 4
     (unseen,) = document["agent_disjoint"]
-    (event,) = result.asset_materializations_for_node("agent_disjoint")
+    (event,) = result.asset_materializations_for_node("corpora__agent_disjoint")
     assert event.metadata["unseen_lexical"].value == unseen["disjoint"]["auroc"]["value"]
     assert event.metadata["left_out"].value == []
     checks = {item.check_name: item for item in result.get_asset_check_evaluations()}
     assert checks["same_rows"].passed and checks["beats_controls"].passed
     assert "no language-model judge" in str(checks["beats_controls"].description)
-    (event,) = over_all.asset_materializations_for_node("main_table")
+    (event,) = over_all.asset_materializations_for_node("research__main_table")
     assert event.metadata["rows"].value == 3 * 4 and "| three |" not in str(
         event.metadata["corpora"].value
     ).replace("|three|", "")
@@ -73,7 +73,7 @@ def test_a_leak_and_unscored_rows_are_warned_of(corpora: Store) -> None:
     }
     corpora.write_json(key, document)
 
-    @dg.asset(partitions_def=corpora_partitions)
+    @dg.asset(key_prefix="corpora", partitions_def=corpora_partitions)
     def comparison() -> None:
         """The document is there already."""
 

@@ -13,55 +13,33 @@ from certify_assets.defs.operations.sensors import new_runs_sensor
 from certify_assets.defs.resources import DataRoot
 from certify_assets.judges.specs import HARVEST_JUDGES, JUDGES, TRANSFER_JUDGES
 
-CORPUS_ASSETS = {
-    "audit_sample",
-    "cal_split",
-    "corpus_page",
-    "corpus_profile",
-    "harvests",
-    "leak_controls",
-    "miniwob_runs",
-    "real_scores",
-    "rl_split",
-    "seed_study",
-    "sft_split",
-    "source_runs",
-    "split_manifest",
-    "test_split",
-    "trajectories",
-}
-STUDY_ASSETS = {
-    "certifiability_model",
-    "simulation_study",
-    "main_table",
-    "study_report",
-    "study_run",
-}
-COMPARISON_ASSETS = {"agent_disjoint", "comparison"}
-MODEL_ASSETS = {"compact_model"}
-ARM_ASSETS = {"grpo/arm", "grpo/arms_audit"}
-OPERATION_ASSETS = {"inbox", "deployment", "incoming_runs", "decisions"}
-OPERATION_ASSETS |= {
-    "review_queue",
-    "reviewed_labels",
-    "operation_monitor",
-    "recertification",
-    "operation_history",
-}
-CHAIN = ("adapter", "audit", "certificate", "monitor", "page", "scores")
+
+def named(prefix: str, names: str) -> set[str]:
+    return {f"{prefix}/{name}" for name in names.split()}
+
+
+COMPARISON_ASSETS = named("corpora", "agent_disjoint comparison")
+CORPUS_ASSETS = COMPARISON_ASSETS | named(
+    "corpora",
+    "cal_split leak_controls miniwob_runs profile report rl_split sft_split source_runs "
+    "split_manifest test_split trajectories",
+)
+STUDY_ASSETS = named("research", "certifiability simulation main_table report study_run")
+RESEARCH_ASSETS = STUDY_ASSETS | named("research", "harvests real_scores seed_study")
+MODEL_ASSETS = {"judges/compact_model"}
+ARM_ASSETS = {"judges/grpo/arm", "judges/grpo/arms_audit"}
+OPERATION_ASSETS = named(
+    "operations",
+    "audit_sample inbox deployment incoming_runs decisions review_queue reviewed_labels monitor "
+    "recertification history",
+)
+CHAIN = ("model", "audit", "certificate", "monitor", "report", "scores")
 
 
 def test_the_assets_are_these() -> None:
     keys = {key.to_user_string() for key in defs.resolve_asset_graph().get_all_asset_keys()}
-    made = (
-        CORPUS_ASSETS
-        | STUDY_ASSETS
-        | MODEL_ASSETS
-        | COMPARISON_ASSETS
-        | ARM_ASSETS
-        | OPERATION_ASSETS
-    )
-    assert keys == made | {f"{judge}/{name}" for judge in JUDGES for name in CHAIN}
+    made = CORPUS_ASSETS | RESEARCH_ASSETS | MODEL_ASSETS | ARM_ASSETS | OPERATION_ASSETS
+    assert keys == made | {f"judges/{judge}/{name}" for judge in JUDGES for name in CHAIN}
 
 
 def test_every_asset_says_what_it_promises_and_who_owns_it() -> None:
@@ -78,40 +56,60 @@ def test_the_lineage_reads_like_the_paper() -> None:
     def parents(*path: str) -> set[str]:
         return {key.to_user_string() for key in graph.get(dg.AssetKey(list(path))).parent_keys}
 
-    assert parents("lexical", "adapter") == {"sft_split", "split_manifest"}
-    assert parents("lexical_weighted", "adapter") == {"sft_split", "split_manifest", "cal_split"}
-    assert {"lexical/adapter", "cal_split", "test_split"} <= parents("lexical", "scores")
-    assert {"lexical/scores", "cal_split"} <= parents("lexical", "certificate")
-    assert {"lexical/certificate", "test_split"} <= parents("lexical", "audit")
+    assert parents("judges", "lexical", "model") == {"corpora/sft_split", "corpora/split_manifest"}
+    assert parents("judges", "lexical_weighted", "model") == {
+        "corpora/sft_split",
+        "corpora/split_manifest",
+        "corpora/cal_split",
+    }
+    assert {"judges/lexical/model", "corpora/cal_split", "corpora/test_split"} <= parents(
+        "judges", "lexical", "scores"
+    )
+    assert {"judges/lexical/scores", "corpora/cal_split"} <= parents(
+        "judges", "lexical", "certificate"
+    )
+    assert {"judges/lexical/certificate", "corpora/test_split"} <= parents(
+        "judges", "lexical", "audit"
+    )
     # the chain of the language models: what ships, then each judge on the one before it
-    assert parents("base", "adapter") == {"compact_model", "sft_split", "split_manifest"}
-    assert parents("sft", "adapter") == {
-        "compact_model",
-        "base/adapter",
-        "sft_split",
-        "split_manifest",
+    assert parents("judges", "base", "model") == {
+        "judges/compact_model",
+        "corpora/sft_split",
+        "corpora/split_manifest",
     }
-    assert parents("grpo", "adapter") >= {"compact_model", "sft/adapter", "rl_split", "cal_split"}
-    assert parents("base", "scores") == {
-        "base/adapter",
-        "split_manifest",
-        "rl_split",
-        "cal_split",
-        "test_split",
+    assert parents("judges", "sft", "model") == {
+        "judges/compact_model",
+        "judges/base/model",
+        "corpora/sft_split",
+        "corpora/split_manifest",
     }
-    assert parents("decisions") == {
-        "incoming_runs",
-        "deployment",
-        "split_manifest",
-    } and "lexical/audit" in parents("deployment")
-    assert parents("recertification") == {"reviewed_labels", "operation_monitor"} and parents(
-        "operation_monitor"
-    ) == {"reviewed_labels"}
-    assert parents("operation_history") == {"recertification", "operation_monitor"}
-    assert parents("lexical", "monitor") == {
-        "lexical/certificate",
-        "audit_sample",
-        "split_manifest",
+    assert parents("judges", "grpo", "model") >= {
+        "judges/compact_model",
+        "judges/sft/model",
+        "corpora/rl_split",
+        "corpora/cal_split",
+    }
+    assert parents("judges", "base", "scores") == {
+        "judges/base/model",
+        "corpora/split_manifest",
+        "corpora/rl_split",
+        "corpora/cal_split",
+        "corpora/test_split",
+    }
+    assert parents("operations", "decisions") == {
+        "operations/incoming_runs",
+        "operations/deployment",
+        "corpora/split_manifest",
+    } and "judges/lexical/audit" in parents("operations", "deployment")
+    assert parents("operations", "recertification") == {
+        "operations/reviewed_labels",
+        "operations/monitor",
+    } and parents("operations", "monitor") == {"operations/reviewed_labels"}
+    assert parents("operations", "history") == {"operations/recertification", "operations/monitor"}
+    assert parents("judges", "lexical", "monitor") == {
+        "judges/lexical/certificate",
+        "operations/audit_sample",
+        "corpora/split_manifest",
     }
 
 
@@ -124,45 +122,48 @@ def test_the_checks_are_these_and_those_that_must_block_do() -> None:
     blocking = {name for name, blocks in checks.items() if blocks}
     assert blocking == (
         {
-            f"trajectories:{name}"
+            f"corpora/trajectories:{name}"
             for name in ("schema", "unique_trajectory_id", "binary_outcome", "no_leak_field")
         }
-        | {f"{split}_split:disjoint_tasks" for split in ("sft", "rl", "cal", "test")}
+        | {f"corpora/{split}_split:disjoint_tasks" for split in ("sft", "rl", "cal", "test")}
         | {
-            "leak_controls:no_structural_leak",
-            "compact_model:as_shipped",
-            "compact_model:task_disjoint",
+            "corpora/leak_controls:no_structural_leak",
+            "judges/compact_model:as_shipped",
+            "judges/compact_model:task_disjoint",
         }
         | {
-            f"{judge}/{name}"
+            f"judges/{judge}/{name}"
             for judge in JUDGES
             for name in ("certificate:reproducible", "audit:audit_verdict", "audit:test_ledger")
         }
-        | {f"{judge}/adapter:pseudo_labels_stay_out" for judge in HARVEST_JUDGES}
-        | {"grpo/arms_audit:arms_registered"}
-        | {"decisions:decided_by_deployed", "decisions:drawn_as_planned"}
+        | {f"judges/{judge}/model:pseudo_labels_stay_out" for judge in HARVEST_JUDGES}
+        | {"judges/grpo/arms_audit:arms_registered"}
+        | {"operations/decisions:decided_by_deployed", "operations/decisions:drawn_as_planned"}
     )
     assert set(checks) - blocking == (
         {
-            "trajectories:duplicates",
-            "cal_split:n_min_tasks",
-            "certifiability_model:certifiability_model_honest",
-            "study_run:study_run_passed",
+            "corpora/trajectories:duplicates",
+            "corpora/cal_split:n_min_tasks",
+            "research/certifiability:certifiability_model_honest",
+            "research/study_run:study_run_passed",
         }
-        | {"harvests:harvests_within_budget"}
-        | {f"simulation_study:{name}" for name in ("validity_within_delta", "matches_the_paper")}
-        | {f"comparison:{name}" for name in ("beats_controls", "same_rows")}
+        | {"research/harvests:harvests_within_budget"}
+        | {f"research/simulation:{name}" for name in ("validity_within_delta", "matches_the_paper")}
+        | {f"corpora/comparison:{name}" for name in ("beats_controls", "same_rows")}
         | {
-            f"{judge}/{name}"
+            f"judges/{judge}/{name}"
             for judge in JUDGES
             for name in ("certificate:certified", "monitor:no_alarm")
         }
-        | {f"{judge}/adapter:has_sources" for judge in TRANSFER_JUDGES}
-        | {"grpo/arms_audit:beats_controls"}
-        | {"decisions:deployment_stands", "operation_monitor:no_alarm"}
-        | {f"reviewed_labels:{name}" for name in ("labels_of_known_runs", "reviewers_agree")}
+        | {f"judges/{judge}/model:has_sources" for judge in TRANSFER_JUDGES}
+        | {"judges/grpo/arms_audit:beats_controls"}
+        | {"operations/decisions:deployment_stands", "operations/monitor:no_alarm"}
         | {
-            f"recertification:{name}"
+            f"operations/reviewed_labels:{name}"
+            for name in ("labels_of_known_runs", "reviewers_agree")
+        }
+        | {
+            f"operations/recertification:{name}"
             for name in ("audit_sample_complete", "delta_left", "not_expired")
         }
     )
@@ -172,14 +173,14 @@ def test_what_is_made_over_all_corpora_waits_for_every_partition_and_is_no_part_
     None
 ):
     graph = defs.resolve_asset_graph()
-    in_job = defs.resolve_job_def("certify_corpus").asset_layer.executable_asset_keys
+    in_job = defs.resolve_job_def("onboard_corpus").asset_layer.executable_asset_keys
     for name in STUDY_ASSETS:
-        key = dg.AssetKey(name)
+        key = dg.AssetKey.from_user_string(name)
         assert graph.get(key).partitions_def is None and key not in in_job
         for parent in graph.get(key).parent_keys:
             assert isinstance(graph.get_partition_mapping(key, parent), dg.AllPartitionMapping)
-    assert graph.get(dg.AssetKey("certifiability_model")).parent_keys == {
-        dg.AssetKey([judge, "certificate"]) for judge in JUDGES
+    assert graph.get(dg.AssetKey(["research", "certifiability"])).parent_keys == {
+        dg.AssetKey(["judges", judge, "certificate"]) for judge in JUDGES
     }
 
 
@@ -189,26 +190,28 @@ def test_transfer_judges_stand_on_the_sft_splits_of_every_partition_and_are_a_jo
     graph = defs.resolve_asset_graph()
     jobs = {
         name: defs.resolve_job_def(name).asset_layer.executable_asset_keys
-        for name in ("certify_corpus", "language_judges", "transfer_judges")
+        for name in ("onboard_corpus", "train_lm_judges", "transfer_judges")
     }
     for judge in TRANSFER_JUDGES:
-        key = dg.AssetKey([judge, "adapter"])
+        key = dg.AssetKey(["judges", judge, "model"])
         parents = {parent.to_user_string() for parent in graph.get(key).parent_keys}
-        assert parents == {"sft_split", "split_manifest", "cal_split", "test_split"}
+        assert parents == named("corpora", "sft_split split_manifest cal_split test_split")
         for name in ("sft_split", "split_manifest"):
             assert isinstance(
-                graph.get_partition_mapping(key, dg.AssetKey(name)), dg.AllPartitionMapping
+                graph.get_partition_mapping(key, dg.AssetKey(["corpora", name])),
+                dg.AllPartitionMapping,
             )
         assert isinstance(
-            graph.get_partition_mapping(key, dg.AssetKey("cal_split")), dg.IdentityPartitionMapping
+            graph.get_partition_mapping(key, dg.AssetKey(["corpora", "cal_split"])),
+            dg.IdentityPartitionMapping,
         )
         assert [key in keys for keys in jobs.values()] == [False, False, True]
-    assert {key.path[0] for key in jobs["transfer_judges"]} == {*TRANSFER_JUDGES, "comparison"}
+    assert {key.path[1] for key in jobs["transfer_judges"]} == {*TRANSFER_JUDGES, "comparison"}
 
 
 def test_jobs_schedules_and_sensors_are_these() -> None:
     repository = defs.get_repository_def()
-    assert {job.name for job in repository.get_all_jobs()} >= {"certify_corpus"}
+    assert {job.name for job in repository.get_all_jobs()} >= {"onboard_corpus"}
     assert [schedule.name for schedule in repository.schedule_defs] == ["weekly_recertification"]
     assert [sensor.name for sensor in repository.sensor_defs] == [
         "new_inbox",
@@ -267,19 +270,15 @@ def test_the_sensor_skips_an_empty_folder_with_the_reason(tmp_path: Path) -> Non
 
 def test_a_demo_with_language_models_takes_their_chains_and_the_comparison() -> None:
     keys = {key.to_user_string() for key in _chains(defs, ("base", "sft"))}
-    chains = {
-        f"{judge}/{name}"
-        for judge in ("base", "sft")
-        for name in ("adapter", "audit", "certificate", "page", "scores", "monitor")
-    }
+    chains = {f"judges/{judge}/{name}" for judge in ("base", "sft") for name in CHAIN}
     assert keys == chains | COMPARISON_ASSETS | MODEL_ASSETS
-    subset = defs.resolve_job_def("language_judges").get_subset(
+    subset = defs.resolve_job_def("train_lm_judges").get_subset(
         asset_selection=_chains(defs, ("base", "sft"))
     )
-    ops = {"adapter.prepare", "adapter.train", "adapter.register", "scores.score", "scores.record"}
+    ops = {"model.prepare", "model.train", "model.register", "scores.score", "scores.record"}
     assert _steps(subset.graph) == len(subset.graph.nodes) + 2 * (len(ops) - 2), (
-        "the ops of adapter and scores are steps of their own"
+        "the ops of model and scores are steps of their own"
     )
-    assert _chains(defs, ("grpo",)).isdisjoint({dg.AssetKey(["grpo", "arm"])}), (
+    assert _chains(defs, ("grpo",)).isdisjoint({dg.AssetKey(["judges", "grpo", "arm"])}), (
         "an arm has a partition of its own"
     )

@@ -21,7 +21,7 @@ from certify_assets_tests.conftest import platform_environment
 from certify_assets_tests.paths import REPOSITORY
 from certify_assets_tests.services import end_group, postgres_server, ray_cluster
 
-LINE = ("trajectories", "split_manifest")
+LINE = ("corpora/trajectories", "corpora/split_manifest")
 CODE = """
 import dagster as dg
 from certify_assets.defs.corpora.assets import corpus_assets
@@ -30,7 +30,7 @@ from certify_assets.defs.resources import MlflowTracker, resources
 
 defs = dg.Definitions(
     assets=corpus_assets(),
-    jobs=[dg.define_asset_job("line", selection=["trajectories", "split_manifest"])],
+    jobs=[dg.define_asset_job("line", selection=[["corpora", "trajectories"], ["corpora", "split_manifest"]])],
     resources={**resources(), "mlflow": MlflowTracker(enabled=False)},
     executor=job_executor(),
 )
@@ -149,14 +149,14 @@ def test_dagster_and_mlflow_are_kept_in_postgres(
         "-m",
         "certify_assets.definitions",
         "--select",
-        "trajectories",
+        "key:corpora/trajectories",
         "--partition",
         "c",
     )
     seen = platform.seen()
     assert (
         seen["storage"] == "PostgresRunStorage"
-        and seen["assets"] == ["trajectories"]
+        and seen["assets"] == ["corpora/trajectories"]
         and seen["runs"][0][1] == "SUCCESS"
     )
 
@@ -176,7 +176,7 @@ def test_dagster_and_mlflow_are_kept_in_postgres(
     assert rows(
         "mlflow",
         "select r.status, t.value from runs r join tags t using (run_uuid) where t.key = 'dagster.asset'",
-    ) == [("FINISHED", "trajectories")]
+    ) == [("FINISHED", "corpora/trajectories")]
     assert not list(Path(platform.environment["DAGSTER_HOME"]).rglob("*.db")), (
         "nothing is kept in SQLite beside it"
     )

@@ -35,11 +35,11 @@ def test_a_corpus_is_studied_and_the_report_says_what_was_not_run(corpora: Store
             },
         }
         quiet = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
-        config = {**quiet, "ops": {"seed_study": {"config": {"seeds": 1}}}}
+        config = {**quiet, "ops": {"research__seed_study": {"config": {"seeds": 1}}}}
         result = dg.materialize([seeds, real], partition_key="three", run_config=config, **shared)
         assert result.success
         over_all = dg.materialize([report], run_config=quiet, **shared)
-    (event,) = result.asset_materializations_for_node("seed_study")
+    (event,) = result.asset_materializations_for_node("research__seed_study")
     frequencies = corpora.read_json("seeds/three.json")["frequencies"]
     (found,) = (
         item
@@ -47,9 +47,9 @@ def test_a_corpus_is_studied_and_the_report_says_what_was_not_run(corpora: Store
         if (item["side"], item["alpha"], item["procedure"]) == ("reject", 0.2, "guarded_taskboot")
     )
     assert event.metadata["certified_reject_at_0.2"].value == found["certified"]
-    (event,) = result.asset_materializations_for_node("real_scores")
+    (event,) = result.asset_materializations_for_node("research__real_scores")
     assert event.metadata["judges"].value == 1
-    (event,) = over_all.asset_materializations_for_node("study_report")
+    (event,) = over_all.asset_materializations_for_node("research__report")
     assert event.metadata["not_run"].value > 10 and str(event.metadata["page"].value).endswith(
         "study/site/index.html"
     )
@@ -63,33 +63,39 @@ def test_the_job_of_all_of_it_runs_the_stages_and_observes_what_they_made(
     monkeypatch.setenv("CERTIFY_ROOT", store.root)
     config = {
         "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
-        "ops": {"study_run": {"config": {"workers": 1, "corpora": ["c", "d"]}}},
+        "ops": {"research__study_run": {"config": {"workers": 1, "corpora": ["c", "d"]}}},
         "resources": {"mlflow": {"config": {"enabled": False}}},
     }
     with dg.DagsterInstance.ephemeral() as instance:
         results = [
-            defs.resolve_job_def("study").execute_in_process(run_config=config, instance=instance)
+            defs.resolve_job_def("research_study").execute_in_process(
+                run_config=config, instance=instance
+            )
             for _ in range(2)
         ]
-        partitions = instance.get_materialized_partitions(dg.AssetKey(["lexical", "certificate"]))
+        partitions = instance.get_materialized_partitions(
+            dg.AssetKey(["judges", "lexical", "certificate"])
+        )
         assert partitions == {"c", "d"} == set(instance.get_dynamic_partitions(CORPORA))
     first, second = (
         {event.asset_key.to_user_string() for event in result.get_asset_materialization_events()}
         for result in results
     )
     assert first >= {
-        "study_run",
-        "study_report",
-        "trajectories",
-        "lexical/audit",
-        "comparison",
-        "certifiability_model",
+        "research/study_run",
+        "research/report",
+        "corpora/trajectories",
+        "judges/lexical/audit",
+        "corpora/comparison",
+        "research/certifiability",
     }
-    assert second == {"study_run", "study_report"}, "what stands is kept, and is nothing new"
+    assert second == {"research/study_run", "research/report"}, (
+        "what stands is kept, and is nothing new"
+    )
     made = next(
         event
-        for event in results[0].asset_materializations_for_node("study_run")
-        if event.asset_key == dg.AssetKey("study_run")
+        for event in results[0].asset_materializations_for_node("research__study_run")
+        if event.asset_key == dg.AssetKey(["research", "study_run"])
     )
     assert made.metadata["stages_done"].value > made.metadata["stages_skipped"].value > 0
     assert "| lexical | 2 |" in str(made.metadata["stages"].value) and store.exists(
@@ -132,9 +138,11 @@ def test_the_jobs_hold_what_they_say() -> None:
             key.to_user_string()
             for key in defs.resolve_job_def(name).asset_layer.executable_asset_keys
         }
-        for name in ("study", "study_tables")
+        for name in ("research_study", "research_tables")
     }
     assert held == {
-        "study": {"study_run", "study_report"},
-        "study_tables": {"main_table", "certifiability_model", "simulation_study", "study_report"},
+        "research_study": {"research/study_run", "research/report"},
+        "research_tables": {
+            f"research/{name}" for name in ("main_table", "certifiability", "simulation", "report")
+        },
     }

@@ -15,7 +15,7 @@ from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.storage.store import Store
 from certify_assets_tests.judges.harvest.test_loop import FIRST, made, prepared
 
-CHAIN = [dg.AssetKey([FIRST, name]) for name in ("adapter", "scores", "certificate")]
+CHAIN = [dg.AssetKey(["judges", FIRST, name]) for name in ("model", "scores", "certificate")]
 
 
 def materialize(store: Store, selection: dg.AssetSelection) -> dg.ExecuteInProcessResult:
@@ -53,7 +53,9 @@ def test_a_closed_gate_is_a_skipped_node_with_its_reason(small: Store) -> None:
     ]
     assert result.success, failures[0][:300] + failures[0][-1500:]
     assert not events(result, "ASSET_MATERIALIZATION")
-    assert f"{FIRST}__scores" in {event.step_key for event in events(result, "STEP_SKIPPED")}
+    assert f"judges__{FIRST}__scores" in {
+        event.step_key for event in events(result, "STEP_SKIPPED")
+    }
     (seen,) = events(result, "ASSET_OBSERVATION")
     assert (
         "too few CAL tasks: 8 of 20 needed"

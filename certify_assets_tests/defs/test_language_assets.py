@@ -99,7 +99,7 @@ def _ops(key: str) -> dict[str, dg.OpDefinition]:
 
 @pytest.mark.parametrize("judge", LANGUAGE_JUDGES)
 def test_what_needs_the_device_is_in_its_pool(judge: str) -> None:
-    adapter, scores = _ops(f"{judge}/adapter"), _ops(f"{judge}/scores")
+    adapter, scores = _ops(f"judges/{judge}/model"), _ops(f"judges/{judge}/scores")
     assert set(adapter) == {"prepare", "train", "register"}
     assert set(scores) == {"score", "record"}
     pools = {name: op.pool for name, op in {**adapter, **scores}.items()}
@@ -122,8 +122,12 @@ def test_what_needs_the_device_is_in_its_pool(judge: str) -> None:
 
 def test_the_lexical_judges_stay_plain_assets_outside_the_pool() -> None:
     for judge in QUICK_JUDGES:
-        for name in ("adapter", "scores"):
-            node = defs.resolve_asset_graph().get(dg.AssetKey([judge, name])).assets_def.node_def
+        for name in ("model", "scores"):
+            node = (
+                defs.resolve_asset_graph()
+                .get(dg.AssetKey(["judges", judge, name]))
+                .assets_def.node_def
+            )
             assert isinstance(node, dg.OpDefinition) and node.pool is None
 
 
@@ -137,24 +141,27 @@ def test_a_large_model_asks_for_a_gpu_and_the_compact_one_for_none() -> None:
 def test_base_is_the_model_as_it_comes_and_its_scores_are_a_table(
     instance: dg.DagsterInstance, store: Store
 ) -> None:
-    result = _materialize(instance, store, "one", "compact_model", "base/adapter", "base/scores")
+    result = _materialize(
+        instance, store, "one", "judges/compact_model", "judges/base/model", "judges/base/scores"
+    )
     assert result.success, _causes(result)
     steps = {event.step_key for event in result.all_events if event.is_step_success}
-    assert {f"base__adapter.{name}" for name in ("prepare", "train", "register")} | {
-        "base__scores.score"
+    assert {f"judges__base__model.{name}" for name in ("prepare", "train", "register")} | {
+        "judges__base__scores.score"
     } <= steps
     made = {
         event.asset_key: event.materialization
         for event in result.get_asset_materialization_events()
     }
-    adapter = made[dg.AssetKey(["base", "adapter"])]
+    adapter = made[dg.AssetKey(["judges", "base", "model"])]
     assert adapter.partition == "one" and "success_weight" not in adapter.metadata
     assert (
-        adapter.metadata["base_revision"] == made[dg.AssetKey("compact_model")].metadata["revision"]
+        adapter.metadata["base_revision"]
+        == made[dg.AssetKey(["judges", "compact_model"])].metadata["revision"]
     )
-    assert made[dg.AssetKey("compact_model")].metadata["parameters"].value == 1_824_416
+    assert made[dg.AssetKey(["judges", "compact_model"])].metadata["parameters"].value == 1_824_416
     assert {"dagster/row_count", "dagster/column_lineage"} <= set(
-        made[dg.AssetKey(["base", "scores"])].metadata
+        made[dg.AssetKey(["judges", "base", "scores"])].metadata
     )
 
 
@@ -172,7 +179,7 @@ def test_a_training_waits_while_another_run_has_the_device(
 ) -> None:
     storage, other = instance.event_log_storage, str(uuid.uuid4())
     storage.initialize_concurrency_limit_to_default(POOL)
-    assert storage.claim_concurrency_slot(POOL, other, "sft__adapter.train").is_claimed
+    assert storage.claim_concurrency_slot(POOL, other, "judges__sft__model.train").is_claimed
     assert storage.get_concurrency_info(POOL).slot_count == 1, "the example allows one"
     freed: list[float] = []
 
@@ -182,13 +189,13 @@ def test_a_training_waits_while_another_run_has_the_device(
 
     timer = threading.Timer(3.0, end)
     timer.start()
-    result = _materialize(instance, store, "two", "base/adapter")
+    result = _materialize(instance, store, "two", "judges/base/model")
     timer.join()
     assert result.success, _causes(result)
     assert (
-        _start(instance, result.run_id, "base__adapter.prepare")
+        _start(instance, result.run_id, "judges__base__model.prepare")
         < freed[0]
-        < _start(instance, result.run_id, "base__adapter.train")
+        < _start(instance, result.run_id, "judges__base__model.train")
     )
     assert storage.get_concurrency_info(POOL).claimed_slots == []
 
@@ -196,13 +203,14 @@ def test_a_training_waits_while_another_run_has_the_device(
 def test_a_mistake_is_said_before_the_device_is_waited_for_and_is_not_tried_again(
     instance: dg.DagsterInstance, store: Store
 ) -> None:
-    result = _materialize(instance, store, "two", "grpo/adapter")
+    result = _materialize(instance, store, "two", "judges/grpo/model")
     (failure,) = [event for event in result.all_events if event.is_step_failure]
-    assert failure.step_key == "grpo__adapter.prepare" and "judges/sft/two/adapter.json" in str(
-        failure.step_failure_data.error
+    assert (
+        failure.step_key == "judges__grpo__model.prepare"
+        and "judges/sft/two/adapter.json" in str(failure.step_failure_data.error)
     )
     assert not [event for event in result.all_events if event.is_step_up_for_retry]
-    assert "grpo__adapter.train" not in {
+    assert "judges__grpo__model.train" not in {
         event.step_key for event in result.all_events if event.is_step_start
     }
 
@@ -245,12 +253,12 @@ def test_only_what_may_pass_is_tried_again(
 def test_the_compact_model_is_built_again_where_a_run_asks_for_it(
     instance: dg.DagsterInstance, store: Store
 ) -> None:
-    config = {"ops": {"compact_model": {"config": {"rebuild": True, "limit": 40}}}}
+    config = {"ops": {"judges__compact_model": {"config": {"rebuild": True, "limit": 40}}}}
     made = []
     for _ in range(2):
-        result = _materialize(instance, store, "one", "compact_model", config=config)
+        result = _materialize(instance, store, "one", "judges/compact_model", config=config)
         assert result.success, _causes(result)
-        made.append(result.asset_materializations_for_node("compact_model")[0].metadata)
+        made.append(result.asset_materializations_for_node("judges__compact_model")[0].metadata)
     assert (
         made[0]["rebuilt_revision"] == made[1]["rebuilt_revision"]
         and made[0]["same_bytes"].value is False
@@ -268,7 +276,7 @@ def test_the_lineage_is_walked_in_mlflow_from_grpo_to_the_compact_model_and_back
 
     from certify_assets.storage.tracking import tracking_uri
 
-    keys = ["compact_model", *(f"{judge}/adapter" for judge in LANGUAGE_JUDGES)]
+    keys = ["judges/compact_model", *(f"judges/{judge}/model" for judge in LANGUAGE_JUDGES)]
     result = _materialize(instance, store, "one", *keys, track=True)
     assert result.success, _causes(result)
     made = {
@@ -276,7 +284,7 @@ def test_the_lineage_is_walked_in_mlflow_from_grpo_to_the_compact_model_and_back
         for event in result.get_asset_materialization_events()
     }  # type: ignore[union-attr]
     client = MlflowClient(tracking_uri=tracking_uri(store))
-    run = client.get_run(str(made["grpo/adapter"]["mlflow_run_id"].value))
+    run = client.get_run(str(made["judges/grpo/model"]["mlflow_run_id"].value))
     walked, walked_runs = [], []
     while True:
         walked.append(run.data.tags["dagster.asset"])
@@ -289,9 +297,14 @@ def test_the_lineage_is_walked_in_mlflow_from_grpo_to_the_compact_model_and_back
         )
         assert run.info.run_id in {item.info.run_id for item in back}
         run = client.get_run(before)
-    assert walked == ["grpo/adapter", "sft/adapter", "base/adapter", "compact_model"]
+    assert walked == [
+        "judges/grpo/model",
+        "judges/sft/model",
+        "judges/base/model",
+        "judges/compact_model",
+    ]
     for judge in ("sft", "grpo"):
-        run = client.get_run(str(made[f"{judge}/adapter"]["mlflow_run_id"].value))
+        run = client.get_run(str(made[f"judges/{judge}/model"]["mlflow_run_id"].value))
         assert {item.path for item in client.list_artifacts(run.info.run_id, "adapter")} == {
             f"adapter/{name}"
             for name in (
@@ -302,7 +315,7 @@ def test_the_lineage_is_walked_in_mlflow_from_grpo_to_the_compact_model_and_back
             )
         }
         assert (
-            run.data.tags["adapter_sha256"] == str(made[f"{judge}/adapter"]["sha256"].value)
+            run.data.tags["adapter_sha256"] == str(made[f"judges/{judge}/model"]["sha256"].value)
             and float(run.data.params["learning_rate"]) > 0
         )
         curves = [name for name in run.data.metrics if name.startswith("loss")]

@@ -43,7 +43,7 @@ def _materialization(instance: dg.DagsterInstance, *path: str) -> dg.AssetMateri
 
 
 def _of_the_corpus() -> set[dg.AssetKey]:
-    return set(defs.resolve_job_def("certify_corpus").asset_layer.executable_asset_keys)
+    return set(defs.resolve_job_def("onboard_corpus").asset_layer.executable_asset_keys)
 
 
 def test_every_asset_of_the_corpus_is_materialized(instance: dg.DagsterInstance) -> None:
@@ -66,7 +66,7 @@ def test_every_check_was_evaluated_and_none_that_blocks_failed(
 
 
 def test_asset_metadata_is_what_the_pages_need(instance: dg.DagsterInstance) -> None:
-    metadata = _materialization(instance, "lexical", "certificate").metadata
+    metadata = _materialization(instance, "judges", "lexical", "certificate").metadata
     verdict = metadata["verdict"]
     assert (
         isinstance(verdict, dg.MarkdownMetadataValue)
@@ -76,7 +76,7 @@ def test_asset_metadata_is_what_the_pages_need(instance: dg.DagsterInstance) -> 
     floats = [value for value in metadata.values() if isinstance(value, dg.FloatMetadataValue)]
     assert 4 <= len(floats) <= 12
     assert isinstance(metadata["mlflow_run"], dg.UrlMetadataValue)
-    page = _materialization(instance, "corpus_page").metadata
+    page = _materialization(instance, "corpora", "report").metadata
     block = page["corpus"]
     assert (
         isinstance(block, dg.MarkdownMetadataValue)
@@ -91,14 +91,14 @@ def test_asset_metadata_is_what_the_pages_need(instance: dg.DagsterInstance) -> 
         < float(str(page["flip_rate_tasks"].value))
         < 1
     )
-    scores = _materialization(instance, "lexical", "scores").metadata
+    scores = _materialization(instance, "judges", "lexical", "scores").metadata
     assert {"dagster/row_count", "dagster/column_schema", "dagster/column_lineage"} <= set(scores)
 
 
 def test_mlflow_holds_the_runs_with_their_dagster_tags(
     demo: Demo, instance: dg.DagsterInstance
 ) -> None:
-    url = _materialization(instance, "lexical", "certificate").metadata["mlflow_run"]
+    url = _materialization(instance, "judges", "lexical", "certificate").metadata["mlflow_run"]
     assert isinstance(url, dg.UrlMetadataValue) and url.url is not None
     with sqlite3.connect(demo.root / "mlflow/mlflow.db") as database:
         tags = dict(
@@ -114,7 +114,10 @@ def test_mlflow_holds_the_runs_with_their_dagster_tags(
         )
     run = instance.get_run_by_id(tags["dagster.run_id"])
     assert run is not None and run.status == dg.DagsterRunStatus.SUCCESS
-    assert tags["dagster.asset"] == "lexical/certificate" and tags["dagster.partition"] == CORPUS
+    assert (
+        tags["dagster.asset"] == "judges/lexical/certificate"
+        and tags["dagster.partition"] == CORPUS
+    )
     assert "reject_coverage_at_0.2" in metrics
     stored = list((demo.root / "mlflow/artifacts").rglob("reject_0.1_guarded_taskboot.json"))
     assert stored and json.loads(stored[0].read_text(encoding="utf-8"))["side"] == "reject"
@@ -231,20 +234,20 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
 @pytest.mark.browser
 def test_the_dagster_ui_shows_the_lineage(webserver: str, browser: Browser, tmp_path: Path) -> None:
     page = browser.new_page(viewport={"width": 1500, "height": 900})
-    page.goto(f"{webserver}/assets/lexical/certificate?view=lineage")
+    page.goto(f"{webserver}/assets/judges/lexical/certificate?view=lineage")
     for name in (
-        "adapter",
+        "model",
         "scores",
         "certificate",
         "audit",
-        "page",
+        "report",
         "split_manifest",
         "cal_split",
     ):
         page.get_by_text(re.compile(rf"^{name}$")).first.wait_for(timeout=60_000)
     page.screenshot(path=tmp_path / "lineage.png")
     assert_painted(tmp_path / "lineage.png")
-    page.goto(f"{webserver}/assets/lexical/certificate?partition={CORPUS}&view=partitions")
+    page.goto(f"{webserver}/assets/judges/lexical/certificate?partition={CORPUS}&view=partitions")
     page.get_by_text("reject_coverage_at_0.2").first.wait_for(timeout=60_000)
     page.get_by_text("Materialized").first.wait_for(timeout=60_000)
     page.close()
@@ -254,7 +257,7 @@ def _materialize(root: Path, corpus: str) -> Any:
     from certify_assets.defs.partitions import CORPORA
     from certify_assets.defs.resources import DataRoot, MlflowTracker
 
-    job = defs.resolve_job_def("certify_corpus")
+    job = defs.resolve_job_def("onboard_corpus")
     with dg.DagsterInstance.ephemeral() as instance:
         instance.add_dynamic_partitions(CORPORA, [corpus])
         return job.execute_in_process(
@@ -294,11 +297,11 @@ def test_a_failed_blocking_check_keeps_everything_downstream_from_running(tmp_pa
         encoding="utf-8"
     )
     ran = {event.step_key for event in result.all_events if event.is_step_success}
-    assert "trajectories" in ran and not ran & {
-        "split_manifest",
-        "sft_split",
-        "lexical__adapter",
-        "lexical__certificate",
+    assert "corpora__trajectories" in ran and not ran & {
+        "corpora__split_manifest",
+        "corpora__sft_split",
+        "judges__lexical__model",
+        "judges__lexical__certificate",
     }
 
 
@@ -332,7 +335,7 @@ def test_a_structural_leak_blocks_the_certificate_and_its_evidence_is_drawn(tmp_
         and "| phrase test_summary | 1.000 |" in table
     )
     ran = {event.step_key for event in result.all_events if event.is_step_success}
-    assert "corpus_page" in ran and "lexical__certificate" not in ran
+    assert "corpora__report" in ran and "judges__lexical__certificate" not in ran
     assert "Blocked by a structural leak" in (tmp_path / "root/corpora/told/page.html").read_text(
         encoding="utf-8"
     )
@@ -373,7 +376,7 @@ def test_what_a_blocking_check_found_is_said_and_ends_with_its_own_code(tmp_path
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert done.returncode == 3 and "Traceback" not in done.stderr
     assert (
-        "no_structural_leak of leak_controls stops the line: length (AUROC 1.000, threshold 0.85), steps (AUROC 1.000"
+        "no_structural_leak of corpora/leak_controls stops the line: length (AUROC 1.000, threshold 0.85), steps (AUROC 1.000"
         in done.stderr
     )
     assert (

@@ -20,7 +20,7 @@ from certify_assets.operations.monitoring import monitored_certificates
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
 
-KEY = dg.AssetKey(["lexical", "monitor"])
+KEY = dg.AssetKey(["judges", "lexical", "monitor"])
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +83,7 @@ def test_the_check_warns_passes_and_fails_as_labels_come(store: Store) -> None:
         step()
         result = materialize(store)
         check = result.get_asset_check_evaluations()[0]
-        metadata = result.asset_materializations_for_node("lexical__monitor")[0].metadata
+        metadata = result.asset_materializations_for_node("judges__lexical__monitor")[0].metadata
         assert len(metadata["verdict"].value) < 1000 and Path(metadata["page"].value).is_file()
         assert metadata["reason"].value == check.description
         seen.append(

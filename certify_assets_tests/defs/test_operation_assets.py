@@ -21,7 +21,7 @@ from certify_assets.operations.layout import DECISION_COLUMNS
 from certify_assets.storage.store import Store
 from certify_assets_tests.operations_builders import deliver, raise_alarm
 
-KEYS = [dg.AssetKey("incoming_runs"), dg.AssetKey("decisions")]
+KEYS = [dg.AssetKey(["operations", name]) for name in ("incoming_runs", "decisions")]
 
 
 def materialize(store: Store) -> tuple[dict[str, Any], dict[str, tuple[bool, str]]]:
@@ -38,7 +38,7 @@ def materialize(store: Store) -> tuple[dict[str, Any], dict[str, tuple[bool, str
                 "mlflow": MlflowTracker(enabled=False),
             },
         )
-    (made,) = result.asset_materializations_for_node("decisions")
+    (made,) = result.asset_materializations_for_node("operations__decisions")
     checks = {
         item.check_name: (item.passed, item.severity.value)
         for item in result.get_asset_check_evaluations()
@@ -58,9 +58,9 @@ def test_decisions_say_what_they_were_made_from(operated: Store) -> None:
     lineage = metadata["dagster/column_lineage"].value.deps_by_column
     assert tuple(columns) == DECISION_COLUMNS and set(lineage) <= set(columns)
     assert {dep.asset_key.to_user_string() for dep in lineage["decision"]} == {
-        "incoming_runs",
-        "lexical/adapter",
-        "lexical/certificate",
+        "operations/incoming_runs",
+        "judges/lexical/model",
+        "judges/lexical/certificate",
     }
     assert metadata["human"].value + metadata["reject"].value == 120
     assert {name: passed for name, (passed, _) in checks.items()} == {
@@ -98,9 +98,9 @@ def test_without_a_deployment_the_check_warns(operated: Store) -> None:
 def test_the_job_decides_and_the_whole_line_does_not() -> None:
     jobs = {
         name: defs.resolve_job_def(name).asset_layer.executable_asset_keys
-        for name in ("decide_runs", "certify_corpus")
+        for name in ("decide_inbox", "onboard_corpus")
     }
-    assert set(KEYS) <= jobs["decide_runs"] and not set(KEYS) & jobs["certify_corpus"]
+    assert set(KEYS) <= jobs["decide_inbox"] and not set(KEYS) & jobs["onboard_corpus"]
 
 
 @pytest.fixture

@@ -59,7 +59,10 @@ def run(store: Store, instance: dg.DagsterInstance, *, deploy: bool = False) -> 
     return dg.materialize(
         [*review_assets(), *review_checks(), *recertify_assets(), *recertify_checks()],
         selection=dg.AssetSelection.assets(
-            "reviewed_labels", "operation_monitor", "recertification", "operation_history"
+            *(
+                ["operations", name]
+                for name in ("reviewed_labels", "monitor", "recertification", "history")
+            )
         ),
         instance=instance,
         partition_key="c",
@@ -67,7 +70,7 @@ def run(store: Store, instance: dg.DagsterInstance, *, deploy: bool = False) -> 
         resources={"data_root": DataRoot(root=store.root), "mlflow": MlflowTracker(enabled=False)},
         run_config={
             "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
-            "ops": {"recertification": {"config": {"deploy": deploy}}},
+            "ops": {"operations__recertification": {"config": {"deploy": deploy}}},
         },
     )
 
@@ -106,7 +109,7 @@ def test_the_job_monitors_recertifies_deploys_and_draws(store: Store) -> None:
             "recertification 1" in metadata["recertification"]["said"].value
             and "Deployment 2" in metadata["recertification"]["said"].value
         )
-        for name in ("operation_monitor", "operation_history"):
+        for name in ("monitor", "history"):
             assert (
                 len(metadata[name]["verdict"].value) < 1000
                 and Path(metadata[name]["page"].value).is_file()
@@ -135,10 +138,8 @@ def test_an_alarm_is_an_error_and_the_work_goes_on(store: Store) -> None:
         result = run(store, instance)
     assert result.success and states(result)["no_alarm"] == "ERROR"
     metadata = made(result)
-    assert "gone was not told of alarm" in json.dumps(
-        metadata["operation_monitor"]["not_told"].value
-    )
-    assert "raised an alarm" in metadata["operation_history"]["verdict"].value
+    assert "gone was not told of alarm" in json.dumps(metadata["monitor"]["not_told"].value)
+    assert "raised an alarm" in metadata["history"]["verdict"].value
 
 
 def test_without_a_deployment_it_says_so(corpora: Store) -> None:
@@ -240,15 +241,18 @@ def test_the_week_certifies_every_judge_that_is_there_and_trains_no_language_mod
     ) == 2
     keys = {key.to_user_string() for key in requests[1].asset_selection}
     assert {
-        "lexical/scores",
-        "lexical_weighted/certificate",
-        "recertification",
-        "operation_history",
-        "trajectories",
-        "comparison",
+        "judges/lexical/scores",
+        "judges/lexical_weighted/certificate",
+        "operations/recertification",
+        "operations/history",
+        "corpora/trajectories",
+        "corpora/comparison",
     } <= keys
     assert not any(
-        key.startswith(("sft/", "grpo/", "transfer/", "lexical_transfer/")) for key in keys
+        key.startswith(
+            tuple(f"judges/{name}/" for name in ("sft", "grpo", "transfer", "lexical_transfer"))
+        )
+        for key in keys
     )
 
 

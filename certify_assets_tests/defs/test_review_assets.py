@@ -28,7 +28,7 @@ def materialize(store: Store, **config: float) -> Any:
             instance=instance,
             partition_key="c",
             run_config={
-                "ops": {"review_queue": {"config": config}},
+                "ops": {"operations__review_queue": {"config": config}},
                 "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
             },
             resources={
@@ -52,7 +52,9 @@ def states(result: Any) -> dict[str, tuple[bool, str | None, str]]:
 def metadata(result: Any, name: str) -> dict[str, Any]:
     return {
         key: value.value
-        for key, value in result.asset_materializations_for_node(name)[0].metadata.items()
+        for key, value in result.asset_materializations_for_node(f"operations__{name}")[
+            0
+        ].metadata.items()
     }
 
 
@@ -138,5 +140,5 @@ def test_a_corpus_without_decisions_has_an_empty_queue(tmp_path: Path) -> None:
 def test_assets_say_what_they_are_and_what_they_stand_on() -> None:
     for asset in review_assets():
         (spec,) = asset.specs
-        assert spec.description and spec.owners and spec.group_name == "operation" and spec.kinds
-        assert dg.AssetKey("decisions") in {dep.asset_key for dep in spec.deps}
+        assert spec.description and spec.owners and spec.group_name == "operations" and spec.kinds
+        assert dg.AssetKey(["operations", "decisions"]) in {dep.asset_key for dep in spec.deps}

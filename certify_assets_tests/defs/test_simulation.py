@@ -24,7 +24,7 @@ def _materialize(root: Path) -> dg.ExecuteInProcessResult:
     return dg.materialize(
         [simulation_study, validity_within_delta, matches_the_paper],
         resources={"data_root": DataRoot(root=str(root)), "mlflow": MlflowTracker(enabled=False)},
-        run_config={"ops": {"simulation_study": {"config": CONFIG}}},
+        run_config={"ops": {"research__simulation": {"config": CONFIG}}},
         raise_on_error=False,
     )
 
@@ -32,7 +32,7 @@ def _materialize(root: Path) -> dg.ExecuteInProcessResult:
 def test_document_page_metadata_and_checks(tmp_path: Path) -> None:
     result = _materialize(tmp_path)
     assert result.success
-    metadata = result.asset_materializations_for_node("simulation_study")[0].metadata
+    metadata = result.asset_materializations_for_node("research__simulation")[0].metadata
     text = metadata["study"].value
     assert isinstance(text, str) and len(text) < 1000 and "| taskboot |" in text
     # four designs whose errors the score can see, and five that fool it at two true errors each

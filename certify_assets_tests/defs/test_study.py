@@ -51,7 +51,7 @@ def test_an_empty_data_root_gives_the_papers_fit_and_says_that_there_is_none_her
 
 def test_three_corpora_are_fitted_with_a_warning(corpora: Store) -> None:
     result = materialize(corpora.root)
-    (event,) = result.asset_materializations_for_node("certifiability_model")
+    (event,) = result.asset_materializations_for_node("research__certifiability")
     block = event.metadata["law"]
     assert (
         isinstance(block, dg.MarkdownMetadataValue)

@@ -30,7 +30,7 @@ def materialize(store: Store, judge: str) -> Any:
         instance.add_dynamic_partitions(CORPORA, ["home", "near", "far"])
         return job.execute_in_process(
             asset_selection=[
-                key for key in job.asset_layer.executable_asset_keys if key.path[0] == judge
+                key for key in job.asset_layer.executable_asset_keys if key.path[1] == judge
             ],
             instance=instance,
             partition_key="home",
@@ -59,18 +59,18 @@ def test_the_chain_of_a_transfer_judge_is_made_for_one_partition_from_the_others
     result = materialize(store, "lexical_transfer")
     made = {event.asset_key.to_user_string() for event in result.get_asset_materialization_events()}
     assert made == {
-        f"lexical_transfer/{name}"
-        for name in ("adapter", "scores", "certificate", "audit", "page", "monitor")
+        f"judges/lexical_transfer/{name}"
+        for name in ("model", "scores", "certificate", "audit", "report", "monitor")
     }
-    metadata = result.asset_materializations_for_node("lexical_transfer__adapter")[0].metadata
+    metadata = result.asset_materializations_for_node("judges__lexical_transfer__model")[0].metadata
     assert {item["corpus"] for item in metadata["sources"].value} == {
         "near",
         "far",
     } and "miniwob_weak" in metadata["left_out"].value
     found = checks(result)
     assert (
-        found["lexical_transfer/adapter:has_sources"][0]
-        and found["lexical_transfer/certificate:reproducible"][0]
+        found["judges/lexical_transfer/model:has_sources"][0]
+        and found["judges/lexical_transfer/certificate:reproducible"][0]
     )
     assert "of other corpora: far (shell)" in store.read_bytes(
         "judges/lexical_transfer/home/page.html"
@@ -85,8 +85,10 @@ def test_a_judge_without_a_source_is_skipped_with_its_reason_and_the_run_succeed
     result = materialize(Store(str(tmp_path / "root")), "lexical_transfer_strict")
     assert result.success and result.get_asset_materialization_events() == []
     found = checks(result)
-    assert set(found) == {"lexical_transfer_strict/adapter:has_sources"}, "nothing downstream ran"
-    passed, reason = found["lexical_transfer_strict/adapter:has_sources"]
+    assert set(found) == {"judges/lexical_transfer_strict/model:has_sources"}, (
+        "nothing downstream ran"
+    )
+    passed, reason = found["judges/lexical_transfer_strict/model:has_sources"]
     assert (
         not passed
         and "no corpus of another domain than web" in reason
@@ -95,7 +97,10 @@ def test_a_judge_without_a_source_is_skipped_with_its_reason_and_the_run_succeed
     skipped = {
         event.step_key for event in result.all_events if event.event_type_value == "STEP_SKIPPED"
     }
-    assert {"lexical_transfer_strict__scores", "lexical_transfer_strict__certificate"} <= skipped
+    assert {
+        "judges__lexical_transfer_strict__scores",
+        "judges__lexical_transfer_strict__certificate",
+    } <= skipped
 
 
 def test_the_record_of_a_language_models_adapter_holds_its_weights_and_its_loss(

@@ -366,7 +366,7 @@ def test_controls_measured_under_another_configuration_stop_the_certificate(
     JudgedCorpus(Corpus(store, "c"), JUDGE).train()
     JudgedCorpus(Corpus(store, "c"), JUDGE).score()
     save_config(store, replace(load_config(store, "c"), **changed))  # type: ignore[arg-type]
-    with pytest.raises(LeakError, match="materialize leak_controls"):
+    with pytest.raises(LeakError, match="materialize corpora/leak_controls"):
         certification.certify_judge(JudgedCorpus(Corpus(store, "c"), JUDGE))
 
 

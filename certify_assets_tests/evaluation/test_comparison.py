@@ -123,7 +123,8 @@ def test_judges_that_are_not_there_are_named_and_a_stale_certificate_gives_its_r
     }
     assert {judge for judge, what in missing if what == "scores"} == set(JUDGES) - {"lexical"}
     assert (
-        "materialize base/scores" in missing["base", "scores"] and ("lexical", "audit") in missing
+        "materialize judges/base/scores" in missing["base", "scores"]
+        and ("lexical", "audit") in missing
     )
     rescore(corpora, "two", "lexical", lambda table: table.assign(score=table["score"] + 1))
     document = compare(Corpus(corpora, "two"))

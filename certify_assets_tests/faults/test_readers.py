@@ -22,7 +22,7 @@ QUERIES = {
         'query { assetNodeOrError(assetKey: {path: ["lexical", "certificate"]}) { ... on AssetNode { description assetMaterializations(limit: 1) '
         "{ runId metadataEntries { label ... on MarkdownMetadataEntry { mdStr } } } } } }"
     ),
-    "partitions": 'query { assetNodeOrError(assetKey: {path: ["trajectories"]}) { ... on AssetNode { partitionKeys } } }',
+    "partitions": 'query { assetNodeOrError(assetKey: {path: ["corpora", "trajectories"]}) { ... on AssetNode { partitionKeys } } }',
 }
 
 
@@ -36,7 +36,9 @@ def _ask(address: str, query: str) -> str:
 
 
 def _page(address: str, _: str) -> str:
-    with urllib.request.urlopen(f"{address}/assets/lexical/certificate", timeout=60) as answer:
+    with urllib.request.urlopen(
+        f"{address}/assets/judges/lexical/certificate", timeout=60
+    ) as answer:
         return str(answer.read().decode("utf-8"))[:200]
 
 

@@ -86,7 +86,9 @@ def page(browser: Browser) -> Iterator[Page]:
 
 
 def test_the_asset_page_has_the_verdict_with_its_curve(site: Site, page: Page) -> None:
-    page.goto(f"{site.address}/assets/lexical/certificate?partition={CORPUS}&view=partitions")
+    page.goto(
+        f"{site.address}/assets/judges/lexical/certificate?partition={CORPUS}&view=partitions"
+    )
     page.get_by_text("reject_coverage_at_0.2").first.wait_for()
     cell = page.locator("tr", has_text="verdict").first
     assert (
@@ -98,7 +100,7 @@ def test_the_asset_page_has_the_verdict_with_its_curve(site: Site, page: Page) -
 
 
 def test_numbers_are_plotted(site: Site, page: Page) -> None:
-    page.goto(f"{site.address}/assets/corpus_profile")
+    page.goto(f"{site.address}/assets/corpora/profile")
     page.get_by_role("button", name="Plots").first.click()
     page.locator("canvas").first.wait_for()
     assert page.locator("canvas").count() >= 2
@@ -106,7 +108,7 @@ def test_numbers_are_plotted(site: Site, page: Page) -> None:
 
 
 def test_checks_say_what_they_found(site: Site, page: Page) -> None:
-    page.goto(f"{site.address}/assets/leak_controls?view=checks")
+    page.goto(f"{site.address}/assets/corpora/leak_controls?view=checks")
     page.get_by_text("blocking").first.wait_for()
     page.get_by_text(re.compile("Passed|Warning")).first.wait_for()
     assert page.get_by_text("no_structural_leak").count() >= 1
@@ -115,9 +117,9 @@ def test_checks_say_what_they_found(site: Site, page: Page) -> None:
 
 def test_the_lineage_leads_back_to_the_splits(site: Site, page: Page) -> None:
     page.goto(
-        f"{site.address}/assets/lexical/certificate?view=lineage&lineageScope=upstream&lineageDepth=5"
+        f"{site.address}/assets/judges/lexical/certificate?view=lineage&lineageScope=upstream&lineageDepth=5"
     )
-    for name in ("adapter", "scores", "certificate", "split_manifest", "trajectories"):
+    for name in ("model", "scores", "certificate", "split_manifest", "trajectories"):
         node = page.get_by_text(re.compile(rf"^{name}$")).first
         node.wait_for()
         assert node.is_visible()
@@ -155,7 +157,7 @@ def test_a_materialization_is_started_by_clicking(site: Site, page: Page) -> Non
     before = site.ask("query { runsOrError { ... on Runs { results { runId } } } }")["runsOrError"][
         "results"
     ]
-    page.goto(f"{site.address}/assets/corpus_profile?partition={CORPUS}&view=partitions")
+    page.goto(f"{site.address}/assets/corpora/profile?partition={CORPUS}&view=partitions")
     page.get_by_text("Materialized").first.wait_for()
     page.get_by_role("button", name="Materialize").first.click()
     page.get_by_text("Partition selection").first.wait_for()
@@ -187,13 +189,13 @@ def test_a_materialization_is_started_by_clicking(site: Site, page: Page) -> Non
 @pytest.mark.parametrize(
     "asset",
     [
-        "corpus_page",
-        "corpus_profile",
-        "comparison",
-        "leak_controls",
-        "trajectories",
-        "lexical/certificate",
-        "lexical/page",
+        "corpora/report",
+        "corpora/profile",
+        "corpora/comparison",
+        "corpora/leak_controls",
+        "corpora/trajectories",
+        "judges/lexical/certificate",
+        "judges/lexical/report",
     ],
 )
 def test_no_text_of_a_run_runs_in_the_ui(site: Site, page: Page, asset: str) -> None:

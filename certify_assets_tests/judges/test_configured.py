@@ -155,11 +155,11 @@ from certify_assets.definitions import defs
 graph = defs.resolve_asset_graph()
 jobs = {job.name for job in defs.get_repository_def().get_all_jobs()}
 def keys(name):
-    return sorted({key.path[0] for key in defs.resolve_job_def(name).asset_layer.executable_asset_keys if len(key.path) > 1}) if name in jobs else []
-checks = [key.name for key in graph.asset_check_keys if key.asset_key == dg.AssetKey(["mine", "scores"])]
-parents = [key.to_user_string() for key in graph.get(dg.AssetKey(["mine", "adapter"])).parent_keys] if checks else []
-compared = sorted(key.path[1] for key in graph.get(dg.AssetKey("comparison")).parent_keys if key.path[0] == "mine")
-found = {name: keys(name) for name in ("certify_corpus", "language_judges", "endpoint_judges")}
+    return sorted({key.path[1] for key in defs.resolve_job_def(name).asset_layer.executable_asset_keys if key.path[0] == "judges"}) if name in jobs else []
+checks = [key.name for key in graph.asset_check_keys if key.asset_key == dg.AssetKey(["judges", "mine", "scores"])]
+parents = [key.to_user_string() for key in graph.get(dg.AssetKey(["judges", "mine", "model"])).parent_keys] if checks else []
+compared = sorted(key.path[2] for key in graph.get(dg.AssetKey(["corpora", "comparison"])).parent_keys if key.path[1] == "mine")
+found = {name: keys(name) for name in ("onboard_corpus", "train_lm_judges", "score_endpoint_judges")}
 print(json.dumps(found | {"checks": checks, "parents": parents, "compared": compared}))
 """
 
@@ -181,13 +181,13 @@ def test_endpoint_judges_have_a_job_of_their_own_and_run_in_no_other(tmp_path: P
     _write(tmp_path, GOOD, {**GOOD, "name": "broken", "asking": "guess"})
     found, log = _loaded(tmp_path)
     assert (
-        found["endpoint_judges"] == ["mine"]
+        found["score_endpoint_judges"] == ["mine"]
         and found["checks"] == ["parity"]
-        and found["parents"] == ["split_manifest"]
+        and found["parents"] == ["corpora/split_manifest"]
     )
     assert (
-        found["certify_corpus"] == ["lexical", "lexical_weighted"]
-        and "mine" not in found["language_judges"]
+        found["onboard_corpus"] == ["lexical", "lexical_weighted"]
+        and "mine" not in found["train_lm_judges"]
     )
     assert found["compared"] == ["audit", "certificate"], "the comparison comes after it"
     assert "judge 'broken': asking is 'guess'" in log

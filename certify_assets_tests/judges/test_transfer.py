@@ -204,7 +204,7 @@ def test_a_source_that_does_not_hold_is_left_out_with_its_sentence(store: Store)
     pool = gather_pool(Corpus(store, "home"))
     assert [source.corpus for source in pool.sources] == [
         "far"
-    ] and "materialize sft_split again" in pool.left_out["near"]
+    ] and "materialize corpora/sft_split again" in pool.left_out["near"]
 
 
 def test_a_transfer_judge_goes_from_adapter_to_certificate_with_its_sources(store: Store) -> None:

@@ -227,7 +227,7 @@ def test_a_monitor_of_other_labels_is_stale(store: Store) -> None:
     put(store, sample(store, tasks=3, error=0.0))
     monitor_judge(JudgedCorpus(Corpus(store, "c"), JUDGE))
     put(store, sample(store, tasks=3, error=0.0, start=3), "2026-02.csv")
-    with pytest.raises(StaleCertificateError, match="materialize lexical/monitor again"):
+    with pytest.raises(StaleCertificateError, match="materialize judges/lexical/monitor again"):
         load_monitor(JudgedCorpus(Corpus(store, "c"), JUDGE))
 
 

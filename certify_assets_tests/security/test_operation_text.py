@@ -38,9 +38,9 @@ ASSETS = (
     "decisions",
     "review_queue",
     "reviewed_labels",
-    "operation_monitor",
+    "monitor",
     "recertification",
-    "operation_history",
+    "history",
 )
 _ESCAPES = {*map(chr, range(32)), "\x7f", "\u200b", "\u202e"} - {"\n"}
 
@@ -95,7 +95,7 @@ def _materialize(
 ) -> dict[str, dict[str, Any]]:
     result = dg.materialize(
         [*operation_assets(), *review_assets(), *recertify_assets()],
-        selection=dg.AssetSelection.assets(*names),
+        selection=dg.AssetSelection.assets(*(["operations", name] for name in names)),
         instance=instance,
         partition_key="c",
         run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
@@ -104,7 +104,7 @@ def _materialize(
     return {
         name: dict(item.metadata)
         for name in names
-        for item in result.asset_materializations_for_node(name)
+        for item in result.asset_materializations_for_node(f"operations__{name}")
     }
 
 

@@ -51,7 +51,9 @@ def test_no_secret_is_written_anywhere_and_a_run_without_mlflow_is_whole(tmp_pat
         assert found == [], secret
     waiting = waiting_records(store)
     with dg.DagsterInstance.from_config(str(root / "dagster")) as instance:
-        record = instance.get_latest_materialization_event(dg.AssetKey(["lexical", "certificate"]))
+        record = instance.get_latest_materialization_event(
+            dg.AssetKey(["judges", "lexical", "certificate"])
+        )
         assert record is not None and record.asset_materialization is not None
         told = str(record.asset_materialization.metadata["mlflow_run"].value)
     assert (

@@ -9,6 +9,7 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import to_frame
 from certify_assets.corpora.splits import SPLITS
 from certify_assets.defs.metadata import column_lineage, table_metadata
+from certify_assets.defs.names import CORPORA_GROUP, OWNERS, key
 from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.reports import corpus_page as pages
@@ -17,11 +18,10 @@ from certify_assets.reports.lamps import profile_markdown
 
 __all__ = ["corpus_assets", "source_runs"]
 
-GROUP = "corpora"
-OWNERS = ["team:evaluation"]
 _OF_A_CORPUS: dict[str, Any] = {
     "partitions_def": corpora_partitions,
-    "group_name": GROUP,
+    "group_name": CORPORA_GROUP,
+    "key_prefix": "corpora",
     "owners": OWNERS,
     "code_version": "1",
 }
@@ -33,8 +33,8 @@ _SPLIT_PROMISES = {
 }
 
 source_runs = dg.AssetSpec(
-    "source_runs",
-    group_name=GROUP,
+    key("corpora/source_runs"),
+    group_name=CORPORA_GROUP,
     kinds={"file"},
     owners=OWNERS,
     description="Agent runs as their harness published them: files and folders named in the corpus's configuration.",
@@ -63,7 +63,8 @@ class MiniwobConfig(dg.Config):
 
 
 @dg.asset(
-    group_name="embedded",
+    key_prefix="corpora",
+    group_name=CORPORA_GROUP,
     kinds={"chromium", "parquet"},
     owners=OWNERS,
     code_version="1",
@@ -199,6 +200,7 @@ def _split_asset(split: str) -> dg.AssetsDefinition:
 
 
 @dg.asset(
+    name="profile",
     deps=[trajectories, split_manifest],
     kinds={"json"},
     description="Size, success rate, clustering and duplicates of the corpus and its splits, and whether a certificate is arithmetically possible.",
@@ -252,6 +254,7 @@ def leak_controls(
 
 
 @dg.asset(
+    name="report",
     # not leak_controls: where its check blocks, the page that shows the evidence must still be drawn
     deps=[trajectories, split_manifest, corpus_profile],
     kinds={"html"},

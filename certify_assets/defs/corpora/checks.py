@@ -7,6 +7,7 @@ import dagster as dg
 
 from certify_assets.corpora.corpus import Corpus, name_leaks
 from certify_assets.corpora.splits import SPLITS
+from certify_assets.defs.names import key
 from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot
 from certify_assets.reports.corpus_page import check_table
@@ -32,7 +33,7 @@ _WARNINGS = {"duplicates"}
     specs=[
         dg.AssetCheckSpec(
             name,
-            asset="trajectories",
+            asset=key("corpora/trajectories"),
             description=text,
             blocking=name not in _WARNINGS,
             partitions_def=corpora_partitions,
@@ -46,7 +47,7 @@ def trajectory_quality(
     """Run the suites of the trajectory table."""
     results, docs = _evaluated(data_root, context.partition_key, stored_splits=False)
     for name in _TABLE_SUITES:
-        yield _check_result(results[name], "trajectories", docs)
+        yield _check_result(results[name], key("corpora/trajectories"), docs)
 
 
 @dg.multi_asset_check(
@@ -55,19 +56,21 @@ def trajectory_quality(
         *(
             dg.AssetCheckSpec(
                 "disjoint_tasks",
-                asset=f"{split}_split",
+                asset=key(f"corpora/{split}_split"),
                 description="No task is in two splits, and the stored splits are those of the manifest.",
                 blocking=True,
-                additional_deps=[f"{other}_split" for other in SPLITS if other != split],
+                additional_deps=[
+                    key(f"corpora/{other}_split") for other in SPLITS if other != split
+                ],
                 partitions_def=corpora_partitions,
             )
             for split in SPLITS
         ),
         dg.AssetCheckSpec(
             "n_min_tasks",
-            asset="cal_split",
+            asset=key("corpora/cal_split"),
             description="CAL has as many tasks as a certificate needs by arithmetic.",
-            additional_deps=[f"{other}_split" for other in SPLITS if other != "cal"],
+            additional_deps=[key(f"corpora/{other}_split") for other in SPLITS if other != "cal"],
             partitions_def=corpora_partitions,
         ),
     ],
@@ -81,17 +84,17 @@ def split_quality(
     for split in SPLITS:
         yield dg.AssetCheckResult(
             check_name="disjoint_tasks",
-            asset_key=f"{split}_split",
+            asset_key=key(f"corpora/{split}_split"),
             passed=all(result.passed for result in together),
             severity=dg.AssetCheckSeverity.ERROR,
             description=_sentences(together),
             metadata={"data_docs": dg.MetadataValue.path(docs)},
         )
-    yield _check_result(results["n_min_tasks"], "cal_split", docs)
+    yield _check_result(results["n_min_tasks"], key("corpora/cal_split"), docs)
 
 
 @dg.asset_check(
-    asset="leak_controls",
+    asset=key("corpora/leak_controls"),
     name="no_structural_leak",
     blocking=True,
     partitions_def=corpora_partitions,
@@ -140,7 +143,7 @@ def _evaluated(
     )
 
 
-def _check_result(result: "QualityResult", asset: str, docs: str) -> dg.AssetCheckResult:
+def _check_result(result: "QualityResult", asset: dg.AssetKey, docs: str) -> dg.AssetCheckResult:
     severity = (
         dg.AssetCheckSeverity.ERROR if result.severity == "error" else dg.AssetCheckSeverity.WARN
     )

@@ -7,6 +7,7 @@ import dagster as dg
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.judges.training import POOL, attempted, machine_tags, progress_lines
+from certify_assets.defs.names import OWNERS, judge_group, judge_key, key
 from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.evaluation import arms_audit
@@ -26,7 +27,6 @@ __all__ = [
     "audit_deps",
 ]
 
-OWNERS = ["team:evaluation"]
 _VERSION = "dagster/data_version"
 
 # keys join in the alphabetical order of the dimensions: "reject_3|miniwob_weak"
@@ -50,7 +50,7 @@ def arm_checks(specs: Sequence[JudgeSpec] = REINFORCED) -> list[dg.AssetChecksDe
 def arm_deps(spec: JudgeSpec) -> list[dg.AssetDep]:
     """Return what the adapter of a judge with arms depends on beside its splits: all arms of the corpus."""
     return (
-        [dg.AssetDep(dg.AssetKey([spec.name, "arm"]), partition_mapping=_BY_CORPUS)]
+        [dg.AssetDep(judge_key(spec.name, "arm"), partition_mapping=_BY_CORPUS)]
         if spec.family == "grpo"
         else []
     )
@@ -60,17 +60,17 @@ def arm_events(
     instance: dg.DagsterInstance, spec: JudgeSpec, document: Mapping[str, Any]
 ) -> list[dg.AssetMaterialization]:
     """Return the arms on which a choice stands and which no partition shows yet: the adapter of such a judge trains what is missing."""
-    key, found = dg.AssetKey([spec.name, "arm"]), []
+    arm_key, found = judge_key(spec.name, "arm"), []
     for arm, version in document.get("arms", {}).items():
         partition = dg.MultiPartitionKey({"arm": arm, "corpus": document["corpus"]})
-        filters = dg.AssetRecordsFilter(asset_key=key, asset_partitions=[partition])
+        filters = dg.AssetRecordsFilter(asset_key=arm_key, asset_partitions=[partition])
         records = instance.fetch_materializations(filters, limit=1).records
         shown = records[0].asset_materialization if records else None
         if shown is None or (shown.tags or {}).get(_VERSION) != version:
-            metadata = {"made_by": f"{spec.name}/adapter"}
+            metadata = {"made_by": f"judges/{spec.name}/model"}
             found.append(
                 dg.AssetMaterialization(
-                    key, partition=partition, metadata=metadata, tags={_VERSION: version}
+                    arm_key, partition=partition, metadata=metadata, tags={_VERSION: version}
                 )
             )
     return found
@@ -78,29 +78,29 @@ def arm_events(
 
 def audit_deps(spec: JudgeSpec) -> list[dg.AssetKey]:
     """Return what the page of a judge with arms shows beside its certificates."""
-    return [dg.AssetKey([spec.name, "arms_audit"])] if spec.family == "grpo" else []
+    return [judge_key(spec.name, "arms_audit")] if spec.family == "grpo" else []
 
 
 #: an arm has two dimensions of partitions, so it cannot be in a job with assets that have one
 arms_job = dg.define_asset_job(
-    "arms",
-    selection=dg.AssetSelection.assets(*[dg.AssetKey([spec.name, "arm"]) for spec in REINFORCED]),
-    description="Train one arm, or a control, on one corpus. The job language_judges trains what is missing by itself.",
+    "grpo_arms",
+    selection=dg.AssetSelection.assets(*[judge_key(spec.name, "arm") for spec in REINFORCED]),
+    description="Train one arm, or a control, on one corpus. The job train_lm_judges trains what is missing by itself.",
 )
 
 
 def _arm(spec: JudgeSpec) -> dg.AssetsDefinition:
     @dg.asset(
         name="arm",
-        key_prefix=spec.name,
-        group_name=spec.name,
+        key_prefix=["judges", spec.name],
+        group_name=judge_group(spec),
         partitions_def=arm_partitions,
         owners=OWNERS,
         kinds={"pytorch"},
         code_version="1",
         pool=POOL,
         op_tags=machine_tags(spec.model),
-        deps=[dg.AssetDep(key, partition_mapping=_BY_CORPUS) for key in _sources(spec)],
+        deps=[dg.AssetDep(source, partition_mapping=_BY_CORPUS) for source in _sources(spec)],
         description=(
             f"One arm of {spec.name}, or a weighted cross-entropy that it is held against, trained from {spec.start} on RL; adapters and CAL scores "
             "of the steps that are candidates. What is finished under the same start, settings, rows and renderer is taken up."
@@ -151,18 +151,16 @@ def _arm(spec: JudgeSpec) -> dg.AssetsDefinition:
 def _arms_audit(spec: JudgeSpec) -> dg.AssetsDefinition:
     @dg.asset(
         name="arms_audit",
-        key_prefix=spec.name,
-        group_name=spec.name,
+        key_prefix=["judges", spec.name],
+        group_name=judge_group(spec),
         partitions_def=corpora_partitions,
         owners=OWNERS,
         kinds={"json"},
         code_version="1",
         deps=[
             *arm_deps(spec),
-            dg.AssetKey([spec.name, "adapter"]),
-            "cal_split",
-            "test_split",
-            "split_manifest",
+            judge_key(spec.name, "model"),
+            *(key(f"corpora/{name}") for name in ("cal_split", "test_split", "split_manifest")),
         ],
         description=(
             "The choice among arms between the best and the worst on TEST, beside weighted cross-entropy: every certificate registered before TEST "
@@ -199,7 +197,7 @@ def _arms_audit(spec: JudgeSpec) -> dg.AssetsDefinition:
 
 def _arms_registered(spec: JudgeSpec) -> dg.AssetChecksDefinition:
     @dg.asset_check(
-        asset=[spec.name, "arms_audit"],
+        asset=judge_key(spec.name, "arms_audit"),
         name="arms_registered",
         blocking=True,
         partitions_def=corpora_partitions,
@@ -228,7 +226,7 @@ def _arms_registered(spec: JudgeSpec) -> dg.AssetChecksDefinition:
 
 def _beats_controls(spec: JudgeSpec) -> dg.AssetChecksDefinition:
     @dg.asset_check(
-        asset=[spec.name, "arms_audit"],
+        asset=judge_key(spec.name, "arms_audit"),
         name="beats_controls",
         partitions_def=corpora_partitions,
         description="The chosen arm covers more of TEST on the reject side than the start and than weighted cross-entropy; a warning where not.",
@@ -255,8 +253,8 @@ def _beats_controls(spec: JudgeSpec) -> dg.AssetChecksDefinition:
 
 def _sources(spec: JudgeSpec) -> list[dg.AssetKey]:
     return [
-        dg.AssetKey([spec.start, "adapter"]),
-        *(dg.AssetKey(name) for name in ("rl_split", "cal_split", "split_manifest")),
+        judge_key(spec.start, "model"),
+        *(key(f"corpora/{name}") for name in ("rl_split", "cal_split", "split_manifest")),
     ]
 
 

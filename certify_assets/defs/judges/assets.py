@@ -11,6 +11,7 @@ from certify_assets.defs.judges.language import language_adapter, language_score
 from certify_assets.defs.judges.training import progress_lines
 from certify_assets.defs.judges.transfer import transfer_adapter
 from certify_assets.defs.metadata import bill_metadata, bill_metrics, score_metadata
+from certify_assets.defs.names import OWNERS, judge_group, judge_key, key
 from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.evaluation import auditing, certification
@@ -20,7 +21,6 @@ from certify_assets.reports import judge_page
 
 __all__ = ["FAMILY", "judge_assets"]
 
-OWNERS = ["team:evaluation"]
 # how jobs tell judges that cost money from others, without reading the user's document
 FAMILY = "certify/family"
 
@@ -37,8 +37,8 @@ def _chain(spec: JudgeSpec) -> list[dg.AssetsDefinition]:
 
 def _common(spec: JudgeSpec, *, kinds: set[str], code_version: str = "1") -> dict[str, Any]:
     return {
-        "key_prefix": spec.name,
-        "group_name": spec.name,
+        "key_prefix": ["judges", spec.name],
+        "group_name": judge_group(spec),
         "partitions_def": corpora_partitions,
         "owners": OWNERS,
         "kinds": kinds,
@@ -48,7 +48,7 @@ def _common(spec: JudgeSpec, *, kinds: set[str], code_version: str = "1") -> dic
 
 
 def _key(spec: JudgeSpec, name: str) -> dg.AssetKey:
-    return dg.AssetKey([spec.name, name])
+    return judge_key(spec.name, name)
 
 
 def _adapter(spec: JudgeSpec) -> dg.AssetsDefinition:
@@ -56,24 +56,24 @@ def _adapter(spec: JudgeSpec) -> dg.AssetsDefinition:
         return transfer_adapter(spec)
     # a judge with several candidates is picked on CAL: the lineage shows that it has seen it
     deps = [
-        dg.AssetKey(name)
+        key(f"corpora/{name}")
         for name in ("sft_split", "split_manifest", *(["cal_split"] if spec.chooses else []))
     ]
     about: dict[str, Any] = {
-        "name": "adapter",
+        "name": "model",
         "description": f"{spec.summary} Saved without pickle.",
     }
     kinds = {"scikitlearn"}
     if spec.family == ENDPOINT:
-        deps, kinds = [dg.AssetKey("split_manifest")], {"openai", "json"}
+        deps, kinds = [key("corpora/split_manifest")], {"openai", "json"}
         about["description"] = (
             f"{spec.summary} Its registration: what the server says of itself, hashes of prompt and settings."
         )
     elif spec.family != "lexical":
         before = judge_before(spec)
-        deps += [dg.AssetKey("rl_split")] if spec.start else []
-        deps += [dg.AssetKey([before, "adapter"])] if before else []
-        deps += [dg.AssetKey("compact_model")] if spec.model == "compact" else []
+        deps += [key("corpora/rl_split")] if spec.start else []
+        deps += [judge_key(before, "model")] if before else []
+        deps += [key("judges/compact_model")] if spec.model == "compact" else []
         return language_adapter(
             spec, [*deps, *arm_deps(spec)], **about, **_common(spec, kinds={"pytorch"})
         )
@@ -112,8 +112,11 @@ def _adapter(spec: JudgeSpec) -> dg.AssetsDefinition:
 
 def _scores(spec: JudgeSpec) -> dg.AssetsDefinition:
     deps = [
-        _key(spec, "adapter"),
-        *map(dg.AssetKey, ("split_manifest", "rl_split", "cal_split", "test_split")),
+        _key(spec, "model"),
+        *(
+            key(f"corpora/{name}")
+            for name in ("split_manifest", "rl_split", "cal_split", "test_split")
+        ),
     ]
     promise = "Score of every RL, CAL and TEST trajectory: log-odds of success, the two log-probabilities beside it. TEST rows carry no outcome."
     about = {"name": "scores", "description": promise, **_common(spec, kinds={"parquet"})}
@@ -147,11 +150,11 @@ def _certificate(spec: JudgeSpec) -> dg.AssetsDefinition:
         name="certificate",
         deps=[
             _key(spec, "scores"),
-            _key(spec, "adapter"),
-            "cal_split",
-            "split_manifest",
-            "corpus_profile",
-            "leak_controls",
+            _key(spec, "model"),
+            *(
+                key(f"corpora/{name}")
+                for name in ("cal_split", "split_manifest", "profile", "leak_controls")
+            ),
         ],
         description=(
             "What share of the reviewing this judge may take over: certificates of both sides at both budgets, from CAL, "
@@ -220,7 +223,7 @@ def _certificate(spec: JudgeSpec) -> dg.AssetsDefinition:
 def _audit(spec: JudgeSpec) -> dg.AssetsDefinition:
     @dg.asset(
         name="audit",
-        deps=[_key(spec, "certificate"), _key(spec, "scores"), "test_split"],
+        deps=[_key(spec, "certificate"), _key(spec, "scores"), key("corpora/test_split")],
         description="The thresholds of CAL, read once on TEST through the ledger: realised error with its bounds, coverage, task resampling.",
         **_common(spec, kinds={"json"}),
     )
@@ -253,13 +256,13 @@ def _audit(spec: JudgeSpec) -> dg.AssetsDefinition:
 
 def _page(spec: JudgeSpec) -> dg.AssetsDefinition:
     @dg.asset(
-        name="page",
+        name="report",
         deps=[
             _key(spec, "certificate"),
             _key(spec, "audit"),
             _key(spec, "scores"),
-            "corpus_profile",
-            "leak_controls",
+            key("corpora/profile"),
+            key("corpora/leak_controls"),
             *audit_deps(spec),
         ],
         description="The certificate as a page: verdict, promise, curves, histograms, heatmap, lineage, limits. Opens from disk, needs no script.",

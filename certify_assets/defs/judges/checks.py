@@ -3,6 +3,7 @@
 import dagster as dg
 
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.defs.names import judge_key
 from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot
 from certify_assets.evaluation import auditing, certification
@@ -31,7 +32,7 @@ def judge_checks() -> list[dg.AssetChecksDefinition]:
 
 def _parity(spec: JudgeSpec) -> dg.AssetChecksDefinition:
     @dg.asset_check(
-        asset=[spec.name, "scores"],
+        asset=judge_key(spec.name, "scores"),
         name="parity",
         blocking=True,
         partitions_def=corpora_partitions,
@@ -60,7 +61,7 @@ def _parity(spec: JudgeSpec) -> dg.AssetChecksDefinition:
 
 def _reproducible(spec: JudgeSpec) -> dg.AssetChecksDefinition:
     @dg.asset_check(
-        asset=[spec.name, "certificate"],
+        asset=judge_key(spec.name, "certificate"),
         name="reproducible",
         blocking=True,
         partitions_def=corpora_partitions,
@@ -85,7 +86,7 @@ def _reproducible(spec: JudgeSpec) -> dg.AssetChecksDefinition:
 
 def _certified(spec: JudgeSpec) -> dg.AssetChecksDefinition:
     @dg.asset_check(
-        asset=[spec.name, "certificate"],
+        asset=judge_key(spec.name, "certificate"),
         name="certified",
         partitions_def=corpora_partitions,
         description="Something is certified on the reject side; the warning says which of tasks, success rate, ranking or guard stopped it.",
@@ -107,7 +108,7 @@ def _certified(spec: JudgeSpec) -> dg.AssetChecksDefinition:
 
 def _audit_verdict(spec: JudgeSpec) -> dg.AssetChecksDefinition:
     @dg.asset_check(
-        asset=[spec.name, "audit"],
+        asset=judge_key(spec.name, "audit"),
         name="audit_verdict",
         blocking=True,
         partitions_def=corpora_partitions,
@@ -144,7 +145,7 @@ def _audit_verdict(spec: JudgeSpec) -> dg.AssetChecksDefinition:
 
 def _test_ledger(spec: JudgeSpec) -> dg.AssetChecksDefinition:
     @dg.asset_check(
-        asset=[spec.name, "audit"],
+        asset=judge_key(spec.name, "audit"),
         name="test_ledger",
         blocking=True,
         partitions_def=corpora_partitions,

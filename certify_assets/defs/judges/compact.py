@@ -6,6 +6,7 @@ import dagster as dg
 
 from certify_assets.corpora.embedded import EMBEDDED
 from certify_assets.defs.judges.training import POOL, attempted, machine_tags, progress_lines
+from certify_assets.defs.names import LM_GROUP, OWNERS, key
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.judges.lm.compact import shipped as compact
 
@@ -28,9 +29,10 @@ class CompactConfig(dg.Config):
 
 
 @dg.asset(
-    group_name="models",
+    key_prefix="judges",
+    group_name=LM_GROUP,
     kinds={"safetensors"},
-    owners=["team:evaluation"],
+    owners=OWNERS,
     code_version="1",
     pool=POOL,
     op_tags=machine_tags("compact"),
@@ -89,7 +91,7 @@ def compact_model(
 
 
 @dg.asset_check(
-    asset="compact_model",
+    asset=key("judges/compact_model"),
     name="as_shipped",
     blocking=True,
     description="The hash of every file and the number of parameters are those of the provenance that came with the model.",
@@ -107,7 +109,7 @@ def as_shipped() -> dg.AssetCheckResult:
 
 
 @dg.asset_check(
-    asset="compact_model",
+    asset=key("judges/compact_model"),
     name="task_disjoint",
     blocking=True,
     description="No task that the model was pretrained on is in CAL or TEST of an embedded corpus; the warning names others that share a task.",

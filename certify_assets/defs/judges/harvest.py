@@ -13,6 +13,7 @@ from certify_assets.defs.judges.training import (
     machine_tags,
     progress_lines,
 )
+from certify_assets.defs.names import OWNERS, RESEARCH_GROUP, judge_group, judge_key, key
 from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.errors import GateClosedError
@@ -21,18 +22,22 @@ from certify_assets.judges.specs import HARVEST_JUDGES, JudgeSpec
 
 __all__ = ["harvest_adapter", "harvest_assets", "harvest_checks"]
 
-OWNERS = ["team:evaluation"]
-
 
 def harvest_adapter(spec: JudgeSpec) -> dg.AssetsDefinition:
     """Return the adapter of a round; a closed gate leaves it and what follows skipped, with the reason observed on it."""
-    start = [dg.AssetKey([spec.start, name]) for name in ("adapter", "scores")]
+    start = [judge_key(spec.start, name) for name in ("model", "scores")]
 
     @dg.asset(
-        name="adapter",
-        key_prefix=spec.name,
-        group_name=spec.name,
-        deps=[*start, "sft_split", "rl_split", "cal_split", "split_manifest"],
+        name="model",
+        key_prefix=["judges", spec.name],
+        group_name=judge_group(spec),
+        deps=[
+            *start,
+            *(
+                key(f"corpora/{name}")
+                for name in ("sft_split", "rl_split", "cal_split", "split_manifest")
+            ),
+        ],
         partitions_def=corpora_partitions,
         output_required=False,
         owners=OWNERS,
@@ -86,9 +91,10 @@ def harvest_adapter(spec: JudgeSpec) -> dg.AssetsDefinition:
 
 
 @dg.asset(
-    deps=["trajectories", "split_manifest", "leak_controls"],
+    deps=[key(f"corpora/{name}") for name in ("trajectories", "split_manifest", "leak_controls")],
+    key_prefix="research",
     partitions_def=corpora_partitions,
-    group_name="study",
+    group_name=RESEARCH_GROUP,
     owners=OWNERS,
     kinds={"json"},
     code_version="1",
@@ -122,7 +128,7 @@ def harvests(
 
 
 @dg.asset_check(
-    asset="harvests",
+    asset=key("research/harvests"),
     partitions_def=corpora_partitions,
     description="No harvest is wrong beyond its budget by more than chance, measured by the labels that were withheld from it.",
 )
@@ -150,7 +156,7 @@ def harvest_checks() -> list[dg.AssetChecksDefinition]:
 
 def _stays_out(judge: str) -> dg.AssetChecksDefinition:
     @dg.asset_check(
-        asset=[judge, "adapter"],
+        asset=judge_key(judge, "model"),
         name="pseudo_labels_stay_out",
         blocking=True,
         partitions_def=corpora_partitions,

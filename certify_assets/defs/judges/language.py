@@ -25,12 +25,12 @@ def language_adapter(spec: JudgeSpec, deps: Sequence[Dep], **about: Any) -> dg.A
     prepare, train, register = _prepare(spec, deps), _train(spec), _register(spec)
 
     @dg.graph_asset(ins=_ins(deps), **about)
-    def adapter(**upstream: Any) -> Any:
+    def model(**upstream: Any) -> Any:
         return register.alias("register")(
             train.alias("train")(prepare.alias("prepare")(**upstream))
         )
 
-    return adapter
+    return model
 
 
 def language_scores(spec: JudgeSpec, deps: Sequence[Dep], **about: Any) -> dg.AssetsDefinition:
@@ -67,7 +67,7 @@ def _nothing(deps: Sequence[Dep]) -> dict[str, dg.In]:
 
 def _prepare(spec: JudgeSpec, deps: Sequence[Dep]) -> dg.OpDefinition:
     @dg.op(
-        name=f"{spec.name}__adapter__prepare",
+        name=f"{spec.name}__model__prepare",
         ins=_nothing(deps),
         out=dg.Out(dg.Nothing),
         description="Splits, start and base model are what they say they are; what is wrong is said before the device is waited for.",
@@ -83,7 +83,7 @@ def _prepare(spec: JudgeSpec, deps: Sequence[Dep]) -> dg.OpDefinition:
 
 def _train(spec: JudgeSpec) -> dg.OpDefinition:
     @dg.op(
-        name=f"{spec.name}__adapter__train",
+        name=f"{spec.name}__model__train",
         ins={"prepared": dg.In(dg.Nothing)},
         out=dg.Out(dg.Nothing),
         pool=POOL,
@@ -101,7 +101,7 @@ def _train(spec: JudgeSpec) -> dg.OpDefinition:
 
 def _register(spec: JudgeSpec) -> dg.OpDefinition:
     @dg.op(
-        name=f"{spec.name}__adapter__register",
+        name=f"{spec.name}__model__register",
         ins={"trained": dg.In(dg.Nothing)},
         out=dg.Out(dg.Nothing),
         description="The adapter in MLflow as safetensors, with its settings, its loss and the run that it started from.",

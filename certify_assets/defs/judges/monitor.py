@@ -6,6 +6,7 @@ import dagster as dg
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.judges.assets import FAMILY
+from certify_assets.defs.names import OPERATIONS_GROUP, OWNERS, judge_group, judge_key, key
 from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.judges.judged import JudgedCorpus
@@ -15,11 +16,10 @@ from certify_assets.reports import monitor_page
 
 __all__ = ["audit_sample", "monitor_assets", "monitor_checks"]
 
-OWNERS = ["team:evaluation"]
 
 audit_sample = dg.AssetSpec(
-    "audit_sample",
-    group_name="monitoring",
+    key("operations/audit_sample"),
+    group_name=OPERATIONS_GROUP,
     kinds={"file"},
     owners=OWNERS,
     description=(
@@ -42,14 +42,18 @@ def monitor_checks() -> list[dg.AssetChecksDefinition]:
 def _monitor(spec: JudgeSpec) -> dg.AssetsDefinition:
     @dg.asset(
         name="monitor",
-        key_prefix=spec.name,
-        group_name=spec.name,
+        key_prefix=["judges", spec.name],
+        group_name=judge_group(spec),
         partitions_def=corpora_partitions,
         owners=OWNERS,
         kinds={"html", "json"},
         code_version="1",
         tags={FAMILY: spec.family},
-        deps=[dg.AssetKey([spec.name, "certificate"]), audit_sample, "split_manifest"],
+        deps=[
+            judge_key(spec.name, "certificate"),
+            audit_sample,
+            key("corpora/split_manifest"),
+        ],
         description=(
             "What newly labelled tasks say of the thresholds in use: an alarm for an error above the budget that is false with probability at most "
             "delta over all time, an interval for the error, and a page. Says so where there are no labels yet."
@@ -87,7 +91,7 @@ def _monitor(spec: JudgeSpec) -> dg.AssetsDefinition:
 
 def _no_alarm(spec: JudgeSpec) -> dg.AssetChecksDefinition:
     @dg.asset_check(
-        asset=[spec.name, "monitor"],
+        asset=judge_key(spec.name, "monitor"),
         name="no_alarm",
         partitions_def=corpora_partitions,
         description="PASS; ERROR on an alarm; WARN where there is nothing to monitor, or too few tasks are covered for silence to mean much.",

@@ -13,6 +13,7 @@ from certify_assets.defs.judges.training import (
     machine_tags,
     progress_lines,
 )
+from certify_assets.defs.names import OWNERS, judge_group, judge_key, key
 from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.judges.judged import JudgedCorpus
@@ -29,25 +30,25 @@ def transfer_adapter(spec: JudgeSpec) -> dg.AssetsDefinition:
     everywhere = dg.AllPartitionMapping()
     check = dg.AssetCheckSpec(
         "has_sources",
-        asset=[spec.name, "adapter"],
+        asset=judge_key(spec.name, "model"),
         partitions_def=corpora_partitions,
         description="Other corpora are there to train on; WARN with the reason where none is, and the judge is skipped.",
     )
 
     @dg.asset(
-        name="adapter",
-        key_prefix=spec.name,
-        group_name=spec.name,
+        name="model",
+        key_prefix=["judges", spec.name],
+        group_name=judge_group(spec),
         partitions_def=corpora_partitions,
-        owners=["team:evaluation"],
+        owners=OWNERS,
         kinds={"scikitlearn"} if spec.family == "lexical" else {"pytorch"},
         code_version="1",
         deps=[
-            dg.AssetDep("sft_split", partition_mapping=everywhere),
+            dg.AssetDep(key("corpora/sft_split"), partition_mapping=everywhere),
             # every source's, and the target's own with its CAL and TEST, whose tasks no row may share
-            dg.AssetDep("split_manifest", partition_mapping=everywhere),
-            "cal_split",
-            "test_split",
+            dg.AssetDep(key("corpora/split_manifest"), partition_mapping=everywhere),
+            key("corpora/cal_split"),
+            key("corpora/test_split"),
         ],
         check_specs=[check],
         pool=POOL if spec.model else None,
@@ -69,7 +70,7 @@ def transfer_adapter(spec: JudgeSpec) -> dg.AssetsDefinition:
                 report=progress_lines(context)
             )
         yield dg.MaterializeResult(
-            asset_key=[spec.name, "adapter"],
+            asset_key=judge_key(spec.name, "model"),
             metadata=_metadata(context, mlflow, document, store, spec),
             data_version=dg.DataVersion(document["adapter_sha256"]),
         )
@@ -80,7 +81,7 @@ def transfer_adapter(spec: JudgeSpec) -> dg.AssetsDefinition:
 
 def _checked(spec: JudgeSpec, *, passed: bool, description: str) -> dg.AssetCheckResult:
     return dg.AssetCheckResult(
-        asset_key=[spec.name, "adapter"],
+        asset_key=judge_key(spec.name, "model"),
         check_name="has_sources",
         passed=passed,
         severity=dg.AssetCheckSeverity.WARN,

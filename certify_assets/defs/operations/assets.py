@@ -8,27 +8,27 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import to_frame
 from certify_assets.defs.judges.training import progress_lines
 from certify_assets.defs.metadata import column_lineage, table_metadata
+from certify_assets.defs.names import OPERATIONS_GROUP, OWNERS, judge_key, key
 from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.judges.specs import judges
 from certify_assets.operations import batches, deciding, layout
 from certify_assets.operations.deployment import load_deployment
 
-__all__ = ["GROUP", "operation_assets"]
+__all__ = ["operation_assets"]
 
-GROUP = "operation"
-OWNERS = ["team:evaluation"]
 _OF_A_CORPUS: dict[str, Any] = {
     "partitions_def": corpora_partitions,
-    "group_name": GROUP,
+    "group_name": OPERATIONS_GROUP,
+    "key_prefix": "operations",
     "owners": OWNERS,
     "code_version": "1",
 }
 _COPIED = ("trajectory_id", "task_id", "agent", "attempt", "source_file", "source_sha256")
 
 inbox = dg.AssetSpec(
-    "inbox",
-    group_name=GROUP,
+    key("operations/inbox"),
+    group_name=OPERATIONS_GROUP,
     kinds={"file"},
     owners=OWNERS,
     description="New agent runs in inbox/<corpus>/ of the data root, in any published format; outcomes are not needed and never read.",
@@ -42,17 +42,17 @@ def operation_assets() -> list[Any]:
 
 def _deployment() -> dg.AssetSpec:
     return dg.AssetSpec(
-        "deployment",
-        group_name=GROUP,
+        key("operations/deployment"),
+        group_name=OPERATIONS_GROUP,
         kinds={"json"},
         owners=OWNERS,
-        deps=[dg.AssetKey([name, step]) for name in judges() for step in ("certificate", "audit")],
+        deps=[judge_key(name, step) for name in judges() for step in ("certificate", "audit")],
         description="The judge that decides, its certificates and the plan of the draw: written by `certify deploy`, past the checks.",
     )
 
 
 @dg.asset(
-    deps=[dg.AssetKey("inbox"), dg.AssetKey("deployment")],
+    deps=[key("operations/inbox"), key("operations/deployment")],
     kinds={"parquet"},
     description=(
         "New runs as a batch: imported without their outcomes, told apart from those that came before, and their tasks drawn before anything is scored. "
@@ -82,7 +82,11 @@ def incoming_runs(
 
 
 @dg.asset(
-    deps=[dg.AssetKey("incoming_runs"), dg.AssetKey("deployment"), dg.AssetKey("split_manifest")],
+    deps=[
+        key("operations/incoming_runs"),
+        key("operations/deployment"),
+        key("corpora/split_manifest"),
+    ],
     kinds={"parquet"},
     description=(
         "Reject, release or a person for every new run, with reason, score, thresholds and certificate. Where judge, certificate, audit or monitor do not "
@@ -135,9 +139,7 @@ def _sources(corpus: Corpus) -> dict[str, list[tuple[dg.AssetKey, str]]]:
     deployed = load_deployment(corpus)
     if deployed is None:
         return copied
-    adapter, certificate = (
-        dg.AssetKey([deployed.judge, name]) for name in ("adapter", "certificate")
-    )
+    adapter, certificate = (judge_key(deployed.judge, name) for name in ("model", "certificate"))
     score = [
         (incoming_runs.key, "instruction"),
         (incoming_runs.key, "steps"),
@@ -154,5 +156,5 @@ def _sources(corpus: Corpus) -> dict[str, list[tuple[dg.AssetKey, str]]]:
         "reason": [*score, (certificate, "threshold")],
         "certificate_sha256": [(certificate, "sha256")],
         "adapter_sha256": [(adapter, "adapter_sha256")],
-        "asked": [(incoming_runs.key, "task_id"), (dg.AssetKey("deployment"), "sampling")],
+        "asked": [(incoming_runs.key, "task_id"), (key("operations/deployment"), "sampling")],
     }

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import dagster as dg
 
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.defs.names import key
 from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot
 from certify_assets.operations import batch_checks
@@ -41,7 +42,7 @@ def _check(name: str) -> dg.AssetChecksDefinition:
     ask, blocking, promise = _CHECKS[name]
 
     @dg.asset_check(
-        asset="decisions",
+        asset=key("operations/decisions"),
         name=name,
         blocking=blocking,
         partitions_def=corpora_partitions,

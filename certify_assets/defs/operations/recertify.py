@@ -7,6 +7,7 @@ from typing import Any
 import dagster as dg
 
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.defs.names import OPERATIONS_GROUP, OWNERS, key
 from certify_assets.defs.partitions import CORPORA, corpora_partitions
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.judges.judged import JudgedCorpus
@@ -17,9 +18,7 @@ from certify_assets.reports import history_page, monitor_page
 
 __all__ = ["recertify_assets", "recertify_checks", "recertify_job", "reviewed_labels_sensor"]
 
-LABELS = dg.AssetKey("reviewed_labels")
-GROUP = "operation"
-OWNERS = ["team:evaluation"]
+LABELS = key("operations/reviewed_labels")
 # a page label is a line of the journal: not a run for every one of them
 _PATIENCE = 300
 
@@ -42,6 +41,7 @@ def recertify_assets() -> list[dg.AssetsDefinition]:
 
 
 @dg.asset(
+    name="monitor",
     deps=[LABELS],
     kinds={"html", "json"},
     description=(
@@ -49,7 +49,8 @@ def recertify_assets() -> list[dg.AssetsDefinition]:
         "interval for the error, a page. An alarm is written down with its time, and those who are to be told are."
     ),
     partitions_def=corpora_partitions,
-    group_name=GROUP,
+    key_prefix="operations",
+    group_name=OPERATIONS_GROUP,
     owners=OWNERS,
     code_version="1",
 )
@@ -91,7 +92,8 @@ def operation_monitor(
         "labels, when enough tasks are new. From the rows beside them anybody recomputes them."
     ),
     partitions_def=corpora_partitions,
-    group_name=GROUP,
+    key_prefix="operations",
+    group_name=OPERATIONS_GROUP,
     owners=OWNERS,
     code_version="1",
 )
@@ -132,11 +134,13 @@ def recertification(
 
 
 @dg.asset(
+    name="history",
     deps=[recertification, operation_monitor],
     kinds={"html", "json"},
     description="Certified coverage, realised error with its interval, alarms and confidence spent, over deployments and recertifications, as a page.",
     partitions_def=corpora_partitions,
-    group_name=GROUP,
+    key_prefix="operations",
+    group_name=OPERATIONS_GROUP,
     owners=OWNERS,
     code_version="1",
 )
@@ -161,7 +165,7 @@ def operation_history(
 
 # asset, check → what is asked, and the promise
 _CHECKS: dict[tuple[str, str], tuple[Callable[[Corpus], Verdict], str]] = {
-    ("operation_monitor", "no_alarm"): (
+    ("monitor", "no_alarm"): (
         recertifying.no_alarm,
         "PASS; ERROR on an alarm; WARN where nothing is deployed or labelled, or too few tasks are covered for silence to mean much.",
     ),
@@ -188,7 +192,12 @@ def recertify_checks() -> list[dg.AssetChecksDefinition]:
 def _check(asset: str, name: str) -> dg.AssetChecksDefinition:
     ask, promise = _CHECKS[asset, name]
 
-    @dg.asset_check(asset=asset, name=name, partitions_def=corpora_partitions, description=promise)
+    @dg.asset_check(
+        asset=key(f"operations/{asset}"),
+        name=name,
+        partitions_def=corpora_partitions,
+        description=promise,
+    )
     def check(context: dg.AssetCheckExecutionContext, data_root: DataRoot) -> dg.AssetCheckResult:
         verdict = ask(Corpus(data_root.store(), context.partition_key))
         return dg.AssetCheckResult(
@@ -203,10 +212,10 @@ def _check(asset: str, name: str) -> dg.AssetChecksDefinition:
 
 
 recertify_job = dg.define_asset_job(
-    "recertify",
+    "recertify_deployed",
     # the labels and the queue too: what is decided has a job of its own
-    selection=dg.AssetSelection.groups(GROUP)
-    - dg.AssetSelection.assets("incoming_runs", "decisions"),
+    selection=dg.AssetSelection.groups(OPERATIONS_GROUP)
+    - dg.AssetSelection.assets(key("operations/incoming_runs"), key("operations/decisions")),
     description="Put what people said of one corpus to the monitor of its deployed judge, recertify where enough is new, and draw the history.",
 )
 

@@ -6,6 +6,7 @@ import dagster as dg
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.metadata import column_lineage, table_metadata
+from certify_assets.defs.names import OPERATIONS_GROUP, OWNERS, key
 from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.operations import queue, reviewed
@@ -13,9 +14,7 @@ from certify_assets.reports import review_page
 
 __all__ = ["review_assets", "review_checks"]
 
-GROUP = "operation"
-OWNERS = ["team:evaluation"]
-DECISIONS = dg.AssetKey("decisions")
+DECISIONS = key("operations/decisions")
 
 # of the runs that two people labelled: a tenth in dispute is worth a look at the instructions, a quarter is no ground truth
 _WARN, _ERROR = 0.10, 0.25
@@ -39,7 +38,8 @@ class ReviewCosts(dg.Config):
 @dg.asset(
     deps=[DECISIONS],
     partitions_def=corpora_partitions,
-    group_name=GROUP,
+    key_prefix="operations",
+    group_name=OPERATIONS_GROUP,
     owners=OWNERS,
     kinds={"parquet", "html"},
     code_version="1",
@@ -99,7 +99,8 @@ def review_queue(
 @dg.asset(
     deps=[review_queue, DECISIONS],
     partitions_def=corpora_partitions,
-    group_name=GROUP,
+    key_prefix="operations",
+    group_name=OPERATIONS_GROUP,
     owners=OWNERS,
     kinds={"parquet"},
     code_version="1",

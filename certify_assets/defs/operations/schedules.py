@@ -7,6 +7,7 @@ from zoneinfo import ZoneInfo
 import dagster as dg
 
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.defs.names import CORPORA_GROUP, judge_key, key
 from certify_assets.defs.operations.jobs import WEEKLY
 from certify_assets.defs.partitions import CORPORA
 from certify_assets.defs.resources import DataRoot
@@ -16,14 +17,12 @@ from certify_assets.storage.store import Store
 __all__ = ["TIMEZONE", "weekly_recertification", "weekly_timezone"]
 
 TIMEZONE = "CERTIFY_TIMEZONE"
-# what is made for a corpus before any judge
-_GROUPS = ("corpora", "embedded")
 _OPERATION = (
     "review_queue",
     "reviewed_labels",
-    "operation_monitor",
+    "monitor",
     "recertification",
-    "operation_history",
+    "history",
 )
 
 
@@ -72,12 +71,11 @@ def _selection(
     for judge, reason in left_alone.items():
         context.log.info(f"{corpus}, {judge} is left alone: {reason}")
     job = context.repository_def.get_job(WEEKLY).asset_layer
-    groups = {*_GROUPS, "comparison"}
-    wanted = {dg.AssetKey([judge, part]) for judge, names in parts.items() for part in names} | {
-        dg.AssetKey(name) for name in _OPERATION
+    wanted = {judge_key(judge, part) for judge, names in parts.items() for part in names} | {
+        key(f"operations/{name}") for name in _OPERATION
     }
     return sorted(
-        key
-        for key in job.executable_asset_keys
-        if key in wanted or job.asset_graph.get(key).group_name in groups
+        found
+        for found in job.executable_asset_keys
+        if found in wanted or job.asset_graph.get(found).group_name == CORPORA_GROUP
     )

@@ -14,7 +14,7 @@ from certify_assets.corpora.incoming import (
     scan_declared,
     scan_incoming,
 )
-from certify_assets.defs.operations.jobs import certify_corpus_job, decide_runs_job
+from certify_assets.defs.operations.jobs import decide_job, onboard_job
 from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot
 from certify_assets.errors import InputError
@@ -26,7 +26,7 @@ __all__ = ["declared_corpora_sensor", "new_inbox_sensor", "new_runs_sensor"]
 
 @dg.sensor(
     name="new_runs",
-    job=certify_corpus_job,
+    job=onboard_job,
     minimum_interval_seconds=60,
     default_status=dg.DefaultSensorStatus.STOPPED,
     description="Looks into incoming/<corpus>/ of the data root; files that are complete and new add the partition and start the whole line.",
@@ -54,7 +54,7 @@ def declared_corpora_sensor(
     @dg.sensor(
         name=name,
         # by its name: a component's definitions are merged with those that hold the job
-        job_name=certify_corpus_job.name,
+        job_name=onboard_job.name,
         minimum_interval_seconds=60,
         default_status=dg.DefaultSensorStatus.RUNNING
         if running
@@ -76,7 +76,7 @@ def declared_corpora_sensor(
 
 @dg.sensor(
     name="new_inbox",
-    job=decide_runs_job,
+    job=decide_job,
     minimum_interval_seconds=60,
     default_status=dg.DefaultSensorStatus.STOPPED,
     description="Looks into inbox/<corpus>/ of the data root; files that are complete and new are imported as a batch and decided.",

@@ -4,6 +4,7 @@ from typing import Any
 
 import dagster as dg
 
+from certify_assets.defs.names import OWNERS, RESEARCH_GROUP, judge_key
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.defs.study.full import full_study_assets
 from certify_assets.defs.study.whole import study_run
@@ -13,12 +14,18 @@ from certify_assets.research.pages import law_page
 
 __all__ = ["study_assets"]
 
-_STUDY: dict[str, Any] = {"group_name": "study", "owners": ["team:evaluation"], "code_version": "1"}
+_STUDY: dict[str, Any] = {
+    "key_prefix": "research",
+    "group_name": RESEARCH_GROUP,
+    "owners": OWNERS,
+    "code_version": "1",
+}
 
 
 @dg.asset(
+    name="certifiability",
     # every partition of each: the model is over all corpora
-    deps=[dg.AssetKey([judge, "certificate"]) for judge in judges()],
+    deps=[judge_key(judge, "certificate") for judge in judges()],
     kinds={"json", "html"},
     description=(
         "Certified coverage against (1−π)(2A₀−1) over every corpus with certificates: the fit leave-one-corpus-out, the forms beside the "

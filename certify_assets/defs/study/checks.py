@@ -2,6 +2,7 @@
 
 import dagster as dg
 
+from certify_assets.defs.names import key
 from certify_assets.defs.resources import DataRoot
 from certify_assets.defs.study.whole import study_run_passed
 from certify_assets.research.certifiability import doubts
@@ -10,7 +11,7 @@ __all__ = ["study_checks"]
 
 
 @dg.asset_check(
-    asset="certifiability_model",
+    asset=key("research/certifiability"),
     description="At least seven corpora, as the paper has, none that carries the fit by itself, A₀ of the untrained judge; the warning says what it rests on.",
 )
 def certifiability_model_honest(data_root: DataRoot) -> dg.AssetCheckResult:

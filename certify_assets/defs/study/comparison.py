@@ -5,6 +5,7 @@ from typing import Any
 import dagster as dg
 
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.defs.names import CORPORA_GROUP, OWNERS, RESEARCH_GROUP, judge_key, key
 from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.evaluation import agent_folds, comparison, main_table
@@ -14,7 +15,7 @@ from certify_assets.reports import comparison_page
 __all__ = ["comparison_assets", "comparison_checks"]
 
 _COMMON: dict[str, Any] = {
-    "owners": ["team:evaluation"],
+    "owners": OWNERS,
     "code_version": "1",
     "kinds": {"json", "html"},
 }
@@ -41,7 +42,7 @@ class AgentFoldsConfig(dg.Config):
 def comparison_assets() -> list[dg.AssetsDefinition]:
     """Return the assets of this domain; the comparison comes after the judges of the user's document too."""
     added = [
-        dg.AssetDep(dg.AssetKey([name, part]))
+        dg.AssetDep(judge_key(name, part))
         for name in judges()
         if name not in JUDGES
         for part in ("certificate", "audit")
@@ -56,10 +57,11 @@ def comparison_checks() -> list[dg.AssetChecksDefinition]:
 
 
 @dg.asset(
-    group_name="comparison",
+    key_prefix="corpora",
+    group_name=CORPORA_GROUP,
     partitions_def=corpora_partitions,
-    deps=[dg.AssetKey([name, "scores"]) for name in agent_folds.fold_judges()]
-    + ["sft_split", "cal_split"],
+    deps=[judge_key(name, "scores") for name in agent_folds.fold_judges()]
+    + [key("corpora/sft_split"), key("corpora/cal_split")],
     description=(
         "Does a judge work on runs of agents it has never seen? Trained on the SFT runs of some agents, read on CAL runs of the others, beside the judge "
         "trained on all, on the same rows."
@@ -96,10 +98,11 @@ def agent_disjoint(
 
 @dg.asset(
     name="comparison",
-    group_name="comparison",
+    key_prefix="corpora",
+    group_name=CORPORA_GROUP,
     partitions_def=corpora_partitions,
-    deps=[dg.AssetKey([name, part]) for name in judges() for part in ("certificate", "audit")]
-    + ["agent_disjoint", "leak_controls"],
+    deps=[judge_key(name, part) for name in judges() for part in ("certificate", "audit")]
+    + [key("corpora/agent_disjoint"), key("corpora/leak_controls")],
     description=(
         "Every judge that scored the corpus beside the leak controls: AUROC and its interval, within tasks too, certified coverage, audit, cost; which is "
         "best at what, and what does not help. Judges that are not there are named, not waited for."
@@ -132,9 +135,10 @@ def comparison_of_judges(
 
 @dg.asset(
     name="main_table",
-    group_name="study",
+    key_prefix="research",
+    group_name=RESEARCH_GROUP,
     # every partition: the table is over all corpora
-    deps=["comparison"],
+    deps=[key("corpora/comparison")],
     description="Every judge on every corpus of the data root: AUROC, certified coverage at both budgets, audit, cost; as page, CSV, Markdown and LaTeX.",
     **_COMMON,
 )
@@ -158,7 +162,7 @@ def main_table_of_judges(
 
 
 @dg.asset_check(
-    asset="comparison",
+    asset=key("corpora/comparison"),
     partitions_def=corpora_partitions,
     description="Every language-model judge ranks better than length alone and agent alone, its interval above both: one that does not has learnt a leak.",
 )
@@ -182,7 +186,7 @@ def beats_controls(
 
 
 @dg.asset_check(
-    asset="comparison",
+    asset=key("corpora/comparison"),
     partitions_def=corpora_partitions,
     description="All judges scored the same labelled CAL rows, all of them.",
 )

@@ -5,6 +5,7 @@ from typing import Any
 import dagster as dg
 
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.defs.names import OWNERS, RESEARCH_GROUP, judge_key, key
 from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.judges.specs import JUDGES
@@ -31,14 +32,15 @@ def full_study_assets() -> list[dg.AssetsDefinition]:
 
 @dg.asset(
     partitions_def=corpora_partitions,
-    deps=["trajectories", "split_manifest", "leak_controls"],
+    deps=[key(f"corpora/{name}") for name in ("trajectories", "split_manifest", "leak_controls")],
     kinds={"json"},
     description=(
         "The corpus split, judged, certified and audited anew for every seed: how often each procedure issued a certificate, and how often that was true on "
         "TEST. Registered before TEST is read; a killed study goes on."
     ),
-    group_name="study",
-    owners=["team:evaluation"],
+    key_prefix="research",
+    group_name=RESEARCH_GROUP,
+    owners=OWNERS,
     code_version="1",
 )
 def seed_study(
@@ -71,14 +73,15 @@ def seed_study(
 
 @dg.asset(
     partitions_def=corpora_partitions,
-    deps=[dg.AssetKey([name, "audit"]) for name in JUDGES],
+    deps=[judge_key(name, "audit") for name in JUDGES],
     kinds={"json"},
     description=(
         "Nine procedures on the scores of every audited judge, on CAL and on TEST's own, with the task-resampling audit of the naive one and the three gates. "
         "Judges that are not there are passed over."
     ),
-    group_name="study",
-    owners=["team:evaluation"],
+    key_prefix="research",
+    group_name=RESEARCH_GROUP,
+    owners=OWNERS,
     code_version="1",
 )
 def real_scores(
@@ -106,22 +109,29 @@ def real_scores(
 
 
 @dg.asset(
+    name="report",
     # every partition of what has one: the report is over all corpora
     deps=[
-        "study_run",
-        "seed_study",
-        "real_scores",
-        "harvests",
-        "comparison",
-        "agent_disjoint",
-        "main_table",
-        "certifiability_model",
-        "simulation_study",
+        *(
+            key(f"research/{name}")
+            for name in (
+                "study_run",
+                "seed_study",
+                "real_scores",
+                "harvests",
+                "main_table",
+                "certifiability",
+                "simulation",
+            )
+        ),
+        key("corpora/comparison"),
+        key("corpora/agent_disjoint"),
     ],
     kinds={"html"},
     description="Every table of the paper with ours beside it, as a site that opens from disk and as Markdown, LaTeX and CSV; what was not run says so.",
-    group_name="study",
-    owners=["team:evaluation"],
+    key_prefix="research",
+    group_name=RESEARCH_GROUP,
+    owners=OWNERS,
     code_version="1",
 )
 def study_report(
@@ -145,9 +155,12 @@ def study_report(
 
 
 study_tables_job = dg.define_asset_job(
-    "study_tables",
+    "research_tables",
     selection=dg.AssetSelection.assets(
-        "main_table", "certifiability_model", "simulation_study", "study_report"
+        *(
+            key(f"research/{name}")
+            for name in ("main_table", "certifiability", "simulation", "report")
+        )
     ),
-    description="The tables over all corpora, and the site: the job study runs what stands before them as well.",
+    description="The tables over all corpora, and the site: the job research_study runs what stands before them as well.",
 )

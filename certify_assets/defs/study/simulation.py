@@ -4,6 +4,7 @@ from typing import Any
 
 import dagster as dg
 
+from certify_assets.defs.names import OWNERS, RESEARCH_GROUP, key
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.research import simulation_study as study
 
@@ -51,9 +52,11 @@ def simulation_checks() -> list[dg.AssetChecksDefinition]:
 
 
 @dg.asset(
-    group_name="study",
+    name="simulation",
+    key_prefix="research",
+    group_name=RESEARCH_GROUP,
     kinds={"json", "html"},
-    owners=["team:evaluation"],
+    owners=OWNERS,
     code_version="1",
     description=(
         "Violation and coverage of every procedure on the paper's process, three adversarial designs, and designs in which the score cannot see "
@@ -101,7 +104,7 @@ def simulation_study(
 
 
 @dg.asset_check(
-    asset="simulation_study",
+    asset=key("research/simulation"),
     name="validity_within_delta",
     description="guarded_taskboot is wrong in at most δ of the trials wherever the score can see errors; ERROR where the lower 95 % bound is above.",
 )
@@ -128,7 +131,7 @@ def validity_within_delta(data_root: DataRoot) -> dg.AssetCheckResult:
 
 
 @dg.asset_check(
-    asset="simulation_study",
+    asset=key("research/simulation"),
     name="matches_the_paper",
     description="Every figure of the paper's table is met within .03, but for the one cell known to lie at the edge.",
 )

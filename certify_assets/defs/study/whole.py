@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from pydantic import Field
 
+from certify_assets.defs.names import OWNERS, RESEARCH_GROUP, judge_key, key
 from certify_assets.defs.partitions import CORPORA
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.judges.specs import JUDGES
@@ -23,21 +24,22 @@ _CORPUS = (
     "rl_split",
     "cal_split",
     "test_split",
-    "corpus_profile",
+    "profile",
     "leak_controls",
 )
-_CHAIN = ("adapter", "scores", "certificate", "audit")
+_CHAIN = ("model", "scores", "certificate", "audit")
 _OF_CORPUS = {
-    "splits": _CORPUS,
-    "seeds": ("seed_study",),
-    "harvests": ("harvests",),
-    "agents": ("agent_disjoint",),
+    "splits": tuple(f"corpora/{name}" for name in _CORPUS),
+    "seeds": ("research/seed_study",),
+    "harvests": ("research/harvests",),
+    "agents": ("corpora/agent_disjoint",),
+    "real_scores": ("research/real_scores",),
+    "comparison": ("corpora/comparison",),
 }
-_SAME = ("real_scores", "comparison")
 _OVER_ALL = {
-    "main_table": "main_table",
-    "law": "certifiability_model",
-    "simulation": "simulation_study",
+    "main_table": "research/main_table",
+    "law": "research/certifiability",
+    "simulation": "research/simulation",
 }
 
 
@@ -61,8 +63,9 @@ class StudyConfig(dg.Config):
 
 @dg.asset(
     kinds={"json"},
-    group_name="study",
-    owners=["team:evaluation"],
+    key_prefix="research",
+    group_name=RESEARCH_GROUP,
+    owners=OWNERS,
     code_version="1",
     description=(
         "Every stage of the study on every corpus: splits, judges, split seeds, harvests, transfer, real scores, comparison, law, simulation. What stands is "
@@ -99,7 +102,7 @@ def study_run(
 
 
 @dg.asset_check(
-    asset="study_run",
+    asset=key("research/study_run"),
     description="No stage of the last study failed; what was skipped has its reason in the report.",
 )
 def study_run_passed(data_root: DataRoot) -> dg.AssetCheckResult:
@@ -123,23 +126,23 @@ def materializations(outcome: "Outcome") -> list[dg.AssetMaterialization]:
     if outcome.status != "done":
         return []
     keys = (
-        [[outcome.stage, name] for name in _CHAIN]
+        [judge_key(outcome.stage, name) for name in _CHAIN]
         if outcome.stage in JUDGES
-        else [[name] for name in _assets(outcome.stage)]
+        else [key(name) for name in _assets(outcome.stage)]
     )
     partition = None if outcome.stage in _OVER_ALL else outcome.corpus
     return [
         dg.AssetMaterialization(
-            key, partition=partition, metadata={"made_by": "study_run", "stage": outcome.stage}
+            made, partition=partition, metadata={"made_by": "study_run", "stage": outcome.stage}
         )
-        for key in keys
+        for made in keys
     ]
 
 
 def _assets(stage: str) -> Sequence[str]:
     if stage in _OVER_ALL:
         return (_OVER_ALL[stage],)
-    return _OF_CORPUS.get(stage, (stage,) if stage in _SAME else ())
+    return _OF_CORPUS.get(stage, ())
 
 
 def stage_table(outcomes: "Sequence[Outcome]") -> str:
@@ -155,8 +158,8 @@ def stage_table(outcomes: "Sequence[Outcome]") -> str:
 
 
 study_job = dg.define_asset_job(
-    "study",
-    selection=dg.AssetSelection.assets("study_run", "study_report")
-    | dg.AssetSelection.checks_for_assets("study_run"),
+    "research_study",
+    selection=dg.AssetSelection.assets(key("research/study_run"), key("research/report"))
+    | dg.AssetSelection.checks_for_assets(key("research/study_run")),
     description="The whole study and its site, as `certify study` makes them: minutes with quick, hours with full. Goes on where a killed one stopped.",
 )

@@ -172,7 +172,7 @@ def load_endpoint(judged: JudgedCorpus, *, replay: bool) -> BilledJudge:
     judge = EndpointJudge(asked, judged.spec.name, renderer().sha256, config.prices)
     if judge.provenance().adapter_sha256 != document["adapter_sha256"]:
         raise StaleCertificateError(
-            f"the registration of {judged} on {judged.corpus} was altered; materialize {judged}/adapter again."
+            f"the registration of {judged} on {judged.corpus} was altered; materialize judges/{judged}/model again."
         )
     if not replay:
         _require_same_server(judged.corpus, judge, config)
@@ -191,7 +191,7 @@ def require_same_settings(document: dict[str, Any], spec: JudgeSpec) -> None:
     differing = next((name for name, value in now.items() if then.get(name) != value), None)
     if differing is not None or document.get("settings_sha256") != _config(spec).sha256:
         raise StaleCertificateError(
-            f"{spec.name} was registered with another {differing or 'setting'} than judges.yaml has now; materialize {spec.name}/adapter again."
+            f"{spec.name} was registered with another {differing or 'setting'} than judges.yaml has now; materialize judges/{spec.name}/model again."
         )
 
 
@@ -205,7 +205,7 @@ def _require_same_server(corpus: Corpus, judge: EndpointJudge, config: EndpointC
     if differing is not None:
         raise StaleCertificateError(
             f"the server of {judge} is not the registered one: its {differing} is {now.get(differing)!r} and was {then.get(differing)!r}; "
-            f"materialize {judge}/adapter again."
+            f"materialize judges/{judge}/model again."
         )
 
 

@@ -138,7 +138,7 @@ def harvest_violations(judge: JudgedCorpus) -> list[str]:
         found.append(str(error))
     if adapter.get("harvest", {}).get("sha256") != judge.store.sha256(key):
         found.append(
-            f"the harvest of {judge} on {judge.corpus} is not the one that its adapter was trained on; materialize {judge}/adapter again."
+            f"the harvest of {judge} on {judge.corpus} is not the one that its adapter was trained on; materialize judges/{judge}/model again."
         )
     return found
 

@@ -73,11 +73,11 @@ def start_tags(document: Mapping[str, Any]) -> dict[str, str]:
     before = judge_before(judge_spec(document["judge"]))
     if not before or "start_sha256" not in document:
         return {
-            "dagster.asset": "compact_model",
+            "dagster.asset": "judges/compact_model",
             "certify.base_revision": document["provenance"]["settings"]["revision"],
         }
     return {
-        "dagster.asset": f"{before}/adapter",
+        "dagster.asset": f"judges/{before}/model",
         "dagster.partition": document["corpus"],
         "adapter_sha256": document["start_sha256"],
     }

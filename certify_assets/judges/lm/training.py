@@ -133,7 +133,7 @@ def fine_tuned(
     )
     if trained is None:
         raise InputError(
-            f"the training of {judge} stopped before its end; materialize {judge}/adapter again."
+            f"the training of {judge} stopped before its end; materialize judges/{judge}/model again."
         )
     return judge.with_adapter(trained.folder), trained.document
 
