@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from certify_assets.components import Corpora
-from certify_assets.corpora import landed
+from certify_assets.corpora import landing
 from certify_assets.corpora.formats import ADAPTERS, COMMON_OPTIONS
 from certify_assets.corpora.leak_thresholds import THRESHOLDS
 from certify_assets.corpora.splits import PROFILES
@@ -35,7 +35,7 @@ def test_every_reason_of_an_import_is_explained() -> None:
 
 
 def test_options_unfinished_names_and_threshold_are_those_of_the_code() -> None:
-    for name in (*COMMON_OPTIONS, *landed._UNFINISHED, *PROFILES):
+    for name in (*COMMON_OPTIONS, *landing._UNFINISHED, *PROFILES):
         assert name in PAGE
     assert all(f"AUROC of {value:g}".replace("0.", ".") in PAGE for value in THRESHOLDS.values())
 

@@ -272,7 +272,7 @@ def list_(root: str | None, as_json: bool) -> None:
 
 def _counts(store: Store, name: str) -> dict[str, int | None]:
     """Trajectories and tasks as of the last import, nothing before the first, and how many versions a sensor saw land."""
-    from certify_assets.corpora.incoming import read_versions
+    from certify_assets.corpora.landing import read_versions
 
     key = f"corpora/{name}/import.json"
     summary = store.read_json(key) if store.exists(key) else {}

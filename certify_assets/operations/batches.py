@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.corpora.landing import inbox_key, is_inbox_empty, settled_inbox
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.evaluation.score_files import read_rows
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.operations.deployment import load_deployment
 from certify_assets.operations.fetching import local_copies, shown_url
 from certify_assets.operations.identities import Identities, Run
-from certify_assets.operations.inbox import inbox_key, is_empty, settled
 from certify_assets.operations.layout import batch_key
 from certify_assets.operations.sampling import draw_tasks
 
@@ -100,7 +100,7 @@ def receive(
     named = format or ("auto" if config.format == "embedded" else config.format)
     chosen = {**chosen, **(options or {})}
     places = list(paths) or [corpus.store.locate(inbox_key(corpus.name)).removeprefix("file://")]
-    if not paths and is_empty(corpus):
+    if not paths and is_inbox_empty(corpus):
         return Received(
             corpus.name,
             None,
@@ -108,7 +108,7 @@ def receive(
         )
     with (
         corpus_lock(corpus, "receive"),
-        settled(corpus, watched=not paths) as unchanged,
+        settled_inbox(corpus, watched=not paths) as unchanged,
         local_copies(places) as roots,
     ):
         try:

@@ -11,7 +11,7 @@ import pytest
 
 from certify_assets.corpora.config import CorpusConfig, load_config, registered_corpora, save_config
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.incoming import (
+from certify_assets.corpora.landing import (
     adopt,
     declare,
     read_versions,
@@ -152,11 +152,11 @@ def test_what_lacks_its_end_waits_with_the_reason_and_others_do_not(
 def test_a_look_hashes_only_what_changed(
     store: Store, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from certify_assets.corpora import landed
+    from certify_assets.corpora import landing
 
     hashed: list[str] = []
-    read = landed._read
-    monkeypatch.setattr(landed, "_read", lambda path: (hashed.append(path.name), read(path))[1])
+    read = landing._read
+    monkeypatch.setattr(landing, "_read", lambda path: (hashed.append(path.name), read(path))[1])
     for number in range(1000):
         _put(folder, f"c/{number:04d}.json", str(number).encode())
     first = _scan(store)[0]["c"]

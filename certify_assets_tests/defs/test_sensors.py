@@ -11,7 +11,7 @@ import pytest
 
 from certify_assets.corpora.config import CorpusConfig, load_config
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.incoming import read_versions
+from certify_assets.corpora.landing import read_versions
 from certify_assets.defs.operations.sensors import declared_corpora_sensor, new_runs_sensor
 from certify_assets.defs.partitions import CORPORA
 from certify_assets.defs.resources import DataRoot
@@ -120,7 +120,7 @@ def test_what_lies_in_the_wrong_place_is_told(store: Store) -> None:
     _land(store, "a\u202eb/runs.jsonl", tasks=2)
     reason = _tick(store, new_runs_sensor)[2]
     assert (
-        "loose.jsonl: it lies beside the folders of corpora; move it into incoming/<corpus>/"
+        "loose.jsonl: it is next to the folders of corpora; move it into incoming/<corpus>/"
         in reason
     )
     assert "\u202e" not in reason and "'a\\u202eb': " in reason

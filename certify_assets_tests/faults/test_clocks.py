@@ -11,9 +11,9 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from certify_assets.corpora import incoming
+from certify_assets.corpora import landing
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.incoming import Arrival, read_versions, record_version, scan_incoming
+from certify_assets.corpora.landing import Arrival, read_versions, record_version, scan_incoming
 from certify_assets.definitions import defs
 from certify_assets.defs.operations.schedules import weekly_recertification
 from certify_assets.defs.partitions import CORPORA
@@ -117,7 +117,7 @@ def test_versions_count_on_when_the_clock_goes_back(
         def now(cls, tz: object = None) -> datetime:  # type: ignore[override]
             return datetime.fromtimestamp(max(0.0, time.time() + next(cls.jump)), UTC)
 
-    monkeypatch.setattr(incoming, "datetime", Clock)
+    monkeypatch.setattr(landing, "datetime", Clock)
     numbers = [
         record_version(store, Arrival("c", "incoming", str(place), {}))
         for place in range(len(JUMPS))

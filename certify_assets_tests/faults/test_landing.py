@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from certify_assets.corpora import landed
+from certify_assets.corpora import landing
 from certify_assets.corpora.formats import import_corpus
-from certify_assets.corpora.incoming import scan_incoming
-from certify_assets.corpora.landed import Look, WaitingError
+from certify_assets.corpora.landing import FolderWatch, WaitingError, scan_incoming
 from certify_assets.defs.operations.sensors import new_runs_sensor
 from certify_assets.storage.store import Store
 from certify_assets_tests.defs.test_sensors import _tick
@@ -73,13 +72,13 @@ def test_a_file_that_takes_too_long_is_told_and_not_read_again(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _put(store, "slow/big.jsonl.gz", gzip.compress(b"\0" * (64 << 20), compresslevel=1))
-    monkeypatch.setattr(landed, "_FILE_SECONDS", 0.0)
+    monkeypatch.setattr(landing, "_FILE_SECONDS", 0.0)
     arrivals, waiting = scan_incoming(store, Path(store.root) / "incoming")
     assert "takes longer than 0 seconds to read; split or unpack it" in waiting["slow"]
     monkeypatch.undo()
     _put(store, "zfine/runs.jsonl", _run(1, "x"))
     monkeypatch.setattr(
-        landed,
+        landing,
         "_read",
         lambda path: (
             pytest.fail(f"{path} was read again") if path.name == "big.jsonl.gz" else "0" * 64
@@ -93,34 +92,33 @@ def test_a_file_that_takes_too_long_is_told_and_not_read_again(
 
 def test_a_refused_file_is_read_again_when_it_changes(store: Store) -> None:
     path = _put(store, "c/runs.zip", b"PK not a zip")
-    look = Look(store, "corpora/c/landed.json")
+    look = FolderWatch(store, "corpora/c/landed.json")
     for _ in range(2):
         with pytest.raises(WaitingError, match="not complete or broken"):
-            look.at([path.parent])
+            look.read([path.parent])
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("runs.jsonl", _run(1, "x"))
     os.utime(path, (2, 2))
     with pytest.raises(WaitingError, match="grew"):
-        look.at([path.parent])
-    assert look.at([path.parent]).files
+        look.read([path.parent])
+    assert look.read([path.parent]).files
 
 
 def test_one_budget_is_for_all_corpora_of_a_look(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from certify_assets.corpora import incoming
 
     for corpus in "abc":
         for number in range(3):
             _put(store, f"{corpus}/{number}.jsonl", _run(number, corpus))
-    monkeypatch.setattr(incoming, "_SCAN_SECONDS", 0.0)
-    read = landed._read
-    monkeypatch.setattr(landed, "_read", lambda path: (time.sleep(0.01), read(path))[1])
+    monkeypatch.setattr(landing, "_SCAN_SECONDS", 0.0)
+    read = landing._read
+    monkeypatch.setattr(landing, "_read", lambda path: (time.sleep(0.01), read(path))[1])
     arrivals, waiting = scan_incoming(store, Path(store.root) / "incoming")
     assert (
         arrivals == []
         and set(waiting) == {"a", "b", "c"}
-        and all("the next look goes on" in reason for reason in waiting.values())
+        and all("the next look resumes" in reason for reason in waiting.values())
     )
-    monkeypatch.setattr(incoming, "_SCAN_SECONDS", 30.0)
+    monkeypatch.setattr(landing, "_SCAN_SECONDS", 30.0)
     assert len(scan_incoming(store, Path(store.root) / "incoming")[0]) == 3

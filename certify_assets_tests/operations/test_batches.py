@@ -14,11 +14,11 @@ import pytest
 
 from certify_assets.corpora.config import load_config, save_config
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.corpora.landing import scan_inbox
 from certify_assets.errors import InputError
 from certify_assets.operations import batches, fetching
 from certify_assets.operations.batches import ready_batches, receive
 from certify_assets.operations.fetching import local_copies, shown_url
-from certify_assets.operations.inbox import scan_inbox
 from certify_assets.operations.layout import batch_key, batch_runs
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
@@ -202,7 +202,7 @@ def test_an_empty_inbox_is_told_and_a_missing_path_is_refused(store: Store, tmp_
 
 
 def test_a_file_that_is_being_written_waits(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("certify_assets.operations.inbox._PATIENCE", 0.2)
+    monkeypatch.setattr("certify_assets.corpora.landing._PATIENCE", 0.2)
     deliver(inbox(store), tasks=2)
     part = inbox(store, "b.jsonl.part")
     part.write_text("x", encoding="utf-8")

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from certify_assets.corpora.formats import import_corpus
 from certify_assets.corpora.formats.files import Limits, Tally
 from certify_assets.corpora.formats.walk import FileSet
-from certify_assets.corpora.landed import Look, WaitingError
+from certify_assets.corpora.landing import FolderWatch, WaitingError
 from certify_assets.errors import InputError
 from certify_assets.storage.store import Store
 from certify_assets_tests.paths import REPOSITORY
@@ -248,7 +248,9 @@ def test_a_damaged_file_costs_a_sentence_and_never_a_traceback(
     except InputError as error:
         assert len(str(error)) > 20
     try:
-        Look(Store(str(tmp_path / "root")), "corpora/c/landed.json", settle_seconds=-1).at([path])
+        FolderWatch(Store(str(tmp_path / "root")), "corpora/c/landed.json", settle_seconds=-1).read(
+            [path]
+        )
     except WaitingError as error:
         assert name.split(".")[0] in str(error)
 

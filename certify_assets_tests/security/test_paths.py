@@ -10,7 +10,7 @@ import pytest
 
 from certify_assets.corpora.config import CorpusConfig, load_config, registered_corpora
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.incoming import scan_incoming
+from certify_assets.corpora.landing import scan_incoming
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import judge_problems, judges

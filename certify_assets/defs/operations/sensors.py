@@ -6,19 +6,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import dagster as dg
 
 from certify_assets.corpora.config import CorpusConfig
-from certify_assets.corpora.incoming import (
+from certify_assets.corpora.landing import (
     Arrival,
     adopt,
     declare,
     record_version,
     scan_declared,
+    scan_inbox,
     scan_incoming,
 )
 from certify_assets.defs.operations.jobs import decide_job, onboard_job
 from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot
 from certify_assets.errors import InputError
-from certify_assets.operations.inbox import scan_inbox
 from certify_assets.storage.store import Store
 
 __all__ = ["declared_corpora_sensor", "new_inbox_sensor", "new_runs_sensor"]

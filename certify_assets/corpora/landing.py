@@ -1,0 +1,552 @@
+"""Files that land in the data root: which are complete, and what corpora they bring new runs of.
+
+``incoming/<corpus>/`` and the paths of declared corpora hold the runs that a corpus consists of,
+``inbox/<corpus>/`` holds runs to decide. A folder is read until nothing in it changes; a file is
+hashed again only after it changed.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import hashlib
+import json
+import lzma
+import os
+import tarfile
+import time
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any
+
+from certify_assets.corpora.config import CorpusConfig, load_config, registered_corpora, save_config
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.corpora.formats.archives import DAMAGE, SmallHeader
+from certify_assets.errors import InputError
+from certify_assets.files import canonical_json, parse_json, sha256_bytes
+from certify_assets.storage.store import Store
+
+_UNFINISHED = (
+    ".part",
+    ".partial",
+    ".tmp",
+    ".temp",
+    ".crdownload",
+    ".download",
+    ".filepart",
+    ".swp",
+)
+_CHUNK = 1 << 20
+# a sensor that is not done within its minute sees no corpus: a file and all folders have limits
+_FILE_SECONDS = 20.0
+_SCAN_SECONDS = 30.0
+_UNPACKED_BYTES = 8 << 30
+_PATIENCE = 8.0
+_OPENERS: Mapping[str, Callable[[Path], IO[bytes]]] = {
+    ".gz": gzip.GzipFile,  # type: ignore[dict-item]
+    ".tgz": gzip.GzipFile,  # type: ignore[dict-item]
+    ".bz2": bz2.BZ2File,
+    ".xz": lzma.LZMAFile,
+}
+_Stamp = tuple[int, int, int, int]
+
+
+class WaitingError(InputError):
+    """The files cannot be read yet, or not at all; the sentence says which and why."""
+
+
+class _UnsettledError(WaitingError):
+    """A file is still changing: a later look may find it complete."""
+
+
+class _RefusedError(WaitingError):
+    """A file cannot be used as it is: it is not read again before it changes."""
+
+
+@dataclass(frozen=True)
+class FolderContent:
+    """The files of the folders of a corpus.
+
+    Parameters
+    ----------
+    version : str
+        SHA-256 over names and contents, not times; of equal files in one folder, one counts.
+    files : dict of str to str
+        SHA-256 of every file that counts, by path.
+    """
+
+    version: str
+    files: dict[str, str]
+
+
+@dataclass(frozen=True)
+class FolderWatch:
+    """Reads the folders of a corpus once they are complete.
+
+    Parameters
+    ----------
+    store : Store
+        Data root, which stores what earlier looks saw.
+    journal : str
+        Its key.
+    settle_seconds : float
+        A file younger than this may still be written.
+    now : float, optional
+        Seconds since the epoch; by default the clock's.
+    until : float, optional
+        Moment of `time.monotonic` after which nothing more is hashed, where watches share one
+        budget; by default thirty seconds from the call. The next look resumes.
+    """
+
+    store: Store
+    journal: str
+    settle_seconds: float = 5.0
+    now: float | None = None
+    until: float | None = None
+
+    def read(self, roots: Sequence[Path]) -> FolderContent:
+        """Return the content of files and folders.
+
+        Raises
+        ------
+        WaitingError
+            If there is nothing, or a file is being written, is broken or cannot be read.
+        """
+        before = self._remembered()
+        seen: dict[str, dict[str, Any]] = {}
+        try:
+            found = [(path, _stamp(path)) for root in roots for path in _files(root)]
+            for path, stamp in found:
+                old = before.get(str(path), {})
+                same = old.get("stamp") == list(stamp)
+                seen[str(path)] = {
+                    "stamp": list(stamp),
+                    "sha256": old.get("sha256") if same else None,
+                }
+                if same and isinstance(old.get("refused"), str):
+                    seen[str(path)]["refused"] = old["refused"]
+            self._refuse_unsettled(found, before)
+            self._hash(found, seen)
+            files = _once(seen, before)
+        except OSError as error:
+            raise WaitingError(
+                f"{error.filename or 'a file'} cannot be read ({error.strerror or error})"
+            ) from None
+        finally:
+            if seen != before:
+                self.store.write_json(self.journal, {"files": seen})
+        if not found:
+            raise WaitingError("the folder is empty")
+        return FolderContent(sha256_bytes(canonical_json(files)), files)
+
+    def _remembered(self) -> dict[str, dict[str, Any]]:
+        try:
+            files = (
+                self.store.read_json(self.journal)["files"]
+                if self.store.exists(self.journal)
+                else {}
+            )
+            return {str(name): dict(entry) for name, entry in files.items()}
+        except (InputError, KeyError, TypeError, ValueError, AttributeError):
+            # a journal saves work and is worth nothing else
+            return {}
+
+    def _refuse_unsettled(
+        self, found: Sequence[tuple[Path, _Stamp]], before: Mapping[str, Mapping[str, Any]]
+    ) -> None:
+        moment = time.time() if self.now is None else self.now
+        for path, stamp in found:
+            old = before.get(str(path), {}).get("stamp")
+            age = moment - stamp[1] / 1e9
+            # a clock ahead of this one gives files of the future: two looks alike settle those
+            if path.name.lower().endswith(_UNFINISHED) or (
+                age < self.settle_seconds and (age >= 0 or old != list(stamp))
+            ):
+                raise _UnsettledError(f"{path.name} may still be written")
+            if old is not None and old[0] < stamp[0]:
+                raise _UnsettledError(
+                    f"{path.name} grew from {old[0]:,} to {stamp[0]:,} bytes since the last look"
+                )
+
+    def _hash(
+        self, found: Sequence[tuple[Path, _Stamp]], seen: Mapping[str, dict[str, Any]]
+    ) -> None:
+        until = time.monotonic() + _SCAN_SECONDS if self.until is None else self.until
+        for place, (path, stamp) in enumerate(found):
+            entry = seen[str(path)]
+            if entry["sha256"]:
+                continue
+            if "refused" in entry:
+                raise WaitingError(entry["refused"])
+            if time.monotonic() > until:
+                raise _UnsettledError(
+                    f"{place:,} of {len(found):,} files are read, the next look resumes"
+                )
+            try:
+                digest = _read(path)
+            except _RefusedError as error:
+                entry["refused"] = str(error)
+                raise
+            if _stamp(path) != stamp:
+                raise _UnsettledError(f"{path.name} changed while it was read")
+            entry["sha256"] = digest
+
+
+def _files(root: Path) -> list[Path]:
+    """Return the regular files below a folder, sorted; hidden ones and links are left out."""
+    if root.is_file():
+        return [root]
+    if not root.is_dir():
+        raise WaitingError(f"{root} does not exist")
+    found: list[Path] = []
+    for folder, folders, names in os.walk(root, onerror=_raise):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        paths = [Path(folder) / name for name in sorted(names) if not name.startswith(".")]
+        found += [path for path in paths if path.is_file() and not path.is_symlink()]
+    return found
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def _stamp(path: Path) -> _Stamp:
+    """Return what cannot all stay the same while the content changes."""
+    stat = path.stat()
+    return stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino
+
+
+def _read(path: Path) -> str:
+    """Refuse a file that is incomplete, broken or takes too long to read; return its SHA-256."""
+    end = time.monotonic() + _FILE_SECONDS
+    _refuse_incomplete(path, end)
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        for chunk in _chunks(path, stream, end):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _chunks(path: Path, stream: IO[bytes], end: float) -> Iterator[bytes]:
+    while chunk := stream.read(_CHUNK):
+        if time.monotonic() > end:
+            raise _RefusedError(
+                f"{path.name} takes longer than {_FILE_SECONDS:g} seconds to read; "
+                "split or unpack it"
+            )
+        yield chunk
+
+
+def _once(
+    seen: Mapping[str, dict[str, Any]], before: Mapping[str, Mapping[str, Any]]
+) -> dict[str, str]:
+    """Of equal files in a folder keep one: that which counted at the last look, if any."""
+    kept: dict[tuple[str, str], str] = {}
+    for name in sorted(
+        seen, key=lambda name: (before.get(name, {}).get("counts") != seen[name]["sha256"], name)
+    ):
+        kept.setdefault((str(Path(name).parent), seen[name]["sha256"]), name)
+    for name in kept.values():
+        seen[name]["counts"] = seen[name]["sha256"]
+    return {name: seen[name]["sha256"] for name in sorted(kept.values())}
+
+
+def _refuse_incomplete(path: Path, end: float) -> None:
+    """Refuse compressed files, archives and tables without their end."""
+    name = path.name.lower()
+    try:
+        if path.suffix.lower() in _OPENERS:
+            _read_through(path, end)
+        elif name.endswith(".tar"):
+            with tarfile.open(path, "r:", tarinfo=SmallHeader) as archive:
+                archive.getmembers()
+        elif name.endswith(".zip"):
+            zipfile.ZipFile(path).close()
+        elif name.endswith(".parquet") and not _ends_like_parquet(path):
+            raise EOFError("its last bytes are not those of Parquet")
+    except DAMAGE as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            # of the disk, not of the file: it may pass
+            raise
+        raise _RefusedError(
+            f"{path.name} is not complete or broken ({error}); copy it again"
+        ) from None
+
+
+def _read_through(path: Path, end: float) -> None:
+    total = 0
+    with _OPENERS[path.suffix.lower()](path) as stream:
+        for chunk in _chunks(path, stream, end):
+            total += len(chunk)
+            if total > _UNPACKED_BYTES:
+                raise _RefusedError(
+                    f"{path.name} unpacks to more than {_UNPACKED_BYTES:,} bytes; split it"
+                )
+
+
+def _ends_like_parquet(path: Path) -> bool:
+    with path.open("rb") as stream:
+        stream.seek(max(0, path.stat().st_size - 4))
+        return stream.read() == b"PAR1"
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """A corpus whose files are complete.
+
+    Parameters
+    ----------
+    corpus : str
+        Its name.
+    source : {"incoming", "declared", "inbox"}
+        Where the files are.
+    version : str
+        Hash of the contents, and of the configuration where it is declared.
+    files : dict of str to str
+        SHA-256 of every file that counts, by path.
+    """
+
+    corpus: str
+    source: str
+    version: str
+    files: dict[str, str]
+
+
+class _Scan:
+    """One look at the folders of several corpora, which share a budget of seconds."""
+
+    def __init__(self, store: Store, source: str, settle_seconds: float, now: float | None) -> None:
+        self.arrivals: list[Arrival] = []
+        self.waiting: dict[str, str] = {}
+        self._store, self._source = store, source
+        self._settle_seconds, self._now = settle_seconds, now
+        self._until = time.monotonic() + _SCAN_SECONDS
+
+    @property
+    def result(self) -> tuple[list[Arrival], dict[str, str]]:
+        return self.arrivals, self.waiting
+
+    def folders(self, folder: Path) -> Iterator[Path]:
+        """Go through the visible entries of a folder."""
+        for entry in sorted(folder.iterdir()) if folder.is_dir() else []:
+            if not entry.name.startswith(".") and not entry.is_symlink():
+                yield entry
+
+    def look(self, corpus: str, roots: Sequence[Path], version: Callable[[str], str] = str) -> None:
+        """Note the corpus as arrived or as waiting; `version` adds to the hash of the files."""
+        try:
+            journal = _journal(self._source, CorpusConfig(corpus).name)
+            watch = FolderWatch(
+                self._store, journal, self._settle_seconds, now=self._now, until=self._until
+            )
+            found = watch.read(roots)
+        except (InputError, OSError) as error:
+            self.waiting[corpus] = str(error)
+        else:
+            arrival = Arrival(corpus, self._source, version(found.version), found.files)
+            self.arrivals.append(arrival)
+
+
+def _journal(source: str, corpus: str) -> str:
+    area = "operations" if source == "inbox" else "corpora"
+    return f"{area}/{corpus}/landed_{source}.json"
+
+
+def scan_incoming(
+    store: Store, folder: Path, *, settle_seconds: float = 5.0, now: float | None = None
+) -> tuple[list[Arrival], dict[str, str]]:
+    """Look into a folder whose subfolders are corpora.
+
+    Parameters
+    ----------
+    store : Store
+        Data root, which stores what earlier looks saw.
+    folder : Path
+        ``<folder>/<corpus>/…`` holds the runs of one corpus.
+    settle_seconds : float
+        A file younger than this may still be written: its corpus waits for the next look.
+    now : float, optional
+        Seconds since the epoch; by default the clock's.
+
+    Returns
+    -------
+    arrivals : list of Arrival
+        Corpora whose files are complete, sorted by name.
+    waiting : dict of str to str
+        Corpora that wait or cannot be used, with the reason.
+    """
+    scan = _Scan(store, "incoming", settle_seconds, now)
+    for entry in scan.folders(folder):
+        if entry.is_dir():
+            scan.look(entry.name, [entry])
+        else:
+            scan.waiting[entry.name] = (
+                f"it is next to the folders of corpora; move it into {folder.name}/<corpus>/"
+            )
+    return scan.result
+
+
+def scan_declared(
+    store: Store,
+    configs: Iterable[CorpusConfig],
+    *,
+    settle_seconds: float = 5.0,
+    now: float | None = None,
+) -> tuple[list[Arrival], dict[str, str]]:
+    """Look at the paths of declared corpora, as `scan_incoming` does at its subfolders."""
+    scan = _Scan(store, "declared", settle_seconds, now)
+    for config in configs:
+        document = config.to_dict()
+        scan.look(
+            config.name,
+            [Path(path) for path in config.paths],
+            lambda version, document=document: sha256_bytes(  # type: ignore[misc]
+                canonical_json({"config": document, "content": version})
+            ),
+        )
+    return scan.result
+
+
+def scan_inbox(
+    store: Store, *, settle_seconds: float = 5.0
+) -> tuple[list[Arrival], dict[str, str]]:
+    """Look into the inboxes of all registered corpora, as `scan_incoming` does."""
+    scan = _Scan(store, "inbox", settle_seconds, None)
+    known = set(registered_corpora(store))
+    for entry in scan.folders(store.local_path("inbox")):
+        if entry.is_dir() and entry.name in known:
+            scan.look(entry.name, [entry])
+        else:
+            scan.waiting[entry.name] = (
+                "no corpus has this name; put new runs into inbox/<corpus>/ of a registered one"
+            )
+    return scan.result
+
+
+def adopt(store: Store, folder: Path, corpus: str) -> CorpusConfig:
+    """Register the corpus of an incoming folder, or add the folder to a registered one."""
+    path = str(folder / corpus)
+    config = (
+        load_config(store, corpus) if corpus in registered_corpora(store) else CorpusConfig(corpus)
+    )
+    if config.format == "embedded":
+        raise InputError(
+            f"{corpus} comes with the package; give the folder {path} the name of another corpus."
+        )
+    if path not in config.paths:
+        config = replace(config, paths=(*config.paths, path))
+        save_config(store, config)
+    return config
+
+
+def declare(store: Store, config: CorpusConfig) -> CorpusConfig:
+    """Register a corpus as declared; its incoming folder, once adopted, stays among its paths."""
+    key = f"corpora/{config.name}/corpus.json"
+    registered = load_config(store, config.name) if store.exists(key) else None
+    incoming = str(store.local_path(f"incoming/{config.name}")) if store.is_local else ""
+    if registered is not None and incoming in registered.paths and incoming not in config.paths:
+        config = replace(config, paths=(*config.paths, incoming))
+    if config != registered:
+        save_config(store, config)
+    return config
+
+
+def read_versions(corpus: Corpus) -> list[dict[str, Any]]:
+    """Return the versions of a corpus's files, the oldest first."""
+    key = corpus.key("versions.jsonl")
+    data = corpus.store.read_bytes(key) if corpus.store.exists(key) else b""
+    # a last line without its end is the trace of a kill
+    return [parse_json(line.decode("utf-8")) for line in data[: data.rfind(b"\n") + 1].splitlines()]
+
+
+def record_version(store: Store, arrival: Arrival) -> int:
+    """Add an arrival to the versions of its corpus, unless it is the last already; return its number.
+
+    The number, from 1, makes the run key: content that comes back is a new version, and a look
+    that was killed before it requested its run finds its own line and uses the same key.
+    """
+    number = 0
+
+    def line(old: bytes) -> str:
+        nonlocal number
+        versions = [parse_json(entry.decode("utf-8")) for entry in old.splitlines()]
+        number = len(versions) + 1
+        moment = datetime.now(UTC).isoformat(timespec="seconds")
+        entry = {
+            "number": number,
+            "version": arrival.version,
+            "source": arrival.source,
+            "time": moment,
+            "files": arrival.files,
+        }
+        return json.dumps(entry, ensure_ascii=False)
+
+    of_source = [
+        entry
+        for entry in read_versions(Corpus(store, arrival.corpus))
+        if entry["source"] == arrival.source
+    ]
+    if of_source and of_source[-1]["version"] == arrival.version:
+        return int(of_source[-1]["number"])
+    store.append_line(f"corpora/{arrival.corpus}/versions.jsonl", line)
+    return number
+
+
+def inbox_key(corpus: str) -> str:
+    """Return the key of the folder for new runs of a corpus."""
+    return f"inbox/{corpus}"
+
+
+def is_inbox_empty(corpus: Corpus) -> bool:
+    """Whether the inbox of a corpus holds no file."""
+    key = inbox_key(corpus.name)
+    if not corpus.store.is_local:
+        return not corpus.store.names(key)
+    return not any(path.is_file() for path in corpus.store.local_path(key).rglob("*"))
+
+
+@contextmanager
+def settled_inbox(corpus: Corpus, *, watched: bool) -> Iterator[Callable[[], None]]:
+    """Wait until the files of an inbox are complete; give a call that refuses later changes.
+
+    Raises
+    ------
+    WaitingError
+        If a file is still being written, is broken, or changed.
+    """
+    if not watched or not corpus.store.is_local:
+        yield lambda: None
+        return
+    watch = FolderWatch(corpus.store, _journal("inbox", corpus.name))
+    folder = [corpus.store.local_path(inbox_key(corpus.name))]
+    before = _patient(watch, folder)
+
+    def unchanged() -> None:
+        try:
+            same = watch.read(folder) == before
+        except WaitingError:
+            same = False
+        if not same:
+            raise WaitingError(
+                f"the files in {folder[0]} changed while they were read; call it again."
+            )
+
+    yield unchanged
+
+
+def _patient(watch: FolderWatch, folder: Sequence[Path]) -> FolderContent:
+    """Look again for a while: a copy that ended a second ago is complete in a few more."""
+    end = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            return watch.read(folder)
+        except WaitingError as error:
+            if time.monotonic() > end or not isinstance(error, _UnsettledError):
+                raise WaitingError(
+                    f"{folder[0]} waits: {str(error).rstrip('.')}; call it again."
+                ) from None
+        time.sleep(0.5)
