@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from pathlib import Path
 import dagster as dg
 
 from certify_assets.errors import CertifyError
+from certify_assets.storage.locks import lock_file
 
 __all__ = ["at_work_on", "instance_with"]
 
@@ -26,13 +26,11 @@ def at_work_on(job: str, corpus: str) -> Iterator[None]:
     """
     path = _folder() / f"{job}_{corpus}.lock"
     with path.open("a+", encoding="utf-8") as stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not lock_file(stream.fileno(), wait=False):
             stream.seek(0)
             raise CertifyError(
                 f"process {stream.read().strip() or 'of another run'} is at work on {corpus}; wait for its end, or end it first."
-            ) from None
+            )
         stream.truncate(0)
         stream.write(f"{os.getpid()}\n")
         stream.flush()
@@ -43,7 +41,7 @@ def at_work_on(job: str, corpus: str) -> Iterator[None]:
 def instance_with(partitions: str, names: list[str]) -> Iterator[dg.DagsterInstance]:
     """Open the instance with these partitions in it; one process after another, because neither making its databases nor adding is atomic."""
     with (_folder() / "instance.lock").open("a") as stream:
-        fcntl.flock(stream, fcntl.LOCK_EX)
+        lock_file(stream.fileno())
         with dg.DagsterInstance.get() as instance:
             instance.add_dynamic_partitions(partitions, names)
     with dg.DagsterInstance.get() as instance:

@@ -6,7 +6,6 @@ beginning of the hash of the delivery, so that the same files are the same batch
 
 from __future__ import annotations
 
-import fcntl
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,6 +24,7 @@ from certify_assets.operations.fetching import local_copies, shown_url
 from certify_assets.operations.identities import Identities, Run
 from certify_assets.operations.layout import batch_key
 from certify_assets.operations.sampling import draw_tasks
+from certify_assets.storage.locks import lock_file
 
 if TYPE_CHECKING:
     from certify_assets.corpora.formats import ImportFacts
@@ -140,7 +140,7 @@ def corpus_lock(corpus: Corpus, what: str) -> Iterator[None]:
     path = corpus.store.local_path(f"operations/{corpus}/{what}.lock")
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as stream:
-        fcntl.flock(stream, fcntl.LOCK_EX)
+        lock_file(stream.fileno())
         # who held the lock before may have written
         corpus.store.refresh()
         yield

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -42,6 +43,7 @@ class Snapshot(Store):
         for name, value in (
             ("_base", base),
             ("_versions", {}),
+            ("_files", {}),
             ("_answers", {}),
             ("_local", threading.local()),
         ):
@@ -49,6 +51,8 @@ class Snapshot(Store):
 
     _base: Store
     _versions: dict[str, str]
+    # identity of the files whose hash is known: a large one is hashed once
+    _files: dict[str, tuple[int, int, int]]
     _answers: dict[object, tuple[Any, frozenset[str]]]
     _local: threading.local
 
@@ -67,6 +71,7 @@ class Snapshot(Store):
         Called where an operation waited for a lock, behind which others may have written.
         """
         self._versions.clear()
+        self._files.clear()
         self._answers.clear()
 
     def exists(self, key: str) -> bool:
@@ -95,11 +100,20 @@ class Snapshot(Store):
     @contextmanager
     def as_file(self, key: str) -> Iterator[Path]:
         """Give what is stored under the key as a file, and hold it to one version while in use."""
+        if not self.is_local:
+            # a copy, of the version that was read
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder) / "content"
+                path.write_bytes(self.read_bytes(key))
+                yield path
+            return
         self._touch(key)
         with self._base.as_file(key) as path:
             before = _identity(path)
             # a table that is read here and hashed elsewhere must be one version as well
-            self._hold(key, sha256_file(path))
+            if self._files.get(key) != before:
+                self._hold(key, sha256_file(path))
+                self._files[key] = before
             yield path
             if _identity(path) != before:
                 raise ChangedInputError(_changed(self.locate(key)))
@@ -180,6 +194,7 @@ class Snapshot(Store):
 
     def _drop(self, key: str) -> None:
         self._versions.pop(key, None)
+        self._files.pop(key, None)
         # a listing of the folder, or of one above it, is an answer of this key as well
         parts = key.split("/")
         stale = {key, *("/".join(parts[:n]) + "/" for n in range(1, len(parts)))}

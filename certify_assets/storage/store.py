@@ -23,28 +23,23 @@ Layout (``<corpus>`` and ``<judge>`` are names of letters, digits, '_', '-' and 
 
 from __future__ import annotations
 
-import fcntl
 import io
 import json
 import os
 import re
-import tempfile
-import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from certify_assets.errors import InputError, MissingToolError
-from certify_assets.files import parse_json, replacing, sha256_bytes, sha256_file, write_atomic
+from certify_assets.errors import InputError
+from certify_assets.files import parse_json, sha256_bytes, sha256_file
+from certify_assets.storage.backends import Backend, backend_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Store", "default_root"]
-
-_SEGMENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*")
 _PASSWORD = re.compile(r"[a-z0-9+.\-]+://[^/@]*:[^/@]*@", re.IGNORECASE)
 
 
@@ -55,17 +50,17 @@ def default_root() -> str:
 
 @dataclass(frozen=True)
 class Store:
-    """Reads and writes below one root.
+    """Documents, tables and journals below one root.
 
     Parameters
     ----------
     root : str
-        A folder, or an fsspec URL such as ``s3://bucket/prefix`` or ``memory://name``.
+        A folder, or a URL such as ``s3://bucket/prefix``; see `backends`.
 
     Notes
     -----
-    Keys are relative and made of safe segments, so that a corpus name or a trajectory can never lead outside the root. On a local
-    disk a write takes its name by rename; object stores put an object whole.
+    Keys are relative and made of safe segments, so that a corpus name or a trajectory can never
+    lead outside the root. A file is stored whole or not at all.
     """
 
     root: str
@@ -74,24 +69,24 @@ class Store:
         if _PASSWORD.match(self.root):
             # not repeated here: pages, metadata and messages name the root
             raise InputError(
-                "the data root's URL holds a password, which would be shown wherever the root is named; give it to fsspec by its configuration "
-                "(such as FSSPEC_SFTP_PASSWORD) and take it out of the URL."
+                "the data root's URL holds a password, which would be shown wherever the root is "
+                "named; give it to fsspec by its configuration (such as FSSPEC_SFTP_PASSWORD) and "
+                "take it out of the URL."
             )
+
+    @property
+    def backend(self) -> Backend:
+        """Where the files are stored."""
+        return backend_of(self.root)
 
     @property
     def is_local(self) -> bool:
         """Whether the root is a folder of this machine."""
-        return "://" not in self.root or self.root.startswith("file://")
+        return self.backend.local
 
     def locate(self, key: str) -> str:
-        """Return where a key lives: a path, or a URL on a remote root."""
-        parts = key.split("/")
-        bad = next((part for part in parts if not _SEGMENT.fullmatch(part)), None)
-        if bad is not None:
-            raise InputError(
-                f"{bad!r} in {key!r} cannot be a file name of the data root; use letters, digits, '_', '-' and '.'."
-            )
-        return "/".join([self.root.rstrip("/"), *parts])
+        """Return where a key is stored: a path, or a URL on a remote root."""
+        return self.backend.locate(key)
 
     def local_path(self, key: str) -> Path:
         """Return the path of a key on a local root.
@@ -101,18 +96,17 @@ class Store:
         InputError
             If the root is remote: what needs a file on disk cannot run there.
         """
-        if not self.is_local:
+        path = self.backend.path(key)
+        if path is None:
             raise InputError(
-                f"{key} is needed as a file, but the data root {self.root} is remote; copy it to a local folder first."
+                f"{key} is needed as a file, but the data root {self.root} is remote; copy it to "
+                "a local folder first."
             )
-        return Path(self.locate(key).removeprefix("file://"))
+        return path
 
     def exists(self, key: str) -> bool:
         """Whether something is stored under the key."""
-        if self.is_local:
-            return self.local_path(key).exists()
-        filesystem, path = self._remote(key)
-        return bool(filesystem.exists(path))
+        return self.backend.exists(key)
 
     def read_bytes(self, key: str) -> bytes:
         """Return what is stored under the key.
@@ -120,75 +114,62 @@ class Store:
         Raises
         ------
         InputError
-            If nothing is: the sentence says that the step before has to run.
+            If nothing is: the sentence names the step that writes it.
         """
-        if not self.exists(key):
-            raise InputError(f"{self.locate(key)} does not exist; {_remedy(key)} first.")
-        if self.is_local:
-            return self.local_path(key).read_bytes()
-        filesystem, path = self._remote(key)
-        return bytes(filesystem.cat_file(path))
+        self._require(key)
+        return self.backend.read(key)
 
     def write_bytes(self, key: str, data: bytes) -> str:
         """Store bytes under the key, whole or not at all; return their SHA-256."""
-        if self.is_local:
-            write_atomic(self.local_path(key), data)
-            return sha256_bytes(data)
-        filesystem, path = self._remote(key)
-        staged = f"{path}.{uuid.uuid4().hex}.part"
-        filesystem.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
-        filesystem.pipe_file(staged, data)
-        filesystem.mv(staged, path)
+        self.backend.write(key, data)
         return sha256_bytes(data)
 
     def write_stream(self, key: str, write: Callable[[IO[bytes]], None]) -> str:
-        """Store what `write` puts into a stream, whole or not at all and never all of it in memory; return its SHA-256."""
-        if self.is_local:
-            path = Path(os.path.realpath(self.local_path(key)))
-            with replacing(path) as stream:
-                write(stream)
-            return sha256_file(path)
-        filesystem, remote = self._remote(key)
-        staged = f"{remote}.{uuid.uuid4().hex}.part"
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "staged"
-            with path.open("wb") as stream:
-                write(stream)
-            filesystem.makedirs(remote.rsplit("/", 1)[0], exist_ok=True)
-            filesystem.put_file(str(path), staged)
-            filesystem.mv(staged, remote)
-            return sha256_file(path)
+        """Store what `write` puts into a stream, whole or not at all; return its SHA-256."""
+        return self.backend.write_stream(key, write)
 
     @contextmanager
     def as_file(self, key: str) -> Iterator[Path]:
-        """Give what is stored under the key as a file of this machine, a copy where the root is remote.
+        """Give what is stored under the key as a file of this machine, a copy of a remote one.
 
         Raises
         ------
         InputError
             If nothing is stored there.
         """
-        if self.is_local and self.exists(key):
-            yield self.local_path(key)
-            return
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "content"
-            path.write_bytes(self.read_bytes(key))
+        self._require(key)
+        with self.backend.as_file(key) as path:
             yield path
 
     def delete(self, key: str) -> None:
         """Remove what is stored under the key, if anything is."""
-        if self.is_local:
-            self.local_path(key).unlink(missing_ok=True)
-        elif self.exists(key):
-            filesystem, path = self._remote(key)
-            filesystem.rm_file(path)
+        self.backend.delete(key)
 
     def remove_folder(self, folder: str) -> None:
-        """Remove a folder in which nothing is left; object stores have none."""
-        if self.is_local:
-            with suppress(OSError):
-                self.local_path(folder).rmdir()
+        """Remove an empty folder; object stores have none."""
+        self.backend.remove_folder(folder)
+
+    def names(self, folder: str) -> list[str]:
+        """Return the sorted names directly below a folder, hidden ones left out."""
+        return self.backend.names(folder)
+
+    def append_line(self, key: str, make: Callable[[bytes], str | None]) -> None:
+        """Append one line to a journal and flush it to the disk.
+
+        Parameters
+        ----------
+        key : str
+            The journal.
+        make : callable
+            Gets the whole lines of the journal and returns the line to add, or None for none. On
+            a local root no other process appends between the two.
+
+        Notes
+        -----
+        A last line without its end is the trace of a kill in the middle of a write: nothing was
+        confirmed, and it is cut off.
+        """
+        self.backend.append_line(key, make)
 
     def sha256(self, key: str) -> str:
         """Return the SHA-256 of what is stored under the key."""
@@ -222,7 +203,8 @@ class Store:
             return pd.read_parquet(io.BytesIO(data))
         except (pa.ArrowException, OSError) as error:
             raise InputError(
-                f"{self.locate(key)} is not a readable table ({type(error).__name__}); {_remedy(key)} again."
+                f"{self.locate(key)} is not a readable table ({type(error).__name__}); "
+                f"{_remedy(key)} again."
             ) from None
 
     def write_table(self, key: str, frame: pd.DataFrame) -> str:
@@ -231,104 +213,16 @@ class Store:
         frame.to_parquet(buffer, index=False, compression="zstd")
         return self.write_bytes(key, buffer.getvalue())
 
-    def append_line(self, key: str, make: Callable[[bytes], str | None]) -> None:
-        """Append one line to a journal and flush it to the disk.
-
-        Parameters
-        ----------
-        key : str
-            The journal.
-        make : callable
-            Gets what the journal holds, whole lines only, and returns the line to add, or None for none. On a local root nobody else
-            appends between the two; a remote root has no lock, so let one process at a time write there.
-
-        Notes
-        -----
-        A last line without its end is the trace of a kill in the middle of a write: nothing was confirmed, and it is cut off.
-        """
-        if not self.is_local:
-            old = _whole_lines(self.read_bytes(key) if self.exists(key) else b"")
-            line = make(old)
-            if line is not None:
-                self.write_bytes(key, old + line.encode("utf-8") + b"\n")
-            return
-        path = self.local_path(key)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # without a buffer, which closing the file would write once more after an error
-        with path.open("a+b", buffering=0) as stream:
-            fcntl.flock(stream, fcntl.LOCK_EX)
-            stream.seek(0)
-            old = _whole_lines(stream.readall())
-            line = make(old)
-            if line is None:
-                return
-            stream.truncate(len(old))
-            try:
-                _write_all(stream, line.encode("utf-8") + b"\n")
-                os.fsync(stream.fileno())
-            except OSError:
-                # of several lines the first may be on the disk already, and none was confirmed
-                with suppress(OSError):
-                    stream.truncate(len(old))
-                raise
-
-    def names(self, folder: str) -> list[str]:
-        """Return the sorted names directly below a folder, hidden ones left out; empty where there is no folder."""
-        if self.is_local:
-            path = self.local_path(folder)
-            return (
-                sorted(entry.name for entry in path.iterdir() if not entry.name.startswith("."))
-                if path.is_dir()
-                else []
-            )
-        filesystem, remote = self._remote(folder)
-        if not filesystem.isdir(remote):
-            return []
-        return sorted(
-            str(entry).rstrip("/").rsplit("/", 1)[-1]
-            for entry in filesystem.ls(remote, detail=False)
-        )
-
-    def _remote(self, key: str) -> tuple[Any, str]:
-        """Return the file system of a remote root and a key's path on it.
-
-        Raises
-        ------
-        MissingToolError
-            If the package of the URL's scheme is not installed.
-        InputError
-            If there is no such scheme.
-        """
-        import fsspec
-
-        try:
-            filesystem, path = fsspec.core.url_to_fs(self.locate(key))
-        except ImportError as error:
-            raise MissingToolError(
-                f"the data root {self.root} needs a package that is not installed ({error})."
-            ) from None
-        except ValueError as error:
-            raise InputError(
-                f"the data root {self.root} cannot be opened ({error}); give a folder or a URL that fsspec knows."
-            ) from None
-        return filesystem, path
+    def _require(self, key: str) -> None:
+        if not self.exists(key):
+            raise InputError(f"{self.locate(key)} does not exist; {_remedy(key)} first.")
 
 
 def _remedy(key: str) -> str:
-    """Say what writes a key: to whoever works with assets, and to whoever works with commands."""
+    """Name the asset, and the command, that writes a key."""
     parts = key.split("/")
     if len(parts) > 2 and parts[0] in ("corpora", "judges"):
         corpus = parts[1] if parts[0] == "corpora" else parts[2]
         what = "" if parts[0] == "corpora" else f" of {parts[1]}"
         return f"materialize the asset{what} that writes it, or run `certify study {corpus}`,"
     return "materialize the asset, or run the command, that writes it"
-
-
-def _write_all(stream: io.FileIO, data: bytes) -> None:
-    rest = memoryview(data)
-    while rest:
-        rest = rest[stream.write(rest) :]
-
-
-def _whole_lines(data: bytes) -> bytes:
-    return data[: data.rfind(b"\n") + 1]

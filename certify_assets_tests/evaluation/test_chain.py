@@ -28,6 +28,7 @@ from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.reports.judge_page import write_page
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
+from certify_assets_tests.storage.memory import MemoryBackend
 
 JUDGE = "lexical"
 
@@ -77,6 +78,26 @@ def _files(store: Store) -> dict[str, bytes]:
         if path.is_file() and "ledger" not in path.parts and path.name != "timings.json"
     ]
     return {str(path.relative_to(root)): path.read_bytes() for path in files}
+
+
+def test_the_chain_gives_the_same_bytes_in_another_storage_backend(template: Path) -> None:
+    store = Store("ram://chain")
+    _prepare(store, template / "runs.jsonl")
+    _run(store)
+    auditing.audit_judge(JudgedCorpus(Corpus(store, "c"), JUDGE))
+    found = {
+        place.removeprefix("ram://chain/"): data
+        for place, data in MemoryBackend.roots["ram://chain"].items()
+        if "/ledger/" not in place and not place.endswith("timings.json")
+    }
+    expected = _files(Store(str(template / "finished")))
+    assert _timeless(found) == _timeless(expected)
+
+
+def _timeless(files: dict[str, bytes]) -> dict[str, object]:
+    """The files, of the audits without the head of the ledger, whose lines have times."""
+    audits = "judges/lexical/c/audits.json"
+    return {**files, audits: json.loads(files[audits]) | {"ledger_head": ""}}
 
 
 def test_the_chain_runs_and_running_it_again_gives_the_same_bytes(finished: Store) -> None:

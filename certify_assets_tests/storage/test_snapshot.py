@@ -11,6 +11,7 @@ import pytest
 from certify_assets.errors import ChangedInputError
 from certify_assets.storage.snapshot import Snapshot, remembered
 from certify_assets.storage.store import Store
+from certify_assets_tests.storage import memory
 
 CALLS: list[str] = []
 
@@ -33,10 +34,11 @@ def outer(thing: Thing, factor: int = 1) -> int:
     return factor * sum(inner(thing)) + len(thing.store.names("things"))
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
+@pytest.fixture(params=["{folder}", "ram://{name}"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    assert "ram" in memory.BACKENDS
     CALLS.clear()
-    found = Store(str(tmp_path))
+    found = Store(request.param.format(folder=tmp_path, name=tmp_path.name))
     found.write_json("things/a.json", [1, 2])
     return found
 

@@ -10,15 +10,13 @@ import pytest
 
 from certify_assets.errors import InputError, MissingToolError
 from certify_assets.storage.store import Store
+from certify_assets_tests.storage import memory
 
 
-@pytest.fixture(params=["local", "memory"])
+@pytest.fixture(params=["{folder}/root", "memory://{name}", "ram://{name}"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    return (
-        Store(str(tmp_path / "root"))
-        if request.param == "local"
-        else Store(f"memory://{tmp_path.name}")
-    )
+    assert "ram" in memory.BACKENDS
+    return Store(request.param.format(folder=tmp_path, name=tmp_path.name))
 
 
 def test_documents_tables_and_journals_come_back(store: Store) -> None:
@@ -127,3 +125,14 @@ def test_a_root_of_a_scheme_that_cannot_be_opened_is_told(monkeypatch: pytest.Mo
         MissingToolError, match=r"s3://x needs a package that is not installed \(Install s3fs"
     ):
         Store("s3://x").exists("corpora")
+
+
+def test_the_package_loads_where_there_is_no_fcntl() -> None:
+    code = """
+import importlib, pkgutil, sys
+sys.modules["fcntl"] = None
+from certify_assets.storage.store import Store
+for name in ("operations.batches", "defs.one_at_a_time", "judges.endpoint.journal", "cli.main"):
+    importlib.import_module(f"certify_assets.{name}")
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

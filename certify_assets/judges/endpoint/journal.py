@@ -6,7 +6,6 @@ Who rewrites the whole file changes its last hash, which the report of the scori
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any, Self
 
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.files import canonical_json, parse_json, sha256_bytes
+from certify_assets.storage.locks import lock_file
 
 __all__ = ["Journal"]
 
@@ -94,16 +94,10 @@ class Journal:
         self.head = line["sha256"]
 
     def _lock(self) -> None:
-        # Windows has no such lock; there two scorings at once break the chain, which the next one refuses
-        with contextlib.suppress(ImportError):
-            import fcntl
-
-            try:
-                fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise InputError(
-                    f"{self._path} is in use by another scoring; wait for it, or give another file for the answers."
-                ) from None
+        if not lock_file(self._handle, wait=False):
+            raise InputError(
+                f"{self._path} is in use by another scoring; wait for it, or give another file for the answers."
+            )
 
     def _load(self, data: bytes) -> None:
         *lines, torn = data.split(b"\n")

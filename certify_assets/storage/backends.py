@@ -1,0 +1,265 @@
+"""Where a data root is stored: a local folder, or any file system that fsspec knows.
+
+Another backend is one class: five abstract methods, registered under the scheme of its URLs.
+The other methods work on top of these five and may be replaced where a backend can do better.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import tempfile
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any, ClassVar, Final
+
+from certify_assets.errors import InputError, MissingToolError
+from certify_assets.files import replacing, sha256_bytes, sha256_file, write_atomic
+from certify_assets.storage.locks import lock_file
+
+_SEGMENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*")
+
+
+class Backend(ABC):
+    """Whole files below one root, by keys such as ``corpora/retail/corpus.json``.
+
+    Parameters
+    ----------
+    root : str
+        Folder or URL.
+    """
+
+    #: whether the root is a folder of this machine
+    local: ClassVar = False
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+
+    @abstractmethod
+    def exists(self, key: str) -> bool:
+        """Whether a file, or a folder with files, is stored under the key."""
+
+    @abstractmethod
+    def read(self, key: str) -> bytes:
+        """Return a stored file."""
+
+    @abstractmethod
+    def write(self, key: str, data: bytes) -> None:
+        """Store a file, whole or not at all."""
+
+    @abstractmethod
+    def delete(self, key: str) -> None:
+        """Remove a file, if it is stored."""
+
+    @abstractmethod
+    def names(self, folder: str) -> list[str]:
+        """Return the sorted names directly below a folder; empty where there is none."""
+
+    def path(self, key: str) -> Path | None:
+        """Return the path of a key on this machine; None where the root has none."""
+        del key
+        return None
+
+    def write_stream(self, key: str, write: Callable[[IO[bytes]], None]) -> str:
+        """Store what `write` puts into a stream, whole or not at all; return its SHA-256."""
+        buffer = io.BytesIO()
+        write(buffer)
+        self.write(key, buffer.getvalue())
+        return sha256_bytes(buffer.getvalue())
+
+    @contextmanager
+    def as_file(self, key: str) -> Iterator[Path]:
+        """Give a stored file as a file of this machine, here a copy."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "content"
+            path.write_bytes(self.read(key))
+            yield path
+
+    def append_line(self, key: str, make: Callable[[bytes], str | None]) -> None:
+        """Append the line that `make` returns for the whole lines that are stored.
+
+        Here without a lock: let one process at a time write.
+        """
+        old = _whole_lines(self.read(key) if self.exists(key) else b"")
+        line = make(old)
+        if line is not None:
+            self.write(key, old + line.encode("utf-8") + b"\n")
+
+    def remove_folder(self, folder: str) -> None:
+        """Remove an empty folder; object stores have none."""
+        del folder
+
+    def locate(self, key: str) -> str:
+        """Return the path or URL of a key; refuse a key that could lead outside the root."""
+        parts = key.split("/")
+        bad = next((part for part in parts if not _SEGMENT.fullmatch(part)), None)
+        if bad is not None:
+            raise InputError(
+                f"{bad!r} in {key!r} cannot be a file name of the data root; use letters, digits, "
+                "'_', '-' and '.'."
+            )
+        return "/".join([self.root.rstrip("/"), *parts])
+
+
+class LocalBackend(Backend):
+    """A folder of this machine: written by rename, appended to under a lock."""
+
+    local = True
+
+    def path(self, key: str) -> Path:
+        """Return the path of a key."""
+        return Path(self.locate(key).removeprefix("file://"))
+
+    def exists(self, key: str) -> bool:
+        """Whether the file or folder exists."""
+        return self.path(key).exists()
+
+    def read(self, key: str) -> bytes:
+        """Return a stored file."""
+        return self.path(key).read_bytes()
+
+    def write(self, key: str, data: bytes) -> None:
+        """Store a file by rename."""
+        write_atomic(self.path(key), data)
+
+    def write_stream(self, key: str, write: Callable[[IO[bytes]], None]) -> str:
+        """Store a stream by rename, never all of it in memory."""
+        path = Path(os.path.realpath(self.path(key)))
+        with replacing(path) as stream:
+            write(stream)
+        return sha256_file(path)
+
+    @contextmanager
+    def as_file(self, key: str) -> Iterator[Path]:
+        """Give the file itself."""
+        yield self.path(key)
+
+    def delete(self, key: str) -> None:
+        """Remove a file, if it is stored."""
+        self.path(key).unlink(missing_ok=True)
+
+    def remove_folder(self, folder: str) -> None:
+        """Remove a folder, if it is empty."""
+        with suppress(OSError):
+            self.path(folder).rmdir()
+
+    def names(self, folder: str) -> list[str]:
+        """Return the names below a folder, hidden ones left out."""
+        path = self.path(folder)
+        if not path.is_dir():
+            return []
+        return sorted(entry.name for entry in path.iterdir() if not entry.name.startswith("."))
+
+    def append_line(self, key: str, make: Callable[[bytes], str | None]) -> None:
+        """Append a line and flush it to the disk, while no other process appends."""
+        path = self.path(key)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # without a buffer, which closing the file would write once more after an error
+        with path.open("a+b", buffering=0) as stream:
+            lock_file(stream.fileno())
+            stream.seek(0)
+            old = _whole_lines(stream.readall())
+            line = make(old)
+            if line is None:
+                return
+            stream.truncate(len(old))
+            try:
+                _write_all(stream, line.encode("utf-8") + b"\n")
+                os.fsync(stream.fileno())
+            except OSError:
+                # of several lines the first may be on the disk already, and none was confirmed
+                with suppress(OSError):
+                    stream.truncate(len(old))
+                raise
+
+
+class FsspecBackend(Backend):
+    """A URL such as ``s3://bucket/prefix`` or ``memory://name``."""
+
+    def exists(self, key: str) -> bool:
+        """Whether an object, or a prefix, is stored."""
+        filesystem, path = self._remote(key)
+        return bool(filesystem.exists(path))
+
+    def read(self, key: str) -> bytes:
+        """Return a stored object."""
+        filesystem, path = self._remote(key)
+        return bytes(filesystem.cat_file(path))
+
+    def write(self, key: str, data: bytes) -> None:
+        """Store an object under a name of its own first: not every file system puts it whole."""
+        filesystem, path = self._remote(key)
+        staged = _staged(filesystem, path)
+        filesystem.pipe_file(staged, data)
+        filesystem.mv(staged, path)
+
+    def write_stream(self, key: str, write: Callable[[IO[bytes]], None]) -> str:
+        """Store a stream by way of a local file, never all of it in memory."""
+        filesystem, remote = self._remote(key)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "staged"
+            with path.open("wb") as stream:
+                write(stream)
+            staged = _staged(filesystem, remote)
+            filesystem.put_file(str(path), staged)
+            filesystem.mv(staged, remote)
+            return sha256_file(path)
+
+    def delete(self, key: str) -> None:
+        """Remove an object, if it is stored."""
+        filesystem, path = self._remote(key)
+        if filesystem.exists(path):
+            filesystem.rm_file(path)
+
+    def names(self, folder: str) -> list[str]:
+        """Return the names below a prefix."""
+        filesystem, remote = self._remote(folder)
+        if not filesystem.isdir(remote):
+            return []
+        found = filesystem.ls(remote, detail=False)
+        return sorted(str(entry).rstrip("/").rsplit("/", 1)[-1] for entry in found)
+
+    def _remote(self, key: str) -> tuple[Any, str]:
+        import fsspec
+
+        try:
+            filesystem, path = fsspec.core.url_to_fs(self.locate(key))
+        except ImportError as error:
+            raise MissingToolError(
+                f"the data root {self.root} needs a package that is not installed ({error})."
+            ) from None
+        except ValueError as error:
+            raise InputError(
+                f"the data root {self.root} cannot be opened ({error}); give a folder or a URL "
+                "that fsspec knows."
+            ) from None
+        return filesystem, path
+
+
+#: Backends by URL scheme; fsspec opens every other URL.
+BACKENDS: Final[dict[str, type[Backend]]] = {"": LocalBackend, "file": LocalBackend}
+
+
+def backend_of(root: str) -> Backend:
+    """Return the backend of a data root."""
+    scheme = root.partition("://")[0] if "://" in root else ""
+    return BACKENDS.get(scheme, FsspecBackend)(root)
+
+
+def _staged(filesystem: Any, path: str) -> str:
+    filesystem.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
+    return f"{path}.{uuid.uuid4().hex}.part"
+
+
+def _write_all(stream: io.FileIO, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[stream.write(rest) :]
+
+
+def _whole_lines(data: bytes) -> bytes:
+    return data[: data.rfind(b"\n") + 1]
