@@ -13,8 +13,7 @@ from collections.abc import Sequence
 
 from certify_assets.certificates.populations import Design
 from certify_assets.research.designs import study_designs
-from certify_assets.research.simulation import simulate
-from certify_assets.research.study import Cell
+from certify_assets.research.simulation import Cell, simulate
 
 PROCEDURES = ("taskboot", "guarded_taskboot:kish", "guarded_taskboot")
 EXCESS = (1.02, 1.5)

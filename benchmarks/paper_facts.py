@@ -14,10 +14,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from certify_assets.files import write_atomic
-from certify_assets.research.pages.fooled import violation_figure
-from certify_assets.research.paper_facts import Fact, arithmetic_facts
-from certify_assets.research.paper_trials import (
+from certify_assets.research.pages.simulation_page import violation_figure
+from certify_assets.research.paper_facts import (
     FOOLED_TASKS,
+    Fact,
+    arithmetic_facts,
     comparison_facts,
     fooled_facts,
     isotonic_fact,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from certify_assets.judges.harvest.gate import SMALLEST
 from certify_assets.judges.specs import HARVEST_JUDGES
-from certify_assets.research import harvest_controls as controls
+from certify_assets.research import harvest_study as controls
 from certify_assets.research.harvest_study import HarvestPlan
 from certify_assets.research.pages.study_site import PAGES, study_tables
 from certify_assets.research.study_stages import PROFILES

@@ -21,8 +21,7 @@ from certify_assets.cli.output import (
 from certify_assets.errors import InputError
 
 if TYPE_CHECKING:
-    from certify_assets.research.law import Law
-    from certify_assets.research.law_prediction import LawPrediction
+    from certify_assets.research.law import Law, LawPrediction
 
 __all__ = ["law"]
 
@@ -132,10 +131,14 @@ def _fit(
 ) -> tuple[Law | None, dict[str, Any]]:
     from certify_assets.files import rounded
     from certify_assets.research.certifiability import fit_measured, gather_points
-    from certify_assets.research.law import fit_law
-    from certify_assets.research.law_points import PAPER_FACTS, PAPER_FORMS, PAPER_POINTS
-    from certify_assets.research.law_prediction import law_findings
-    from certify_assets.research.law_table import read_points
+    from certify_assets.research.law import (
+        PAPER_FACTS,
+        PAPER_FORMS,
+        PAPER_POINTS,
+        fit_law,
+        law_findings,
+        read_points,
+    )
 
     if points is None and not paper:
         from certify_assets.cli.launching import open_store
@@ -161,7 +164,7 @@ def _fit(
 def _predict(
     fitted: Law | None, document: Mapping[str, Any], new: Mapping[str, Any]
 ) -> LawPrediction:
-    from certify_assets.research.law_prediction import predict_coverage
+    from certify_assets.research.law import predict_coverage
 
     if fitted is None:
         raise InputError(
@@ -226,7 +229,7 @@ def _show_points(points: Sequence[Mapping[str, Any]], fitted: Law | None) -> Non
 
 
 def _show_forms(fitted: Law, *, paper: bool) -> None:
-    from certify_assets.research.law_points import PAPER_FORMS
+    from certify_assets.research.law import PAPER_FORMS
 
     rows = []
     for fit in fitted.forms:

@@ -22,8 +22,8 @@ from certify_assets.cli.output import (
 )
 
 if TYPE_CHECKING:
+    from certify_assets.research.simulation import Cell, Rates, Simulation
     from certify_assets.research.simulation_study import Journal
-    from certify_assets.research.study import Cell, Rates, Simulation
 
 __all__ = ["simulate"]
 
@@ -270,8 +270,8 @@ def _journal(out: Path) -> Journal:
 
 def _write_page(path: Path, document: Simulation, cells: Sequence[Any]) -> None:
     from certify_assets.files import write_atomic
+    from certify_assets.research.designs import check_truth
     from certify_assets.research.pages.simulation_page import render_simulation
-    from certify_assets.research.truth import check_truth
 
     write_atomic(path, render_simulation(document, check_truth(cells)).encode("utf-8"))
 

@@ -87,7 +87,7 @@ def _document(
 
 
 def _show(store: Store, document: dict[str, Any]) -> None:
-    from certify_assets.research.pages.study_reader import OURS
+    from certify_assets.research.pages.result_tables import OURS
     from certify_assets.research.pages.study_site import study_facts, study_tables
 
     tables = study_tables(store)

@@ -22,8 +22,7 @@ from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate
-    from certify_assets.research.law import Law
-    from certify_assets.research.law_points import LawPoint
+    from certify_assets.research.law import Law, LawPoint
 
 __all__ = [
     "CERTIFIABILITY_KEY",
@@ -148,7 +147,7 @@ class Certifiability:
     @property
     def findings(self) -> tuple[tuple[str, str], ...]:
         """What a reader should know, as (code, sentence)."""
-        from certify_assets.research.law_prediction import law_findings
+        from certify_assets.research.law import law_findings
 
         alpha = f"{ALPHAS[0]:g}"
         number = max((item.judges for item in self.measured), default=0)
@@ -211,7 +210,7 @@ class Certifiability:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document that is stored."""
-        from certify_assets.research.law_points import PAPER_FACTS, PAPER_FORMS
+        from certify_assets.research.law import PAPER_FACTS, PAPER_FORMS
 
         return {
             "schema": CERTIFIABILITY_SCHEMA,
@@ -264,7 +263,7 @@ def measure(corpus: Corpus) -> Measured:
         If a judge's certificates, or the base judge's scores, are stale or do not recompute.
     """
     from certify_assets.certificates import auroc, observe
-    from certify_assets.research.law_points import LawPoint
+    from certify_assets.research.law import LawPoint
 
     base = base_judge(corpus)
     there = [
@@ -332,8 +331,7 @@ def fit_measured(
     measured: Sequence[Measured], left_out: Sequence[tuple[str, str]] = ()
 ) -> Certifiability:
     """Fit the law to measured corpora; where that cannot be done, say why and keep the points."""
-    from certify_assets.research.law import FEWEST_POINTS, fit_law
-    from certify_assets.research.law_points import PAPER_POINTS
+    from certify_assets.research.law import FEWEST_POINTS, PAPER_POINTS, fit_law
 
     law, reason = (
         None,
@@ -356,7 +354,7 @@ def write_certifiability(store: Store) -> Certifiability:
 
 def doubts(store: Store) -> list[str]:
     """Return what a reader of the stored model must be warned of: too few corpora, no fit, a fit that predicts nothing or hangs on one corpus."""
-    from certify_assets.research.law_prediction import ENOUGH_POINTS
+    from certify_assets.research.law import ENOUGH_POINTS
 
     document = store.read_json(CERTIFIABILITY_KEY)
     count = len(document["points"])

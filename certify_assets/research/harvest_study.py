@@ -1,12 +1,20 @@
-"""Every harvest of one corpus side by side: gates, budgets, split profiles, sides and seeds, each read on TEST under one registration."""
+"""Harvests of one corpus: rounds, controls without a certificate, and the study over all settings.
+
+A round takes the threshold from half A, pseudo-labels the pool, trains from the base again,
+certifies on half B and audits on TEST; every combination is read under one registration.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from certify_assets.certificates import Settings
 from certify_assets.corpora.config import EMBEDDED
@@ -15,19 +23,231 @@ from certify_assets.corpora.splits import plan_splits, select
 from certify_assets.evaluation.ledger import LedgerEntry, announce_study, record_result
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.harvest.learners import language_learner, lexical_learner
-from certify_assets.judges.harvest.loop import Learner, Loop
-from certify_assets.judges.harvest.withholding import HALVES_SEED, Splits
+from certify_assets.judges.harvest.loop import Learner, Loop, Parts, gate_of, measured
+from certify_assets.judges.harvest.measures import contamination, share_wrong, skew
+from certify_assets.judges.harvest.withholding import (
+    HALF_A,
+    HALVES_SEED,
+    LABEL_SOURCE,
+    Splits,
+    training_set,
+)
 from certify_assets.judges.judging import workplace
 from certify_assets.judges.specs import ALPHAS, DELTA, GRID
-from certify_assets.research.harvest_rounds import harvest_rounds
 from certify_assets.storage.progress import Report, silent
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from certify_assets.corpora.splits import SplitManifest
+    from certify_assets.judges.base import Judge
 
-__all__ = ["HarvestPlan", "harvest_document", "learner_maker", "run_harvests"]
+_SHARES = (0.25, 0.5)
+
+
+def controls_of(loop: Loop, parts: Parts, start: Judge, size: int) -> list[dict[str, Any]]:
+    """Run the controls of a loop.
+
+    Parameters
+    ----------
+    loop, parts
+    start : Judge
+        Of round 0.
+    size : int
+        Runs that the certificate let through in round 1; the lowest scores are taken of as many, beside fixed shares of the pool.
+
+    Returns
+    -------
+    list of dict
+        The labels of half A spent on training instead, certified on half B; then every cut without a certificate, with its contamination and, where
+        a training is cheap, what came of it.
+    """
+    found = [_labels_spent(loop, parts)]
+    table = loop.learner.score(start, parts.pool.frame)
+    for name, taken in uncertified_cuts(table["score"].to_numpy(np.float64), loop, size).items():
+        about = {
+            "control": name,
+            "size": int(taken.sum()),
+            "pool": len(table),
+            "contamination": share_wrong(taken, parts.pool.withheld, loop.label),
+        }
+        if loop.learner.dear or not taken.any():
+            found.append(about)
+            continue
+        training = training_set(
+            loop.learner.source,
+            parts.pool.frame[taken],
+            label=loop.label,
+            manifest=loop.splits.manifest,
+        )
+        found.append(measured(loop, parts, loop.learner.train(training, name), about))
+    return found
+
+
+def uncertified_cuts(
+    scores: NDArray[np.float64], loop: Loop, size: int
+) -> dict[str, NDArray[np.bool_]]:
+    """Choose rows of a pool without a certificate.
+
+    Returns
+    -------
+    dict of str to bool array
+        ``verdict``: where the judge says the pseudo-label at all; ``confidence``: where it gives the other outcome at most α; ``lowest_…`` (on the
+        release side ``highest_…``): as many as the certificate let through, and fixed shares of the pool.
+    """
+    sign = 1.0 if loop.settings.side == "reject" else -1.0
+    keys = np.where(np.isnan(scores), np.inf, sign * scores)
+    order = np.argsort(keys, kind="stable")
+    end = "lowest" if sign > 0 else "highest"
+    counts = {f"{end}_{share:.0%}": int(share * len(scores)) for share in _SHARES}
+    counts = {f"{end}_as_many": size, **counts} if size else counts
+    cuts = {
+        "verdict": keys < 0,
+        "confidence": keys <= math.log(loop.settings.alpha / (1 - loop.settings.alpha)),
+    }
+    for name, count in counts.items():
+        taken = np.zeros(len(scores), dtype=bool)
+        taken[order[:count]] = True
+        cuts[name] = taken & np.isfinite(keys)
+    return cuts
+
+
+def ranking_of(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """Say whether half B would have put the rounds in the order in which TEST has them; None where there are not two rounds.
+
+    Returns
+    -------
+    dict or None
+        For every procedure: rounds by certified coverage on half B and by coverage certified on TEST's own scores, best first (the earlier round
+        on a tie), and whether the two agree. TEST is reported here, not chosen by: the number of rounds is fixed beforehand.
+    """
+    made = [row for row in rows if "certificates" in row]
+    if len(made) < 2:
+        return None
+    found = {}
+    for name in made[0]["certificates"]:
+        half_b, test = (
+            {row["round"]: row["certificates"][name][key] or 0.0 for row in made}
+            for key in ("half_b_coverage", "test_own_coverage")
+        )
+        orders = [
+            [number for _, number in sorted((-share, number) for number, share in by.items())]
+            for by in (half_b, test)
+        ]
+        found[name] = {
+            "rounds": [
+                {"round": number, "half_b": half_b[number], "test": test[number]}
+                for number in half_b
+            ],
+            "order_half_b": orders[0],
+            "order_test": orders[1],
+            "agree": orders[0] == orders[1],
+        }
+    return found
+
+
+def _labels_spent(loop: Loop, parts: Parts) -> dict[str, Any]:
+    """Train on the labels of half A instead of using them for a threshold: its tasks certify nothing any more."""
+    import pandas as pd
+
+    labelled = [
+        loop.learner.source.assign(**{LABEL_SOURCE: "human"}),
+        parts.half_a.assign(**{LABEL_SOURCE: HALF_A}),
+    ]
+    training = pd.concat(labelled, ignore_index=True)
+    training["outcome"] = training["outcome"].astype("int8")
+    about = {
+        "control": "labels_of_half_a",
+        "trained_on": len(training),
+        "labels": len(parts.half_a),
+    }
+    return measured(loop, parts, loop.learner.train(training, "labels_of_half_a"), about)
+
+
+def harvest_rounds(loop: Loop, first: Judge | None = None) -> dict[str, Any]:
+    """Run the rounds and their controls.
+
+    Parameters
+    ----------
+    loop : Loop
+    first : Judge, optional
+        The judge of round 0, where it is trained already.
+
+    Returns
+    -------
+    dict
+        ``rounds`` (round 0 is the start), ``controls``, ``ranking`` (whether CAL could have ranked the rounds), ``halves``.
+
+    Notes
+    -----
+    Half A of a second round is not independent of the judge that it gates, which was trained on what half A let through in the first; half B
+    and TEST are. The threshold's promise is on the population of runs below it, not on the finite pool.
+    """
+    parts = Parts.of(loop)
+    start = judge = first or loop.learner.train(loop.learner.source, "round_0")
+    rows = [
+        measured(
+            loop,
+            parts,
+            judge,
+            {"round": 0, "trained_on": len(loop.learner.source), "pseudo_labels": 0},
+        )
+    ]
+    for number in range(1, loop.rounds + 1):
+        row, judge = _round(loop, parts, judge, number)
+        rows.append(row)
+        if "skipped" in row:
+            break
+    size = next((row["harvest"]["size"] for row in rows if "harvest" in row), 0)
+    return {
+        "learner": loop.learner.name,
+        "start": "transfer" if loop.learner.transfer else "in-domain",
+        "side": loop.settings.side,
+        "alpha": loop.settings.alpha,
+        "gate": loop.settings.procedure,
+        "halves": {
+            "seed": loop.seed,
+            "tasks_a": _tasks(parts.half_a),
+            "tasks_b": _tasks(parts.half_b),
+        },
+        "rounds": rows,
+        "controls": controls_of(loop, parts, start, size),
+        "ranking": ranking_of(rows),
+    }
+
+
+def _round(loop: Loop, parts: Parts, judge: Judge, number: int) -> tuple[dict[str, Any], Judge]:
+    """Harvest with one judge and train the next; where nothing is harvested the judge stays and the row says why."""
+    gate, table = gate_of(loop, parts, judge)
+    taken = gate.taken(table["score"].to_numpy(np.float64))
+    harvested = {
+        **contamination(gate, table, parts.pool),
+        "gate": gate.to_dict(),
+        "skew": skew(parts.pool.frame, taken, parts.lengths),
+    }
+    loop.say(f"round {number}: {gate.reason} {harvested['size']} of {harvested['pool']} harvested.")
+    if not taken.any():
+        reason = gate.reason if not gate.open else "the certified region holds no run of the pool."
+        return {"round": number, "skipped": reason, "harvest": harvested}, judge
+    training = training_set(
+        loop.learner.source,
+        parts.pool.frame[taken],
+        label=loop.label,
+        manifest=loop.splits.manifest,
+    )
+    trained = loop.learner.train(training, f"round_{number}")
+    about = {
+        "round": number,
+        "trained_on": len(training),
+        "pseudo_labels": int(taken.sum()),
+        "harvest": harvested,
+    }
+    return measured(loop, parts, trained, about), trained
+
+
+def _tasks(frame: pd.DataFrame) -> int:
+    return int(frame["task_id"].nunique())
+
 
 LearnerMaker = Callable[["Splits"], Learner]
 

@@ -1,24 +1,197 @@
-r"""The certifiability law: what share a judge will be certified for, from two numbers known before any training.
+r"""The certifiability law: the share that a judge will be certified for, before any training.
 
 .. math:: \widehat{\mathrm{coverage}} = a\,(1-\pi)(2A_0 - 1) + b
 
-Fitted by least squares over corpora, validated leave-one-corpus-out, beside the forms that leave a factor out or add one, and beside the line
-without parameters (a=1, b=0).
+Fitted by least squares over corpora and validated leave-one-corpus-out, next to the forms that
+leave a factor out or add one, and to the line without parameters (a = 1, b = 0).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from certify_assets.errors import InputError
-from certify_assets.research.law_points import LawPoint
+from certify_assets.certificates.findings import FEW_TASKS
+from certify_assets.errors import InputError, quoted
+from certify_assets.evaluation.score_files import read_rows
+from certify_assets.files import read_json
 
-__all__ = ["FEWEST_POINTS", "LAW_FORMS", "FormFit", "Influence", "Law", "fit_law", "leave_one_out"]
+
+@dataclass(frozen=True, kw_only=True)
+class LawPoint:
+    """One corpus.
+
+    Attributes
+    ----------
+    corpus : str
+    success_rate : float
+        π, in [0, 1].
+    auroc : float
+        A₀ of the judge that every corpus can be asked with, in [0, 1].
+    coverage : float
+        Best certified reject coverage, in [0, 1].
+    n_eff : float or None
+        Effective number of trajectories; the forms with a saturation factor need it of every point.
+    tasks : int or None
+    index : float or None
+        (1−π)(2A₀−1) as published, where the published factors are rounded; None for the product.
+    note : str
+        What a reader should know of the point.
+
+    Raises
+    ------
+    InputError
+        If a number is outside its range; the sentence names corpus and column.
+    """
+
+    corpus: str
+    success_rate: float
+    auroc: float
+    coverage: float
+    n_eff: float | None = None
+    tasks: int | None = None
+    index: float | None = None
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.corpus:
+            raise InputError("a point of the law has no corpus; name the corpus of every point.")
+        for name in ("success_rate", "auroc", "coverage"):
+            _require(self.corpus, name, getattr(self, name), 0.0, 1.0)
+        for name, least in (("n_eff", 0.0), ("tasks", 1.0)):
+            if getattr(self, name) is not None:
+                _require(self.corpus, name, getattr(self, name), least, math.inf)
+        if self.index is not None:
+            _require(self.corpus, "index", self.index, -1.0, 1.0)
+
+    @property
+    def discrimination(self) -> float:
+        """2A₀ − 1."""
+        return 2 * self.auroc - 1
+
+    @property
+    def failures(self) -> float:
+        """1 − π: what the reject side can decide at most, errors aside."""
+        return 1 - self.success_rate
+
+    @property
+    def x(self) -> float:
+        """The index (1−π)(2A₀−1)."""
+        return self.failures * self.discrimination if self.index is None else self.index
+
+    @property
+    def anchor(self) -> str:
+        """Why this point holds an end of the line rather than tests it: ``nothing certified``, ``few tasks``, or empty."""
+        if self.coverage == 0:
+            return "nothing certified"
+        return "few tasks" if self.tasks is not None and self.tasks < FEW_TASKS else ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the point with its index as plain values."""
+        return {
+            "corpus": self.corpus,
+            "success_rate": self.success_rate,
+            "auroc": self.auroc,
+            "coverage": self.coverage,
+            "n_eff": self.n_eff,
+            "tasks": self.tasks,
+            "index": self.x,
+            "anchor": self.anchor,
+            "note": self.note,
+        }
+
+
+def _require(corpus: str, name: str, value: object, least: float, most: float) -> None:
+    # a bool is an int, and NaN fails every comparison
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, (int, float))
+        or not least <= value <= most
+        or math.isinf(value)
+    ):
+        bound = (
+            f"between {least:g} and {most:g}" if math.isfinite(most) else f"of at least {least:g}"
+        )
+        raise InputError(
+            f"{name} of corpus {quoted(corpus)} is {quoted(value)}; give a number {bound}."
+        )
+
+
+def _paper(
+    corpus: str,
+    numbers: tuple[float, float, float, float],
+    size: tuple[int, float, int],
+    note: str = "",
+) -> LawPoint:
+    success_rate, auroc, index, coverage = numbers
+    trajectories, deff, tasks = size
+    return LawPoint(
+        corpus=corpus,
+        success_rate=success_rate,
+        auroc=auroc,
+        coverage=coverage,
+        n_eff=trajectories / deff,
+        tasks=tasks,
+        index=index,
+        note=note,
+    )
+
+
+#: (π, A₀, index, coverage), (n, DEFF, G): index and coverage from the figure of the model, A₀ from the main table, the rest from the table of corpora
+PAPER_POINTS = (
+    _paper(
+        "Tool",
+        (0.48, 0.798, 0.308, 0.321),
+        (1280, 5.0, 84),
+        "the coverage is that of the arm picked on TEST; picked on CAL it is .297",
+    ),
+    _paper(
+        "Term",
+        (0.34, 0.864, 0.482, 0.379),
+        (520, 17.6, 13),
+        "13 tasks, under the paper's own rule of 20",
+    ),
+    _paper("ARB", (0.26, 0.897, 0.588, 0.585), (200, 2.2, 68)),
+    _paper("Web-M", (0.16, 0.983, 0.809, 0.836), (512, 13.0, 32)),
+    _paper("Web-F", (0.26, 0.983, 0.717, 0.758), (256, 6.7, 32)),
+    _paper(
+        "Code-O",
+        (0.45, 0.531, 0.034, 0.0),
+        (899, 2.0, 382),
+        "the judge is blind: nothing is certified",
+    ),
+    _paper(
+        "Code-S",
+        (0.24, 0.913, 0.629, 0.619),
+        (21, 1.0, 7),
+        "7 tasks, under the paper's own rule of 20",
+    ),
+)
+
+#: the paper's table of forms: in-sample R², LOOCV R², LOOCV MAE; those it has no row for are missing
+PAPER_FORMS: dict[str, tuple[float, float, float]] = {
+    "law": (0.977, 0.964, 0.039),
+    "saturated": (0.835, 0.707, 0.124),
+    "saturated_tuned": (0.977, 0.967, 0.039),
+    "auroc_only": (0.913, 0.471, 0.132),
+    "auroc_saturated": (0.656, 0.382, 0.196),
+}
+
+#: what recomputing the paper's own numbers shows
+PAPER_FACTS = (
+    "Dropping (1−π) alone gives a LOOCV R² of .471; the .38 that the text quotes for it belongs to a form that carries the saturation factor as well.",
+    "The parameter-free line coverage = (1−π)(2A₀−1) has R² .971 and MAE .033: the two fitted numbers add nothing that seven points could show.",
+    "Without Code-O, which lies alone at the low end, the LOOCV R² is .81.",
+    "K=10 is the best multiple of 5; over whole numbers K=8 is (LOOCV R² .968). Either was chosen by the figure that then praises it.",
+    "The coverage .321 of Tool is that of the arm picked on TEST; with the one picked on CAL, .297, the fit hardly changes (LOOCV R² .964).",
+)
+
 
 FEWEST_POINTS = 3
 _SATURATION = 30.0
@@ -296,3 +469,349 @@ def _influence(points: Sequence[LawPoint], x: _Floats, y: _Floats) -> tuple[Infl
             )
         )
     return tuple(found)
+
+
+#: as many as the paper has
+ENOUGH_POINTS = 7
+_DROP = 0.1
+_FREE = "parameter_free"
+
+
+@dataclass(frozen=True)
+class LawPrediction:
+    """What the law expects of a new corpus.
+
+    Attributes
+    ----------
+    index : float
+        (1−π)(2A₀−1).
+    coverage, low, high : float
+        Expected certified coverage and its prediction interval, clipped to [0, ceiling].
+    unclipped : float
+        a·index + b.
+    confidence : float
+        Of the interval, if residuals are normal.
+    parameter_free : float
+        The index itself, clipped alike.
+    ceiling : float
+        What no judge exceeds at this success rate, see :func:`coverage_ceiling`.
+    extrapolates : bool
+        Whether the index lies outside the range of the points.
+    sentences : tuple of str
+        What to say beside the number.
+    """
+
+    index: float
+    coverage: float
+    low: float
+    high: float
+    unclipped: float
+    confidence: float
+    parameter_free: float
+    ceiling: float
+    extrapolates: bool
+    sentences: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the prediction as plain values."""
+        return {**asdict(self), "sentences": list(self.sentences)}
+
+
+def coverage_ceiling(success_rate: float, alpha: float = 0.1) -> float:
+    """Return the largest share that can be rejected with an error of at most α: (1−π)/(1−α), at most 1.
+
+    All failures are rejected, and as many successes as the budget allows.
+    """
+    return min(1.0, (1 - success_rate) / (1 - alpha))
+
+
+def prediction_band(
+    law: Law, index: ArrayLike, *, confidence: float = 0.95
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    r"""Return the line and the half width of the prediction interval at values of the index, neither clipped.
+
+    Notes
+    -----
+    .. math:: t_{n-2}\; s\,\sqrt{1 + 1/n + (x-\bar x)^2 / \sum (x_i - \bar x)^2}
+
+    with s the residual standard deviation: right for normal residuals of one variance, which so few points cannot show.
+    """
+    from scipy.special import stdtrit
+
+    at, x = np.asarray(index, dtype=np.float64), np.array([point.x for point in law.points])
+    spread = np.sqrt(1 + 1 / x.size + (at - x.mean()) ** 2 / ((x - x.mean()) ** 2).sum())
+    half = stdtrit(x.size - 2, (1 + confidence) / 2) * law.deviation * spread
+    return law.intercept + law.slope * at, np.asarray(half, dtype=np.float64)
+
+
+def predict_coverage(
+    law: Law,
+    *,
+    success_rate: float,
+    auroc: float,
+    n_eff: float | None = None,
+    alpha: float = 0.1,
+    confidence: float = 0.95,
+) -> LawPrediction:
+    """Predict the certified reject coverage of a corpus that has not been trained on.
+
+    Parameters
+    ----------
+    law : Law
+    success_rate, auroc : float
+        π and A₀ of the new corpus, in [0, 1].
+    n_eff : float, optional
+        Effective trajectories; only for what is said of it, the law does not use it.
+    alpha : float
+        Budget that the points' coverage was certified at; for the ceiling.
+    confidence : float
+        Of the interval.
+
+    Returns
+    -------
+    LawPrediction
+
+    Raises
+    ------
+    InputError
+        If a number is outside its range.
+    """
+    if not 0 < confidence < 1 or not 0 < alpha < 1:
+        raise InputError(
+            "confidence and alpha of a prediction lie between 0 and 1; give two such numbers."
+        )
+    point = LawPoint(
+        corpus="the new corpus", success_rate=success_rate, auroc=auroc, coverage=0.0, n_eff=n_eff
+    )
+    line, half = (float(value) for value in prediction_band(law, point.x, confidence=confidence))
+    ceiling = coverage_ceiling(success_rate, alpha)
+    coverage, low, high, free = (
+        min(max(value, 0.0), ceiling) for value in (line, line - half, line + half, point.x)
+    )
+    known = [item.x for item in law.points]
+    outside = not min(known) <= point.x <= max(known)
+    said = [
+        f"The index is {point.x:.3f}; the law expects a coverage of {coverage:.3f} ({confidence:.0%} interval {low:.3f} to {high:.3f}), "
+        f"the line without parameters {free:.3f}.",
+        *_of_the_new(law, point, outside=outside),
+        *(message for _, message in law_findings(law)),
+    ]
+    return LawPrediction(
+        point.x, coverage, low, high, line, confidence, free, ceiling, outside, tuple(said)
+    )
+
+
+def _of_the_new(law: Law, point: LawPoint, *, outside: bool) -> list[str]:
+    said = []
+    if outside:
+        known = [item.x for item in law.points]
+        said.append(
+            f"That index is outside the range of the points, {min(known):.3f} to {max(known):.3f}: this is an extrapolation."
+        )
+    if point.discrimination <= 0:
+        said.append(
+            "The judge ranks no better than chance (AUROC at most .5): nothing is to be expected of it."
+        )
+    smallest = min((item.n_eff for item in law.points if item.n_eff is not None), default=None)
+    if point.n_eff is not None and smallest is not None and point.n_eff < smallest:
+        said.append(
+            f"n_eff {point.n_eff:.3g} is below that of every point ({smallest:.3g} at least); the law does not know of sample size."
+        )
+    return said
+
+
+def carriers(law: Law) -> tuple[Influence, ...]:
+    """Return the points that carry the fit: leverage above twice its mean, or a LOOCV R² that falls by more than .1 without them."""
+    whole = law.form("law").loocv_r2 or 0.0
+    return tuple(
+        item
+        for item in law.influence
+        if item.leverage > 4 / len(law.points)
+        or (item.loocv_r2_without is not None and item.loocv_r2_without < whole - _DROP)
+    )
+
+
+def law_findings(law: Law) -> tuple[tuple[str, str], ...]:
+    """Return what a reader of the law should know, as (code, sentence): points, anchors, validation, carriers, the line without parameters."""
+    return (
+        *_of_the_points(law),
+        *_of_the_validation(law),
+        *_of_the_carriers(law),
+        *_of_the_free_line(law),
+    )
+
+
+def _of_the_points(law: Law) -> list[tuple[str, str]]:
+    count = len(law.points)
+    few = "" if count >= ENOUGH_POINTS else f", fewer than the paper's {ENOUGH_POINTS}"
+    found = [
+        (
+            "points",
+            f"The law is a line through {count} corpora{few}: an empirical summary of them, not a theorem.",
+        )
+    ]
+    zero, small = (
+        [point.corpus for point in law.points if point.anchor == kind]
+        for kind in ("nothing certified", "few tasks")
+    )
+    if zero:
+        found.append(
+            (
+                "nothing_certified",
+                f"Anchors: nothing is certified on {len(zero)} of them ({', '.join(zero)}).",
+            )
+        )
+    if small:
+        found.append(
+            (
+                "few_tasks",
+                f"Anchors: {len(small)} of them rest on fewer than {FEW_TASKS} tasks ({', '.join(small)}).",
+            )
+        )
+    return found
+
+
+def _of_the_validation(law: Law) -> list[tuple[str, str]]:
+    validated = law.form("law").loocv_r2
+    if validated is None or validated > 0:
+        return []
+    return [
+        (
+            "no_prediction",
+            f"Leave-one-out R² is {validated:.2f}: the mean of the corpora would have predicted better than this line.",
+        )
+    ]
+
+
+def _of_the_carriers(law: Law) -> list[tuple[str, str]]:
+    whole = law.form("law").loocv_r2 or 0.0
+    return [
+        (
+            "carries_the_fit",
+            f"{item.corpus} carries the fit (leverage {item.leverage:.2f}); without it the law is {item.slope_without:.3f} x "
+            f"{item.intercept_without:+.3f}"
+            + (
+                "."
+                if item.loocv_r2_without is None
+                else f" and its LOOCV R² {item.loocv_r2_without:.2f} instead of {whole:.2f}."
+            ),
+        )
+        for item in carriers(law)
+    ]
+
+
+def _of_the_free_line(law: Law) -> list[tuple[str, str]]:
+    free, fitted = law.form(_FREE), law.form("law")
+    if (
+        free.r2 is None
+        or free.mae is None
+        or fitted.loocv_r2 is None
+        or fitted.mae is None
+        or not math.isfinite(free.r2)
+    ):
+        return []
+    better = free.mae <= fitted.mae
+    return [
+        (
+            _FREE,
+            f"The line without parameters has R² {free.r2:.3f} and MAE {free.mae:.3f} on these points, the fit LOOCV R² {fitted.loocv_r2:.3f} "
+            f"and MAE {fitted.mae:.3f}: "
+            + ("fitting gains nothing." if better else "fitting gains something."),
+        )
+    ]
+
+
+_NEEDED = ("corpus", "success_rate", "auroc", "coverage")
+_OPTIONAL = ("n_eff", "tasks")
+_MISSING = {"", "nan", "na", "null", "none"}
+
+
+def read_points(path: Path) -> list[LawPoint]:
+    """Read a table of points.
+
+    Parameters
+    ----------
+    path : Path
+        With columns corpus, success_rate, auroc, coverage, and optionally n_eff and tasks; other columns are passed over. A JSON document
+        is a list of such objects, or holds one as ``points``.
+
+    Returns
+    -------
+    list of LawPoint
+
+    Raises
+    ------
+    InputError
+        If a column is missing or a value is no number in its range; the sentence names file, row and column.
+    """
+    records = _json_records(path) if path.suffix.lower() == ".json" else _table_records(path)
+    return [_point(f"{path}, {row}", record) for row, record in records]
+
+
+def _table_records(path: Path) -> list[tuple[str, dict[str, Any]]]:
+    names, found, rows = read_rows(path, {*_NEEDED, *_OPTIONAL})
+    for name in _NEEDED:
+        if name not in names:
+            raise InputError(
+                f"{path} has no column {name!r}; it has {', '.join(map(quoted, names))}; add it."
+            )
+    count = len(found["corpus"])
+    return [
+        (rows.name(place), {name: values[place] for name, values in found.items()})
+        for place in range(count)
+    ]
+
+
+def _json_records(path: Path) -> list[tuple[str, dict[str, Any]]]:
+    document = read_json(path)
+    points = document.get("points") if isinstance(document, dict) else document
+    if not isinstance(points, list) or not all(isinstance(item, dict) for item in points):
+        raise InputError(
+            f"{path} holds no list of points; write a list of objects with {', '.join(_NEEDED)}."
+        )
+    for place, item in enumerate(points, 1):
+        if missing := next((name for name in _NEEDED if name not in item), None):
+            raise InputError(f"{path}, point {place} has no key {missing!r}; add it.")
+    return [(f"point {place}", item) for place, item in enumerate(points, 1)]
+
+
+def _point(where: str, record: Mapping[str, Any]) -> LawPoint:
+    corpus = record["corpus"]
+    if not isinstance(corpus, str) or not corpus.strip():
+        raise InputError(f"{where}, column 'corpus' is {quoted(corpus)}; give the corpus a name.")
+    numbers = {name: _number(where, name, record[name]) for name in _NEEDED[1:]}
+    n_eff, tasks = (
+        None if _is_missing(record.get(name)) else _number(where, name, record[name])
+        for name in _OPTIONAL
+    )
+    if tasks is not None and not tasks.is_integer():
+        raise InputError(f"{where}, column 'tasks' is {tasks:g}; give a whole number.")
+    try:
+        return LawPoint(
+            corpus=corpus.strip(),
+            success_rate=numbers["success_rate"],
+            auroc=numbers["auroc"],
+            coverage=numbers["coverage"],
+            n_eff=n_eff,
+            tasks=None if tasks is None else int(tasks),
+        )
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
+
+
+def _number(where: str, name: str, value: Any) -> float:
+    try:
+        if isinstance(value, bool):
+            raise ValueError
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise InputError(f"{where}, column {name!r} is {quoted(value)}; give a number.") from None
+    return number
+
+
+def _is_missing(value: Any) -> bool:
+    return (
+        value is None
+        or value != value
+        or (isinstance(value, str) and value.strip().lower() in _MISSING)
+    )

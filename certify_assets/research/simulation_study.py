@@ -11,10 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from certify_assets.files import parse_json
-from certify_assets.research.designs import GROUPS, failure_designs, study_designs
-from certify_assets.research.simulation import simulate
-from certify_assets.research.study import Cell, Rates, Simulation, cell_from_dict
-from certify_assets.research.truth import TruthCheck, check_truth
+from certify_assets.research.designs import (
+    GROUPS,
+    TruthCheck,
+    check_truth,
+    failure_designs,
+    study_designs,
+)
+from certify_assets.research.simulation import Cell, Rates, Simulation, cell_from_dict, simulate
 from certify_assets.storage.shards import run_shards
 from certify_assets.storage.store import Store
 

@@ -9,8 +9,7 @@ import pytest
 
 from certify_assets.certificates import Settings, evaluate, observe
 from certify_assets.research.designs import fooled, study_designs
-from certify_assets.research.simulation import simulate
-from certify_assets.research.study import Rates
+from certify_assets.research.simulation import Rates, simulate
 
 #: mean certified coverage of the reference runs at α = .1: (tasks, ρ) → TaskBoot; of the paper's table for naive Clopper–Pearson
 TASKBOOT = {

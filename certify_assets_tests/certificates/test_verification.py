@@ -17,8 +17,9 @@ from certify_assets.certificates import (
     verify_certificate,
     verify_promise,
 )
+from certify_assets.certificates.populations import Sample
 from certify_assets.errors import ForgedCertificateError, InputError
-from certify_assets.research.designs import Sample, paper_process
+from certify_assets.research.designs import paper_process
 
 
 @pytest.fixture(scope="module")

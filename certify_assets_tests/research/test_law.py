@@ -8,12 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from certify_assets.errors import InputError
-from certify_assets.research.law import LAW_FORMS, fit_law, leave_one_out
-from certify_assets.research.law_points import PAPER_FORMS, PAPER_POINTS, LawPoint
-from certify_assets.research.law_prediction import (
+from certify_assets.research.law import (
+    LAW_FORMS,
+    PAPER_FORMS,
+    PAPER_POINTS,
+    LawPoint,
     carriers,
     coverage_ceiling,
+    fit_law,
     law_findings,
+    leave_one_out,
     predict_coverage,
     prediction_band,
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from certify_assets.research.certifiability import Certifiability, Measured, fit_measured
-from certify_assets.research.law_points import PAPER_POINTS, LawPoint
+from certify_assets.research.law import PAPER_POINTS, LawPoint
 from certify_assets.research.pages.law_page import law_markdown, law_metrics, render_law
 from certify_assets_tests.paths import assert_painted
 from certify_assets_tests.reports.test_page import HOSTILE, outline, text_of

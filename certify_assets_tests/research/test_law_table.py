@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from certify_assets.errors import InputError
-from certify_assets.research.law_table import read_points
+from certify_assets.research.law import read_points
 
 ROWS = [
     {"corpus": "a", "success_rate": 0.2, "auroc": 0.9, "coverage": 0.6, "n_eff": 40.5, "tasks": 30},

@@ -18,8 +18,7 @@ from certify_assets.corpora.schema import read_trajectories
 from certify_assets.errors import InputError, MissingToolError
 from certify_assets.research.miniwob import __main__ as command
 from certify_assets.research.miniwob import browser, generate, list_tasks, read_episodes
-from certify_assets.research.miniwob.generate import Episode
-from certify_assets.research.miniwob.tables import content_sha256, write_corpora
+from certify_assets.research.miniwob.generate import Episode, content_sha256, write_corpora
 from certify_assets_tests.research.miniwob_endpoint import serve
 
 TASKS = ["click-button", "enter-password"]

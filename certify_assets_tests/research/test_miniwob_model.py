@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from certify_assets.errors import InputError
-from certify_assets.research.miniwob.model import ModelAgent, parse_reply
+from certify_assets.research.miniwob.agents import ModelAgent, parse_reply
 from certify_assets_tests.research.miniwob_endpoint import Endpoint, serve
 from certify_assets_tests.research.miniwob_page import boxes_page, login_page
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from certify_assets.research.miniwob.words import (
+from certify_assets.research.miniwob.hands import (
     colour_name,
     describe,
     name_of,

@@ -10,11 +10,12 @@ import pytest
 from certify_assets.certificates.clustering import n_min
 from certify_assets.certificates.evaluation import Settings
 from certify_assets.certificates.guard import inflated_alpha
-from certify_assets.research.designs import Fooled
-from certify_assets.research.paper_facts import CONFIRMED, PARTLY, arithmetic_facts
-from certify_assets.research.paper_numbers import CORPORA, MAIN, REAL_SCORES
-from certify_assets.research.paper_trials import (
+from certify_assets.certificates.populations import Fooled
+from certify_assets.research.paper_facts import (
+    CONFIRMED,
+    PARTLY,
     Rate,
+    arithmetic_facts,
     best_of_arms,
     comparison_facts,
     fooled_facts,
@@ -24,6 +25,7 @@ from certify_assets.research.paper_trials import (
     selection_fact,
     violation_rates,
 )
+from certify_assets.research.paper_numbers import CORPORA, MAIN, REAL_SCORES
 
 FACTS = {fact.key: fact for fact in arithmetic_facts()}
 

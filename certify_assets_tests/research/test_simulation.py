@@ -14,21 +14,25 @@ import numpy as np
 import pytest
 
 from certify_assets.certificates import Settings, evaluate, observe
-from certify_assets.certificates.populations import pilot_of
-from certify_assets.errors import InputError
-from certify_assets.research.designs import (
-    DESIGNS,
+from certify_assets.certificates.populations import (
     TAU,
     Clustered,
     Design,
     Fooled,
     effect_sd,
-    study_designs,
+    pilot_of,
 )
+from certify_assets.errors import InputError
+from certify_assets.research.designs import DESIGNS, check_truth, study_designs
 from certify_assets.research.published import PAPER, PAPER_PROCEDURES
-from certify_assets.research.simulation import simulate
-from certify_assets.research.study import Cell, Simulation, cell_from_dict, make_variants, summarise
-from certify_assets.research.truth import check_truth
+from certify_assets.research.simulation import (
+    Cell,
+    Simulation,
+    cell_from_dict,
+    make_variants,
+    simulate,
+    summarise,
+)
 
 _SMALL = {"tasks": (20,), "rhos": (0.5,)}
 

@@ -8,18 +8,20 @@ from html.parser import HTMLParser
 
 import pytest
 
-from certify_assets.research.designs import failure_designs, study_designs
-from certify_assets.research.pages.simulation_map import short_rate, violation_map
-from certify_assets.research.pages.simulation_page import render_simulation, study_markdown
-from certify_assets.research.simulation import simulate
+from certify_assets.research.designs import check_truth, failure_designs, study_designs
+from certify_assets.research.pages.simulation_page import (
+    render_simulation,
+    short_rate,
+    study_markdown,
+    violation_map,
+)
+from certify_assets.research.simulation import Simulation, simulate
 from certify_assets.research.simulation_study import (
     beyond_delta,
     far_from_the_paper,
     is_exception,
     study_metrics,
 )
-from certify_assets.research.study import Simulation
-from certify_assets.research.truth import check_truth
 
 PROCEDURES = ("naive", "deff", "one_per_task", "task_hoeffding", "taskboot", "guarded_taskboot")
 

@@ -8,8 +8,13 @@ from pathlib import Path
 
 from certify_assets.errors import CertifyError
 from certify_assets.research.miniwob.browser import list_tasks
-from certify_assets.research.miniwob.generate import CORPORA, generate, read_episodes
-from certify_assets.research.miniwob.tables import EPISODES_FILE, differing_tasks
+from certify_assets.research.miniwob.generate import (
+    CORPORA,
+    EPISODES_FILE,
+    differing_tasks,
+    generate,
+    read_episodes,
+)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -1,4 +1,4 @@
-"""Generate the two MiniWoB++ corpora: resumable, one Chromium a worker, the same result for any number of workers."""
+"""Generate the runs of the embedded corpora: the same episodes give the same bytes."""
 
 from __future__ import annotations
 
@@ -12,23 +12,83 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from certify_assets.errors import InputError
-from certify_assets.research.miniwob.agents import AGENTS, ScriptedAgent, instance_seed
+from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.research.miniwob.agents import (
+    AGENTS,
+    MODEL_PREFIX,
+    ModelAgent,
+    ScriptedAgent,
+    instance_seed,
+)
 from certify_assets.research.miniwob.browser import Browser, TaskPage, list_tasks, require_tools
-from certify_assets.research.miniwob.model import MODEL_PREFIX, ModelAgent
-from certify_assets.research.miniwob.tables import EPISODES_FILE, write_corpora
 
-__all__ = [
-    "CORPORA",
-    "AttemptAgent",
-    "Episode",
-    "Generated",
-    "generate",
-    "read_episodes",
-    "run_episode",
-]
+if TYPE_CHECKING:
+    from certify_assets.corpora.schema import Trajectory
+
+EPISODES_FILE = "episodes.jsonl"
+
+
+def content_sha256(episodes: Iterable[Episode]) -> str:
+    """Return the SHA-256 of the episodes in the order of their ids, as canonical JSON lines."""
+    ordered = sorted(episodes, key=lambda episode: episode.trajectory_id)
+    return sha256_bytes(b"".join(canonical_json(asdict(episode)) for episode in ordered))
+
+
+def write_corpora(episodes: Iterable[Episode], folder: Path) -> dict[str, Path]:
+    """Write one Parquet file a corpus beside the generation file.
+
+    Returns
+    -------
+    dict of str to Path
+        The file of each corpus that has episodes.
+    """
+    # here, because every worker imports this module and none needs Arrow
+    from certify_assets.corpora.schema import to_frame, write_trajectories
+
+    by_corpus: dict[str, list[Episode]] = {}
+    for episode in episodes:
+        by_corpus.setdefault(episode.corpus, []).append(episode)
+    paths: dict[str, Path] = {}
+    for corpus, members in sorted(by_corpus.items()):
+        digest = content_sha256(members)
+        paths[corpus] = folder / f"{corpus}.parquet"
+        write_trajectories(
+            paths[corpus], to_frame(_trajectory(episode, digest) for episode in members)
+        )
+    return paths
+
+
+def differing_tasks(one: Iterable[Episode], other: Iterable[Episode]) -> list[str]:
+    """Return the tasks of which some run of the same id differs between two generations: where the pages are not deterministic."""
+    first = {episode.trajectory_id: episode for episode in one}
+    return sorted(
+        {
+            episode.task_id
+            for episode in other
+            if first.get(episode.trajectory_id, episode) != episode
+        }
+    )
+
+
+def _trajectory(episode: Episode, digest: str) -> Trajectory:
+    from certify_assets.corpora.schema import Step, Trajectory
+
+    return Trajectory(
+        corpus=episode.corpus,
+        task_id=episode.task_id,
+        trajectory_id=episode.trajectory_id,
+        agent=episode.agent,
+        attempt=episode.attempt,
+        instruction=episode.instruction,
+        steps=tuple(Step(action, observation) for action, observation in episode.steps),
+        outcome=episode.outcome,
+        source_file=EPISODES_FILE,
+        source_sha256=digest,
+    )
+
 
 CORPORA = ("miniwob_weak", "miniwob_mixed")
 RETRIES = 2

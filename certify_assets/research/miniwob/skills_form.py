@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 
 from certify_assets.research.miniwob.browser import Element
-from certify_assets.research.miniwob.hands import Hands, Stuck
-from certify_assets.research.miniwob.words import ordinal, quoted
+from certify_assets.research.miniwob.hands import Hands, Stuck, ordinal, quoted
 
 __all__ = [
     "add_blocks", "autocomplete", "copy_text", "dropdown_and_button", "enter_date", "enter_time", "find_word", "focus_field", "generate_number",

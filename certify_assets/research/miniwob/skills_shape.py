@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 
 from certify_assets.research.miniwob.browser import Element
-from certify_assets.research.miniwob.hands import Hands
-from certify_assets.research.miniwob.words import colour_name, ordinal, quoted
+from certify_assets.research.miniwob.hands import Hands, colour_name, ordinal, quoted
 
 __all__ = [
     "ascending", "box_in_box", "buy_stock", "circle_center", "click_place", "click_shape", "count_shapes", "delete_file", "drag_down", "drag_shapes",

@@ -1,21 +1,19 @@
-"""The page of a synthetic validity study: maps, the paper's table beside it, designs in which TaskBoot fails, and how sure it all is."""
+"""The page of the synthetic study with its map of violations, and the figure of fooled tasks."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import io
+from collections.abc import Mapping, Sequence
+from html import escape
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from certify_assets._version import __version__
 from certify_assets.certificates.procedures import clopper_pearson_upper
+from certify_assets.reports import svg
 from certify_assets.reports.templating import environment
-from certify_assets.reports.wording import counted, percent
+from certify_assets.reports.wording import counted, percent, rate
 from certify_assets.research.designs import DESIGNS
-from certify_assets.research.pages.simulation_map import (
-    COLUMNS,
-    coverage_map,
-    short_rate,
-    violation_map,
-)
 from certify_assets.research.published import PAPER_PROCEDURES
 from certify_assets.research.simulation_study import (
     DOCUMENT,
@@ -29,11 +27,278 @@ from certify_assets.research.simulation_study import (
 )
 
 if TYPE_CHECKING:
-    from certify_assets.research.study import Cell, Rates, Simulation
-    from certify_assets.research.truth import TruthCheck
+    from matplotlib.axes import Axes
+
+    from certify_assets.research.designs import TruthCheck
+    from certify_assets.research.simulation import Cell, Rates, Simulation
     from certify_assets.storage.store import Store
 
-__all__ = ["render_simulation", "study_markdown", "write_simulation_page"]
+#: columns of one map
+COLUMNS = 16
+_WIDTH, _LABEL, _ROW, _HEAD = 1000.0, 158.0, 30.0, 40.0
+_WITHIN, _ABOVE, _COVERED = (
+    ((250, 251, 252), (219, 228, 242)),
+    ((253, 228, 221), (190, 60, 50)),
+    ((250, 251, 252), (122, 160, 222)),
+)
+_GROUPS = {
+    "low_base_rate": "(i)",
+    "size_outcome": "(ii)",
+    "heavy_tails": "(iii)",
+    "fooled": "whole tasks",
+    "fooled_partly": "error ICC .7",
+    "fooled_scattered": "error ICC .3",
+    "fooled_larger": "wrong tasks 3×",
+    "fooled_largest": "wrong tasks 5×",
+}
+_Colours = tuple[tuple[int, int, int], tuple[int, int, int]]
+
+
+def short_rate(value: float | None, digits: int = 3) -> str:
+    """Write a rate without the zero before its point."""
+    return (
+        rate(value, digits).removeprefix("0") if value is None or value < 1 else rate(value, digits)
+    )
+
+
+def group_of(cell: Cell) -> str:
+    """Name the columns that stand together."""
+    return (
+        f"paper, {cell.tasks} tasks"
+        if cell.design == "paper"
+        else _GROUPS.get(cell.design, cell.design)
+    )
+
+
+def violation_map(cells: Sequence[Cell], procedures: Sequence[str], delta: float) -> str:
+    """Draw the share of all trials that certified wrongly.
+
+    Parameters
+    ----------
+    cells : sequence of Cell
+        At most ``COLUMNS``.
+    procedures : sequence of str
+    delta : float
+
+    Returns
+    -------
+    str
+        Inline SVG.
+    """
+    above = [
+        (cell, name)
+        for cell in cells
+        for name in procedures
+        if (one := cell.of(name)) is not None and one.violation > delta
+    ]
+    parts = []
+    for cell, name, corner, width in _places(cells, procedures):
+        found = cell.of(name)
+        if found is not None:
+            told = f"{name}, {cell.title}: {found.violations} of {cell.trials} trials, {short_rate(found.violation)} ± {short_rate(found.violation_se)}"
+            fill = (
+                _colour(_ABOVE, found.violation)
+                if found.violation > delta
+                else _colour(_WITHIN, found.violation / delta)
+            )
+            parts.append(
+                _box(corner, width, fill, short_rate(found.violation), told)
+                + _mark(found, delta, corner, fill)
+            )
+    label = f"Violations of {counted(len(procedures), 'procedure')} in {counted(len(cells), 'design')}; {len(above)} of the values exceed {delta:g}."
+    return _draw(cells, procedures, parts, label)
+
+
+def coverage_map(cells: Sequence[Cell], procedures: Sequence[str]) -> str:
+    """Draw the mean certified share; parameters and answer as for :func:`violation_map`."""
+    parts = []
+    for cell, name, corner, width in _places(cells, procedures):
+        found = cell.of(name)
+        if found is not None:
+            told = f"{name}, {cell.title}: coverage {short_rate(found.coverage)} ± {short_rate(found.coverage_se)}"
+            parts.append(
+                _box(
+                    corner,
+                    width,
+                    _colour(_COVERED, found.coverage / 0.8),
+                    short_rate(found.coverage),
+                    told,
+                )
+            )
+    return _draw(
+        cells,
+        procedures,
+        parts,
+        f"Mean coverage of {counted(len(procedures), 'procedure')} in {counted(len(cells), 'design')}.",
+    )
+
+
+def _places(
+    cells: Sequence[Cell], procedures: Sequence[str]
+) -> list[tuple[Cell, str, tuple[float, float], float]]:
+    width = min(76.0, (_WIDTH - _LABEL) / max(1, len(cells)))
+    return [
+        (cell, name, (_LABEL + column * width, _HEAD + row * _ROW), width)
+        for row, name in enumerate(procedures)
+        for column, cell in enumerate(cells)
+    ]
+
+
+def _draw(
+    cells: Sequence[Cell], procedures: Sequence[str], parts: Sequence[str], label: str
+) -> str:
+    width = min(76.0, (_WIDTH - _LABEL) / max(1, len(cells)))
+    names = "".join(
+        f'<text x="{_LABEL - 8:g}" y="{_HEAD + row * _ROW + 19:g}" text-anchor="end" font-size="12" fill="{svg.INK}">{escape(name)}</text>'
+        for row, name in enumerate(procedures)
+    )
+    body = _head(cells, width) + names + "".join(parts)
+    return svg.inline_svg(
+        body, f"0 0 {_WIDTH:g} {_HEAD + len(procedures) * _ROW + 2:g}", label, classes="map"
+    )
+
+
+def _head(cells: Sequence[Cell], width: float) -> str:
+    parts, start = [], 0
+    for group, members in groupby(cells, key=group_of):
+        count = len(list(members))
+        left = _LABEL + start * width
+        # the name of a group of one column is as wide as that
+        parts.append(_words(left + count * width / 2, 13, group, 11.5 if count > 1 else 11))
+        parts.append(
+            f'<path d="M{left + 3:.1f} 18h{count * width - 6:.1f}" stroke="{svg.MUTED}" stroke-width="1"/>'
+        )
+        start += count
+    for column, cell in enumerate(cells):
+        under = f"ρ {short_rate(cell.rho, 1)}" if cell.design == "paper" else f"{cell.tasks} tasks"
+        parts.append(_words(_LABEL + (column + 0.5) * width, 32, under, 10.5))
+    return "".join(parts)
+
+
+def _words(x: float, y: float, text: str, size: float) -> str:
+    return f'<text x="{x:.1f}" y="{y:g}" text-anchor="middle" font-size="{size:g}" fill="{svg.MUTED}">{escape(text)}</text>'
+
+
+def _box(
+    corner: tuple[float, float], width: float, fill: tuple[int, int, int], text: str, told: str
+) -> str:
+    x, y = corner
+    return (
+        f'<g><title>{escape(told)}</title><rect x="{x + 1:.1f}" y="{y + 1:.1f}" width="{width - 2:.1f}" height="{_ROW - 2:.1f}" rx="2" '
+        f'fill="rgb{fill}"/><text x="{x + width / 2:.1f}" y="{y + 19:.1f}" text-anchor="middle" font-size="12" fill="{_ink(fill)}">{text}</text></g>'
+    )
+
+
+def _mark(
+    found: Rates, delta: float, corner: tuple[float, float], fill: tuple[int, int, int]
+) -> str:
+    """Triangle in the corner: filled where the lower bound exceeds δ, open where the rate does."""
+    if found.violation <= delta:
+        return ""
+    ink = _ink(fill)
+    inside = ink if found.violation_lower > delta else "none"
+    x, y = corner
+    return f'<path d="M{x + 4:.1f} {y + 11:.1f}h8l-4 -7z" fill="{inside}" stroke="{ink}" stroke-width="1"/>'
+
+
+def _colour(ends: _Colours, share: float) -> tuple[int, int, int]:
+    part = min(max(share, 0.0), 1.0)
+    red, green, blue = (round(low + part * (high - low)) for low, high in zip(*ends, strict=True))
+    return red, green, blue
+
+
+def _ink(fill: tuple[int, int, int]) -> str:
+    """White on what is darker than a fifth of full luminance, where its contrast is the better one."""
+    red, green, blue = (float(part / 255) ** 2.2 for part in fill)
+    return "#ffffff" if 0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.2 else svg.INK
+
+
+_MARKS = (("o", svg.REJECT), ("s", svg.HUMAN), ("^", svg.JUDGE))
+_FOOLED_WIDTH, _FOOLED_HEIGHT = 10.0, 4.2
+
+
+def violation_figure(
+    rates: Mapping[float, Mapping[str, Sequence[tuple[int, float, float]]]],
+    *,
+    delta: float,
+    trials: int,
+    alpha: float = 0.1,
+) -> str:
+    """Draw how often procedures certify a threshold whose true error exceeds the budget.
+
+    Parameters
+    ----------
+    rates : mapping
+        True error → procedure → (tasks, violation, standard error); one panel a true error, procedures told apart by marks.
+    delta : float
+        What was promised.
+    trials : int
+        Tables a point.
+    alpha : float
+
+    Returns
+    -------
+    str
+        A whole SVG file; equal inputs give equal bytes.
+    """
+    from matplotlib.figure import Figure
+
+    with svg.style_context():
+        figure = Figure(figsize=(_FOOLED_WIDTH, _FOOLED_HEIGHT))
+        panels = figure.subplots(1, len(rates), sharey=True, squeeze=False)[0]
+        for axes, (share, procedures) in zip(panels, rates.items(), strict=True):
+            _panel(axes, share, procedures, delta)
+        panels[0].set_ylabel("share of tables certified above the budget")
+        handles, labels = panels[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="upper center", ncols=len(labels))
+        title = f"Tasks wrong throughout or not at all, α = {alpha:g}; {trials:,} tables a point, bars of two standard errors"
+        figure.text(0.5, 0.02, title, ha="center", fontsize=9, color=svg.MUTED)
+        figure.subplots_adjust(left=0.07, right=0.985, top=0.83, bottom=0.2, wspace=0.06)
+        stream = io.StringIO()
+        figure.savefig(
+            stream, format="svg", metadata={"Date": None, "Creator": None}, facecolor="white"
+        )
+    return stream.getvalue()
+
+
+def _panel(
+    axes: Axes,
+    share: float,
+    procedures: Mapping[str, Sequence[tuple[int, float, float]]],
+    delta: float,
+) -> None:
+    for (name, points), (mark, colour) in zip(procedures.items(), _MARKS, strict=False):
+        tasks, values, errors = (list(column) for column in zip(*points, strict=True))
+        spread = [
+            [min(2 * error, value) for value, error in zip(values, errors, strict=True)],
+            [2 * error for error in errors],
+        ]
+        axes.errorbar(
+            tasks,
+            values,
+            yerr=spread,
+            marker=mark,
+            color=colour,
+            markersize=7,
+            linewidth=1.5,
+            capsize=3,
+            label=name,
+        )
+    axes.axhline(
+        delta,
+        color=svg.ALPHA_INK,
+        linestyle=(0, (6, 3)),
+        linewidth=1.4,
+        label=f"promised: δ = {delta:g}",
+    )
+    ticks = [point[0] for point in next(iter(procedures.values()))]
+    axes.set_xscale("log")
+    axes.set_xticks(ticks, [str(tick) for tick in ticks])
+    axes.minorticks_off()
+    axes.set(
+        ylim=(-0.02, 0.8), xlabel="tasks in the calibration set", title=f"true error {share:g}"
+    )
+
 
 _LEAD, _BARE = "guarded_taskboot", "taskboot"
 _DOUBT = 0.05

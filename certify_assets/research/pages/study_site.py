@@ -9,13 +9,8 @@ from typing import TYPE_CHECKING, Any
 from certify_assets._version import __version__
 from certify_assets.reports.comparison_tables import write_table
 from certify_assets.reports.templating import environment
-from certify_assets.research.pages import (
-    study_harvests,
-    study_others,
-    study_procedures,
-    study_results,
-)
-from certify_assets.research.pages.study_reader import OURS, Reader, StudyTable
+from certify_assets.research.pages import result_tables, training_tables
+from certify_assets.research.pages.result_tables import OURS, Reader, StudyTable
 
 if TYPE_CHECKING:
     from certify_assets.storage.store import Store
@@ -49,40 +44,40 @@ class StudyPage:
 PAGES = (
     StudyPage(
         "corpora.html", "Corpora", "Corpora and gates", "What was judged, how clustered it is, and what could be expected of training before any.",
-        (study_results.corpora_table, study_results.gates_table),
+        (result_tables.corpora_table, result_tables.gates_table),
     ),
     StudyPage(
         "results.html", "Results", "Judges under the certificate", "Main result, the larger budget, the release side, reward arms, endpoint judges.",
-        (study_results.main_table, study_results.alpha_20_table, study_results.release_table, study_others.arms_table, study_others.frontier_table),
+        (result_tables.main_table, result_tables.alpha_20_table, result_tables.release_table, training_tables.arms_table, training_tables.frontier_table),
     ),
     StudyPage(
         "procedures.html", "Procedures", "Procedures and audits", "Every procedure on real scores, and what TEST says of what they certify.",
-        (study_procedures.procedures_table, study_procedures.naive_audit_table, study_results.audit_table),
+        (result_tables.procedures_table, result_tables.naive_audit_table, result_tables.audit_table),
     ),
     StudyPage(
         "seeds.html", "Seeds", "Validity over split seeds", "How often a certificate was issued, and how often it was true on tasks that it had not seen.",
-        (study_procedures.seeds_table,),
+        (result_tables.seeds_table,),
     ),
     StudyPage(
         "harvest.html", "Harvests", "The certificate as a filter of self-training", "CertHarvest: rounds, contamination, controls, skew, ranking of rounds.",
         (
-            study_harvests.self_training_table, study_harvests.harvests_table, study_harvests.controls_table, study_harvests.skew_table,
-            study_harvests.ranking_table, study_harvests.closed_gates_table,
+            training_tables.self_training_table, training_tables.harvests_table, training_tables.controls_table, training_tables.skew_table,
+            training_tables.ranking_table, training_tables.closed_gates_table,
         ),
     ),
     StudyPage(
         "law.html", "Law", "Coverage before training", "The certifiability law: points, fit and validation.",
-        (study_others.law_points_table, study_others.law_forms_table),
+        (training_tables.law_points_table, training_tables.law_forms_table),
     ),
     StudyPage(
         "transfer.html", "Transfer and cost", "Transfer, unseen agents and cost", "Judges on corpora that they were not trained on, and what a decision costs.",
-        (study_others.transfer_table, study_others.agents_table, study_others.cost_table),
+        (training_tables.transfer_table, training_tables.agents_table, training_tables.cost_table),
     ),
     StudyPage(
         "simulation.html", "Simulation", "Validity where the truth is known", "Designs of the paper and those in which the score cannot see the errors.",
-        (study_procedures.simulation_table,),
+        (result_tables.simulation_table,),
     ),
-    StudyPage("run.html", "What was run", "What was run", "Every stage, whether it stands, and why not where it does not.", (study_others.stages_table,)),
+    StudyPage("run.html", "What was run", "What was run", "Every stage, whether it stands, and why not where it does not.", (training_tables.stages_table,)),
 )  # fmt: skip
 
 LIMITS = (

@@ -22,7 +22,7 @@ from certify_assets.judges.harvest.withholding import (
     training_set,
     withhold,
 )
-from certify_assets.research.harvest_controls import ranking_of, uncertified_cuts
+from certify_assets.research.harvest_study import ranking_of, uncertified_cuts
 from certify_assets_tests.builders import score_rows
 
 TASKS = [f"t{number:03d}" for number in range(60)]

@@ -12,8 +12,7 @@ from certify_assets.corpora.schema import read_trajectories
 from certify_assets.judges.lm.compact.data import RUNS_FILE
 from certify_assets.judges.lm.compact.tokenizer import train_tokenizer
 from certify_assets.judges.lm.prompt import AuditorPrompt
-from certify_assets.research.build_compact import main
-from certify_assets.research.pretraining_runs import PRETRAINING_SEEDS, write_runs
+from certify_assets.research.build_compact import PRETRAINING_SEEDS, main, write_runs
 
 
 def generation(folder: Path, seed: int) -> Path:
