@@ -3,6 +3,7 @@
 * CertifyError
   * InputError: a file, table, column, value or option that cannot be used (exit 2)
   * GateClosedError: nothing is certified, so nothing may be harvested (exit 3)
+  * StepFailedError: a step of a pipeline failed; what was finished is kept (exit 1)
   * MissingToolError: a program or optional package that this step needs is not installed (exit 2)
   * IntegrityError: a document or table is not what it says it is (exit 3)
     * ChangedInputError: a stored file was replaced while an operation used it
@@ -32,6 +33,12 @@ class GateClosedError(CertifyError):
     """Nothing is certified, so nothing may be harvested: no fault, but the end of this branch."""
 
     exit_code = 3
+
+
+class StepFailedError(CertifyError):
+    """A step of a pipeline failed; what was finished is kept."""
+
+    exit_code = 1
 
 
 class MissingToolError(CertifyError):

@@ -15,11 +15,11 @@ PAGE = (REPOSITORY / "docs/review.md").read_text(encoding="utf-8")
 
 def test_every_option_that_is_named_exists() -> None:
     named = set(re.findall(r"(?<=[`\s])--[a-z-]+", PAGE))
-    options = {name for parameter in review.params for name in parameter.opts}
-    assert (
-        named <= options
-        and {"--serve", "--import", "--export", "--label-studio", "--double"} <= named
-    )
+    commands = review.commands.values()
+    options = {name for one in commands for parameter in one.params for name in parameter.opts}
+    assert named <= options and {"--label-studio", "--double"} <= named
+    called = set(re.findall(r"`certify review ([a-z]+)", PAGE))
+    assert called == set(review.commands)
 
 
 def test_the_labelling_interface_is_the_one_that_tasks_are_made_for() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -12,11 +12,6 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import JUDGES, judge_spec
-
-if TYPE_CHECKING:
-    pass
-
-__all__ = ["arms"]
 
 _COLUMNS = [
     "candidate",

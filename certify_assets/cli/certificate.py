@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from certify_assets.cli.options import Table
     from certify_assets.evaluation.score_table import ScoreTable
 
-__all__ = ["certificate"]
-
 _SIDE_BY_SIDE = 2
 _PROCEDURE_HELP = (
     "guarded_taskboot, taskboot, naive, deff, one_per_task, task_hoeffding, betting (proved at any number of tasks; needs --pilot), gaffke "

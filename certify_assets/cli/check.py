@@ -32,8 +32,6 @@ from certify_assets.cli.output import (
     show_table,
 )
 
-__all__ = ["audit", "resample", "verify"]
-
 
 @click.command()
 @click.argument("certificate", type=PATH)

@@ -1,4 +1,4 @@
-"""``certify compare``."""
+"""``certify judge compare``."""
 
 from __future__ import annotations
 
@@ -24,8 +24,6 @@ from certify_assets.judges.specs import JUDGES
 
 if TYPE_CHECKING:
     from certify_assets.storage.store import Store
-
-__all__ = ["compare"]
 
 
 @click.command()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,24 +12,24 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from certify_assets.cli.options import PATH, root_option
-from certify_assets.cli.output import console, emit_json, json_option, say, show_table
+from certify_assets.cli.output import console, emit_json, json_option, say, show_table, write_text
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.splits import PROFILES
+from certify_assets.corpora.splits import PROFILES, SPLITS
 from certify_assets.errors import InputError
 
 if TYPE_CHECKING:
     from certify_assets.corpora.config import CorpusConfig
     from certify_assets.corpora.corpus import ImportSummary
+    from certify_assets.corpora.report import CorpusReport
+    from certify_assets.corpora.splits import SplitManifest
     from certify_assets.storage.store import Store
-
-__all__ = ["corpus", "parse_options"]
 
 _MOST_SHOWN = 20
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def corpus() -> None:
-    """Import, list, generate and remove corpora of agent runs."""
+    """Import, list, show, split and remove corpora."""
 
 
 @corpus.command("import")
@@ -289,7 +289,7 @@ def _domain(store: Store, name: str) -> dict[str, str]:
     return {"domain": str(corpus_domain(Corpus(store, name)))}
 
 
-@corpus.command("remove")
+@corpus.command("rm")
 @click.argument("name")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @root_option
@@ -330,92 +330,157 @@ def show(name: str, page: Path | None, root: str | None, as_json: bool) -> None:
     Prints profile, gates, flip rates, leak controls, labels, texts, and what the import left out. What the data root does not hold yet is measured, not
     stored. Outcomes of TEST are in no figure but the profile's own.
     """
-    from certify_assets.cli.corpus_show import show_report
     from certify_assets.cli.launching import open_store
     from certify_assets.corpora.report import gather_report
     from certify_assets.reports.corpus_page import render_corpus
 
     report = gather_report(Corpus(open_store(root), name))
     if page is not None:
-        _write_page(page, render_corpus(report))
+        write_text(page, render_corpus(report))
     if as_json:
         emit_json({**report.to_dict(), "page": None if page is None else str(page)})
     else:
-        show_report(report, page)
+        _show_report(report, page)
 
 
-@corpus.command("generate")
-@click.option(
-    "--out",
-    type=PATH,
-    required=True,
-    help="Folder for the runs; an interrupted generation in it goes on.",
-)
-@click.option(
-    "--attempts",
-    type=click.IntRange(1, 1000),
-    default=4,
-    show_default=True,
-    help="Attempts a task and agent.",
-)
-@click.option(
-    "--seed", type=int, default=42, show_default=True, help="Seed of instances and faults."
-)
-@click.option(
-    "--workers", type=click.IntRange(1, 64), default=2, show_default=True, help="Browser processes."
-)
-@click.option("--task", "tasks", multiple=True, help="Only this task; repeat for more.")
-@json_option
-def generate(
-    out: Path, attempts: int, seed: int, workers: int, tasks: tuple[str, ...], as_json: bool
-) -> None:
-    """Generate the embedded MiniWoB++ corpora again, in a real Chromium.
+def _show_report(report: CorpusReport, page: Path | None) -> None:
+    """Print the tables of a corpus's page.
 
-    Resumable: kill it and call it again. Needs Chromium and the extra 'miniwob'.
+    Parameters
+    ----------
+    report : CorpusReport
+    page : Path or None
+        Where the page was drawn.
     """
-    from certify_assets.research.miniwob import generate as run
+    from certify_assets.reports import corpus_tables
+    from certify_assets.reports.corpus_page import standing
 
-    with _bar(quiet=as_json) as progress:
-        made = run(
-            out,
-            attempts=attempts,
-            seed=seed,
-            workers=workers,
-            tasks=list(tasks) or None,
-            progress=progress,
-        )
-    tables = {name: str(path) for name, path in made.tables.items()}
-    document = {
-        "episodes": made.episodes,
-        "kept": made.kept,
-        "retries": made.retries,
-        "failed": made.failed,
-        "tables": tables,
-    }
-    if as_json:
-        emit_json(document)
-    else:
+    name, profile = report.config.name, report.profile
+    _, heading, sentences = standing(report)
+    facts = [
+        ("domain", str(report.domain)),
+        *corpus_tables.profile_facts(profile),
+        *corpus_tables.flip_facts(profile["flips"]),
+        *corpus_tables.label_rows(report.imported, profile["flips"]),
+        *corpus_tables.length_facts(profile["lengths"]),
+        ("runs that read like an earlier one", str(profile["duplicates"])),
+        ("groups of tasks with one instruction", str(len(profile["same_instruction"]))),
+    ]
+    show_table(f"Corpus {name}", ["figure", "value"], facts)
+    if profile["splits"]:
         show_table(
-            f"Generated in {out}",
-            ["figure", "value"],
-            [[key, _shown(value)] for key, value in document.items()],
+            "Splits",
+            ["split", "tasks", "runs", "π", "ICC", "DEFF", "n_eff"],
+            corpus_tables.split_rows(profile),
         )
+    agents = [
+        [row.name, row.runs, row.read, row.success_rate]
+        for row in corpus_tables.agent_rows(profile, report.controls)
+    ]
+    show_table(
+        "Agents", ["agent", "runs", "labelled, outside TEST", "success rate of those"], agents
+    )
+    rows = [
+        [row.name, row.auroc, row.interval, row.threshold, "over" if row.over else ""]
+        for row in corpus_tables.control_rows(report.controls)
+    ]
+    show_table(
+        "Leak controls, outside TEST",
+        ["control", "AUROC", "95 % over tasks", "threshold", ""],
+        rows,
+    )
+    if profile["dropped"]:
+        dropped = [
+            [reason, str(number), report.imported["examples"].get(reason, "")]
+            for reason, number in profile["dropped"].items()
+        ]
+        show_table("Left out", ["reason", "records", "the first"], dropped)
+    if report.imported["notes"]:
+        notes = [[note, str(number)] for note, number in report.imported["notes"].items()]
+        show_table("Left out of records that were kept", ["what", "times"], notes)
+    for sentence in (f"{heading}.", *sentences, *([f"Page: {page}"] if page else [])):
+        console().print(sentence, markup=False)
 
 
-@contextmanager
-def _bar(*, quiet: bool) -> Iterator[Callable[[int, int], None]]:
-    """A bar on a terminal, a line every hundred episodes elsewhere."""
-    from rich.progress import Progress
+@corpus.command("splits")
+@click.argument("name")
+@click.option(
+    "--profile",
+    type=click.Choice(tuple(PROFILES)),
+    default=None,
+    help="Another split profile than the corpus has.",
+)
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=None, help="Another seed than the corpus has."
+)
+@root_option
+@json_option
+def splits(
+    name: str, profile: str | None, seed: int | None, root: str | None, as_json: bool
+) -> None:
+    """Print the task-disjoint splits of a corpus: tasks and trajectories of each, and the hash of the manifest.
 
-    out = console(stderr=True)
-    if quiet or not out.is_terminal:
-        yield (
-            lambda done, total: None if quiet or done % 100 else say(f"{done} of {total} episodes")
+    Nothing is stored: the asset split_manifest stores the manifest of the corpus's own profile and seed. --profile and --seed show what
+    others would give.
+    """
+    from certify_assets.cli.launching import open_store
+    from certify_assets.corpora.config import load_config
+    from certify_assets.corpora.splits import plan_splits
+
+    store = open_store(root)
+    config = load_config(store, name)
+    asked = replace(
+        config, profile=profile or config.profile, seed=config.seed if seed is None else seed
+    )
+    frame = Corpus(store, name).columns(["task_id"])
+    manifest = plan_splits(asked, frame["task_id"].unique())
+    counts = _split_counts(
+        manifest, frame["task_id"].map(manifest.assignment).value_counts().to_dict()
+    )
+    stored = _is_stored(store, name, manifest)
+    if as_json:
+        emit_json(
+            {
+                "corpus": name,
+                "sha256": manifest.sha256,
+                "stored": stored,
+                "splits": counts,
+                "manifest": manifest.to_dict(),
+            }
         )
         return
-    with Progress(console=out, transient=True) as bar:
-        task = bar.add_task("episodes", total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+    rows = [
+        [split, str(figures["tasks"]), str(figures["trajectories"])]
+        for split, figures in counts.items()
+    ]
+    show_table(
+        f"Splits of {name}, profile {asked.profile}, seed {asked.seed}",
+        ["split", "tasks", "trajectories"],
+        rows,
+    )
+    click.echo(f"manifest sha256 {manifest.sha256}")
+    say(
+        "This is the manifest in the data root."
+        if stored
+        else "This manifest is not the one in the data root, if there is one."
+    )
+
+
+def _split_counts(
+    manifest: SplitManifest, trajectories: dict[Any, int]
+) -> dict[str, dict[str, int]]:
+    return {
+        split: {
+            "tasks": len(manifest.tasks[split]),
+            "trajectories": int(trajectories.get(split, 0)),
+        }
+        for split in SPLITS
+    }
+
+
+def _is_stored(store: Store, name: str, manifest: SplitManifest) -> bool:
+    key = f"corpora/{name}/splits/manifest.json"
+    return store.exists(key) and store.read_json(key).get("sha256") == manifest.sha256
 
 
 def parse_options(
@@ -435,17 +500,6 @@ def parse_options(
         except (ValueError, RecursionError):
             parsed[key] = value
     return parsed
-
-
-def _write_page(path: Path, html: str) -> None:
-    from certify_assets.files import write_atomic
-
-    try:
-        write_atomic(path, html.encode("utf-8"))
-    except OSError as error:
-        raise InputError(
-            f"{path} cannot be written ({error.strerror}); choose another place."
-        ) from None
 
 
 def _shown(value: Any) -> str:

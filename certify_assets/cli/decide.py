@@ -17,8 +17,6 @@ from certify_assets.cli.output import (
     show_table,
 )
 
-__all__ = ["decide"]
-
 _QUEUE_HELP = (
     "Write the rows that go to people here (CSV, Parquet or JSON Lines). Names are written as they are; a CSV is refused where one "
     "begins like a formula, which a spreadsheet would run."

@@ -16,16 +16,6 @@ from certify_assets.files import read_json
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate
 
-__all__ = [
-    "Choice",
-    "certificate_documents",
-    "choice_options",
-    "load_certificates",
-    "one_a_side",
-    "one_certificate",
-    "promise_difference",
-]
-
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from certify_assets.cli.arms import arms
+from certify_assets.cli.compare import compare
 from certify_assets.cli.options import PATH, root_option
 from certify_assets.cli.output import (
     NOTHING,
@@ -27,9 +28,6 @@ from certify_assets.judges.specs import judge_problems, judge_spec, judges
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-__all__ = ["judge"]
 
 _SHOWN = (
     "judge",
@@ -53,10 +51,11 @@ judge_option = click.option(
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def judge() -> None:
-    """Train judges, and score runs with them."""
+    """Train, score and compare judges."""
 
 
 judge.add_command(arms)
+judge.add_command(compare)
 
 
 @judge.command("list")

@@ -11,19 +11,9 @@ from pathlib import Path
 
 from certify_assets.cli.output import NOTHING
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.errors import CertifyError, InputError, IntegrityError
+from certify_assets.errors import InputError, IntegrityError, StepFailedError
 from certify_assets.files import write_atomic
 from certify_assets.storage.store import Store, default_root
-
-__all__ = [
-    "add_partitions",
-    "dagster_environment",
-    "find_program",
-    "open_corpus_store",
-    "open_store",
-    "remove_partition",
-    "run_corpus",
-]
 
 _INSTANCE = """\
 # Written by certify where no instance was; edit it as you like.
@@ -101,7 +91,7 @@ def run_corpus(corpus: Corpus, *, quiet: bool, judges: Sequence[str] = ()) -> No
 
     Raises
     ------
-    CertifyError
+    StepFailedError
         If the run failed; what was finished is kept and the next run goes on from it.
     IntegrityError
         If a blocking check stopped it; the next run would stop there again.
@@ -135,7 +125,7 @@ def run_corpus(corpus: Corpus, *, quiet: bool, judges: Sequence[str] = ()) -> No
             f"{corpus} is stopped by a check (see above), and nothing of it is certified; `certify corpus show {corpus}` says more."
         )
     if done.returncode:
-        raise CertifyError(
+        raise StepFailedError(
             f"the run of {corpus} failed (see above, or `certify ui` for its log); finished assets are kept, call it again to go on."
         )
 

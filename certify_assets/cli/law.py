@@ -1,4 +1,4 @@
-"""``certify law``."""
+"""``certify research law``."""
 
 from __future__ import annotations
 
@@ -22,8 +22,6 @@ from certify_assets.errors import InputError
 
 if TYPE_CHECKING:
     from certify_assets.research.law import Law, LawPrediction
-
-__all__ = ["law"]
 
 _SHARE = Finite(min=0, max=1)
 

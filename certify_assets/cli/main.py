@@ -1,4 +1,4 @@
-"""The group of all commands, and how it ends: 0 done or certified, 3 nothing certified or not true, 2 bad usage or input."""
+"""The command ``certify``: its sections, and the exit code of every command."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import contextlib
 import io
 import os
 import sys
-from typing import Any
+from importlib import import_module
+from typing import Any, Final
 
 import click
 
@@ -16,96 +17,51 @@ from certify_assets.errors import CertifyError
 
 __all__ = ["cli", "main"]
 
-# command → module that holds it: a command's libraries are imported when it is called, not for `certify --help`
-_COMMANDS = {
-    "audit": (
-        "certify_assets.cli.check",
-        "How the certified threshold does on other labelled tasks.",
-    ),
-    "certificate": (
-        "certify_assets.cli.certificate",
-        "Certify what share of trajectories a judge may decide alone.",
-    ),
-    "compare": (
-        "certify_assets.cli.compare",
-        "Compare the judges of corpora: ranking, certified coverage, audit, cost.",
-    ),
-    "corpus": (
-        "certify_assets.cli.corpus",
-        "Import, list, generate and remove corpora of agent runs.",
-    ),
-    "decide": (
-        "certify_assets.cli.decide",
-        "Decide new trajectories: reject, release, or a person.",
-    ),
-    "demo": (
-        "certify_assets.cli.platform",
-        "Certificates for the embedded corpora, from runs to pages.",
-    ),
-    "deploy": (
-        "certify_assets.cli.deploy",
-        "Let a certified judge decide a corpus's new runs, or show which does.",
-    ),
-    "harvest": (
-        "certify_assets.cli.harvest",
-        "Self-train on what the certificate lets through, with its controls.",
-    ),
-    "incoming": (
-        "certify_assets.cli.incoming",
-        "Decide new runs of a corpus by the deployed judge.",
-    ),
-    "judge": ("certify_assets.cli.judge", "Train judges, and score runs with them."),
-    "law": (
-        "certify_assets.cli.law",
-        "Fit the certifiability law: coverage from success rate and base AUROC.",
-    ),
-    "lineage": (
-        "certify_assets.cli.lineage",
-        "Where a decision comes from: certificate, scores, adapter, splits, source files.",
-    ),
-    "monitor": (
-        "certify_assets.cli.monitor",
-        "Raise an alarm when newly labelled tasks show an error above α.",
-    ),
-    "plan": (
-        "certify_assets.cli.plan",
-        "How many more tasks until a certificate, what it would cover, and the three gates.",
-    ),
-    "protocol": (
-        "certify_assets.cli.protocol",
-        "What was fixed before TEST was read, and who read it.",
-    ),
-    "recertify": (
-        "certify_assets.cli.recertify",
-        "Certify anew on CAL and the tasks that people labelled since.",
-    ),
-    "report": ("certify_assets.cli.report", "Draw a certificate as a page that opens from disk."),
-    "resample": (
-        "certify_assets.cli.check",
-        "How often a threshold's error exceeds α when tasks are resampled.",
-    ),
-    "review": (
-        "certify_assets.cli.review",
-        "Show, export or serve the runs that people are asked about; read their labels.",
-    ),
-    "simulate": (
-        "certify_assets.cli.simulate",
-        "How often each procedure certifies wrongly where the truth is known.",
-    ),
-    "splits": (
-        "certify_assets.cli.splits",
-        "Tasks and trajectories of a corpus's four splits, and the hash of the manifest.",
-    ),
-    "study": (
-        "certify_assets.cli.study",
-        "Every table of the paper with ours beside it, as a site.",
-    ),
-    "ui": ("certify_assets.cli.platform", "Start the Dagster UI, and MLflow beside it."),
-    "verify": (
-        "certify_assets.cli.check",
-        "Recompute a certificate from its scores and compare every byte.",
-    ),
+# section → command → where it is, and its summary: a command's libraries are imported when it is
+# called, not for `certify --help`
+_SECTIONS: Final[dict[str, dict[str, tuple[str, str]]]] = {
+    "Score tables": {
+        "certificate": (
+            "certificate:certificate",
+            "Certify what share of trajectories a judge may decide alone.",
+        ),
+        "verify": ("check:verify", "Recompute a certificate and compare every byte."),
+        "audit": ("check:audit", "Audit a certified threshold on other labelled tasks."),
+        "decide": ("decide:decide", "Decide new trajectories: reject, release or human review."),
+        "monitor": (
+            "monitor:monitor",
+            "Raise an alarm when newly labelled tasks show an error above α.",
+        ),
+        "plan": ("plan:plan", "Plan the sample size: tasks needed, predicted coverage, gates."),
+        "report": ("report:report", "Draw a certificate as a page that opens from disk."),
+        "resample": (
+            "check:resample",
+            "Estimate how often a threshold's error exceeds α under resampled tasks.",
+        ),
+    },
+    "Corpora and judges": {
+        "run": ("platform:run", "Run the pipeline of one corpus, from runs to pages."),
+        "demo": ("platform:demo", "Run the pipeline of the embedded corpora."),
+        "corpus": ("corpus:corpus", "Import, list, show, split and remove corpora."),
+        "judge": ("judge:judge", "Train, score and compare judges."),
+    },
+    "Operation": {
+        "ops": (
+            "ops:ops",
+            "Deploy judges, ingest batches, recertify, and follow decisions to their sources.",
+        ),
+        "review": ("review:review", "Show, export, serve and import the review queue."),
+        "ledger": ("platform:ledger", "Show who read TEST, and under which registration."),
+    },
+    "Research": {
+        "research": (
+            "research:research",
+            "Run the study, the certifiability law, the simulation and harvests.",
+        ),
+    },
+    "Interface": {"ui": ("platform:ui", "Start the Dagster UI and the MLflow UI.")},
 }
+_COMMANDS: Final = {name: found for part in _SECTIONS.values() for name, found in part.items()}
 
 
 class _ReaderGoneError(Exception):
@@ -121,21 +77,19 @@ class _Lazy(click.Group):
             raise _ReaderGoneError from None
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(_COMMANDS)
+        return list(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        from importlib import import_module
-
-        command: click.Command = getattr(import_module(_COMMANDS[cmd_name][0]), cmd_name)
+        module, _, attribute = _COMMANDS[cmd_name][0].partition(":")
+        command: click.Command = getattr(import_module(f"certify_assets.cli.{module}"), attribute)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(
-                [(name, summary) for name, (_, summary) in sorted(_COMMANDS.items())]
-            )
+        for heading, commands in _SECTIONS.items():
+            with formatter.section(heading):
+                formatter.write_dl([(name, summary) for name, (_, summary) in commands.items()])
 
 
 @click.group(
@@ -145,10 +99,11 @@ class _Lazy(click.Group):
 def cli() -> None:
     """Certified selective automation of LLM agent evaluation.
 
-    Tells what share of the reviewing of agent trajectories a judge may take over while the error rate among those it decides stays under
-    a budget α with confidence 1−δ, although many attempts share a task.
+    Certifies what share of agent trajectories a judge may decide alone while the error rate among
+    those it decides stays under a budget α with confidence 1−δ, although many attempts share a task.
 
-    Exit codes: 0 done or certified; 3 nothing certified, gate closed, audit failed or verification failed; 2 bad usage or input.
+    Exit codes: 0 done or certified; 3 nothing certified, gate closed, audit failed or verification
+    failed; 2 bad usage or input; 1 a step of a pipeline or study failed.
     """
 
 

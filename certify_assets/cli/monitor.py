@@ -19,8 +19,6 @@ from certify_assets.cli.output import (
 )
 from certify_assets.files import sha256_bytes, write_atomic
 
-__all__ = ["monitor"]
-
 
 @click.command()
 @click.argument("certificate", type=PATH)

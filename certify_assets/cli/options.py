@@ -13,18 +13,6 @@ from numpy.typing import NDArray
 
 from certify_assets.evaluation.score_table import ColumnNames, ScoreTable, read_score_table
 
-__all__ = [
-    "PATH",
-    "Finite",
-    "Table",
-    "column_options",
-    "pilot_option",
-    "read_pilot",
-    "read_scores",
-    "root_option",
-    "split_option",
-]
-
 #: scores, outcomes and tasks
 Table = tuple[NDArray[np.float64], NDArray[np.int8], NDArray[np.object_]]
 _Command = TypeVar("_Command", bound=Callable[..., Any])

@@ -17,20 +17,6 @@ from certify_assets.files import write_atomic
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = [
-    "NOTHING",
-    "complain",
-    "console",
-    "emit_json",
-    "json_option",
-    "percent",
-    "printable",
-    "refuse_overwrite",
-    "say",
-    "show_table",
-    "write_document",
-]
-
 NOTHING = 3
 
 # what moves the cursor, colours, hides or reorders text, or cannot be encoded: categories Cc, Cf, Cs, Zl and Zp
@@ -207,15 +193,14 @@ def _same_file(one: Path, other: Path) -> bool:
 
 
 def write_document(path: Path, document: Mapping[str, Any]) -> None:
-    """Write the JSON document that ``--json`` prints to a file, atomically.
+    """Write the JSON document that ``--json`` prints to a file, atomically."""
+    write_text(path, _json_text(document))
 
-    Raises
-    ------
-    InputError
-        If the folder is missing or the file cannot be written.
-    """
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file atomically; InputError where its folder is missing or it cannot be written."""
     try:
-        write_atomic(path, _json_text(document).encode("utf-8"))
+        write_atomic(path, text.encode("utf-8"))
     except OSError as error:
         raise InputError(
             f"{path} cannot be written ({error.strerror}); choose another place."

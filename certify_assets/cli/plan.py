@@ -23,8 +23,6 @@ from certify_assets.cli.output import (
 if TYPE_CHECKING:
     from certify_assets.certificates import Facts, Prospect
 
-__all__ = ["plan"]
-
 _DEFAULT_ATTEMPTS = 8
 _REQUIRED = {"success_rate": "--success-rate", "auroc": "--auroc", "icc": "--icc"}
 

@@ -1,4 +1,4 @@
-"""``certify demo`` and ``certify ui``."""
+"""``certify run``, ``certify demo``, ``certify ledger`` and ``certify ui``."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -25,18 +26,35 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import MissingToolError
 from certify_assets.storage.store import Store
 
-__all__ = ["demo", "ui"]
-
 _LANGUAGE = ("base", "sft")
+_READS = ("first", "replay", "changed", "unregistered", "results", "last")
 
 
 @click.command()
+@click.argument("corpus")
 @click.option(
-    "--corpus",
-    "corpora",
+    "--judge",
+    "judges",
     multiple=True,
-    help=f"Corpus to run; repeat for more. [default: {', '.join(EMBEDDED)}]",
+    help="Also the chain of this judge; repeat for more. `certify judge list` names them.",
 )
+@root_option
+@json_option
+@click.pass_context
+def run(
+    ctx: click.Context, corpus: str, judges: tuple[str, ...], root: str | None, as_json: bool
+) -> None:
+    """Run the pipeline of one corpus: import, split, check, train, score, certify, audit, page.
+
+    What is finished is kept: after a failure, call it again. Exit 3 where nothing is certified or a
+    check stopped the pipeline, 1 where a step failed.
+    """
+    from certify_assets.cli.launching import open_corpus_store
+
+    ctx.exit(_run(open_corpus_store(root, corpus), [corpus], judges, as_json=as_json))
+
+
+@click.command()
 @click.option(
     "--language",
     is_flag=True,
@@ -45,29 +63,32 @@ _LANGUAGE = ("base", "sft")
 @root_option
 @json_option
 @click.pass_context
-def demo(
-    ctx: click.Context, /, corpora: tuple[str, ...], language: bool, root: str | None, as_json: bool
-) -> None:
-    """Certificates for the embedded corpora, from runs to pages.
+def demo(ctx: click.Context, language: bool, root: str | None, as_json: bool) -> None:
+    """Run the pipeline of the embedded corpora, from runs to pages.
 
-    Materializes every asset of the two corpora that come with the package in a Dagster instance of the data root, then says what share of the reviewing
-    each judge may take over and where the pages are. Exit 3 where no judge certifies anything on any of the corpora.
+    Materializes every asset of the two corpora that come with the package in a Dagster instance of
+    the data root, then prints what share each judge may decide alone and where the pages are. Exit
+    3 where nothing is certified on any of them, 1 where a step failed.
     """
-    from certify_assets.cli.launching import open_store, run_corpus
-    from certify_assets.corpora.config import load_config
-    from certify_assets.evaluation.overview import overview
+    from certify_assets.cli.launching import open_store
 
-    store = open_store(root)
-    names = list(corpora or EMBEDDED)
-    for name in names:
-        load_config(store, name)
+    ctx.exit(_run(open_store(root), EMBEDDED, _LANGUAGE if language else (), as_json=as_json))
+
+
+def _run(store: Store, names: Sequence[str], judges: Sequence[str], *, as_json: bool) -> int:
+    from certify_assets.cli.launching import run_corpus
+    from certify_assets.evaluation.overview import overview
+    from certify_assets.judges.specs import judge_spec
+
+    for judge in judges:
+        judge_spec(judge, store.root)
     started = time.monotonic()
     for name in names:
         say(f"{name}: import, split, check, train, score, certify, audit, draw")
         run_corpus(Corpus(store, name), quiet=as_json)
-        if language:
-            say(f"{name}: {' and '.join(_LANGUAGE)}, trained, scored, certified, audited, drawn")
-            run_corpus(Corpus(store, name), quiet=as_json, judges=_LANGUAGE)
+        if judges:
+            say(f"{name}: {' and '.join(judges)}, trained, scored, certified, audited, drawn")
+            run_corpus(Corpus(store, name), quiet=as_json, judges=judges)
     document: dict[str, Any] = {
         "seconds": round(time.monotonic() - started, 1),
         "corpora": [overview(Corpus(store, name)) for name in names],
@@ -83,7 +104,7 @@ def demo(
         for judge in corpus["judges"]
         for cell in judge["certificates"]
     )
-    ctx.exit(0 if certified else NOTHING)
+    return 0 if certified else NOTHING
 
 
 def _show(store: Store, document: dict[str, Any]) -> None:
@@ -133,6 +154,51 @@ def _cell(cell: dict[str, Any]) -> str:
         if cell["certified"]
         else "nothing"
     )
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def ledger() -> None:
+    """Show who read TEST, and under which registration."""
+
+
+@ledger.command("status")
+@click.argument("corpus", required=False)
+@root_option
+@json_option
+@click.pass_context
+def ledger_status(ctx: click.Context, corpus: str | None, root: str | None, as_json: bool) -> None:
+    """Show registrations and reads of TEST, of CORPUS or of every corpus.
+
+    first: read under a registration for the first time; replay: again with the same hashes; changed:
+    with others after a result was seen; unregistered: asked for without a registration, and refused.
+    Exit 3 where a rule of the current registration was broken or the journal was altered.
+    """
+    from certify_assets.cli.launching import open_store
+    from certify_assets.evaluation.ledger_status import protocol_status
+
+    found = protocol_status(open_store(root), () if corpus is None else (corpus,))
+    if as_json:
+        emit_json({"corpora": found} if corpus is None else found[0])
+    else:
+        for one in found:
+            _show_ledger(one)
+        if not found:
+            say("no corpus is registered; import one first.")
+    ctx.exit(NOTHING if any(one["violations"] or one["fault"] for one in found) else 0)
+
+
+def _show_ledger(one: dict[str, Any]) -> None:
+    if one["fault"]:
+        say(f"{one['corpus']}: {one['fault']}")
+        return
+    rows = [[reader["judge"], *(str(reader[name]) for name in _READS)] for reader in one["readers"]]
+    show_table(
+        f"TEST of {one['corpus']}: {len(one['registrations'])} registrations",
+        ["reader", *_READS],
+        rows,
+    )
+    for broken in one["violations"]:
+        say(f"  {broken['judge']}: the read of {broken['time']} is {broken['kind']}.")
 
 
 @click.command()

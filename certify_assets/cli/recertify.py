@@ -1,4 +1,4 @@
-"""``certify recertify``."""
+"""``certify ops recertify``."""
 
 from __future__ import annotations
 
@@ -23,8 +23,6 @@ from certify_assets.judges.judged import JudgedCorpus
 
 if TYPE_CHECKING:
     from certify_assets.operations.spending import Schedule
-
-__all__ = ["recertify"]
 
 
 @click.command()

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from certify_assets.cli.options import Table
     from certify_assets.evaluation.score_table import ScoreTable
 
-__all__ = ["report"]
-
 
 @click.command()
 @click.argument("certificate", type=PATH)

@@ -4,32 +4,73 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from certify_assets.cli.options import PATH, root_option
-from certify_assets.cli.output import console, emit_json, json_option, percent, say, show_table
+from certify_assets.cli.output import (
+    console,
+    emit_json,
+    json_option,
+    percent,
+    refuse_overwrite,
+    say,
+    show_table,
+)
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 
 if TYPE_CHECKING:
     from certify_assets.operations.queue import Queue
 
-__all__ = ["review"]
 
-_EXPORT_HELP = (
-    "Write the queue here (CSV, JSON Lines or Parquet) with empty columns outcome, reviewer and comment. A CSV is refused where a name begins "
-    "like a formula, which a spreadsheet would run."
-)
-_IMPORT_HELP = (
-    "Read labels from here: a table with trajectory_id and outcome (0, 1, failure, success), or the JSON export of Label Studio. All of the "
-    "file or nothing; the same file a second time adds nothing."
-)
+def _costs(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say what a label costs."""
+    minutes = click.option(
+        "--minutes-per-run",
+        type=click.FloatRange(min=0, min_open=True),
+        default=4.0,
+        show_default=True,
+        help="Minutes that a label takes (an assumption).",
+    )
+    double = click.option(
+        "--double",
+        type=click.FloatRange(0, 1),
+        default=0.0,
+        show_default=True,
+        help="Share of runs, drawn, that two reviewers label.",
+    )
+    return minutes(double(command))
 
 
-@click.command()
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def review() -> None:
+    """Show, export, serve and import the review queue.
+
+    The queue of a corpus holds decided runs that lack a label: the audit sample first, then spot
+    checks, then what the judge left undecided. A run whose reviewers are tied asks for one more.
+    Labels go into a journal that is never rewritten.
+    """
+
+
+def _open(root: str | None, corpus: str) -> Corpus:
+    """Return a corpus of which a batch was decided."""
+    from certify_assets.cli.launching import open_store
+    from certify_assets.operations.layout import batch_names
+
+    opened = Corpus(open_store(root), corpus)
+    if not batch_names(opened):
+        raise InputError(
+            f"no batch of {corpus} was decided below {opened.store.root}; decide new runs first "
+            f"(`certify ops ingest {corpus}`)."
+        )
+    return opened
+
+
+@review.command("queue")
 @click.argument("corpus")
 @click.option(
     "--limit",
@@ -38,25 +79,23 @@ _IMPORT_HELP = (
     show_default=True,
     help="Rows of the queue to print.",
 )
-@click.option(
-    "--minutes-per-run",
-    type=click.FloatRange(min=0, min_open=True),
-    default=4.0,
-    show_default=True,
-    help="What a label takes: assumed.",
-)
-@click.option(
-    "--double",
-    type=click.FloatRange(0, 1),
-    default=0.0,
-    show_default=True,
-    help="Share of runs, drawn, that two people are asked about.",
-)
-@click.option("--export", "table", type=PATH, default=None, help=_EXPORT_HELP)
+@_costs
+@root_option
+@json_option
+def queue_(corpus: str, limit: int, root: str | None, as_json: bool, **costs: float) -> None:
+    """Print the review queue of a corpus and what it costs."""
+    from certify_assets.operations.queue import load_queue
+
+    _print(corpus, load_queue(_open(root, corpus), **costs), limit, as_json)
+
+
+@review.command("export")
+@click.argument("corpus")
+@click.argument("path", metavar="[FILE]", type=PATH, required=False)
 @click.option(
     "--with-judge",
     is_flag=True,
-    help="With --export: also agent, score and decision, which sway whoever labels.",
+    help="Also agent, score and decision in FILE, which sway reviewers.",
 )
 @click.option(
     "--label-studio",
@@ -65,41 +104,95 @@ _IMPORT_HELP = (
     default=None,
     help="Write the queue here as tasks of Label Studio (.json), with the runs' texts.",
 )
-@click.option("--import", "labels", type=PATH, default=None, help=_IMPORT_HELP)
-@click.option(
-    "--reviewer",
-    default=None,
-    help="With --import: whose labels these are, where the file does not say.",
-)
-@click.option(
-    "--serve", is_flag=True, help="Serve the page on which runs are labelled, until Ctrl-C."
-)
+@_costs
+@root_option
+@json_option
+def export(
+    corpus: str,
+    path: Path | None,
+    with_judge: bool,
+    studio: Path | None,
+    root: str | None,
+    as_json: bool,
+    **costs: float,
+) -> None:
+    """Write the review queue for labelling elsewhere.
+
+    FILE (CSV, JSON Lines or Parquet) gets empty columns outcome, reviewer and comment. A CSV is
+    refused where a name begins like a formula, which a spreadsheet would run.
+    """
+    from certify_assets.operations.label_files import export_queue, export_studio
+    from certify_assets.operations.queue import load_queue
+
+    if path is None and studio is None:
+        raise InputError("there is no file to write; name FILE, or one with --label-studio.")
+    refuse_overwrite({"FILE": path, "--label-studio": studio}, {})
+    opened = _open(root, corpus)
+    queue = load_queue(opened, **costs)
+    if path is not None:
+        export_queue(path, queue, with_judge=with_judge)
+    if studio is not None:
+        export_studio(studio, opened.store, corpus, queue)
+    _print(corpus, queue, 0, as_json)
+    if not as_json:
+        for written in filter(None, (path, studio)):
+            say(f"{written}: {len(queue.frame)} runs to label")
+
+
+@review.command("import")
+@click.argument("corpus")
+@click.argument("path", metavar="FILE", type=PATH)
+@click.option("--reviewer", default=None, help="Whose labels these are, where FILE does not say.")
+@root_option
+@json_option
+def import_(corpus: str, path: Path, reviewer: str | None, root: str | None, as_json: bool) -> None:
+    """Add the labels of a file to the journal of a corpus.
+
+    FILE is a table with trajectory_id and outcome (0, 1, failure, success), or the JSON export of
+    Label Studio. All of the file is taken or nothing; the same file a second time adds nothing.
+    """
+    from certify_assets.operations.label_files import import_labels
+
+    done = import_labels(_open(root, corpus), path, reviewer=reviewer)
+    if as_json:
+        emit_json(
+            {
+                "corpus": corpus,
+                "added": done.added,
+                "stood_already": done.stood,
+                "without_outcome": done.empty,
+                "reviewers": list(done.reviewers),
+            }
+        )
+        return
+    whose = f" of {', '.join(done.reviewers)}" if done.reviewers else ""
+    console().print(
+        f"{done.added} labels{whose} added to the journal of {corpus}; {done.stood} stood already, "
+        f"{done.empty} rows have no outcome.",
+        markup=False,
+    )
+
+
+@review.command("serve")
+@click.argument("corpus")
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
     default=0,
     show_default=True,
-    help="With --serve: port, 0 for any that is free.",
+    help="Port, 0 for any that is free.",
 )
-@click.option(
-    "--host", default="127.0.0.1", show_default=True, help="With --serve: address to listen on."
-)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
     "--exposed",
     is_flag=True,
-    help="With --serve: allow an address that other machines reach; nothing is encrypted.",
+    help="Allow an address that other machines reach; nothing is encrypted.",
 )
+@_costs
 @root_option
 @json_option
-def review(
+def serve(
     corpus: str,
-    limit: int,
-    table: Path | None,
-    with_judge: bool,
-    studio: Path | None,
-    labels: Path | None,
-    reviewer: str | None,
-    serve: bool,
     port: int,
     host: str,
     exposed: bool,
@@ -107,73 +200,27 @@ def review(
     as_json: bool,
     **costs: float,
 ) -> None:
-    """Show, export or serve the runs that people are asked about, and read their labels.
-
-    The queue of CORPUS holds decided runs that lack a label: the audit sample first, then spot checks, then what the judge left undecided. A run that
-    reviewers are tied on asks for one more. Labels go into a journal that is never rewritten.
-    """
-    from certify_assets.cli.launching import open_store
-    from certify_assets.operations.layout import batch_names
-
-    if sum(map(bool, (labels, serve, table or studio))) > 1:
-        raise InputError(
-            "--import, --serve and the exports are different things; give one of them."
-        )
-    store = open_store(root)
-    if not batch_names(Corpus(store, corpus)):
-        raise InputError(
-            f"no batch of {corpus} was decided below {store.root}; decide incoming runs first (`certify incoming {corpus}`)."
-        )
-    if labels is not None:
-        _import(Corpus(store, corpus), labels, reviewer, as_json)
-    elif serve:
-        _require_reachable(host, exposed)
-        _serve(Corpus(store, corpus), host, port, as_json, costs)
-    else:
-        _queue(
-            Corpus(store, corpus),
-            {"table": table, "studio": studio},
-            with_judge,
-            limit,
-            as_json,
-            costs,
-        )
+    """Serve the page on which runs are labelled, until Ctrl-C."""
+    opened = _open(root, corpus)
+    _require_reachable(host, exposed)
+    _serve(opened, host, port, as_json, costs)
 
 
-def _queue(
-    corpus: Corpus,
-    paths: dict[str, Path | None],
-    with_judge: bool,
-    limit: int,
-    as_json: bool,
-    costs: dict[str, float],
-) -> None:
-    from certify_assets.cli.output import refuse_overwrite
-    from certify_assets.operations.label_files import export_queue, export_studio
-    from certify_assets.operations.queue import load_queue
+def _print(corpus: str, queue: Queue, limit: int, as_json: bool) -> None:
+    from certify_assets.operations.queue import BLIND_COLUMNS
 
-    refuse_overwrite({"--export": paths["table"], "--label-studio": paths["studio"]}, {})
-    queue = load_queue(corpus, **costs)
-    if paths["table"] is not None:
-        export_queue(paths["table"], queue, with_judge=with_judge)
-    if paths["studio"] is not None:
-        export_studio(paths["studio"], corpus.store, corpus.name, queue)
-    if as_json:
-        from certify_assets.operations.queue import BLIND_COLUMNS
-
-        rows = queue.frame[list(BLIND_COLUMNS)].head(limit).to_dict("records")
-        emit_json(
-            {
-                "corpus": corpus.name,
-                "budget": queue.budget.to_dict(),
-                "waiting": len(queue.frame),
-                "queue": rows,
-            }
-        )
-    else:
-        _show(corpus.name, queue, limit)
-        for path in filter(None, paths.values()):
-            say(f"{path}: {len(queue.frame)} runs to label")
+    if not as_json:
+        _show(corpus, queue, limit)
+        return
+    rows = queue.frame[list(BLIND_COLUMNS)].head(limit).to_dict("records")
+    emit_json(
+        {
+            "corpus": corpus,
+            "budget": queue.budget.to_dict(),
+            "waiting": len(queue.frame),
+            "queue": rows,
+        }
+    )
 
 
 def _show(corpus: str, queue: Queue, limit: int) -> None:
@@ -213,28 +260,6 @@ def _show(corpus: str, queue: Queue, limit: int) -> None:
         f"The first {len(lines)} of {len(queue.frame)}",
         ["run", "task", "for", "why here", "votes"],
         lines,
-    )
-
-
-def _import(corpus: Corpus, path: Path, reviewer: str | None, as_json: bool) -> None:
-    from certify_assets.operations.label_files import import_labels
-
-    done = import_labels(corpus, path, reviewer=reviewer)
-    if as_json:
-        emit_json(
-            {
-                "corpus": corpus.name,
-                "added": done.added,
-                "stood_already": done.stood,
-                "without_outcome": done.empty,
-                "reviewers": list(done.reviewers),
-            }
-        )
-        return
-    whose = f" of {', '.join(done.reviewers)}" if done.reviewers else ""
-    console().print(
-        f"{done.added} labels{whose} added to the journal of {corpus}; {done.stood} stood already, {done.empty} rows have no outcome.",
-        markup=False,
     )
 
 

@@ -26,8 +26,6 @@ from certify_assets.reports.review_page import (
 if TYPE_CHECKING:
     from certify_assets.cli.review_server import ReviewServer
 
-__all__ = ["ReviewHandler"]
-
 _REVIEWER = "certify_reviewer"
 _DRAINED = 1 << 20
 _HEADERS: Final = {

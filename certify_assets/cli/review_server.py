@@ -23,8 +23,6 @@ from certify_assets.errors import InputError
 if TYPE_CHECKING:
     from certify_assets.operations.reviewing import ReviewSession
 
-__all__ = ["Limits", "ReviewServer", "is_loopback"]
-
 
 @dataclass(frozen=True)
 class Limits:

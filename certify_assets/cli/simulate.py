@@ -1,4 +1,4 @@
-"""``certify simulate``."""
+"""``certify research simulate``."""
 
 from __future__ import annotations
 
@@ -24,8 +24,6 @@ from certify_assets.cli.output import (
 if TYPE_CHECKING:
     from certify_assets.research.simulation import Cell, Rates, Simulation
     from certify_assets.research.simulation_study import Journal
-
-__all__ = ["simulate"]
 
 _SEVERAL = ("--tasks", "--rho", "--design", "--procedure", "--excess")
 _PROCEDURE_HELP = (

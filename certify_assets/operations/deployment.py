@@ -89,7 +89,7 @@ def deployed_certificates(corpus: Corpus) -> list[Certificate]:
     deployment = load_deployment(corpus)
     if deployment is None:
         raise InputError(
-            f"no judge is deployed on {corpus}; deploy one with `certify deploy {corpus} JUDGE`."
+            f"no judge is deployed on {corpus}; deploy one with `certify ops deploy {corpus} JUDGE`."
         )
     return _certificates_of(corpus.store, deployment)
 
@@ -106,7 +106,7 @@ def standing(corpus: Corpus) -> Standing:
     try:
         deployment = load_deployment(corpus)
         if deployment is None:
-            text = f"no judge is deployed on {corpus}; deploy one with `certify deploy {corpus} JUDGE`."
+            text = f"no judge is deployed on {corpus}; deploy one with `certify ops deploy {corpus} JUDGE`."
             return Standing(None, (), Refusal("not_deployed", text))
         certificates = tuple(_certificates_of(corpus.store, deployment))
     except CertifyError as error:
@@ -188,7 +188,7 @@ def redeploy(corpus: Corpus, number: int, *, track: bool = True) -> Deployment:
     earlier = next((item for item in read_deployments(corpus) if item.number == number), None)
     if earlier is None:
         raise InputError(
-            f"{corpus} has no deployment number {number}; `certify deploy {corpus}` shows those that were."
+            f"{corpus} has no deployment number {number}; `certify ops status {corpus}` shows those that were."
         )
     _certificates_of(corpus.store, earlier)
     return deploy(

@@ -185,7 +185,7 @@ def _realised(
     from certify_assets.certificates.monitor import TaskStream, error_interval
 
     rows = frame[
-        frame["certificate_sha256"].str.split(";").map(lambda names: sha256 in names)
+        frame["certificate_sha256"].astype(str).str.split(";").map(lambda names: sha256 in names)
         & (frame["drawn"] != "")
     ]
     mine = rows[rows["decision"] == side]

@@ -103,7 +103,7 @@ def _refuse_labels(path: Path) -> None:
         str(value).strip() not in ("", "None", "nan") for value in columns.get("outcome", ())
     ):
         raise InputError(
-            f"{path} holds {filled} outcomes, which the export would write over; --import it first, or give another path."
+            f"{path} holds {filled} outcomes, which the export would write over; import it first, or give another path."
         )
 
 

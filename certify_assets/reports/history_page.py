@@ -14,9 +14,7 @@ from certify_assets.reports.wording import DASH, compact, count, counted, percen
 if TYPE_CHECKING:
     from certify_assets.storage.store import Store
 
-__all__ = ["history_markdown", "history_metrics", "render_history", "write_history_page"]
-
-_COLUMNS = (
+COLUMNS = (
     "certificates",
     "made",
     "deployed",
@@ -79,8 +77,8 @@ def render_history(document: Mapping[str, Any]) -> str:
                 ("δ spent by them", compact(document["spent"])),
             ],
             panels=panels,
-            columns=_COLUMNS,
-            rows=[row for step in steps for row in _rows(step)],
+            columns=COLUMNS,
+            rows=history_rows(document),
             alarms=[
                 f"{item['time'][:19]}: {item['judge']}, {item['side']} at {percent(item['alpha'])}, after {counted(item['at'], 'labelled task')}"
                 for item in document["alarms"]
@@ -90,6 +88,11 @@ def render_history(document: Mapping[str, Any]) -> str:
             or "No schedule is declared yet: the first recertification declares one.",
         )
     )
+
+
+def history_rows(document: Mapping[str, Any]) -> list[list[str]]:
+    """Return the cells of the table of certificates, under `COLUMNS`."""
+    return [row for step in document["steps"] for row in _rows(step)]
 
 
 def write_history_page(store: Store, document: Mapping[str, Any]) -> str:
@@ -160,7 +163,7 @@ def _rows(step: Mapping[str, Any]) -> list[list[str]]:
     deployed = ", ".join(map(str, step["deployed"])) or "never"
     about = [step["label"], step["time"][:10], deployed]
     if not step["sides"]:
-        return [[*about, "nothing certified", *[DASH] * (len(_COLUMNS) - 4)]]
+        return [[*about, "nothing certified", *[DASH] * (len(COLUMNS) - 4)]]
     return [[*about, *_cells(side)] for side in step["sides"]]
 
 

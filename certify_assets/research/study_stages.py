@@ -227,7 +227,7 @@ def _judge_stage(judge: str) -> Stage:
         _chain(judge),
         lambda work: [f"judges/{judge}/{work.corpus}/{name}" for name in names],
         inputs,
-        "certify study CORPUS" + (" --profile full" if spec.model else ""),
+        "certify research study CORPUS" + (" --profile full" if spec.model else ""),
         ("splits", *([spec.start] if spec.start else [])),
         language=bool(spec.model),
     )
@@ -406,35 +406,35 @@ def _with_sources(work: Work) -> Mapping[str, Any]:
 
 _HARVESTS = "harvests/{{corpus}}/{}.json"
 STAGES: tuple[Stage, ...] = (
-    Stage("splits", 0, _prepare, _prepared, _config, "certify study CORPUS"),
+    Stage("splits", 0, _prepare, _prepared, _config, "certify research study CORPUS"),
     _judge_stage("lexical"),
     _judge_stage("lexical_weighted"),
-    Stage("seeds", 0, _seeds, _only("seeds/{corpus}.json"), _seed_inputs, "certify study CORPUS", ("splits",)),
-    Stage("harvests", 0, _harvests("lexical"), _only(_HARVESTS.format("lexical")), _ground, "certify harvest CORPUS", ("splits",)),
+    Stage("seeds", 0, _seeds, _only("seeds/{corpus}.json"), _seed_inputs, "certify research study CORPUS", ("splits",)),
+    Stage("harvests", 0, _harvests("lexical"), _only(_HARVESTS.format("lexical")), _ground, "certify research harvest CORPUS", ("splits",)),
     Stage(
-        "agents", 0, _agents, _only("comparison/{corpus}/agent_disjoint_lexical.json"), _ground, "certify compare CORPUS --agent-disjoint",
+        "agents", 0, _agents, _only("comparison/{corpus}/agent_disjoint_lexical.json"), _ground, "certify judge compare CORPUS --agent-disjoint",
         ("lexical",),
     ),
     *(_judge_stage(name) for name in ("base", "sft", "grpo")),
     Stage(
         "arms", 0, _arms, _only("judges/grpo/{corpus}/arms_audit.json"), _arm_inputs,
-        "certify study CORPUS --profile full", ("grpo",), language=True,
+        "certify research study CORPUS --profile full", ("grpo",), language=True,
     ),
     Stage(
-        "harvests_sft", 0, _harvests("sft"), _only(_HARVESTS.format("sft")), _ground, "certify harvest CORPUS --learner sft", ("splits",),
+        "harvests_sft", 0, _harvests("sft"), _only(_HARVESTS.format("sft")), _ground, "certify research harvest CORPUS --learner sft", ("splits",),
         language=True,
     ),
     *(_judge_stage(name) for name in ("lexical_transfer", "lexical_transfer_strict", "transfer", "transfer_strict")),
     Stage(
-        "harvests_transfer", 1, _harvests_transfer, _only(_HARVESTS.format("lexical_transfer")), _with_sources, "certify study CORPUS",
+        "harvests_transfer", 1, _harvests_transfer, _only(_HARVESTS.format("lexical_transfer")), _with_sources, "certify research study CORPUS",
         ("splits",),
     ),
-    Stage("real_scores", 1, _real_scores, _only("real_scores/{corpus}.json"), _judged, "certify study CORPUS", ("lexical",)),
-    Stage("comparison", 1, _comparison, _only("comparison/{corpus}/comparison.json"), _judged, "certify compare CORPUS", ("lexical",)),
-    Stage("main_table", 2, _main_table, lambda _: ["study/main_table.json"], _everywhere, "certify study"),
-    Stage("law", 2, _law, lambda _: ["study/certifiability.json"], _everywhere, "certify law --root DIR"),
+    Stage("real_scores", 1, _real_scores, _only("real_scores/{corpus}.json"), _judged, "certify research study CORPUS", ("lexical",)),
+    Stage("comparison", 1, _comparison, _only("comparison/{corpus}/comparison.json"), _judged, "certify judge compare CORPUS", ("lexical",)),
+    Stage("main_table", 2, _main_table, lambda _: ["study/main_table.json"], _everywhere, "certify research study"),
+    Stage("law", 2, _law, lambda _: ["study/certifiability.json"], _everywhere, "certify research law --root DIR"),
     Stage(
         "simulation", 2, _simulation, lambda _: ["study/simulation.json"], lambda work: {"version": __version__, "trials": work.profile.trials},
-        "certify study",
+        "certify research study",
     ),
 )  # fmt: skip

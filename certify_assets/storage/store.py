@@ -224,5 +224,7 @@ def _remedy(key: str) -> str:
     if len(parts) > 2 and parts[0] in ("corpora", "judges"):
         corpus = parts[1] if parts[0] == "corpora" else parts[2]
         what = "" if parts[0] == "corpora" else f" of {parts[1]}"
-        return f"materialize the asset{what} that writes it, or run `certify study {corpus}`,"
+        return (
+            f"materialize the asset{what} that writes it, or run `certify research study {corpus}`,"
+        )
     return "materialize the asset, or run the command, that writes it"

@@ -103,14 +103,14 @@ class Client:
 
 
 def serve(store: Store, *options: str) -> Served:
-    """Start `certify review c --serve` on a data root."""
+    """Start `certify review serve c` on a data root."""
     command = [
         sys.executable,
         "-m",
         "certify_assets.cli",
         "review",
+        "serve",
         "c",
-        "--serve",
         "--json",
         "--root",
         store.root,

@@ -1,4 +1,4 @@
-"""``certify compare``: tables, documents, exports, and what cannot be compared."""
+"""``certify judge compare``: tables, documents, exports, and what cannot be compared."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from certify_assets_tests.cli.calling import Call
 
 
 def test_the_judges_of_named_corpora_are_compared(call: Call, corpora: Store) -> None:
-    answer = call("compare", "one", "two", "--root", corpora.root, "--json")
+    answer = call("judge", "compare", "one", "two", "--root", corpora.root, "--json")
     assert answer.code == 0 and [item["corpus"] for item in answer.json["corpora"]] == [
         "one",
         "two",
     ]
-    shown = call("compare", "one", "--root", corpora.root)
+    shown = call("judge", "compare", "one", "--root", corpora.root)
     assert (
         shown.code == 0
         and "lexical" in shown.out
@@ -28,11 +28,11 @@ def test_the_judges_of_named_corpora_are_compared(call: Call, corpora: Store) ->
 def test_without_names_every_corpus_is_and_those_without_scores_are_left_out(
     call: Call, corpora: Store, tmp_path: Path
 ) -> None:
-    answer = call("compare", "--root", corpora.root, "--json")
+    answer = call("judge", "compare", "--root", corpora.root, "--json")
     assert len(answer.json["corpora"]) == 3 and {
         item["corpus"] for item in answer.json["left_out"]
     } == {"miniwob_mixed", "miniwob_weak"}
-    nothing = call("compare", "--root", tmp_path / "empty", "--json")
+    nothing = call("judge", "compare", "--root", tmp_path / "empty", "--json")
     assert nothing.code == 3 and nothing.json["corpora"] == []
 
 
@@ -42,6 +42,7 @@ def test_unseen_agents_page_and_tables_are_written(
     paths = {kind: tmp_path / f"table.{kind}" for kind in ("html", "csv", "markdown", "latex")}
     options = [part for kind, path in paths.items() for part in (f"--{kind}", path)]
     answer = call(
+        "judge",
         "compare",
         "three",
         "--agent-disjoint",
@@ -67,11 +68,19 @@ def test_unseen_agents_page_and_tables_are_written(
 
 
 def test_what_cannot_be_compared_is_a_sentence(call: Call, corpora: Store, tmp_path: Path) -> None:
-    unknown = call("compare", "nope", "--root", corpora.root)
+    unknown = call("judge", "compare", "nope", "--root", corpora.root)
     assert unknown.code == 2 and "no corpus is called 'nope'" in unknown.err
-    untrained = call("compare", "one", "--judge", "base", "--root", corpora.root)
+    untrained = call("judge", "compare", "one", "--judge", "base", "--root", corpora.root)
     assert untrained.code == 2 and "not trained on SFT alone" in untrained.err
     same = call(
-        "compare", "one", "--html", tmp_path / "x", "--csv", tmp_path / "x", "--root", corpora.root
+        "judge",
+        "compare",
+        "one",
+        "--html",
+        tmp_path / "x",
+        "--csv",
+        tmp_path / "x",
+        "--root",
+        corpora.root,
     )
     assert same.code == 2 and "would be overwritten" in same.err

@@ -312,7 +312,7 @@ def test_labels_without_runs_are_imported_only_when_asked_and_say_so(
     Corpus(store, "c").make_splits()
     with pytest.raises(InputError, match="labels alone cannot be judged"):
         Corpus(store, "c").write_split("cal")
-    judged = call("demo", "--corpus", "c", "--root", root)
+    judged = call("run", "c", "--root", root)
     assert (
         judged.code == 2
         and "c holds labels without runs" in judged.err
@@ -349,9 +349,9 @@ def test_a_removed_corpus_keeps_its_history(
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("", encoding="utf-8")
     monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
-    assert call("corpus", "remove", "c", "--root", root).code == 130
+    assert call("corpus", "rm", "c", "--root", root).code == 130
     assert (root / "corpora/c/trajectories.parquet").exists()
-    answer = call("corpus", "remove", "c", "--root", root, "--yes", "--json")
+    answer = call("corpus", "rm", "c", "--root", root, "--yes", "--json")
     assert answer.code == 0 and set(answer.json["removed"]) == {
         "corpus.json",
         "import.json",
@@ -361,22 +361,22 @@ def test_a_removed_corpus_keeps_its_history(
         all(path.exists() for path in history)
         and not (root / "corpora/c/trajectories.parquet").exists()
     )
-    assert call("corpus", "remove", "c", "--root", root, "--yes").code == 2
+    assert call("corpus", "rm", "c", "--root", root, "--yes").code == 2
     call("corpus", "import", tmp_path / "runs.jsonl", "--name", "d", "--root", root)
     assert (
-        call("corpus", "remove", "d", "--root", root, "--yes").code == 0
+        call("corpus", "rm", "d", "--root", root, "--yes").code == 0
         and not (root / "corpora/d").exists()
     )
     assert (
         "comes with the package"
-        in call("corpus", "remove", "miniwob_weak", "--root", root, "--yes").err
+        in call("corpus", "rm", "miniwob_weak", "--root", root, "--yes").err
     )
 
 
 def test_splits_are_shown_and_nothing_is_stored(call: Call, root: Path, tmp_path: Path) -> None:
     write_runs(tmp_path / "runs.jsonl", tasks=110, attempts=2)
     call("corpus", "import", tmp_path / "runs.jsonl", "--name", "c", "--root", root, "--no-rl")
-    answer = call("splits", "c", "--root", root, "--json")
+    answer = call("corpus", "splits", "c", "--root", root, "--json")
     assert (
         answer.code == 0 and not answer.json["stored"] and not (root / "corpora/c/splits").exists()
     )
@@ -386,16 +386,16 @@ def test_splits_are_shown_and_nothing_is_stored(call: Call, root: Path, tmp_path
     )
     assert counts["rl"]["tasks"] == 0 and answer.json["manifest"]["sha256"] == answer.json["sha256"]
     assert (
-        call("splits", "c", "--root", root, "--seed", 7, "--json").json["sha256"]
+        call("corpus", "splits", "c", "--root", root, "--seed", 7, "--json").json["sha256"]
         != answer.json["sha256"]
     )
-    shown = call("splits", "c", "--root", root, "--profile", "paper")
+    shown = call("corpus", "splits", "c", "--root", root, "--profile", "paper")
     assert shown.code == 0 and "profile paper" in shown.out and "manifest sha256" in shown.out
 
 
 def test_splits_of_what_is_not_there_are_a_sentence(call: Call, root: Path, tmp_path: Path) -> None:
-    assert "no corpus is called 'c'" in call("splits", "c", "--root", root).err
+    assert "no corpus is called 'c'" in call("corpus", "splits", "c", "--root", root).err
     write_runs(tmp_path / "runs.jsonl", tasks=2, attempts=2)
     call("corpus", "import", tmp_path / "runs.jsonl", "--name", "c", "--root", root)
-    answer = call("splits", "c", "--root", root)
+    answer = call("corpus", "splits", "c", "--root", root)
     assert answer.code == 2 and "too few" in answer.err

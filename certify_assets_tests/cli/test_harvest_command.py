@@ -1,4 +1,4 @@
-"""``certify harvest`` on a corpus of its own: tables, JSON, exit codes."""
+"""``certify research harvest`` on a corpus of its own: tables, JSON, exit codes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_a_harvest_is_shown_with_its_controls(call: Call, root: str) -> None:
-    answer = call("harvest", "c", "--root", root, *_QUICK)
+    answer = call("research", "harvest", "c", "--root", root, *_QUICK)
     assert answer.code == 0
     assert (
         "certify split, reject at 0.2" in answer.out
@@ -39,6 +39,7 @@ def test_a_harvest_is_shown_with_its_controls(call: Call, root: str) -> None:
 
 def test_json_is_one_document_and_a_closed_gate_is_exit_3(call: Call, root: str) -> None:
     answer = call(
+        "research",
         "harvest",
         "c",
         "--root",
@@ -62,5 +63,5 @@ def test_what_cannot_be_is_refused_in_a_sentence(call: Call, root: str) -> None:
         (("c", "--profile", "odd"), "odd"),
         (("c", "--alpha", "2"), "alpha"),
     ):
-        answer = call("harvest", *arguments, "--root", root)
+        answer = call("research", "harvest", *arguments, "--root", root)
         assert answer.code == 2 and words in answer.err and "Traceback" not in answer.err

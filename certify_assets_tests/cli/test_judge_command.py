@@ -144,7 +144,7 @@ def test_the_sources_of_a_transfer_judge_are_shown_and_trained_on(call: Call, ro
         ["judge", "recalibrate"],
         ["judge", "parity"],
         ["judge", "arms"],
-        ["harvest"],
+        ["research", "harvest"],
     ],
 )
 def test_an_unknown_corpus_is_named_with_those_that_are_known(

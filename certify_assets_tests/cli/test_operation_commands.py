@@ -1,4 +1,4 @@
-"""``certify deploy``, ``incoming`` and ``lineage``: documents, exit codes and sentences."""
+"""``certify ops deploy``, ``incoming`` and ``lineage``: documents, exit codes and sentences."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ def _no_tracking(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_judge_is_deployed_shown_and_deployed_again(call: Call, operated: Store) -> None:
-    nothing = call("deploy", "c", "--root", operated.root, "--json")
+    nothing = call("ops", "status", "c", "--root", operated.root, "--json")
     assert (
         nothing.code == 3
         and nothing.json["deployment"] is None
         and nothing.json["refusal"]["code"] == "not_deployed"
     )
     made = call(
+        "ops",
         "deploy",
         "c",
         "lexical",
@@ -44,16 +45,16 @@ def test_a_judge_is_deployed_shown_and_deployed_again(call: Call, operated: Stor
         made.json["sampling"] == {"audit_rate": 0.1, "spot_rate": 0.05, "seed": 7}
         and "error" in made.json["mlflow"]
     )
-    other = call("deploy", "c", "lexical", "--alpha", "reject=.2", "--root", operated.root)
+    other = call("ops", "deploy", "c", "lexical", "--alpha", "reject=.2", "--root", operated.root)
     assert (
         other.code == 0
         and "reject at 0.2" in other.out
         and "the deployment holds without the record" in other.err
     )
-    again = call("deploy", "c", "--again", 1, "--root", operated.root, "--json").json
+    again = call("ops", "rollback", "c", "--root", operated.root, "--json").json
     assert again["certificates"] == made.json["certificates"] and again["number"] == 3
-    shown = call("deploy", "c", "--root", operated.root)
-    assert "--again NUMBER" in shown.out and "reject at 0.2" in shown.out, (
+    shown = call("ops", "status", "c", "--root", operated.root)
+    assert "certify ops rollback c NUMBER" in shown.out and "reject at 0.2" in shown.out, (
         "whoever goes back reads the number here"
     )
     assert (
@@ -61,34 +62,40 @@ def test_a_judge_is_deployed_shown_and_deployed_again(call: Call, operated: Stor
         and "It decides new runs." in shown.out
         and made.json["certificates"][0][:20] in shown.out
     )
+    history = call("ops", "history", "c", "--root", operated.root, "--json").json
+    assert [step["deployed"] for step in history["steps"]] == [[1, 3], [2]]
+    assert "lexical" in call("ops", "history", "c", "--root", operated.root).out
+    unknown = call("ops", "rollback", "c", 9, "--root", operated.root)
+    assert unknown.code == 2 and "no deployment number 9" in unknown.err
     assert [
         item["number"]
-        for item in call("deploy", "c", "--root", operated.root, "--json").json["deployments"]
+        for item in call("ops", "status", "c", "--root", operated.root, "--json").json[
+            "deployments"
+        ]
     ] == [1, 2, 3]
 
 
 def test_a_promotion_that_may_not_be_is_exit_3_with_the_sentence(
     call: Call, operated: Store
 ) -> None:
-    answer = call("deploy", "c", "lexical", "--alpha", "release=.1", "--root", operated.root)
+    answer = call("ops", "deploy", "c", "lexical", "--alpha", "release=.1", "--root", operated.root)
     assert (
         answer.code == 3
         and "its release side is not certified at 0.1" in answer.err
         and not answer.out
     )
     raise_alarm(operated)
-    answer = call("deploy", "c", "lexical", "--root", operated.root, "--json")
+    answer = call("ops", "deploy", "c", "lexical", "--root", operated.root, "--json")
     assert answer.code == 3 and not answer.out and "raised an alarm" in answer.err
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["c", "--alpha", ".1"], "no judge to deploy"),
+        (["c", "--alpha", ".1"], "Missing argument 'JUDGE'"),
         (["c", "lexical", "--alpha", "both=.1"], "is no budget"),
         (["c", "lexical", "--alpha", ".1", "--alpha", ".2"], "is no budget"),
         (["c", "lexical", "--alpha", "2"], "is no budget"),
-        (["c", "lexical", "--again", "1"], "give it alone"),
         (["c", "lexical", "--audit-rate", "1.2"], "--audit-rate"),
         (["c", "lexical", "--audit-rate", ".6", "--spot-rate", ".6"], "add up to 1.2"),
         (["c", "nosuch"], "there is no judge 'nosuch'"),
@@ -96,15 +103,27 @@ def test_a_promotion_that_may_not_be_is_exit_3_with_the_sentence(
     ],
 )
 def test_a_mistake_is_exit_2(call: Call, operated: Store, arguments: list[str], words: str) -> None:
-    answer = call("deploy", *arguments, "--root", operated.root)
+    answer = call("ops", "deploy", *arguments, "--root", operated.root)
     assert answer.code == 2 and words in answer.err
 
 
 def test_new_runs_are_decided_and_written_out(call: Call, operated: Store, tmp_path: Path) -> None:
-    call("deploy", "c", "lexical", "--audit-rate", ".2", "--draw-seed", 5, "--root", operated.root)
+    call(
+        "ops",
+        "deploy",
+        "c",
+        "lexical",
+        "--audit-rate",
+        ".2",
+        "--draw-seed",
+        5,
+        "--root",
+        operated.root,
+    )
     deliver(operated.local_path("inbox/c") / "a.jsonl", tasks=30)
     answer = call(
-        "incoming",
+        "ops",
+        "ingest",
         "c",
         "--root",
         operated.root,
@@ -128,9 +147,9 @@ def test_new_runs_are_decided_and_written_out(call: Call, operated: Store, tmp_p
     assert tuple(rows.columns) == DECISION_COLUMNS and len(rows) == 120
     assert list(dict.fromkeys(queue["asked"])) == ["audit_sample", "spot_check", "undecided"]
     assert len(queue) == (rows["asked"] != "").sum()
-    again = call("incoming", "c", "--root", operated.root, "--json")
+    again = call("ops", "ingest", "c", "--root", operated.root, "--json")
     assert again.code == 0 and again.json["known"] == 120 and again.json["batches"] == [document]
-    shown = call("incoming", "c", "--root", operated.root)
+    shown = call("ops", "ingest", "c", "--root", operated.root)
     assert (
         "120 decided before" in shown.err
         and f"Batch {document['batch']}: 120 runs" in shown.out
@@ -141,14 +160,16 @@ def test_new_runs_are_decided_and_written_out(call: Call, operated: Store, tmp_p
 def test_a_refused_batch_is_exit_3_and_says_why(
     call: Call, operated: Store, tmp_path: Path
 ) -> None:
-    answer = call("incoming", "c", deliver(tmp_path / "a.jsonl", tasks=3), "--root", operated.root)
+    answer = call(
+        "ops", "ingest", "c", deliver(tmp_path / "a.jsonl", tasks=3), "--root", operated.root
+    )
     assert (
         answer.code == 3
         and "not_deployed: no judge is deployed on c" in answer.out
         and "human" in answer.out
     )
     assert (
-        call("incoming", "c", tmp_path / "a.jsonl", "--root", operated.root, "--json").json[
+        call("ops", "ingest", "c", tmp_path / "a.jsonl", "--root", operated.root, "--json").json[
             "batches"
         ][0]["decided"]
         is False
@@ -156,37 +177,48 @@ def test_a_refused_batch_is_exit_3_and_says_why(
 
 
 def test_what_incoming_refuses(call: Call, operated: Store, tmp_path: Path, scores: Path) -> None:
-    answer = call("incoming", "c", scores, "--root", operated.root)
+    answer = call("ops", "ingest", "c", scores, "--root", operated.root)
     assert answer.code == 2 and "`certify decide CERTIFICATE scores.csv` takes it" in answer.err
-    empty = call("incoming", "c", "--root", operated.root)
+    empty = call("ops", "ingest", "c", "--root", operated.root)
     assert empty.code == 0 and "holds no file" in empty.err
     path = deliver(tmp_path / "a.jsonl", tasks=2)
-    answer = call("incoming", "c", path, "--decisions", path, "--root", operated.root)
+    answer = call("ops", "ingest", "c", path, "--decisions", path, "--root", operated.root)
     assert answer.code == 2 and "would be overwritten" in answer.err
-    answer = call("incoming", "c", "--decisions", tmp_path / "d.csv", "--root", operated.root)
+    answer = call("ops", "ingest", "c", "--decisions", tmp_path / "d.csv", "--root", operated.root)
     assert answer.code == 2 and "nothing was decided by this call" in answer.err
 
 
 def test_a_decision_is_followed(call: Call, operated: Store, tmp_path: Path) -> None:
-    call("deploy", "c", "lexical", "--root", operated.root)
+    call("ops", "deploy", "c", "lexical", "--root", operated.root)
     document = call(
-        "incoming", "c", deliver(tmp_path / "<a>.jsonl", tasks=5), "--root", operated.root, "--json"
+        "ops",
+        "ingest",
+        "c",
+        deliver(tmp_path / "<a>.jsonl", tasks=5),
+        "--root",
+        operated.root,
+        "--json",
     ).json
-    answer = call("lineage", "new-1-task-000/0", "--root", operated.root, "--json")
+    answer = call("ops", "lineage", "new-1-task-000/0", "--root", operated.root, "--json")
     assert (
         answer.code == 0
         and answer.json["holds"]
         and answer.json["kind"] == "decision"
         and answer.json["broken"] == []
     )
-    shown = call("lineage", document["batch"], "--corpus", "c", "--root", operated.root)
+    shown = call("ops", "lineage", document["batch"], "--corpus", "c", "--root", operated.root)
     assert shown.code == 0 and "Every link holds." in shown.out and "source <a>.jsonl" in shown.out
     operated.write_bytes("judges/lexical/c/adapter/weights.safetensors", b"other")
-    answer = call("lineage", "new-1-task-000/0", "--root", operated.root)
+    answer = call("ops", "lineage", "new-1-task-000/0", "--root", operated.root)
     assert answer.code == 3 and "1 links do not hold." in answer.out and "≠" in answer.out
     broken = call(
-        "lineage", document["batches"][0]["certificates"][0][:10], "--root", operated.root, "--json"
+        "ops",
+        "lineage",
+        document["batches"][0]["certificates"][0][:10],
+        "--root",
+        operated.root,
+        "--json",
     )
     assert broken.code == 3 and broken.json["broken"] == ["adapter judges/lexical/c: differs"]
-    missing = call("lineage", "nothing", "--root", operated.root)
+    missing = call("ops", "lineage", "nothing", "--root", operated.root)
     assert missing.code == 2 and "is no trajectory_id of a decision" in missing.err

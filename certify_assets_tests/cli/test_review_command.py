@@ -21,7 +21,9 @@ def store(tmp_path: Path) -> Store:
 
 
 def test_the_queue_is_printed_with_its_budget(call: Call, store: Store) -> None:
-    answer = call("review", "c", "--root", store.root, "--limit", 3, "--minutes-per-run", 10)
+    answer = call(
+        "review", "queue", "c", "--root", store.root, "--limit", 3, "--minutes-per-run", 10
+    )
     assert answer.code == 0 and "1 h 30 min in all, at 10 min a run, which is assumed" in answer.out
     assert (
         "The certificate decided 3 of 12 runs that nobody is asked about (25.0 %): 30 min saved."
@@ -32,7 +34,7 @@ def test_the_queue_is_printed_with_its_budget(call: Call, store: Store) -> None:
         and "audit-0/0" in answer.out
         and "open-0/0" not in answer.out
     )
-    document = call("review", "c", "--root", store.root, "--json", "--limit", 1).json
+    document = call("review", "queue", "c", "--root", store.root, "--json", "--limit", 1).json
     assert (
         document["waiting"] == 9
         and document["budget"]["labels"] == 9
@@ -45,25 +47,14 @@ def test_the_queue_is_printed_with_its_budget(call: Call, store: Store) -> None:
 
 def test_export_and_import_by_the_command(call: Call, store: Store, tmp_path: Path) -> None:
     table, tasks = tmp_path / "queue.csv", tmp_path / "tasks.json"
-    answer = call(
-        "review",
-        "c",
-        "--root",
-        store.root,
-        "--export",
-        table,
-        "--label-studio",
-        tasks,
-        "--limit",
-        0,
-    )
+    answer = call("review", "export", "c", table, "--label-studio", tasks, "--root", store.root)
     assert answer.code == 0 and f"{table}: 9 runs to label" in answer.err
     assert len(json.loads(tasks.read_text(encoding="utf-8"))) == 9
     frame = pd.read_csv(table, dtype=str)
     frame["outcome"] = "1"
     frame.to_csv(table, index=False)
     done = call(
-        "review", "c", "--root", store.root, "--import", table, "--reviewer", "Ann", "--json"
+        "review", "import", "c", table, "--root", store.root, "--reviewer", "Ann", "--json"
     ).json
     assert done == {
         "corpus": "c",
@@ -72,19 +63,19 @@ def test_export_and_import_by_the_command(call: Call, store: Store, tmp_path: Pa
         "without_outcome": 0,
         "reviewers": ["Ann"],
     }
-    again = call("review", "c", "--root", store.root, "--import", table, "--reviewer", "Ann")
+    again = call("review", "import", "c", table, "--root", store.root, "--reviewer", "Ann")
     assert (
         "0 labels of Ann added to the journal of c; 9 stood already, 0 rows have no outcome"
         in again.out
     )
     assert len(read_labels(Corpus(store, "c"))) == 9
-    assert call("review", "c", "--root", store.root, "--json").json["waiting"] == 0
+    assert call("review", "queue", "c", "--root", store.root, "--json").json["waiting"] == 0
 
 
 def test_a_label_file_at_fault_is_one_sentence(call: Call, store: Store, tmp_path: Path) -> None:
     path = tmp_path / "labels.csv"
     path.write_text("trajectory_id,outcome\nopen-0/0,1\nopen-1/0,maybe\n", encoding="utf-8")
-    answer = call("review", "c", "--root", store.root, "--import", path, "--reviewer", "Ann")
+    answer = call("review", "import", "c", path, "--root", store.root, "--reviewer", "Ann")
     assert (
         answer.code == 2
         and "row 2 (line 3), column outcome: 'maybe' is no outcome" in answer.err
@@ -95,20 +86,20 @@ def test_a_label_file_at_fault_is_one_sentence(call: Call, store: Store, tmp_pat
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["nothing"], "no batch of nothing was decided below"),
-        (["c", "--serve", "--import", "x.csv"], "give one of them"),
+        (["queue", "nothing"], "no batch of nothing was decided below"),
+        (["export", "c"], "there is no file to write"),
         (
-            ["c", "--serve", "--host", "192.0.2.1"],
+            ["serve", "c", "--host", "192.0.2.1"],
             "use 127.0.0.1 and a tunnel (ssh -L), or add --exposed",
         ),
         (
-            ["c", "--serve", "--host", "0.0.0.0", "--exposed"],
+            ["serve", "c", "--host", "0.0.0.0", "--exposed"],
             "is every address of this machine; give the one that reviewers will type",
         ),
-        (["c", "--serve", "--host", "192.0.2.1", "--exposed"], "192.0.2.1:0 cannot be listened on"),
-        (["c", "--export", "queue.txt"], "does not end in .csv, .parquet or .jsonl"),
-        (["c", "--label-studio", "queue.csv"], "does not end in .json"),
-        (["../c"], "cannot be a file name of the data root"),
+        (["serve", "c", "--host", "192.0.2.1", "--exposed"], "192.0.2.1:0 cannot be listened on"),
+        (["export", "c", "queue.txt"], "does not end in .csv, .parquet or .jsonl"),
+        (["export", "c", "--label-studio", "queue.csv"], "does not end in .json"),
+        (["queue", "../c"], "cannot be a file name of the data root"),
     ],
 )
 def test_what_cannot_be_done_is_refused(
@@ -129,5 +120,5 @@ def test_a_name_that_a_terminal_would_obey_is_printed_as_an_escape(
 ) -> None:
     store = Store(str(tmp_path))
     write_batch(store, [decided("\x1b[2Jgone", task_id="[red]t", asked="undecided")])
-    answer = call("review", "c", "--root", store.root)
+    answer = call("review", "queue", "c", "--root", store.root)
     assert "\x1b" not in answer.out and "\\u001b[2Jgone" in answer.out and "[red]t" in answer.out

@@ -11,6 +11,7 @@ from certify_assets_tests.cli.calling import Call
 def test_a_small_study_as_json_and_file(call: Call, tmp_path: Path) -> None:
     out = tmp_path / "study.json"
     arguments = (
+        "research",
         "simulate",
         "--tasks",
         20,
@@ -40,6 +41,7 @@ def test_a_small_study_as_json_and_file(call: Call, tmp_path: Path) -> None:
     assert "4 of 4: paper G=30 ρ=0.5" in answer.err
     # the form that the library of the command line knows
     again = call(
+        "research",
         "simulate",
         "--tasks",
         20,
@@ -56,12 +58,12 @@ def test_a_small_study_as_json_and_file(call: Call, tmp_path: Path) -> None:
 
 
 def test_a_table_for_people(call: Call) -> None:
-    answer = call("simulate", "--design", "fooled", "--tasks", 20, "--trials", 3)
+    answer = call("research", "simulate", "--design", "fooled", "--tasks", 20, "--trials", 3)
     assert answer.code == 0
     for word in ("fooled G=20", "fooled_larger G=20", "guarded_taskboot", "coverage"):
         assert word in answer.out
     assert "…" not in answer.out
-    assert ".650" in call("simulate", "--tasks", 20, "--rho", 0.1, "--trials", 2).out
+    assert ".650" in call("research", "simulate", "--tasks", 20, "--rho", 0.1, "--trials", 2).out
 
 
 @pytest.mark.parametrize(
@@ -79,17 +81,17 @@ def test_a_table_for_people(call: Call) -> None:
     ],
 )
 def test_refusals(call: Call, arguments: tuple[object, ...], words: str) -> None:
-    answer = call("simulate", *arguments)
+    answer = call("research", "simulate", *arguments)
     assert answer.code == 2 and words in answer.err and not answer.out
     assert len(answer.err.splitlines()) == 1
 
 
 def test_help_after_a_list(call: Call) -> None:
-    assert "--workers" in call("simulate", "--tasks", 20, "-h").out
+    assert "--workers" in call("research", "simulate", "--tasks", 20, "-h").out
 
 
 def test_sides_variants_and_settings(call: Call) -> None:
-    common = ("simulate", "--design", "fooled", "--tasks", 20, "--trials", 3, "--json")
+    common = ("research", "simulate", "--design", "fooled", "--tasks", 20, "--trials", 3, "--json")
     one = call(
         *common,
         "--procedure",
@@ -113,6 +115,7 @@ def test_sides_variants_and_settings(call: Call) -> None:
     assert (
         len(
             call(
+                "research",
                 "simulate",
                 "--design",
                 "failure",
@@ -151,6 +154,7 @@ def test_an_interrupted_study_goes_on_to_the_same_bytes(
     from certify_assets.cli import simulate as command
 
     arguments = (
+        "research",
         "simulate",
         "--design",
         "fooled",
@@ -184,6 +188,7 @@ def test_an_interrupted_study_goes_on_to_the_same_bytes(
 def test_a_page_beside_the_table(call: Call, tmp_path: Path) -> None:
     page = tmp_path / "study.html"
     answer = call(
+        "research",
         "simulate",
         "--design",
         "fooled",
@@ -197,4 +202,4 @@ def test_a_page_beside_the_table(call: Call, tmp_path: Path) -> None:
         page,
     )
     assert answer.code == 0 and "<svg" in page.read_text(encoding="utf-8") and "…" not in answer.out
-    assert call("simulate", "--page", page, "--out", page).code == 2
+    assert call("research", "simulate", "--page", page, "--out", page).code == 2

@@ -1,4 +1,4 @@
-"""``certify study`` on a small corpus: a site, counts, exit codes."""
+"""``certify research study`` on a small corpus: a site, counts, exit codes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_the_study_is_run_shown_and_drawn(
     call: Call, root: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(full_study, "STAGES", SHORT)
-    answer = call("study", "c", "--root", root)
+    answer = call("research", "study", "c", "--root", root)
     assert answer.code == 0 and "c: lexical done" in answer.err
     assert (
         "Main result" in answer.out
@@ -41,7 +41,7 @@ def test_the_study_is_run_shown_and_drawn(
         and "paper" not in answer.out.split("Law:")[0]
     )
     assert Path(root, "study/site/index.html").exists()
-    answer = call("study", "c", "--root", root, "--json")
+    answer = call("research", "study", "c", "--root", root, "--json")
     assert (
         answer.code == 0
         and answer.json["counts"] == {"kept": 3, "skipped": 1}
@@ -57,7 +57,7 @@ def test_a_failed_stage_is_exit_1_and_the_rest_is_there(
 
     law = replace(STAGES[-2], run=broken)
     monkeypatch.setattr(full_study, "STAGES", [*SHORT, law])
-    answer = call("study", "c", "--root", root, "--json")
+    answer = call("research", "study", "c", "--root", root, "--json")
     assert answer.code == 1 and answer.json["counts"]["failed"] == 1
     (failed,) = (item for item in answer.json["stages"] if item["status"] == "failed")
     assert failed["stage"] == "law" and failed["reason"] == "OSError: disk full"
@@ -69,5 +69,5 @@ def test_what_cannot_be_is_refused_in_a_sentence(call: Call, root: str) -> None:
         (("c", "--profile", "long"), "long"),
         (("c", "--workers", "0"), "workers"),
     ):
-        answer = call("study", *arguments, "--root", root)
+        answer = call("research", "study", *arguments, "--root", root)
         assert answer.code == 2 and words in answer.err

@@ -110,7 +110,7 @@ def test_a_stage_that_failed_fails_the_check_and_not_the_others(tmp_path: Path) 
         "stage": "splits",
         "status": "failed",
         "reason": "it broke.",
-        "command": "certify study c",
+        "command": "certify research study c",
     }
     store.write_json(full_study.RUN_KEY, {"stages": [document]})
     result = study_run_passed(DataRoot(root=store.root))

@@ -110,9 +110,9 @@ def test_the_last_deployment_decides_whatever_its_time_says(operated: Store) -> 
 
 #: what writes, by what a user calls; a file lies beside the data root
 _COMMANDS = {
-    "incoming": "incoming c $AWAY/new.jsonl",
-    "recertify": "recertify c --at-least 1",
-    "review": "review c --import $AWAY/labels.csv --reviewer bob",
+    "incoming": "ops ingest c $AWAY/new.jsonl",
+    "recertify": "ops recertify c --at-least 1",
+    "review": "review import c $AWAY/labels.csv --reviewer bob",
 }
 _READING = ("review c", "recertify c --dry-run", "deploy c")
 _CALL = (

@@ -91,7 +91,7 @@ def test_an_export_does_not_write_over_labels(store: Store, tmp_path: Path, endi
     filled = pd.DataFrame({"trajectory_id": ["open-0/0", "open-1/0"], "outcome": ["1", ""]})
     write_table_file(path, filled)
     with pytest.raises(
-        InputError, match="holds 1 outcomes, which the export would write over; --import it first"
+        InputError, match="holds 1 outcomes, which the export would write over; import it first"
     ):
         export_queue(path, load_queue(Corpus(store, "c")))
 

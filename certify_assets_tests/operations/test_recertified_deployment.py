@@ -237,6 +237,7 @@ def test_a_kill_at_any_moment_of_the_command_leaves_one_claim_and_the_next_call_
         sys.executable,
         "-m",
         "certify_assets.cli",
+        "ops",
         "recertify",
         "c",
         "--root",

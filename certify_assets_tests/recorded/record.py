@@ -62,7 +62,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "compare": ("compare {corpus}", "judge compare {corpus}"),
     "ledger": ("protocol status {corpus}", "ledger status {corpus}"),
     "deploy": ("deploy {corpus} {judge}", "ops deploy {corpus} {judge}"),
-    "deployed": ("deploy {corpus}", "ops deploy {corpus}"),
+    "deployed": ("deploy {corpus}", "ops status {corpus}"),
     "ingest": ("incoming {corpus}", "ops ingest {corpus}"),
     "recertify": ("recertify {corpus}", "ops recertify {corpus}"),
     "lineage": ("lineage", "ops lineage"),
@@ -289,7 +289,8 @@ def _ledger(answer: Answer) -> dict[str, Any]:
     document = answer.document
     one = document["corpora"][0] if document.get("corpora") else document
     kinds: Counter[str] = Counter(item["kind"] for item in one.get("reads", ()))
-    for reader in one.get("readers", ()):
+    # version 2 has both: the reads one by one, and their numbers by reader
+    for reader in () if "reads" in one else one.get("readers", ()):
         kinds.update({name: reader[name] for name in ("first", "replay", "changed")})
         kinds.update({"unregistered": reader["unregistered"]})
     registered = one.get("registrations", ())

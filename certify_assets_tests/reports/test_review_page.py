@@ -129,7 +129,7 @@ def test_the_stored_queue_is_a_table_and_a_page(tmp_path: Path) -> None:
     assert (
         path.name == "queue.html"
         and text == render_queue(queue, "c")
-        and "certify review c --serve" in body(text)
+        and "certify review serve c" in body(text)
     )
     assert "And 105 more" in text and "305 labels asked for, about 20 h 20 min" in body(text)
     assert (

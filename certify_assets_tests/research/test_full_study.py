@@ -73,7 +73,7 @@ def test_every_stage_is_run_once_and_what_a_profile_leaves_out_says_why(store: S
     assert (
         left_out.status == "skipped"
         and "--profile full" in left_out.reason
-        and left_out.command == "certify study c --profile full"
+        and left_out.command == "certify research study c --profile full"
     )
     assert store.read_bytes(RUN_KEY) == before, "a kept stage is as good as a done one"
     assert [

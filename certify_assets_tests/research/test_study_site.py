@@ -136,7 +136,7 @@ def test_an_empty_root_holds_the_papers_rows_and_the_commands(tmp_path: Path) ->
     blocks = {block.table.name: block for found in study_tables(store).values() for block in found}
     assert {row[0] for row in blocks["main"].table.rows} == {"paper"}
     assert any(
-        "certify study miniwob_mixed" in item and "not run" in item
+        "certify research study miniwob_mixed" in item and "not run" in item
         for item in blocks["main"].missing
     )
     for name in (

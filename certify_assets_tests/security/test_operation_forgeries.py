@@ -405,19 +405,19 @@ def test_the_commands_end_with_a_sentence_and_their_code(store: Store, call: Cal
             0
         ]
     )
-    assert call("lineage", run, "--root", store.root).code == 0
+    assert call("ops", "lineage", run, "--root", store.root).code == 0
     store.write_table(key, store.read_table(key).assign(decision="release"))
     answers = {
-        name: call(name, *rest, "--root", store.root)
-        for name, rest in (("lineage", [run]), ("recertify", ["c"]), ("review", ["c"]))
+        words[1]: call(*words, "--root", store.root)
+        for words in (("ops", "lineage", run), ("ops", "recertify", "c"), ("review", "queue", "c"))
     }
     assert {name: answer.code for name, answer in answers.items()} == {
         "lineage": 3,
         "recertify": 2,
-        "review": 3,
+        "queue": 3,
     }
     assert (
         "is not what" in answers["recertify"].err
-        and "is not what" in answers["review"].err
+        and "is not what" in answers["queue"].err
         and "do not hold" in answers["lineage"].out
     )

@@ -169,19 +169,21 @@ def test_no_text_steers_a_terminal(operation: Operated, call: Call) -> None:  # 
     rows = load_decisions(Corpus(store, "c")).drop_duplicates("agent")
     assert len(rows) > 5
     for run in rows["trajectory_id"]:
-        answer = call("lineage", "--corpus", "c", "--root", store.root, "--", run)
+        answer = call("ops", "lineage", "--corpus", "c", "--root", store.root, "--", run)
         assert answer.code == 0 and not _ESCAPES & set(answer.out + answer.err), run
         assert (
             json.loads(
-                call("lineage", "--corpus", "c", "--root", store.root, "--json", "--", run).out
+                call(
+                    "ops", "lineage", "--corpus", "c", "--root", store.root, "--json", "--", run
+                ).out
             )["id"]
             == run
         )
     for command in (
-        ("review", "c"),
-        ("incoming", "c"),
-        ("recertify", "c", "--dry-run"),
-        ("deploy", "c"),
+        ("review", "queue", "c"),
+        ("ops", "ingest", "c"),
+        ("ops", "recertify", "c", "--dry-run"),
+        ("ops", "status", "c"),
     ):
         answer = call(*command, "--root", store.root)
         assert not _ESCAPES & set(answer.out + answer.err) and "Traceback" not in answer.err, (

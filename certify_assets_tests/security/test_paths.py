@@ -66,11 +66,11 @@ def test_the_command_says_so_and_touches_nothing(tmp_path: Path, call: Call, nam
     before = _tree(tmp_path)
     for command in (
         ("corpus", "import", runs, "--name", name),
-        ("demo", "--corpus", name),
-        ("corpus", "remove", name, "--yes"),
-        ("splits", name),
-        ("compare", name),
-        ("harvest", name),
+        ("run", name),
+        ("corpus", "rm", name, "--yes"),
+        ("corpus", "splits", name),
+        ("judge", "compare", name),
+        ("research", "harvest", name),
         ("judge", "train", name, "--judge", "lexical"),
     ):
         answer = call(*command, "--root", root)

@@ -47,7 +47,7 @@ def _deployment() -> dg.AssetSpec:
         kinds={"json"},
         owners=OWNERS,
         deps=[judge_key(name, step) for name in judges() for step in ("certificate", "audit")],
-        description="The judge that decides, its certificates and the plan of the draw: written by `certify deploy`, past the checks.",
+        description="The judge that decides, its certificates and the plan of the draw: written by `certify ops deploy`, past the checks.",
     )
 
 

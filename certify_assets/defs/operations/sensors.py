@@ -88,7 +88,7 @@ def new_inbox_sensor(
     store = data_root.store()
     if not store.is_local:
         return dg.SkipReason(
-            f"the data root {store.root} is remote; call `certify incoming` there, which reads its inbox"
+            f"the data root {store.root} is remote; call `certify ops ingest` there, which reads its inbox"
         )
     seen: dict[str, str] = json.loads(context.cursor or "{}")
     arrivals, waiting = scan_inbox(store)

@@ -27,7 +27,7 @@ class SimulationConfig(dg.Config):
     rhos : list of float
         Nominal label ICCs; empty for each design's own.
     procedures : list of str
-        As `certify simulate --procedure` takes them.
+        As `certify research simulate --procedure` takes them.
     engine : str
         inline, processes or ray; empty for what CERTIFY_SHARDS says, else processes where there are several workers.
     """

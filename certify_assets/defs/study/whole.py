@@ -1,4 +1,4 @@
-"""The whole study as one asset: every stage on every corpus, as `certify study` runs it, with what it made observed on the assets that hold it."""
+"""The whole study as one asset: every stage on every corpus, as `certify research study` runs it, with what it made observed on the assets that hold it."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -161,5 +161,5 @@ study_job = dg.define_asset_job(
     "research_study",
     selection=dg.AssetSelection.assets(key("research/study_run"), key("research/report"))
     | dg.AssetSelection.checks_for_assets(key("research/study_run")),
-    description="The whole study and its site, as `certify study` makes them: minutes with quick, hours with full. Goes on where a killed one stopped.",
+    description="The whole study and its site, as `certify research study` makes them: minutes with quick, hours with full. Goes on where a killed one stopped.",
 )

@@ -338,7 +338,7 @@ def stages_table(reader: Reader) -> StudyTable:
     """What became of every stage of the last run."""
     document = reader.document("study/run.json")
     if document is None:
-        reader.note(f"the study: {NOT_RUN}; certify study --profile quick")
+        reader.note(f"the study: {NOT_RUN}; certify research study --profile quick")
     rows = tuple(
         (item["corpus"], item["stage"], item["status"], item["reason"] or DASH, item["command"])
         for item in (document["stages"] if document else ())

@@ -1,4 +1,4 @@
-"""``certify incoming``."""
+"""``certify ops ingest``."""
 
 from __future__ import annotations
 
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from certify_assets.operations.batches import Received
-
-__all__ = ["incoming"]
 
 
 @click.command()
@@ -62,7 +60,7 @@ __all__ = ["incoming"]
 @root_option
 @json_option
 @click.pass_context
-def incoming(
+def ingest(
     ctx: click.Context,
     /,
     corpus: str,
@@ -80,7 +78,7 @@ def incoming(
     within limits; a table of scores is refused, `certify decide` takes it. Outcomes are not needed and never read. Runs that a batch holds already are
     counted and left; the same files twice are one batch; a call that was killed is gone on with.
 
-    Tasks that people will read whatever the judge says are drawn before anything is scored. Where the deployment does not stand (see `certify deploy
+    Tasks that people will read whatever the judge says are drawn before anything is scored. Where the deployment does not stand (see `certify ops deploy
     CORPUS`), every run goes to people with the reason, and the exit code is 3.
     """
     from certify_assets.cli.launching import open_corpus_store

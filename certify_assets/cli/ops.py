@@ -1,0 +1,363 @@
+"""``certify ops``: deploy a judge, see and undo deployments, and follow decisions to their sources."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from certify_assets.cli.ingest import ingest
+from certify_assets.cli.options import PATH, Finite, root_option
+from certify_assets.cli.output import (
+    NOTHING,
+    console,
+    emit_json,
+    json_option,
+    percent,
+    printable,
+    say,
+    show_table,
+    write_text,
+)
+from certify_assets.cli.recertify import recertify
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.errors import InputError
+from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.judges.specs import SIDES
+
+if TYPE_CHECKING:
+    from rich.text import Text
+    from rich.tree import Tree
+
+    from certify_assets.operations.deployment import Deployment
+    from certify_assets.operations.links import Link
+    from certify_assets.operations.sampling import SamplingPlan
+
+_SHARE = Finite(0, 1)
+_STYLES = {"holds": "green", "differs": "bold red", "missing": "bold red", "told": ""}
+_SHOWN_SOURCES = 5
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def ops() -> None:
+    """Deploy judges, ingest batches, recertify, and follow decisions to their sources."""
+
+
+ops.add_command(ingest)
+ops.add_command(recertify)
+
+
+@ops.command()
+@click.argument("corpus")
+@click.argument("judge")
+@click.option(
+    "--alpha", "alphas", multiple=True, metavar="[SIDE=]A",
+    help="Budget, of both sides or of one (reject=.1); repeat for the other. [default: the strictest that certifies]",
+)  # fmt: skip
+@click.option(
+    "--audit-rate",
+    type=_SHARE,
+    default=None,
+    help="Share of tasks whose every run people read. [default: as before, at first .05]",
+)
+@click.option(
+    "--spot-rate",
+    type=_SHARE,
+    default=None,
+    help="Share of tasks whose auto-decided runs people read. [default: as before, at first .05]",
+)
+@click.option(
+    "--draw-seed",
+    "seed",
+    type=click.IntRange(min=0),
+    default=None,
+    help="Seed of the draw of tasks; keep it from those who write the agents. [default: as before, at first drawn now]",
+)
+@click.option(
+    "--certificates-key",
+    default=None,
+    hidden=True,
+    help="Certificates of a recertification, by their key in the data root.",
+)
+@root_option
+@json_option
+def deploy(
+    corpus: str,
+    judge: str,
+    alphas: tuple[str, ...],
+    certificates_key: str | None,
+    root: str | None,
+    as_json: bool,
+    **plan: Any,
+) -> None:
+    """Let a certified judge decide the new runs of a corpus.
+
+    The deployment is refused (exit 3, with the reason) unless the certificates recompute and depend
+    on what is stored now, something is certified, the audit on TEST did not fail, an endpoint's
+    scores passed the parity test, and no alarm was raised. MLflow gets a version of the model
+    certify-CORPUS with the alias deployed and the certificates attached; where MLflow does not
+    answer, the deployment holds and says so.
+    """
+    from certify_assets.cli.launching import open_corpus_store
+    from certify_assets.operations.deployment import deploy as deploy_judge
+
+    opened = Corpus(open_corpus_store(root, corpus), corpus)
+    made = deploy_judge(
+        JudgedCorpus(opened, judge),
+        alpha=_budgets(alphas),
+        sampling=_plan(opened, plan),
+        certificates_key=certificates_key,
+    )
+    _show_made(made, as_json=as_json)
+
+
+@ops.command()
+@click.argument("corpus")
+@root_option
+@json_option
+@click.pass_context
+def status(ctx: click.Context, corpus: str, root: str | None, as_json: bool) -> None:
+    """Show which judge is deployed, and whether it still decides (exit 3 where it does not)."""
+    from certify_assets.cli.launching import open_corpus_store
+
+    ctx.exit(_status(Corpus(open_corpus_store(root, corpus), corpus), as_json=as_json))
+
+
+@ops.command()
+@click.argument("corpus")
+@click.argument("number", type=click.IntRange(min=1), required=False)
+@root_option
+@json_option
+def rollback(corpus: str, number: int | None, root: str | None, as_json: bool) -> None:
+    """Deploy again what deployment NUMBER was. [default: the one before the current]
+
+    Judge, budgets, rates and seed of the draw are those of that deployment; the checks are those of
+    `certify ops deploy`.
+    """
+    from certify_assets.cli.launching import open_corpus_store
+    from certify_assets.operations.deployment import read_deployments, redeploy
+
+    opened = Corpus(open_corpus_store(root, corpus), corpus)
+    if number is None:
+        earlier = read_deployments(opened)[:-1]
+        if not earlier:
+            raise InputError(
+                f"{corpus} has no deployment before the current one; `certify ops status {corpus}` "
+                "shows those that there are."
+            )
+        number = earlier[-1].number
+    _show_made(redeploy(opened, number), as_json=as_json)
+
+
+@ops.command()
+@click.argument("corpus")
+@click.option("--page", type=PATH, default=None, metavar="FILE", help="Write the page here.")
+@root_option
+@json_option
+def history(corpus: str, page: Path | None, root: str | None, as_json: bool) -> None:
+    """Show every set of certificates: what it certified, its realised error, alarms, δ spent."""
+    from certify_assets.cli.launching import open_corpus_store
+    from certify_assets.operations.history import operation_history
+    from certify_assets.reports.history_page import COLUMNS, history_rows, render_history
+
+    document = operation_history(Corpus(open_corpus_store(root, corpus), corpus))
+    if page is not None:
+        write_text(page, render_history(document))
+    if as_json:
+        emit_json(document)
+        return
+    show_table(f"Certificates of {corpus}", COLUMNS, history_rows(document))
+    console().print(document["joint"], markup=False)
+
+
+@ops.command()
+@click.argument("name", metavar="ID")
+@click.option(
+    "--corpus", default=None, help="Corpus to look in, where an ID is in several. [default: all]"
+)
+@root_option
+@json_option
+@click.pass_context
+def lineage(
+    ctx: click.Context, /, name: str, corpus: str | None, root: str | None, as_json: bool
+) -> None:
+    """Follow a decision, a certificate or a batch to the files that it comes from.
+
+    ID is the trajectory_id of a decided run, the beginning of a certificate's SHA-256 (8 digits or more), or a batch. Each link is named by a hash, which
+    is compared with what is stored now: it holds, differs or is missing, and exit 3 says that one does not hold. A source file that lies no
+    longer where it was read is told and breaks nothing: the data root does not own it.
+    """
+    from certify_assets.cli.launching import open_corpus_store, open_store
+    from certify_assets.operations.provenance_walk import find, walk
+
+    store = open_store(root) if corpus is None else open_corpus_store(root, corpus)
+    found = find(store, name, corpus)
+    trees = [walk(store, item) for item in found]
+    broken = [link for tree in trees for link in tree.walk() if link.broken]
+    if as_json:
+        emit_json(
+            {
+                "id": name,
+                "corpus": found[0].corpus,
+                "kind": found[0].kind,
+                "holds": not broken,
+                "broken": [f"{link.kind} {link.name}: {link.status}" for link in broken],
+                "lineage": [tree.to_dict() for tree in trees],
+            }
+        )
+    else:
+        for tree in trees:
+            console().print(_tree(tree), soft_wrap=False)
+        console().print(
+            "Every link holds." if not broken else f"{len(broken)} links do not hold.", markup=False
+        )
+    ctx.exit(NOTHING if broken else 0)
+
+
+def _tree(link: Link) -> Tree:
+    from rich.tree import Tree
+
+    made = Tree(_label(link))
+    hidden = 0
+    for number, child in enumerate(link.links):
+        # a corpus may have thousands of source files; those that do not hold are all shown
+        if number < _SHOWN_SOURCES or child.kind != "source" or child.broken:
+            made.children.append(_tree(child))
+        else:
+            hidden += 1
+    if hidden:
+        made.add(f"and {hidden} more source files that hold or were told")
+    return made
+
+
+def _label(link: Link) -> Text:
+    from rich.text import Text
+
+    label = Text(printable(f"{link.kind} {link.name}"))
+    if link.status != "told":
+        label.append(f"  {link.status}{_hashes(link)}", style=_STYLES[link.status])
+    return label.append(printable(f"  {link.detail}") if link.detail else "", style="dim")
+
+
+def _hashes(link: Link) -> str:
+    """Return the beginnings of the hashes, which --json has whole; of a decision what it is and what it should be."""
+    if link.status == "differs":
+        return f" {link.expected[:16]} ≠ {link.found[:16]}"
+    return f" {link.expected[:12]}" if link.status == "holds" and link.kind != "decision" else ""
+
+
+def _plan(corpus: Corpus, changes: dict[str, Any]) -> SamplingPlan:
+    from dataclasses import replace
+
+    from certify_assets.operations.deployment import plan_before
+
+    return replace(
+        plan_before(corpus), **{name: value for name, value in changes.items() if value is not None}
+    )
+
+
+def _budgets(alphas: tuple[str, ...]) -> dict[str, float] | float | None:
+    """Return the budget of each side that is named, or the one of both."""
+    named: dict[str, float] = {}
+    for text in alphas:
+        side, found, number = text.rpartition("=")
+        try:
+            budget = float(number)
+        except ValueError:
+            budget = 0.0
+        if (
+            not 0 < budget < 1
+            or (found and side not in SIDES)
+            or side in named
+            or (not found and len(alphas) > 1)
+        ):
+            raise click.UsageError(
+                f"--alpha {text!r} is no budget; give one such as .1, or one a side such as reject=.1 and release=.2."
+            )
+        if not found:
+            return budget
+        named[side] = budget
+    return named or None
+
+
+def _status(corpus: Corpus, *, as_json: bool) -> int:
+    from certify_assets.operations.deployment import load_deployment, read_deployments, why_refused
+
+    refusal = why_refused(corpus)
+    found = load_deployment(corpus)
+    earlier = read_deployments(corpus)
+    past = [
+        {
+            "number": item.number,
+            "time": item.time,
+            "judge": item.judge,
+            "alpha": dict(item.alpha),
+            "certificates": list(item.certificates),
+        }
+        for item in earlier
+    ]
+    state = {"decides": refusal is None, "refusal": None if refusal is None else refusal.to_dict()}
+    if as_json:
+        emit_json(
+            {
+                "corpus": corpus.name,
+                "deployment": None if found is None else found.to_dict(),
+                **state,
+                "deployments": past,
+            }
+        )
+    else:
+        if found is not None:
+            _table(found)
+        if earlier:
+            rows = [
+                [str(item.number), item.time[:16], item.judge, _words(item)] for item in earlier
+            ]
+            show_table(
+                f"Deployments, for `certify ops rollback {corpus} NUMBER`",
+                ["number", "time", "judge", "certificates"],
+                rows,
+            )
+        console().print(
+            "It decides new runs." if refusal is None else f"{refusal.code}: {refusal.sentence}",
+            markup=False,
+        )
+    return 0 if refusal is None else NOTHING
+
+
+def _words(earlier: Deployment) -> str:
+    pairs = zip(earlier.alpha.items(), earlier.certificates, strict=True)
+    return ", ".join(f"{side} at {alpha:g} {sha256[:12]}" for (side, alpha), sha256 in pairs)
+
+
+def _show_made(made: Deployment, *, as_json: bool) -> None:
+    if as_json:
+        emit_json({**made.to_dict(), "decides": True})
+        return
+    _table(made)
+    for finding in made.findings:
+        console().print(f"  {finding['code']}: {finding['message']}", markup=False)
+    if made.mlflow is not None and "error" in made.mlflow:
+        say(f"MLflow: {made.mlflow['error']}; the deployment holds without the record.")
+
+
+def _table(made: Deployment) -> None:
+    mlflow = made.mlflow or {}
+    rows = [
+        ["judge", made.judge],
+        ["number", f"{made.number} of {made.time}"],
+        *[
+            [f"{side} at {alpha:g}", sha256]
+            for (side, alpha), sha256 in zip(made.alpha.items(), made.certificates, strict=True)
+        ],
+        ["tasks read whole", percent(made.sampling.audit_rate)],
+        ["tasks spot-checked", percent(made.sampling.spot_rate)],
+        [
+            "MLflow",
+            f"{mlflow['model']} version {mlflow['version']}, {mlflow['alias']}"
+            if "version" in mlflow
+            else mlflow.get("error", "–"),
+        ],
+    ]
+    show_table(f"Deployed on {made.corpus}", ["figure", "value"], rows)

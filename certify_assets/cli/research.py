@@ -1,0 +1,309 @@
+"""``certify research``: study, law, simulation, harvests and the generator of the embedded runs."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from certify_assets.cli.law import law
+from certify_assets.cli.options import PATH, root_option
+from certify_assets.cli.output import NOTHING, console, emit_json, json_option, say, show_table
+from certify_assets.cli.simulate import simulate
+from certify_assets.corpora.corpus import Corpus
+
+if TYPE_CHECKING:
+    from certify_assets.research.full_study import Outcome
+    from certify_assets.storage.store import Store
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def research() -> None:
+    """Run the study, the certifiability law, the simulation and harvests."""
+
+
+research.add_command(law)
+research.add_command(simulate)
+
+_FAILED = 1
+_STUDY_TABLES = ("main", "self_training", "transfer")
+
+
+@research.command()
+@click.argument("corpora", nargs=-1)
+@click.option(
+    "--profile",
+    type=click.Choice(("quick", "full")),
+    default="quick",
+    show_default=True,
+    help="Minutes without language models, or hours with.",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 64),
+    default=2,
+    show_default=True,
+    help="Processes, a corpus each; results do not depend on it.",
+)
+@root_option
+@json_option
+@click.pass_context
+def study(
+    ctx: click.Context,
+    corpora: tuple[str, ...],
+    profile: str,
+    workers: int,
+    root: str | None,
+    as_json: bool,
+) -> None:
+    """Every table of the paper with ours beside it, from runs to a site.
+
+    Runs every stage on CORPORA, or on every corpus of the data root: splits, judges, split seeds, harvests, transfer, procedures on real scores, comparison,
+    the law, the simulation. What stands is kept, so that a killed study goes on and a second one takes seconds. The full profile adds language models (on
+    the named corpora, else on the embedded ones), reward arms, more seeds and trials. Exit 1 where a stage failed; the others are run all the same.
+    """
+    from certify_assets.cli.launching import open_store
+    from certify_assets.research.full_study import run_full_study
+    from certify_assets.research.pages.study_site import write_study_site
+
+    store, started = open_store(root), time.monotonic()
+    outcomes = run_full_study(store, corpora, profile=profile, workers=workers, say=say)
+    site = write_study_site(store)
+    document = _study_document(store, outcomes, site, profile, time.monotonic() - started)
+    if as_json:
+        emit_json(document)
+    else:
+        _show_study(store, document)
+    ctx.exit(_FAILED if document["counts"].get("failed") else 0)
+
+
+def _study_document(
+    store: Store, outcomes: Sequence[Outcome], site: str, profile: str, seconds: float
+) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    counts = Counter(outcome.status for outcome in outcomes)
+    return {
+        "profile": profile,
+        "root": store.root,
+        "site": site,
+        "seconds": round(seconds, 1),
+        "counts": dict(sorted(counts.items())),
+        "stages": [asdict(outcome) for outcome in outcomes],
+    }
+
+
+def _show_study(store: Store, document: dict[str, Any]) -> None:
+    from certify_assets.research.pages.result_tables import OURS
+    from certify_assets.research.pages.study_site import study_facts, study_tables
+
+    tables = study_tables(store)
+    for blocks in tables.values():
+        for block in blocks:
+            if block.table.name in _STUDY_TABLES:
+                rows = [row[1:] for row in block.table.rows if row[0] == OURS]
+                show_table(block.table.title, block.table.columns[1:], rows)
+    out = console()
+    for sentence in study_facts(store, tables):
+        out.print(sentence, markup=False)
+    why: dict[str, list[str]] = {}
+    for item in document["stages"]:
+        if item["status"] in ("skipped", "failed"):
+            why.setdefault(f"{item['stage']} {item['status']}: {item['reason']}", []).append(
+                item["corpus"]
+            )
+    for sentence, corpora in why.items():
+        out.print(f"{', '.join(corpora)}: {sentence}", markup=False)
+    counted = ", ".join(f"{number} {status}" for status, number in document["counts"].items())
+    out.print(
+        f"Stages: {counted}; {document['seconds']:g} s. Open {document['site']}", markup=False
+    )
+
+
+_LEARNERS = ("lexical", "sft")
+_PLACE = ("profile", "side", "alpha")
+_FIGURES = ("harvest", "wrong", "half B", "TEST own", "TEST deployed", "TEST error")
+
+
+@research.command()
+@click.argument("corpus")
+@click.option(
+    "--learner",
+    type=click.Choice(_LEARNERS),
+    default="lexical",
+    show_default=True,
+    help="Who learns: seconds, or minutes a training.",
+)
+@click.option(
+    "--alpha",
+    "alphas",
+    type=float,
+    multiple=True,
+    help="Budget of wrong pseudo-labels; several are several loops.  [default: 0.1 and 0.2]",
+)
+@click.option(
+    "--gate",
+    "gates",
+    multiple=True,
+    help="Procedure that certifies half A.  [default: guarded_taskboot, taskboot, betting]",
+)
+@click.option(
+    "--side",
+    "sides",
+    type=click.Choice(("reject", "release")),
+    multiple=True,
+    help="[default: both]",
+)
+@click.option(
+    "--profile", "profiles", multiple=True, help="Split profile.  [default: certify and paper]"
+)
+@click.option(
+    "--rounds",
+    type=click.IntRange(1, 5),
+    default=2,
+    show_default=True,
+    help="Rounds, fixed beforehand: no rule decides when to stop.",
+)
+@root_option
+@json_option
+@click.pass_context
+def harvest(
+    ctx: click.Context,
+    corpus: str,
+    learner: str,
+    alphas: tuple[float, ...],
+    gates: tuple[str, ...],
+    sides: tuple[str, ...],
+    profiles: tuple[str, ...],
+    rounds: int,
+    root: str | None,
+    as_json: bool,
+) -> None:
+    """Self-train on what the certificate lets through, with the controls beside it.
+
+    CORPUS must be imported and split. Half A of its CAL tasks sets the threshold, runs of the pool below it become failures (above it, on the release
+    side, successes), the judge is trained again from its base, half B certifies it and TEST audits it. Labels of the pool are withheld: they only
+    say how many pseudo-labels were wrong. Exit 3 when every gate stayed closed.
+    """
+    from certify_assets.cli.launching import open_corpus_store
+    from certify_assets.reports.harvest_table import control_rows, loop_rows
+    from certify_assets.research.harvest_study import HarvestPlan, learner_maker, run_harvests
+    from certify_assets.storage.progress import ProgressLines
+
+    given: dict[str, Any] = {"alphas": alphas, "gates": gates, "sides": sides, "profiles": profiles}
+    chosen = {name: value for name, value in given.items() if value}
+    plan = HarvestPlan(learner=learner, rounds=rounds, **chosen)
+    store = open_corpus_store(root, corpus)
+    with learner_maker(Corpus(store, corpus), learner, report=ProgressLines(say)) as make:
+        document = run_harvests(Corpus(store, corpus), plan, learner=make, say=say)
+    if as_json:
+        emit_json(document)
+    else:
+        _show_harvests(document, loop_rows(document), control_rows(document))
+    ctx.exit(0 if document["harvests"] else NOTHING)
+
+
+def _show_harvests(
+    document: dict[str, Any], rounds: list[dict[str, str]], controls: list[dict[str, str]]
+) -> None:
+    """One table a profile, side and budget: rounds of every gate, then what came without a certificate."""
+    for place in dict.fromkeys(tuple(row[name] for name in _PLACE) for row in rounds):
+        mine = [row for row in rounds if tuple(row[name] for name in _PLACE) == place]
+        beside = [row for row in controls if tuple(row[name] for name in _PLACE) == place]
+        lines = [
+            [
+                f"{row['gate'].removesuffix('_taskboot')} {row['round']}",
+                *(row[name] for name in _FIGURES),
+            ]
+            for row in mine
+        ]
+        lines += [[row["control"], *(row[name] for name in _FIGURES)] for row in beside]
+        profile, side, alpha = place
+        show_table(
+            f"{document['corpus']}, {profile} split, {side} at {alpha}",
+            ["gate and round", *_FIGURES],
+            lines,
+        )
+    say(
+        f"{document['harvests']} harvests: {document['within_budget']} within budget, {document['beyond_chance']} above it beyond chance; "
+        f"{document['gates_closed']} gates closed. The promise is on the population below the threshold, not on the finite pool."
+    )
+
+
+@research.command("generate-miniwob")
+@click.option(
+    "--out",
+    type=PATH,
+    required=True,
+    help="Folder for the runs; an interrupted generation in it goes on.",
+)
+@click.option(
+    "--attempts",
+    type=click.IntRange(1, 1000),
+    default=4,
+    show_default=True,
+    help="Attempts a task and agent.",
+)
+@click.option(
+    "--seed", type=int, default=42, show_default=True, help="Seed of instances and faults."
+)
+@click.option(
+    "--workers", type=click.IntRange(1, 64), default=2, show_default=True, help="Browser processes."
+)
+@click.option("--task", "tasks", multiple=True, help="Only this task; repeat for more.")
+@json_option
+def generate(
+    out: Path, attempts: int, seed: int, workers: int, tasks: tuple[str, ...], as_json: bool
+) -> None:
+    """Generate the embedded MiniWoB++ corpora again, in a real Chromium.
+
+    Resumable: kill it and call it again. Needs Chromium and the extra 'miniwob'.
+    """
+    from certify_assets.research.miniwob import generate as run
+
+    with _bar(quiet=as_json) as progress:
+        made = run(
+            out,
+            attempts=attempts,
+            seed=seed,
+            workers=workers,
+            tasks=list(tasks) or None,
+            progress=progress,
+        )
+    tables = {name: str(path) for name, path in made.tables.items()}
+    document = {
+        "episodes": made.episodes,
+        "kept": made.kept,
+        "retries": made.retries,
+        "failed": made.failed,
+        "tables": tables,
+    }
+    if as_json:
+        emit_json(document)
+    else:
+        show_table(
+            f"Generated in {out}",
+            ["figure", "value"],
+            [[key, str(value)] for key, value in document.items()],
+        )
+
+
+@contextmanager
+def _bar(*, quiet: bool) -> Iterator[Callable[[int, int], None]]:
+    """A bar on a terminal, a line every hundred episodes elsewhere."""
+    from rich.progress import Progress
+
+    out = console(stderr=True)
+    if quiet or not out.is_terminal:
+        yield (
+            lambda done, total: None if quiet or done % 100 else say(f"{done} of {total} episodes")
+        )
+        return
+    with Progress(console=out, transient=True) as bar:
+        task = bar.add_task("episodes", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
