@@ -206,7 +206,7 @@ def _declared_by(sensor: Any) -> list[str]:
 
 
 def _refuse_unknown(config: CorpusConfig) -> None:
-    from certify_assets.corpora.formats import ADAPTERS, COMMON_OPTIONS
+    from certify_assets.corpora.formats import COMMON_OPTIONS, FORMATS
     from certify_assets.corpora.splits import PROFILES
 
     if config.name in EMBEDDED:
@@ -221,12 +221,12 @@ def _refuse_unknown(config: CorpusConfig) -> None:
         raise InputError(
             f"{config.name}: seed is {config.seed}; give a whole number of at least 0."
         )
-    formats = sorted(ADAPTERS) if config.format == "auto" else config.format.split("+")
-    if unknown := [name for name in formats if name not in ADAPTERS]:
+    formats = sorted(FORMATS) if config.format == "auto" else config.format.split("+")
+    if unknown := [name for name in formats if name not in FORMATS]:
         raise InputError(
-            f"{config.name}: there is no format {unknown[0]!r}; name one of {', '.join(sorted(ADAPTERS))} or auto."
+            f"{config.name}: there is no format {unknown[0]!r}; name one of {', '.join(sorted(FORMATS))} or auto."
         )
-    known = {*COMMON_OPTIONS, *(option for name in formats for option in ADAPTERS[name].options)}
+    known = {*COMMON_OPTIONS, *(option for name in formats for option in FORMATS[name].options)}
     if strange := sorted(set(config.options) - known):
         raise InputError(
             f"{config.name}: format {config.format} has no option {strange[0]!r}; it has {', '.join(sorted(known))}."

@@ -10,7 +10,7 @@ import yaml
 
 from certify_assets.components import Corpora
 from certify_assets.corpora import landing
-from certify_assets.corpora.formats import ADAPTERS, COMMON_OPTIONS
+from certify_assets.corpora.formats import COMMON_OPTIONS, FORMATS
 from certify_assets.corpora.leak_thresholds import THRESHOLDS
 from certify_assets.corpora.splits import PROFILES
 from certify_assets_tests.paths import REPOSITORY
@@ -19,10 +19,10 @@ PAGE = (REPOSITORY / "docs/corpora.md").read_text(encoding="utf-8")
 
 
 def test_the_table_of_formats_is_the_registry() -> None:
-    rows = re.findall(r"^\| `(\w+)` \| (.+?) \| (\..+?) \|$", PAGE, re.MULTILINE)
+    rows = re.findall(r"^\| `(\w+)` \| (.+?) \| (\w*) \| (\..+?) \|$", PAGE, re.MULTILINE)
     assert rows == [
-        (name, ADAPTERS[name].title, ", ".join(ADAPTERS[name].suffixes))
-        for name in sorted(ADAPTERS)
+        (name, FORMATS[name].title, FORMATS[name].domain, ", ".join(FORMATS[name].suffixes))
+        for name in sorted(FORMATS)
     ]
 
 

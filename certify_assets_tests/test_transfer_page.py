@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-from certify_assets.corpora.domains import FORMAT_DOMAINS
 from certify_assets.judges.specs import TRANSFER_JUDGES
 from certify_assets.judges.transfer import TRANSFER_ROWS
 from certify_assets_tests.paths import REPOSITORY
@@ -16,15 +15,6 @@ SOURCE = (REPOSITORY / "certify_assets/judges/transfer.py").read_text(encoding="
 def test_every_judge_and_the_number_of_rows_is_there() -> None:
     rows = re.findall(r"^\| `(\w*transfer\w*)` \|", PAGE, re.MULTILINE)
     assert rows == list(TRANSFER_JUDGES) and f"{TRANSFER_ROWS:,}" in PAGE
-
-
-def test_the_table_of_domains_is_that_of_the_code() -> None:
-    shown = {
-        format_name: domain
-        for domain, formats in re.findall(r"^\| `(\w+)` \| (`\w+`.*) \|$", PAGE, re.MULTILINE)
-        for format_name in re.findall(r"`(\w+)`", formats)
-    }
-    assert shown | {"embedded": "web"} == dict(FORMAT_DOMAINS)
 
 
 def test_every_reason_for_leaving_a_row_out_is_explained() -> None:

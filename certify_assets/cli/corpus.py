@@ -109,7 +109,6 @@ def import_(
     """
     from certify_assets.cli.launching import add_partitions, open_store
     from certify_assets.corpora.config import EMBEDDED, CorpusConfig
-    from certify_assets.corpora.domains import corpus_domain
 
     if name in EMBEDDED:
         raise InputError(
@@ -144,7 +143,7 @@ def import_(
     )
     document = {
         "corpus": name,
-        "domain": str(corpus_domain(Corpus(store, name))),
+        "domain": str(Corpus(store, name).domain),
         **{key: profile[key] for key in keys},
         "gates": profile["gates"],
         "files": len(summary.files),
@@ -284,9 +283,7 @@ def _counts(store: Store, name: str) -> dict[str, int | None]:
 
 def _domain(store: Store, name: str) -> dict[str, str]:
     """Say what kind of work a corpus holds: that of the configuration, else that of its format."""
-    from certify_assets.corpora.domains import corpus_domain
-
-    return {"domain": str(corpus_domain(Corpus(store, name)))}
+    return {"domain": str(Corpus(store, name).domain)}
 
 
 @corpus.command("rm")

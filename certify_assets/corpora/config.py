@@ -108,6 +108,38 @@ class CorpusConfig:
         return cls(**{**document, "paths": tuple(document.get("paths", ()))})
 
 
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """Kind of work of a corpus, and where that is known from.
+
+    A strict transfer judge is trained on no corpus of its target's domain.
+
+    Parameters
+    ----------
+    name : str
+        Empty where it is unknown.
+    origin : {"stated", "derived", "unknown"}
+        Stated in the configuration, or derived from the format.
+    """
+
+    name: str
+    origin: str
+
+    def __str__(self) -> str:
+        derived = f"{self.name} (derived from the format)"
+        return {"stated": self.name, "derived": derived}.get(self.origin, "not stated")
+
+
+def format_domain(format: str) -> Domain:
+    """Return the domain of a format, or of several joined by + that agree on it."""
+    from certify_assets.corpora.formats import FORMATS
+
+    known = {name: form.domain for name, form in FORMATS.items()} | {"embedded": "web"}
+    names = {known.get(part, "") for part in format.split("+")}
+    name = names.pop() if len(names) == 1 else ""
+    return Domain(name, "derived" if name else "unknown")
+
+
 def embedded_config(name: str) -> CorpusConfig:
     """Return the configuration of one of the corpora that come with the package."""
     return CorpusConfig(name=name, format="embedded", domain="web")

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from certify_assets.corpora.config import EMBEDDED, CorpusConfig, load_config
+from certify_assets.corpora.config import EMBEDDED, CorpusConfig, Domain, format_domain, load_config
 from certify_assets.corpora.embedded import load_embedded
 from certify_assets.corpora.leak_thresholds import complete_thresholds
 from certify_assets.corpora.schema import read_trajectories, validate_frame, write_trajectories
@@ -155,6 +155,15 @@ class Corpus:
             If no such corpus is registered; the sentence lists those that are.
         """
         return load_config(self.store, self.name)
+
+    @property
+    def domain(self) -> Domain:
+        """Domain that the configuration states, else that of the format it was read as."""
+        config, key = self.config, self.key("import.json")
+        if config.domain:
+            return Domain(config.domain, "stated")
+        imported = config.format == "auto" and self.store.exists(key)
+        return format_domain(self.import_summary.format if imported else config.format)
 
     @property
     @remembered

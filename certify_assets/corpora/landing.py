@@ -25,7 +25,7 @@ from typing import IO, Any
 
 from certify_assets.corpora.config import CorpusConfig, load_config, registered_corpora, save_config
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.formats.archives import DAMAGE, SmallHeader
+from certify_assets.corpora.formats.files import DAMAGE, SmallHeader
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, parse_json, sha256_bytes
 from certify_assets.storage.store import Store

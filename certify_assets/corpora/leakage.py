@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certify_assets.corpora.auroc import Ranking
-from certify_assets.corpora.formats import ADAPTERS
+from certify_assets.corpora.formats import FORMATS
 from certify_assets.corpora.leak_evidence import LeakEvidence, leak_evidence
 from certify_assets.corpora.leak_thresholds import complete_thresholds
 from certify_assets.corpora.rendering import Rendered, render_frame
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 LEAK_FIELDS: Mapping[str, tuple[str, ...]] = {
-    name: adapter.leak_fields for name, adapter in ADAPTERS.items()
+    name: adapter.leak_fields for name, adapter in FORMATS.items()
 }
 
 # names that only harnesses use, so that an agent which reads a file called "results" or prints an "error" is no leak

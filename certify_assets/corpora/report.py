@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from certify_assets.corpora.config import EMBEDDED, CorpusConfig
+from certify_assets.corpora.config import EMBEDDED, CorpusConfig, Domain
 from certify_assets.corpora.corpus import Corpus, ImportSummary, embedded_import
-from certify_assets.corpora.domains import Domain, corpus_domain
 from certify_assets.corpora.leak_thresholds import complete_thresholds
 from certify_assets.corpora.splits import SplitManifest, plan_splits, without_test
 from certify_assets.errors import InputError
@@ -88,7 +87,7 @@ def gather_report(corpus: Corpus) -> CorpusReport:
         manifest=manifest,
         unsplit=unsplit,
         runs=labelled[["task_id", "agent", "attempt", "outcome"]].reset_index(drop=True),
-        domain=corpus_domain(corpus),
+        domain=corpus.domain,
     )
 
 

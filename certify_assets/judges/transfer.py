@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from certify_assets.corpora.config import registered_corpora
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.domains import corpus_domain
 from certify_assets.corpora.splits import SplitManifest
 from certify_assets.errors import CertifyError, InputError, StaleCertificateError
 from certify_assets.files import canonical_json, sha256_bytes
@@ -311,7 +310,7 @@ def _plain(text: str) -> str:
 
 
 def _target_domain(corpus: Corpus, *, strict: bool) -> str:
-    domain = corpus_domain(corpus)
+    domain = corpus.domain
     if strict and not domain.name:
         raise InputError(
             f"the domain of {corpus} is not stated, so nothing tells which corpora are of another; state it with `certify corpus import --domain`."
@@ -334,7 +333,7 @@ def _usable(store: Store, name: str, held_out: _HeldOut, domain: str | None) -> 
 def _excluded(store: Store, name: str, domain: str | None) -> str:
     """Say why a corpus is no source; empty where it is one. `domain` is the one that a strict pool leaves out."""
     if domain is not None:
-        own = corpus_domain(Corpus(store, name))
+        own = Corpus(store, name).domain
         if own.name in ("", domain):
             return f"its domain is {own}"
     return "" if store.exists(_MANIFEST.format(name)) else "it is not split yet"
@@ -359,7 +358,7 @@ def _source(store: Store, name: str, drawn: pd.DataFrame, usable: _Usable) -> So
     above = len(usable.rows) - len(drawn)
     return Source(
         corpus=name,
-        domain=corpus_domain(Corpus(store, name)).name,
+        domain=Corpus(store, name).domain.name,
         manifest_sha256=usable.manifest.sha256,
         trajectories_sha256=store.sha256(f"corpora/{name}/trajectories.parquet"),
         rows=len(drawn),

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from certify_assets.corpora.config import format_domain
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.domains import FORMAT_DOMAINS
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
@@ -115,7 +115,7 @@ def _fine_tune(
 
 
 def _limits(pool: Pool, spec: JudgeSpec) -> list[str]:
-    if pool.strict and spec.model == "compact" and pool.domain == FORMAT_DOMAINS["embedded"]:
+    if pool.strict and spec.model == "compact" and pool.domain == format_domain("embedded").name:
         return [
             f"the compact base model was pretrained on MiniWoB++ runs, so this judge has read {pool.domain} text before its fine-tuning"
         ]

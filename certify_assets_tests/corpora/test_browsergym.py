@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 import pytest
 
 from certify_assets.corpora.formats import (
-    ADAPTERS,
+    FORMATS,
     Imported,
     SourceFile,
     detect_format,
@@ -196,7 +196,7 @@ def test_pickles_are_never_opened(tmp_path: Path) -> None:
         raise AssertionError("a pickle was opened")
 
     adapter, pickled = (
-        ADAPTERS["browsergym"],
+        FORMATS["browsergym"],
         SourceFile(f"study/{FOLDER}/step_0.pkl.gz", 10, refuse),
     )
     assert not adapter.fits(pickled) and "runs code" in (adapter.explain(pickled) or "")
@@ -262,6 +262,6 @@ def test_the_published_logs_of_webarena_verified_are_refused_once() -> None:
 def test_what_is_not_json_never_fits() -> None:
     for name in ("summary_info.json", "steps_info.json", "other.json"):
         for content in (b"", b"\xff\x00", b"[" * 100_000, b"[1, 2]", b'"text"', b"{}"):
-            assert not ADAPTERS["browsergym"].fits(
+            assert not FORMATS["browsergym"].fits(
                 SourceFile(f"a/{name}", len(content), lambda content=content: io.BytesIO(content))
             )

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from certify_assets.corpora.formats import ADAPTERS, Imported, detect_format, import_corpus
+from certify_assets.corpora.formats import FORMATS, Imported, detect_format, import_corpus
 from certify_assets.corpora.leakage import find_leak_fields
 from certify_assets.corpora.rendering import render_frame
 from certify_assets.errors import InputError
 from certify_assets_tests.corpora.formats import CANARY, Format, load_formats, pack
 
-FORMATS = load_formats()
-EVERY = pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.name)
+SOURCES = load_formats()
+EVERY = pytest.mark.parametrize("form", SOURCES, ids=lambda form: form.name)
 
 
 def read(form: Format, *paths: Path) -> Imported:
@@ -23,11 +23,11 @@ def read(form: Format, *paths: Path) -> Imported:
 
 
 def test_every_format_has_a_source_here() -> None:
-    assert {form.name for form in FORMATS} == set(ADAPTERS)
+    assert {form.name for form in SOURCES} == set(FORMATS)
     assert all(
-        adapter.label_source and adapter.title and adapter.suffixes for adapter in ADAPTERS.values()
+        adapter.label_source and adapter.title and adapter.suffixes for adapter in FORMATS.values()
     )
-    assert all(adapter.leak_fields for name, adapter in ADAPTERS.items() if name != "table")
+    assert all(adapter.leak_fields for name, adapter in FORMATS.items() if name != "table")
 
 
 @EVERY

@@ -8,7 +8,7 @@ import pytest
 
 from certify_assets.corpora.formats import Imported, detect_format, import_corpus
 from certify_assets.corpora.formats.files import Limits
-from certify_assets.corpora.formats.inspect_samples import resolved
+from certify_assets.corpora.formats.inspect import resolved
 from certify_assets.corpora.schema import Step, from_frame
 from certify_assets.errors import InputError
 from certify_assets_tests.corpora.eval_files import (

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from certify_assets.corpora.formats import ADAPTERS
+from certify_assets.corpora.formats import FORMATS
 from certify_assets.corpora.leakage import (
     LEAK_FIELDS,
     LEAK_KEYS,
@@ -288,7 +288,7 @@ def test_columns_and_keys_that_speak_of_the_outcome_are_found() -> None:
 
 
 def test_every_adapter_says_what_it_leaves_unread() -> None:
-    assert set(LEAK_FIELDS) == set(ADAPTERS)
+    assert set(LEAK_FIELDS) == set(FORMATS)
     assert {"reward", "info.task.actions", "info.task.outputs", "info.reward_info"} <= set(
         LEAK_FIELDS["taubench_v1"]
     )

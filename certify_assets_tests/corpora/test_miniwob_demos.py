@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from certify_assets.corpora.formats import Imported, import_corpus
-from certify_assets.corpora.formats.miniwob_events import page_text
+from certify_assets.corpora.formats.miniwob_demos import page_text
 from certify_assets.corpora.profile import profile_corpus
 from certify_assets.corpora.schema import Step, from_frame
 from certify_assets_tests.corpora.formats.miniwob_demos import click, demo, event, node, page, put

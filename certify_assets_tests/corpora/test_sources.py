@@ -13,13 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from certify_assets.corpora.formats import (
-    ADAPTERS,
     COMMON_OPTIONS,
+    FORMATS,
     Imported,
     detect_format,
     import_corpus,
 )
-from certify_assets.corpora.formats.json_records import iter_lines
+from certify_assets.corpora.formats.records import iter_lines
 from certify_assets.corpora.profile import profile_corpus
 from certify_assets.corpora.schema import Step, from_frame, write_trajectories
 from certify_assets.errors import InputError
@@ -35,7 +35,7 @@ def read(path: Path | list[Path], **options: Any) -> Imported:
 
 
 def test_every_adapter_describes_itself() -> None:
-    for name, adapter in ADAPTERS.items():
+    for name, adapter in FORMATS.items():
         assert name == adapter.name and adapter.title and adapter.suffixes
         assert not set(adapter.options) & set(COMMON_OPTIONS)
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from certify_assets.corpora.formats import Imported, import_corpus
-from certify_assets.corpora.formats.terminal_text import cast_text, plain_text, steps_of_terminal
+from certify_assets.corpora.formats.terminal_bench import cast_text, plain_text, steps_of_terminal
 from certify_assets.corpora.profile import profile_corpus
 from certify_assets.corpora.schema import Step, from_frame
 from certify_assets.errors import InputError

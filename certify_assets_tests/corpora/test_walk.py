@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from certify_assets.corpora.formats.files import BrokenFileError, Limits, SourceFile, Tally
-from certify_assets.corpora.formats.walk import FileSet
+from certify_assets.corpora.formats.files import BrokenFileError, FileSet, Limits, SourceFile, Tally
 from certify_assets.errors import InputError
 
 

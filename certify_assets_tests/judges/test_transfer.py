@@ -10,9 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from certify_assets.corpora.config import CorpusConfig, embedded_config, load_config, save_config
+from certify_assets.corpora.config import (
+    CorpusConfig,
+    embedded_config,
+    format_domain,
+    load_config,
+    save_config,
+)
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.domains import corpus_domain, format_domain
 from certify_assets.errors import InputError, StaleCertificateError
 from certify_assets.evaluation import auditing, certification
 from certify_assets.evaluation.overview import overview
@@ -308,10 +313,8 @@ def test_a_stale_transfer_judge_does_not_keep_the_others_from_being_shown(store:
 
 def test_domains_come_from_the_configuration_else_from_the_format(store: Store) -> None:
     assert (
-        str(corpus_domain(Corpus(store, "home"))) == "web"
-        and corpus_domain(Corpus(store, "miniwob_weak")).name
-        == embedded_config("x").domain
-        == "web"
+        str(Corpus(store, "home").domain) == "web"
+        and Corpus(store, "miniwob_weak").domain.name == embedded_config("x").domain == "web"
     )
     assert str(format_domain("autocoderover+swe_agent")) == "software (derived from the format)"
     assert format_domain("taubench_v1").name == format_domain("tau2").name == "customer_service"

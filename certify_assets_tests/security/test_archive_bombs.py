@@ -20,8 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from certify_assets.corpora.formats import import_corpus
-from certify_assets.corpora.formats.files import Limits, Tally
-from certify_assets.corpora.formats.walk import FileSet
+from certify_assets.corpora.formats.files import FileSet, Limits, Tally
 from certify_assets.corpora.landing import FolderWatch, WaitingError
 from certify_assets.errors import InputError
 from certify_assets.storage.store import Store

@@ -7,25 +7,20 @@ runs there is nothing to judge, and only the option labels_only makes a corpus (
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
-from certify_assets.corpora.formats.agent_reward_bench_labels import (
-    Annotations,
-    Run,
-    is_annotations,
-    normalised,
-    read_annotations,
-)
-from certify_assets.corpora.formats.base import Adapter, Draft, Files, Reading
+from certify_assets.corpora.formats.base import Draft, Files, Reading, corpus_format
 from certify_assets.corpora.formats.files import BrokenFileError, SourceFile
-from certify_assets.corpora.formats.messages import mapping, message_text
-from certify_assets.corpora.formats.web_pages import (
+from certify_assets.corpora.formats.table import csv_rows
+from certify_assets.corpora.formats.texts import (
     THRESHOLD_HELP,
     Turn,
     json_value,
+    mapping,
+    message_text,
     page_text,
     reward_outcome,
     steps_of_turns,
@@ -35,12 +30,16 @@ from certify_assets.corpora.formats.web_pages import (
 )
 from certify_assets.errors import InputError
 
-__all__ = ["AGENT_REWARD_BENCH"]
-
 _REQUIRED = frozenset({"benchmark", "goal", "steps"})
 _JUDGMENT = frozenset({"judge", "trajectory_info"})
 _HEAD = 1 << 16
 _MARKS = (b'"benchmark"', b'"goal"')
+_COLUMNS = frozenset(
+    {"annotator_name", "benchmark", "task_id", "model_name", "exp_name", "trajectory_success"}
+)
+_VERDICTS: Mapping[str, int | None] = {"Successful": 1, "Unsuccessful": 0, "Unsure": None}
+_VARIANTS = frozenset({"resized", "improved"})
+_HEADER = 1 << 12
 
 
 @dataclass
@@ -120,7 +119,32 @@ def _explain(file: SourceFile) -> str | None:
     return None
 
 
-def _read(files: Files, reading: Reading) -> Iterator[Draft]:
+@corpus_format(
+    title="AgentRewardBench (cleaned trajectories with annotations.csv)",
+    suffixes=(".csv", ".json"),
+    domain="web",
+    fits=_fits,
+    explain=_explain,
+    label_source="majority of human annotators (or the reward of the harness, with the option label=reward)",
+    options={
+        "label": "annotations (the default) or reward, the harness's cum_reward",
+        "labels_only": "make a corpus of outcomes without trajectories, for its profile alone (true or false)",
+        "success_threshold": THRESHOLD_HELP,
+        "keep_errors": "with label=reward: judge runs with an err_msg by their reward (true or false)",
+    },
+    leak_fields=(
+        "summary_info",
+        "valid",
+        "logs",
+        "trajectory_dir",
+        "steps[].stats",
+        "steps[].chat_messages",
+        "annotations.csv: trajectory_success, trajectory_side_effect, trajectory_optimality, trajectory_looping",
+        "judgments/",
+    ),
+)
+def agent_reward_bench(files: Files, reading: Reading) -> Iterator[Draft]:
+    """Read cleaned runs and the labels of their annotators."""
     by_reward, labels_only = (
         _label(reading.options) == "reward",
         switch(reading.options, "labels_only"),
@@ -303,28 +327,161 @@ def _labelled(
     return replace(draft, outcome=outcome)
 
 
-AGENT_REWARD_BENCH = Adapter(
-    name="agent_reward_bench",
-    title="AgentRewardBench (cleaned trajectories with annotations.csv)",
-    suffixes=(".csv", ".json"),
-    fits=_fits,
-    read=_read,
-    explain=_explain,
-    label_source="majority of human annotators (or the reward of the harness, with the option label=reward)",
-    options={
-        "label": "annotations (the default) or reward, the harness's cum_reward",
-        "labels_only": "make a corpus of outcomes without trajectories, for its profile alone (true or false)",
-        "success_threshold": THRESHOLD_HELP,
-        "keep_errors": "with label=reward: judge runs with an err_msg by their reward (true or false)",
-    },
-    leak_fields=(
-        "summary_info",
-        "valid",
-        "logs",
-        "trajectory_dir",
-        "steps[].stats",
-        "steps[].chat_messages",
-        "annotations.csv: trajectory_success, trajectory_side_effect, trajectory_optimality, trajectory_looping",
-        "judgments/",
-    ),
-)
+class Run(NamedTuple):
+    """What names an annotated trajectory; task and experiment without the words for variants of a benchmark."""
+
+    benchmark: str
+    task: str
+    agent: str
+    experiment: str
+
+
+@dataclass
+class Annotations:
+    """Verdicts of annotators, by trajectory.
+
+    Parameters
+    ----------
+    verdicts : dict of Run to list of {0, 1, None}
+        In the order of the rows; None where the annotator was unsure.
+    places : dict of Run to (SourceFile, int)
+        File and row of the first.
+    files : set of str
+        Names of the files that hold annotations.
+    """
+
+    verdicts: dict[Run, list[int | None]] = field(default_factory=dict)
+    places: dict[Run, tuple[SourceFile, int]] = field(default_factory=dict)
+    files: set[str] = field(default_factory=set)
+    _runs: dict[tuple[str, str, str], list[Run]] = field(default_factory=dict)
+
+    def add(self, run: Run, verdict: int | None, place: tuple[SourceFile, int]) -> None:
+        """Add one annotator's verdict."""
+        if run not in self.verdicts:
+            self._runs.setdefault(run[:3], []).append(run)
+            self.places[run] = place
+        self.verdicts.setdefault(run, []).append(verdict)
+
+    def outcome(self, run: Run) -> int | None:
+        """Return what most of a trajectory's annotators say; None where they are even or all unsure."""
+        decided = [verdict for verdict in self.verdicts[run] if verdict is not None]
+        return None if 2 * sum(decided) == len(decided) else int(2 * sum(decided) > len(decided))
+
+    def find(self, benchmark: str, task: str, agent: str, experiments: Iterable[str]) -> Run | None:
+        """Return the annotated run of that task and agent in one of the experiments.
+
+        A run whose experiment is not known is found where only one of its task and agent was annotated.
+        """
+        runs = self._runs.get((benchmark, normalised(task), agent), [])
+        names = [normalised(name) for name in experiments if "_on_" in name]
+        found = [run for run in runs if run.experiment in names] if names else runs
+        return found[0] if len(found) == 1 else None
+
+    def facts(self) -> dict[str, float]:
+        """Count annotations; the disagreement rate is that of the trajectories with two or more verdicts, unsure ones aside."""
+        decided = [
+            [verdict for verdict in verdicts if verdict is not None]
+            for verdicts in self.verdicts.values()
+        ]
+        several = [verdicts for verdicts in decided if len(verdicts) > 1]
+        return {
+            "annotations": sum(map(len, self.verdicts.values())),
+            "trajectories_annotated": len(self.verdicts),
+            "double_annotated": sum(len(verdicts) > 1 for verdicts in self.verdicts.values()),
+            "ties": sum(
+                bool(verdicts) and 2 * sum(verdicts) == len(verdicts) for verdicts in decided
+            ),
+            "unsure": sum(verdicts.count(None) for verdicts in self.verdicts.values()),
+            "disagreement_rate": sum(len(set(verdicts)) > 1 for verdicts in several) / len(several)
+            if several
+            else 0.0,
+        }
+
+    def sentence(self) -> str:
+        """Say how many annotations there are and what their majorities are like."""
+        import numpy as np
+
+        from certify_assets.certificates.clustering import summarise_clusters
+
+        facts, tasks = self.facts(), {run.task for run in self.verdicts}
+        by_task: dict[str, list[int]] = {}
+        for run in self.verdicts:
+            if (outcome := self.outcome(run)) is not None:
+                by_task.setdefault(run.task, []).append(outcome)
+        sizes, successes = (
+            np.array([count(outcomes) for outcomes in by_task.values()], dtype=np.int64)
+            for count in (len, sum)
+        )
+        summary = summarise_clusters(sizes, successes)
+        return (
+            f"{facts['annotations']:,} annotations of {facts['trajectories_annotated']:,} trajectories of {len(tasks):,} tasks "
+            f"({summary.trajectories:,} with a majority, {facts['ties']:,} ties, success rate {summary.success_rate:.3f}, ICC {summary.icc:.3f})"
+        )
+
+
+def normalised(name: str) -> str:
+    """Remove the parts of a dotted name that stand for variants of a benchmark: visualwebarena.resized.4 is visualwebarena.4."""
+    return ".".join(part for part in name.strip().split(".") if part not in _VARIANTS)
+
+
+def is_annotations(file: SourceFile) -> bool:
+    """Say whether a CSV file has the columns of annotations.
+
+    Raises
+    ------
+    BrokenFileError
+        If it cannot be decompressed.
+    """
+    header = file.head(_HEADER).decode("utf-8", "replace").removeprefix("\ufeff").partition("\n")[0]
+    return {name.strip(' "\r') for name in header.split(",")} >= _COLUMNS
+
+
+def read_annotations(files: Files, reading: Reading) -> Annotations:
+    """Read every annotation file; rows that cannot be used, and rows that repeat one, are counted."""
+    annotations = Annotations()
+    rows_seen: set[tuple[str, Run]] = set()
+    for file in files.matching("*.csv", "*.csv.gz"):
+        try:
+            if is_annotations(file):
+                annotations.files.add(file.name)
+                reading.sha256(file)
+                _read_file(file, annotations, rows_seen, reading)
+        except InputError as error:
+            reading.tally.drop("file_unreadable", str(error))
+            annotations.files.add(file.name)
+    return annotations
+
+
+def _read_file(
+    file: SourceFile, annotations: Annotations, rows_seen: set[tuple[str, Run]], reading: Reading
+) -> None:
+    for number, row in csv_rows(file):
+        where = f"{file.name} row {number}"
+        problem = row if isinstance(row, str) else _row_problem(row)
+        if problem or isinstance(row, str):
+            reading.tally.drop("unreadable_record", f"{where} cannot be used: {problem}.")
+            continue
+        verdict = row["trajectory_success"].strip()
+        if verdict not in _VERDICTS:
+            reading.tally.drop(
+                "bad_outcome",
+                f"{where} cannot be used: its trajectory_success is {verdict[:40]!r}.",
+            )
+            continue
+        run = Run(
+            row["benchmark"].strip(),
+            normalised(row["task_id"]),
+            row["model_name"].strip(),
+            normalised(row["exp_name"]),
+        )
+        if (row["annotator_name"].strip(), run) in rows_seen:
+            reading.tally.drop("duplicate", f"{where} repeats an annotation by the same annotator.")
+            continue
+        rows_seen.add((row["annotator_name"].strip(), run))
+        annotations.add(run, _VERDICTS[verdict], (file, number))
+
+
+def _row_problem(row: Mapping[str, Any]) -> str | None:
+    if missing := sorted(name for name in _COLUMNS if not row[name].strip()):
+        return f"it has no {', '.join(missing)}"
+    return None

@@ -11,14 +11,19 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from certify_assets.corpora.formats.base import Adapter, Draft, Files, Reading, contents, excerpt
+from certify_assets.corpora.formats.base import (
+    Draft,
+    Files,
+    Reading,
+    contents,
+    corpus_format,
+    excerpt,
+)
 from certify_assets.corpora.formats.files import SourceFile
-from certify_assets.corpora.formats.json_records import HEAD, decode, is_object_with, one_object
-from certify_assets.corpora.formats.messages import mapping
+from certify_assets.corpora.formats.records import HEAD, decode, is_object_with, one_object
+from certify_assets.corpora.formats.texts import mapping
 from certify_assets.corpora.schema import Step
 from certify_assets.errors import InputError
-
-__all__ = ["AGENTCLINIC"]
 
 _MARKS = (re.compile(rb'"scenario_id"\s*:'), re.compile(rb'"dialogue"\s*:\s*\['))
 _STAMP = re.compile(r"^\d{8}T\d{6}Z?[-_]")
@@ -29,7 +34,27 @@ def _fits(file: SourceFile) -> bool:
     return is_object_with(file.head(HEAD), _MARKS)
 
 
-def _read(files: Files, reading: Reading) -> Iterator[Draft]:
+@corpus_format(
+    title="AgentClinic runs (folder of cases, one JSON object a case)",
+    suffixes=(".json",),
+    domain="medicine",
+    fits=_fits,
+    label_source="a moderator model's comparison of the doctor's diagnosis with the case's",
+    options={"min_cases": f"smallest run to read, in cases; {_MIN_CASES} where it is not given"},
+    leak_fields=(
+        "correct_diagnosis",
+        "score",
+        "answer_options",
+        "findings",
+        "refusals",
+        "diagnostics",
+        "doctor_turns",
+        "dialogue[].payload",
+        "dialogue[].kind",
+        "dialogue[].refusal",
+    ),
+)
+def agentclinic(files: Files, reading: Reading) -> Iterator[Draft]:
     """Hold the first cases of every run back until it has enough of them."""
     enough, held = _min_cases(reading), dict[str, list[Draft]]()
     counts: dict[str, int] = {}
@@ -122,26 +147,3 @@ def _steps(dialogue: list[Mapping[str, Any]], reading: Reading) -> tuple[Step, .
 
 def _outcome(correct: Any) -> int | None:
     return int(correct) if isinstance(correct, bool) or correct in (0, 1) else None
-
-
-AGENTCLINIC = Adapter(
-    name="agentclinic",
-    title="AgentClinic runs (folder of cases, one JSON object a case)",
-    suffixes=(".json",),
-    fits=_fits,
-    read=_read,
-    label_source="a moderator model's comparison of the doctor's diagnosis with the case's",
-    options={"min_cases": f"smallest run to read, in cases; {_MIN_CASES} where it is not given"},
-    leak_fields=(
-        "correct_diagnosis",
-        "score",
-        "answer_options",
-        "findings",
-        "refusals",
-        "diagnostics",
-        "doctor_turns",
-        "dialogue[].payload",
-        "dialogue[].kind",
-        "dialogue[].refusal",
-    ),
-)

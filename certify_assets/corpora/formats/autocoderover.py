@@ -11,9 +11,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from certify_assets.corpora.formats.base import Adapter, Draft, Files, Reading, contents, excerpt
+from certify_assets.corpora.formats.base import (
+    Draft,
+    Files,
+    Reading,
+    contents,
+    corpus_format,
+    excerpt,
+)
 from certify_assets.corpora.formats.files import SourceFile
-from certify_assets.corpora.formats.messages import message_text, steps_of_messages
 from certify_assets.corpora.formats.swe_reports import (
     Outcomes,
     Unlabelled,
@@ -23,9 +29,8 @@ from certify_assets.corpora.formats.swe_reports import (
     parse_object,
     task_of,
 )
+from certify_assets.corpora.formats.texts import message_text, steps_of_messages
 from certify_assets.corpora.schema import Step
-
-__all__ = ["AUTOCODEROVER"]
 
 _HEAD = 4096
 _ROUND = re.compile(r"conversation_round_(\d+)\.json(?:\.gz)?")
@@ -43,7 +48,26 @@ def _fits(file: SourceFile) -> bool:
     )
 
 
-def _read(files: Files, reading: Reading) -> Iterator[Draft]:
+@corpus_format(
+    title="AutoCodeRover results (conversation_round_<n>.json a run)",
+    # the patches that the agent wrote have no suffix
+    suffixes=(".json", ""),
+    domain="software",
+    fits=_fits,
+    label_source="tests of the instance, run by the SWE-bench harness on the final patch",
+    leak_fields=(
+        "meta.task_info.patch",
+        "meta.task_info.test_patch",
+        "meta.setup_info.test_cmd",
+        "developer_patch",
+        "report.resolved",
+        "report.applied",
+        "final_report.resolved",
+        "bucket",
+    ),
+)
+def autocoderover(files: Files, reading: Reading) -> Iterator[Draft]:
+    """Read the last round of every result folder."""
     last = _last_rounds(files)
     patches = _patches(files, reading)
     outcomes = collect_outcomes(files, reading, [(name, _task(name)) for name in last])
@@ -146,24 +170,3 @@ def _agent(name: str) -> str:
     names = [PurePosixPath(folder).name for folder in parents(name)[1:]]
     run = next((part for part in names if part and not _BUCKET.fullmatch(part)), "unknown")
     return _ATTEMPT.sub("", run) or run
-
-
-AUTOCODEROVER = Adapter(
-    name="autocoderover",
-    title="AutoCodeRover results (conversation_round_<n>.json a run)",
-    # the patches that the agent wrote have no suffix
-    suffixes=(".json", ""),
-    fits=_fits,
-    read=_read,
-    label_source="tests of the instance, run by the SWE-bench harness on the final patch",
-    leak_fields=(
-        "meta.task_info.patch",
-        "meta.task_info.test_patch",
-        "meta.setup_info.test_cmd",
-        "developer_patch",
-        "report.resolved",
-        "report.applied",
-        "final_report.resolved",
-        "bucket",
-    ),
-)

@@ -1,4 +1,4 @@
-"""What an adapter is, what it is given and what it gives."""
+"""What a corpus format is, what it is given and what it gives."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from typing import Any, Protocol
 
 from certify_assets.corpora.formats.files import BrokenFileError, SourceFile, Tally
 from certify_assets.corpora.schema import Step
-
-__all__ = ["Adapter", "Draft", "Files", "Reading", "contents", "excerpt", "json_document"]
 
 _EXCERPT = 8000
 
@@ -105,32 +103,40 @@ class Reading:
         return self.hashes[file.name]
 
 
+Reader = Callable[[Files, Reading], Iterator[Draft]]
+
+#: every format, by name; `corpus_format` fills it
+FORMATS: dict[str, CorpusFormat] = {}
+
+
 def _no_explanation(file: SourceFile) -> str | None:
     return None
 
 
-@dataclass(frozen=True)
-class Adapter:
+@dataclass(frozen=True, kw_only=True)
+class CorpusFormat:
     """One format of published agent runs.
 
     Parameters
     ----------
     name : str
-        What `format=` names.
+        Value of the option `format`.
     title : str
         The format in words.
     suffixes : tuple of str
         Suffixes of its files.
     fits : callable
-        Says from its content whether a file is of this format; never raises on broken content.
+        Whether a file, by its content, is of this format; never raises on broken content.
     read : callable
         Turns files into drafts; counts in the reading's tally what it leaves out.
+    domain : str
+        Kind of work, where all runs of the format share one.
     options : mapping of str to str
-        Options it takes beyond the common ones, with their meaning.
+        Options beyond the common ones, with their meaning.
     leak_fields : tuple of str
-        Fields of the source that speak of the outcome or the solution and are never rendered.
+        Fields of the source about the outcome or the solution; they are never rendered.
     explain : callable
-        Says in a sentence why a file with such a suffix is not of this format, and what to do; None where it cannot tell.
+        Why a file with such a suffix is not of this format and what to do, or None.
     label_source : str
         Where its outcomes come from, in words.
     """
@@ -139,11 +145,48 @@ class Adapter:
     title: str
     suffixes: tuple[str, ...]
     fits: Callable[[SourceFile], bool]
-    read: Callable[[Files, Reading], Iterator[Draft]]
+    read: Reader
+    domain: str = ""
     options: Mapping[str, str] = field(default_factory=dict)
     leak_fields: tuple[str, ...] = ()
     explain: Callable[[SourceFile], str | None] = _no_explanation
     label_source: str = "the source's own outcome"
+
+
+def corpus_format(
+    *,
+    title: str,
+    suffixes: tuple[str, ...],
+    fits: Callable[[SourceFile], bool],
+    domain: str = "",
+    options: Mapping[str, str] | None = None,
+    leak_fields: tuple[str, ...] = (),
+    explain: Callable[[SourceFile], str | None] = _no_explanation,
+    label_source: str = "the source's own outcome",
+) -> Callable[[Reader], CorpusFormat]:
+    """Register a function that reads files as the format of its name; see `CorpusFormat`.
+
+    A module of this folder with such a function is all that a new format needs.
+    """
+
+    def register(read: Reader) -> CorpusFormat:
+        made = CorpusFormat(
+            name=read.__name__,
+            title=title,
+            suffixes=suffixes,
+            fits=fits,
+            read=read,
+            domain=domain,
+            options=options or {},
+            leak_fields=leak_fields,
+            explain=explain,
+            label_source=label_source,
+        )
+        if FORMATS.setdefault(made.name, made) is not made:
+            raise ValueError(f"two formats are called {made.name}")
+        return made
+
+    return register
 
 
 def contents(files: Iterable[SourceFile], reading: Reading) -> Iterator[tuple[SourceFile, bytes]]:

@@ -12,13 +12,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
-from certify_assets.corpora.formats.base import Adapter, Draft, Files, Reading, contents
+from certify_assets.corpora.formats.base import Draft, Files, Reading, contents, corpus_format
 from certify_assets.corpora.formats.files import BrokenFileError, SourceFile
-from certify_assets.corpora.formats.messages import mapping, message_text
-from certify_assets.corpora.formats.web_pages import (
+from certify_assets.corpora.formats.texts import (
     THRESHOLD_HELP,
     Turn,
     json_value,
+    mapping,
+    message_text,
     page_text,
     reward_outcome,
     steps_of_turns,
@@ -26,8 +27,6 @@ from certify_assets.corpora.formats.web_pages import (
     text_of,
     threshold_of,
 )
-
-__all__ = ["BROWSERGYM"]
 
 _STEPS, _SUMMARY = "steps_info.json", "summary_info.json"
 _SUMMARY_KEYS = frozenset({"n_steps", "cum_reward"})
@@ -87,7 +86,36 @@ def _folder(file: SourceFile) -> str:
     return PurePosixPath(file.plain_name).parent.as_posix()
 
 
-def _read(files: Files, reading: Reading) -> Iterator[Draft]:
+@corpus_format(
+    title="BrowserGym/AgentLab runs as JSON (folders with summary_info.json and steps_info.json)",
+    suffixes=(".json", ".pkl"),
+    domain="web",
+    fits=_fits,
+    explain=_explain,
+    label_source="reward of the harness (cum_reward) against a threshold",
+    options={
+        "success_threshold": THRESHOLD_HELP,
+        "keep_errors": "judge runs with an err_msg by their reward (true or false); the harness sets it for its own and for agents' errors",
+    },
+    leak_fields=(
+        "summary_info.json",
+        "[].reward",
+        "[].raw_reward",
+        "[].terminated",
+        "[].truncated",
+        "[].task_info",
+        "[].stats",
+        "[].profiling",
+        "[].obs.chat_messages",
+        "[].agent_info.err_msg",
+        "[].agent_info.stack_trace",
+        "experiment.log",
+        "exp_args.pkl",
+        "step_<n>.pkl.gz",
+    ),
+)
+def browsergym(files: Files, reading: Reading) -> Iterator[Draft]:
+    """Read the run folders that hold a summary and steps."""
     summaries = _summaries(files, reading)
     found: set[str] = set()
     for file in files:
@@ -238,34 +266,3 @@ def _tree_text(tree: Any) -> str:
         for role, name in pairs
         if isinstance(role, str) and isinstance(name, str) and name
     )
-
-
-BROWSERGYM = Adapter(
-    name="browsergym",
-    title="BrowserGym/AgentLab runs as JSON (folders with summary_info.json and steps_info.json)",
-    suffixes=(".json", ".pkl"),
-    fits=_fits,
-    read=_read,
-    explain=_explain,
-    label_source="reward of the harness (cum_reward) against a threshold",
-    options={
-        "success_threshold": THRESHOLD_HELP,
-        "keep_errors": "judge runs with an err_msg by their reward (true or false); the harness sets it for its own and for agents' errors",
-    },
-    leak_fields=(
-        "summary_info.json",
-        "[].reward",
-        "[].raw_reward",
-        "[].terminated",
-        "[].truncated",
-        "[].task_info",
-        "[].stats",
-        "[].profiling",
-        "[].obs.chat_messages",
-        "[].agent_info.err_msg",
-        "[].agent_info.stack_trace",
-        "experiment.log",
-        "exp_args.pkl",
-        "step_<n>.pkl.gz",
-    ),
-)

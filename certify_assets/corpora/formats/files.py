@@ -1,23 +1,55 @@
-"""One file to import from, on disk or inside an archive, and the tally of what an import leaves out."""
+"""Files to import from, on disk or in archives that are read without unpacking, and the tally
+of what an import leaves out.
+"""
 
 from __future__ import annotations
 
 import gzip
 import hashlib
 import io
+import lzma
+import os
+import stat
+import struct
+import tarfile
+import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
-from typing import IO
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
 
 from certify_assets.errors import InputError
 
-__all__ = ["BrokenFileError", "Limits", "SourceFile", "Tally"]
-
 _CHUNK = 1 << 20
 _FILE_BYTES = 256 << 20
+#: what archives raise that are damaged, or made to be
+DAMAGE = (
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    EOFError,
+    OSError,
+    zlib.error,
+    lzma.LZMAError,
+    NotImplementedError,
+    RuntimeError,
+    ValueError,
+    LookupError,
+    OverflowError,
+    struct.error,
+)
+_LONGEST = 1 << 20
+_EXTENSIONS = (
+    tarfile.GNUTYPE_LONGNAME,
+    tarfile.GNUTYPE_LONGLINK,
+    tarfile.XHDTYPE,
+    tarfile.XGLTYPE,
+    tarfile.SOLARIS_XHDTYPE,
+)
+_TARS = (".tar.gz", ".tgz", ".tar", ".tar.bz2", ".tar.xz")
+_ZIPS = (".zip",)
 
 
 class BrokenFileError(InputError):
@@ -158,3 +190,240 @@ class SourceFile:
             while chunk := stream.read(_CHUNK):
                 digest.update(chunk)
         return digest.hexdigest()
+
+
+class SmallHeader(tarfile.TarInfo):
+    """A member's header whose extensions hold at most a megabyte; sparse files, whose maps have no such end, are refused.
+
+    Notes
+    -----
+    Give it as ``tarfile.open(…, tarinfo=SmallHeader)``. What it refuses raises `tarfile.ReadError`, as a damaged archive does.
+    """
+
+    def _proc_member(self, archive: tarfile.TarFile) -> Any:
+        if self.type in _EXTENSIONS and self.size > _LONGEST:
+            raise tarfile.ReadError(
+                f"a header of {self.size:,} bytes, of which {_LONGEST:,} are allowed"
+            )
+        if self.type == tarfile.GNUTYPE_SPARSE:
+            self._refuse_sparse()
+        return super()._proc_member(archive)  # type: ignore[misc]
+
+    def _refuse_sparse(self, *_: Any) -> None:
+        raise tarfile.ReadError("a sparse file; write the archive without sparse files")
+
+    _proc_gnusparse_00 = _proc_gnusparse_01 = _proc_gnusparse_10 = _refuse_sparse
+
+
+class FileSet:
+    """Files, folders (in the order of their names) and archives (in their own order) to import from, one file at a time.
+
+    It can be gone through more than once: a format that keeps outcomes in one file and runs in others reads the former with `matching` first.
+
+    Parameters
+    ----------
+    paths : sequence of Path
+        What to read.
+    suffixes : iterable of str
+        Suffixes of interest; other files are noted as of another format and not opened.
+    tally : Tally
+        Where files that are left out are counted, once: links and devices, names that lead out of the archive or folder, broken archives.
+    limits : Limits
+        Largest file and archive.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[Path],
+        suffixes: Iterable[str],
+        tally: Tally,
+        limits: Limits | None = None,
+    ) -> None:
+        self._roots = _roots(paths)
+        self._suffixes = frozenset(suffixes)
+        self._tally, self._counted = tally, False
+        self._limits = limits or Limits()
+
+    def __iter__(self) -> Iterator[SourceFile]:
+        """Go through all files.
+
+        Raises
+        ------
+        InputError
+            If a path does not exist or a limit is exceeded.
+        """
+        tally = Tally() if self._counted else self._tally
+        self._counted = True
+        return self._walk(tally, lambda name: True)
+
+    def matching(self, *patterns: str) -> Iterator[SourceFile]:
+        """Go through the files whose names match a shell pattern (``*/results/results.json``); counts nothing.
+
+        Members of archives that do not match are passed over without keeping them.
+        """
+        return self._walk(
+            Tally(), lambda name: any(fnmatchcase(name, pattern) for pattern in patterns)
+        )
+
+    def _walk(self, tally: Tally, wanted: Callable[[str], bool]) -> Iterator[SourceFile]:
+        walk = _Walk(self._suffixes, wanted, tally, self._limits)
+        for label, path in self._roots:
+            if path.is_dir():
+                yield from walk.folder(label, path)
+            elif not path.is_file():
+                raise InputError(f"{path} does not exist or is not a file; check the path.")
+            else:
+                yield from walk.file(label, path)
+
+
+def _roots(paths: Sequence[Path]) -> list[tuple[str, Path]]:
+    """Name every path by its last part, and by more of it where that is not enough to tell two apart."""
+    unique = sorted(
+        {Path(os.path.abspath(path)) for path in paths},  # noqa: PTH100 - links are not followed
+        key=lambda path: (path.name, path.as_posix()),
+    )
+    names = Counter(path.name for path in unique)
+    labels = [path.name if names[path.name] == 1 else "/".join(path.parts[-2:]) for path in unique]
+    repeated = Counter(labels)
+    seen: Counter[str] = Counter()
+    for position, label in enumerate(labels):
+        seen[label] += 1
+        if repeated[label] > 1:
+            labels[position] = f"{label}#{seen[label]}"
+    return list(zip(labels, unique, strict=True))
+
+
+def _suffix(name: str) -> str:
+    lower = name.lower()
+    return PurePosixPath(lower.removesuffix(".gz")).suffix
+
+
+@dataclass(frozen=True, slots=True)
+class _Walk:
+    suffixes: frozenset[str]
+    wanted: Callable[[str], bool]
+    tally: Tally
+    limits: Limits
+
+    def folder(self, label: str, root: Path) -> Iterator[SourceFile]:
+        for parent, folders, names in os.walk(root):
+            folders.sort()
+            links = [folder for folder in folders if (Path(parent) / folder).is_symlink()]
+            for name in sorted([*names, *links]):
+                path = Path(parent) / name
+                where = f"{label}/{path.relative_to(root).as_posix()}"
+                if path.is_symlink() or not path.is_file():
+                    self._irregular(where)
+                else:
+                    yield from self.file(where, path)
+
+    def file(self, label: str, path: Path) -> Iterator[SourceFile]:
+        if path.name.lower().endswith(_TARS):
+            yield from self._guarded(label, self._tar(label, path))
+        elif path.name.lower().endswith(_ZIPS):
+            yield from self._guarded(label, self._zip(label, path))
+        elif self._of_interest(label):
+            yield SourceFile(
+                label, path.stat().st_size, lambda: path.open("rb"), self.limits.file_bytes
+            )
+
+    def _guarded(self, label: str, members: Iterator[SourceFile]) -> Iterator[SourceFile]:
+        """Go through an archive's members until it turns out to be broken."""
+        count = 0
+        while True:
+            try:
+                member = next(members)
+            except StopIteration:
+                return
+            except DAMAGE as error:
+                reason = str(error) or type(error).__name__
+                self.tally.drop(
+                    "file_broken_archive",
+                    f"{label} is broken after {count} files ({reason}); fetch it again.",
+                )
+                return
+            count += 1
+            yield member
+
+    def _tar(self, label: str, path: Path) -> Iterator[SourceFile]:
+        total = count = 0
+        with tarfile.open(path, "r|*", tarinfo=SmallHeader) as archive:
+            for member in archive:
+                total, count = total + max(0, member.size), count + 1
+                self._check_archive(label, total, count)
+                kind = "folder" if member.isdir() else "file" if member.isreg() else "other"
+                if self._safe(label, member.name, kind, member.size):
+                    stream = archive.extractfile(member)
+                    yield self._member(
+                        f"{label}/{member.name}", stream.read() if stream else b"", member.size
+                    )
+
+    def _zip(self, label: str, path: Path) -> Iterator[SourceFile]:
+        total = 0
+        with zipfile.ZipFile(path) as archive:
+            for count, member in enumerate(archive.infolist(), 1):
+                total += member.file_size
+                self._check_archive(label, total, count)
+                # the upper half holds the mode of a Unix file; 0 where the archive was made elsewhere
+                mode = stat.S_IFMT(member.external_attr >> 16)
+                kind = (
+                    "folder"
+                    if member.is_dir()
+                    else "file"
+                    if mode in (0, stat.S_IFREG)
+                    else "other"
+                )
+                if self._safe(label, member.filename, kind, member.file_size):
+                    with archive.open(member) as stream:
+                        data = stream.read(member.file_size + 1)
+                    yield self._member(f"{label}/{member.filename}", data, member.file_size)
+
+    def _of_interest(self, name: str) -> bool:
+        suffix = _suffix(name)
+        if suffix not in self.suffixes:
+            self.tally.other(
+                name, f"{name} has the suffix {suffix or '(none)'}, which this format does not use."
+            )
+        return suffix in self.suffixes and self.wanted(name)
+
+    def _irregular(self, name: str) -> None:
+        self.tally.drop("file_not_regular", f"{name} is a link or device; links are not followed.")
+
+    def _check_archive(self, label: str, total: int, count: int) -> None:
+        if total > self.limits.archive_bytes or count > self.limits.archive_members:
+            raise InputError(
+                f"{label} unpacks to more than {self.limits.archive_bytes:,} bytes or {self.limits.archive_members:,} members; "
+                "unpack what you need and import that folder."
+            )
+
+    def _safe(self, label: str, member: str, kind: str, size: int) -> bool:
+        """Say whether a member is a file to read: a regular one, of a wanted kind and size, whose name stays inside the archive."""
+        name, inside = f"{label}/{member}", PurePosixPath(member)
+        if inside.is_absolute() or ".." in inside.parts or "\\" in member or "\0" in member:
+            self.tally.drop(
+                "file_unsafe_path", f"{name} leads out of its archive; it was not read."
+            )
+            return False
+        if kind == "folder":
+            return False
+        if kind != "file":
+            self._irregular(name)
+            return False
+        if member.lower().endswith((*_TARS, *_ZIPS)):
+            self.tally.drop(
+                "file_nested_archive",
+                f"{name} is an archive inside an archive; unpack the outer one and import its folder.",
+            )
+            return False
+        if not self._of_interest(name):
+            return False
+        if size > self.limits.file_bytes:
+            raise InputError(
+                f"{name} has {size:,} bytes, the limit is {self.limits.file_bytes:,}; split it or raise the option max_file_mb."
+            )
+        return True
+
+    def _member(self, name: str, data: bytes, size: int) -> SourceFile:
+        if len(data) != size:
+            raise tarfile.ReadError(f"{name} is not as long as its archive says")
+        return SourceFile(name, len(data), lambda: io.BytesIO(data), self.limits.file_bytes)

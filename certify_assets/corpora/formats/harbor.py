@@ -9,25 +9,24 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
-from certify_assets.corpora.formats.atif import is_atif, run_of_documents
 from certify_assets.corpora.formats.base import (
-    Adapter,
     Draft,
     Files,
     Reading,
     contents,
+    corpus_format,
+    excerpt,
     json_document,
 )
 from certify_assets.corpora.formats.files import SourceFile
-from certify_assets.corpora.formats.messages import mapping
+from certify_assets.corpora.formats.texts import arguments_text, mapping, message_text
+from certify_assets.corpora.schema import Step
 from certify_assets.errors import InputError
-
-__all__ = ["HARBOR"]
 
 _HEAD = 1 << 14
 _RESULT_KEYS = (b'"task_name"', b'"trial_name"', b'"trial_uri"')
@@ -69,7 +68,34 @@ def _fits(file: SourceFile) -> bool:
     return head.lstrip().startswith(b"{") and all(key in head for key in _RESULT_KEYS)
 
 
-def _read(files: Files, reading: Reading) -> Iterator[Draft]:
+@corpus_format(
+    title="Harbor jobs, such as Terminal-Bench 2 (result.json of trials with ATIF trajectories)",
+    suffixes=(".json",),
+    fits=_fits,
+    label_source="verifier of the task, run by the harness in the container after the agent",
+    options={
+        "reward": "name of the reward that counts, where a verifier gives several",
+        "valid_exceptions": "types of exceptions, separated by commas, after which a reward counts all the same",
+    },
+    leak_fields=(
+        "verifier_result",
+        "exception_info",
+        "step_results[].verifier_result",
+        "step_results[].exception_info",
+        "agent_result",
+        "stats",
+        "verifier/reward.txt",
+        "verifier/reward.json",
+        "verifier/test-stdout.txt",
+        "verifier/test-stderr.txt",
+        "verifier/ctrf.json",
+        "agent/trajectory.json steps[].extra",
+        "agent/trajectory.json final_metrics",
+        "agent/trajectory.json notes",
+    ),
+)
+def harbor(files: Files, reading: Reading) -> Iterator[Draft]:
+    """Read the trials of jobs with their trajectories."""
     trials = _trials(files, reading)
     parts = Counter(
         match["trial"]
@@ -251,31 +277,70 @@ def _agent(info: Mapping[str, Any]) -> str:
     )
 
 
-HARBOR = Adapter(
-    name="harbor",
-    title="Harbor jobs, such as Terminal-Bench 2 (result.json of trials with ATIF trajectories)",
-    suffixes=(".json",),
-    fits=_fits,
-    read=_read,
-    label_source="verifier of the task, run by the harness in the container after the agent",
-    options={
-        "reward": "name of the reward that counts, where a verifier gives several",
-        "valid_exceptions": "types of exceptions, separated by commas, after which a reward counts all the same",
-    },
-    leak_fields=(
-        "verifier_result",
-        "exception_info",
-        "step_results[].verifier_result",
-        "step_results[].exception_info",
-        "agent_result",
-        "stats",
-        "verifier/reward.txt",
-        "verifier/reward.json",
-        "verifier/test-stdout.txt",
-        "verifier/test-stderr.txt",
-        "verifier/ctrf.json",
-        "agent/trajectory.json steps[].extra",
-        "agent/trajectory.json final_metrics",
-        "agent/trajectory.json notes",
-    ),
-)
+def is_atif(document: Any) -> bool:
+    """Say whether a JSON value is a trajectory: it names a version of the format and has steps."""
+    version = mapping(document).get("schema_version")
+    return (
+        isinstance(version, str)
+        and version.startswith("ATIF-")
+        and isinstance(document.get("steps"), list)
+    )
+
+
+def run_of_documents(
+    documents: Sequence[Mapping[str, Any]], reading: Reading
+) -> tuple[str, tuple[Step, ...]]:
+    """Return the instruction and the steps of a run, which may go on in further documents.
+
+    The instruction is what the user said before the agent's first step. System messages, copies of earlier context and runs of subagents
+    (counted in the notes of the tally) are left out.
+    """
+    asked: list[str] = []
+    steps: list[tuple[str, list[str]]] = []
+    for entry in _entries(documents, reading):
+        source, said = entry.get("source"), message_text(entry.get("message"))
+        if source == "agent":
+            steps.append((_action(entry, said), _observations(entry)))
+        elif source == "user" and not steps:
+            asked.append(said)
+        elif source == "user":
+            steps[-1][1].append(f"user: {said}")
+    text = "\n".join(part for part in asked if part)
+    return text, tuple(Step(excerpt(action), excerpt("\n".join(seen))) for action, seen in steps)
+
+
+def _entries(
+    documents: Iterable[Mapping[str, Any]], reading: Reading
+) -> Iterator[Mapping[str, Any]]:
+    for document in documents:
+        if (
+            isinstance(document.get("subagent_trajectories"), list)
+            and document["subagent_trajectories"]
+        ):
+            reading.tally.notes["runs of subagents left out"] += len(
+                document["subagent_trajectories"]
+            )
+        for entry in document["steps"]:
+            if not isinstance(entry, Mapping):
+                reading.tally.notes["steps that are not objects left out"] += 1
+            elif not entry.get("is_copied_context"):
+                yield entry
+
+
+def _action(entry: Mapping[str, Any], said: str) -> str:
+    thought, calls = entry.get("reasoning_content"), entry.get("tool_calls")
+    parts = [thought if isinstance(thought, str) else "", said]
+    for call in calls if isinstance(calls, list) else []:
+        if name := mapping(call).get("function_name"):
+            parts.append(f"{name}({arguments_text(call.get('arguments'))})")
+    return "\n".join(part for part in parts if part)
+
+
+def _observations(entry: Mapping[str, Any]) -> list[str]:
+    results = mapping(entry.get("observation")).get("results")
+    texts = (
+        [message_text(mapping(result).get("content")) for result in results]
+        if isinstance(results, list)
+        else []
+    )
+    return [text for text in texts if text]

@@ -8,22 +8,31 @@ a sample is decided here in both cases.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
-from certify_assets.corpora.formats.base import Adapter, Draft, Files, Reading, contents
-from certify_assets.corpora.formats.eval_archive import EvalArchive, MemberError, open_archive
+from certify_assets.corpora.formats.base import Draft, Files, Reading, contents, corpus_format
 from certify_assets.corpora.formats.files import BrokenFileError, SourceFile
-from certify_assets.corpora.formats.inspect_reader import READER_OPTION, InspectProcess, open_reader
-from certify_assets.corpora.formats.inspect_samples import run_of_sample
-from certify_assets.corpora.formats.inspect_scores import OPTIONS, Scoring
-from certify_assets.corpora.formats.messages import mapping
+from certify_assets.corpora.formats.inspect_reader import (
+    READER_OPTION,
+    EvalArchive,
+    InspectProcess,
+    MemberError,
+    open_archive,
+    open_reader,
+)
+from certify_assets.corpora.formats.texts import (
+    arguments_text,
+    mapping,
+    message_text,
+    steps_of_messages,
+)
+from certify_assets.corpora.schema import Step
 from certify_assets.errors import InputError
-
-__all__ = ["INSPECT"]
 
 _HEAD = 1 << 14
 _STATUS = re.compile(rb'"status"\s*:\s*"(?:started|success|cancelled|error)"')
@@ -36,6 +45,19 @@ _UNFINISHED = {
     "cancelled": "logs of evaluations that were cancelled",
     "error": "logs of evaluations that failed",
 }
+_ATTACHMENT = re.compile(r"attachment://(\w{1,64})")
+_DEEPEST = 100
+_HOPS = 8
+OPTIONS: Mapping[str, str] = {
+    "scorer": "name of the scorer that counts, where a log has several",
+    "value_key": "key of the value that counts, where a score has several",
+    "threshold": "least score that is a success, 1 where it is not given",
+    "partial": "what P (partially correct) is: failure, success or drop; where it is not given, P is .5",
+}
+_LETTERS = {"c": 1.0, "p": 0.5, "i": 0.0, "n": 0.0}
+_WORDS = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
+_PARTIAL = {"failure": 0.0, "success": math.inf, "drop": None}
+_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True)
@@ -95,7 +117,36 @@ def _explain(file: SourceFile) -> str | None:
         return str(error)
 
 
-def _read(files: Files, reading: Reading) -> Iterator[Draft]:
+@corpus_format(
+    title="Inspect AI logs (.eval and .json)",
+    suffixes=(".eval", ".json"),
+    fits=_fits,
+    explain=_explain,
+    label_source="scorer of the evaluation",
+    options={
+        **OPTIONS,
+        "agent": "agent of all runs; model and solver of the log where it is not given",
+        **READER_OPTION,
+    },
+    leak_fields=(
+        "results",
+        "reductions",
+        "samples[].target",
+        "samples[].scores",
+        "samples[].metadata",
+        "samples[].store",
+        "samples[].events",
+        "samples[].setup",
+        "samples[].files",
+        "samples[].error",
+        "samples[].limit",
+        "summaries.json",
+        "reductions.json",
+        "_journal/summaries",
+    ),
+)
+def inspect(files: Files, reading: Reading) -> Iterator[Draft]:
+    """Read the samples of evaluation logs."""
     scoring = Scoring.of(reading.options)
     with open_reader(reading.options) as reader:
         for file in files:
@@ -361,33 +412,220 @@ def _problem(sample: Mapping[str, Any]) -> str | None:
     return None
 
 
-INSPECT = Adapter(
-    name="inspect",
-    title="Inspect AI logs (.eval and .json)",
-    suffixes=(".eval", ".json"),
-    fits=_fits,
-    read=_read,
-    explain=_explain,
-    label_source="scorer of the evaluation",
-    options={
-        **OPTIONS,
-        "agent": "agent of all runs; model and solver of the log where it is not given",
-        **READER_OPTION,
-    },
-    leak_fields=(
-        "results",
-        "reductions",
-        "samples[].target",
-        "samples[].scores",
-        "samples[].metadata",
-        "samples[].store",
-        "samples[].events",
-        "samples[].setup",
-        "samples[].files",
-        "samples[].error",
-        "samples[].limit",
-        "summaries.json",
-        "reductions.json",
-        "_journal/summaries",
-    ),
-)
+def resolved(value: Any, attachments: Mapping[str, Any] | Sequence[Any], depth: int = 0) -> Any:
+    """Replace every text that is a reference to an attachment by the attachment, which may itself be a reference."""
+    if isinstance(value, str):
+        return _text(value, attachments)
+    if depth < _DEEPEST and isinstance(value, list):
+        return [resolved(item, attachments, depth + 1) for item in value]
+    if depth < _DEEPEST and isinstance(value, Mapping):
+        return {key: resolved(item, attachments, depth + 1) for key, item in value.items()}
+    return value
+
+
+def run_of_sample(sample: Mapping[str, Any], reading: Reading) -> tuple[str, tuple[Step, ...]]:
+    """Return what the sample asked and the steps of the run; targets, scores, metadata, store and events are not looked at."""
+    attachments = sample.get("attachments")
+    known = attachments if isinstance(attachments, Mapping | list) else {}
+    asked = _asked(resolved(sample.get("input"), known), resolved(sample.get("choices"), known))
+    listed = sample.get("messages")
+    messages = (
+        [resolved(message, known) for message in listed if isinstance(message, Mapping)]
+        if isinstance(listed, list)
+        else []
+    )
+    spoken = [_message(message) for message in _after_input(messages)]
+    if not any(message["role"] == "assistant" for message in spoken):
+        spoken += _outputs(resolved(sample.get("output"), known))
+    return asked, steps_of_messages(spoken, reading)
+
+
+def _text(value: str, attachments: Mapping[str, Any] | Sequence[Any]) -> str:
+    for _ in range(_HOPS):
+        match = _ATTACHMENT.fullmatch(value)
+        if match is None:
+            break
+        found = _attachment(match[1], attachments)
+        if not isinstance(found, str):
+            break
+        value = found
+    return value
+
+
+def _attachment(name: str, attachments: Mapping[str, Any] | Sequence[Any]) -> Any:
+    if isinstance(attachments, Mapping):
+        return attachments.get(name)
+    return attachments[int(name)] if name.isdecimal() and int(name) < len(attachments) else None
+
+
+def _asked(asked: Any, choices: Any) -> str:
+    """Return the input as text, with the choices of a question that has some."""
+    if isinstance(asked, list):
+        said = [mapping(message) for message in asked]
+        asked = "\n".join(
+            message_text(message.get("content"))
+            for message in said
+            if message.get("role") == "user"
+        )
+    text = asked if isinstance(asked, str) else ""
+    options = (
+        [choice for choice in choices if isinstance(choice, str)]
+        if isinstance(choices, list)
+        else []
+    )
+    return "\n".join(
+        [
+            text,
+            *(f"({chr(ord('A') + number)}) {choice}" for number, choice in enumerate(options[:26])),
+        ]
+    )
+
+
+def _after_input(messages: list[Any]) -> list[Mapping[str, Any]]:
+    """Leave out what came before the agent's first word: it is the input, or a prompt made of it."""
+    spoke = (
+        number
+        for number, message in enumerate(messages)
+        if message.get("role") in ("assistant", "tool")
+    )
+    return messages[next(spoke, len(messages)) :]
+
+
+def _message(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Put a message into the form of other chats: thoughts as text, the called function as name, a tool's error behind its output."""
+    content = message.get("content")
+    parts = [{"text": _part(part)} for part in content] if isinstance(content, list) else content
+    error = mapping(message.get("error")).get("message")
+    if isinstance(error, str) and error and error not in message_text(parts):
+        parts = "\n".join(filter(None, [message_text(parts), f"error: {error}"]))
+    return {
+        "role": message.get("role"),
+        "content": parts,
+        "tool_calls": message.get("tool_calls"),
+        "name": message.get("function"),
+    }
+
+
+def _part(part: Any) -> str:
+    """Return the text of one part of a message; pictures and sealed thoughts have none."""
+    kind = mapping(part).get("type")
+    if kind == "reasoning":
+        text = part.get("summary") if part.get("redacted") else part.get("reasoning")
+    elif kind == "tool_use":
+        text = f"{part.get('name')}({arguments_text(part.get('arguments'))})\n{message_text(part.get('result'))}"
+    else:
+        text = part if isinstance(part, str) else mapping(part).get("text")
+    return text if isinstance(text, str) else ""
+
+
+def _outputs(output: Any) -> list[dict[str, Any]]:
+    """Return the answer of a sample without messages."""
+    choices = mapping(output).get("choices")
+    first = (
+        mapping(mapping(choices[0]).get("message")) if isinstance(choices, list) and choices else {}
+    )
+    return [_message({**first, "role": "assistant"})] if first else []
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """Which score counts, and from where on it is a success.
+
+    Parameters
+    ----------
+    scorer, value_key : str or None
+        Names; None where there is only one.
+    threshold : float or None
+        Least score that is a success; None for 1, with scores that lie outside 0 to 1 refused.
+    partial : str or None
+        What P counts as.
+    """
+
+    scorer: str | None
+    value_key: str | None
+    threshold: float | None
+    partial: str | None
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> Scoring:
+        """Read the options.
+
+        Raises
+        ------
+        InputError
+            If threshold is not a number or partial is another word.
+        """
+        threshold, partial = options.get("threshold"), options.get("partial")
+        if partial is not None and partial not in _PARTIAL:
+            raise InputError(f"the option partial is {partial!r}; give failure, success or drop.")
+        try:
+            number = None if threshold is None else float(threshold)
+        except (TypeError, ValueError):
+            number = math.nan
+        if number is not None and not math.isfinite(number):
+            raise InputError(f"the option threshold is {threshold!r}; give a number.")
+        return cls(options.get("scorer"), options.get("value_key"), number, partial)
+
+    def outcome(self, scores: Any, where: str) -> int | str | None:
+        """Return the outcome of a sample; None where it has no score that counts, words where the score cannot be used.
+
+        Raises
+        ------
+        InputError
+            If it has several scores or values and the options name none.
+        """
+        score = mapping(_only(mapping(scores), self.scorer, "scorer", where))
+        value = score.get("value")
+        if isinstance(value, Mapping):
+            value = _only(value, self.value_key, "value_key", where)
+        number = self._number(value)
+        if isinstance(number, str) or number is None:
+            return number
+        if self.threshold is None and not (0 <= number <= 1 + _TOLERANCE or number == math.inf):
+            return f"its score {number:g} is not from 0 to 1; say by the option threshold from where on it is a success"
+        return int(number >= (1.0 if self.threshold is None else self.threshold) - _TOLERANCE)
+
+    def misses(self, scores: Any) -> str | None:
+        """Say which scorers a sample has instead of the one that the options name; None where that is not what it lacks."""
+        names = list(mapping(scores))
+        return (
+            f"has no score of {self.scorer!r}, only of {', '.join(names)}"
+            if self.scorer and names and self.scorer not in names
+            else None
+        )
+
+    def between(self, scores: Any) -> bool:
+        """Say whether nobody decided what the sample's score, between failure and success, is."""
+        values = [mapping(score).get("value") for score in mapping(scores).values()]
+        return self.threshold is None and any(
+            isinstance(value, float) and 0 < value < 1 - _TOLERANCE for value in values
+        )
+
+    def _number(self, value: Any) -> float | str | None:
+        if isinstance(value, str) and value.strip().lower() == "p" and self.partial:
+            return _PARTIAL[self.partial]
+        if isinstance(value, str):
+            word = value.strip().lower()
+            known = _LETTERS.get(word, _WORDS.get(word))
+            try:
+                value = float(word) if known is None else known
+            except ValueError:
+                return f"its score {value[:40]!r} is neither a number nor one of C, P, I and N"
+        if value is None or (isinstance(value, float) and math.isnan(value)):
+            return None
+        return (
+            float(value)
+            if isinstance(value, int | float) and abs(value) < 1e300
+            else f"its score is {type(value).__name__}"
+        )
+
+
+def _only(values: Mapping[str, Any], name: str | None, option: str, where: str) -> Any:
+    """Return the value of that name, or the only one."""
+    if name is not None:
+        return values.get(name)
+    if len(values) > 1:
+        raise InputError(
+            f"{where} has {len(values)} scores ({', '.join(map(str, values))}); name the one that counts with the option {option}."
+        )
+    return next(iter(values.values()), None)

@@ -15,19 +15,24 @@ from itertools import zip_longest
 from pathlib import PurePosixPath
 from typing import Any
 
-from certify_assets.corpora.formats.base import Adapter, Draft, Files, Reading, contents, excerpt
+from certify_assets.corpora.formats.base import (
+    Draft,
+    Files,
+    Reading,
+    contents,
+    corpus_format,
+    excerpt,
+)
 from certify_assets.corpora.formats.files import SourceFile
-from certify_assets.corpora.formats.json_records import (
+from certify_assets.corpora.formats.records import (
     HEAD,
     REST_LOST,
     decode,
     is_object_with,
     iter_dict,
 )
-from certify_assets.corpora.formats.messages import mapping
+from certify_assets.corpora.formats.texts import mapping
 from certify_assets.corpora.schema import Step
-
-__all__ = ["INTERCODE"]
 
 _REQUIRED = frozenset({"task_id", "query", "turn_history"})
 _MARKS = (re.compile(rb'"turn_history"\s*:\s*\{'), re.compile(rb'"query"\s*:'))
@@ -40,7 +45,16 @@ def _fits(file: SourceFile) -> bool:
     return is_object_with(file.head(HEAD), _MARKS)
 
 
-def _read(files: Files, reading: Reading) -> Iterator[Draft]:
+@corpus_format(
+    title="InterCode results (JSON object of episodes)",
+    suffixes=(".json",),
+    domain="shell",
+    fits=_fits,
+    label_source="highest reward of the environment in the episode, success at 1",
+    leak_fields=("turn_history.rewards", "turn_history.valid_action", "summary", "info"),
+)
+def intercode(files: Files, reading: Reading) -> Iterator[Draft]:
+    """Read the episodes of every result file."""
     for file, data in contents(files, reading):
         if is_object_with(data[:HEAD], _MARKS):
             yield from _read_file(file, decode(data), reading)
@@ -138,14 +152,3 @@ def _agent(name: str, environment: str) -> str:
     if path.parent.parent.name != short or not short or model in strategy:
         return strategy
     return f"{model}_{strategy}"
-
-
-INTERCODE = Adapter(
-    name="intercode",
-    title="InterCode results (JSON object of episodes)",
-    suffixes=(".json",),
-    fits=_fits,
-    read=_read,
-    label_source="highest reward of the environment in the episode, success at 1",
-    leak_fields=("turn_history.rewards", "turn_history.valid_action", "summary", "info"),
-)

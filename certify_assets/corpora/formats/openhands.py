@@ -12,10 +12,9 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from certify_assets.corpora.formats.base import Adapter, Draft, Files, Reading, excerpt
+from certify_assets.corpora.formats.base import Draft, Files, Reading, corpus_format, excerpt
 from certify_assets.corpora.formats.files import BrokenFileError, SourceFile
-from certify_assets.corpora.formats.json_records import iter_lines
-from certify_assets.corpora.formats.messages import arguments_text, mapping, message_text
+from certify_assets.corpora.formats.records import iter_lines
 from certify_assets.corpora.formats.swe_reports import (
     Outcomes,
     Unlabelled,
@@ -25,9 +24,8 @@ from certify_assets.corpora.formats.swe_reports import (
     run_name,
     task_of,
 )
+from certify_assets.corpora.formats.texts import arguments_text, mapping, message_text
 from certify_assets.corpora.schema import Step
-
-__all__ = ["OPENHANDS", "named_tasks", "note_other", "of_openhands", "read_output"]
 
 _REQUIRED = frozenset({"instance_id", "history", "test_result"})
 _FIRST_LINES = 5
@@ -105,7 +103,40 @@ def read_output(file: SourceFile, outcomes: Outcomes, reading: Reading) -> Itera
         reading.tally.drop("file_ends_early", str(error))
 
 
-def _read(files: Files, reading: Reading) -> Iterator[Draft]:
+def _fits(file: SourceFile) -> bool:
+    return not of_multi_swe_bench(file.plain_name) and of_openhands(file)
+
+
+def _explain(file: SourceFile) -> str | None:
+    return _other(file) if file.suffix in _LINES else None
+
+
+@corpus_format(
+    title="OpenHands evaluation outputs (output.jsonl)",
+    suffixes=(*_LINES, ".json"),
+    domain="software",
+    fits=_fits,
+    explain=_explain,
+    label_source="tests of the instance, run by the SWE-bench harness on the agent's patch",
+    leak_fields=(
+        "report",
+        "test_result",
+        "fine_grained_report",
+        "error",
+        "metrics",
+        "metadata.details",
+        "instance.patch",
+        "instance.test_patch",
+        "instance.hints_text",
+        "instance.FAIL_TO_PASS",
+        "instance.PASS_TO_PASS",
+        "history[].extras",
+        "resolved_ids",
+        "unresolved_ids",
+    ),
+)
+def openhands(files: Files, reading: Reading) -> Iterator[Draft]:
+    """Read the runs of every output file, with outcomes from reports."""
     outcomes = collect_outcomes(files, reading, named_tasks(files))
     outcomes.tell(reading)
     for file in files:
@@ -136,10 +167,6 @@ def named_tasks(files: Files) -> Iterator[tuple[str, str]]:
                     yield file.name, task_of(record["instance_id"])
         except BrokenFileError:
             continue
-
-
-def _explain(file: SourceFile) -> str | None:
-    return _other(file) if file.suffix in _LINES else None
 
 
 def _other(file: SourceFile) -> str:
@@ -312,34 +339,3 @@ def _joined(thought: str, name: str, arguments: Mapping[str, Any]) -> str:
     else:
         done = f"{name}({arguments_text(kept) if kept else ''})"
     return "\n".join(filter(None, (thought.strip(), done)))
-
-
-def _fits(file: SourceFile) -> bool:
-    return not of_multi_swe_bench(file.plain_name) and of_openhands(file)
-
-
-OPENHANDS = Adapter(
-    name="openhands",
-    title="OpenHands evaluation outputs (output.jsonl)",
-    suffixes=(*_LINES, ".json"),
-    fits=_fits,
-    read=_read,
-    explain=_explain,
-    label_source="tests of the instance, run by the SWE-bench harness on the agent's patch",
-    leak_fields=(
-        "report",
-        "test_result",
-        "fine_grained_report",
-        "error",
-        "metrics",
-        "metadata.details",
-        "instance.patch",
-        "instance.test_patch",
-        "instance.hints_text",
-        "instance.FAIL_TO_PASS",
-        "instance.PASS_TO_PASS",
-        "history[].extras",
-        "resolved_ids",
-        "unresolved_ids",
-    ),
-)

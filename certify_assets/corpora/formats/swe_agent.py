@@ -8,19 +8,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from itertools import chain
 from pathlib import PurePosixPath
 from typing import Any
 
-from certify_assets.corpora.formats.base import Adapter, Draft, Files, Reading, contents, excerpt
+from certify_assets.corpora.formats.base import (
+    Draft,
+    Files,
+    Reading,
+    contents,
+    corpus_format,
+    excerpt,
+)
 from certify_assets.corpora.formats.files import SourceFile
-from certify_assets.corpora.formats.messages import message_text
 from certify_assets.corpora.formats.openhands import (
-    OPENHANDS,
     named_tasks,
     note_other,
     of_openhands,
+    openhands,
     read_output,
 )
 from certify_assets.corpora.formats.swe_reports import (
@@ -34,9 +39,8 @@ from certify_assets.corpora.formats.swe_reports import (
     run_name,
     task_of,
 )
+from certify_assets.corpora.formats.texts import message_text
 from certify_assets.corpora.schema import Step
-
-__all__ = ["MULTI_SWE_BENCH", "SWE_AGENT"]
 
 _HEAD = 1 << 16
 _TRAJECTORY = re.compile(rb'"trajectory"\s*:\s*\[')
@@ -62,7 +66,27 @@ def _explain(file: SourceFile) -> str | None:
     return None
 
 
-def _read(files: Files, reading: Reading) -> Iterator[Draft]:
+@corpus_format(
+    title="SWE-agent runs (.traj) with reports of a SWE-bench harness",
+    suffixes=(".traj", ".json", ".jsonl"),
+    domain="software",
+    fits=_fits,
+    explain=_explain,
+    label_source="tests of the instance, run by the SWE-bench harness on the submitted patch",
+    leak_fields=(
+        "info",
+        "history[].is_demo",
+        "replay_config",
+        "resolved",
+        "resolved_ids",
+        "unresolved_ids",
+        "empty_patch_ids",
+        "error_ids",
+        "model_patch",
+    ),
+)
+def swe_agent(files: Files, reading: Reading) -> Iterator[Draft]:
+    """Read trajectories, with outcomes from harness reports."""
     outcomes, models = _outcomes(files, reading), _models(files, reading)
     for file in files:
         if file.suffix == ".traj":
@@ -73,7 +97,20 @@ def _read(files: Files, reading: Reading) -> Iterator[Draft]:
             )
 
 
-def _read_multi(files: Files, reading: Reading) -> Iterator[Draft]:
+@corpus_format(
+    suffixes=swe_agent.suffixes,
+    domain="software",
+    title="Multi-SWE-bench submissions (SWE-agent .traj or OpenHands output.jsonl, with results.json)",
+    fits=_fits_multi,
+    explain=_explain,
+    label_source="tests of the instance, run by the Multi-SWE-bench harness on the submitted patch",
+    leak_fields=(
+        *swe_agent.leak_fields,
+        *(field for field in openhands.leak_fields if field not in swe_agent.leak_fields),
+    ),
+)
+def multi_swe_bench(files: Files, reading: Reading) -> Iterator[Draft]:
+    """Read trajectories or output files of submissions, with outcomes of named tasks."""
     outcomes, models = _outcomes(files, reading, named_tasks(files)), _models(files, reading)
     for file in files:
         if file.suffix == ".traj":
@@ -178,38 +215,3 @@ def _agent(file: SourceFile, models: Mapping[str, str]) -> str:
     if model := next((models[folder] for folder in folders if folder in models), None):
         return model
     return run_name(file.plain_name)
-
-
-SWE_AGENT = Adapter(
-    name="swe_agent",
-    title="SWE-agent runs (.traj) with reports of a SWE-bench harness",
-    suffixes=(".traj", ".json", ".jsonl"),
-    fits=_fits,
-    read=_read,
-    explain=_explain,
-    label_source="tests of the instance, run by the SWE-bench harness on the submitted patch",
-    leak_fields=(
-        "info",
-        "history[].is_demo",
-        "replay_config",
-        "resolved",
-        "resolved_ids",
-        "unresolved_ids",
-        "empty_patch_ids",
-        "error_ids",
-        "model_patch",
-    ),
-)
-
-MULTI_SWE_BENCH = replace(
-    SWE_AGENT,
-    name="multi_swe_bench",
-    title="Multi-SWE-bench submissions (SWE-agent .traj or OpenHands output.jsonl, with results.json)",
-    fits=_fits_multi,
-    read=_read_multi,
-    label_source="tests of the instance, run by the Multi-SWE-bench harness on the submitted patch",
-    leak_fields=(
-        *SWE_AGENT.leak_fields,
-        *(field for field in OPENHANDS.leak_fields if field not in SWE_AGENT.leak_fields),
-    ),
-)

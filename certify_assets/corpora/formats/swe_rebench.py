@@ -10,15 +10,13 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from certify_assets.corpora.formats.base import Adapter, Draft, Files, Reading, excerpt
+from certify_assets.corpora.formats.base import Draft, Files, Reading, corpus_format, excerpt
 from certify_assets.corpora.formats.files import SourceFile
-from certify_assets.corpora.formats.messages import message_text, steps_of_messages
-from certify_assets.corpora.formats.parquet_rows import parquet_rows
+from certify_assets.corpora.formats.records import parquet_rows
 from certify_assets.corpora.formats.swe_reports import issue_text, task_of
+from certify_assets.corpora.formats.texts import message_text, steps_of_messages
 from certify_assets.corpora.schema import Step
 from certify_assets.errors import InputError
-
-__all__ = ["SWE_REBENCH"]
 
 _RUN_CHARS = 24_000
 _LEAST_CHARS = 60
@@ -95,7 +93,25 @@ def _other(file: SourceFile) -> str:
     return f"{file.name} has no columns instance_id, trajectory and resolved (or target), as the tables of SWE-rebench have."
 
 
-def _read(files: Files, reading: Reading) -> Iterator[Draft]:
+@corpus_format(
+    title="SWE-rebench OpenHands and SWE-agent trajectories (Parquet)",
+    suffixes=(".parquet", ".pq"),
+    domain="software",
+    fits=_fits,
+    explain=_explain,
+    label_source="tests of the instance, run on the agent's patch",
+    options={"task_share": "share of the tasks to read, drawn by their ids (a number up to 1)"},
+    leak_fields=(
+        "gen_tests_correct",
+        "pred_passes_gen_tests",
+        "eval_logs",
+        "exit_status",
+        "model_patch",
+        "generated_patch",
+    ),
+)
+def swe_rebench(files: Files, reading: Reading) -> Iterator[Draft]:
+    """Read the rows of trajectory tables, or a share of their tasks."""
     share = _share(reading.options.get("task_share", "1"))
     for file in files:
         leaves = _leaves(file)
@@ -220,23 +236,3 @@ def _shortened(steps: tuple[Step, ...], reading: Reading) -> tuple[Step, ...]:
     if kept is not steps:
         reading.tally.notes[f"runs shortened to about {_RUN_CHARS:,} characters"] += 1
     return kept
-
-
-SWE_REBENCH = Adapter(
-    name="swe_rebench",
-    title="SWE-rebench OpenHands and SWE-agent trajectories (Parquet)",
-    suffixes=(".parquet", ".pq"),
-    fits=_fits,
-    read=_read,
-    explain=_explain,
-    label_source="tests of the instance, run on the agent's patch",
-    options={"task_share": "share of the tasks to read, drawn by their ids (a number up to 1)"},
-    leak_fields=(
-        "gen_tests_correct",
-        "pred_passes_gen_tests",
-        "eval_logs",
-        "exit_status",
-        "model_patch",
-        "generated_patch",
-    ),
-)

@@ -14,14 +14,11 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import Any, NamedTuple
 
-from certify_assets.corpora.formats.base import Adapter, Draft, Files, Reading, excerpt
+from certify_assets.corpora.formats.base import Draft, Files, Reading, corpus_format, excerpt
 from certify_assets.corpora.formats.files import BrokenFileError, SourceFile
-from certify_assets.corpora.formats.json_records import iter_lines
-from certify_assets.corpora.formats.parquet_rows import parquet_rows
+from certify_assets.corpora.formats.records import iter_lines, parquet_rows
 from certify_assets.corpora.schema import Step
 from certify_assets.errors import InputError
-
-__all__ = ["TABLE", "csv_rows"]
 
 _FIELDS = (
     "task_id",
@@ -84,7 +81,16 @@ def _no_table(file: SourceFile) -> str:
     return f"{file.name} has no row; write one row a run, with the columns task_id, outcome and text or steps."
 
 
-def _read(files: Files, reading: Reading) -> Iterator[Draft]:
+@corpus_format(
+    title="table of runs (CSV, JSON lines or Parquet)",
+    suffixes=(".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".pq"),
+    fits=_fits,
+    explain=_explain,
+    label_source="the column outcome",
+    options={"columns": "names of the columns, by field", "agent": "agent of rows that name none"},
+)
+def table(files: Files, reading: Reading) -> Iterator[Draft]:
+    """Read one run a row or line."""
     columns = _columns(reading.options.get("columns") or {})
     needed = ("task_id",) if reading.options.get("keep_unlabelled") else ("task_id", "outcome")
     for file in files:
@@ -338,15 +344,3 @@ def _pair(step: Any) -> tuple[str, str] | None:
     if not all(value is None or isinstance(value, str) for value in values):
         return None
     return values[0] or "", values[1] or ""
-
-
-TABLE = Adapter(
-    name="table",
-    title="table of runs (CSV, JSON lines or Parquet)",
-    suffixes=(".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".pq"),
-    fits=_fits,
-    read=_read,
-    explain=_explain,
-    label_source="the column outcome",
-    options={"columns": "names of the columns, by field", "agent": "agent of rows that name none"},
-)

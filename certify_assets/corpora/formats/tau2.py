@@ -6,16 +6,17 @@ messages are read; what the harness adds to simulations and tasks (rewards, revi
 
 from __future__ import annotations
 
+import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
-from certify_assets.corpora.formats.base import Adapter, Draft, Files, Reading, contents
+from certify_assets.corpora.formats.base import Draft, Files, Reading, contents, corpus_format
 from certify_assets.corpora.formats.files import BrokenFileError, SourceFile
-from certify_assets.corpora.formats.json_records import (
+from certify_assets.corpora.formats.records import (
     HEAD,
     REST_LOST,
     decode,
@@ -24,11 +25,12 @@ from certify_assets.corpora.formats.json_records import (
     iter_list,
     one_object,
 )
-from certify_assets.corpora.formats.messages import mapping, steps_of_messages
-from certify_assets.corpora.formats.tau2_messages import chat_messages, instruction_text
-from certify_assets.corpora.formats.tau2_tasks import Criteria, criteria_of, renumbered
-
-__all__ = ["TAU2"]
+from certify_assets.corpora.formats.texts import (
+    arguments_text,
+    mapping,
+    message_text,
+    steps_of_messages,
+)
 
 _SIMULATION = frozenset({"id", "task_id"})
 _TASK = frozenset({"id", "user_scenario"})
@@ -39,6 +41,8 @@ _MARKS = (
 _LIST = re.compile(r'"simulations"\s*:\s*\[\s*(?:\{|$)')
 _INFRASTRUCTURE = frozenset({"infrastructure_error", "unexpected_error"})
 _TOLERANCE = 1e-6
+_SCENARIO = ("reason_for_call", "known_info", "unknown_info", "task_instructions")
+_TICK = (("assistant", "agent"), ("user", "user"))
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,32 @@ def _fits(file: SourceFile) -> bool:
     return is_object_with(file.head(HEAD), _MARKS)
 
 
-def _read(files: Files, reading: Reading) -> Iterator[Draft]:
+@corpus_format(
+    title="τ²-bench results (JSON file, or folder of results.json and simulations)",
+    suffixes=(".json",),
+    domain="customer_service",
+    fits=_fits,
+    label_source="the harness's checks after the run (database, actions, assertions), success at reward 1",
+    options={
+        "domain": "prefix of task ids (retail, airline, telecom …); read from the file where it is not given"
+    },
+    leak_fields=(
+        "simulations[].reward_info",
+        "simulations[].termination_reason",
+        "simulations[].review",
+        "simulations[].user_only_review",
+        "simulations[].hallucination_check",
+        "simulations[].auth_classification",
+        "simulations[].info",
+        "simulations[].messages[].raw_data",
+        "simulation_index",
+        "tasks[].evaluation_criteria",
+        "tasks[].description",
+        "tasks[].initial_state",
+    ),
+)
+def tau2(files: Files, reading: Reading) -> Iterator[Draft]:
+    """Read result files and folders of simulations."""
     headers, found = _folder_headers(files, reading), _Found()
     for file, data in contents(files, reading):
         place = PurePosixPath(file.name)
@@ -265,28 +294,165 @@ def _count_missing(header: _Header, seen: set[str], reading: Reading) -> None:
         )
 
 
-TAU2 = Adapter(
-    name="tau2",
-    title="τ²-bench results (JSON file, or folder of results.json and simulations)",
-    suffixes=(".json",),
-    fits=_fits,
-    read=_read,
-    label_source="the harness's checks after the run (database, actions, assertions), success at reward 1",
-    options={
-        "domain": "prefix of task ids (retail, airline, telecom …); read from the file where it is not given"
-    },
-    leak_fields=(
-        "simulations[].reward_info",
-        "simulations[].termination_reason",
-        "simulations[].review",
-        "simulations[].user_only_review",
-        "simulations[].hallucination_check",
-        "simulations[].auth_classification",
-        "simulations[].info",
-        "simulations[].messages[].raw_data",
-        "simulation_index",
-        "tasks[].evaluation_criteria",
-        "tasks[].description",
-        "tasks[].initial_state",
-    ),
-)
+def chat_messages(simulation: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Go through the messages of a simulation, or what its ticks say where it has none, with nothing but text, calls and their names.
+
+    The calls of the simulated user are text of the user; the answers to them are answers of tools, marked as the user's.
+    """
+    names: dict[str, str] = {}
+    for message in _flat(simulation.get("messages") or _spoken(simulation.get("ticks") or ())):
+        role, calls = message.get("role"), _objects(message.get("tool_calls"))
+        names |= {str(call.get("id")): str(call.get("name") or "") for call in calls}
+        if role == "tool":
+            name = names.get(str(message.get("id")), "")
+            yield {
+                "role": "tool",
+                "name": f"{name} of the user" if message.get("requestor") == "user" else name,
+                "content": message.get("content"),
+            }
+        elif role == "user":
+            asked = [
+                f"{call.get('name')}({arguments_text(call.get('arguments'))})" for call in calls
+            ]
+            yield {
+                "role": "user",
+                "content": "\n".join(filter(None, [message_text(message.get("content")), *asked])),
+            }
+        else:
+            yield {"role": role, "content": _unwrapped(message.get("content")), "tool_calls": calls}
+
+
+def instruction_text(task: Mapping[str, Any]) -> str:
+    """What the simulated user wants, or the ticket where there is no user; never the task's evaluation criteria or notes."""
+    instructions = mapping(task.get("user_scenario")).get("instructions")
+    if isinstance(instructions, Mapping):
+        return "\n".join(
+            instructions[key] for key in _SCENARIO if isinstance(instructions.get(key), str)
+        )
+    if isinstance(instructions, str) and instructions:
+        return instructions
+    ticket = task.get("ticket")
+    return ticket if isinstance(ticket, str) else ""
+
+
+def _flat(messages: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    for message in messages:
+        replies = _objects(message.get("tool_messages"))
+        yield from replies or (message,)
+
+
+def _spoken(ticks: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Join the chunks of an utterance, which ends where its speaker is silent for a tick or calls a tool; both may speak at once."""
+    said = {"assistant": "", "user": ""}
+    for tick in ticks:
+        for role, who in _TICK:
+            heard = message_text(mapping(tick.get(f"{who}_chunk")).get("content"))
+            calls = _objects(tick.get(f"{who}_tool_calls"))
+            said[role] += heard
+            if calls or (said[role] and not heard):
+                yield {"role": role, "content": said[role].strip(), "tool_calls": calls}
+                said[role] = ""
+            for reply in _objects(tick.get(f"{who}_tool_results")):
+                yield {**reply, "role": "tool"}
+    for role, text in said.items():
+        if text:
+            yield {"role": role, "content": text.strip()}
+
+
+def _objects(value: Any) -> list[Mapping[str, Any]]:
+    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
+
+
+def _unwrapped(content: Any) -> Any:
+    """Return the text of a reply that is a JSON object with one text, as some agents answer; any other reply as it is."""
+    if not isinstance(content, str) or not content.startswith("{"):
+        return content
+    try:
+        reply = json.loads(content)
+    except (ValueError, RecursionError):
+        return content
+    texts = list(reply.values())
+    return texts[0] if len(texts) == 1 and isinstance(texts[0], str) else content
+
+
+@dataclass(frozen=True)
+class Criteria:
+    """What a task checks, or a run was checked for: ids of expected actions, and the other assertions as text."""
+
+    actions: frozenset[str]
+    assertions: tuple[str, ...]
+
+
+def criteria_of(task: Mapping[str, Any]) -> Criteria:
+    """Return what a task checks."""
+    criteria = mapping(task.get("evaluation_criteria"))
+    texts = [*_list(criteria.get("nl_assertions")), *_list(criteria.get("communicate_info"))]
+    return Criteria(_ids(_list(criteria.get("actions"))), tuple(map(str, texts)))
+
+
+def renumbered(
+    simulations: Iterable[tuple[int, Mapping[str, Any]]], tasks: Mapping[str, Criteria]
+) -> dict[int, str | None]:
+    """Find the runs whose checks are those of another task than the one they name.
+
+    Parameters
+    ----------
+    simulations : iterable of int and mapping
+        Row and record of every run of a file.
+    tasks : mapping
+        Criteria of the tasks of that file, by id.
+
+    Returns
+    -------
+    dict of int to (str or None)
+        For those rows the id of the task, None where nobody can tell it. Empty where every run that has checks of actions has those of its task:
+        a run that broke off has no checks, which says nothing by itself.
+    """
+    found: dict[int, str | None] = {}
+    silent: list[tuple[int, str, Criteria]] = []
+    owners: dict[str, set[str]] = {}
+    for task, criteria in tasks.items():
+        for action in criteria.actions:
+            owners.setdefault(action, set()).add(task)
+    for row, record in simulations:
+        checks, named = _checked(record), str(record.get("task_id"))
+        if not checks.actions:
+            silent.append((row, named, checks))
+        elif not checks.actions & tasks.get(named, Criteria(frozenset(), ())).actions:
+            shared = {
+                task: len(checks.actions & tasks[task].actions)
+                for action in checks.actions
+                for task in owners.get(action, ())
+            }
+            if shared:
+                found[row] = _only(
+                    [task for task, count in shared.items() if count == max(shared.values())]
+                )
+    if found:
+        for row, named, checks in silent:
+            alike = [task for task, criteria in tasks.items() if criteria == checks]
+            if alike != [named]:
+                found[row] = _only(alike)
+    return found
+
+
+def _only(tasks: list[str]) -> str | None:
+    return tasks[0] if len(tasks) == 1 else None
+
+
+def _checked(record: Mapping[str, Any]) -> Criteria:
+    info = mapping(record.get("reward_info"))
+    actions = [mapping(check).get("action") for check in _list(info.get("action_checks"))]
+    asserted = [mapping(check).get("nl_assertion") for check in _list(info.get("nl_assertions"))]
+    told = [mapping(check).get("info") for check in _list(info.get("communicate_checks"))]
+    return Criteria(_ids(actions), tuple(map(str, [*asserted, *told])))
+
+
+def _ids(actions: list[Any]) -> frozenset[str]:
+    return frozenset(
+        str(mapping(action)["action_id"]) for action in actions if mapping(action).get("action_id")
+    )
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []

@@ -12,13 +12,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from certify_assets.corpora.formats.base import Adapter, Draft, Files, Reading, contents
+from certify_assets.corpora.formats.base import Draft, Files, Reading, contents, corpus_format
 from certify_assets.corpora.formats.files import SourceFile
-from certify_assets.corpora.formats.json_records import REST_LOST, first_record, iter_list
-from certify_assets.corpora.formats.messages import mapping, steps_of_messages
+from certify_assets.corpora.formats.records import REST_LOST, first_record, iter_list
+from certify_assets.corpora.formats.texts import mapping, steps_of_messages
 from certify_assets.errors import InputError
-
-__all__ = ["TAUBENCH_V1"]
 
 _REQUIRED = frozenset({"task_id", "reward", "traj"})
 _TOLERANCE = 1e-6
@@ -54,7 +52,29 @@ def _fits(file: SourceFile) -> bool:
     )
 
 
-def _read(files: Files, reading: Reading) -> Iterator[Draft]:
+@corpus_format(
+    title="τ-bench v1 results (JSON list of runs)",
+    suffixes=(".json",),
+    domain="customer_service",
+    fits=_fits,
+    label_source="state of the database after the run, compared by the harness",
+    options={
+        "domain": "prefix of task ids (retail, airline); read from the file where it is not given"
+    },
+    leak_fields=(
+        "reward",
+        "info.reward_info",
+        "info.task.actions",
+        "info.task.outputs",
+        "info.error",
+        "info.traceback",
+        "info.source",
+        "info.user_cost",
+        "records",
+    ),
+)
+def taubench_v1(files: Files, reading: Reading) -> Iterator[Draft]:
+    """Read the runs of every result list."""
     for file, data in contents(files, reading):
         if first_record(data, _REQUIRED) is None:
             reading.tally.other(
@@ -138,27 +158,3 @@ def _domain(file: SourceFile, data: bytes) -> str:
             f"{file.name} does not show which τ-bench domain it is of; name it with the option domain, for example domain=retail."
         )
     return called[0]
-
-
-TAUBENCH_V1 = Adapter(
-    name="taubench_v1",
-    title="τ-bench v1 results (JSON list of runs)",
-    suffixes=(".json",),
-    fits=_fits,
-    read=_read,
-    label_source="state of the database after the run, compared by the harness",
-    options={
-        "domain": "prefix of task ids (retail, airline); read from the file where it is not given"
-    },
-    leak_fields=(
-        "reward",
-        "info.reward_info",
-        "info.task.actions",
-        "info.task.outputs",
-        "info.error",
-        "info.traceback",
-        "info.source",
-        "info.user_cost",
-        "records",
-    ),
-)

@@ -8,6 +8,7 @@ tests, are never opened.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -15,19 +16,17 @@ from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 from certify_assets.corpora.formats.base import (
-    Adapter,
     Draft,
     Files,
     Reading,
     contents,
+    corpus_format,
+    excerpt,
     json_document,
 )
 from certify_assets.corpora.formats.files import BrokenFileError, SourceFile
-from certify_assets.corpora.formats.messages import mapping
-from certify_assets.corpora.formats.terminal_text import cast_text, plain_text, steps_of_terminal
+from certify_assets.corpora.formats.texts import mapping
 from certify_assets.corpora.schema import Step
-
-__all__ = ["TERMINAL_BENCH"]
 
 _HEAD = 1 << 16
 # in the order of preference; each is gone through on its own, so that no two texts of a trial are held at once
@@ -36,6 +35,23 @@ _KNOWN = frozenset({"post-agent.txt", "pre-agent.txt", "post-test.txt", "command
     f"{name}.{kind}" for name in ("agent", "tests") for kind in ("log", "cast")
 }
 _SUBMISSION = re.compile(r"\d{8}_(.+)")
+_ESCAPES = re.compile(
+    "\x1b\\][^\x07\x1b]*(?:\x07|\x1b\\\\)?"  # window titles
+    "|\x1b[P^_][^\x1b]*(?:\x1b\\\\)?"
+    "|\x1b\\[[0-?]*[ -/]*[@-~]"
+    "|\x1b[ -/]*[0-~]"
+)
+_BACKSPACE = "\b"
+_PROMPT = re.compile(
+    r"^(?:\([^()\n]{1,60}\) )?(?:[\w.-]+@[\w.-]+:[^\n#$]{0,200}|(?:ba)?sh-\d[\d.]{0,8})[#$][ \t]*(.*)$",
+    re.MULTILINE,
+)
+_FURTHER_LINES = re.compile(r"(?:\n>[^\n]*)+")
+_WAITING = re.compile(r"; tmux wait -S \w+")
+_HOUSEKEEPING = re.compile(r"(?:clear|exit|asciinema rec\b.*)?$")
+_SETUP = re.compile(r"(?:source|bash|\.) /installed-agent/")
+_TESTS = re.compile(r"/tests/run-tests\.sh|\btests\.cast\b")
+_CHUNK = 1000
 
 
 class _Trial(NamedTuple):
@@ -107,7 +123,31 @@ def _fits(file: SourceFile) -> bool:
     return head.lstrip().startswith(b"{") and b'"is_resolved"' in head and b'"trial_name"' in head
 
 
-def _read(files: Files, reading: Reading) -> Iterator[Draft]:
+@corpus_format(
+    title="Terminal-Bench runs (results.json of trials with their panes or recordings)",
+    suffixes=(".json", ".txt", ".log", ".cast"),
+    domain="shell",
+    fits=_fits,
+    label_source="tests of the task, run by the harness in the container after the agent",
+    options={
+        "agent": "agent of all runs; read from the path or run_metadata.json where it is not given"
+    },
+    leak_fields=(
+        "is_resolved",
+        "parser_results",
+        "failure_mode",
+        "accuracy",
+        "results[].is_resolved",
+        "results[].parser_results",
+        "results[].failure_mode",
+        "panes/post-test.txt",
+        "sessions/tests.log",
+        "sessions/tests.cast",
+        "commands.txt",
+    ),
+)
+def terminal_bench(files: Files, reading: Reading) -> Iterator[Draft]:
+    """Read trials with their terminal recordings."""
     outcomes = _outcomes(files, reading)
     for kind in _TERMINALS:
         # an archive is unpacked again for every kind
@@ -270,27 +310,94 @@ def _agent(folder: str, agents: Mapping[str, str]) -> str:
     return "unknown"
 
 
-TERMINAL_BENCH = Adapter(
-    name="terminal_bench",
-    title="Terminal-Bench runs (results.json of trials with their panes or recordings)",
-    suffixes=(".json", ".txt", ".log", ".cast"),
-    fits=_fits,
-    read=_read,
-    label_source="tests of the task, run by the harness in the container after the agent",
-    options={
-        "agent": "agent of all runs; read from the path or run_metadata.json where it is not given"
-    },
-    leak_fields=(
-        "is_resolved",
-        "parser_results",
-        "failure_mode",
-        "accuracy",
-        "results[].is_resolved",
-        "results[].parser_results",
-        "results[].failure_mode",
-        "panes/post-test.txt",
-        "sessions/tests.log",
-        "sessions/tests.cast",
-        "commands.txt",
-    ),
-)
+def plain_text(recorded: str) -> str:
+    """Remove what steers a terminal: escape sequences, text that was overwritten or taken back."""
+    lines = _ESCAPES.sub("", recorded).split("\n")
+    return "\n".join(_typed(line.rstrip("\r").rpartition("\r")[2]) for line in lines)
+
+
+def cast_text(data: str) -> str | None:
+    """Return the output of an asciicast recording (a JSON header, then lines of time, kind and text); None where it is none."""
+    lines = data.split("\n")
+    if not isinstance(_json(lines[0]), dict):
+        return None
+    return "".join(_output(_json(line)) for line in lines[1:])
+
+
+def steps_of_terminal(text: str) -> tuple[Step, ...]:
+    """Turn the text of a terminal into steps, one for every command typed at a prompt.
+
+    The installation of the agent by the harness is left out unless nothing else happened. Long output is one step for every thousand
+    characters, so that a judge's budget is not spent on its first and last lines.
+    """
+    commands = [
+        (command, output)
+        for command, output in _commands(_WAITING.sub("", text))
+        if command or output
+    ]
+    own = [pair for pair in commands if not _SETUP.match(pair[0])]
+    if not any(output for _, output in own):
+        own = [pair for pair in commands if pair[1]]
+    return tuple(step for command, output in own for step in _steps_of_command(command, output))
+
+
+def _commands(text: str) -> Iterator[tuple[str, str]]:
+    prompts = list(_PROMPT.finditer(text))
+    ends = [*(prompt.start() for prompt in prompts), len(text)]
+    yield "", text[: ends[0]].strip()
+    for prompt, end in zip(prompts, ends[1:], strict=True):
+        further = _FURTHER_LINES.match(text, prompt.end(), end)
+        typed = prompt[1] + (further[0] if further else "")
+        command = typed.strip()
+        # what the harness types to run its tests ends what the agent did
+        if _TESTS.search(command):
+            return
+        output = text[prompt.end() + len(further[0] if further else "") : end].strip()
+        yield ("" if _HOUSEKEEPING.match(command) else command), output
+
+
+def _steps_of_command(command: str, output: str) -> Iterator[Step]:
+    chunks = _chunks(excerpt(output)) or [""]
+    yield Step(excerpt(command), chunks[0])
+    for chunk in chunks[1:]:
+        yield Step("", chunk)
+
+
+def _chunks(text: str) -> list[str]:
+    """Cut a text at line ends into pieces of at most a thousand characters, or where a line is longer, of that line."""
+    chunks: list[str] = []
+    for line in text.splitlines(keepends=True):
+        if chunks and len(chunks[-1]) + len(line) <= _CHUNK:
+            chunks[-1] += line
+        else:
+            chunks.append(line)
+    return [chunk.rstrip("\n") for chunk in chunks if chunk.strip()]
+
+
+def _typed(line: str) -> str:
+    if _BACKSPACE not in line:
+        return line
+    kept: list[str] = []
+    for character in line:
+        if character != _BACKSPACE:
+            kept.append(character)
+        elif kept:
+            kept.pop()
+    return "".join(kept)
+
+
+def _json(line: str) -> object:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _output(event: object) -> str:
+    is_output = (
+        isinstance(event, list)
+        and len(event) == 3
+        and event[1] == "o"
+        and isinstance(event[2], str)
+    )
+    return str(event[2]) if is_output and isinstance(event, list) else ""

@@ -1,8 +1,4 @@
-"""What the formats of web agents share: pages as text, turns as steps, and the harness's reward as an outcome.
-
-A harness stores the page that the agent saw *before* an action beside that action; a step pairs an action with the page after it.
-Chat messages are never read: some benchmarks write their verdict into the chat when the last action has been evaluated.
-"""
+"""Steps and texts from what formats share: chat messages and pages of browsers."""
 
 from __future__ import annotations
 
@@ -11,25 +7,82 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from certify_assets.corpora.formats.base import excerpt
+from certify_assets.corpora.formats.base import Reading, excerpt
 from certify_assets.corpora.schema import Step
 from certify_assets.errors import InputError
 
-__all__ = [
-    "THRESHOLD_HELP",
-    "Turn",
-    "json_value",
-    "page_text",
-    "reward_outcome",
-    "steps_of_turns",
-    "switch",
-    "text_of",
-    "threshold_of",
-]
-
 THRESHOLD_HELP = "smallest cum_reward that is a success (a number above 0; 1 where it is not given)"
-
 _TOLERANCE = 1e-6
+
+
+def steps_of_messages(messages: Iterable[Mapping[str, Any]], reading: Reading) -> tuple[Step, ...]:
+    """Turn messages into steps: what the assistant said and called, then what user and tools answered.
+
+    System messages hold the same policy in every run and are left out; so are messages of roles that chats do not have, which are counted in
+    the notes of the tally.
+
+    Parameters
+    ----------
+    messages : iterable of mapping
+        ``role``, ``content`` (text, or a list of parts whose ``text`` counts), on the assistant's ``tool_calls`` (``function.name`` and
+        ``function.arguments``, or ``name`` and ``arguments``), on a tool's ``name``.
+    """
+    steps: list[tuple[str, list[str]]] = []
+    for message in messages:
+        role = message.get("role")
+        if role == "assistant":
+            steps.append((_action(message), []))
+        elif role in ("user", "tool", "function"):
+            if not steps:
+                steps.append(("", []))
+            speaker = "user" if role == "user" else f"tool {message.get('name') or ''}".strip()
+            steps[-1][1].append(f"{speaker}: {message_text(message.get('content'))}")
+        elif role not in ("system", "developer"):
+            reading.tally.notes["messages of another role left out"] += 1
+    return tuple(
+        Step(excerpt(action), excerpt("\n".join(observations))) for action, observations in steps
+    )
+
+
+def message_text(content: Any) -> str:
+    """Return the text of a message: a string, or the text parts of a list of parts."""
+    if isinstance(content, list):
+        return "\n".join(
+            part["text"]
+            for part in content
+            if isinstance(part, Mapping) and isinstance(part.get("text"), str)
+        )
+    return content if isinstance(content, str) else ""
+
+
+def arguments_text(arguments: Any) -> str:
+    """Return the arguments of a call as text: as they are, or as JSON with sorted keys."""
+    if arguments is None or isinstance(arguments, str):
+        return arguments or ""
+    return json.dumps(arguments, ensure_ascii=False, sort_keys=True)
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    """Return the value where it is an object, otherwise an empty one."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def _action(message: Mapping[str, Any]) -> str:
+    parts = [message_text(message.get("content"))]
+    calls = message.get("tool_calls")
+    functions = [_function(call) for call in calls] if isinstance(calls, list) else []
+    for function in functions or [mapping(message.get("function_call"))]:
+        if name := function.get("name"):
+            parts.append(f"{name}({arguments_text(function.get('arguments'))})")
+    return "\n".join(part for part in parts if part)
+
+
+def _function(call: Any) -> Mapping[str, Any]:
+    """What a tool call calls; τ²-bench and others leave out the level ``function``."""
+    inner = mapping(call).get("function")
+    if isinstance(inner, str):
+        return {"name": inner, "arguments": mapping(call).get("arguments")}
+    return mapping(inner) or mapping(call)
 
 
 class Turn(NamedTuple):

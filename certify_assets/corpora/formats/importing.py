@@ -1,0 +1,333 @@
+"""Import of published or incoming agent runs: `import_corpus`, `gather_corpus` and the detection of a format."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from certify_assets.corpora.formats.base import FORMATS, CorpusFormat, Draft, Reading
+from certify_assets.corpora.formats.files import BrokenFileError, FileSet, Limits, SourceFile, Tally
+from certify_assets.corpora.formats.gathering import Gathered, Texts, gather
+from certify_assets.corpora.schema import to_frame
+from certify_assets.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+COMMON_OPTIONS: Mapping[str, str] = {
+    "keep_unlabelled": "keep runs without an outcome (true or false)",
+    "merge_same_instruction": "count tasks with the same instruction as one (true or false)",
+    "max_file_mb": "largest file to read, in megabytes",
+    "strict": "refuse the import when a record cannot be used (true or false)",
+}
+_SWITCHES = ("keep_unlabelled", "merge_same_instruction", "strict")
+_BROKEN = (
+    "unreadable_record",
+    "bad_outcome",
+    "file_unreadable",
+    "file_broken_archive",
+    "file_ends_early",
+    "file_unsafe_path",
+)
+_EXPLAINED = 2
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+_GZIP = b"\x1f\x8b"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportFacts:
+    """What there is to say of a corpus that was read.
+
+    Parameters
+    ----------
+    dropped : dict of str to int
+        How many records, and (reasons that begin with "file_") files, were left out, by reason.
+    format : str
+        Name of the form, or names joined by +.
+    files : dict of str to str
+        SHA-256 of every file read.
+    examples : dict of str to str
+        For every reason, a sentence on the first case.
+    notes : dict of str to int
+        What was left out of records that were kept, and what read them.
+    label_source : str
+        Where the outcomes come from.
+    label_facts : dict of str to number
+        What the source says of its labels, such as annotations, ties and their rate of disagreement.
+    """
+
+    dropped: dict[str, int]
+    format: str
+    files: dict[str, str]
+    examples: dict[str, str]
+    notes: dict[str, int]
+    label_source: str = ""
+    label_facts: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Imported(ImportFacts):
+    """A corpus as it was read, in memory.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        Trajectories, as `schema.to_frame` makes them.
+    """
+
+    frame: pd.DataFrame
+
+
+def import_corpus(
+    paths: Path | str | Iterable[Path | str],
+    *,
+    format: str = "auto",
+    name: str,
+    options: Mapping[str, Any] | None = None,
+) -> Imported:
+    """Read agent runs into one corpus in memory; `gather_corpus` reads one of any size.
+
+    Parameters
+    ----------
+    paths : path or iterable of paths
+        Files, folders and tar archives (read without unpacking).
+    format : str, default "auto"
+        Name of an form, several joined by + that together make one corpus, or "auto" to take the one that fits the files.
+    name : str
+        Name of the corpus.
+    options : mapping, optional
+        `COMMON_OPTIONS` and the form's own.
+
+    Returns
+    -------
+    Imported
+        Trajectories, and a count of everything that was left out.
+
+    Raises
+    ------
+    InputError
+        If a path, format or option is unknown, more than one format or none fits, or nothing could be used.
+    """
+    with gather_corpus(paths, format=format, name=name, options=options) as (runs, facts):
+        return Imported(frame=to_frame(runs.trajectories()), **vars(facts))
+
+
+@contextmanager
+def gather_corpus(
+    paths: Path | str | Iterable[Path | str],
+    *,
+    format: str = "auto",
+    name: str,
+    options: Mapping[str, Any] | None = None,
+) -> Iterator[tuple[Gathered, ImportFacts]]:
+    """Read agent runs into one corpus whose texts wait in a temporary file, to be written or gone through while the block lasts.
+
+    Parameters and errors are those of `import_corpus`.
+    """
+    if not name.strip():
+        raise InputError("the corpus has no name; give it one.")
+    roots = [Path(paths)] if isinstance(paths, str | Path) else [Path(path) for path in paths]
+    if not roots:
+        raise InputError("there is no path to import; give files, folders or archives.")
+    limits = _limits(options or {})
+    formats = (
+        [FORMATS[detect_format(roots, limits)]]
+        if format == "auto"
+        else [_known(part) for part in format.split("+")]
+    )
+    reading = Reading(_options(formats, options or {}), Tally())
+    with closing(Texts()) as texts:
+        runs = gather(_drafts(formats, roots, reading, limits), name, reading, texts)
+        yield runs, _facts(runs, formats, roots, reading)
+
+
+@contextmanager
+def gather_new_runs(
+    paths: Path | str | Iterable[Path | str],
+    *,
+    format: str = "auto",
+    name: str,
+    options: Mapping[str, Any] | None = None,
+) -> Iterator[tuple[Gathered, ImportFacts]]:
+    """Read runs whose outcomes nobody knows yet, as `gather_corpus`; with "auto", what is of no other format is read as a table without outcomes."""
+    roots, unknown = (
+        [Path(paths)] if isinstance(paths, str | Path) else [Path(path) for path in paths],
+        None,
+    )
+    chosen = {**(options or {}), "keep_unlabelled": True}
+    if format == "auto":
+        try:
+            format = detect_format(roots, _limits(chosen))
+        except InputError as error:
+            # a table is told by its outcome, which new runs need not have
+            format, unknown = "table", error
+    with ExitStack() as stack:
+        try:
+            found = stack.enter_context(
+                gather_corpus(roots, format=format, name=name, options=chosen)
+            )
+        except InputError as error:
+            as_a_table = any(
+                words in str(error) for words in ("has no column", "has no option", "the option ")
+            )
+            raise error if unknown is None or as_a_table else unknown from None
+        yield found
+
+
+def _facts(
+    runs: Gathered, formats: Sequence[CorpusFormat], roots: Sequence[Path], reading: Reading
+) -> ImportFacts:
+    tally = reading.tally
+    broken = next((tally.examples[reason] for reason in _BROKEN if reason in tally.examples), None)
+    if broken and reading.options.get("strict"):
+        raise InputError(f"{broken.rstrip('.')}; correct it, or import without the option strict.")
+    if not runs.rows:
+        why = next(iter(tally.examples.values()), "no file of the format's kind holds a run.")
+        titles = " or ".join(form.title for form in formats)
+        raise InputError(
+            f"nothing in {', '.join(str(root) for root in roots)} can be used as {titles}: {why}"
+        )
+    return ImportFacts(
+        dropped=dict(sorted(tally.dropped.items())),
+        format="+".join(form.name for form in formats),
+        files=reading.hashes,
+        examples=tally.examples,
+        notes=dict(tally.notes),
+        label_source="; ".join(dict.fromkeys(form.label_source for form in formats)),
+        label_facts=dict(sorted(reading.label_facts.items())),
+    )
+
+
+def _drafts(
+    formats: Sequence[CorpusFormat], roots: Sequence[Path], reading: Reading, limits: Limits
+) -> Iterator[Draft]:
+    """Read the files once for every format; what one of them reads is not left out because another does not."""
+    others: dict[str, str] | None = None
+    for form in formats:
+        part = Reading(reading.options, Tally(), reading.hashes, reading.label_facts)
+        yield from form.read(FileSet(roots, form.suffixes, part.tally, limits), part)
+        reading.tally.add(part.tally)
+        others = {
+            name: why for name, why in part.tally.others.items() if others is None or name in others
+        }
+    for why in (others or {}).values():
+        reading.tally.drop("file_other_format", why)
+
+
+def _known(format: str) -> CorpusFormat:
+    if format not in FORMATS:
+        raise InputError(
+            f"there is no format {format!r}; name one of {', '.join(sorted(FORMATS))} or auto, or several joined by +."
+        )
+    return FORMATS[format]
+
+
+def _options(formats: Sequence[CorpusFormat], options: Mapping[str, Any]) -> dict[str, Any]:
+    known = dict(COMMON_OPTIONS)
+    for form in formats:
+        known |= form.options
+    if unknown := sorted(set(options) - set(known)):
+        raise InputError(
+            f"format {'+'.join(form.name for form in formats)} has no option {unknown[0]!r}; it has {', '.join(sorted(known))}."
+        )
+    return {
+        key: _switch(key, value) if key in _SWITCHES else value for key, value in options.items()
+    }
+
+
+def _switch(key: str, value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    if str(value).lower() not in ("true", "false"):
+        raise InputError(f"the option {key} is {value!r}; give true or false.")
+    return str(value).lower() == "true"
+
+
+def _limits(options: Mapping[str, Any]) -> Limits:
+    megabytes = str(options.get("max_file_mb", Limits().file_bytes >> 20))
+    if not megabytes.isdecimal() or not 0 < int(megabytes) <= 1 << 20:
+        raise InputError(
+            f"the option max_file_mb is {megabytes!r}; give a whole number of megabytes."
+        )
+    return Limits(
+        file_bytes=int(megabytes) << 20,
+        archive_bytes=max(Limits().archive_bytes, int(megabytes) << 20),
+    )
+
+
+def detect_format(paths: Sequence[Path], limits: Limits | None = None) -> str:
+    """Return the name of the one format that fits the files.
+
+    Raises
+    ------
+    InputError
+        If none fits (the message says why of the first files), or more than one: the message lists the candidates.
+    """
+    fitting: dict[str, str] = {}
+    reasons: dict[str, str] = {}
+    suffixes = {suffix for form in FORMATS.values() for suffix in form.suffixes}
+    tally, empty = Tally(), True
+    for file in FileSet(paths, suffixes, tally, limits):
+        empty = False
+        if reason := _encoding(file):
+            _add_reason(reasons, reason, file.name)
+            continue
+        for form in FORMATS.values():
+            # one file of a format is enough: the others are not opened for it again
+            if form.name in fitting or file.suffix not in form.suffixes:
+                continue
+            if _fits(form, file):
+                fitting[form.name] = file.name
+            elif not fitting and len(reasons) < _EXPLAINED:
+                _add_reason(reasons, form.explain(file), file.name)
+    given = ", ".join(str(path) for path in paths)
+    if not fitting:
+        why = list(reasons.values()) or list(
+            islice(chain(tally.examples.values(), tally.others.values()), _EXPLAINED)
+        )
+        if empty and not why:
+            raise InputError(f"there is no file in {given}; check the path.")
+        raise InputError(f"no known format fits {given}{': ' + ' '.join(why) if why else _ask()}")
+    if len(fitting) > 1:
+        found = ", ".join(f"{key} (such as {file})" for key, file in sorted(fitting.items()))
+        raise InputError(
+            f"more than one format fits {given}: {found}; name one with --format, or several that make one corpus joined by +."
+        )
+    return next(iter(fitting))
+
+
+def _ask() -> str:
+    known = "; ".join(f"{form.name}: {form.title}" for form in FORMATS.values())
+    return f"; name one with --format ({known})."
+
+
+def _add_reason(reasons: dict[str, str], reason: str | None, name: str) -> None:
+    """Keep one sentence of those that say the same of different files."""
+    if reason:
+        reasons.setdefault(reason.replace(name, ""), reason)
+
+
+def _encoding(file: SourceFile) -> str | None:
+    """Say what no reader can make sense of: text in UTF-16, a file that was compressed twice."""
+    try:
+        head = file.head(2)
+    except BrokenFileError as error:
+        return str(error)
+    if head in _UTF16:
+        return f"{file.name} is in UTF-16; save it as UTF-8."
+    return (
+        f"{file.name} is compressed once more inside; decompress it until its own suffix says what it is."
+        if head == _GZIP
+        else None
+    )
+
+
+def _fits(form: CorpusFormat, file: SourceFile) -> bool:
+    try:
+        return file.size <= file.limit and form.fits(file)
+    except BrokenFileError:
+        return False
