@@ -16,9 +16,10 @@ import sys
 import tempfile
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.evaluation import auditing, certification
+from certify_assets.evaluation import certification
 from certify_assets.evaluation.agent_folds import evaluate_agent_folds
-from certify_assets.evaluation.main_table import gather_table
+from certify_assets.evaluation.audit import audit_judge
+from certify_assets.evaluation.comparison import gather_table
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.reports.comparison_tables import comparison_tables, write_table
 from certify_assets.storage.store import Store
@@ -29,7 +30,7 @@ STAGES = {
     "train": JudgedCorpus.train,
     "score": JudgedCorpus.score,
     "certify": certification.certify_judge,
-    "audit": auditing.audit_judge,
+    "audit": audit_judge,
 }
 
 

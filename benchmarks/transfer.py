@@ -19,7 +19,8 @@ from typing import Any
 from certify_assets.corpora.config import EMBEDDED, CorpusConfig, embedded_config, save_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError
-from certify_assets.evaluation import auditing, certification
+from certify_assets.evaluation import certification
+from certify_assets.evaluation.audit import audit_judge, load_audits
 from certify_assets.judges.base import judge_auroc
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import ALPHAS, JUDGES
@@ -82,11 +83,11 @@ def measure(store: Store, target: str, judge: str) -> Row:
         store.delete(f"judges/{judge}/{target}/audits.json")
     seconds = time.process_time() - started
     if not store.exists(f"judges/{judge}/{target}/audits.json"):
-        auditing.audit_judge(JudgedCorpus(Corpus(store, target), judge))
+        audit_judge(JudgedCorpus(Corpus(store, target), judge))
     cal, _, adapter = JudgedCorpus(Corpus(store, target), judge).calibration
     audits = {
         audit["alpha"]: audit
-        for audit in auditing.load_audits(JudgedCorpus(Corpus(store, target), judge))[0]
+        for audit in load_audits(JudgedCorpus(Corpus(store, target), judge))[0]
         if audit["side"] == "reject"
     }
     return Row(

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.evaluation import auditing, certification
+from certify_assets.evaluation import certification
+from certify_assets.evaluation.audit import audit_judge
 from certify_assets.evaluation.ledger import ledger_entries, record_result
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
@@ -32,7 +33,7 @@ def certified_corpus(root: Path) -> Store:
     JudgedCorpus(Corpus(store, "c"), "lexical").train()
     JudgedCorpus(Corpus(store, "c"), "lexical").score()
     certification.certify_judge(JudgedCorpus(Corpus(store, "c"), "lexical"))
-    auditing.audit_judge(JudgedCorpus(Corpus(store, "c"), "lexical"))
+    audit_judge(JudgedCorpus(Corpus(store, "c"), "lexical"))
     return store
 
 

@@ -12,7 +12,7 @@ from certify_assets.certificates import diagnosis, findings, monitor
 from certify_assets.certificates.evaluation import MULTIPLICITIES
 from certify_assets.certificates.guard import GUARDS
 from certify_assets.certificates.procedures import PROCEDURES
-from certify_assets.evaluation import provenance
+from certify_assets.evaluation import score_table
 from certify_assets.operations import monitoring
 from certify_assets.research.paper_facts import arithmetic_facts
 from certify_assets_tests.paths import REPOSITORY
@@ -46,7 +46,7 @@ CODES = (
         | _tuples(monitor)
         | set(diagnosis.LACKING)
         | _keys(monitoring)
-        | _keys(provenance)
+        | _keys(score_table)
     )
     # pairs of other things: the choices that the monitor checks
     - {"estimand", "detector", "task", "trajectory", "e_process", "shiryaev_roberts"}

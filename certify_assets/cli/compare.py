@@ -82,7 +82,7 @@ def compare(
     """
     from certify_assets.cli.launching import open_store
     from certify_assets.corpora.config import load_config
-    from certify_assets.evaluation.main_table import gather_table
+    from certify_assets.evaluation.comparison import gather_table
 
     refuse_overwrite({"--html": html, **{f"--{name}": path for name, path in exports.items()}}, {})
     store = open_store(root)

@@ -87,7 +87,7 @@ def monitor(
     The alarm (exit 3) is false with probability at most δ, however often one looks. The estimand task needs no cap: a task weighs by the share of its
     attempts that is covered. The estimand trajectory is the error that most certificates speak of and needs a declared cap.
     """
-    from certify_assets.evaluation.provenance import NOT_STATED, require_audit_sample
+    from certify_assets.evaluation.score_table import NOT_STATED, require_audit_sample
     from certify_assets.operations.monitoring import monitor_entry
 
     refuse_overwrite({"--html": page}, {"CERTIFICATE": certificate, "LABELS": labels})

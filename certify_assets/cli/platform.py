@@ -77,7 +77,7 @@ def demo(ctx: click.Context, language: bool, root: str | None, as_json: bool) ->
 
 def _run(store: Store, names: Sequence[str], judges: Sequence[str], *, as_json: bool) -> int:
     from certify_assets.cli.launching import run_corpus
-    from certify_assets.evaluation.overview import overview
+    from certify_assets.evaluation.audit import overview
     from certify_assets.judges.specs import judge_spec
 
     for judge in judges:
@@ -174,7 +174,7 @@ def ledger_status(ctx: click.Context, corpus: str | None, root: str | None, as_j
     Exit 3 where a rule of the current registration was broken or the journal was altered.
     """
     from certify_assets.cli.launching import open_store
-    from certify_assets.evaluation.ledger_status import protocol_status
+    from certify_assets.evaluation.ledger import protocol_status
 
     found = protocol_status(open_store(root), () if corpus is None else (corpus,))
     if as_json:

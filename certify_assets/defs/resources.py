@@ -6,9 +6,8 @@ from typing import Any
 
 import dagster as dg
 
-from certify_assets.storage.outbox import write_or_keep
 from certify_assets.storage.store import Store, default_root
-from certify_assets.storage.tracking import Record, Tracker, without_credentials
+from certify_assets.storage.tracking import Record, Tracker, without_credentials, write_or_keep
 
 __all__ = ["DataRoot", "MlflowTracker", "resources"]
 

@@ -6,7 +6,7 @@ judges scored, under the same resamples of tasks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,27 +18,26 @@ from certify_assets.corpora.auroc_interval import (
     interval,
     task_resamples,
 )
+from certify_assets.corpora.config import registered_corpora
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.errors import InputError
+from certify_assets.errors import CertifyError, InputError
 from certify_assets.evaluation.agent_folds import pretraining_caveat, stored_agent_folds
-from certify_assets.evaluation.comparison_findings import findings
-from certify_assets.evaluation.judged import CONTROLS, Judged, Rows, gather_judges
+from certify_assets.evaluation.judge_results import (
+    CONTROLS,
+    JudgeResults,
+    LabelledScores,
+    gather_judges,
+)
 from certify_assets.files import canonical_json, rounded, sha256_bytes
 from certify_assets.judges.specs import ALPHAS, DELTA, PROCEDURES, SIDES
+from certify_assets.storage.store import Store
 
-__all__ = [
-    "COMPARISON_SCHEMA",
-    "beaten_by_controls",
-    "compare",
-    "comparison_key",
-    "other_rows",
-    "readers",
-    "write_comparison",
-]
-
+MAIN_TABLE_KEY = "study/main_table.json"
+_TABLE_SCHEMA = "certify_assets/main_table/1"
 COMPARISON_SCHEMA = "certify_assets/comparison/1"
 _SPLITS = ("rl", "cal", "test")
 _FLOOR = "lexical"
+_HEADLINE = ("reject", 0.1)
 
 
 def comparison_key(corpus: str, name: str = "comparison.json") -> str:
@@ -138,7 +137,7 @@ def _other(row: Mapping[str, Any]) -> str:
     )
 
 
-def _row(item: Judged) -> dict[str, Any]:
+def _row(item: JudgeResults) -> dict[str, Any]:
     areas = {
         split: _areas(item.rows[split])
         if split in item.rows
@@ -162,7 +161,7 @@ def _row(item: Judged) -> dict[str, Any]:
     }
 
 
-def _areas(rows: Rows) -> dict[str, Any]:
+def _areas(rows: LabelledScores) -> dict[str, Any]:
     kept = np.isfinite(rows.scores)
     tasks = codes(rows.tasks[kept])
     resamples = task_resamples(tasks)
@@ -173,7 +172,7 @@ def _areas(rows: Rows) -> dict[str, Any]:
     }
 
 
-def _counts(rows: Rows) -> dict[str, Any]:
+def _counts(rows: LabelledScores) -> dict[str, Any]:
     scored = np.isfinite(rows.scores)
     return {
         "rows": rows.scores.size,
@@ -185,7 +184,7 @@ def _counts(rows: Rows) -> dict[str, Any]:
     }
 
 
-def _cells(item: Judged) -> list[dict[str, Any]]:
+def _cells(item: JudgeResults) -> list[dict[str, Any]]:
     cells = []
     for side in SIDES:
         for alpha in ALPHAS:
@@ -211,7 +210,7 @@ def _cells(item: Judged) -> list[dict[str, Any]]:
     return cells
 
 
-def _certified_on(item: Judged) -> dict[str, Any] | None:
+def _certified_on(item: JudgeResults) -> dict[str, Any] | None:
     """Return the rows that the certificates are of: all labelled CAL, or the half of it that a harvest left; None where there are none."""
     if not item.certificates:
         return None
@@ -223,7 +222,7 @@ def _certified_on(item: Judged) -> dict[str, Any] | None:
     }
 
 
-def _cost(item: Judged) -> dict[str, Any]:
+def _cost(item: JudgeResults) -> dict[str, Any]:
     score = item.timings.get("score")
     each = (
         score["cpu_seconds"] / score["rows"]
@@ -257,7 +256,7 @@ def _number(values: Mapping[str, Any], name: str) -> float | None:
     )
 
 
-def _differences(judged: Sequence[Judged]) -> list[dict[str, Any]]:
+def _differences(judged: Sequence[JudgeResults]) -> list[dict[str, Any]]:
     by_name = {item.name: item for item in judged}
     found = []
     for item in judged:
@@ -269,7 +268,7 @@ def _differences(judged: Sequence[Judged]) -> list[dict[str, Any]]:
     return found
 
 
-def _difference(one: Judged, other: Judged) -> dict[str, Any]:
+def _difference(one: JudgeResults, other: JudgeResults) -> dict[str, Any]:
     """Difference of AUROC on the CAL rows that both scored, with its interval over tasks."""
     mine, theirs = one.rows["cal"], other.rows["cal"]
     kept = np.isfinite(mine.scores) & np.isfinite(theirs.scores)
@@ -386,3 +385,133 @@ def _largest(what: str, values: Mapping[str, float | None]) -> dict[str, Any]:
         ({"judge": name, "value": value} for value, name in order if value < order[0][0]), None
     )
     return {"what": what, "judge": ", ".join(tied), "value": order[0][0], "next": after}
+
+
+def findings(document: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Return findings of a comparison as codes with sentences.
+
+    Parameters
+    ----------
+    document : mapping
+        LabelledScores, differences, missing judges and evaluations on unseen agents, as `compare` gathers them.
+    """
+    rows = {row["judge"]: row for row in document["rows"]}
+    said = [
+        *_ranking(document["differences"]),
+        *_coverage(rows),
+        *_audits(rows),
+        *_reading(rows),
+        *_agents(document["agent_disjoint"]),
+    ]
+    said += [("agents_in_pretraining", document["pretraining"])] if document["pretraining"] else []
+    return [{"code": code, "message": message} for code, message in said]
+
+
+def _ranking(differences: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
+    # a judge with another's scores has nothing of its own to be said of
+    same = {item["judge"] for item in differences if item["verdict"] == "same"}
+    for item in differences:
+        if item["verdict"] == "beats" or (item["judge"] in same and item["verdict"] != "same"):
+            continue
+        code = (
+            "floor"
+            if item["against"] == _FLOOR
+            else "control"
+            if item["against"] in CONTROLS
+            else "start"
+        )
+        yield f"not_above_{code}", item["sentence"]
+
+
+def _coverage(rows: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    floor = _cell(rows.get(_FLOOR))
+    if floor is None:
+        return
+    for name, row in rows.items():
+        cell = _cell(row)
+        nothing_to_beat = (
+            cell is None or cell["coverage"] > floor["coverage"] or not floor["coverage"]
+        )
+        if name == _FLOOR or cell is None or nothing_to_beat:
+            continue
+        words = "no more than" if cell["coverage"] == floor["coverage"] else "less than"
+        yield (
+            "coverage_not_above_floor",
+            f"{name} certifies {words} the lexical floor: reject coverage {cell['coverage']:.3f} against {floor['coverage']:.3f} at 0.1.",
+        )
+
+
+def _audits(rows: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    for name, row in rows.items():
+        for cell in row["certified"]:
+            if cell["audit"] == "ERROR":
+                yield (
+                    "audit_error",
+                    f"The {cell['side']} certificate of {name} at {cell['alpha']:g} failed its audit: error {cell['test_error']:.3f} on TEST.",
+                )
+
+
+def _reading(rows: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    for name, row in rows.items():
+        counts = row["counts"]["cal"]
+        if counts["unscored"]:
+            yield (
+                "unscored",
+                f"{name} left {counts['unscored']} of {counts['rows']} labelled CAL rows unscored; its figures are of the others.",
+            )
+        on = row.get("certified_on")
+        if on and on["split"] != "cal":
+            yield (
+                "half_of_cal",
+                f"{name} is certified on half B of CAL alone, {on['tasks']} tasks; half A let its pseudo-labels through, and its AUROC on CAL is of both.",
+            )
+        if row["candidates"] > 1:
+            yield (
+                "chosen_on_cal",
+                f"{name} was chosen among {row['candidates']} candidates on CAL: its certificates pay for that, its AUROC on CAL does not.",
+            )
+        if row["trained_on_rl"]:
+            yield (
+                "trained_on_rl",
+                f"The RL rows are rows that {name} was trained on; its AUROC there is no evidence.",
+            )
+
+
+def _agents(evaluations: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
+    for item in evaluations:
+        yield "agent_disjoint", item["sentence"]
+
+
+def _cell(row: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    cells = row["certified"] if row else []
+    return next((cell for cell in cells if (cell["side"], cell["alpha"]) == _HEADLINE), None)
+
+
+def gather_table(store: Store, corpora: Iterable[str] | None = None) -> dict[str, Any]:
+    """Compare the judges of every corpus; a corpus that gives no row is left out with the reason.
+
+    Parameters
+    ----------
+    store : Store
+    corpora : iterable of str, optional
+        All that the data root has where it is not given.
+
+    Returns
+    -------
+    dict
+        ``corpora``, a comparison each, and ``left_out``.
+    """
+    documents, left_out = [], []
+    for corpus in registered_corpora(store) if corpora is None else corpora:
+        try:
+            documents.append(compare(Corpus(store, corpus)))
+        except CertifyError as error:
+            left_out.append({"corpus": corpus, "reason": str(error)})
+    return {"schema": _TABLE_SCHEMA, "corpora": documents, "left_out": left_out}
+
+
+def write_main_table(store: Store) -> dict[str, Any]:
+    """Gather, store ``study/main_table.json`` and return it."""
+    document = gather_table(store)
+    store.write_json(MAIN_TABLE_KEY, document)
+    return document

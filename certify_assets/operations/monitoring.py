@@ -17,8 +17,12 @@ import numpy as np
 
 from certify_assets.errors import InputError, StaleCertificateError
 from certify_assets.evaluation.certification import load_certificates
-from certify_assets.evaluation.provenance import NOT_STATED, require_audit_sample
-from certify_assets.evaluation.score_table import ScoreTable, read_score_table
+from certify_assets.evaluation.score_table import (
+    NOT_STATED,
+    ScoreTable,
+    read_score_table,
+    require_audit_sample,
+)
 from certify_assets.files import sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import ALPHAS, PROCEDURES, SIDES

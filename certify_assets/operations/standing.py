@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError
-from certify_assets.evaluation.auditing import load_audits
+from certify_assets.evaluation.audit import load_audits
 from certify_assets.evaluation.ledger import ledger_violations
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.alarms import read_alarms

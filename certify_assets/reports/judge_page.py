@@ -9,7 +9,7 @@ from certify_assets.corpora.config import registered_corpora
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError
 from certify_assets.evaluation.arms_audit import load_arms_audit
-from certify_assets.evaluation.auditing import load_audits
+from certify_assets.evaluation.audit import load_audits
 from certify_assets.evaluation.certification import certificate_of, load_certificates
 from certify_assets.judges.harvest.spent import HALF_B
 from certify_assets.judges.judged import JudgedCorpus

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from certify_assets.errors import InputError, quoted
-from certify_assets.evaluation.score_files import read_rows
+from certify_assets.evaluation.score_table import read_rows
 from certify_assets.files import read_json
 from certify_assets.research.law_points import LawPoint
 

@@ -13,9 +13,9 @@ import numpy as np
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError
-from certify_assets.evaluation.auditing import load_audits
+from certify_assets.evaluation.audit import load_audits
 from certify_assets.evaluation.certification import load_certificates
-from certify_assets.evaluation.judged import labelled_rows
+from certify_assets.evaluation.judge_results import labelled_rows
 from certify_assets.evaluation.ledger import LedgerEntry, announce_study, record_result
 from certify_assets.files import canonical_json, rounded, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus

@@ -24,7 +24,7 @@ from certify_assets.certificates.procedures import clopper_pearson_upper
 from certify_assets.errors import InputError, quoted
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.research.published import PAPER, PAPER_PROCEDURES
-from certify_assets.storage.workers import in_processes
+from certify_assets.storage.shards import run_shards
 
 SIMULATION_SCHEMA = "certify_assets/simulation/1"
 #: word after a procedure's name → the setting that it changes
@@ -459,7 +459,7 @@ def _answers(
         return iter(spread(_run, jobs))
     if workers == 1:
         return enumerate(map(_run, jobs))
-    return in_processes(_run, jobs, workers=workers)
+    return run_shards(_run, jobs, engine="processes", workers=workers)
 
 
 def _run(job: _Job) -> NDArray[np.float64]:

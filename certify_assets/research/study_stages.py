@@ -163,7 +163,8 @@ def _chain(judge: str) -> Callable[[Work], str]:
     """Return what brings a judge to its audit; one that stands is left as it is."""
 
     def run(work: Work) -> str:
-        from certify_assets.evaluation import auditing, certification
+        from certify_assets.evaluation import certification
+        from certify_assets.evaluation.audit import audit_judge
         from certify_assets.judges.transfer_training import pool_of
 
         store, corpus, spec = work.store, work.corpus, JUDGES[judge]
@@ -177,7 +178,7 @@ def _chain(judge: str) -> Callable[[Work], str]:
             JudgedCorpus(Corpus(store, corpus), judge).train(report=_report(work, spec.model))
             JudgedCorpus(Corpus(store, corpus), judge).score(report=_report(work, spec.model))
             certification.certify_judge(JudgedCorpus(Corpus(store, corpus), judge))
-            auditing.audit_judge(JudgedCorpus(Corpus(store, corpus), judge))
+            audit_judge(JudgedCorpus(Corpus(store, corpus), judge))
         return ""
 
     return run
@@ -189,13 +190,14 @@ def _report(work: Work, model: str) -> Report:
 
 
 def _stands(judge: JudgedCorpus) -> bool:
-    from certify_assets.evaluation import auditing, certification
+    from certify_assets.evaluation import certification
+    from certify_assets.evaluation.audit import load_audits
 
     if not judge.store.exists(judge.key("audits.json")):
         return False
     try:
         _ = judge.calibration
-        audited = {audit["certificate_sha256"] for audit in auditing.load_audits(judge)[0]}
+        audited = {audit["certificate_sha256"] for audit in load_audits(judge)[0]}
         deciding = {
             item.sha256
             for item in certification.load_certificates(judge)
@@ -342,7 +344,7 @@ def _judged(work: Work) -> Mapping[str, Any]:
 
 
 def _main_table(work: Work) -> str:
-    from certify_assets.evaluation.main_table import write_main_table
+    from certify_assets.evaluation.comparison import write_main_table
 
     write_main_table(work.store)
     return ""

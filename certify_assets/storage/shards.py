@@ -1,7 +1,7 @@
-"""Independent shards of one piece of work: in this process, in processes of this machine, or as tasks of a Ray cluster.
+"""Independent shards of one task: in this process, in processes, or on a Ray cluster.
 
-A shard's answer depends on the shard alone, so every engine gives the same bytes. What was finished before is the caller's to know: it asks for
-what is missing only, and keeps each answer as it comes in.
+A shard's answer depends on the shard alone, so every engine gives the same bytes. The caller keeps
+each answer as it comes in, and after a kill asks for the missing ones only.
 """
 
 from __future__ import annotations
@@ -12,9 +12,6 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from certify_assets.errors import CertifyError, InputError, MissingToolError
-from certify_assets.storage.workers import ignore_interrupts, in_processes
-
-__all__ = ["ENGINES", "ENGINE_VARIABLE", "ONE_THREAD", "chosen_engine", "run_shards"]
 
 ENGINES = ("inline", "processes", "ray")
 ENGINE_VARIABLE = "CERTIFY_SHARDS"
@@ -23,18 +20,19 @@ ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NU
 
 _Shard = TypeVar("_Shard")
 _Answer = TypeVar("_Answer")
-# tasks that a cluster has ahead of its cores: enough to keep them busy, few enough to keep their inputs out of memory
+# tasks that a cluster has ahead of its cores: enough to keep them busy, few enough to keep their
+# inputs out of memory
 _AHEAD = 4
 _PATIENCE_S = 10.0
 
 
 def chosen_engine(workers: int = 1) -> str:
-    """Return the engine where none is named: ``CERTIFY_SHARDS``, else processes where several workers are allowed.
+    """Return ``CERTIFY_SHARDS``, else processes where several workers are allowed.
 
     Raises
     ------
     InputError
-        If the variable names none.
+        If the variable names no engine.
     """
     named = os.environ.get(ENGINE_VARIABLE, "")
     if named and named not in ENGINES:
@@ -42,6 +40,13 @@ def chosen_engine(workers: int = 1) -> str:
             f"{ENGINE_VARIABLE} is {named!r}; give one of {', '.join(ENGINES)}, or leave it out."
         )
     return named or ("processes" if workers > 1 else "inline")
+
+
+def ignore_interrupts() -> None:
+    """Leave a keyboard interrupt, which reaches every process, to the waiting parent."""
+    import signal
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def run_shards(
@@ -53,28 +58,23 @@ def run_shards(
     prepare: Callable[[], None] = ignore_interrupts,
     fresh: bool = False,
 ) -> Iterator[tuple[int, _Answer]]:
-    """Answer every shard.
+    """Yield the place of every shard and its answer, in the order in which answers come in.
 
     Parameters
     ----------
     function : callable
-        Of a module, so that another process can import it; its answer depends on the shard alone.
+        Of a module, so that another process can import it.
     shards : sequence
-        What it is called with. They and the answers travel between processes.
+        Its arguments. They and the answers travel between processes.
     engine : {"", "inline", "processes", "ray"}
-        Empty for :func:`chosen_engine`. "ray" uses the cluster of this process, of ``RAY_ADDRESS``, or of this machine.
+        Empty for `chosen_engine`. "ray" uses the cluster of this process, of ``RAY_ADDRESS``, or
+        of this machine.
     workers : int
         Processes; a Ray cluster has its own number.
     prepare : callable
-        Called in each process before its first shard; tasks of Ray have one thread each instead.
+        Called in each process before its first shard; Ray tasks have one thread each instead.
     fresh : bool
-        Give every shard a process of its own, whose memory goes back at its end.
-
-    Yields
-    ------
-    place : int
-        In `shards`, in the order in which the answers come in.
-    answer
+        Give every shard its own process, whose memory is freed at its end.
 
     Raises
     ------
@@ -83,26 +83,58 @@ def run_shards(
     MissingToolError
         If Ray is not installed.
     CertifyError
-        If a process ended without an answer; what the function raises comes as it is.
+        If a process ended without an answer. Errors of the function are raised as they are.
     """
     engine = engine or chosen_engine(workers)
     if engine not in ENGINES:
         raise InputError(
             f"there is no engine {engine!r} for shards; give one of {', '.join(ENGINES)}."
         )
+    if not shards:
+        return
     if engine == "ray":
         yield from _in_tasks(function, shards, fresh=fresh)
     elif engine == "processes":
-        yield from in_processes(function, shards, workers=workers, prepare=prepare, fresh=fresh)
+        yield from _in_processes(function, shards, workers, prepare, fresh=fresh)
     else:
         yield from ((place, function(shard)) for place, shard in enumerate(shards))
+
+
+def _in_processes(
+    function: Callable[[_Shard], _Answer],
+    shards: Sequence[_Shard],
+    workers: int,
+    prepare: Callable[[], None],
+    *,
+    fresh: bool,
+) -> Iterator[tuple[int, _Answer]]:
+    from concurrent.futures import ProcessPoolExecutor, as_completed
+    from concurrent.futures.process import BrokenProcessPool
+    from multiprocessing import get_context
+
+    # a fork would copy threads of libraries in whatever state they are
+    pool = ProcessPoolExecutor(
+        min(workers, len(shards)),
+        mp_context=get_context("spawn"),
+        initializer=prepare,
+        max_tasks_per_child=1 if fresh else None,
+    )
+    try:
+        waiting = {pool.submit(function, shard): place for place, shard in enumerate(shards)}
+        for future in as_completed(waiting):
+            yield waiting[future], future.result()
+    except BrokenProcessPool:
+        raise CertifyError(
+            "a worker process ended before it answered, perhaps for want of memory; use fewer "
+            "workers (--workers 1)."
+        ) from None
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
 
 
 def _in_tasks(
     function: Callable[[_Shard], _Answer], shards: Sequence[_Shard], *, fresh: bool
 ) -> Iterator[tuple[int, _Answer]]:
-    if not shards:
-        return
     with _cluster() as ray:
         task = ray.remote(
             num_cpus=1, max_calls=1 if fresh else 0, runtime_env={"env_vars": ONE_THREAD}
@@ -131,7 +163,8 @@ def _answer(ray: Any, answered: Any) -> Any:
         raise error.cause from None
     except ray.exceptions.RayError as error:
         raise CertifyError(
-            f"a Ray task ended before it answered ({type(error).__name__}), perhaps for want of memory; what was finished is kept, call it again."
+            f"a Ray task ended before it answered ({type(error).__name__}), perhaps for want of "
+            "memory; what was finished is kept, call it again."
         ) from None
 
 
@@ -142,7 +175,8 @@ def _cluster() -> Iterator[Any]:
         import ray
     except ImportError:
         raise MissingToolError(
-            "shards on Ray need the package ray, which is not installed; install certify_assets[ray]."
+            "shards on Ray need the package ray, which is not installed; install "
+            "certify_assets[ray]."
         ) from None
     if ray.is_initialized():
         yield ray
@@ -153,7 +187,8 @@ def _cluster() -> Iterator[Any]:
         ray.init(address=address, logging_level="WARNING")
     except (OSError, ValueError) as error:
         raise InputError(
-            f"no Ray cluster answers at {address} ({error}); start one with `ray start --head` or set RAY_ADDRESS."
+            f"no Ray cluster answers at {address} ({error}); start one with `ray start --head` or "
+            "set RAY_ADDRESS."
         ) from None
     try:
         yield ray
@@ -162,7 +197,7 @@ def _cluster() -> Iterator[Any]:
 
 
 def _reach(address: str) -> None:
-    """Ask whether somebody listens at an address; Ray itself would wait for minutes."""
+    """Refuse an address that does not answer; Ray itself would wait for minutes."""
     import socket
 
     host, _, port = address.rpartition("://")[2].rpartition(":")

@@ -13,7 +13,7 @@ from certify_assets.defs.partitions import CORPORA
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.defs.study.full import full_study_assets
 from certify_assets.defs.study.whole import materializations, study_run_passed
-from certify_assets.evaluation import auditing
+from certify_assets.evaluation.audit import audit_judge
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.research import full_study
 from certify_assets.research.full_study import Outcome
@@ -23,7 +23,7 @@ from certify_assets_tests.research.test_full_study import SHORT, registered
 
 
 def test_a_corpus_is_studied_and_the_report_says_what_was_not_run(corpora: Store) -> None:
-    auditing.audit_judge(JudgedCorpus(Corpus(corpora, "three"), "lexical"))
+    audit_judge(JudgedCorpus(Corpus(corpora, "three"), "lexical"))
     seeds, real, report = full_study_assets()
     with dg.DagsterInstance.ephemeral() as instance:
         instance.add_dynamic_partitions(CORPORA, ["three"])

@@ -19,7 +19,7 @@ from certify_assets.evaluation.agent_folds import (
     stored_agent_folds,
 )
 from certify_assets.evaluation.comparison import compare
-from certify_assets.evaluation.judged import labelled_rows
+from certify_assets.evaluation.judge_results import labelled_rows
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs

@@ -21,9 +21,9 @@ from certify_assets.errors import (
     ManifestError,
     StaleCertificateError,
 )
-from certify_assets.evaluation import auditing, certification
+from certify_assets.evaluation import certification
+from certify_assets.evaluation.audit import audit_judge, overview
 from certify_assets.evaluation.ledger import ledger_entries
-from certify_assets.evaluation.overview import overview
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.reports.judge_page import write_page
 from certify_assets.storage.store import Store
@@ -53,7 +53,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(folder / "split", folder / "finished")
     done = Store(str(folder / "finished"))
     _run(done)
-    auditing.audit_judge(JudgedCorpus(Corpus(done, "c"), JUDGE))
+    audit_judge(JudgedCorpus(Corpus(done, "c"), JUDGE))
     return folder
 
 
@@ -84,7 +84,7 @@ def test_the_chain_gives_the_same_bytes_in_another_storage_backend(template: Pat
     store = Store("ram://chain")
     _prepare(store, template / "runs.jsonl")
     _run(store)
-    auditing.audit_judge(JudgedCorpus(Corpus(store, "c"), JUDGE))
+    audit_judge(JudgedCorpus(Corpus(store, "c"), JUDGE))
     found = {
         place.removeprefix("ram://chain/"): data
         for place, data in MemoryBackend.roots["ram://chain"].items()
@@ -105,7 +105,7 @@ def test_the_chain_runs_and_running_it_again_gives_the_same_bytes(finished: Stor
     document = overview(Corpus(finished, "c"))
     assert [judge["judge"] for judge in document["judges"]] == [JUDGE]
     _run(finished)
-    auditing.audit_judge(JudgedCorpus(Corpus(finished, "c"), JUDGE))
+    audit_judge(JudgedCorpus(Corpus(finished, "c"), JUDGE))
     second = _files(finished)
     audits = "judges/lexical/c/audits.json"
     assert json.loads(first.pop(audits))["audits"] == json.loads(second.pop(audits))["audits"]
@@ -172,7 +172,7 @@ def test_an_altered_manifest_stops_every_step_in_any_run(finished: Store, rehash
         lambda: JudgedCorpus(Corpus(finished, "c"), JUDGE).score(),
         lambda: certification.certify_judge(JudgedCorpus(Corpus(finished, "c"), JUDGE)),
         lambda: certification.load_certificates(JudgedCorpus(Corpus(finished, "c"), JUDGE)),
-        lambda: auditing.audit_judge(JudgedCorpus(Corpus(finished, "c"), JUDGE)),
+        lambda: audit_judge(JudgedCorpus(Corpus(finished, "c"), JUDGE)),
     )
     for step in steps:
         with pytest.raises(ManifestError, match="altered"):
@@ -211,7 +211,7 @@ def test_a_flipped_outcome_in_a_split_stops_every_reader(finished: Store, split:
     with pytest.raises(ManifestError, match="differs from the corpus"):
         JudgedCorpus(Corpus(finished, "c"), JUDGE).score()
     with pytest.raises(ManifestError, match="differs from the corpus"):
-        auditing.audit_judge(JudgedCorpus(Corpus(finished, "c"), JUDGE))
+        audit_judge(JudgedCorpus(Corpus(finished, "c"), JUDGE))
 
 
 def test_test_rows_that_went_missing_stop_the_audit(finished: Store) -> None:
@@ -221,7 +221,7 @@ def test_test_rows_that_went_missing_stop_the_audit(finished: Store) -> None:
     frame = read_trajectories(path)
     write_trajectories(path, frame[frame["outcome"] == 0])
     with pytest.raises(ManifestError):
-        auditing.audit_judge(JudgedCorpus(Corpus(finished, "c"), JUDGE))
+        audit_judge(JudgedCorpus(Corpus(finished, "c"), JUDGE))
 
 
 def test_other_scores_than_the_adapters_are_stale(finished: Store) -> None:
@@ -232,7 +232,7 @@ def test_other_scores_than_the_adapters_are_stale(finished: Store) -> None:
     with pytest.raises(StaleCertificateError, match="another scores"):
         certification.certify_judge(JudgedCorpus(Corpus(finished, "c"), JUDGE))
     with pytest.raises(StaleCertificateError, match="another scores"):
-        auditing.audit_judge(JudgedCorpus(Corpus(finished, "c"), JUDGE))
+        audit_judge(JudgedCorpus(Corpus(finished, "c"), JUDGE))
 
 
 def test_scores_altered_together_with_their_hash_do_not_recompute(finished: Store) -> None:
@@ -271,7 +271,7 @@ def test_a_forged_certificate_with_its_digest_is_neither_audited_nor_drawn(finis
     document = finished.read_json(key)
     document["certificates"][0] = _forge(document["certificates"][0])
     finished.write_json(key, document)
-    for step in (auditing.audit_judge, write_page):
+    for step in (audit_judge, write_page):
         with pytest.raises(ForgedCertificateError, match="does not recompute"):
             step(JudgedCorpus(Corpus(finished, "c"), JUDGE))
     finished.write_bytes("judges/lexical/c/page.html", b"an old page")
@@ -297,7 +297,7 @@ def test_a_ledger_whose_end_was_cut_off_stops_the_next_audit(finished: Store) ->
     lines = path.read_text(encoding="utf-8").splitlines()
     path.write_text(lines[0] + "\n", encoding="utf-8")
     with pytest.raises(LedgerError, match="cut off"):
-        auditing.audit_judge(JudgedCorpus(Corpus(finished, "c"), JUDGE))
+        audit_judge(JudgedCorpus(Corpus(finished, "c"), JUDGE))
 
 
 def test_another_adapter_is_refused(finished: Store) -> None:
@@ -360,7 +360,7 @@ def test_a_structural_leak_stops_the_certificate_until_it_is_accepted_with_a_rea
     }
     measured = "length (AUROC 1.000, threshold 0.85), steps (AUROC 1.000, threshold 0.85)"
     assert carried == {f"{measured}; accepted: episodes stop at success; known"}
-    auditing.audit_judge(JudgedCorpus(Corpus(store, "c"), JUDGE))
+    audit_judge(JudgedCorpus(Corpus(store, "c"), JUDGE))
     assert measured in Path(write_page(JudgedCorpus(Corpus(store, "c"), JUDGE))).read_text(
         encoding="utf-8"
     )

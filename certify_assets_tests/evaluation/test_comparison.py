@@ -12,17 +12,19 @@ from sklearn.metrics import roc_auc_score
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
-from certify_assets.evaluation import auditing, certification
+from certify_assets.evaluation import certification
+from certify_assets.evaluation.audit import audit_judge
 from certify_assets.evaluation.comparison import (
+    MAIN_TABLE_KEY,
     beaten_by_controls,
     compare,
     comparison_key,
     other_rows,
     readers,
     write_comparison,
+    write_main_table,
 )
-from certify_assets.evaluation.judged import CONTROLS, labelled_rows
-from certify_assets.evaluation.main_table import MAIN_TABLE_KEY, write_main_table
+from certify_assets.evaluation.judge_results import CONTROLS, labelled_rows
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import JUDGES
 from certify_assets.research.certifiability import measure
@@ -140,7 +142,7 @@ def test_judges_that_are_not_there_are_named_and_a_stale_certificate_gives_its_r
 
 def test_test_is_what_the_audit_read_and_nothing_else(corpora: Store) -> None:
     assert row_of(compare(Corpus(corpora, "one")), "lexical")["auroc"]["test"] is None
-    result = auditing.audit_judge(JudgedCorpus(Corpus(corpora, "one"), "lexical"))
+    result = audit_judge(JudgedCorpus(Corpus(corpora, "one"), "lexical"))
     ledger = corpora.read_bytes("ledger/one.jsonl")
     corpora.delete("corpora/one/splits/test.parquet")
     row = row_of(compare(Corpus(corpora, "one")), "lexical")

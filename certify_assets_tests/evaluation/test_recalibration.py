@@ -9,7 +9,7 @@ import pytest
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
-from certify_assets.evaluation import auditing
+from certify_assets.evaluation.audit import audit_judge
 from certify_assets.evaluation.recalibration import (
     METHODS,
     fit_recalibration,
@@ -93,7 +93,7 @@ def test_certificates_change_by_ties_alone(corpora: Store) -> None:
 
 
 def test_the_table_is_on_the_judges_page_while_it_is_of_its_scores(corpora: Store) -> None:
-    auditing.audit_judge(JudgedCorpus(Corpus(corpora, "one"), "lexical"))
+    audit_judge(JudgedCorpus(Corpus(corpora, "one"), "lexical"))
 
     def page() -> str:
         judge_page.write_page(JudgedCorpus(Corpus(corpora, "one"), "lexical"))

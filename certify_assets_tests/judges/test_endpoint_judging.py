@@ -15,11 +15,9 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, StaleCertificateError
 from certify_assets.evaluation import certification, recalibration
 from certify_assets.evaluation import parity as parity_gate
-from certify_assets.evaluation.auditing import audit_judge
-from certify_assets.evaluation.comparison import compare
+from certify_assets.evaluation.audit import audit_judge, overview
+from certify_assets.evaluation.comparison import compare, gather_table
 from certify_assets.evaluation.ledger import ledger_entries
-from certify_assets.evaluation.main_table import gather_table
-from certify_assets.evaluation.overview import overview
 from certify_assets.judges.endpoint.judge import EndpointJudge
 from certify_assets.judges.endpoint.prompt import chat_prompt
 from certify_assets.judges.endpoint.settings import Asking, Server

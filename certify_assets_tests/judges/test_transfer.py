@@ -19,8 +19,8 @@ from certify_assets.corpora.config import (
 )
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, StaleCertificateError
-from certify_assets.evaluation import auditing, certification
-from certify_assets.evaluation.overview import overview
+from certify_assets.evaluation import certification
+from certify_assets.evaluation.audit import audit_judge, overview
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import JUDGES, LANGUAGE_JUDGES, TRANSFER_JUDGES, judge_spec
 from certify_assets.judges.transfer import TRANSFER_ROWS, gather_pool, share_rows
@@ -287,7 +287,7 @@ def test_a_stale_transfer_judge_does_not_keep_the_others_from_being_shown(store:
         JudgedCorpus(Corpus(store, "home"), judge).train()
         JudgedCorpus(Corpus(store, "home"), judge).score()
         certification.certify_judge(JudgedCorpus(Corpus(store, "home"), judge))
-        auditing.audit_judge(JudgedCorpus(Corpus(store, "home"), judge))
+        audit_judge(JudgedCorpus(Corpus(store, "home"), judge))
     assert [judge["judge"] for judge in overview(Corpus(store, "home"))["judges"]] == [
         "lexical",
         "lexical_transfer",
@@ -305,8 +305,7 @@ def test_a_stale_transfer_judge_does_not_keep_the_others_from_being_shown(store:
     JudgedCorpus(Corpus(store, "home"), "lexical_transfer").score()
     certification.certify_judge(JudgedCorpus(Corpus(store, "home"), "lexical_transfer"))
     assert (
-        auditing.audit_judge(JudgedCorpus(Corpus(store, "home"), "lexical_transfer")).entry.kind
-        == "changed"
+        audit_judge(JudgedCorpus(Corpus(store, "home"), "lexical_transfer")).entry.kind == "changed"
     ), "it is another judge on the same TEST"
     assert overview(Corpus(store, "home"))["stale"] == {}
 

@@ -11,7 +11,8 @@ import yaml
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError
-from certify_assets.evaluation import auditing, certification
+from certify_assets.evaluation import certification
+from certify_assets.evaluation.audit import audit_judge
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.batches import receive
 from certify_assets.operations.deciding import decide_ready
@@ -70,7 +71,7 @@ def test_a_server_decides_as_long_as_it_is_the_registered_one(
     JudgedCorpus(Corpus(operated, "c"), "mine").train()
     JudgedCorpus(Corpus(operated, "c"), "mine").score()
     certification.certify_judge(JudgedCorpus(Corpus(operated, "c"), "mine"))
-    auditing.audit_judge(JudgedCorpus(Corpus(operated, "c"), "mine"))
+    audit_judge(JudgedCorpus(Corpus(operated, "c"), "mine"))
     made = deploy(JudgedCorpus(Corpus(operated, "c"), "mine"), track=False)
     assert made.fingerprint["prompt_sha256"] and "chosen_among_judges" in {
         finding["code"] for finding in made.findings
@@ -97,7 +98,7 @@ def test_a_server_that_is_down_leaves_the_batch_waiting(operated: Store, tmp_pat
         JudgedCorpus(Corpus(operated, "c"), "mine").train()
         JudgedCorpus(Corpus(operated, "c"), "mine").score()
         certification.certify_judge(JudgedCorpus(Corpus(operated, "c"), "mine"))
-        auditing.audit_judge(JudgedCorpus(Corpus(operated, "c"), "mine"))
+        audit_judge(JudgedCorpus(Corpus(operated, "c"), "mine"))
         deploy(JudgedCorpus(Corpus(operated, "c"), "mine"), track=False)
     receive(Corpus(operated, "c"), [str(deliver(tmp_path / "a.jsonl", tasks=5))])
     with pytest.raises(CertifyError):

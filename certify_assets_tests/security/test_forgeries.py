@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, LedgerError
-from certify_assets.evaluation import auditing, certification
+from certify_assets.evaluation import certification
+from certify_assets.evaluation.audit import audit_judge, load_audits
 from certify_assets.evaluation.ledger import (
     ledger_entries,
     ledger_head,
@@ -41,7 +42,7 @@ def _use(store: Store) -> None:
     problems = certification.verify_stored(JudgedCorpus(Corpus(store, "one"), "lexical"))
     if problems:
         raise CertifyError(problems[0])
-    auditing.load_audits(JudgedCorpus(Corpus(store, "one"), "lexical"))
+    load_audits(JudgedCorpus(Corpus(store, "one"), "lexical"))
 
 
 def _assert_refused(store: Store, key: str, *, every: int) -> tuple[int, int]:
@@ -61,7 +62,7 @@ def _assert_refused(store: Store, key: str, *, every: int) -> tuple[int, int]:
 
 @pytest.fixture
 def audited(corpora: Store) -> Store:
-    auditing.audit_judge(JudgedCorpus(Corpus(corpora, "one"), "lexical"))
+    audit_judge(JudgedCorpus(Corpus(corpora, "one"), "lexical"))
     return corpora
 
 

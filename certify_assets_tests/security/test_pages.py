@@ -57,14 +57,15 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _certify(store: Store) -> None:
-    from certify_assets.evaluation import auditing, certification
+    from certify_assets.evaluation import certification
+    from certify_assets.evaluation.audit import audit_judge
     from certify_assets.operations.monitoring import monitor_judge
 
     Corpus(store, CORPUS).prepare()
     JudgedCorpus(Corpus(store, CORPUS), "lexical").train()
     JudgedCorpus(Corpus(store, CORPUS), "lexical").score()
     certification.certify_judge(JudgedCorpus(Corpus(store, CORPUS), "lexical"))
-    auditing.audit_judge(JudgedCorpus(Corpus(store, CORPUS), "lexical"))
+    audit_judge(JudgedCorpus(Corpus(store, CORPUS), "lexical"))
     rows = [
         json.dumps(
             {
@@ -82,7 +83,8 @@ def _certify(store: Store) -> None:
 
 def _draw(store: Store) -> None:
     from certify_assets.corpora import report as corpus_report
-    from certify_assets.evaluation import comparison, main_table
+    from certify_assets.evaluation import comparison
+    from certify_assets.evaluation.comparison import write_main_table
     from certify_assets.reports import (
         comparison_page,
         corpus_page,
@@ -106,7 +108,7 @@ def _draw(store: Store) -> None:
     comparison_page.write_comparison_page(
         store, comparison_page.render_comparison([document]), CORPUS
     )
-    table = main_table.write_main_table(store)
+    table = write_main_table(store)
     comparison_page.write_comparison_page(
         store, comparison_page.render_comparison(table["corpora"], table["left_out"])
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from certify_assets.storage.outbox import waiting_records
+from certify_assets.storage.tracking import waiting_records
 from certify_assets_tests.faults.small import prepare, results, run
 
 SECRETS = {

@@ -11,10 +11,15 @@ from typing import Any
 import pytest
 
 from certify_assets.errors import InputError
-from certify_assets.storage import outbox as late_records
-from certify_assets.storage.outbox import waiting_records, write_or_keep
+from certify_assets.storage import tracking as late_records
 from certify_assets.storage.store import Store
-from certify_assets.storage.tracking import Record, Tracker, without_credentials
+from certify_assets.storage.tracking import (
+    Record,
+    Tracker,
+    waiting_records,
+    without_credentials,
+    write_or_keep,
+)
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::DeprecationWarning", "ignore::sqlalchemy.exc.SADeprecationWarning"

@@ -14,7 +14,8 @@ from certify_assets.defs.metadata import bill_metadata, bill_metrics, score_meta
 from certify_assets.defs.names import OWNERS, judge_group, judge_key, key
 from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot, MlflowTracker
-from certify_assets.evaluation import auditing, certification
+from certify_assets.evaluation import certification
+from certify_assets.evaluation.audit import audit_judge, audit_metrics
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import ENDPOINT, PROCEDURES, JudgeSpec, judge_before, judges
 from certify_assets.reports import judge_page
@@ -231,10 +232,10 @@ def _audit(spec: JudgeSpec) -> dg.AssetsDefinition:
         context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
     ) -> dg.MaterializeResult[Any]:
         store = data_root.store()
-        result = auditing.audit_judge(
+        result = audit_judge(
             JudgedCorpus(Corpus(store, context.partition_key), spec.name), run_id=context.run.run_id
         )
-        metrics = auditing.audit_metrics(result)
+        metrics = audit_metrics(result)
         return dg.MaterializeResult(
             metadata={
                 **metrics,

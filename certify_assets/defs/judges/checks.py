@@ -6,8 +6,9 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.names import judge_key
 from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot
-from certify_assets.evaluation import auditing, certification
+from certify_assets.evaluation import certification
 from certify_assets.evaluation import parity as parity_gate
+from certify_assets.evaluation.audit import load_audits
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import ENDPOINT, JudgeSpec, judges
 
@@ -117,7 +118,7 @@ def _audit_verdict(spec: JudgeSpec) -> dg.AssetChecksDefinition:
     def audit_verdict(
         context: dg.AssetCheckExecutionContext, data_root: DataRoot
     ) -> dg.AssetCheckResult:
-        audits, _ = auditing.load_audits(
+        audits, _ = load_audits(
             JudgedCorpus(Corpus(data_root.store(), context.partition_key), spec.name)
         )
         made = [audit for audit in audits if audit["covered_tasks"]]

@@ -8,7 +8,8 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.names import CORPORA_GROUP, OWNERS, RESEARCH_GROUP, judge_key, key
 from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot, MlflowTracker
-from certify_assets.evaluation import agent_folds, comparison, main_table
+from certify_assets.evaluation import agent_folds, comparison
+from certify_assets.evaluation.comparison import write_main_table
 from certify_assets.judges.specs import JUDGES, judges
 from certify_assets.reports import comparison_page
 
@@ -147,7 +148,7 @@ def main_table_of_judges(
 ) -> dg.MaterializeResult[Any]:
     """Compare every corpus anew, so that the table is of what stands in the data root now."""
     store = data_root.store()
-    document = main_table.write_main_table(store)
+    document = write_main_table(store)
     page = comparison_page.render_comparison(document["corpora"], document["left_out"])
     comparison_page.write_main_exports(store, document["corpora"])
     return dg.MaterializeResult(

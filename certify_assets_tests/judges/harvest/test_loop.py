@@ -10,7 +10,8 @@ import pytest
 from certify_assets.certificates import verify_certificate
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import GateClosedError, IntegrityError, LeakError, StaleCertificateError
-from certify_assets.evaluation import auditing, certification
+from certify_assets.evaluation import certification
+from certify_assets.evaluation.audit import audit_judge
 from certify_assets.evaluation.ledger import ledger_entries, ledger_violations
 from certify_assets.evaluation.score_table import read_score_table
 from certify_assets.judges.harvest.chain import harvest_violations
@@ -63,7 +64,7 @@ def test_a_round_trains_on_source_and_harvest_and_is_certified_on_half_b(store: 
     } == {"cal"}
     assert certificates[0].tasks == whole[0].tasks - whole[0].tasks // 2
     assert certification.verify_stored(JudgedCorpus(Corpus(store, "c"), FIRST)) == []
-    assert auditing.audit_judge(JudgedCorpus(Corpus(store, "c"), FIRST)).entry.kind == "first"
+    assert audit_judge(JudgedCorpus(Corpus(store, "c"), FIRST)).entry.kind == "first"
     assert harvest_violations(JudgedCorpus(Corpus(store, "c"), FIRST)) == []
 
 

@@ -9,10 +9,9 @@ import pytest
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import StaleCertificateError
-from certify_assets.evaluation import auditing
+from certify_assets.evaluation.audit import audit_judge, overview
 from certify_assets.evaluation.certification import load_certificates
 from certify_assets.evaluation.comparison import compare, other_rows
-from certify_assets.evaluation.overview import overview
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.reports.comparison_tables import certified_table, ranking_table
 from certify_assets.reports.judge_page import write_index, write_page
@@ -27,7 +26,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     store = prepared(folder, tasks=160)
     for judge in ("lexical", FIRST):
         made(store, judge)
-        auditing.audit_judge(JudgedCorpus(Corpus(store, "c"), judge))
+        audit_judge(JudgedCorpus(Corpus(store, "c"), judge))
         write_page(JudgedCorpus(Corpus(store, "c"), judge))
     return folder / "root"
 

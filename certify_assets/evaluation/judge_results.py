@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from certify_assets.corpora.auroc import auroc
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError
-from certify_assets.evaluation.auditing import load_audits
+from certify_assets.evaluation.audit import load_audits
 from certify_assets.evaluation.certification import load_certificates
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.judging import columns
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from certify_assets.certificates import Certificate
 
-__all__ = ["CONTROLS", "Judged", "Rows", "gather_judges", "labelled_rows"]
+__all__ = ["CONTROLS", "JudgeResults", "LabelledScores", "gather_judges", "labelled_rows"]
 
 #: judges that read no run
 CONTROLS = {
@@ -35,7 +35,7 @@ CONTROLS = {
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class LabelledScores:
     """Labelled rows with a judge's scores.
 
     Parameters
@@ -54,14 +54,14 @@ class Rows:
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
+class JudgeResults:
     """One judge on one corpus.
 
     Attributes
     ----------
     name, family, summary : str
         Family "control" for judges that read no run.
-    rows : dict of str to Rows
+    rows : dict of str to LabelledScores
         "rl" and "cal", the same rows for every judge; "test" where an audit has read it.
     candidates : int
         That its certificates pay for.
@@ -85,7 +85,7 @@ class Judged:
     name: str
     family: str
     summary: str
-    rows: dict[str, Rows]
+    rows: dict[str, LabelledScores]
     candidates: int = 1
     selection: str = ""
     trained_on_rl: bool = False
@@ -113,7 +113,7 @@ def labelled_rows(corpus: Corpus, split: str) -> pd.DataFrame:
     return frame[frame["outcome"].notna()].reset_index(drop=True)
 
 
-def gather_judges(corpus: Corpus) -> tuple[list[Judged], list[dict[str, str]]]:
+def gather_judges(corpus: Corpus) -> tuple[list[JudgeResults], list[dict[str, str]]]:
     """Return the judges that scored the corpus, those of judges.yaml too, and the leak controls, and what is missing of each, with the reason.
 
     Notes
@@ -121,7 +121,7 @@ def gather_judges(corpus: Corpus) -> tuple[list[Judged], list[dict[str, str]]]:
     Certificates are recomputed and audits checked against the ledger on the way: one that is stale or altered is missing with its reason.
     """
     frames = {split: labelled_rows(corpus, split) for split in ("rl", "cal")}
-    found: list[Judged] = []
+    found: list[JudgeResults] = []
     missing: list[dict[str, str]] = []
     for name, spec in judges(corpus.store.root).items():
         if not corpus.store.exists(f"judges/{name}/{corpus}/scores.json"):
@@ -142,7 +142,7 @@ def gather_judges(corpus: Corpus) -> tuple[list[Judged], list[dict[str, str]]]:
 
 def _judged(
     judge: JudgedCorpus, frames: Mapping[str, pd.DataFrame], missing: list[dict[str, str]]
-) -> Judged:
+) -> JudgeResults:
     folder = judge.key()
     _, _, adapter = judge.beside(judge.spec.name).calibration
     table = judge.store.read_table(f"{folder}/scores.parquet").set_index("trajectory_id")["score"]
@@ -165,7 +165,7 @@ def _judged(
         documents, test = load_audits(judge.beside(judge.spec.name))
         audits = {document["certificate_sha256"]: document for document in documents}
         scores, outcomes, tasks = columns(test)
-        rows["test"] = Rows(
+        rows["test"] = LabelledScores(
             scores,
             outcomes,
             tasks,
@@ -175,7 +175,7 @@ def _judged(
         missing.append({"judge": judge.spec.name, "what": "audit", "reason": str(error)})
     scored = judge.store.read_json(f"{folder}/scores.json")
     cost = scored.get("cost", scored.get("bill"))
-    return Judged(
+    return JudgeResults(
         name=judge.spec.name,
         family=judge.spec.family,
         summary=judge.spec.summary,
@@ -192,7 +192,7 @@ def _judged(
     )
 
 
-def _certifying(cal: pd.DataFrame, rows: Rows, judge: str) -> Rows:
+def _certifying(cal: pd.DataFrame, rows: LabelledScores, judge: str) -> LabelledScores:
     """Leave out the scores of rows that let the judge's own harvest through: the judge learned from what they chose."""
     own = set(calibrating(cal, judge)["trajectory_id"])
     return replace(
@@ -200,14 +200,14 @@ def _certifying(cal: pd.DataFrame, rows: Rows, judge: str) -> Rows:
     )
 
 
-def _rows(frame: pd.DataFrame, scores: NDArray[np.float64]) -> Rows:
+def _rows(frame: pd.DataFrame, scores: NDArray[np.float64]) -> LabelledScores:
     names = [frame[column].to_numpy(object) for column in ("task_id", "trajectory_id", "agent")]
-    return Rows(scores, frame["outcome"].to_numpy(np.int8), *names)
+    return LabelledScores(scores, frame["outcome"].to_numpy(np.int8), *names)
 
 
 def _controls(
     corpus: Corpus, frames: Mapping[str, pd.DataFrame], missing: list[dict[str, str]]
-) -> list[Judged]:
+) -> list[JudgeResults]:
     """Return the leak controls; the better direction of each is taken on CAL, in its favour."""
     values: dict[str, dict[str, NDArray[np.float64]]] = {
         "length_only": {split: _lengths(frame) for split, frame in frames.items()},
@@ -231,7 +231,7 @@ def _controls(
             -1.0 if auroc(scores["cal"], frames["cal"]["outcome"].to_numpy(np.int8)) < 0.5 else 1.0
         )
         found.append(
-            Judged(
+            JudgeResults(
                 name,
                 "control",
                 CONTROLS[name],

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from certify_assets.errors import LedgerError, StaleCertificateError
-from certify_assets.evaluation.certification import load_certificates
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.errors import InputError, LedgerError, StaleCertificateError
+from certify_assets.evaluation.certification import load_certificates, why_nothing
 from certify_assets.evaluation.ledger import (
     LedgerEntry,
     ledger_entries,
@@ -17,15 +18,13 @@ from certify_assets.evaluation.ledger import (
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.judging import columns
-from certify_assets.judges.specs import PROCEDURES
+from certify_assets.judges.specs import PROCEDURES, judges
 from certify_assets.storage.snapshot import remembered
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from certify_assets.certificates import Certificate
-
-__all__ = ["AuditResult", "audit_judge", "audit_metrics", "load_audits"]
 
 
 @dataclass(frozen=True)
@@ -167,3 +166,56 @@ def _with_outcomes(judge: JudgedCorpus, test: pd.DataFrame) -> pd.DataFrame:
     )
     joined["outcome"] = joined["outcome"].astype("Int8")
     return joined[joined["outcome"].notna()].reset_index(drop=True)
+
+
+def overview(corpus: Corpus) -> dict[str, Any]:
+    """Return what stands in the data root about a corpus: its figures and every judge's certificates."""
+    profile = corpus.store.read_json(corpus.key("profile.json"))
+    keys = ("trajectories", "tasks", "success_rate", "icc", "deff", "n_eff", "duplicates")
+    known = judges(corpus.store.root)
+    there = [name for name in known if corpus.store.exists(f"judges/{name}/{corpus}/audits.json")]
+    stale: dict[str, str] = {}
+    found = []
+    for name in there:
+        try:
+            found.append(judge_overview(JudgedCorpus(corpus, name)))
+        except (StaleCertificateError, InputError) as error:
+            # a judge that waits for its turn says nothing against the others of this corpus
+            stale[name] = str(error)
+    return {
+        "corpus": corpus.name,
+        **{key: profile[key] for key in keys},
+        "judges": found,
+        "stale": stale,
+    }
+
+
+def judge_overview(judge: JudgedCorpus) -> dict[str, Any]:
+    """Return what a judge certified on a corpus, with its audit on TEST."""
+    audits = {(audit["side"], audit["alpha"]): audit for audit in load_audits(judge)[0]}
+    certificates = load_certificates(judge)
+    cells = []
+    for item in certificates:
+        if item.procedure != PROCEDURES[0]:
+            continue
+        audit = audits.get((item.side, item.alpha), {})
+        cells.append(
+            {
+                "side": item.side,
+                "alpha": item.alpha,
+                "certified": item.certified,
+                "coverage": item.coverage,
+                "threshold": item.threshold,
+                "test_error": audit.get("realized_error"),
+                "test_coverage": audit.get("coverage") if item.certified else None,
+                "audit": audit.get("verdict") if item.certified else None,
+            }
+        )
+    return {
+        "judge": judge.name,
+        "certificates": cells,
+        "certified_on": str(certificates[0].provenance["split"]),
+        "pseudo_labels": certificates[0].provenance.get("pseudo_labels"),
+        "why_nothing": why_nothing(judge),
+        "page": judge.store.locate(judge.key("page.html")),
+    }
