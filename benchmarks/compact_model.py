@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from certify_assets.corpora.auroc import auroc
+from certify_assets.certificates.auroc import auroc
 from certify_assets.corpora.embedded import EMBEDDED, load_embedded
 from certify_assets.corpora.rendering import Renderer, render_frame
 from certify_assets.corpora.splits import make_manifest, select

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from certify_assets.certificates import audit_certificate, auroc, certify, observe
+from certify_assets.certificates import audit_certificate, certify, observe
 from certify_assets.corpora.embedded import load_embedded
 from certify_assets.corpora.leakage import controls
 from certify_assets.corpora.profile import profile_corpus
@@ -60,7 +60,7 @@ def one_seed(frame, texts, corpus: str, profile: str, seed: int) -> Row:
             table["outcome"].to_numpy(np.int8),
             table["task_id"].to_numpy(object),
         )
-    row = Row(float(auroc(observe(*columns["test"])) or np.nan), {}, {}, {})
+    row = Row(float(observe(*columns["test"]).auroc or np.nan), {}, {}, {})
     for side, alpha, procedure in SETTINGS:
         certificate = certify(*columns["cal"], side=side, alpha=alpha, procedure=procedure)
         row.coverage[side, alpha, procedure] = certificate.coverage

@@ -12,6 +12,7 @@ from certify_assets.certificates.audit import (
     resample_audit,
     threshold_curve,
 )
+from certify_assets.certificates.auroc import auroc
 from certify_assets.certificates.certificate import SCHEMA, Certificate
 from certify_assets.certificates.clustering import (
     ClusterSummary,
@@ -23,7 +24,7 @@ from certify_assets.certificates.clustering import (
 )
 from certify_assets.certificates.counts import TaskCounts, count_at, count_tasks
 from certify_assets.certificates.decision import Decisions, decide
-from certify_assets.certificates.diagnosis import Diagnosis, auroc, diagnose
+from certify_assets.certificates.diagnosis import Diagnosis, diagnose
 from certify_assets.certificates.evaluation import Evaluation, Settings, evaluate
 from certify_assets.certificates.gates import Gate, GateThresholds, table_gates
 from certify_assets.certificates.inputs import Observations, observe

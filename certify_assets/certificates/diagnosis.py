@@ -66,21 +66,6 @@ class Diagnosis:
     coverage_then: float | None = None
 
 
-def auroc(observations: Observations) -> float | None:
-    """Probability that a success scores above a failure, ties counted half; None with one class only."""
-    scores = observations.scores[: observations.scored]
-    right = observations.outcomes[: observations.scored].astype(np.float64)
-    positives = float(right.sum())
-    negatives = scores.size - positives
-    if not positives or not negatives:
-        return None
-    starts = np.flatnonzero(np.concatenate([[True], scores[1:] != scores[:-1]]))
-    wins = np.add.reduceat(right, starts)
-    losses = np.diff(np.append(starts, scores.size)) - wins
-    below = np.cumsum(losses) - losses
-    return float(wins @ (below + 0.5 * losses) / (positives * negatives))
-
-
 def diagnose(
     scores: ArrayLike,
     outcomes: ArrayLike,
@@ -140,7 +125,7 @@ def diagnose_evaluation(
     needed, then = (
         _tasks_needed(evaluation, settings) if stopped in ("tasks", "guard") else (None, None)
     )
-    area = auroc(observations)
+    area = observations.auroc
     lowest, at = float(errors[best]), float(counts.coverage[best])
     sentence = _sentence(
         stopped, _lift(needed, then, counts.tasks), evaluation, settings, (rate, area, lowest, at)

@@ -5,7 +5,6 @@ The paper states them after the fact (A₀ ≫ .5, A_SFT < A_sat, n_eff ≳ n_mi
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -13,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from certify_assets.certificates.auroc import Ranking
 from certify_assets.certificates.clustering import n_min, summarise_clusters
-from certify_assets.certificates.diagnosis import auroc
 from certify_assets.certificates.inputs import Observations, observe
 from certify_assets.errors import InputError, quoted
 
@@ -218,40 +217,18 @@ def auroc_lower_bound(
         for column in (observations.scores, observations.outcomes, observations.tasks)
     )
     present, owner = np.unique(codes, return_inverse=True)
-    if auroc(observations) is None or present.size < 2:
+    if observations.auroc is None or present.size < 2:
         return None
-    starts = np.flatnonzero(np.concatenate([[True], scores[1:] != scores[:-1]]))
+    ranking = Ranking.of(scores, right)
     draws = max(min(draws, _MOST_CELLS // scores.size), min(draws, _FEWEST_DRAWS))
     rng = np.random.default_rng(seed)
     areas = np.empty(0)
     while areas.size < draws:
         piece = min(draws - areas.size, max(1, _CHUNK_CELLS // scores.size))
         often = rng.multinomial(present.size, np.full(present.size, 1 / present.size), size=piece)
-        areas = np.concatenate(
-            [
-                areas,
-                _weighted_aurocs(
-                    often[:, owner].astype(np.float64), right.astype(np.float64), starts
-                ),
-            ]
-        )
+        areas = np.concatenate([areas, ranking.aurocs(often[:, owner].astype(np.float64))])
     known = areas[np.isfinite(areas)]
     return float(np.quantile(known, _BOUND)) if known.size else None
-
-
-def _weighted_aurocs(
-    weights: NDArray[np.float64], right: NDArray[np.float64], starts: NDArray[np.int64]
-) -> NDArray[np.float64]:
-    """AUROC under each row of weights; columns ascend by score and ties begin at ``starts``."""
-    wins = np.add.reduceat(weights * right, starts, axis=1)
-    losses = np.add.reduceat(weights * (1 - right), starts, axis=1)
-    below = np.cumsum(losses, axis=1) - losses / 2
-    pairs = wins.sum(axis=1) * losses.sum(axis=1)
-    return np.asarray(
-        np.divide(
-            (wins * below).sum(axis=1), pairs, out=np.full(pairs.size, math.nan), where=pairs > 0
-        )
-    )
 
 
 def table_gates(
@@ -282,7 +259,7 @@ def table_gates(
         Of the task bootstrap.
     """
     observations, limits = observe(scores, outcomes, tasks), thresholds or GateThresholds()
-    area = auroc(observations)
+    area = observations.auroc
     codes, right = (
         observations.tasks[: observations.scored],
         observations.outcomes[: observations.scored],

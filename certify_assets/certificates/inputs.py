@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import count
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from certify_assets.certificates.auroc import auroc
 from certify_assets.errors import InputError
 
 # below, a dictionary of all rows is as fast
@@ -78,6 +81,12 @@ class Observations:
     def unscored(self) -> int:
         """Number of rows without a score."""
         return self.rows - self.scored
+
+    @cached_property
+    def auroc(self) -> float | None:
+        """AUROC of the scored rows, ties counted half; None with one class only."""
+        area = auroc(self.scores[: self.scored], self.outcomes[: self.scored])
+        return None if math.isnan(area) else area
 
     @property
     def fingerprint(self) -> dict[str, Any]:

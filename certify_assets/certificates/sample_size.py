@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from certify_assets._version import __version__
+from certify_assets.certificates.auroc import Ranking
 from certify_assets.certificates.clustering import design_effect, n_min, summarise_clusters
-from certify_assets.certificates.diagnosis import auroc
 from certify_assets.certificates.evaluation import Settings, evaluate
 from certify_assets.certificates.findings import FEW_TASKS
 from certify_assets.certificates.gates import (
@@ -110,7 +110,7 @@ def facts_of(observations: Observations, **known: Any) -> Facts:
     _, owner = np.unique(codes, return_inverse=True)
     sizes = np.bincount(owner)
     clusters = summarise_clusters(sizes, np.bincount(owner, weights=right).astype(np.int64))
-    area = auroc(observations)
+    area = observations.auroc
     if area is None and not {"success_rate", "auroc"} <= set(given):
         raise InputError(
             "All scored outcomes are equal, so success rate and AUROC cannot be read off; give --success-rate and --auroc."
@@ -139,23 +139,14 @@ def within_task_auroc(observations: Observations) -> float | None:
 
     None where fewer than 50 pairs or 10 tasks with both outcomes are there.
     """
-    from scipy.stats import rankdata
-
     scored = observations.scored
-    scores, right, codes = (
-        observations.scores[:scored],
-        observations.outcomes[:scored] == 1,
-        observations.tasks[:scored],
-    )
-    order = np.argsort(codes, kind="stable")
-    parts = np.split(order, np.flatnonzero(np.diff(codes[order])) + 1)
-    wins, pairs, mixed = 0.0, 0, 0
-    for part in parts:
-        hits = int(right[part].sum())
-        if 0 < hits < part.size:
-            wins += float(rankdata(scores[part])[right[part]].sum()) - hits * (hits + 1) / 2
-            pairs, mixed = pairs + hits * (part.size - hits), mixed + 1
-    return wins / pairs if pairs >= _FEWEST_PAIRS and mixed >= _FEWEST_MIXED else None
+    right, codes = observations.outcomes[:scored], observations.tasks[:scored]
+    ranking = Ranking.of(observations.scores[:scored], right, codes.astype(np.int64))
+    won, pairs = (float(value[0]) for value in ranking.pair_counts(np.ones((1, scored))))
+    successes, failures = (np.bincount(codes[right == label], minlength=1) for label in (1, 0))
+    size = min(successes.size, failures.size)
+    mixed = int(np.count_nonzero(successes[:size] * failures[:size]))
+    return won / pairs if pairs >= _FEWEST_PAIRS and mixed >= _FEWEST_MIXED else None
 
 
 PROSPECT_SCHEMA = "certify_assets/prospect/1"
@@ -459,7 +450,7 @@ def _gates(
 def _expected_bound(population: Population, tasks: int, seed: int) -> float | None:
     """The 5 % quantile of the AUROC over draws of so many tasks: where a task bootstrap would put its lower bound, on average."""
     areas = [
-        auroc(observe(*population.draw(tasks, (seed, _GATE_STREAM, trial))))
+        observe(*population.draw(tasks, (seed, _GATE_STREAM, trial))).auroc
         for trial in range(_BOUND_DRAWS)
     ]
     known = [area for area in areas if area is not None]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from certify_assets.corpora.auroc import Ranking
+from certify_assets.certificates.auroc import Ranking
 from certify_assets.corpora.formats import FORMATS
 from certify_assets.corpora.leak_evidence import LeakEvidence, leak_evidence
 from certify_assets.corpora.leak_thresholds import complete_thresholds

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from certify_assets.corpora.auroc import auroc
-from certify_assets.corpora.auroc_interval import (
-    PairRanking,
-    area_of,
-    codes,
-    interval,
+from certify_assets.certificates.auroc import (
+    Ranking,
+    auroc,
+    name_codes,
+    percentile_interval,
     task_resamples,
 )
 from certify_assets.corpora.corpus import Corpus
@@ -282,33 +281,32 @@ class _Folds:
         scores = {**self._scores, "trained_on_all": self._cal["score"].to_numpy(np.float64)}
         kept = (self._owner >= 0) & np.isfinite(np.stack(list(scores.values()))).all(axis=0)
         outcomes = self._cal["outcome"].to_numpy(np.float64)[kept]
-        resamples = task_resamples(codes(self._cal["task_id"].to_numpy(object)[kept]))
+        resamples = task_resamples(name_codes(self._cal["task_id"].to_numpy(object)[kept]))
         groups = {
             "auroc": self._owner[kept],
-            "within_agent": codes(self._cal["agent"].to_numpy(object)[kept]),
+            "within_agent": name_codes(self._cal["agent"].to_numpy(object)[kept]),
         }
         found: dict[str, Any] = {name: {} for name in (*scores, "difference")}
         for name, group in groups.items():
             rankings = {
-                judge: PairRanking.of(values[kept], outcomes, group)
-                for judge, values in scores.items()
+                judge: Ranking.of(values[kept], outcomes, group) for judge, values in scores.items()
             }
             for judge, ranking in rankings.items():
-                found[judge][name] = area_of(ranking, resamples).to_dict()
+                found[judge][name] = ranking.estimate(resamples).to_dict()
             found["difference"][name] = _difference(
                 rankings["disjoint"], rankings["trained_on_all"], resamples
             )
         return {"rows": int(kept.sum()), **found}
 
 
-def _difference(
-    one: PairRanking, other: PairRanking, resamples: NDArray[np.float64]
-) -> dict[str, Any]:
-    values = [area_of(ranking, resamples[:0]).value for ranking in (one, other)]
+def _difference(one: Ranking, other: Ranking, resamples: NDArray[np.float64]) -> dict[str, Any]:
+    values = [ranking.estimate(resamples[:0]).value for ranking in (one, other)]
     if values[0] is None or values[1] is None:
         return {"value": None, "low": None, "high": None}
     low, high = (
-        interval(one.areas(resamples) - other.areas(resamples)) if len(resamples) else (None, None)
+        percentile_interval(one.aurocs(resamples) - other.aurocs(resamples))
+        if len(resamples)
+        else (None, None)
     )
     return {"value": values[0] - values[1], "low": low, "high": high}
 

@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from certify_assets.corpora.auroc_interval import (
-    PairRanking,
-    area_of,
-    codes,
-    interval,
+from certify_assets.certificates.auroc import (
+    Ranking,
+    name_codes,
+    percentile_interval,
     task_resamples,
 )
 from certify_assets.corpora.config import registered_corpora
@@ -163,12 +162,12 @@ def _row(item: JudgeResults) -> dict[str, Any]:
 
 def _areas(rows: LabelledScores) -> dict[str, Any]:
     kept = np.isfinite(rows.scores)
-    tasks = codes(rows.tasks[kept])
+    tasks = name_codes(rows.tasks[kept])
     resamples = task_resamples(tasks)
     scores, outcomes = rows.scores[kept], rows.outcomes[kept]
     return {
-        "auroc": area_of(PairRanking.of(scores, outcomes), resamples).to_dict(),
-        "within_task": area_of(PairRanking.of(scores, outcomes, tasks), resamples).to_dict(),
+        "auroc": Ranking.of(scores, outcomes).estimate(resamples).to_dict(),
+        "within_task": Ranking.of(scores, outcomes, tasks).estimate(resamples).to_dict(),
     }
 
 
@@ -272,9 +271,9 @@ def _difference(one: JudgeResults, other: JudgeResults) -> dict[str, Any]:
     """Difference of AUROC on the CAL rows that both scored, with its interval over tasks."""
     mine, theirs = one.rows["cal"], other.rows["cal"]
     kept = np.isfinite(mine.scores) & np.isfinite(theirs.scores)
-    resamples = task_resamples(codes(mine.tasks[kept]))
-    rankings = [PairRanking.of(rows.scores[kept], rows.outcomes[kept]) for rows in (mine, theirs)]
-    values = [area_of(ranking, resamples[:0]).value for ranking in rankings]
+    resamples = task_resamples(name_codes(mine.tasks[kept]))
+    rankings = [Ranking.of(rows.scores[kept], rows.outcomes[kept]) for rows in (mine, theirs)]
+    values = [ranking.estimate(resamples[:0]).value for ranking in rankings]
     entry = {
         "judge": one.name,
         "against": other.name,
@@ -303,7 +302,7 @@ def _difference(one: JudgeResults, other: JudgeResults) -> dict[str, Any]:
             "sentence": said,
         }
     low, high = (
-        interval(rankings[0].areas(resamples) - rankings[1].areas(resamples))
+        percentile_interval(rankings[0].aurocs(resamples) - rankings[1].aurocs(resamples))
         if len(resamples)
         else (None, None)
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from certify_assets.corpora.auroc import auroc
+from certify_assets.certificates.auroc import auroc
 from certify_assets.corpora.rendering import Rendered, Renderer, render_frame
 from certify_assets.errors import InputError, StaleCertificateError
 from certify_assets.files import canonical_json, sha256_bytes

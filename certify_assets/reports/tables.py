@@ -240,7 +240,7 @@ def _extra_facts(profile: Mapping[str, Any]) -> list[Fact]:
 
 def control_rows(source: PageSource) -> list[ControlRow]:
     """Return the judge's AUROC on what certifies it and that of every control, for the bars."""
-    from certify_assets.corpora.auroc import auroc
+    from certify_assets.certificates.auroc import auroc
 
     own = float(source.controls.get("judge_auroc") or auroc(source.cal.scores, source.cal.outcomes))
     rows = [ControlRow("the judge", own, rate(own), True)] if np.isfinite(own) else []

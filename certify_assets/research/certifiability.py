@@ -262,7 +262,7 @@ def measure(corpus: Corpus) -> Measured:
     IntegrityError
         If a judge's certificates, or the base judge's scores, are stale or do not recompute.
     """
-    from certify_assets.certificates import auroc, observe
+    from certify_assets.certificates import observe
     from certify_assets.research.law import LawPoint
 
     base = base_judge(corpus)
@@ -278,7 +278,7 @@ def measure(corpus: Corpus) -> Measured:
         raise InputError(
             f"{_FLOOR} has no certificates on {corpus}; materialize judges/{_FLOOR}/certificate of this corpus."
         )
-    area = auroc(observe(*columns(JudgedCorpus(corpus, base).calibration[0])))
+    area = observe(*columns(JudgedCorpus(corpus, base).calibration[0])).auroc
     if area is None:
         raise InputError(
             f"CAL of {corpus} holds one outcome only, so {base} has no AUROC there; import runs of both outcomes."

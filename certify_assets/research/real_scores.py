@@ -142,7 +142,7 @@ def _size(table: pd.DataFrame) -> dict[str, Any]:
 
 
 def _judge(name: str, tables: _Tables) -> dict[str, Any]:
-    from certify_assets.corpora.auroc import auroc
+    from certify_assets.certificates.auroc import auroc
 
     areas = {
         split: auroc(*columns(table)[:2])
@@ -230,7 +230,7 @@ def _naive(test: pd.DataFrame, alpha: float) -> dict[str, Any]:
 def _gates(tables: dict[str, _Tables], base: str) -> list[dict[str, Any]]:
     """The three gates on CAL; the second needs a fine-tuned judge."""
     from certify_assets.certificates import table_gates
-    from certify_assets.corpora.auroc import auroc
+    from certify_assets.certificates.auroc import auroc
 
     area = auroc(*columns(tables["sft"].cal)[:2]) if "sft" in tables else float("nan")
     gates = table_gates(

@@ -169,7 +169,7 @@ def _one_seed(
 ) -> list[dict[str, Any]]:
     import numpy as np
 
-    from certify_assets.corpora.auroc import auroc
+    from certify_assets.certificates.auroc import auroc
     from certify_assets.judges.base import score_table
     from certify_assets.judges.lexical import LexicalJudge
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from certify_assets.certificates import auroc, observe
+from certify_assets.certificates import observe
 from certify_assets.certificates.clustering import anova_icc
 from certify_assets.certificates.populations import Clustered, Population, match_population
 from certify_assets.certificates.sample_size import within_task_auroc
@@ -21,7 +21,7 @@ def figures(population: Population, trial: int) -> list[float]:
     )
     return [
         float(sample.outcomes.mean()),
-        float(auroc(observations) or 0),
+        float(observations.auroc or 0),
         anova_icc(sizes, hits),
         within_task_auroc(observations) or 0,
     ]

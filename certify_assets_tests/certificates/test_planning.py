@@ -4,14 +4,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from certify_assets.certificates import (
-    PROCEDURES,
-    auroc,
-    certify,
-    diagnose,
-    observe,
-    threshold_curve,
-)
+from certify_assets.certificates import PROCEDURES, certify, diagnose, observe, threshold_curve
 from certify_assets.certificates.bootstrap import resample_errors
 from certify_assets.research.designs import fooled, paper_process
 
@@ -19,10 +12,10 @@ from certify_assets.research.designs import fooled, paper_process
 def test_auroc_with_ties() -> None:
     rng = np.random.default_rng(0)
     scores, outcomes = rng.integers(0, 9, 300).astype(float), rng.integers(0, 2, 300)
-    assert auroc(observe(scores, outcomes, np.arange(300))) == pytest.approx(
+    assert observe(scores, outcomes, np.arange(300)).auroc == pytest.approx(
         roc_auc_score(outcomes, scores)
     )
-    assert auroc(observe(scores, np.ones(300), np.arange(300))) is None
+    assert observe(scores, np.ones(300), np.arange(300)).auroc is None
 
 
 def test_a_blind_judge_is_named() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from certify_assets.certificates import auroc, certify, observe
+from certify_assets.certificates import certify, observe
 from certify_assets.evaluation.score_table import read_score_table
 from certify_assets_tests.cli.calling import Call
 
@@ -63,7 +63,7 @@ def test_facts_of_a_table_and_lamps_for_people(call: Call, scores: Path) -> None
     model = answer.json["model"]
     assert (model["success_rate"], model["auroc"]) == (
         pytest.approx(found.success_rate),
-        pytest.approx(auroc(seen)),
+        pytest.approx(seen.auroc),
     )
     assert answer.json["certified_now"] is found.certified
     assert (

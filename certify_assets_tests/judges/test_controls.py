@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from certify_assets.corpora.auroc import auroc
+from certify_assets.certificates.auroc import auroc
 from certify_assets.errors import InputError
 from certify_assets.judges.controls import UNCUT, AgentJudge, LengthJudge
 

@@ -11,7 +11,7 @@ import pytest
 from safetensors.numpy import save
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from certify_assets.corpora.auroc import auroc
+from certify_assets.certificates.auroc import auroc
 from certify_assets.corpora.rendering import render_frame
 from certify_assets.corpora.splits import make_manifest, select
 from certify_assets.errors import InputError, IntegrityError

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certify_assets.certificates import Settings, audit_certificate, certify
-from certify_assets.corpora.auroc import auroc
+from certify_assets.certificates.auroc import auroc
 from certify_assets.judges.harvest.gate import HarvestGate, open_gate
 from certify_assets.judges.harvest.measures import rendered_lengths
 from certify_assets.judges.harvest.withholding import Pool, Splits, halves, withhold

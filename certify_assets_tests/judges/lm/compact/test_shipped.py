@@ -10,7 +10,7 @@ from functools import lru_cache
 import numpy as np
 import pytest
 
-from certify_assets.corpora.auroc import auroc
+from certify_assets.certificates.auroc import auroc
 from certify_assets.corpora.embedded import EMBEDDED, PRETRAINING_TASKS, load_embedded
 from certify_assets.corpora.rendering import Renderer, render_frame
 from certify_assets.corpora.schema import Step

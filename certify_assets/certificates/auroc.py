@@ -1,23 +1,62 @@
-"""AUROC with an interval over tasks: of all pairs, and of the pairs of one group alone (one task, one agent)."""
+"""The area under the ROC curve (AUROC), ties counted half: weighted, within groups, with an interval.
+
+References
+----------
+Hanley and McNeil (1982), The meaning and use of the area under a receiver operating characteristic
+(ROC) curve.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Area", "PairRanking", "area_of", "codes", "interval", "task_resamples"]
+from certify_assets.errors import InputError
 
 _DRAWS = 500
 _LEVEL = 0.95
 _CELLS = 4_000_000
 
 
+def auroc(scores: ArrayLike, outcomes: ArrayLike) -> float:
+    """Probability that a success scores above a failure, a tie counting one half.
+
+    Parameters
+    ----------
+    scores : array_like, shape (n,)
+        Higher = more likely a success. Rows with NaN are left out.
+    outcomes : array_like, shape (n,)
+        1 = success, 0 = failure.
+
+    Returns
+    -------
+    float
+        In [0, 1]; NaN when one of the two classes is absent.
+
+    Raises
+    ------
+    InputError
+        If the lengths differ or an outcome is neither 0 nor 1.
+    """
+    values, right = np.asarray(scores, dtype=np.float64), np.asarray(outcomes, dtype=np.float64)
+    if values.ndim != 1 or values.shape != right.shape:
+        raise InputError(
+            f"scores {values.shape} and outcomes {right.shape} are not two lists of one length; "
+            "give one of each a row."
+        )
+    if not np.isin(right, (0.0, 1.0)).all():
+        raise InputError("an outcome is neither 0 nor 1; leave out rows without an outcome.")
+    kept = ~np.isnan(values)
+    ranking = Ranking.of(values[kept], right[kept])
+    return ranking.auroc(np.ones(ranking.order.size))
+
+
 @dataclass(frozen=True, slots=True)
-class Area:
+class AurocEstimate:
     """An AUROC and its 95 % percentile interval over resampled tasks.
 
     Attributes
@@ -25,7 +64,7 @@ class Area:
     value, low, high : float or None
         None where no pair of a success and a failure exists.
     pairs : int
-        Pairs of a success and a failure that it is over.
+        Number of pairs of a success and a failure.
     """
 
     value: float | None
@@ -33,16 +72,16 @@ class Area:
     high: float | None
     pairs: int
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the area as JSON values."""
-        return {name: getattr(self, name) for name in self.__slots__}
+    def to_dict(self) -> dict[str, float | int | None]:
+        """Return the estimate as JSON values."""
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
-class PairRanking:
-    """Scores put in order once, so that the AUROC over the pairs of equal group costs no sorting under many weightings of the rows.
+class Ranking:
+    """Scores sorted once, so that the AUROC under many weightings of the rows needs no sorting.
 
-    Parameters
+    Attributes
     ----------
     order : int array, shape (n,)
         Rows by group, then by score.
@@ -62,11 +101,13 @@ class PairRanking:
     @classmethod
     def of(
         cls, scores: ArrayLike, outcomes: ArrayLike, groups: NDArray[np.int64] | None = None
-    ) -> PairRanking:
-        """Order finite scores; without groups all rows are one."""
+    ) -> Ranking:
+        """Sort finite scores; with groups (tasks, agents) only pairs of equal group count."""
         values, right = np.asarray(scores, dtype=np.float64), np.asarray(outcomes, dtype=np.float64)
         owner = np.zeros(values.size, dtype=np.int64) if groups is None else groups
-        order = np.lexsort((values, owner))
+        order = np.argsort(values, kind="stable")
+        if groups is not None:
+            order = order[np.argsort(owner[order], kind="stable")]
         values, owner = values[order], owner[order]
         new_group = np.concatenate([[True], owner[1:] != owner[:-1]])[: values.size]
         new = new_group | np.concatenate([[True], values[1:] != values[:-1]])[: values.size]
@@ -74,15 +115,12 @@ class PairRanking:
         heads = np.maximum.accumulate(np.where(new_group[starts], np.arange(starts.size), 0))
         return cls(order, starts, heads, right[order])
 
-    def won_and_all(
+    def pair_counts(
         self, weights: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return, for each row of weights, the pairs won (a tie is half a pair) and all pairs.
+        """Return pairs won (a tie is half a pair) and all pairs, a row of weights each.
 
-        Parameters
-        ----------
-        weights : float array, shape (draws, n)
-            How often each row counts.
+        With whole weights every count is exact, in whatever order it is summed.
         """
         if not self.starts.size:
             return np.zeros(len(weights)), np.zeros(len(weights))
@@ -90,25 +128,40 @@ class PairRanking:
         successes = np.add.reduceat(taken * self.outcomes, self.starts, axis=1)
         failures = np.add.reduceat(taken * (1.0 - self.outcomes), self.starts, axis=1)
         before = np.cumsum(failures, axis=1) - failures
-        before -= before[:, self.heads]
+        if self.heads[-1]:
+            before -= before[:, self.heads]
         won = (successes * (before + failures / 2)).sum(axis=1)
         # the last start of a group holds the failures of all of it
         last = np.concatenate([np.flatnonzero(np.diff(self.heads)), [self.starts.size - 1]])
         in_group = np.add.reduceat(successes, np.unique(self.heads), axis=1)
         return won, (in_group * (before[:, last] + failures[:, last])).sum(axis=1)
 
-    def areas(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    def aurocs(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the AUROC under each row of weights; NaN where it has no pair."""
+        # a few resamples at a time, so that the intermediate matrices stay small
         step = max(1, _CELLS // max(1, self.order.size))
-        parts = [self.won_and_all(weights[at : at + step]) for at in range(0, len(weights), step)]
+        parts = [self.pair_counts(weights[at : at + step]) for at in range(0, len(weights), step)]
         won, pairs = (np.concatenate([part[side] for part in parts]) for side in (0, 1))
         found: NDArray[np.float64] = np.divide(
             won, pairs, out=np.full(won.shape, np.nan), where=pairs > 0
         )
         return found
 
+    def auroc(self, weights: NDArray[np.float64]) -> float:
+        """Return the AUROC of rows that count as often as their weight; NaN without a pair."""
+        won, pairs = self.pair_counts(weights[None])
+        return float(won[0] / pairs[0]) if pairs[0] else float("nan")
 
-def codes(names: Sequence[Any] | NDArray[Any]) -> NDArray[np.int64]:
+    def estimate(self, resamples: NDArray[np.float64]) -> AurocEstimate:
+        """Return the AUROC of all rows with its interval over resamples."""
+        won, pairs = (float(value[0]) for value in self.pair_counts(np.ones((1, self.order.size))))
+        if pairs == 0:
+            return AurocEstimate(None, None, None, 0)
+        low, high = percentile_interval(self.aurocs(resamples)) if len(resamples) else (None, None)
+        return AurocEstimate(won / pairs, low, high, round(pairs))
+
+
+def name_codes(names: Sequence[Any] | NDArray[Any]) -> NDArray[np.int64]:
     """Number the names in the order of their sorting."""
     return np.unique(np.asarray([str(name) for name in names], dtype=object), return_inverse=True)[
         1
@@ -124,11 +177,12 @@ def task_resamples(
     ----------
     tasks : int array, shape (n,)
         Task of every row, numbered from 0.
+    draws, seed : int
 
     Returns
     -------
     float array, shape (draws, n)
-        The same for the same tasks and seed, so that two judges on the same rows are compared draw by draw.
+        The same for the same tasks and seed, so that two judges are compared draw by draw.
     """
     number = int(tasks.max()) + 1 if tasks.size else 0
     if number < 2:
@@ -140,21 +194,10 @@ def task_resamples(
     return often
 
 
-def interval(values: NDArray[np.float64]) -> tuple[float | None, float | None]:
-    """Return the 95 % percentile interval of the values that are known; None twice where none is."""
+def percentile_interval(values: NDArray[np.float64]) -> tuple[float | None, float | None]:
+    """Return the 95 % percentile interval of the known values; None twice where none is."""
     known = values[np.isfinite(values)]
     if not known.size:
         return None, None
     low, high = np.quantile(known, [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2]).tolist()
     return low, high
-
-
-def area_of(ranking: PairRanking, resamples: NDArray[np.float64]) -> Area:
-    """Return the AUROC of all rows with its interval over resamples."""
-    won, pairs = (
-        float(value[0]) for value in ranking.won_and_all(np.ones((1, ranking.order.size)))
-    )
-    if pairs == 0:
-        return Area(None, None, None, 0)
-    low, high = interval(ranking.areas(resamples)) if len(resamples) else (None, None)
-    return Area(won / pairs, low, high, round(pairs))

@@ -1,19 +1,66 @@
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from certify_assets.corpora.auroc import auroc
-from certify_assets.corpora.auroc_interval import (
-    PairRanking,
-    area_of,
-    codes,
-    interval,
+from certify_assets.certificates.auroc import (
+    Ranking,
+    auroc,
+    name_codes,
+    percentile_interval,
     task_resamples,
 )
+from certify_assets.errors import InputError
+
+ROWS = st.lists(st.tuples(st.integers(-3, 3), st.integers(0, 1)), min_size=2, max_size=30)
+
+
+@settings(deadline=None, max_examples=60)
+@given(ROWS)
+def test_equals_the_count_over_pairs(rows: list[tuple[int, int]]) -> None:
+    wins = [
+        1.0 if a > b else 0.5 if a == b else 0.0
+        for a, x in rows
+        for b, y in rows
+        if x == 1 and y == 0
+    ]
+    area = auroc([score for score, _ in rows], [outcome for _, outcome in rows])
+    assert math.isnan(area) if not wins else area == pytest.approx(np.mean(wins))
+
+
+@settings(deadline=None, max_examples=60)
+@given(ROWS)
+def test_a_strictly_increasing_map_changes_nothing(rows: list[tuple[int, int]]) -> None:
+    scores, outcomes = np.array(rows, dtype=float).T
+    np.testing.assert_equal(auroc(np.exp(scores) - 7, outcomes), auroc(scores, outcomes))
+
+
+def test_unscored_rows_are_left_out() -> None:
+    assert auroc([1.0, float("nan"), 0.0], [1, 0, 0]) == 1.0
+    assert math.isnan(auroc([], []))
+
+
+@pytest.mark.parametrize(
+    ("scores", "outcomes"), [([1.0], [1, 0]), ([1.0, 2.0], [0, 2]), ([1.0, 2.0], [0, float("nan")])]
+)
+def test_what_is_no_list_of_outcomes_is_refused(scores: list[float], outcomes: list[float]) -> None:
+    with pytest.raises(InputError):
+        auroc(scores, outcomes)
+
+
+@settings(deadline=None, max_examples=60)
+@given(ROWS, st.data())
+def test_a_weight_is_a_number_of_copies(rows: list[tuple[int, int]], data: st.DataObject) -> None:
+    copies = data.draw(st.lists(st.integers(0, 3), min_size=len(rows), max_size=len(rows)))
+    scores, outcomes = [score for score, _ in rows], [outcome for _, outcome in rows]
+    repeated = auroc(np.repeat(scores, copies), np.repeat(outcomes, copies))
+    found = Ranking.of(scores, outcomes).auroc(np.array(copies, dtype=np.float64))
+    assert math.isnan(found) if math.isnan(repeated) else found == pytest.approx(repeated)
 
 
 def by_hand(
@@ -44,15 +91,15 @@ def by_hand(
 def test_pairs_of_one_group_are_counted_as_by_hand(seed: int, rows: int, groups: int) -> None:
     rng = np.random.default_rng(seed)
     scores, outcomes = rng.integers(0, 5, rows) / 2, rng.integers(0, 2, rows)
-    owner, weights = codes(rng.integers(0, groups, rows)), rng.integers(0, 3, rows)
-    won, pairs = PairRanking.of(scores, outcomes, owner).won_and_all(weights[None].astype(float))
+    owner, weights = name_codes(rng.integers(0, groups, rows)), rng.integers(0, 3, rows)
+    won, pairs = Ranking.of(scores, outcomes, owner).pair_counts(weights[None].astype(float))
     assert (float(won[0]), int(pairs[0])) == by_hand(scores, outcomes, owner, weights)
 
 
 def test_without_groups_it_is_the_auroc() -> None:
     rng = np.random.default_rng(1)
     scores, outcomes = rng.integers(0, 9, 200) / 4, rng.integers(0, 2, 200)
-    found = area_of(PairRanking.of(scores, outcomes), task_resamples(codes(np.arange(200) // 4)))
+    found = Ranking.of(scores, outcomes).estimate(task_resamples(name_codes(np.arange(200) // 4)))
     assert (
         found.value == pytest.approx(auroc(scores, outcomes))
         and found.low is not None
@@ -64,16 +111,16 @@ def test_without_groups_it_is_the_auroc() -> None:
 
 
 def test_what_cannot_be_measured_is_none() -> None:
-    nothing = area_of(PairRanking.of([], []), task_resamples(codes([])))
-    alike = area_of(PairRanking.of([1.0, 2.0], [1, 1]), task_resamples(codes(["a", "b"])))
+    nothing = Ranking.of([], []).estimate(task_resamples(name_codes([])))
+    alike = Ranking.of([1.0, 2.0], [1, 1]).estimate(task_resamples(name_codes(["a", "b"])))
     assert nothing.value is alike.value is None and nothing.pairs == alike.pairs == 0
-    one_task = area_of(PairRanking.of([1.0, 2.0], [0, 1]), task_resamples(codes(["a", "a"])))
+    one_task = Ranking.of([1.0, 2.0], [0, 1]).estimate(task_resamples(name_codes(["a", "a"])))
     assert (one_task.value, one_task.low, one_task.high) == (1.0, None, None)
-    assert interval(np.array([np.nan])) == (None, None)
+    assert percentile_interval(np.array([np.nan])) == (None, None)
 
 
 def test_resamples_take_tasks_whole_and_are_those_of_the_seed() -> None:
-    tasks = codes(["b", "a", "b", "c"])
+    tasks = name_codes(["b", "a", "b", "c"])
     first, again = task_resamples(tasks, draws=50), task_resamples(tasks, draws=50)
     assert np.array_equal(first, again) and not np.array_equal(
         first, task_resamples(tasks, draws=50, seed=1)
@@ -99,7 +146,7 @@ def test_the_interval_covers_the_truth_of_clustered_runs() -> None:
     missed = 0
     for _ in range(150):
         scores, outcomes, tasks = drawn(60)
-        found = area_of(PairRanking.of(scores, outcomes), task_resamples(tasks, draws=300))
+        found = Ranking.of(scores, outcomes).estimate(task_resamples(tasks, draws=300))
         assert found.low is not None and found.high is not None
         missed += not found.low <= truth <= found.high
     assert missed <= 7.5 + 3.5 * 2.7
