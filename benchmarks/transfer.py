@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from certify_assets.corpora.config import EMBEDDED, CorpusConfig, embedded_config, save_config
+from certify_assets.corpora.config import CorpusConfig, embedded_config, save_config
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.corpora.embedded import EMBEDDED
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.evaluation import certification
 from certify_assets.evaluation.audit import audit_judge, load_audits

@@ -12,7 +12,8 @@ from typing import Any
 import dagster as dg
 import pydantic
 
-from certify_assets.corpora.config import EMBEDDED, CorpusConfig
+from certify_assets.corpora.config import CorpusConfig, corpus_schema
+from certify_assets.corpora.embedded import EMBEDDED
 from certify_assets.errors import InputError
 
 __all__ = ["Corpora", "DeclaredCorpus", "with_declared"]
@@ -36,43 +37,31 @@ attributes:
 """
 
 
+# the words of the configuration itself, so that both say the same of a field
+_ABOUT = {
+    name: str(about.get("description", "")) for name, about in corpus_schema()["properties"].items()
+}
+
+
 class DeclaredCorpus(dg.Resolvable, dg.Model):
     """One corpus: where its runs lie and how they are split."""
 
-    name: str = pydantic.Field(
-        description="Partition key: a letter, then letters, digits, '_' or '-', at most 64.",
-        examples=["my_corpus"],
-        max_length=64,
-    )
+    name: str = pydantic.Field(description=_ABOUT["name"], examples=["my_corpus"], max_length=64)
     paths: list[str] = pydantic.Field(
-        description="Files, folders and archives with the runs, relative to the YAML file.",
+        description=f"{_ABOUT['paths'].rstrip('.')}, relative to the YAML file.",
         examples=[["runs"]],
         min_length=1,
     )
-    format: str = pydantic.Field(
-        "auto", description="Source format, several joined by +, or auto for the one that fits."
-    )
-    options: dict[str, Any] = pydantic.Field({}, description="Options of the source format.")
-    profile: str = pydantic.Field(
-        "certify", description="Split profile: certify, paper or paper_miniwob."
-    )
-    seed: int = pydantic.Field(42, description="Seed of the splits, at least 0.")
-    rl: bool = pydantic.Field(
-        True,
-        description="Whether a judge is trained on the RL split; where none is, its share goes to CAL.",
-    )
-    leak_thresholds: dict[str, float] = pydantic.Field(
-        {},
-        description="AUROC from which a control is a structural leak, for length, steps, agent or phrases; .85 where none is given.",
-    )
+    format: str = pydantic.Field("auto", description=_ABOUT["format"])
+    options: dict[str, Any] = pydantic.Field({}, description=_ABOUT["options"])
+    profile: str = pydantic.Field("certify", description=_ABOUT["profile"])
+    seed: int = pydantic.Field(42, description=_ABOUT["seed"])
+    rl: bool = pydantic.Field(True, description=_ABOUT["rl"])
+    leak_thresholds: dict[str, float] = pydantic.Field({}, description=_ABOUT["leak_thresholds"])
     accept_structural_leak: str | None = pydantic.Field(
-        None,
-        description="Reason for going on although a control tells the outcome; every certificate carries it.",
+        None, description=_ABOUT["accept_structural_leak"]
     )
-    domain: str = pydantic.Field(
-        "",
-        description="What kind of work the runs are, such as web, shell or software; empty takes that of the format, where it has one.",
-    )
+    domain: str = pydantic.Field("", description=_ABOUT["domain"])
 
     def config(self, folder: Path) -> CorpusConfig:
         """Return the configuration, with paths made absolute from the folder of the YAML file.

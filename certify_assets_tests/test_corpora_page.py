@@ -10,8 +10,8 @@ import yaml
 
 from certify_assets.components import Corpora
 from certify_assets.corpora import landing
+from certify_assets.corpora.config import THRESHOLDS
 from certify_assets.corpora.formats import COMMON_OPTIONS, FORMATS
-from certify_assets.corpora.leak_thresholds import THRESHOLDS
 from certify_assets.corpora.splits import PROFILES
 from certify_assets_tests.paths import REPOSITORY
 

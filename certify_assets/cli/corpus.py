@@ -108,7 +108,8 @@ def import_(
     a certificate and its audit.
     """
     from certify_assets.cli.launching import add_partitions, open_store
-    from certify_assets.corpora.config import EMBEDDED, CorpusConfig
+    from certify_assets.corpora.config import CorpusConfig
+    from certify_assets.corpora.embedded import EMBEDDED
 
     if name in EMBEDDED:
         raise InputError(

@@ -21,8 +21,8 @@ from certify_assets.cli.output import (
     say,
     show_table,
 )
-from certify_assets.corpora.config import EMBEDDED
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.corpora.embedded import EMBEDDED
 from certify_assets.errors import MissingToolError
 from certify_assets.storage.store import Store
 

@@ -1,83 +1,109 @@
-"""What a corpus is to the platform: where its runs lie, how they are split, and which leak its owner accepted, in one document."""
+"""Configuration of corpora: what a user declares, validated, and its registration in a data root."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any
+
+import pydantic
+from pydantic.dataclasses import dataclass as validated
 
 from certify_assets.corpora.embedded import EMBEDDED
-from certify_assets.corpora.leak_thresholds import complete_thresholds
 from certify_assets.errors import InputError
 from certify_assets.storage.store import Store
 
-__all__ = [
-    "EMBEDDED",
-    "CorpusConfig",
-    "embedded_config",
-    "load_config",
-    "registered_corpora",
-    "remove_corpus",
-    "save_config",
-]
+#: AUROC from which a leak check counts as a structural leak
+THRESHOLDS: Mapping[str, float] = {"length": 0.85, "steps": 0.85, "agent": 0.85, "phrases": 0.85}
 
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_\-]{0,63}")
-_DOMAIN = re.compile(r"[a-z][a-z0-9_]{0,39}")
+_NAME = r"[A-Za-z][A-Za-z0-9_\-]{0,63}"
+_DOMAIN = r"[a-z][a-z0-9_]{0,39}"
+_LEAK_THRESHOLDS = {
+    "additionalProperties": False,
+    "properties": {
+        name: {"type": "number", "exclusiveMinimum": 0.5, "maximum": 1, "default": value}
+        for name, value in THRESHOLDS.items()
+    },
+}
 
 
-@dataclass(frozen=True)
+def _field(description: str, **about: Any) -> Any:
+    return pydantic.Field(description=description, **about)
+
+
+@validated(frozen=True, config=pydantic.ConfigDict(extra="forbid", title="Corpus"))
 class CorpusConfig:
-    """The configuration of one corpus.
+    """The configuration of one corpus; `corpus_schema` is its JSON schema."""
 
-    Parameters
-    ----------
-    name : str
-        Partition key: a letter, then letters, digits, '_' or '-', at most 64.
-    format : str
-        ``embedded``, ``auto`` or the name of a source format.
-    paths : tuple of str
-        Files or folders of the source; empty for embedded corpora.
-    options : mapping
-        Options of the source adapter.
-    profile : str
-        Split profile, ``certify`` or ``paper``.
-    seed : int
-        Seed of the split.
-    rl : bool
-        Whether a judge is trained on the RL split; where none is, its share goes to CAL.
-    accept_structural_leak : str or None
-        Reason for which the owner accepts a structural leak; every certificate then carries it.
-    leak_thresholds : mapping of str to float
-        AUROC from which length, steps, agent or phrases is a structural leak; .85 for those that are not named.
-    domain : str
-        What kind of work the runs are, such as web, shell or software; empty takes that of the format, where it has one.
-    """
+    name: Annotated[
+        str,
+        _field(
+            "Partition key: a letter, then letters, digits, '_' or '-', at most 64.",
+            examples=["my_corpus"],
+            json_schema_extra={"pattern": f"^{_NAME}$"},
+        ),
+    ]
+    format: Annotated[
+        str,
+        _field("Source format, several joined by +, auto for the one that fits, or embedded."),
+    ] = "auto"
+    paths: Annotated[
+        tuple[str, ...],
+        _field("Files, folders and archives with the runs.", examples=[["runs"]]),
+    ] = ()
+    options: Annotated[Mapping[str, Any], _field("Options of the source format.")] = pydantic.Field(
+        default_factory=dict
+    )
+    profile: Annotated[str, _field("Split profile: certify, paper or paper_miniwob.")] = "certify"
+    seed: Annotated[int, _field("Seed of the splits, at least 0.", strict=True)] = 42
+    rl: Annotated[
+        bool,
+        _field(
+            "Whether a judge is trained on the RL split; if none is, its share goes to CAL.",
+            strict=True,
+        ),
+    ] = True
+    accept_structural_leak: Annotated[
+        str | None,
+        _field("Reason for accepting a structural leak; every certificate carries it."),
+    ] = None
+    leak_thresholds: Annotated[
+        Mapping[str, Any],
+        _field(
+            "AUROC from which a leak check is a structural leak, for length, steps, agent or "
+            "phrases; .85 by default.",
+            json_schema_extra=_LEAK_THRESHOLDS,
+        ),
+    ] = pydantic.Field(default_factory=dict)
+    domain: Annotated[
+        str,
+        _field(
+            "Kind of work, such as web, shell or software; by default that of the format.",
+            json_schema_extra={"pattern": f"^({_DOMAIN})?$"},
+        ),
+    ] = ""
 
-    name: str
-    format: str = "auto"
-    paths: tuple[str, ...] = ()
-    options: Mapping[str, Any] = field(default_factory=dict)
-    profile: str = "certify"
-    seed: int = 42
-    rl: bool = True
-    accept_structural_leak: str | None = None
-    leak_thresholds: Mapping[str, float] = field(default_factory=dict)
-    domain: str = ""
+    @pydantic.model_validator(mode="wrap")
+    @classmethod
+    def _in_sentences(cls, value: Any, handler: Any) -> Any:
+        try:
+            return handler(value)
+        except pydantic.ValidationError as error:
+            raise InputError(_sentence(error.errors()[0])) from None
 
     def __post_init__(self) -> None:
-        if not _NAME.fullmatch(self.name):
+        # an InputError is no ValueError, so pydantic lets it pass as it is
+        if not re.fullmatch(_NAME, self.name):
             raise InputError(
-                f"{self.name!r} cannot name a corpus; use a letter followed by letters, digits, '_' or '-', at most 64 characters."
-            )
-        if not isinstance(self.leak_thresholds, Mapping):
-            raise InputError(
-                'leak_thresholds of corpus.json is no object; map a control such as "length" to an AUROC.'
+                f"{self.name!r} cannot name a corpus; use a letter followed by letters, digits, "
+                "'_' or '-', at most 64 characters."
             )
         complete_thresholds(self.leak_thresholds)
-        if not isinstance(self.domain, str) or (self.domain and not _DOMAIN.fullmatch(self.domain)):
+        if self.domain and not re.fullmatch(_DOMAIN, self.domain):
             raise InputError(
-                f"{self.domain!r} cannot name a domain; use a small letter followed by small letters, digits or '_', at most 40 characters."
+                f"{self.domain!r} cannot name a domain; use a small letter followed by small "
+                "letters, digits or '_', at most 40 characters."
             )
 
     def to_dict(self) -> dict[str, Any]:
@@ -91,21 +117,60 @@ class CorpusConfig:
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> CorpusConfig:
-        """Read a configuration, refusing keys that mean nothing here.
+        """Read a configuration.
 
         Raises
         ------
         InputError
-            If a key is unknown or the name is missing.
+            If a key is unknown, the name is missing, or a value cannot be used.
         """
-        unknown = sorted(set(document) - set(cls.__dataclass_fields__))
-        if unknown:
+        if not isinstance(document, Mapping):
+            raise InputError("corpus.json is no object; map its keys to values.")
+        return cls(**document)
+
+
+def _sentence(found: Any) -> str:
+    """Say what is wrong with a configuration, with the key and the remedy."""
+    key = ".".join(str(part) for part in found["loc"])
+    if found["type"] == "unexpected_keyword_argument":
+        known = ", ".join(CorpusConfig.__dataclass_fields__)
+        return f"corpus.json has the unknown key {key!r}; known keys are {known}."
+    if key == "name" and found["type"] == "missing":
+        return "corpus.json has no key 'name'; add the corpus's name."
+    if key == "leak_thresholds":
+        return (
+            "leak_thresholds of corpus.json is no object; map a control such as "
+            '"length" to an AUROC.'
+        )
+    return f"{key} of corpus.json is {found['input']!r}: {found['msg']}; correct it."
+
+
+def corpus_schema() -> dict[str, Any]:
+    """Return the JSON schema of a corpus's configuration, as ``schemas/corpus.json`` ships it."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **pydantic.TypeAdapter(CorpusConfig).json_schema(),
+    }
+
+
+def complete_thresholds(given: Mapping[str, Any]) -> dict[str, float]:
+    """Return a threshold for every leak check: the given ones, else those of `THRESHOLDS`.
+
+    Raises
+    ------
+    InputError
+        If a name is no leak check, or a threshold is not above .5 and at most 1.
+    """
+    for name, value in given.items():
+        if name not in THRESHOLDS:
             raise InputError(
-                f"corpus.json has the unknown key {unknown[0]!r}; known keys are {', '.join(cls.__dataclass_fields__)}."
+                f"leak_thresholds names the control {name!r}; known are {', '.join(THRESHOLDS)}."
             )
-        if "name" not in document:
-            raise InputError("corpus.json has no key 'name'; add the corpus's name.")
-        return cls(**{**document, "paths": tuple(document.get("paths", ()))})
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0.5 < value <= 1:
+            raise InputError(
+                f"the leak threshold of {name} is {value!r}; give an AUROC above .5 and at most 1."
+            )
+    return {name: float(given.get(name, default)) for name, default in THRESHOLDS.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +205,10 @@ def format_domain(format: str) -> Domain:
     return Domain(name, "derived" if name else "unknown")
 
 
+def _key(name: str) -> str:
+    return f"corpora/{name}/corpus.json"
+
+
 def embedded_config(name: str) -> CorpusConfig:
     """Return the configuration of one of the corpora that come with the package."""
     return CorpusConfig(name=name, format="embedded", domain="web")
@@ -147,7 +216,7 @@ def embedded_config(name: str) -> CorpusConfig:
 
 def save_config(store: Store, config: CorpusConfig) -> None:
     """Register a corpus in the data root."""
-    store.write_json(f"corpora/{config.name}/corpus.json", config.to_dict())
+    store.write_json(_key(config.name), config.to_dict())
 
 
 def load_config(store: Store, name: str) -> CorpusConfig:
@@ -158,7 +227,7 @@ def load_config(store: Store, name: str) -> CorpusConfig:
     InputError
         If no such corpus is registered; the sentence lists those that are.
     """
-    key = f"corpora/{name}/corpus.json"
+    key = _key(name)
     if store.exists(key):
         return CorpusConfig.from_dict(store.read_json(key))
     if name in EMBEDDED:
@@ -171,9 +240,7 @@ def load_config(store: Store, name: str) -> CorpusConfig:
 
 def registered_corpora(store: Store) -> list[str]:
     """Return the names of all corpora: the embedded ones and those registered in the data root, sorted."""
-    imported = [
-        name for name in store.names("corpora") if store.exists(f"corpora/{name}/corpus.json")
-    ]
+    imported = [name for name in store.names("corpora") if store.exists(_key(name))]
     return sorted({*EMBEDDED, *imported})
 
 

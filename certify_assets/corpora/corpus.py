@@ -8,9 +8,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from certify_assets.corpora.config import EMBEDDED, CorpusConfig, Domain, format_domain, load_config
-from certify_assets.corpora.embedded import load_embedded
-from certify_assets.corpora.leak_thresholds import complete_thresholds
+from certify_assets.corpora.config import (
+    CorpusConfig,
+    Domain,
+    complete_thresholds,
+    format_domain,
+    load_config,
+)
+from certify_assets.corpora.embedded import EMBEDDED, load_embedded
 from certify_assets.corpora.schema import read_trajectories, validate_frame, write_trajectories
 from certify_assets.corpora.splits import (
     SPLITS,

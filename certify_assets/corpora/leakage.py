@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certify_assets.certificates.auroc import Ranking
+from certify_assets.corpora.config import complete_thresholds
 from certify_assets.corpora.formats import FORMATS
 from certify_assets.corpora.leak_evidence import LeakEvidence, leak_evidence
-from certify_assets.corpora.leak_thresholds import complete_thresholds
 from certify_assets.corpora.rendering import Rendered, render_frame
 from certify_assets.corpora.schema import COLUMNS
 

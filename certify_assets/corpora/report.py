@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from certify_assets.corpora.config import EMBEDDED, CorpusConfig, Domain
+from certify_assets.corpora.config import CorpusConfig, Domain, complete_thresholds
 from certify_assets.corpora.corpus import Corpus, ImportSummary, embedded_import
-from certify_assets.corpora.leak_thresholds import complete_thresholds
+from certify_assets.corpora.embedded import EMBEDDED
 from certify_assets.corpora.splits import SplitManifest, plan_splits, without_test
 from certify_assets.errors import InputError
 

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from certify_assets.corpora.config import EMBEDDED, registered_corpora
+from certify_assets.corpora.config import registered_corpora
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.corpora.embedded import EMBEDDED
 from certify_assets.errors import CertifyError, InputError, StaleCertificateError
 from certify_assets.evaluation.certification import certificate_of, load_certificates
 from certify_assets.files import rounded

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from certify_assets.corpora.config import EMBEDDED, load_config, registered_corpora
+from certify_assets.corpora.config import load_config, registered_corpora
+from certify_assets.corpora.embedded import EMBEDDED
 from certify_assets.errors import CertifyError, GateClosedError, InputError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.research.study_stages import ALL, PROFILES, STAGES, Profile, Stage, Work

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certify_assets.certificates import Settings
-from certify_assets.corpora.config import EMBEDDED
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.corpora.embedded import EMBEDDED
 from certify_assets.corpora.splits import plan_splits, select
 from certify_assets.evaluation.ledger import LedgerEntry, announce_study, record_result
 from certify_assets.files import canonical_json, sha256_bytes

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from certify_assets._version import __version__
-from certify_assets.corpora.config import EMBEDDED, load_config, registered_corpora
+from certify_assets.corpora.config import load_config, registered_corpora
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.corpora.embedded import EMBEDDED
 from certify_assets.errors import CertifyError
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import JUDGES, judges

@@ -1,0 +1,44 @@
+"""The configuration of a corpus: its JSON schema is shipped, and what is wrong is a sentence."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+
+import pytest
+
+from certify_assets.corpora.config import CorpusConfig, corpus_schema
+from certify_assets.errors import InputError
+
+
+def test_the_shipped_schema_is_that_of_the_class() -> None:
+    # write corpus_schema() there, with an indent of 2 and sorted keys, where this fails
+    shipped = files("certify_assets").joinpath("schemas/corpus.json").read_text(encoding="utf-8")
+    assert shipped == json.dumps(corpus_schema(), indent=2, sort_keys=True) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("document", "sentence"),
+    [
+        ({"name": "c", "budget": 3}, "unknown key 'budget'; known keys are name, format, paths"),
+        ({}, "no key 'name'; add"),
+        ({"name": "c", "seed": "7"}, "seed of corpus.json is '7'"),
+        ({"name": "c", "rl": 1}, "rl of corpus.json is 1"),
+        ({"name": "c", "paths": "runs"}, "paths of corpus.json is 'runs'"),
+        ({"name": "c", "leak_thresholds": [1]}, 'map a control such as "length" to an AUROC'),
+        ({"name": "c", "leak_thresholds": {"size": 0.9}}, "names the control 'size'"),
+        ({"name": "c", "leak_thresholds": {"steps": 0.5}}, "threshold of steps is 0.5; give"),
+        ({"name": "c", "domain": "The Web"}, "cannot name a domain; use"),
+    ],
+)
+def test_what_is_wrong_names_the_key_and_the_remedy(
+    document: dict[str, object], sentence: str
+) -> None:
+    with pytest.raises(InputError) as error:
+        CorpusConfig.from_dict(document)
+    assert sentence in str(error.value) and str(error.value).endswith(".")
+
+
+def test_a_configuration_reads_back_what_it_writes() -> None:
+    config = CorpusConfig("c", paths=("a", "b"), leak_thresholds={"length": 0.9}, seed=3)
+    assert CorpusConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
