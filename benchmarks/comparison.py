@@ -21,7 +21,7 @@ from certify_assets.evaluation.agent_folds import evaluate_agent_folds
 from certify_assets.evaluation.audit import audit_judge
 from certify_assets.evaluation.comparison import gather_table
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.reports.comparison_tables import comparison_tables, write_table
+from certify_assets.reports.comparison_page import comparison_tables, write_table
 from certify_assets.storage.store import Store
 
 QUICK_CORPUS = "miniwob_weak"

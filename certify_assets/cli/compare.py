@@ -118,7 +118,7 @@ def _write(
     document: Mapping[str, Any], html: Path | None, exports: Mapping[str, Path | None]
 ) -> None:
     from certify_assets.files import write_atomic
-    from certify_assets.reports.comparison_tables import comparison_tables, write_table
+    from certify_assets.reports.comparison_page import comparison_tables, write_table
 
     if html is not None:
         from certify_assets.reports.comparison_page import render_comparison
@@ -143,7 +143,7 @@ def _write(
 
 
 def _show(document: Mapping[str, Any]) -> None:
-    from certify_assets.reports.comparison_tables import comparison_tables
+    from certify_assets.reports.comparison_page import comparison_tables
 
     out = console()
     for corpus in document["corpora"]:

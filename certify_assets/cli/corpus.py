@@ -350,17 +350,16 @@ def _show_report(report: CorpusReport, page: Path | None) -> None:
     page : Path or None
         Where the page was drawn.
     """
-    from certify_assets.reports import corpus_tables
-    from certify_assets.reports.corpus_page import standing
+    from certify_assets.reports import corpus_page as pages
 
     name, profile = report.config.name, report.profile
-    _, heading, sentences = standing(report)
+    _, heading, sentences = pages.standing(report)
     facts = [
         ("domain", str(report.domain)),
-        *corpus_tables.profile_facts(profile),
-        *corpus_tables.flip_facts(profile["flips"]),
-        *corpus_tables.label_rows(report.imported, profile["flips"]),
-        *corpus_tables.length_facts(profile["lengths"]),
+        *pages.profile_facts(profile),
+        *pages.flip_facts(profile["flips"]),
+        *pages.label_rows(report.imported, profile["flips"]),
+        *pages.length_facts(profile["lengths"]),
         ("runs that read like an earlier one", str(profile["duplicates"])),
         ("groups of tasks with one instruction", str(len(profile["same_instruction"]))),
     ]
@@ -369,18 +368,18 @@ def _show_report(report: CorpusReport, page: Path | None) -> None:
         show_table(
             "Splits",
             ["split", "tasks", "runs", "π", "ICC", "DEFF", "n_eff"],
-            corpus_tables.split_rows(profile),
+            pages.split_rows(profile),
         )
     agents = [
         [row.name, row.runs, row.read, row.success_rate]
-        for row in corpus_tables.agent_rows(profile, report.controls)
+        for row in pages.agent_rows(profile, report.controls)
     ]
     show_table(
         "Agents", ["agent", "runs", "labelled, outside TEST", "success rate of those"], agents
     )
     rows = [
         [row.name, row.auroc, row.interval, row.threshold, "over" if row.over else ""]
-        for row in corpus_tables.control_rows(report.controls)
+        for row in pages.control_rows(report.controls)
     ]
     show_table(
         "Leak controls, outside TEST",

@@ -207,11 +207,11 @@ def _facts(
 
 
 def _show(found: Prospect, document: dict[str, Any]) -> None:
-    from certify_assets.reports.lamps import lamp
+    from certify_assets.reports.gates import gate_mark
 
     out = console()
     for gate in found.gates:
-        out.print(str(lamp(gate)), markup=False)
+        out.print(str(gate_mark(gate)), markup=False)
     coverage, model = document["coverage"], document["model"]
     figures = {
         "success rate, AUROC, ICC": f"{model['success_rate']:.3f}, {model['auroc']:.3f}, {model['icc']:.3f}",

@@ -77,7 +77,7 @@ def report(
     CERTIFICATE is one certificate or a {"certificates": [...]} document; every one must be of SCORES, and is recomputed before it is drawn (exit 3 where
     one is not).
     """
-    from certify_assets.reports.page import render_page
+    from certify_assets.reports.certificate_page import render_page
 
     refuse_overwrite(
         {"--out": out},

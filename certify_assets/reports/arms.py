@@ -8,17 +8,6 @@ from typing import Any
 
 from certify_assets.reports.wording import rate
 
-__all__ = [
-    "MEANINGS",
-    "ArmCell",
-    "ArmRow",
-    "arm_cells",
-    "arms_markdown",
-    "arms_metrics",
-    "candidates_markdown",
-    "improvement",
-]
-
 #: column or word → what it means
 MEANINGS = {
     "on CAL": "certified coverage on CAL, every candidate at the level divided by their number: what the choice compares",

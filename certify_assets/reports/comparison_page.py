@@ -1,35 +1,452 @@
-"""The page of a comparison: which judge is best at what, what does not help, and the tables; and the blocks that Dagster shows."""
+"""The comparison of judges: tables, figures, page, exports, and the blocks that Dagster shows."""
 
 from __future__ import annotations
 
+import csv
+import io
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 from certify_assets._version import __version__
 from certify_assets.evaluation.comparison import comparison_key
-from certify_assets.reports.comparison_figure import auroc_figure, coverage_figure
-from certify_assets.reports.comparison_tables import Table, comparison_tables, write_table
-from certify_assets.reports.templating import environment
-from certify_assets.reports.wording import compact, count, percent, rate
+from certify_assets.reports import svg
+from certify_assets.reports.wording import DASH, compact, count, environment, percent, rate
 
 if TYPE_CHECKING:
     from certify_assets.storage.store import Store
 
-__all__ = [
-    "comparison_markdown",
-    "comparison_metrics",
-    "folds_markdown",
-    "plotted",
-    "render_comparison",
-    "table_markdown",
-    "write_comparison_page",
-    "write_main_exports",
-]
-
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    **{mark: f"\\{mark}" for mark in "&%$#_{}"},
+}
+_LATEX |= {
+    "–": "--",
+    "−": "$-$",
+    "α": r"$\alpha$",
+    "\N{NARROW NO-BREAK SPACE}": r"\,",
+    "…": r"\ldots{}",
+}
+_MARKDOWN = re.compile(r"([\\`*_{}\[\]<>|#])")
+_SPACES = re.compile(r"\s+")
+_NOT_MEASURED = "not measured"
+_WIDTH, _LEFT, _RIGHT, _STEP, _TOP = 720, 150, 96, 30, 26
+_SPAN = _WIDTH - _LEFT - _RIGHT
 _INLINE = 1000
 _FLOATS = 12
 _SUFFIXES = {"csv": "csv", "markdown": "md", "latex": "tex"}
 _MAIN_TABLE_PAGE = "study/main_table.html"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A name for files, a title, columns, and rows of text."""
+
+    name: str
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def comparison_tables(documents: Sequence[Mapping[str, Any]]) -> list[Table]:
+    """Return the tables of one or more comparisons: ranking, certified coverage, cost, and unseen agents where they were evaluated."""
+    tables = [ranking_table(documents), certified_table(documents), cost_table(documents)]
+    return (
+        [*tables, agent_table(documents)]
+        if any(document["agent_disjoint"] for document in documents)
+        else tables
+    )
+
+
+def ranking_table(documents: Sequence[Mapping[str, Any]]) -> Table:
+    """AUROC of every judge and control: a row a corpus and judge."""
+    columns = ("corpus", "judge", "CAL", "95 %", "within task", "95 %, within", "RL", "TEST")
+    rows = [
+        (
+            document["corpus"],
+            row["judge"],
+            _area(row["auroc"]["cal"]),
+            _span(row["auroc"]["cal"]),
+            _area(row["within_task"]["cal"]),
+            _span(row["within_task"]["cal"]),
+            _area(row["auroc"]["rl"]) + (" (trained on)" if row["trained_on_rl"] else ""),
+            _area(row["auroc"]["test"]),
+        )
+        for document in documents
+        for row in document["rows"]
+    ]
+    return Table(
+        "ranking",
+        "AUROC: of all pairs and of pairs of one task; TEST as audited",
+        columns,
+        tuple(rows),
+    )
+
+
+def certified_table(documents: Sequence[Mapping[str, Any]]) -> Table:
+    """Certified coverage of every judge with its audit: a row a corpus and judge."""
+    budgets = [
+        (side, alpha)
+        for side in ("reject", "release")
+        for alpha in (documents[0]["alphas"] if documents else ())
+    ]
+    columns = (
+        "corpus",
+        "judge",
+        *(f"{side} {alpha:g}" for side, alpha in budgets),
+        "candidates",
+        "tasks",
+    )
+    rows = [
+        (
+            document["corpus"],
+            row["judge"],
+            *[_cell(row["certified"], side, alpha) for side, alpha in budgets],
+            str(row["candidates"]),
+            _tasks(row.get("certified_on")),
+        )
+        for document in documents
+        for row in document["rows"]
+        if row["certified"]
+    ]
+    return Table(
+        "certified",
+        "Certified coverage (error on TEST, coverage on TEST, audit)",
+        columns,
+        tuple(rows),
+    )
+
+
+def cost_table(documents: Sequence[Mapping[str, Any]]) -> Table:
+    """What training and scoring took: CPU seconds, memory, tokens, money and the share of answers with a verdict where a judge is behind a server."""
+    columns = (
+        "corpus",
+        "judge",
+        "training CPU s",
+        "training MiB",
+        "scoring CPU s",
+        "rows",
+        "ms a trajectory",
+        "scoring MiB",
+        "tokens",
+        "money",
+        "parsed",
+    )
+    rows = [
+        (document["corpus"], row["judge"], *_cost(row["cost"]))
+        for document in documents
+        for row in document["rows"]
+        if row["family"] != "control"
+    ]
+    return Table(
+        "cost",
+        "Cost: CPU seconds and largest memory of the process so far; tokens and money a decision",
+        columns,
+        tuple(rows),
+    )
+
+
+def agent_table(documents: Sequence[Mapping[str, Any]]) -> Table:
+    """Every evaluation on unseen agents, with its folds below it."""
+    columns = (
+        "corpus",
+        "judge",
+        "held-out agents",
+        "CAL runs",
+        "AUROC unseen",
+        "95 %",
+        "as many runs",
+        "all agents",
+        "within agent",
+        "difference",
+    )
+    rows: list[tuple[str, ...]] = []
+    for document in documents:
+        for item in document["agent_disjoint"]:
+            change = item["difference"]["auroc"]
+            rows.append(
+                (
+                    document["corpus"],
+                    item["judge"],
+                    "all, in turn",
+                    str(item["rows"]),
+                    _area(item["disjoint"]["auroc"]),
+                    _span(item["disjoint"]["auroc"]),
+                    _area(item.get("trained_on_as_many", {}).get("auroc")),
+                    _area(item["trained_on_all"]["auroc"]),
+                    _area(item["disjoint"]["within_agent"]),
+                    DASH
+                    if change["value"] is None
+                    else f"{change['value']:+.3f} ({_span(change)})".replace("-", "−"),
+                )
+            )
+            for fold in item["folds"]:
+                mine, all_agents = rate(fold["auroc"]), rate(fold["auroc_trained_on_all"])
+                held = ", ".join(fold["agents"])
+                rows.append(
+                    (
+                        document["corpus"],
+                        item["judge"],
+                        held,
+                        str(fold["cal_runs"]),
+                        mine,
+                        DASH,
+                        DASH,
+                        all_agents,
+                        DASH,
+                        DASH,
+                    )
+                )
+    return Table("agents", "Runs of agents that a judge has not seen", columns, tuple(rows))
+
+
+def _area(area: Mapping[str, Any] | None) -> str:
+    return rate(area["value"] if area else None)
+
+
+def _span(area: Mapping[str, Any] | None) -> str:
+    return (
+        DASH if not area or area["low"] is None else f"{rate(area['low'])} to {rate(area['high'])}"
+    )
+
+
+def _cell(cells: Sequence[Mapping[str, Any]], side: str, alpha: float) -> str:
+    found = next((cell for cell in cells if (cell["side"], cell["alpha"]) == (side, alpha)), None)
+    if found is None:
+        return DASH
+    if not found["certified"]:
+        return "nothing"
+    audit = (
+        ""
+        if found["audit"] is None
+        else f" ({rate(found['test_error'])}, {percent(found['test_coverage'])}, {found['audit']})"
+    )
+    return f"{percent(found['coverage'])}{audit}"
+
+
+def _tasks(on: Mapping[str, Any] | None) -> str:
+    if on is None:
+        return DASH
+    return f"{on['tasks']}{'' if on['split'] == 'cal' else ' (half B)'}"
+
+
+def _cost(cost: Mapping[str, Any]) -> tuple[str, ...]:
+    train, score, each = cost["train"], cost["score"], cost["cpu_seconds_per_trajectory"]
+    least = "≥ " if cost.get("at_least") else ""
+    tokens = cost["tokens_per_decision"]
+    paid = cost["money_per_decision"]
+    money = (
+        f"{least}{paid:.3g} {cost['currency']}".strip()
+        if paid is not None
+        else DASH
+        if tokens is None
+        else "no price given"
+    )
+    return (
+        _seconds(train),
+        _memory(train),
+        _seconds(score),
+        DASH if score is None else str(score["rows"]),
+        _NOT_MEASURED if each is None else f"{1000 * each:.2f}",
+        _memory(score),
+        DASH if tokens is None else f"{least}{tokens:.0f}",
+        money,
+        DASH if cost.get("parse_rate") is None else percent(cost["parse_rate"]),
+    )
+
+
+def _seconds(stage: Mapping[str, Any] | None) -> str:
+    if stage is None:
+        return _NOT_MEASURED
+    # a run that went on from an earlier one has paid for less than all of it
+    return f"{'≥ ' if stage['continued'] else ''}{stage['cpu_seconds']:.1f}"
+
+
+def _memory(stage: Mapping[str, Any] | None) -> str:
+    return DASH if stage is None else f"{stage['peak_mib']:.0f}"
+
+
+def write_table(table: Table, kind: str) -> str:
+    """Write a table.
+
+    Parameters
+    ----------
+    table : Table
+    kind : {"csv", "markdown", "latex"}
+
+    Returns
+    -------
+    str
+        Ending in a line feed; the same text for the same table.
+    """
+    return {"csv": _csv, "markdown": _markdown, "latex": _latex}[kind](table)
+
+
+def _csv(table: Table) -> str:
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerows([table.columns, *table.rows])
+    return stream.getvalue()
+
+
+def _markdown(table: Table) -> str:
+    lines = [
+        " | ".join(_MARKDOWN.sub(r"\\\1", _SPACES.sub(" ", cell)) for cell in row)
+        for row in (table.columns, *table.rows)
+    ]
+    return (
+        "\n".join(
+            [
+                f"| {lines[0]} |",
+                f"|{'---|' * len(table.columns)}",
+                *(f"| {line} |" for line in lines[1:]),
+            ]
+        )
+        + "\n"
+    )
+
+
+def _latex(table: Table) -> str:
+    lines = [
+        " & ".join(_latex_text(cell) for cell in row) + r" \\"
+        for row in (table.columns, *table.rows)
+    ]
+    opening = [
+        rf"% {_SPACES.sub(' ', table.title)}",
+        rf"\begin{{tabular}}{{{'l' * len(table.columns)}}}",
+        r"\hline",
+        lines[0],
+        r"\hline",
+    ]
+    return "\n".join([*opening, *lines[1:], r"\hline", r"\end{tabular}"]) + "\n"
+
+
+def _latex_text(text: str) -> str:
+    return "".join(_LATEX.get(mark, mark) for mark in _SPACES.sub(" ", text))
+
+
+def auroc_figure(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Draw AUROC on CAL with its 95 % interval: filled dots for judges, open ones for leak controls, a diamond within tasks."""
+    lowest = min([0.5, *(value for row in rows for value in _extremes(row))])
+    low = max(0.0, int(lowest * 10) / 10)
+    ticks = [round(low + 0.1 * step, 1) for step in range(round((1 - low) * 10) + 1)]
+    parts = _frame(
+        len(rows),
+        [(f"{tick:.1f}", (tick - low) / (1 - low)) for tick in ticks],
+        strong=(0.5 - low) / (1 - low),
+    )
+    said = []
+    for number, row in enumerate(rows):
+        y = _TOP + _STEP * number + _STEP / 2
+        area, within = row["auroc"]["cal"] or {}, row["within_task"]["cal"] or {}
+        parts.append(_label(row["judge"], y))
+        if area.get("value") is None:
+            parts.append(_note("one outcome only", y))
+            continue
+        places = {
+            name: _place((area[name] - low) / (1 - low))
+            for name in ("value", "low", "high")
+            if area[name] is not None
+        }
+        parts.append(_dot(places, y, own=row["family"] != "control"))
+        if within.get("value") is not None:
+            parts.append(_diamond(_place((within["value"] - low) / (1 - low)), y))
+        parts.append(_note(rate(area["value"]), y))
+        said.append(f"{row['judge']} {rate(area['value'])}")
+    label = f"AUROC on CAL with 95 % intervals: {'; '.join(said) or 'none measured'}."
+    return svg.inline_svg(
+        "".join(parts), f"0 0 {_WIDTH} {_height(len(rows))}", label, classes="plot"
+    )
+
+
+def coverage_figure(
+    rows: Sequence[Mapping[str, Any]], *, side: str, alphas: Sequence[float]
+) -> str:
+    """Draw certified coverage of one side: a bar a judge and budget, the smaller budget on top and darker."""
+    judges = [row for row in rows if row["certified"]]
+    parts = _frame(len(judges), [(percent(tick), tick) for tick in (0.0, 0.25, 0.5, 0.75, 1.0)])
+    said = []
+    for number, row in enumerate(judges):
+        y = _TOP + _STEP * number
+        parts.append(_label(row["judge"], y + _STEP / 2))
+        found = {
+            cell["alpha"]: cell["coverage"] for cell in row["certified"] if cell["side"] == side
+        }
+        height = (_STEP - 10) / max(1, len(alphas))
+        for place, alpha in enumerate(alphas):
+            width = _SPAN * found.get(alpha, 0.0)
+            opacity = 1 - 0.55 * place / max(1, len(alphas) - 1) if len(alphas) > 1 else 1
+            parts.append(
+                f'<rect x="{_LEFT}" y="{y + 5 + place * height:.1f}" width="{width:.1f}" height="{height - 1:.1f}" '
+                f'fill="{svg.side_colour(side)}" fill-opacity="{opacity:.2f}"/>'
+            )
+        words = " / ".join(
+            percent(found.get(alpha)) if found.get(alpha) else DASH for alpha in alphas
+        )
+        parts.append(_note(words, y + _STEP / 2))
+        said.append(f"{row['judge']} {words}")
+    budgets = " and ".join(f"{alpha:g}" for alpha in alphas)
+    label = f"Certified {side} coverage at {budgets}: {'; '.join(said) or 'no certificates'}."
+    return svg.inline_svg(
+        "".join(parts), f"0 0 {_WIDTH} {_height(len(judges))}", label, classes="plot"
+    )
+
+
+def _extremes(row: Mapping[str, Any]) -> list[float]:
+    areas = [row["auroc"]["cal"] or {}, row["within_task"]["cal"] or {}]
+    return [
+        area[name]
+        for area in areas
+        for name in ("value", "low")
+        if area.get(name) is not None and (name == "value" or area is areas[0])
+    ]
+
+
+def _height(rows: int) -> int:
+    return _TOP + _STEP * max(1, rows) + 8
+
+
+def _place(share: float) -> float:
+    return _LEFT + _SPAN * min(1.0, max(0.0, share))
+
+
+def _frame(rows: int, ticks: Sequence[tuple[str, float]], strong: float | None = None) -> list[str]:
+    bottom = _height(rows) - 6
+    lines = [
+        f'<path d="M{_place(share):.1f} {_TOP - 4}V{bottom}" stroke="{svg.GRID}"/>'
+        f'<text x="{_place(share):.1f}" y="{_TOP - 10}" font-size="11" text-anchor="middle" fill="{svg.MUTED}">{escape(words)}</text>'
+        for words, share in ticks
+    ]
+    if strong is not None:
+        lines.append(
+            f'<path d="M{_place(strong):.1f} {_TOP - 4}V{bottom}" stroke="{svg.ALPHA_INK}" stroke-dasharray="5 3"/>'
+        )
+    return lines
+
+
+def _label(name: str, y: float) -> str:
+    text = name if len(name) <= 20 else f"{name[:19]}…"
+    return f'<text x="{_LEFT - 12}" y="{y + 4:.1f}" font-size="13" text-anchor="end" fill="{svg.INK}">{escape(text)}</text>'
+
+
+def _note(words: str, y: float) -> str:
+    return f'<text x="{_LEFT + _SPAN + 10}" y="{y + 4:.1f}" font-size="12" fill="{svg.INK}">{escape(words)}</text>'
+
+
+def _dot(places: Mapping[str, float], y: float, *, own: bool) -> str:
+    line = ""
+    if "low" in places and "high" in places:
+        line = f'<path d="M{places["low"]:.1f} {y:.1f}H{places["high"]:.1f}" stroke="{svg.JUDGE if own else svg.HUMAN}" stroke-width="2"/>'
+    look = f'fill="{svg.JUDGE}"' if own else f'fill="white" stroke="{svg.HUMAN}" stroke-width="2"'
+    return f'{line}<circle cx="{places["value"]:.1f}" cy="{y:.1f}" r="5" {look}/>'
+
+
+def _diamond(x: float, y: float) -> str:
+    return f'<path d="M{x:.1f} {y - 6:.1f}l4.5 6l-4.5 6l-4.5-6z" fill="none" stroke="{svg.ALPHA_INK}" stroke-width="1.6"/>'
 
 
 def write_comparison_page(store: Store, page: str, corpus: str | None = None) -> str:

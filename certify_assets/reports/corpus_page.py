@@ -1,36 +1,215 @@
-"""The page of a corpus: what it is worth before any judge has read it, and what else than the run speaks of its outcomes."""
+"""The pages of a corpus: its figures and controls, and the Data Docs of Great Expectations."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from certify_assets._version import __version__
-from certify_assets.reports.corpus_tables import (
-    agent_rows,
-    control_rows,
-    flip_facts,
-    gate_rows,
-    label_rows,
-    length_facts,
-    phrase_rows,
-    profile_facts,
-    split_rows,
-)
-from certify_assets.reports.data_docs import data_docs_key
-from certify_assets.reports.heatmap import outcome_heatmap
-from certify_assets.reports.histogram import outcome_histogram
-from certify_assets.reports.templating import environment
-from certify_assets.reports.wording import count, counted, percent, rate
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.reports.charts import outcome_heatmap, outcome_histogram
+from certify_assets.reports.wording import DASH, count, counted, environment, percent, rate
 
 if TYPE_CHECKING:
+    from certify_assets.corpora.quality import QualityReport
     from certify_assets.corpora.report import CorpusReport
     from certify_assets.storage.store import Store
 
-__all__ = ["check_table", "corpus_markdown", "render_corpus", "standing", "write_corpus_page"]
-
+_MOST_AGENTS = 60
+Fact = tuple[str, str]
 _INLINE = 1000
 _MOST = 20
+_TABLES = {
+    "columns": "Columns of the trajectory table",
+    "rows": "Rows of the trajectory table",
+    "leaks": "Leak findings: columns and keys that speak of the outcome",
+    "tasks": "Tasks that are in two splits",
+    "cal": "Size of CAL",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ControlRow:
+    """One control as it is shown: name, AUROC, interval over tasks, threshold, width of its bar in percent, whether it is over."""
+
+    name: str
+    auroc: str
+    interval: str
+    threshold: str
+    bar: str
+    over: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRow:
+    """One agent: all its runs, those with an outcome outside TEST, their tasks, success rate in words and in percent."""
+
+    name: str
+    runs: str
+    read: str
+    tasks: str
+    success_rate: str
+    bar: str
+
+
+def profile_facts(profile: Mapping[str, Any]) -> list[Fact]:
+    """Return size and clustering of the corpus, each as what it is and its value."""
+    fewest, most = profile["attempts"]
+    return [
+        ("labelled runs", count(profile["trajectories"])),
+        ("without a label", count(profile["unlabelled"])),
+        ("tasks", count(profile["tasks"])),
+        ("agents", count(len(profile["agents"]))),
+        ("runs a task", count(fewest) if fewest == most else f"{count(fewest)} to {count(most)}"),
+        ("success rate π", percent(profile["success_rate"])),
+        ("task ICC", rate(profile["icc"])),
+        ("design effect DEFF", f"{profile['deff']:.2f}"),
+        ("effective runs n_eff", f"{profile['n_eff']:,.1f}"),
+    ]
+
+
+def gate_rows(profile: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the arithmetic of every split and budget."""
+    return [
+        {
+            "split": gate["split"].upper(),
+            "alpha": f"{gate['alpha']:g}",
+            "tasks": count(gate["tasks"]),
+            "floor": count(gate["floor_tasks"]),
+            "n_eff": f"{gate['n_eff']:,.1f}",
+            "n_min": f"{gate['n_min']} / {gate['n_min_grid']}",
+            "possible": gate["possible"],
+            "audits": gate["split"] == "test",
+            "reason": gate["reason"],
+        }
+        for gate in profile["gates"]
+    ]
+
+
+def split_rows(profile: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """Return the figures of every split."""
+    return [
+        (
+            name.upper(),
+            count(part["tasks"]),
+            count(part["trajectories"]),
+            percent(part["success_rate"]),
+            rate(part["icc"]),
+            f"{part['deff']:.2f}",
+            f"{part['n_eff']:,.1f}",
+        )
+        for name, part in profile["splits"].items()
+    ]
+
+
+def control_rows(controls: Mapping[str, Any]) -> list[ControlRow]:
+    """Return every control with its interval and threshold."""
+    measured = {
+        "length": controls["length_auroc"],
+        "steps": controls["step_auroc"],
+        "agent": controls["agent_auroc"],
+    }
+    measured |= {f"phrase {name}": value for name, value in controls["phrases"].items()}
+    rows = []
+    for name, value in measured.items():
+        bound = controls["intervals"].get(name)
+        limit = controls["thresholds"]["phrases" if name.startswith("phrase ") else name]
+        interval = DASH if bound is None else f"{rate(bound[0])} to {rate(bound[1])}"
+        rows.append(
+            ControlRow(
+                name,
+                rate(value),
+                interval,
+                f"{limit:g}",
+                f"{100 * (value or 0):.1f}",
+                name in controls["over"],
+            )
+        )
+    return rows
+
+
+def agent_rows(profile: Mapping[str, Any], controls: Mapping[str, Any]) -> list[AgentRow]:
+    """Return every agent (at most 60); success rates are of the runs outside TEST."""
+    read = {item["agent"]: item for item in controls["evidence"]["agents"]}
+    rows = []
+    for name, runs in list(profile["agents"].items())[:_MOST_AGENTS]:
+        item = read.get(name)
+        if item is None:
+            rows.append(AgentRow(name, count(runs), "0", "0", DASH, "0"))
+            continue
+        share = item["success_rate"]
+        rows.append(
+            AgentRow(
+                name,
+                count(runs),
+                count(item["trajectories"]),
+                count(item["tasks"]),
+                percent(share),
+                f"{100 * share:.1f}",
+            )
+        )
+    return rows
+
+
+def phrase_rows(controls: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return every verdict phrase that occurs, with where."""
+    return [
+        {
+            "name": item["name"],
+            "runs": counted(item["trajectories"], "run"),
+            "with": percent(item["success_rate_with"]),
+            "without": percent(item["success_rate_without"]),
+            "examples": [
+                {"run": run, "step": step, "text": text} for run, step, text in item["examples"]
+            ],
+        }
+        for item in controls["evidence"]["phrases"]
+    ]
+
+
+def flip_facts(flips: Mapping[str, Any]) -> list[Fact]:
+    """Return the flip rates, of agents' attempts and of tasks, and what they leave to a judge."""
+    return [
+        (
+            f"of {counted(flips['cells'], 'pair')} of task and agent flip",
+            percent(flips["cell_rate"]),
+        ),
+        (f"of {counted(flips['tasks'], 'task')} flip", percent(flips["task_rate"])),
+        (
+            "accuracy at most, knowing task and agent without reading",
+            percent(flips["unread_ceiling"]),
+        ),
+        ("accuracy at most, if equal texts get equal verdicts", percent(flips["label_ceiling"], 2)),
+    ]
+
+
+def label_rows(imported: Mapping[str, Any], flips: Mapping[str, Any]) -> list[Fact]:
+    """Return where outcomes come from and what speaks of their disagreement."""
+    facts = [
+        (name.replace("_", " "), f"{value:,.4g}" if value % 1 else count(value))
+        for name, value in imported["label_facts"].items()
+    ]
+    contradicted = counted(flips["contradicted"], "run")
+    return [
+        ("source of the outcomes", imported["label_source"] or "not recorded"),
+        *facts,
+        ("runs whose text has both outcomes", contradicted),
+    ]
+
+
+def length_facts(lengths: Mapping[str, Any] | None) -> list[Fact]:
+    """Return the lengths of the uncut texts and what the renderer's budget takes from them."""
+    if lengths is None:
+        return []
+    return [
+        ("characters, median", count(lengths["median"])),
+        ("95th percentile", count(lengths["p95"])),
+        ("shortest", count(lengths["shortest"])),
+        ("longest", count(lengths["longest"])),
+        ("runs cut to the budget", count(lengths["cut"])),
+        ("of all characters cut", percent(lengths["cut_share"])),
+    ]
 
 
 def write_corpus_page(store: Store, report: CorpusReport) -> str:
@@ -217,3 +396,120 @@ def check_table(controls: Mapping[str, Any]) -> str:
         for row in control_rows(controls)
     ]
     return "\n".join(lines)
+
+
+def data_docs_key(corpus: str) -> str:
+    """Return where a corpus's Data Docs stand in the data root."""
+    return f"corpora/{corpus}/data_docs/index.html"
+
+
+def write_data_docs(corpus: Corpus, report: QualityReport) -> str:
+    """Store a corpus's Data Docs; return where they are."""
+    corpus.store.write_bytes(
+        data_docs_key(corpus.name), render_data_docs(corpus.name, report).encode("utf-8")
+    )
+    return corpus.store.locate(data_docs_key(corpus.name))
+
+
+def render_data_docs(corpus: str, report: QualityReport) -> str:
+    """Render the validation results of a corpus.
+
+    Parameters
+    ----------
+    corpus : str
+        Name.
+    report : QualityReport
+        Results and what Great Expectations rendered of them.
+
+    Returns
+    -------
+    str
+        HTML; the same text for the same tables: the times and fingerprints that the library adds are left out.
+    """
+    failed = [result for result in report.results if not result.passed]
+    blocking = [result for result in failed if result.severity == "error"]
+    view = {
+        "version": __version__,
+        "title": f"Data Docs of {corpus}",
+        "corpus": corpus,
+        "state": "failed" if blocking else "warn" if failed else "certified",
+        "heading": f"{len(failed)} of {len(report.results)} suites failed"
+        if failed
+        else f"All {len(report.results)} suites passed",
+        "suites": report.results,
+        "tables": [
+            {
+                "heading": _TABLES.get(name, name),
+                "statistics": _statistics(document),
+                "sections": _sections(document),
+            }
+            for name, document in report.documents.items()
+        ],
+        "library": _library(),
+    }
+    return environment().get_template("data_docs.html").render(**view)
+
+
+def _library() -> str:
+    from importlib.metadata import version
+
+    return f"Great Expectations {version('great-expectations')}"
+
+
+def _sections(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return what was expected and seen, by column; the first section is the overview."""
+    sections = []
+    for section in document["sections"][1:]:
+        rows = [
+            _row(row)
+            for block in section["content_blocks"]
+            if block["content_block_type"] == "table"
+            for row in block["table"]
+            if len(row) >= 3
+        ]
+        sections.append({"name": section["section_name"], "rows": rows})
+    return sections
+
+
+def _row(row: list[Any]) -> dict[str, Any]:
+    status, expected, seen = row[0], row[1], row[2]
+    blocks = expected if isinstance(expected, list) else [expected]
+    # after the sentence of the expectation come the count and samples of what did not meet it
+    return {
+        "passed": _parameters(status).get("markdown_status_icon") != "\N{CROSS MARK}",
+        "expected": _text(blocks[0]),
+        "found": [text for text in (_text(block) for block in blocks[1:]) if text],
+        "seen": _text(seen),
+    }
+
+
+def _statistics(document: Mapping[str, Any]) -> list[tuple[str, str]]:
+    blocks = document["sections"][0]["content_blocks"]
+    table: list[Any] = next(
+        (block["table"] for block in blocks if block["content_block_type"] == "table"), []
+    )
+    return [(_text(name), _text(value)) for name, value in table]
+
+
+def _parameters(block: Any) -> Mapping[str, Any]:
+    return block.get("string_template", {}).get("params", {}) if isinstance(block, dict) else {}
+
+
+def _text(block: Any) -> str:
+    """Return a rendered block as plain text; a table as its heading and cells."""
+    from string import Template
+
+    if isinstance(block, list):
+        return ", ".join(_text(item) for item in block)
+    if not isinstance(block, dict):
+        return "" if block is None else str(block)
+    if "string_template" in block:
+        template = block["string_template"]
+        return (
+            Template(template["template"].replace("<br>", " "))
+            .safe_substitute(template.get("params", {}))
+            .strip()
+        )
+    if block.get("content_block_type") == "table":
+        return f"{', '.join(map(str, block.get('header_row', [])))}: {', '.join(_text(row) for row in block['table'])}"
+    return ""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["control_rows", "harvest_markdown", "loop_rows"]
-
 
 def loop_rows(document: Mapping[str, Any]) -> list[dict[str, str]]:
     """Return one row a round of every loop: what was harvested, how much of it is wrong, and coverage on half B and TEST."""

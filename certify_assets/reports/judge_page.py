@@ -19,16 +19,14 @@ from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate
-    from certify_assets.reports.recalibration import RecalibrationTable
-
-__all__ = ["audit_table", "gates", "headline", "verdict", "write_index", "write_page"]
+    from certify_assets.reports.certificate_page import RecalibrationTable
 
 _INDEX = "index.html"
 
 
 def write_page(judge: JudgedCorpus) -> str:
     """Draw a judge's certificates on a corpus; return where the page is."""
-    from certify_assets.reports.page import render_page
+    from certify_assets.reports.certificate_page import render_page
 
     folder = judge.key()
     cal, hashes, adapter = judge.calibration
@@ -65,14 +63,14 @@ def _recalibration(judge: JudgedCorpus, hashes: Mapping[str, str]) -> Recalibrat
     key = judge.key("recalibration.json")
     if not judge.store.exists(key):
         return None
-    from certify_assets.reports.recalibration import recalibration_table
+    from certify_assets.reports.certificate_page import recalibration_table
 
     return recalibration_table(judge.store.read_json(key), hashes)
 
 
 def write_index(store: Store) -> str:
     """Draw the list of all pages that are there; return where it is."""
-    from certify_assets.reports.page import render_index
+    from certify_assets.reports.certificate_page import render_index
 
     entries = [
         _entry(JudgedCorpus(Corpus(store, corpus), judge))
@@ -88,7 +86,7 @@ def verdict(judge: JudgedCorpus, certificate: Certificate) -> str:
     """Return the verdict block of the certificate asset: under 1,000 characters of Markdown, so that it is shown in line."""
     from certify_assets.certificates import threshold_curve
     from certify_assets.judges.judging import columns
-    from certify_assets.reports.sparkline import verdict_markdown
+    from certify_assets.reports.charts import verdict_markdown
 
     cal, _, _ = judge.calibration
     keywords: dict[str, Any] = {
@@ -103,10 +101,10 @@ def verdict(judge: JudgedCorpus, certificate: Certificate) -> str:
 def gates(judge: JudgedCorpus, certificate: Certificate) -> str:
     """Return the three gates of a judge on a corpus's CAL as a Markdown list."""
     from certify_assets.judges.judging import columns
-    from certify_assets.reports.lamps import lamps_markdown
+    from certify_assets.reports.gates import gates_markdown
 
     cal, _, _ = judge.calibration
-    return lamps_markdown(certificate, *columns(cal))
+    return gates_markdown(certificate, *columns(cal))
 
 
 def audit_table(audits: Sequence[Mapping[str, Any]]) -> str:

@@ -8,11 +8,8 @@ from typing import Any
 from certify_assets._version import __version__
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.monitoring import load_monitor
-from certify_assets.reports.monitor_figures import detector_path, interval_band
-from certify_assets.reports.templating import environment
-from certify_assets.reports.wording import compact, count, counted, done, percent
-
-__all__ = ["monitor_markdown", "monitor_metrics", "render_monitor_page", "write_monitor_page"]
+from certify_assets.reports.figures import detector_path, interval_band
+from certify_assets.reports.wording import compact, count, counted, done, environment, percent
 
 _HEADINGS = {
     "alarm": ("failed", "Alarm: labelled tasks speak for an error above the budget"),

@@ -12,27 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 from certify_assets._version import __version__
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.rendering import defuse
-from certify_assets.reports.templating import environment
-from certify_assets.reports.wording import compact, count, counted, percent
+from certify_assets.reports.wording import compact, count, counted, environment, percent
 
 if TYPE_CHECKING:
     from certify_assets.corpora.schema import Trajectory
     from certify_assets.operations.queue import Budget, Queue
     from certify_assets.operations.reviewing import Said, Shown
-
-__all__ = [
-    "KIND_WORDS",
-    "Reviewer",
-    "budget_markdown",
-    "duration",
-    "queue_key",
-    "render_message",
-    "render_name",
-    "render_queue",
-    "render_review",
-    "style_hash",
-    "write_queue_page",
-]
 
 KIND_WORDS: Final = {
     "audit_sample": (

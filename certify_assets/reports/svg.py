@@ -13,21 +13,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = [
-    "ALPHA_INK",
-    "GRID",
-    "HUMAN",
-    "INK",
-    "JUDGE",
-    "MUTED",
-    "REJECT",
-    "RELEASE",
-    "figure_svg",
-    "inline_svg",
-    "side_colour",
-    "style_context",
-]
-
 REJECT = "#b22222"
 RELEASE = "#22783c"
 HUMAN = "#5a5a5a"

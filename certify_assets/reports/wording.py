@@ -1,23 +1,14 @@
-"""Numbers and short words of the reports: one place decides how a share, a probability or a threshold is written."""
+"""Numbers, short words and the Jinja environment that every page shares."""
 
 from __future__ import annotations
 
 import math
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "compact",
-    "confidence",
-    "count",
-    "counted",
-    "done",
-    "hours",
-    "log_odds",
-    "percent",
-    "probability",
-    "rate",
-    "signed",
-    "small",
-]
+if TYPE_CHECKING:
+    import jinja2
 
 DASH = "\N{EN DASH}"
 _MINUS = "\N{MINUS SIGN}"
@@ -122,3 +113,17 @@ def confidence(level: float, validity: str) -> str:
         "conjectured": f"{percent(level)} confidence by a conjecture",
     }
     return words.get(validity, f"{percent(level)} confidence for independent runs only")
+
+
+@lru_cache(maxsize=1)
+def environment() -> jinja2.Environment:
+    """Return the environment of the templates beside this file."""
+    import jinja2
+
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )

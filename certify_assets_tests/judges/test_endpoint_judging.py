@@ -23,7 +23,7 @@ from certify_assets.judges.endpoint.prompt import chat_prompt
 from certify_assets.judges.endpoint.settings import Asking, Server
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import JUDGES
-from certify_assets.reports.comparison_tables import cost_table
+from certify_assets.reports.comparison_page import cost_table
 from certify_assets.reports.judge_page import write_page
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs

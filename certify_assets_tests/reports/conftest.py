@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from certify_assets.certificates import Audit, Certificate, audit_certificate, certify
-from certify_assets.reports.page import render_page
+from certify_assets.reports.certificate_page import render_page
 from certify_assets_tests.reports.synthetic import score_table
 
 PROVENANCE = {

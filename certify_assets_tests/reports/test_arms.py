@@ -10,7 +10,7 @@ import pytest
 from certify_assets.certificates import Settings, audit_certificate
 from certify_assets.judges.selection import bracket, select
 from certify_assets.reports.arms import arm_cells, arms_markdown, arms_metrics, candidates_markdown
-from certify_assets.reports.page import render_page
+from certify_assets.reports.certificate_page import render_page
 from certify_assets_tests.reports.conftest import Case
 
 NAMES = ("start", "accuracy_30", "reject_3_30", "weighted_3_30")

@@ -10,16 +10,19 @@ from typing import Any
 
 import pytest
 
-from certify_assets.reports.comparison_figure import auroc_figure, coverage_figure
 from certify_assets.reports.comparison_page import (
+    Table,
+    auroc_figure,
     comparison_markdown,
     comparison_metrics,
+    comparison_tables,
+    coverage_figure,
     folds_markdown,
     plotted,
     render_comparison,
     table_markdown,
+    write_table,
 )
-from certify_assets.reports.comparison_tables import Table, comparison_tables, write_table
 
 HOSTILE = (
     "<script>alert(1)</script>",

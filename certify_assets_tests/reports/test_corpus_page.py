@@ -1,4 +1,4 @@
-"""The page of a corpus, from a data root with certified corpora and from what is not stored yet."""
+"""The corpus page, its check table and the Data Docs."""
 
 from __future__ import annotations
 
@@ -12,17 +12,21 @@ import pytest
 
 from certify_assets.corpora.config import load_config, save_config
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.corpora.quality import evaluate_suites, run_suites
 from certify_assets.corpora.report import CorpusReport, gather_report
-from certify_assets.corpora.schema import write_trajectories
+from certify_assets.corpora.schema import to_frame, write_trajectories
+from certify_assets.corpora.splits import make_manifest
 from certify_assets.errors import LeakError
 from certify_assets.reports.corpus_page import (
     corpus_markdown,
     render_corpus,
+    render_data_docs,
     standing,
     write_corpus_page,
 )
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
+from certify_assets_tests.corpora.builders import corpus, trajectory
 from certify_assets_tests.paths import assert_painted
 
 NASTY = "<script>alert(1)</script>"
@@ -131,7 +135,7 @@ def test_an_accepted_leak_and_other_thresholds_are_measured_anew(corpora: Store)
 
 
 def test_the_page_links_data_docs_where_there_are_some(corpora: Store) -> None:
-    from certify_assets.reports.data_docs import write_data_docs
+    from certify_assets.reports.corpus_page import write_data_docs
 
     report = gather_report(Corpus(corpora, "one"))
     assert "data_docs" not in Path(write_corpus_page(corpora, report)).read_text(encoding="utf-8")
@@ -198,3 +202,33 @@ def test_the_page_opens_without_scripts_and_fits(
     page.screenshot(path=tmp_path / "page.png")
     assert_painted(tmp_path / "page.png")
     context.close()
+
+
+def test_data_docs_hold_every_suite_and_every_expectation() -> None:
+    frame = corpus(tasks=30)
+    manifest = make_manifest(frame["task_id"], "made")
+    report = evaluate_suites(frame, manifest)
+    assert list(report.results) == run_suites(frame, manifest)
+    html = render_data_docs("made", report)
+    assert html == render_data_docs("made", evaluate_suites(frame, manifest))
+    for result in report.results:
+        assert f"<code>{result.name}</code>" in html
+    # the manifest is verified by the package, not by an expectation
+    expectations = sum(
+        result.expectations for result in report.results if result.name != "manifest"
+    )
+    assert html.count("</svg>met<") + html.count("</svg>not met<") == expectations
+    assert "values must be unique." in html and "values must never be null." in html
+    assert not re.search(r"<script|<link|<img|https?://|ge_load_time", html)
+
+
+def test_what_failed_is_shown_as_text() -> None:
+    frame = to_frame([trajectory(number) for number in range(4)]).assign(reward=1)
+    frame["trajectory_id"] = "<script>alert(1)</script>$x"
+    html = render_data_docs("<b>", evaluate_suites(frame))
+    assert "2 of 5 suites failed" in html
+    assert (
+        "Sampled Unexpected Values: &lt;script&gt;alert(1)&lt;/script&gt;$x" in html
+        and "4 unexpected values found." in html
+    )
+    assert "<script" not in html and "<b>" not in html

@@ -12,7 +12,7 @@ import pytest
 
 from certify_assets.certificates import certify
 from certify_assets.operations.monitoring import describe_monitors, monitor_entry
-from certify_assets.reports.monitor_figures import detector_path, interval_band
+from certify_assets.reports.figures import detector_path, interval_band
 from certify_assets.reports.monitor_page import (
     monitor_markdown,
     monitor_metrics,

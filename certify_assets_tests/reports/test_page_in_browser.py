@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from certify_assets.reports.page import render_index
+from certify_assets.reports.certificate_page import render_index
 from certify_assets_tests.paths import assert_painted
 from certify_assets_tests.reports.conftest import Case
 

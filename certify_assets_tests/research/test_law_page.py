@@ -11,7 +11,7 @@ from certify_assets.research.certifiability import Certifiability, Measured, fit
 from certify_assets.research.law import PAPER_POINTS, LawPoint
 from certify_assets.research.pages.law_page import law_markdown, law_metrics, render_law
 from certify_assets_tests.paths import assert_painted
-from certify_assets_tests.reports.test_page import HOSTILE, outline, text_of
+from certify_assets_tests.reports.test_certificate_page import HOSTILE, outline, text_of
 from certify_assets_tests.reports.test_page_in_browser import assert_fits, opened  # noqa: F401 - a fixture
 
 

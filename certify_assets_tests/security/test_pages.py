@@ -85,13 +85,7 @@ def _draw(store: Store) -> None:
     from certify_assets.corpora import report as corpus_report
     from certify_assets.evaluation import comparison
     from certify_assets.evaluation.comparison import write_main_table
-    from certify_assets.reports import (
-        comparison_page,
-        corpus_page,
-        data_docs,
-        judge_page,
-        monitor_page,
-    )
+    from certify_assets.reports import comparison_page, corpus_page, judge_page, monitor_page
     from certify_assets.research.certifiability import fit_measured, gather_points
     from certify_assets.research.pages import law_page, study_site
 
@@ -100,7 +94,7 @@ def _draw(store: Store) -> None:
     monitor_page.write_monitor_page(JudgedCorpus(Corpus(store, CORPUS), "lexical"))
     report = corpus_report.gather_report(Corpus(store, CORPUS))
     corpus_page.write_corpus_page(store, report)
-    data_docs.write_data_docs(
+    corpus_page.write_data_docs(
         Corpus(store, CORPUS),
         Corpus(store, CORPUS).quality_report(stored_splits=True),
     )

@@ -13,8 +13,8 @@ from certify_assets.defs.names import CORPORA_GROUP, OWNERS, key
 from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.reports import corpus_page as pages
-from certify_assets.reports.data_docs import data_docs_key
-from certify_assets.reports.lamps import profile_markdown
+from certify_assets.reports.corpus_page import data_docs_key
+from certify_assets.reports.gates import profile_markdown
 
 __all__ = ["corpus_assets", "source_runs"]
 

@@ -10,8 +10,7 @@ from certify_assets.corpora.splits import SPLITS
 from certify_assets.defs.names import key
 from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot
-from certify_assets.reports.corpus_page import check_table
-from certify_assets.reports.data_docs import write_data_docs
+from certify_assets.reports.corpus_page import check_table, write_data_docs
 
 if TYPE_CHECKING:
     from certify_assets.corpora.quality import QualityResult

@@ -10,8 +10,7 @@ import numpy as np
 from certify_assets._version import __version__
 from certify_assets.reports import svg
 from certify_assets.reports.figures import canvas, legend
-from certify_assets.reports.templating import environment
-from certify_assets.reports.wording import DASH, count, rate
+from certify_assets.reports.wording import DASH, count, environment, rate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from certify_assets.corpora.config import registered_corpora
-from certify_assets.reports.comparison_tables import Table
+from certify_assets.reports.comparison_page import Table
 from certify_assets.reports.wording import DASH, count
 from certify_assets.research import paper_numbers, paper_tables
 from certify_assets.research.full_study import Outcome, load_outcomes

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from certify_assets._version import __version__
 from certify_assets.certificates.procedures import clopper_pearson_upper
 from certify_assets.reports import svg
-from certify_assets.reports.templating import environment
-from certify_assets.reports.wording import counted, percent, rate
+from certify_assets.reports.wording import counted, environment, percent, rate
 from certify_assets.research.designs import DESIGNS
 from certify_assets.research.published import PAPER_PROCEDURES
 from certify_assets.research.simulation_study import (

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from certify_assets._version import __version__
-from certify_assets.reports.comparison_tables import write_table
-from certify_assets.reports.templating import environment
+from certify_assets.reports.comparison_page import write_table
+from certify_assets.reports.wording import environment
 from certify_assets.research.pages import result_tables, training_tables
 from certify_assets.research.pages.result_tables import OURS, Reader, StudyTable
 

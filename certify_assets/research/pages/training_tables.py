@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from certify_assets.judges.specs import ENDPOINT, TRANSFER_JUDGES, judges
-from certify_assets.reports.comparison_tables import Table, agent_table
+from certify_assets.reports.comparison_page import Table, agent_table
 from certify_assets.reports.harvest_table import control_rows, loop_rows
 from certify_assets.reports.wording import DASH, count
 from certify_assets.research import paper_tables

@@ -13,7 +13,7 @@ from certify_assets.evaluation.audit import audit_judge, overview
 from certify_assets.evaluation.certification import load_certificates
 from certify_assets.evaluation.comparison import compare, other_rows
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.reports.comparison_tables import certified_table, ranking_table
+from certify_assets.reports.comparison_page import certified_table, ranking_table
 from certify_assets.reports.judge_page import write_index, write_page
 from certify_assets.research.certifiability import gather_points
 from certify_assets.storage.store import Store

@@ -1,10 +1,85 @@
+"""Charts written by hand: histogram, sparkline, task-by-attempt map."""
+
 from __future__ import annotations
 
+import base64
+import re
 from xml.etree import ElementTree
 
 import numpy as np
+import pytest
 
-from certify_assets.reports.heatmap import outcome_heatmap, task_heatmap
+from certify_assets.certificates import certify, threshold_curve
+from certify_assets.reports.charts import (
+    outcome_heatmap,
+    outcome_histogram,
+    sparkline_svg,
+    task_heatmap,
+    verdict_markdown,
+)
+from certify_assets_tests.reports.conftest import arrays
+from certify_assets_tests.reports.synthetic import score_table
+
+SPREAD = {"edges": [0.0, 10.0, 20.0, 30.0], "successes": [1, 3, 0], "failures": [0, 50, 50]}
+
+
+def test_each_outcome_is_drawn_in_shares_of_its_own() -> None:
+    drawn = outcome_histogram(SPREAD, "characters & more", name="h")
+    root = ElementTree.fromstring(drawn)
+    up, down = [
+        path.get("d", "")
+        for path in root
+        if path.tag == "path" and (path.get("fill") or "none") != "none"
+    ][:2]
+    heights = [
+        [float(height) for height in re.findall(r"(?<=v)[\d.]+", path)] for path in (up, down)
+    ]
+    assert heights == [[26.0, 78.0], [52.0, 52.0]]
+    assert "characters &amp; more" in drawn and "half of the successes are below about 20" in drawn
+
+
+def test_whole_numbers_are_named_by_themselves() -> None:
+    drawn = outcome_histogram(
+        {"edges": [2.5, 3.5, 4.5], "successes": [1, 1], "failures": [0, 2]}, "steps", name="h"
+    )
+    assert ">3</text>" in drawn and ">4</text>" in drawn and "2.5</text>" not in drawn
+
+
+def test_one_outcome_alone_is_drawn() -> None:
+    for failures in (4, 0):
+        drawn = outcome_histogram(
+            {"edges": [0.0, 1.0], "successes": [0], "failures": [failures]}, "steps", name="h"
+        )
+        assert ElementTree.fromstring(drawn).tag.endswith("svg")
+
+
+@pytest.mark.parametrize("side", ["reject", "release"])
+@pytest.mark.parametrize("signal", [0.15, 1.2])
+def test_the_verdict_block_is_shown_inline(side: str, signal: float) -> None:
+    table = arrays(score_table(60, seed=5, signal=signal, spread=1.0))
+    certificate, curve = (
+        certify(*table, side=side, alpha=0.2, grid=20),
+        threshold_curve(*table, side=side, alpha=0.2, grid=20),
+    )
+    block = verdict_markdown(certificate, curve)
+    assert len(block) < 1000
+    words = (
+        "Nothing certified"
+        if not certificate.certified
+        else f"{side} {100 * certificate.coverage:.1f}"
+    )
+    assert block.startswith("**") and words in block
+    assert f"{certificate.covered_tasks}/{certificate.tasks}" in block
+    image = re.search(r"data:image/svg\+xml;base64,([A-Za-z0-9+/=]+)\)", block)
+    assert image is not None
+    ElementTree.fromstring(base64.b64decode(image[1]))
+
+
+def test_the_sparkline_is_short_and_marks_the_certified_point() -> None:
+    curve = threshold_curve(*arrays(score_table(60, seed=5)), side="reject", alpha=0.1)
+    plain, marked = sparkline_svg(curve, alpha=0.1), sparkline_svg(curve, alpha=0.1, certified=0.5)
+    assert len(marked) < 580
+    assert "circle" not in plain and "cx='60'" in marked
 
 
 def draw(tasks, scores, outcomes, decisions):

@@ -11,7 +11,7 @@ import pytest
 
 from certify_assets.certificates import Certificate, audit_certificate, certify
 from certify_assets.errors import InputError
-from certify_assets.reports.page import render_index, render_page
+from certify_assets.reports.certificate_page import render_index, render_page
 from certify_assets.reports.wording import percent
 from certify_assets_tests.reports.conftest import Case, arrays
 from certify_assets_tests.reports.synthetic import score_table

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from certify_assets.certificates import Certificate
 
-__all__ = ["DEPLOYED", "PageSource", "ScoreTable", "as_mapping", "certificate_settings"]
-
 DEPLOYED = "guarded_taskboot"
 
 
@@ -47,7 +45,7 @@ def certificate_settings(certificate: Certificate) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class ScoreTable:
+class PageScores:
     """The labelled rows of one split as arrays; rows without an outcome are left out and counted."""
 
     tasks: list[str]
@@ -56,7 +54,7 @@ class ScoreTable:
     unlabelled: int
 
     @classmethod
-    def from_frame(cls, frame: pd.DataFrame) -> ScoreTable:
+    def from_frame(cls, frame: pd.DataFrame) -> PageScores:
         """Read a score table.
 
         Raises
@@ -89,8 +87,8 @@ class PageSource:
 
     title: str
     certificates: Sequence[Certificate]
-    cal: ScoreTable
-    test: ScoreTable | None = None
+    cal: PageScores
+    test: PageScores | None = None
     audits: Sequence[Mapping[str, Any]] = ()
     lineage: Mapping[str, str] = field(default_factory=dict)
     profile: Mapping[str, Any] = field(default_factory=dict)

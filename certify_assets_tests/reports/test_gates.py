@@ -3,8 +3,8 @@ from __future__ import annotations
 import re
 
 from certify_assets.certificates import table_gates
-from certify_assets.reports.lamps import lamp, lamps_markdown, profile_markdown
-from certify_assets.reports.page import render_page
+from certify_assets.reports.certificate_page import render_page
+from certify_assets.reports.gates import gate_mark, gates_markdown, profile_markdown
 from certify_assets_tests.reports.conftest import Case, arrays, certificates_of
 from certify_assets_tests.reports.synthetic import score_table
 
@@ -29,7 +29,7 @@ def test_a_page_has_three_lamps_with_icon_word_and_reason(certified: Case, nothi
             "enough samples",
         ]
         gates = table_gates(*arrays(case.cal))
-        assert [words for words, _, _ in items] == [lamp(gate).words for gate in gates]
+        assert [words for words, _, _ in items] == [gate_mark(gate).words for gate in gates]
         assert f"n_eff {gates[2].value:.1f}" in items[2][2] and "64 at δ/40" in items[2][2]
     assert [words for words, _, _ in items] == ["passed", "unknown", "passed"]
 
@@ -44,7 +44,7 @@ def test_lamps_are_of_cal_and_of_the_budget_in_question(certified: Case) -> None
     strict, loose = (
         next(c for c in certified.certificates if c.alpha == alpha) for alpha in (0.1, 0.2)
     )
-    assert "64 at δ/40" in lamps_markdown(strict, *arrays(cal)) and "30 at δ/40" in lamps_markdown(
+    assert "64 at δ/40" in gates_markdown(strict, *arrays(cal)) and "30 at δ/40" in gates_markdown(
         loose, *arrays(cal)
     )
 

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate, Gate
-    from certify_assets.reports.source import PageSource
-
-__all__ = ["Lamp", "gate_lamps", "lamp", "lamps_markdown", "profile_markdown"]
+    from certify_assets.reports.certificate_source import PageSource
 
 _NAMES = {
     "judge_can_learn": "judge can learn",
@@ -20,7 +18,7 @@ _NAMES = {
 
 
 @dataclass(frozen=True)
-class Lamp:
+class GateMark:
     """One gate for a reader; ``kind`` names the icon of a page."""
 
     kind: str
@@ -33,24 +31,26 @@ class Lamp:
         return f"{self.symbol} {self.words}: {self.name}. {self.reason}"
 
 
-def lamp(gate: Gate) -> Lamp:
-    """Return a gate as a lamp."""
-    return Lamp(*_look(gate.passed), _NAMES[gate.name], gate.reason)
+def gate_mark(gate: Gate) -> GateMark:
+    """Return a gate as a gate_mark."""
+    return GateMark(*_look(gate.passed), _NAMES[gate.name], gate.reason)
 
 
-def gate_lamps(source: PageSource) -> list[Lamp]:
+def gate_marks(source: PageSource) -> list[GateMark]:
     """Return the three gates of a page, from its CAL scores alone, at the headline's budget."""
     return [
-        lamp(gate)
+        gate_mark(gate)
         for gate in _gates(
             source.headline, source.cal.scores, source.cal.outcomes, source.cal.tasks
         )
     ]
 
 
-def lamps_markdown(certificate: Certificate, scores: Any, outcomes: Any, tasks: Any) -> str:
+def gates_markdown(certificate: Certificate, scores: Any, outcomes: Any, tasks: Any) -> str:
     """Return the three gates of a score table as a Markdown list."""
-    return "\n".join(f"- {lamp(gate)}" for gate in _gates(certificate, scores, outcomes, tasks))
+    return "\n".join(
+        f"- {gate_mark(gate)}" for gate in _gates(certificate, scores, outcomes, tasks)
+    )
 
 
 def profile_markdown(gates: Sequence[Mapping[str, Any]]) -> str:

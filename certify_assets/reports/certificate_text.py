@@ -1,0 +1,697 @@
+"""Sentences and tables of a certificate page: verdict, promises, reasons, procedures, findings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from markupsafe import Markup
+
+from certify_assets.reports.certificate_source import certificate_settings
+from certify_assets.reports.wording import (
+    DASH,
+    compact,
+    confidence,
+    count,
+    counted,
+    done,
+    hours,
+    log_odds,
+    percent,
+    rate,
+    small,
+)
+
+if TYPE_CHECKING:
+    from certify_assets.certificates import Certificate, Diagnosis
+    from certify_assets.reports.certificate_source import PageSource
+
+#: what an audit's verdict says to somebody who decides on a release, the most reassuring first
+AUDIT_WORDS: dict[str, str] = {
+    "PASS": "held on TEST",
+    "NONE": "not audited yet",
+    "WARN": "not settled on TEST",
+    "ERROR": "broken on TEST",
+}
+_PROCEDURES: dict[str, str] = {
+    "guarded_taskboot": "Guarded TaskBoot",
+    "taskboot": "TaskBoot",
+    "naive": "Naive Clopper–Pearson",
+    "deff": "Design-effect Clopper–Pearson",
+    "one_per_task": "One run per task",
+    "task_hoeffding": "Task-level Hoeffding",
+    "betting": "Betting",
+    "gaffke": "Gaffke",
+    "korn_graubard": "Korn–Graubard",
+}
+_WRONG = {"reject": "had in fact succeeded", "release": "had in fact failed"}
+_HOLDS = {
+    "asymptotic": "The confidence is approximate: it holds as the number of tasks grows, and simulations support it from about 20 tasks.",
+    "finite-sample": "The confidence holds at any number of tasks.",
+    "conjectured": "The confidence holds at any number of tasks if a published conjecture does.",
+    "none under clustering": "The confidence would need independent runs, and runs of one task are not: do not rely on it.",
+}
+_VALIDITY: dict[str, str] = {
+    "asymptotic": "holds as tasks grow in number",
+    "finite-sample": "holds at any number of tasks",
+    "conjectured": "holds at any number of tasks, by a conjecture",
+    "none under clustering": "does not hold when runs share tasks",
+}
+_LINEAGE: dict[str, str] = {
+    "corpus": "corpus",
+    "corpus_sha256": "corpus table",
+    "manifest_sha256": "split manifest",
+    "judge": "judge",
+    "adapter_sha256": "judge's weights or adapter",
+    "renderer_sha256": "renderer",
+    "prompt_sha256": "prompt",
+    "scores_sha256": "score table",
+}
+_CONTROLS: dict[str, str] = {
+    "length_auroc": "text length alone",
+    "agent_auroc": "the agent's average alone",
+    "step_auroc": "number of steps alone",
+    "steps_auroc": "number of steps alone",
+}
+_HASH = re.compile(r"[0-9a-f]{40,64}")
+
+
+def procedure_words(name: str) -> str:
+    """Return a procedure's name for people."""
+    return _PROCEDURES.get(name, name.replace("_", " "))
+
+
+@dataclass(frozen=True)
+class HeadlineShare:
+    """One big number of the banner: a side and the share that it decides."""
+
+    side: str
+    share: str
+    words: str
+
+
+@dataclass(frozen=True)
+class Banner:
+    """The verdict.
+
+    Attributes
+    ----------
+    state : str
+        ``certified``, ``warn``, ``failed`` or ``nothing``: decides colour, icon and heading.
+    heading, sentence : str
+        One line each.
+    claims : tuple of HeadlineShare
+        Empty when nothing is certified.
+    facts : tuple of (str, str)
+        Label and value of the figures beside the number.
+    """
+
+    state: str
+    heading: str
+    sentence: str
+    claims: tuple[HeadlineShare, ...]
+    facts: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class DecisionRow:
+    """One line of the table of what is certified; `main` marks those that the banner speaks of."""
+
+    alpha: str
+    side: str
+    certified: bool
+    share: str
+    threshold: str
+    observed: str
+    covered_tasks: str
+    saved: str
+    audit: str
+    audit_words: str
+    main: bool
+
+
+@dataclass(frozen=True)
+class AuditRow:
+    """One audit: what the certified threshold did on tasks that had no part in choosing it."""
+
+    claim: str
+    side: str
+    verdict: str
+    words: str
+    realized: str
+    lower: str
+    coverage: str
+    own_coverage: str
+    covered_tasks: str
+    point_rule: str
+    reason: str
+
+
+def banner(source: PageSource, reasons: Sequence[Reason]) -> Banner:
+    """Say the verdict of a page.
+
+    Parameters
+    ----------
+    source : PageSource
+        What the page is about.
+    reasons : sequence of Reason
+        Why budgets and sides certify nothing.
+    """
+    main = source.headline
+    if not main.certified:
+        return _nothing(source, reasons)
+    verdicts = {_verdict(source.audit_of(c)) for c in source.sides}
+    state = "failed" if "ERROR" in verdicts else "warn" if "WARN" in verdicts else "certified"
+    heading = {
+        "certified": "Certified",
+        "warn": "Certified, but the audit on TEST does not settle it",
+        "failed": "Do not deploy: the audit contradicts the certificate",
+    }[state]
+    claims = tuple(
+        HeadlineShare(
+            c.side, percent(c.coverage), f"of runs can be {done(c.side)} without a person"
+        )
+        for c in source.sides
+    )
+    trust = confidence(source.confidence(source.sides), main.validity)
+    budget = percent(main.alpha)
+    among = " and among the ".join(done(c.side) for c in source.sides)
+    both = " for both at once" if len(source.sides) > 1 else ""
+    sentence = f"Wrong decisions among the {among} runs: at most {budget}, with {trust}{both}."
+    if round(source.overlap, 4) > 0:
+        sentence += (
+            f" {percent(source.overlap)} of runs fall under both thresholds and go to a person."
+        )
+    return Banner(state, heading, sentence, claims, _facts(source))
+
+
+def _nothing(source: PageSource, reasons: Sequence[Reason]) -> Banner:
+    where = source.evidence
+    facts = [
+        (f"scored runs in {where}", count(source.headline.trajectories)),
+        (f"tasks in {where}", count(source.headline.tasks)),
+    ]
+    liftable = [reason for reason in reasons if reason.tasks_needed is not None]
+    if liftable:
+        nearest = min(liftable, key=lambda reason: reason.tasks_needed or 0)
+        facts.append(
+            (
+                f"tasks like these might certify {nearest.side} at {nearest.alpha}",
+                f"{count(nearest.tasks_needed)} to {count(2 * (nearest.tasks_needed or 0))}",
+            )
+        )
+    return Banner(
+        "nothing",
+        "Nothing certified",
+        f"Every run goes to a person. {short_reason(reasons)}",
+        (HeadlineShare("human", percent(0.0), "of runs can be decided without a person"),),
+        tuple(facts),
+    )
+
+
+def _facts(source: PageSource) -> tuple[tuple[str, str], ...]:
+    facts = [
+        (
+            "reviewer-hours saved per 1,000 runs",
+            f"{hours(source.decided, source.minutes_per_review):.1f}",
+        )
+    ]
+    if len(source.sides) > 1:
+        facts.append(("of runs decided in all", percent(source.decided)))
+    worst = max(source.sides, key=lambda c: list(AUDIT_WORDS).index(_verdict(source.audit_of(c))))
+    audit = source.audit_of(worst)
+    if audit is None:
+        facts.append(("audit on TEST", AUDIT_WORDS["NONE"]))
+    else:
+        wrong = (
+            f"{percent(audit['realized_error'], 2)} wrong"
+            if audit.get("realized_error") is not None
+            else "nothing to measure"
+        )
+        facts.append((f"{worst.side} audit: {AUDIT_WORDS[_verdict(audit)]}", wrong))
+    facts.append(
+        (
+            f"{'half B' if source.evidence != 'CAL' else 'CAL'} tasks with a {done(source.headline.side)} run",
+            f"{count(source.headline.covered_tasks)} of {count(source.headline.tasks)}",
+        )
+    )
+    return tuple(facts)
+
+
+def _verdict(audit: Mapping[str, Any] | None) -> str:
+    return "NONE" if audit is None else str(audit.get("verdict", "NONE"))
+
+
+def decision_rows(source: PageSource) -> list[DecisionRow]:
+    """Return one row a budget and side of the procedure that decisions use."""
+    return [_row(source, certificate) for certificate in source.deployed]
+
+
+def _row(source: PageSource, certificate: Certificate) -> DecisionRow:
+    audit = source.audit_of(certificate)
+    verdict = _verdict(audit) if certificate.certified else ""
+    return DecisionRow(
+        alpha=percent(certificate.alpha),
+        side=certificate.side,
+        certified=certificate.certified,
+        share=percent(certificate.coverage) if certificate.certified else "nothing",
+        threshold=_threshold(certificate, source.score_scale),
+        observed=percent(certificate.selective_error, 2),
+        covered_tasks=f"{count(certificate.covered_tasks)} of {count(certificate.tasks)}"
+        if certificate.certified
+        else DASH,
+        saved=f"{hours(certificate.coverage, source.minutes_per_review):.1f} h"
+        if certificate.certified
+        else DASH,
+        audit=verdict,
+        audit_words=AUDIT_WORDS.get(verdict, ""),
+        main=certificate.certified and certificate in source.sides,
+    )
+
+
+def _threshold(certificate: Certificate, scale: str) -> str:
+    if certificate.threshold is None:
+        return DASH
+    sign = "≤" if certificate.side == "reject" else "≥"
+    return f"{sign} {log_odds(certificate.threshold, scale)}"
+
+
+def audit_rows(source: PageSource) -> list[AuditRow]:
+    """Return one row an audited certificate of the procedure that decisions use; of one that certifies nothing only where no TEST row has a score."""
+    pairs = [(c, source.audit_of(c)) for c in source.deployed]
+    return [
+        _audit_row(c, audit)
+        for c, audit in pairs
+        if audit is not None and (c.certified or _unscored(audit))
+    ]
+
+
+def _unscored(audit: Mapping[str, Any]) -> bool:
+    return bool(audit.get("unscored")) and not audit.get("trajectories")
+
+
+def _audit_row(certificate: Certificate, audit: Mapping[str, Any]) -> AuditRow:
+    rule = audit.get("paper_rule_pass")
+    return AuditRow(
+        claim=percent(certificate.alpha),
+        side=certificate.side,
+        verdict=_verdict(audit),
+        words=AUDIT_WORDS[_verdict(audit)],
+        realized=percent(audit.get("realized_error"), 2),
+        lower=percent(audit.get("lower_bound"), 2),
+        coverage=percent(audit.get("coverage")),
+        own_coverage=percent(audit.get("own_coverage")),
+        covered_tasks=count(audit.get("covered_tasks")),
+        point_rule=DASH if rule is None else "met" if rule else "missed",
+        reason=str(audit.get("reason") or ""),
+    )
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """One of the things that may stop a certificate: its value, and whether it is what stopped it."""
+
+    value: str
+    stopped: bool
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why one budget and side certify nothing."""
+
+    side: str
+    alpha: str
+    tasks: Obstacle
+    base_rate: Obstacle
+    judge: Obstacle
+    guard: Obstacle
+    sentence: str
+    lift: str
+    tasks_needed: int | None
+
+
+def promises(source: PageSource) -> list[str]:
+    """Return the promise of each certified side of the headline, one readable sentence each."""
+    return [_promise(c) for c in source.sides if c.certified]
+
+
+def _promise(certificate: Certificate) -> str:
+    averaged = "" if certificate.estimand == "trajectory" else ", averaged over tasks,"
+    return (
+        f"Of runs like these, {percent(certificate.coverage)} can be {done(certificate.side)} on the judge's word alone; among them{averaged} at most "
+        f"{percent(certificate.alpha)} {_WRONG[certificate.side]}, with {confidence(1 - certificate.delta, certificate.validity)}."
+    )
+
+
+def promise_notes(source: PageSource) -> list[str]:
+    """Return the lines under the promise: what it rests on, how it holds, what it saves."""
+    main = source.headline
+    if not main.certified:
+        return [
+            f"No promise is made. All {count(1000)} of every 1,000 runs are reviewed: {hours(1, source.minutes_per_review):.1f} reviewer-hours."
+        ]
+    saved = hours(source.decided, source.minutes_per_review)
+    together = ""
+    if len(source.sides) > 1:
+        together = (
+            f" Both sides hold together with {percent(source.confidence(source.sides))} confidence."
+        )
+        if round(source.overlap, 4) > 0:
+            both = percent(source.overlap)
+            together += f" Each side is certified as it stands, before the {both} of runs under both thresholds are handed to people."
+    minutes = compact(source.minutes_per_review)
+    return [
+        _rests(main, source.evidence),
+        _HOLDS.get(main.validity, "") + together,
+        f"At {minutes} minutes a review this saves {saved:.1f} of {hours(1, source.minutes_per_review):.1f} reviewer-hours in every 1,000 runs.",
+    ]
+
+
+def _rests(main: Certificate, evidence: str) -> str:
+    weighed = "every run counts once" if main.estimand == "trajectory" else "every task counts once"
+    return (
+        f"It rests on {counted(main.trajectories, 'scored run')} of {counted(main.tasks, 'task')} in {evidence}; "
+        f"{counted(main.covered_trajectories, 'run')} of {counted(main.covered_tasks, 'task')} are {done(main.side)}, "
+        f"{count(main.errors)} of them wrongly ({percent(main.selective_error, 2)}). The error is counted by {main.estimand}: {weighed}. "
+        f"δ = {rate(main.delta, 2)} is {spent(main)}."
+    )
+
+
+def spent(main: Certificate) -> str:
+    """Return how a certificate's δ is spent over the thresholds of its grid, and over the candidates."""
+    grid = counted(main.parameters["grid"], "threshold")
+    others = f" and {count(main.candidates)} candidates" if main.candidates > 1 else ""
+    if main.parameters["multiplicity"] == "bonferroni":
+        return f"shared among {grid}{others}"
+    each = f", shared among {count(main.candidates)} candidates" if main.candidates > 1 else ""
+    way = {
+        "fixed": f"spent whole on one of {grid} after the other, up to the first that fails",
+        "fallback": f"shared among {counted(len(main.parameters['starts'] or []), 'start')} of chains over {grid}",
+        "maxt": f"compared with tails adjusted for {grid} together",
+    }
+    return way.get(main.parameters["multiplicity"], f"shared among {grid}") + each
+
+
+def explain(source: PageSource) -> list[Reason]:
+    """Return a reason for every budget and side that certifies nothing."""
+    return [_reason(c, _diagnose(c, source)) for c in source.deployed if not c.certified]
+
+
+def _diagnose(certificate: Certificate, source: PageSource) -> Diagnosis:
+    from certify_assets.certificates import diagnose
+
+    table = source.cal
+    return diagnose(table.scores, table.outcomes, table.tasks, **certificate_settings(certificate))
+
+
+def _reason(certificate: Certificate, diagnosis: Diagnosis) -> Reason:
+    stopped = diagnosis.stopped_by
+    guard = (
+        "stops it"
+        if stopped == "guard"
+        else "not the obstacle"
+        if certificate.parameters["guard"] != "none"
+        else "none"
+    )
+    lift = (
+        f"about {count(diagnosis.tasks_needed)} to {counted(2 * diagnosis.tasks_needed, 'task')} like these, {count(diagnosis.tasks)} now"
+        if diagnosis.tasks_needed
+        else "no number of tasks like these; a judge that ranks better, or a larger budget"
+    )
+    return Reason(
+        side=certificate.side,
+        alpha=percent(certificate.alpha),
+        tasks=Obstacle(
+            f"{counted(diagnosis.tasks, 'task')}, {counted(certificate.trajectories, 'run')}",
+            stopped in ("tasks", "no_scores"),
+        ),
+        base_rate=Obstacle(percent(diagnosis.success_rate), stopped == "base_rate"),
+        judge=Obstacle(
+            DASH if diagnosis.auroc is None else rate(diagnosis.auroc), stopped == "judge"
+        ),
+        guard=Obstacle(guard, stopped == "guard"),
+        sentence=diagnosis.sentence,
+        lift=lift,
+        tasks_needed=diagnosis.tasks_needed,
+    )
+
+
+def short_reason(reasons: Sequence[Reason]) -> str:
+    """Return one sentence for the banner of a page on which nothing is certified."""
+    if not reasons:
+        return ""
+    first = reasons[0]
+    told = {
+        first.tasks.stopped: "there are too few tasks to show that the judge is good enough",
+        first.base_rate.stopped: "there is next to nothing that this side could decide",
+        first.judge.stopped: "the judge does not rank runs well enough",
+        first.guard.stopped: "there are too few tasks to rule out that some fool the judge throughout",
+    }
+    return (
+        f"On the {first.side} side at {first.alpha}, {told[True]}."
+        if True in told
+        else first.sentence
+    )
+
+
+def arithmetic(source: PageSource) -> str:
+    """Return what any judge would need: the smallest error-free sample, and what the evidence offers."""
+    from certify_assets.certificates import n_min
+
+    main = source.headline
+    least, shared = n_min(main.alpha, main.delta), n_min(main.alpha, main.level)
+    enough = "clears" if main.n_eff >= shared else "does not clear"
+    return (
+        f"To exclude an error of {percent(main.alpha)}, even a faultless judge needs {count(least)} independent decisions at δ, {count(shared)} at δ shared "
+        f"among the thresholds. {compact(round(main.n_eff, 1))} effective runs in {source.evidence}: it {enough} that bar."
+    )
+
+
+@dataclass(frozen=True)
+class ProcedureCell:
+    """What one procedure certifies at one budget and side; absent when it was not asked."""
+
+    share: str
+    bar: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class ProcedureRow:
+    """One procedure, across budgets and sides."""
+
+    name: str
+    validity: str
+    words: str
+    deployed: bool
+    cells: tuple[ProcedureCell | None, ...]
+
+
+@dataclass(frozen=True)
+class ProcedureTable:
+    """Procedures by budgets and sides."""
+
+    columns: tuple[tuple[str, str], ...]
+    rows: tuple[ProcedureRow, ...]
+
+
+@dataclass(frozen=True)
+class FindingRow:
+    """A finding, and which certificates it is on."""
+
+    code: str
+    message: str
+    where: str
+    deployed: bool
+
+
+@dataclass(frozen=True)
+class CorpusFact:
+    """A number about the corpus."""
+
+    symbol: str
+    value: str
+    words: str
+
+
+@dataclass(frozen=True)
+class ControlBar:
+    """An AUROC as a bar: the judge's own, or a control's."""
+
+    words: str
+    value: float
+    text: str
+    judge: bool
+
+
+@dataclass(frozen=True)
+class LineageRow:
+    """One line of what the page rests on."""
+
+    name: str
+    value: str
+    is_hash: bool
+
+
+def procedure_table(source: PageSource) -> ProcedureTable | None:
+    """Return what every procedure certifies; None when there is only one, which compares with nothing."""
+    names = list(dict.fromkeys(c.procedure for c in source.certificates))
+    if len(names) < 2:
+        return None
+    keys = sorted({(c.alpha, c.side) for c in source.certificates})
+    found = {(c.procedure, c.alpha, c.side): c for c in source.certificates}
+    deployed = source.headline.procedure
+    names.sort(key=lambda name: name != deployed)
+    return ProcedureTable(
+        columns=tuple((side, percent(alpha)) for alpha, side in keys),
+        rows=tuple(
+            _procedure_row(name, [found.get((name, *key)) for key in keys], name == deployed)
+            for name in names
+        ),
+    )
+
+
+def _procedure_row(
+    name: str, certificates: list[Certificate | None], deployed: bool
+) -> ProcedureRow:
+    first = next(c for c in certificates if c is not None)
+    by_task = "" if first.estimand == "trajectory" else f"; error counted by {first.estimand}"
+    words = _VALIDITY.get(first.validity, "") + by_task
+    return ProcedureRow(
+        procedure_words(name),
+        first.validity,
+        words,
+        deployed,
+        tuple(None if c is None else _procedure_cell(c) for c in certificates),
+    )
+
+
+def _procedure_cell(certificate: Certificate) -> ProcedureCell:
+    if not certificate.certified:
+        return ProcedureCell("nothing", "", "")
+    detail = f"{percent(certificate.selective_error, 2)} wrong, tail {small(certificate.tail)}"
+    return ProcedureCell(percent(certificate.coverage), f"{100 * certificate.coverage:.1f}", detail)
+
+
+def finding_rows(source: PageSource) -> list[FindingRow]:
+    """Return every finding of every certificate once, with where it stands; those of the deployed procedure first."""
+    places: dict[tuple[str, str], list[Certificate]] = {}
+    ordered = sorted(source.certificates, key=lambda c: c.procedure != source.headline.procedure)
+    for certificate in ordered:
+        for finding in certificate.findings:
+            places.setdefault((finding["code"], finding["message"]), []).append(certificate)
+        if leak := certificate.provenance.get("accepted_structural_leak"):
+            message = f"The outcome can be told without reading the run: {leak}"
+            places.setdefault(("accepted_structural_leak", message), []).append(certificate)
+        if limits := certificate.provenance.get("training_limits"):
+            places.setdefault(("training_limits", f"{limits[0].upper()}{limits[1:]}."), []).append(
+                certificate
+            )
+        if taken := certificate.provenance.get("pseudo_labels"):
+            message = f"It is certified on half B of CAL alone, and not all of its training is labelled by people: {taken}."
+            places.setdefault(("pseudo_labels", message), []).append(certificate)
+        if reason := certificate.provenance.get("no_parity"):
+            message = f"The scores were not compared with those of a local model: {reason}"
+            places.setdefault(("no_parity", message), []).append(certificate)
+    deployed = source.headline.procedure
+    return [
+        FindingRow(
+            code,
+            message,
+            _where(found, source.certificates),
+            any(c.procedure == deployed for c in found),
+        )
+        for (code, message), found in places.items()
+    ]
+
+
+def _where(found: list[Certificate], everything: Sequence[Certificate]) -> str:
+    if len(found) == len(everything):
+        return "every certificate"
+    parts = []
+    for name in dict.fromkeys(c.procedure for c in found):
+        mine = [f"{c.side} {percent(c.alpha)}" for c in found if c.procedure == name]
+        whole = len(mine) == sum(c.procedure == name for c in everything)
+        parts.append(procedure_words(name) + ("" if whole else f" ({', '.join(mine)})"))
+    return "; ".join(parts)
+
+
+def corpus_facts(source: PageSource) -> list[CorpusFact]:
+    """Return what the corpus is like: size, clustering, what that leaves."""
+    main, profile = source.headline, source.profile
+    sizes = np.unique(source.cal.tasks, return_counts=True)[1].astype(float)
+    weighted = float(np.square(sizes).sum() / sizes.sum()) if sizes.size else None
+    return [
+        CorpusFact("n", count(main.trajectories), f"scored runs in {source.evidence}"),
+        CorpusFact("G", count(main.tasks), "tasks they belong to"),
+        CorpusFact("m̃", compact(weighted), "runs a task (size-weighted)"),
+        CorpusFact("π", percent(main.success_rate), "of runs succeed"),
+        CorpusFact("ICC", rate(main.icc), "likeness of runs of one task"),
+        CorpusFact("DEFF", compact(main.deff), "design effect 1 + (m̃ − 1)·ICC"),
+        CorpusFact(
+            Markup("n<sub>eff</sub>"), compact(round(main.n_eff, 1)), "effective runs, n / DEFF"
+        ),
+        *(
+            [CorpusFact("", count(source.cal.unlabelled), "rows without an outcome, left out")]
+            if source.cal.unlabelled
+            else []
+        ),
+        *_extra_facts(profile),
+    ]
+
+
+def _extra_facts(profile: Mapping[str, Any]) -> list[CorpusFact]:
+    told = {
+        "trajectories": "runs in the whole corpus",
+        "tasks": "tasks in the whole corpus",
+        "agents": "agents",
+        "duplicates": "duplicate runs",
+    }
+    facts = []
+    for key, words in told.items():
+        value = profile.get(key)
+        value = len(value) if isinstance(value, list | tuple | dict | set) else value
+        if isinstance(value, int | float):
+            facts.append(CorpusFact("", compact(float(value)), words))
+    return facts
+
+
+def control_bars(source: PageSource) -> list[ControlBar]:
+    """Return the judge's AUROC on what certifies it and that of every control, for the bars."""
+    from certify_assets.certificates.auroc import auroc
+
+    own = float(source.controls.get("judge_auroc") or auroc(source.cal.scores, source.cal.outcomes))
+    rows = [ControlBar("the judge", own, rate(own), True)] if np.isfinite(own) else []
+    for key, value in source.controls.items():
+        if (
+            key.endswith("_auroc")
+            and key != "judge_auroc"
+            and isinstance(value, int | float)
+            and np.isfinite(value)
+        ):
+            words = _CONTROLS.get(key, key.removesuffix("_auroc").replace("_", " ") + " alone")
+            rows.append(ControlBar(words, float(value), rate(float(value)), False))
+    return rows
+
+
+def lineage_rows(source: PageSource) -> list[LineageRow]:
+    """Return everything the headline certificate rests on, each hash in full."""
+    main = source.headline
+    given = {**main.provenance, **{key: str(value) for key, value in source.lineage.items()}}
+    ordered = [key for key in _LINEAGE if key in given] + sorted(
+        key for key in given if key not in _LINEAGE
+    )
+    rows = [(_LINEAGE.get(key, key.replace("_", " ")), given[key]) for key in ordered]
+    rows += [
+        ("certified rows (content hash)", str(main.inputs["sha256"])),
+        ("rows", count(main.inputs["rows"])),
+    ]
+    rows += [
+        (f"certificate: {c.side}, error ≤ {percent(c.alpha)}", c.sha256) for c in source.deployed
+    ]
+    rows += [(f"software: {name}", str(value)) for name, value in sorted(main.software.items())]
+    rows += [("seed", str(main.seed))]
+    return [LineageRow(name, value, bool(_HASH.fullmatch(value))) for name, value in rows]

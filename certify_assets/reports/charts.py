@@ -1,0 +1,476 @@
+"""Charts written by hand as SVG: histogram by outcome, sparkline, task-by-attempt map."""
+
+from __future__ import annotations
+
+import base64
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from certify_assets.reports import svg
+from certify_assets.reports.wording import compact, count, counted, percent, signed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from certify_assets.certificates import Certificate, ThresholdCurve
+
+_BARS_WIDTH, _HALF, _MARGIN, _TOP, _BOTTOM = 460.0, 78.0, 8.0, 22.0, 34.0
+_TICKS = 5
+_POINTS = 12
+_INLINE = 1000
+_MAP_WIDTH = 1000.0
+_GAP = 26.0
+_MOST_CELLS = 9000
+_MOST_TASKS = 640
+_LEGEND = 26.0
+# (decision, outcome) → fill of the cell, colour of its mark, shape of its mark
+_LOOKS: dict[tuple[str, int], tuple[str, str, str]] = {
+    ("human", 0): ("#e3e6ea", "", ""),
+    ("human", 1): ("#e3e6ea", svg.HUMAN, "dot"),
+    ("reject", 0): ("#cf7a7a", "", ""),
+    ("reject", 1): ("#7d1212", "#ffffff", "cross"),
+    ("release", 1): ("url(#hatch-release)", "#0d3d1e", "dot"),
+    ("release", 0): ("#0d3d1e", "#ffffff", "cross"),
+    ("run", 0): ("#e3e6ea", "", ""),
+    ("run", 1): (svg.JUDGE, "#ffffff", "dot"),
+}
+_WORDS: dict[tuple[str, int], str] = {
+    ("reject", 0): "rejected, failed",
+    ("reject", 1): "rejected, but succeeded (error)",
+    ("human", 0): "person, failed",
+    ("human", 1): "person, succeeded",
+    ("release", 1): "released, succeeded",
+    ("release", 0): "released, but failed (error)",
+    ("run", 0): "failed",
+    ("run", 1): "succeeded",
+}
+_HATCH = (
+    '<defs><pattern id="hatch-release" width="4" height="4" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
+    f'<rect width="4" height="4" fill="#a9cfb5"/><path d="M0 0v4" stroke="{svg.RELEASE}" stroke-width="2"/></pattern></defs>'
+)
+
+
+def outcome_histogram(spread: Mapping[str, Sequence[float]], quantity: str, *, name: str) -> str:
+    """Draw a spread of `certify_assets.corpora.leak_evidence`.
+
+    Parameters
+    ----------
+    spread : mapping
+        edges (bins + 1), successes and failures (bins) as counts.
+    quantity : str
+        What the horizontal axis is, with its unit.
+    name : str
+        Prefix of ids, unique on the page.
+
+    Returns
+    -------
+    str
+        Inline SVG; each outcome is drawn in shares of its own trajectories, so that a rare one is as visible as the other.
+    """
+    sides = [_shares(spread["successes"]), _shares(spread["failures"])]
+    top = max([*sides[0], *sides[1], 1e-9])
+    width = (_BARS_WIDTH - 2 * _MARGIN) / max(1, len(sides[0]))
+    middle = _TOP + _HALF
+    paths = ["", ""]
+    for side, shares in enumerate(sides):
+        for place, share in enumerate(shares):
+            if share:
+                height = share / top * _HALF
+                y = middle - height if side == 0 else middle
+                paths[side] += (
+                    f"M{_MARGIN + place * width:.2f} {y:.2f}h{width - 1:.2f}v{height:.2f}h-{width - 1:.2f}z"
+                )
+    body = (
+        _pattern(name)
+        + f'<path fill="{svg.JUDGE}" d="{paths[0]}"/><path fill="url(#{name}-hatch)" d="{paths[1]}"/>'
+    )
+    body += f'<path stroke="{svg.INK}" stroke-width="1" d="M{_MARGIN:g} {middle:g}H{_BARS_WIDTH - _MARGIN:g}"/>'
+    body += _bars_text(
+        _MARGIN, 13, "successes up, failures down, each in shares of its own"
+    ) + _bars_axis(spread["edges"], quantity, len(sides[0]), width)
+    return svg.inline_svg(
+        body,
+        f"0 0 {_BARS_WIDTH:g} {middle + _HALF + _BOTTOM:g}",
+        _bars_label(spread, quantity),
+        classes="plot",
+    )
+
+
+def _shares(counts: Sequence[float]) -> list[float]:
+    total = sum(counts)
+    return [count / total if total else 0.0 for count in counts]
+
+
+def _pattern(name: str) -> str:
+    return (
+        f'<defs><pattern id="{name}-hatch" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
+        f'<rect width="5" height="5" fill="#ecd0d0"/><path d="M0 0v5" stroke="{svg.REJECT}" stroke-width="2.4"/></pattern></defs>'
+    )
+
+
+def _bars_axis(edges: Sequence[float], quantity: str, bins: int, width: float) -> str:
+    below = _TOP + 2 * _HALF
+    step = max(1, -(-bins // _TICKS))
+    # bins of whole numbers are named by the number in their middle, others by their edges
+    whole = all(edge % 1 == 0.5 for edge in edges)
+    ticks = []
+    for place in range(0, bins + (0 if whole else 1), step):
+        value, x = (edges[place] + 0.5, place + 0.5) if whole else (edges[place], float(place))
+        anchor = "start" if place == 0 else "end" if place == bins else "middle"
+        ticks.append(
+            _bars_text(
+                _MARGIN + x * width,
+                below + 14,
+                f"{round(value):,}" if value >= 10 else f"{value:.2g}",
+                anchor,
+            )
+        )
+    return "".join(ticks) + _bars_text(_BARS_WIDTH / 2, below + 30, quantity, "middle")
+
+
+def _bars_text(x: float, y: float, text: str, anchor: str = "start") -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" font-size="11" fill="{svg.MUTED}" text-anchor="{anchor}">{escape(text)}</text>'
+
+
+def _bars_label(spread: Mapping[str, Any], quantity: str) -> str:
+    up, down = (
+        compact(_bars_median(spread["edges"], spread[side])) for side in ("successes", "failures")
+    )
+    return f"Histogram of {quantity} by outcome: half of the successes are below about {up}, half of the failures below about {down}."
+
+
+def _bars_median(edges: Sequence[float], counts: Sequence[float]) -> float | None:
+    seen, total = 0.0, sum(counts)
+    for place, number in enumerate(counts):
+        seen += number
+        if total and 2 * seen >= total:
+            return edges[place + 1]
+    return None
+
+
+def sparkline_svg(
+    curve: ThresholdCurve, *, alpha: float, certified: float | None = None, side: str = "reject"
+) -> str:
+    """Draw error against share decided in about 400 characters.
+
+    Parameters
+    ----------
+    curve : ThresholdCurve
+        The grid on CAL.
+    alpha : float
+        The error budget, a dashed line.
+    certified : float, optional
+        The certified share; a filled dot on the curve.
+    side : str
+        Colour of the dot.
+
+    Returns
+    -------
+    str
+        One standalone ``<svg>`` element of 120 by 30 units.
+    """
+    share, error = _thinned(curve)
+    top = max(2.5 * alpha, 1e-9)
+    points = " ".join(
+        f"{120 * x:.0f},{_spark_height(y, top):.0f}" for x, y in zip(share, error, strict=True)
+    )
+    line = _spark_height(alpha, top)
+    dot = ""
+    if certified is not None:
+        at = _spark_height(float(np.interp(certified, share, error)), top)
+        dot = f"<circle cx='{120 * certified:.0f}' cy='{at:.0f}' r='3' fill='{svg.side_colour(side)}'/>"
+    return (
+        "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 120 30' width='240' height='60'>"
+        f"<path d='M0 {line:.0f}h120' stroke='{svg.ALPHA_INK}' stroke-dasharray='4 2'/>"
+        f"<polyline points='{points}' fill='none' stroke='{svg.JUDGE}' stroke-width='1.5'/>{dot}</svg>"
+    )
+
+
+def _thinned(curve: ThresholdCurve) -> tuple[list[float], list[float]]:
+    order = np.argsort(curve.coverage, kind="stable")
+    kept = order[
+        np.unique(np.linspace(0, order.size - 1, min(_POINTS, order.size)).round().astype(int))
+    ]
+    return [float(x) for x in curve.coverage[kept]], [
+        float(y) for y in np.nan_to_num(curve.selective_error[kept])
+    ]
+
+
+def _spark_height(error: float, top: float) -> float:
+    return 29 - 28 * min(1.0, error / top)
+
+
+def verdict_markdown(certificate: Certificate, curve: ThresholdCurve) -> str:
+    """Write the verdict block of an asset: a status line, one row of numbers, the sparkline.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        What is certified, or that nothing is.
+    curve : ThresholdCurve
+        The grid it was chosen from.
+
+    Returns
+    -------
+    str
+        Markdown of fewer than 1,000 characters, which Dagster shows without a click. No text of the corpus enters it.
+    """
+    budget, trust = percent(certificate.alpha), percent(1 - certificate.delta)
+    if certificate.certified:
+        status = f"**\N{CHECK MARK} {certificate.side} {percent(certificate.coverage)}** at error ≤ {budget}, confidence {trust}"
+    else:
+        status = f"**\N{EN DASH} Nothing certified** ({certificate.side}, error ≤ {budget}, confidence {trust})"
+    image = base64.b64encode(
+        sparkline_svg(
+            curve,
+            alpha=certificate.alpha,
+            certified=certificate.coverage if certificate.certified else None,
+            side=certificate.side,
+        ).encode()
+    ).decode()
+    row = (
+        f"|{signed(certificate.threshold)}|{percent(certificate.selective_error if certificate.certified else None)}"
+        f"|{certificate.covered_tasks}/{certificate.tasks}|"
+    )
+    block = f"{status}\n\n|θ|error|tasks|\n|-|-|-|\n{row}\n\n![error by share decided](data:image/svg+xml;base64,{image})\n"
+    if len(block) >= _INLINE:
+        raise RuntimeError(
+            f"the verdict block has {len(block)} characters; it must stay under {_INLINE} to be shown inline"
+        )
+    return block
+
+
+@dataclass(frozen=True)
+class Heatmap:
+    """The map as inline SVG with the counts that its caption needs."""
+
+    markup: str
+    tasks: int
+    shown: int
+    wrong_tasks: int
+
+
+@dataclass(frozen=True)
+class _MapLayout:
+    panels: int
+    rows: int
+    cell: float
+    pitch: float
+    label: float
+
+    @property
+    def named(self) -> bool:
+        return self.pitch >= 10
+
+
+def task_heatmap(
+    tasks: Sequence[object],
+    scores: NDArray[np.float64],
+    outcomes: NDArray[np.int8],
+    decisions: Sequence[str],
+    *,
+    name: str = "map",
+) -> Heatmap:
+    """Draw one row a task (best success rate on top), one cell a run (lowest score left).
+
+    Parameters
+    ----------
+    tasks, scores, outcomes, decisions : sequences of length n
+        One entry a run; decisions are ``reject``, ``release`` or ``human``.
+    name : str
+        Prefix of ids, unique on the page.
+
+    Returns
+    -------
+    Heatmap
+        Inline SVG; above 640 tasks or 9,000 cells an even sample of the sorted rows is drawn, and `shown` says how many.
+    """
+    # unscored runs stand at the right end of their row: nothing is known of them, so they go to a person
+    rows = _sorted_rows(
+        tasks, outcomes, lambda i: (bool(np.isnan(scores[i])), float(np.nan_to_num(scores[i])))
+    )
+    wrong = sum(
+        any((decisions[i], int(outcomes[i])) in {("reject", 1), ("release", 0)} for i in members)
+        for _, members in rows
+    )
+    kinds = [
+        (decision, int(outcome)) for decision, outcome in zip(decisions, outcomes, strict=True)
+    ]
+    return _draw_map(rows, kinds, _map_label(rows, decisions, outcomes, wrong), wrong, name=name)
+
+
+def outcome_heatmap(
+    tasks: Sequence[object],
+    agents: Sequence[str],
+    attempts: Sequence[int],
+    outcomes: NDArray[np.int8],
+    *,
+    name: str = "map",
+) -> Heatmap:
+    """Draw the outcomes of a corpus that no judge has read: one row a task (best success rate on top), one cell a run (by agent and attempt).
+
+    Parameters
+    ----------
+    tasks, agents, attempts, outcomes : sequences of length n
+        One entry a labelled run.
+    name : str
+        Prefix of ids, unique on the page.
+
+    Returns
+    -------
+    Heatmap
+        As `task_heatmap`; no task holds a wrong decision.
+    """
+    rows = _sorted_rows(tasks, outcomes, lambda i: (agents[i], attempts[i]))
+    kinds = [("run", int(outcome)) for outcome in outcomes]
+    even = sum(len({int(outcomes[i]) for i in members}) == 1 for _, members in rows)
+    label = (
+        f"Map of {counted(len(kinds), 'run')} of {counted(len(rows), 'task')} sorted by success rate ({percent(float(np.mean(outcomes)))} overall): "
+        f"all attempts at {counted(even, 'task')} end alike."
+    )
+    return _draw_map(rows, kinds, label, 0, name=name)
+
+
+def _draw_map(
+    rows: list[tuple[object, list[int]]],
+    every: Sequence[tuple[str, int]],
+    label: str,
+    wrong: int,
+    *,
+    name: str,
+) -> Heatmap:
+    mean = max(1.0, len(every) / max(1, len(rows)))
+    kept = min(len(rows), _MOST_TASKS, max(1, int(_MOST_CELLS / mean)))
+    shown = (
+        [rows[i] for i in np.linspace(0, len(rows) - 1, kept).round().astype(int)]
+        if kept < len(rows)
+        else rows
+    )
+    longest = max((len(_shortened(str(task))) for task, _ in shown), default=1)
+    layout = _map_layout(
+        len(shown), max((len(members) for _, members in shown), default=1), 12 + 5.3 * longest
+    )
+    parts: dict[str, list[str]] = defaultdict(list)
+    labels: list[str] = []
+    for position, (task, members) in enumerate(shown):
+        panel, row = divmod(position, layout.rows)
+        x = panel * (_MAP_WIDTH + _GAP) / layout.panels + layout.label
+        y = _LEGEND + row * layout.pitch
+        if layout.named:
+            labels.append(_row_label(str(task), x - 5, y + layout.pitch * 0.72))
+        for column, index in enumerate(members):
+            _map_cell(parts, every[index], (x + column * layout.cell, y), layout)
+    height = _LEGEND + layout.rows * layout.pitch + 4
+    present = set(every)
+    kinds = [kind for kind in _WORDS if kind in present]
+    # only our own markup is renamed: a task may be called anything
+    drawn = (_HATCH + _map_legend(kinds) + _paths(parts)).replace("hatch-release", f"{name}-hatch")
+    body = drawn + f'<g class="rows">{"".join(labels)}</g>'
+    return Heatmap(
+        svg.inline_svg(body, f"0 0 {_MAP_WIDTH:g} {height:g}", label, classes="map"),
+        len(rows),
+        len(shown),
+        wrong,
+    )
+
+
+def _sorted_rows(
+    tasks: Sequence[object], outcomes: NDArray[np.int8], order: Callable[[int], Any]
+) -> list[tuple[object, list[int]]]:
+    groups: dict[object, list[int]] = defaultdict(list)
+    for index, task in enumerate(tasks):
+        groups[task].append(index)
+    ordered = {t: sorted(m, key=lambda i: (*order(i), i)) for t, m in groups.items()}
+    return sorted(
+        ordered.items(),
+        key=lambda item: (-float(np.mean([outcomes[i] for i in item[1]])), str(item[0])),
+    )
+
+
+def _map_layout(tasks: int, widest: int, label: float) -> _MapLayout:
+    for panels in (4, 3, 2, 1):
+        room = (_MAP_WIDTH + _GAP) / panels - _GAP - label
+        rows = -(-tasks // panels)
+        if room / widest >= 9 and (rows >= 10 or panels == 1):
+            return _MapLayout(panels, max(1, rows), min(13.0, room / widest), 13.0, label)
+    panels = 2 if widest <= 80 else 1
+    room = (_MAP_WIDTH + _GAP) / panels - _GAP - label
+    return _MapLayout(
+        panels,
+        max(1, -(-tasks // panels)),
+        room / widest,
+        11.0 if tasks <= 90 * panels else 7.0,
+        label,
+    )
+
+
+def _map_cell(
+    parts: dict[str, list[str]],
+    kind: tuple[str, int],
+    corner: tuple[float, float],
+    layout: _MapLayout,
+) -> None:
+    x, y = corner
+    width, height = max(0.8, layout.cell - 1), layout.pitch - 1
+    fill, ink, shape = _LOOKS[kind]
+    parts[f'fill="{fill}"'].append(f"M{x:.4g} {y:.5g}h{width:.3g}v{height:.3g}h-{width:.3g}z")
+    middle, centre = x + width / 2, y + height / 2
+    if shape == "dot":
+        parts[
+            f'stroke="{ink}" stroke-width="{min(width, height) * 0.42:.3g}" stroke-linecap="round"'
+        ].append(f"M{middle:.4g} {centre:.5g}h.01")
+    elif shape == "cross":
+        arm = min(width, height) * 0.27
+        parts[f'stroke="{ink}" stroke-width="{arm * 0.55:.3g}" fill="none"'].append(
+            f"M{middle - arm:.4g} {centre - arm:.5g}l{2 * arm:.3g} {2 * arm:.3g}m-{2 * arm:.3g} 0l{2 * arm:.3g}-{2 * arm:.3g}"
+        )
+
+
+def _paths(parts: dict[str, list[str]]) -> str:
+    # fills first: a mark must lie on its cell
+    ordered = sorted(parts.items(), key=lambda item: (item[0].startswith("stroke"), item[0]))
+    return "".join(f'<path {style} d="{"".join(segments)}"/>' for style, segments in ordered)
+
+
+def _row_label(task: str, x: float, y: float) -> str:
+    return f'<text x="{x:.4g}" y="{y:.5g}"><title>{escape(task)}</title>{escape(_shortened(task))}</text>'
+
+
+def _shortened(task: str) -> str:
+    return task if len(task) <= 20 else f"{task[:10]}…{task[-9:]}"
+
+
+def _map_legend(kinds: list[tuple[str, int]]) -> str:
+    pieces, x = [], 0.0
+    for kind in kinds:
+        parts: dict[str, list[str]] = defaultdict(list)
+        _map_cell(parts, kind, (x, 2), _MapLayout(1, 1, 13, 13, 0))
+        pieces.append(
+            f'{_paths(parts)}<text class="key" x="{x + 18:g}" y="12">{escape(_WORDS[kind])}</text>'
+        )
+        x += 34 + 6.1 * len(_WORDS[kind])
+    return "".join(pieces)
+
+
+def _map_label(
+    rows: list[tuple[object, list[int]]],
+    decisions: Sequence[str],
+    outcomes: NDArray[np.int8],
+    wrong: int,
+) -> str:
+    total = max(1, len(decisions))
+    shares = ", ".join(
+        f"{percent(sum(d == kind for d in decisions) / total)} {kind}"
+        for kind in ("reject", "release", "human")
+    )
+    return (
+        f"Map of {counted(len(decisions), 'run')} of {counted(len(rows), 'task')} sorted by success rate ({percent(float(np.mean(outcomes)))} overall): "
+        f"{shares}; {count(wrong)} tasks hold at least one wrong decision."
+    )
