@@ -275,7 +275,12 @@ def main() -> None:
         "--write", nargs=4, metavar=("RUNS", "KILOBYTES", "SEED", "FILE"), help=argparse.SUPPRESS
     )
     parser.add_argument("--measure", nargs=2, metavar=("WHAT", "FILE"), help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--quick", action="store_true", help="a tenth of the trajectories and bytes"
+    )
     arguments = parser.parse_args()
+    if arguments.quick:
+        arguments.trajectories, arguments.megabytes = 1_500, 4.0
     if arguments.measure:
         measure(Path(arguments.measure[1]), arguments.measure[0])
         return

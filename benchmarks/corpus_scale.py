@@ -1,6 +1,6 @@
 """Profile, manifest, splits and leak controls of a corpus of 100,000 tasks and 1,000,000 trajectories: CPU seconds and peak memory.
 
-python benchmarks/corpus_scale.py [--tasks 100000] [--attempts 10] [--controls]
+python benchmarks/corpus_scale.py [--quick] [--tasks 100000] [--attempts 10] [--controls]
 
 The table is made in memory: two short steps a trajectory. Leak controls are timed on request.
 """
@@ -73,7 +73,9 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, default=100_000)
     parser.add_argument("--attempts", type=int, default=10)
     parser.add_argument("--controls", action="store_true")
+    parser.add_argument("--quick", action="store_true", help="a fiftieth of the tasks")
     options = parser.parse_args()
+    options.tasks = options.tasks // 50 if options.quick else options.tasks
     frame = timed("table", lambda: table(options.tasks, options.attempts))
     print(f"{len(frame):,} trajectories of {options.tasks:,} tasks")
     manifest = timed("make_manifest", lambda: make_manifest(frame["task_id"].unique(), "scale"))

@@ -10,6 +10,7 @@ alone, the first step left out. Ratios carry over to other machines, times do no
 from __future__ import annotations
 
 import argparse
+import sys
 import tempfile
 import time
 import warnings
@@ -22,6 +23,9 @@ from certify_assets.judges.lm.exact_grpo import train_exact
 from certify_assets.judges.lm.grpo_config import GrpoConfig
 from certify_assets.judges.lm.rewards import ARMS
 from certify_assets.judges.lm.trl_grpo import make_trainer
+
+# the random judge belongs to the tests, which are in the repository and in no installation
+sys.path.append(str(Path(__file__).resolve().parent.parent))
 from certify_assets_tests.judges.lm.tiny import tiny_judge, with_adapter
 
 ARM = ARMS["reject_3"]

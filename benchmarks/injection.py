@@ -132,19 +132,20 @@ def main() -> None:
     parser.add_argument(
         "--judge", action="append", default=[], help="a stored judge; repeat for more"
     )
-    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--quick", action="store_true", help="one corpus, few runs")
     options = parser.parse_args()
-    for corpus in options.corpus or EMBEDDED:
+    corpora = options.corpus or EMBEDDED
+    for corpus in corpora[:1] if options.quick else corpora:
         frame = load_embedded(corpus)
         manifest = make_manifest(frame["task_id"], corpus, seed=42)
         cal, failed = (
             select(frame, manifest, "cal"),
             select(frame, manifest, "rl").query("outcome == 0"),
         )
-        cal = cal.groupby("task_id").head(3) if options.quick else cal
+        cal = cal.groupby("task_id").head(2) if options.quick else cal
         failed = failed.iloc[
             np.random.default_rng(0).choice(
-                len(failed), 15 if options.quick else options.runs, replace=False
+                len(failed), 8 if options.quick else options.runs, replace=False
             )
         ]
         found, known = judges(select(frame, manifest, "sft"), options, corpus)

@@ -1,6 +1,6 @@
 """The paper's statements about itself, measured again: statement, what the paper says, what comes out, how.
 
-    python benchmarks/paper_facts.py [--trials 1000] [--json] [--figure docs/taskboot_fooled.svg]
+    python benchmarks/paper_facts.py [--quick] [--trials 1000] [--json] [--figure docs/taskboot_fooled.svg]
 
 Facts that follow from printed numbers take no time; those from trials with known truth about a minute at 1,000 trials. ``--figure`` draws how
 often TaskBoot and both guards certify too much where a few tasks are wrong throughout.
@@ -17,7 +17,7 @@ from certify_assets.files import write_atomic
 from certify_assets.research.pages.simulation_page import violation_figure
 from certify_assets.research.paper_facts import (
     FOOLED_TASKS,
-    Fact,
+    PaperFact,
     arithmetic_facts,
     comparison_facts,
     fooled_facts,
@@ -27,7 +27,9 @@ from certify_assets.research.paper_facts import (
 )
 
 
-def rates(facts: Sequence[Fact]) -> Mapping[float, Mapping[str, list[tuple[int, float, float]]]]:
+def rates(
+    facts: Sequence[PaperFact],
+) -> Mapping[float, Mapping[str, list[tuple[int, float, float]]]]:
     """True error → procedure → (tasks, violation, standard error)."""
     found: dict[float, dict[str, list[tuple[int, float, float]]]] = {}
     values = {fact.key: fact.values for fact in facts}
@@ -41,7 +43,7 @@ def rates(facts: Sequence[Fact]) -> Mapping[float, Mapping[str, list[tuple[int, 
     return found
 
 
-def show(facts: Sequence[Fact]) -> None:
+def show(facts: Sequence[PaperFact]) -> None:
     for fact in facts:
         print(f"\n{fact.key}: {fact.verdict}\n  {fact.statement}")
         for name in ("paper", "measured", "how"):
@@ -53,12 +55,14 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=1000)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--figure", type=Path)
+    parser.add_argument("--quick", action="store_true", help="a fiftieth of the trials")
     options = parser.parse_args()
+    options.trials = options.trials // 50 if options.quick else options.trials
     fooled = fooled_facts(options.trials)
     facts = [
         *arithmetic_facts(),
-        *comparison_facts(),
-        isotonic_fact(50),
+        *comparison_facts(20 if options.quick else 300),
+        isotonic_fact(5 if options.quick else 50),
         selection_fact(options.trials),
         *fooled,
         other_fact(options.trials),

@@ -1,8 +1,8 @@
 """How much certificates vary with the split seed: AUROC, certified coverage on CAL, error and coverage on TEST, over seeds.
 
-    python benchmarks/split_seeds.py [--corpus miniwob_mixed] [--seeds 20] [--profile certify]
+    python benchmarks/split_seeds.py [--corpus miniwob_mixed] [--seeds 20] [--profile certify] [--quick]
 
-TEST is read once a seed, for this table only: nothing is chosen from it. Without --corpus, both embedded corpora are run.
+TEST is read once a seed, for this table only: nothing is chosen from it. Without --corpus, both embedded corpora are run. --quick: one corpus, two seeds.
 """
 
 from __future__ import annotations
@@ -104,7 +104,10 @@ def main() -> None:
     parser.add_argument("--corpus", choices=EMBEDDED, action="append")
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--profile", default="certify")
+    parser.add_argument("--quick", action="store_true", help="one corpus, two seeds")
     arguments = parser.parse_args()
+    if arguments.quick:
+        arguments.corpus, arguments.seeds = (arguments.corpus or EMBEDDED)[:1], 2
     for corpus in arguments.corpus or EMBEDDED:
         frame = load_embedded(corpus)
         texts = render_frame(frame, Renderer())

@@ -1,12 +1,13 @@
 """TaskBoot's speed as ratios measured in one run: against Algorithm 1 in loops, and against stable argsorts of the scores.
 
-    python benchmarks/taskboot.py
+    python benchmarks/taskboot.py [--quick]
 
 Scores follow the paper's process (appendix "Synthetic validity study"). CPU seconds of this process, median of several calls.
 """
 
 from __future__ import annotations
 
+import argparse
 import resource
 import statistics
 import time
@@ -59,19 +60,23 @@ def algorithm_1(
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="small tables and fewer draws")
+    quick = parser.parse_args().quick
+    largest, many = (5_000, 20_000) if quick else (100_000, 200_000)
     certify(*table(30, 8))
     print(
         "against Algorithm 1 in loops (B = 2,000, 40 thresholds); certify() is the whole call, table to certificate"
     )
-    for tasks in (84, 382, 5000):
+    for tasks in (84,) if quick else (84, 382, 5000):
         data = table(tasks, 8)
         whole = seconds(lambda data=data: certify(*data, procedure="taskboot"), 5)
         loops = seconds(lambda data=data: algorithm_1(*data), 1)
         print(
             f"  G={tasks:5d}: certify {1e3 * whole:8.2f} ms   loops {loops:7.2f} s   ratio {loops / whole:8.0f}"
         )
-    print("against one stable argsort of the scores, a million rows in 100,000 tasks")
-    scores, labels, tasks = table(100_000, 10)
+    print(f"against one stable argsort of the scores, ten rows in each of {largest:,} tasks")
+    scores, labels, tasks = table(largest, 10)
     certify(scores, labels, tasks, procedure="taskboot")
     argsort = seconds(lambda: np.argsort(scores, kind="stable"), 5)
     for name, named in (
@@ -90,13 +95,13 @@ def main() -> None:
     data = table(84, 8)
     draws = seconds(
         lambda: bootstrap_errors(
-            *data, threshold=float(np.median(data[0])), side="reject", draws=200_000, seed=42
+            *data, threshold=float(np.median(data[0])), side="reject", draws=many, seed=42
         ),
         3,
     )
     curve = seconds(lambda: threshold_curve(*data), 5)
     print(
-        f"Monte-Carlo kernel: 200,000 draws of 84 tasks in {draws:.3f} CPU-s; curve of 40 thresholds in {1e3 * curve:.1f} ms"
+        f"Monte-Carlo kernel: {many:,} draws of 84 tasks in {draws:.3f} CPU-s; curve of 40 thresholds in {1e3 * curve:.1f} ms"
     )
 
 

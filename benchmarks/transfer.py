@@ -1,8 +1,8 @@
 """Judges trained on other corpora beside the judge trained at home: AUROC on CAL, certified coverage of the reject side, audit on TEST.
 
-    python benchmarks/transfer.py --root DIR [--quick] [--judge NAME …] [--target CORPUS …] [--data DIR]
+    python benchmarks/transfer.py [--root DIR] [--quick] [--judge NAME …] [--target CORPUS …] [--data DIR]
 
-The data root DIR is filled on first use with the two embedded corpora and, where --data names a folder of published runs, with those of it that are
+The data root DIR (a temporary folder by default) is filled on first use with the two embedded corpora and, where --data names a folder of published runs, with those of it that are
 listed below; nothing that is there is read again. --quick takes the embedded corpora alone (13 CPU seconds with the lexical judges, which are the
 default). What was trained before is trained again only where it is stale. CPU seconds are of training, scoring and certificates together, in this
 process. The audit is the verdict on TEST with the realised error; "-" where nothing is certified. A judge without a source is skipped with the reason.
@@ -11,6 +11,7 @@ process. The audit is the verdict on TEST with the realised error; "-" where not
 from __future__ import annotations
 
 import argparse
+import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -117,7 +118,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--root", required=True, help="data root")
+    parser.add_argument("--root", help="data root (default: a temporary folder)")
     parser.add_argument("--data", type=Path, default=None, help="folder of published runs")
     parser.add_argument(
         "--judge",
@@ -128,7 +129,11 @@ def main() -> None:
     parser.add_argument("--target", action="append", help="corpus; repeat for more (default: all)")
     parser.add_argument("--quick", action="store_true", help="embedded corpora alone")
     given = parser.parse_args()
-    store = Store(str(Path(given.root).absolute()))
+    with tempfile.TemporaryDirectory() as folder:
+        run(given, Store(str(Path(given.root or folder).absolute())))
+
+
+def run(given: argparse.Namespace, store: Store) -> None:
     corpora = prepare(store, None if given.quick else given.data)
     judges = given.judge or LEXICAL
     budgets = "".join(f"  cov α={alpha:g}  audit on TEST" for alpha in ALPHAS)

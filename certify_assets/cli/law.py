@@ -129,21 +129,15 @@ def _fit(
 ) -> tuple[Law | None, dict[str, Any]]:
     from certify_assets.files import rounded
     from certify_assets.research.certifiability import fit_measured, gather_points
-    from certify_assets.research.law import (
-        PAPER_FACTS,
-        PAPER_FORMS,
-        PAPER_POINTS,
-        fit_law,
-        law_findings,
-        read_points,
-    )
+    from certify_assets.research.law import fit_law, law_findings, read_points
+    from certify_assets.research.paper import law_facts, law_forms, law_points
 
     if points is None and not paper:
         from certify_assets.cli.launching import open_store
 
         found = fit_measured(*gather_points(open_store(root)))
         return found.law, found.to_dict()
-    fitted = fit_law(PAPER_POINTS if points is None else read_points(points))
+    fitted = fit_law(law_points() if points is None else read_points(points))
     law_document = rounded(fitted.to_dict())
     document = {
         "points": law_document["points"],
@@ -153,9 +147,9 @@ def _fit(
     if paper:
         document["published"] = {
             name: dict(zip(("r2", "loocv_r2", "mae"), row, strict=True))
-            for name, row in PAPER_FORMS.items()
+            for name, row in law_forms().items()
         }
-        document["facts"] = list(PAPER_FACTS)
+        document["facts"] = list(law_facts())
     return fitted, document
 
 
@@ -227,7 +221,7 @@ def _show_points(points: Sequence[Mapping[str, Any]], fitted: Law | None) -> Non
 
 
 def _show_forms(fitted: Law, *, paper: bool) -> None:
-    from certify_assets.research.law import PAPER_FORMS
+    from certify_assets.research.paper import law_forms
 
     rows = []
     for fit in fitted.forms:
@@ -235,7 +229,7 @@ def _show_forms(fitted: Law, *, paper: bool) -> None:
         numbers = [
             _short(value) for value in (fit.slope, fit.intercept, fit.r2, fit.loocv_r2, fit.mae)
         ]
-        printed = " ".join(_short(value) for value in PAPER_FORMS.get(fit.form, ()))
+        printed = " ".join(_short(value) for value in law_forms().get(fit.form, ()))
         rows.append([words, *numbers, *([printed or "–"] if paper else [])])
     columns = ["form", "a", "b", "R²", "LOOCV R²", "MAE", *(["paper"] if paper else [])]
     show_table(

@@ -23,7 +23,7 @@ from certify_assets.cli.output import (
 
 if TYPE_CHECKING:
     from certify_assets.research.simulation import Cell, Rates, Simulation
-    from certify_assets.research.simulation_study import Journal
+    from certify_assets.research.simulation_study import CellJournal
 
 _SEVERAL = ("--tasks", "--rho", "--design", "--procedure", "--excess")
 _PROCEDURE_HELP = (
@@ -260,10 +260,10 @@ def _check_folder(name: str, path: Path | None) -> None:
         )
 
 
-def _journal(out: Path) -> Journal:
-    from certify_assets.research.simulation_study import Journal
+def _journal(out: Path) -> CellJournal:
+    from certify_assets.research.simulation_study import CellJournal
 
-    return Journal.of_file(out.with_name(f"{out.name}.partial"))
+    return CellJournal.of_file(out.with_name(f"{out.name}.partial"))
 
 
 def _write_page(path: Path, document: Simulation, cells: Sequence[Any]) -> None:

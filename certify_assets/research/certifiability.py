@@ -211,7 +211,7 @@ class Certifiability:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document that is stored."""
-        from certify_assets.research.law import PAPER_FACTS, PAPER_FORMS
+        from certify_assets.research import paper
 
         return {
             "schema": CERTIFIABILITY_SCHEMA,
@@ -225,9 +225,9 @@ class Certifiability:
                 **rounded(self.paper.to_dict()),
                 "published": {
                     name: dict(zip(("r2", "loocv_r2", "mae"), row, strict=True))
-                    for name, row in PAPER_FORMS.items()
+                    for name, row in paper.law_forms().items()
                 },
-                "facts": list(PAPER_FACTS),
+                "facts": list(paper.law_facts()),
             },
         }
 
@@ -332,7 +332,8 @@ def fit_measured(
     measured: Sequence[Measured], left_out: Sequence[tuple[str, str]] = ()
 ) -> Certifiability:
     """Fit the law to measured corpora; where that cannot be done, say why and keep the points."""
-    from certify_assets.research.law import FEWEST_POINTS, PAPER_POINTS, fit_law
+    from certify_assets.research.law import FEWEST_POINTS, fit_law
+    from certify_assets.research.paper import law_points
 
     law, reason = (
         None,
@@ -343,7 +344,7 @@ def fit_measured(
             law, reason = fit_law([item.point for item in measured]), ""
         except InputError as error:
             reason = str(error)
-    return Certifiability(tuple(measured), tuple(left_out), law, reason, fit_law(PAPER_POINTS))
+    return Certifiability(tuple(measured), tuple(left_out), law, reason, fit_law(law_points()))
 
 
 def write_certifiability(store: Store) -> Certifiability:

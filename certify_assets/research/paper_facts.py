@@ -17,16 +17,8 @@ from certify_assets.certificates.clustering import n_min
 from certify_assets.certificates.evaluation import Settings, evaluate
 from certify_assets.certificates.inputs import observe
 from certify_assets.certificates.populations import Clustered, Design, Fooled, Sample
+from certify_assets.research import paper
 from certify_assets.research.law import leave_one_out
-from certify_assets.research.paper_numbers import (
-    CORPORA,
-    HARVESTS,
-    MAIN,
-    REAL_SCORES,
-    WEB_COVERAGES,
-    WEB_MINI,
-)
-from certify_assets.research.published import PAPER
 from certify_assets.research.simulation import Simulation, simulate
 
 #: what the measurement does to the statement
@@ -37,7 +29,7 @@ _FEWEST_TASKS = 20
 
 
 @dataclass(frozen=True)
-class Fact:
+class PaperFact:
     """One statement about the paper, with its measurement.
 
     Attributes
@@ -67,7 +59,7 @@ class Fact:
         return {**self.__dict__, "values": dict(self.values)}
 
 
-def arithmetic_facts() -> tuple[Fact, ...]:
+def arithmetic_facts() -> tuple[PaperFact, ...]:
     """Return the facts that follow from the paper's own numbers."""
     return (
         _without_success_rate(),
@@ -96,18 +88,18 @@ def _explained(predicted: NDArray[np.float64], y: NDArray[np.float64]) -> float:
 
 def _column(name: str, without: Sequence[str] = ()) -> NDArray[np.float64]:
     return np.array(
-        [getattr(corpus, name) for key, corpus in CORPORA.items() if key not in without],
+        [getattr(corpus, name) for key, corpus in paper.corpora().items() if key not in without],
         dtype=np.float64,
     )
 
 
-def _without_success_rate() -> Fact:
+def _without_success_rate() -> PaperFact:
     best, ranking = _column("best"), 2 * _column("auroc") - 1
     alone, _ = _left_out(ranking, best)
     saturated, _ = _left_out(
         ranking * (1 - np.exp(-_column("rows") / _column("deff") / _SATURATION)), best
     )
-    return Fact(
+    return PaperFact(
         "loocv_without_success_rate",
         "Dropping (1 − π) alone does not give the quoted LOOCV R² of .38.",
         "LOOCV R² collapses to .38 without (1 − π); AUROC alone reaches .47",
@@ -117,11 +109,11 @@ def _without_success_rate() -> Fact:
     )
 
 
-def _parameter_free() -> Fact:
+def _parameter_free() -> PaperFact:
     index, best = _column("index"), _column("best")
     fitted, fitted_error = _left_out(index, best)
     free, free_error = _explained(index, best), float(np.abs(best - index).mean())
-    return Fact(
+    return PaperFact(
         "parameter_free_law",
         "The law without a fitted slope and intercept is no worse than the fitted one.",
         f"coverage = 1.08·(1 − π)(2A₀ − 1) − .05, LOOCV R² {fitted:.3f}, MAE {fitted_error:.3f}",
@@ -136,10 +128,10 @@ def _parameter_free() -> Fact:
     )
 
 
-def _without_code() -> Fact:
+def _without_code() -> PaperFact:
     x, y = (_column(name, without=("Code-O",)) for name in ("index", "best"))
     rest, error = _left_out(x, y)
-    return Fact(
+    return PaperFact(
         "law_without_code_o",
         "The law's R² rests on the one corpus that certifies nothing.",
         "LOOCV R² .96 on seven corpora; the zero-coverage corpus 'anchors the low end'",
@@ -149,29 +141,29 @@ def _without_code() -> Fact:
     )
 
 
-def _two_tables(corpus: str, judge: str) -> Fact:
+def _two_tables(corpus: str, judge: str) -> PaperFact:
     key = (corpus, judge)
-    certifying = [one for one in MAIN if MAIN[one]]
-    equal = sum(MAIN[one] == REAL_SCORES[one] for one in certifying)
-    return Fact(
+    certifying = [one for one in paper.coverages() if paper.coverages()[one]]
+    equal = sum(paper.coverages()[one] == paper.coverages(on_test=True)[one] for one in certifying)
+    return PaperFact(
         f"{corpus}_{judge}_twice".lower(),
         f"The certified coverage of {corpus} {judge} is printed with two values.",
-        f"{MAIN[key]:.3f} in the main table, {REAL_SCORES[key]:.3f} in the table of the five procedures",
-        f"apart by {abs(MAIN[key] - REAL_SCORES[key]):.3f}. The captions differ (threshold from CAL; TEST scores themselves), which would explain it, "
+        f"{paper.coverages()[key]:.3f} in the main table, {paper.coverages(on_test=True)[key]:.3f} in the table of the five procedures",
+        f"apart by {abs(paper.coverages()[key] - paper.coverages(on_test=True)[key]):.3f}. The captions differ (threshold from CAL; TEST scores themselves), which would explain it, "
         f"but {equal} of the {len(certifying)} cells that certify agree to three digits in both",
         "the two tables side by side",
         values={
-            "main": MAIN[key],
-            "real": REAL_SCORES[key],
+            "main": paper.coverages()[key],
+            "real": paper.coverages(on_test=True)[key],
             "equal": equal,
             "cells": len(certifying),
         },
     )
 
 
-def _tool_test() -> Fact:
+def _tool_test() -> PaperFact:
     tasks, rows = 84 / 421, 1280 / 6400
-    return Fact(
+    return PaperFact(
         "tool_test_share",
         "Tool's TEST split is larger than the stated rule.",
         "TEST holds 15 % of the tasks, 25 % on MiniWoB; Tool: 84 of 421 tasks, 1,280 of 6,400 runs",
@@ -181,23 +173,24 @@ def _tool_test() -> Fact:
     )
 
 
-def _small_cal() -> Fact:
-    attempts = WEB_MINI["seeds"] * WEB_MINI["agents"]
-    total, test = WEB_MINI["tasks"] * attempts, CORPORA["Web-M"].rows
-    rows = total - test - WEB_MINI["pool"]
+def _small_cal() -> PaperFact:
+    mini = dict(paper.table("web_mini"))
+    attempts = mini["seeds"] * mini["agents"]
+    total, test = mini["tasks"] * attempts, paper.corpora()["Web-M"].rows
+    rows = total - test - mini["pool"]
     tasks = rows / attempts
-    return Fact(
+    return PaperFact(
         "web_m_cal_tasks",
         f"Web-M's CAL has fewer than {_FEWEST_TASKS} tasks, the paper's own limit for a certificate.",
-        f"{WEB_MINI['tasks']} tasks, 8 seeds, 2 agents; TEST {test} runs, harvest pool (SFT and RL) {WEB_MINI['pool']} runs; rule: G ≥ {_FEWEST_TASKS}",
+        f"{mini['tasks']} tasks, 8 seeds, 2 agents; TEST {test} runs, harvest pool (SFT and RL) {mini['pool']} runs; rule: G ≥ {_FEWEST_TASKS}",
         f"CAL is {rows} runs of {tasks:g} tasks, and half of it ({tasks / 2:g}) calibrates the harvest",
-        f"({total} − {test} − {WEB_MINI['pool']}) / {attempts}",
+        f"({total} − {test} − {mini['pool']}) / {attempts}",
         values={"rows": rows, "tasks": tasks},
     )
 
 
-def _start_of_self_training() -> Fact:
-    return Fact(
+def _start_of_self_training() -> PaperFact:
+    return PaperFact(
         "self_training_start",
         "Self-training on Web-A starts at .575 in the table and at .560 in the text.",
         "table of self-training: transfer .575; text: 'no web data at all … certifies .560 … one round closes the gap'",
@@ -208,9 +201,9 @@ def _start_of_self_training() -> Fact:
     )
 
 
-def _harvests() -> Fact:
-    split_cal = [share for name, _, _, share in HARVESTS if "pilot" not in name]
-    return Fact(
+def _harvests() -> PaperFact:
+    split_cal = [share for name, _, _, share in paper.table("harvests") if "pilot" not in name]
+    return PaperFact(
         "six_harvests",
         "The 'six harvests' include the pilot that broke the split of CAL.",
         "contamination .000 to .041 across six harvests; 'all reported numbers use the split-CAL protocol'",
@@ -220,19 +213,18 @@ def _harvests() -> Fact:
     )
 
 
-def _web_grid() -> Fact:
+def _web_grid() -> PaperFact:
     """How many coverages are those of a quantile of TEST itself, as TaskBoot run on TEST gives and a threshold from CAL need not."""
     hits: dict[float, list[bool]] = {}
     chances: dict[float, list[float]] = {}
-    for alpha, cells in WEB_COVERAGES.items():
-        for corpus, coverage in cells:
-            rows = CORPORA[corpus].rows
-            covered = np.floor((rows - 1) * _LEVELS + 1e-9) + 1
-            hits.setdefault(alpha, []).append(bool((np.round(covered / rows, 3) == coverage).any()))
-            chances.setdefault(alpha, []).append(covered.size / rows)
+    for alpha, corpus, coverage in paper.table("web_coverages"):
+        rows = paper.corpora()[corpus].rows
+        covered = np.floor((rows - 1) * _LEVELS + 1e-9) + 1
+        hits.setdefault(alpha, []).append(bool((np.round(covered / rows, 3) == coverage).any()))
+        chances.setdefault(alpha, []).append(covered.size / rows)
     found = {alpha: sum(row) for alpha, row in hits.items()}
     p = _at_least(found[0.2], chances[0.2])
-    return Fact(
+    return PaperFact(
         "web_coverages_on_test_grid",
         "Most web coverages are those of a quantile of TEST's own scores, not of a threshold from CAL.",
         "'threshold calibrated on CAL' in every table of coverage",
@@ -258,10 +250,13 @@ def _at_least(hits: int, chances: Sequence[float]) -> float:
     return float(law[hits:].sum())
 
 
-def _third_gate() -> Fact:
-    sizes = {name: CORPORA[name].rows / CORPORA[name].deff for name in ("Term", "Web-M", "Web-F")}
+def _third_gate() -> PaperFact:
+    sizes = {
+        name: paper.corpora()[name].rows / paper.corpora()[name].deff
+        for name in ("Term", "Web-M", "Web-F")
+    }
     limits = n_min(0.1, 0.05), n_min(0.1, 0.05 / 40)
-    return Fact(
+    return PaperFact(
         "third_gate",
         "Term, said to fail the gate on effective samples, passes it where it is stated.",
         "n_eff ≳ 29 at α = .1, δ = .05; Term (n_eff 30) and Code-S (21) fail",
@@ -346,7 +341,7 @@ def violation_rates(
     return [Rate(number, trials) for number in hits]
 
 
-def fooled_facts(trials: int, seed: int = 42) -> tuple[Fact, ...]:
+def fooled_facts(trials: int, seed: int = 42) -> tuple[PaperFact, ...]:
     """Violations of TaskBoot and of both guards where a few tasks are wrong throughout and no score tells them."""
     facts = []
     for share, claims in _CLAIMED.items():
@@ -378,12 +373,12 @@ def fooled_facts(trials: int, seed: int = 42) -> tuple[Fact, ...]:
     return tuple(facts)
 
 
-def _fooled_fact(key: str, where: str, claim: float, rates: Sequence[Rate]) -> Fact:
+def _fooled_fact(key: str, where: str, claim: float, rates: Sequence[Rate]) -> PaperFact:
     plain = rates[0]
     spread = math.hypot(plain.error, math.sqrt(claim * (1 - claim) / _CLAIMED_TRIALS))
     values = {name: rate.value for name, rate in zip(PROCEDURES_SHOWN, rates, strict=True)}
     errors = {f"{name}_se": rate.error for name, rate in zip(PROCEDURES_SHOWN, rates, strict=True)}
-    return Fact(
+    return PaperFact(
         key,
         f"Violations of TaskBoot where tasks are wrong throughout or not at all: {where}.",
         f"'we could not construct any regime where TaskBoot fails'; first measured here as {claim:g}",
@@ -395,7 +390,7 @@ def _fooled_fact(key: str, where: str, claim: float, rates: Sequence[Rate]) -> F
     )
 
 
-def other_fact(trials: int, seed: int = 42) -> Fact:
+def other_fact(trials: int, seed: int = 42) -> PaperFact:
     """Violations of naive, max-T and Korn–Graubard on fooled tasks."""
     values: dict[str, float] = {}
     shown = []
@@ -412,7 +407,7 @@ def other_fact(trials: int, seed: int = 42) -> Fact:
             f"{where}: "
             + ", ".join(f"{name} {rate}" for name, rate in zip(_OTHERS, rates, strict=True))
         )
-    return Fact(
+    return PaperFact(
         "fooled_others",
         "Naive, max-T and Korn–Graubard fail there too.",
         "no such design in the paper",
@@ -425,7 +420,7 @@ def other_fact(trials: int, seed: int = 42) -> Fact:
     )
 
 
-def comparison_facts(trials: int = 300, seed: int = 42) -> tuple[Fact, ...]:
+def comparison_facts(trials: int = 300, seed: int = 42) -> tuple[PaperFact, ...]:
     """What the paper says of coverages in its synthetic study, against its own table and the study run again."""
     few = simulate(
         [Clustered(tasks=20, rho=0.5), Clustered(tasks=20, rho=0.8)],
@@ -437,7 +432,7 @@ def comparison_facts(trials: int = 300, seed: int = 42) -> tuple[Fact, ...]:
     return _gap_fact(few, trials), _deff_fact(many, trials)
 
 
-def _gap_fact(study: Simulation, trials: int) -> Fact:
+def _gap_fact(study: Simulation, trials: int) -> PaperFact:
     gaps: dict[str, float] = {}
     shown = []
     for cell in study.cells:
@@ -446,10 +441,10 @@ def _gap_fact(study: Simulation, trials: int) -> Fact:
         gaps[f"gap_{cell.rho:g}_se"] = math.hypot(naive.coverage_se, boot.coverage_se)
         shown.append(f"ρ = {cell.rho:g}: TaskBoot {boot.coverage:.3f}, naive {naive.coverage:.3f}")
     printed = ", ".join(
-        f"{PAPER['paper', 20, rho, 'taskboot'][1]:.2f} v {PAPER['paper', 20, rho, 'naive'][1]:.2f}"
+        f"{paper.simulation_rates()['paper', 20, rho, 'taskboot'][1]:.2f} v {paper.simulation_rates()['paper', 20, rho, 'naive'][1]:.2f}"
         for rho in (0.5, 0.8)
     )
-    return Fact(
+    return PaperFact(
         "within_a_point_of_naive",
         "TaskBoot does not match the naive certificate's coverage 'to within a point' at 20 tasks: it covers more.",
         f"'to within a point'; its own table has {printed}",
@@ -459,9 +454,9 @@ def _gap_fact(study: Simulation, trials: int) -> Fact:
     )
 
 
-def _deff_fact(study: Simulation, trials: int) -> Fact:
+def _deff_fact(study: Simulation, trials: int) -> PaperFact:
     rate = study.cells[0].procedures[0]
-    return Fact(
+    return PaperFact(
         "nothing_until_hundreds",
         "The design-effect correction certifies long before 'hundreds' of tasks.",
         "introduction: design effect and finite-sample constructions 'certify essentially nothing at realistic task counts'; section on the "
@@ -501,12 +496,12 @@ def isotonic_coverages(
     return found
 
 
-def isotonic_fact(tables: int, seed: int = 42) -> Fact:
+def isotonic_fact(tables: int, seed: int = 42) -> PaperFact:
     """Proposition 1 on isotonic regression."""
     found = isotonic_coverages(tables, seed=seed)
     strict, isotonic = ((found[:, column] != found[:, 0]).sum() for column in (1, 2))
     shift = found[:, 2] - found[:, 0]
-    return Fact(
+    return PaperFact(
         "isotonic_regression",
         "Isotonic regression ties scores, is not strictly increasing, and changes certificates.",
         "Proposition 1: strictly increasing maps leave the certificate unchanged, 'in particular … isotonic regression'; the proof adds 'ties broken "
@@ -555,7 +550,7 @@ def best_of_arms(
     return Rate(hits, trials)
 
 
-def selection_fact(trials: int, seed: int = 42) -> Fact:
+def selection_fact(trials: int, seed: int = 42) -> PaperFact:
     """What the paper's selection of one of three arms on the CAL that certifies it costs."""
     # one trajectory a task: the naive bound is exact for every single threshold, so what is added is the choice
     exact, clustered = Fooled(tasks=200, share=0.101, mean_size=1), Fooled(tasks=84, share=0.11)
@@ -581,7 +576,7 @@ def selection_fact(trials: int, seed: int = 42) -> Fact:
         shown.append(
             f"{name}: one arm {rates[0]}, best of three {rates[1]}, best of three at δ/3 each {rates[2]}"
         )
-    return Fact(
+    return PaperFact(
         "arms_on_one_cal",
         "GRPO arms are selected and certified on the same CAL, which the level does not pay for.",
         "μ is selected 'on CAL by certified coverage', and the threshold is calibrated on the same CAL at δ/40",

@@ -23,10 +23,11 @@ from certify_assets.certificates.populations import Clustered, Design, Fooled, p
 from certify_assets.certificates.procedures import clopper_pearson_upper
 from certify_assets.errors import InputError, quoted
 from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.research.published import PAPER, PAPER_PROCEDURES
+from certify_assets.research import paper
 from certify_assets.storage.shards import run_shards
 
 SIMULATION_SCHEMA = "certify_assets/simulation/1"
+PAPER_PROCEDURES = ("naive", "deff", "one_per_task", "task_hoeffding", "taskboot")
 #: word after a procedure's name → the setting that it changes
 _WORDS = {
     **dict.fromkeys(("floor", "kish", "none"), "guard"),
@@ -282,7 +283,9 @@ def _printed(design: Design, variant: Variant) -> dict[str, float | None] | None
         "bonferroni",
     ):
         return None
-    printed = PAPER.get((design.name, design.tasks, design.rho or 0.0, variant.label))
+    printed = paper.simulation_rates().get(
+        (design.name, design.tasks, design.rho or 0.0, variant.label)
+    )
     return (
         None if printed is None else {"violation_conditional": printed[0], "coverage": printed[1]}
     )

@@ -28,7 +28,7 @@ __all__ = [
     "KEPT_PROCEDURES",
     "PAGE",
     "TOLERANCE",
-    "Journal",
+    "CellJournal",
     "Question",
     "beyond_delta",
     "ends_of",
@@ -68,7 +68,7 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Journal:
+class CellJournal:
     """Finished cells, one a line, so that an interrupted study goes on.
 
     Parameters
@@ -86,7 +86,7 @@ class Journal:
     remove: Callable[[], None]
 
     @classmethod
-    def of_store(cls, store: Store, key: str) -> Journal:
+    def of_store(cls, store: Store, key: str) -> CellJournal:
         """Return the journal under a key of the data root."""
         return cls(
             lambda: store.read_bytes(key) if store.exists(key) else b"",
@@ -95,7 +95,7 @@ class Journal:
         )
 
     @classmethod
-    def of_file(cls, path: Path) -> Journal:
+    def of_file(cls, path: Path) -> CellJournal:
         """Return the journal in a file anywhere."""
         return cls(
             lambda: path.read_bytes() if path.exists() else b"",
@@ -152,7 +152,7 @@ def run_study(
         *study_designs(("paper", *GROUPS["adversarial"]), tasks=question.tasks, rhos=question.rhos),
         *failure_designs(tasks=question.tasks),
     ]
-    journal = Journal.of_store(store, _JOURNAL)
+    journal = CellJournal.of_store(store, _JOURNAL)
     simulation = simulate(
         designs,
         procedures=question.procedures,

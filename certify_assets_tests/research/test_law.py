@@ -10,8 +10,6 @@ from hypothesis import strategies as st
 from certify_assets.errors import InputError
 from certify_assets.research.law import (
     LAW_FORMS,
-    PAPER_FORMS,
-    PAPER_POINTS,
     LawPoint,
     carriers,
     coverage_ceiling,
@@ -21,6 +19,9 @@ from certify_assets.research.law import (
     predict_coverage,
     prediction_band,
 )
+from certify_assets.research.paper import law_forms, law_points
+
+PAPER_FORMS, PAPER_POINTS = law_forms(), law_points()
 
 
 def point(corpus: str, success_rate: float, auroc: float, coverage: float, **more) -> LawPoint:

@@ -8,11 +8,14 @@ from pathlib import Path
 import pytest
 
 from certify_assets.research.certifiability import Certifiability, Measured, fit_measured
-from certify_assets.research.law import PAPER_POINTS, LawPoint
+from certify_assets.research.law import LawPoint
 from certify_assets.research.pages.law_page import law_markdown, law_metrics, render_law
+from certify_assets.research.paper import law_points
 from certify_assets_tests.paths import assert_painted
 from certify_assets_tests.reports.test_certificate_page import HOSTILE, outline, text_of
 from certify_assets_tests.reports.test_page_in_browser import assert_fits, opened  # noqa: F401 - a fixture
+
+PAPER_POINTS = law_points()
 
 
 def measured(point: LawPoint) -> Measured:

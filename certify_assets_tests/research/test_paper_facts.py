@@ -11,6 +11,7 @@ from certify_assets.certificates.clustering import n_min
 from certify_assets.certificates.evaluation import Settings
 from certify_assets.certificates.guard import inflated_alpha
 from certify_assets.certificates.populations import Fooled
+from certify_assets.research.paper import corpora, coverages
 from certify_assets.research.paper_facts import (
     CONFIRMED,
     PARTLY,
@@ -25,7 +26,6 @@ from certify_assets.research.paper_facts import (
     selection_fact,
     violation_rates,
 )
-from certify_assets.research.paper_numbers import CORPORA, MAIN, REAL_SCORES
 
 FACTS = {fact.key: fact for fact in arithmetic_facts()}
 
@@ -71,11 +71,11 @@ def test_what_follows_from_printed_numbers(
 def test_the_printed_tables_hang_together() -> None:
     assert {fact.verdict for fact in FACTS.values()} == {CONFIRMED}
     assert FACTS["web_coverages_on_test_grid"].values["p"] < 0.001
-    assert [key for key in MAIN if MAIN[key] != REAL_SCORES[key]] == [
+    assert [key for key, share in coverages().items() if share != coverages(on_test=True)[key]] == [
         ("Tool", "SFT"),
         ("Term", "base"),
     ]
-    for name, corpus in CORPORA.items():
+    for name, corpus in corpora().items():
         # the figure's index from π and A₀ as printed, which have two and three digits
         assert (1 - corpus.success_rate) * (2 * corpus.auroc - 1) == pytest.approx(
             corpus.index, abs=0.005

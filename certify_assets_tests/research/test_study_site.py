@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.research import full_study, paper_numbers, paper_tables
+from certify_assets.research import full_study, paper
 from certify_assets.research.full_study import RUN_KEY, run_full_study
 from certify_assets.research.harvest_study import HarvestPlan, run_harvests
 from certify_assets.research.pages.study_site import PAGES, SITE, study_tables, write_study_site
@@ -159,21 +159,19 @@ def test_an_empty_root_holds_the_papers_rows_and_the_commands(tmp_path: Path) ->
 
 def test_the_papers_rows_are_those_that_are_computed_with() -> None:
     words = {"base": 0, "SFT": 1}
-    for row in paper_tables.MAIN_ROWS:
+    for corpus, aurocs, shares, *_ in paper.table("main_rows"):
         for judge, place in words.items():
-            known = paper_numbers.MAIN.get((row.corpus, judge))
-            assert known is None or row.coverages[place] == known
-        assert row.aurocs[0] == paper_numbers.CORPORA[row.corpus].auroc
-    for corpus, judge, shares in paper_tables.REAL_ROWS:
-        known = paper_numbers.REAL_SCORES.get((corpus, judge.split(",")[0]))
+            known = paper.coverages().get((corpus, judge))
+            assert known is None or shares[place] == known
+        assert aurocs[0] == paper.corpora()[corpus].auroc
+    for corpus, judge, shares in paper.table("real_rows"):
+        known = paper.coverages(on_test=True).get((corpus, judge.split(",")[0]))
         assert known is None or shares[-1] == known
-    for corpus, found in paper_numbers.CORPORA.items():
-        assert round(found.rows / found.deff) == pytest.approx(
-            paper_tables.CLUSTERING[corpus][1], rel=0.03
-        )
-    for corpus, hours in paper_tables.COSTS:
-        row = next(row for row in paper_tables.MAIN_ROWS if row.corpus == corpus)
-        assert float(hours) == pytest.approx(100 * (row.coverages[2] or 0.0), abs=0.01)
+    for found in paper.corpora().values():
+        assert round(found.rows / found.deff) == pytest.approx(found.n_eff, rel=0.03)
+    for corpus, hours in paper.table("costs"):
+        row = next(row for row in paper.table("main_rows") if row[0] == corpus)
+        assert float(hours) == pytest.approx(100 * (row[2][2] or 0.0), abs=0.01)
 
 
 @pytest.mark.slow

@@ -248,7 +248,7 @@ def render_law(found: Certifiability) -> str:
     str
         HTML; the same text for the same inputs.
     """
-    from certify_assets.research.law import PAPER_FACTS
+    from certify_assets.research.paper import law_facts
 
     points = [item.point for item in found.measured]
     view = {
@@ -267,7 +267,7 @@ def render_law(found: Certifiability) -> str:
         "left_out": found.left_out,
         "paper_points": found.paper.points,
         "paper_rows": [_influence_cells(found.paper, point.corpus) for point in found.paper.points],
-        "facts": PAPER_FACTS,
+        "facts": law_facts(),
         "rate": rate,
     }
     return environment().get_template("law.html").render(**view)
@@ -353,7 +353,7 @@ def _caption(law: Law | None) -> str:
 
 
 def _form_rows(law: Law | None, paper: Law) -> list[dict[str, Any]]:
-    from certify_assets.research.law import PAPER_FORMS
+    from certify_assets.research.paper import law_forms
 
     rows = []
     for fit in paper.forms:
@@ -364,7 +364,7 @@ def _form_rows(law: Law | None, paper: Law) -> list[dict[str, Any]]:
                 "here": _cells(here),
                 "reason": "" if here is None else here.reason,
                 "again": _cells(fit),
-                "published": [rate(value) for value in PAPER_FORMS.get(fit.form, ())] or [DASH] * 3,
+                "published": [rate(value) for value in law_forms().get(fit.form, ())] or [DASH] * 3,
                 "main": fit.form == "law",
             }
         )

@@ -9,7 +9,7 @@ from typing import Any
 from certify_assets.corpora.config import registered_corpora
 from certify_assets.reports.comparison_page import Table
 from certify_assets.reports.wording import DASH, count
-from certify_assets.research import paper_numbers, paper_tables
+from certify_assets.research import paper
 from certify_assets.research.full_study import Outcome, load_outcomes
 from certify_assets.research.study_stages import STAGES
 from certify_assets.storage.store import Store
@@ -172,13 +172,12 @@ def corpora_table(reader: Reader) -> StudyTable:
                 count(cal["tasks"]),
             )
         )
-    for corpus, found in paper_numbers.CORPORA.items():
-        rho, effective = paper_tables.CLUSTERING[corpus]
+    for corpus, found in paper.corpora().items():
         clustering = (
             number(found.success_rate, 2),
-            number(rho, 2),
+            number(found.rho, 2),
             f"{found.deff:.1f}",
-            str(effective),
+            str(found.n_eff),
         )
         rows.append((PAPER, corpus, count(found.rows), count(found.tasks), *clustering, DASH))
     about = "n, G: runs and tasks of TEST; π: success rate; ρ: correlation of outcomes within a task; DEFF = 1 + (m̃ − 1)ρ; n_eff = n/DEFF."
@@ -198,7 +197,7 @@ def gates_table(reader: Reader) -> StudyTable:
                 *(_gate(gate) for gate in gates),
             )
         )
-    rows += [(PAPER, *row) for row in paper_tables.GATES]
+    rows += [(PAPER, *row) for row in paper.table("gates")]
     about = (
         "Ours compare the lower 95 % bound of A₀, the AUROC of the fine-tuned judge and n_eff of CAL with thresholds fixed beforehand (.6, .97, n_min at δ/40);"
         " the paper argues its gates after the fact."
@@ -243,18 +242,18 @@ def main_table(reader: Reader) -> StudyTable:
                     f"{document['test']['tasks']} tasks",
                 )
             )
-    for row in paper_tables.MAIN_ROWS:
+    for corpus, aurocs, coverages, gain, regime in paper.table("main_rows"):
         rows.append(
             (
                 PAPER,
-                row.corpus,
+                corpus,
                 "taskboot",
                 DASH,
-                *numbers(row.aurocs),
+                *numbers(aurocs),
                 DASH,
-                *numbers(row.coverages),
-                row.gain or DASH,
-                row.regime,
+                *numbers(coverages),
+                gain or DASH,
+                regime,
             )
         )
     about = (
@@ -290,7 +289,7 @@ def alpha_20_table(reader: Reader) -> StudyTable:
         *_side_rows(reader, "reject", (0.2,)),
         *(
             (PAPER, corpus, judge, "–", number(share), "–", "–", "–")
-            for corpus, judge, share in paper_tables.ALPHA_20
+            for corpus, judge, share in paper.table("alpha_20")
         ),
     ]
     about = "On CAL: certified coverage. TEST: share that CAL's threshold decides there, its error and the audit's verdict. The paper prints TEST alone."
@@ -302,7 +301,7 @@ def release_table(reader: Reader) -> StudyTable:
     rows = list(_side_rows(reader, "release", (0.1, 0.2)))
     rows += [
         (PAPER, corpus, judge, "–", f"{tenth} at .1, {fifth} at .2", "–", "–", "–")
-        for corpus, judge, tenth, fifth in paper_tables.RELEASE
+        for corpus, judge, tenth, fifth in paper.table("release")
     ]
     about = "Runs that are let through without a person. The paper certifies one cell of this side on all of its corpora."
     return reader.table(Table("release", "Release side", _columns(), tuple(rows)), about)
@@ -372,7 +371,7 @@ def audit_table(reader: Reader) -> StudyTable:
                     )
     rows += [
         (PAPER, corpus, judge, "taskboot", number(error), *[DASH] * 5)
-        for corpus, judge, error in paper_tables.AUDITS
+        for corpus, judge, error in paper.table("audits")
     ]
     about = (
         "Thresholds of CAL, measured once on TEST: tasks that no threshold has seen. PASS and ERROR need evidence beyond chance, WARN is neither. Judges that "
@@ -415,10 +414,10 @@ def procedures_table(reader: Reader) -> StudyTable:
                         *values,
                     )
                 )
-    for corpus, name, shares in paper_tables.REAL_ROWS:
+    for corpus, name, shares in paper.table("real_rows"):
         place = (
-            count(paper_numbers.CORPORA[corpus].tasks),
-            number(paper_tables.CLUSTERING[corpus][0], 2),
+            count(paper.corpora()[corpus].tasks),
+            number(paper.corpora()[corpus].rho, 2),
         )
         rows.append((PAPER, corpus, name, "TEST", *place, *numbers(shares), *[DASH] * len(_OURS)))
     about = (
@@ -452,7 +451,7 @@ def naive_audit_table(reader: Reader) -> StudyTable:
             rows.append((OURS, corpus, judge["judge"], *found))
     rows += [
         (PAPER, corpus, judge, tenth, DASH, fifth, DASH)
-        for corpus, judge, tenth, fifth in paper_tables.NAIVE_AUDIT
+        for corpus, judge, tenth, fifth in paper.table("naive_audit")
     ]
     about = (
         "The naive certificate picks its threshold on TEST's scores; 3,000 resamples of tasks count how often the error there is above α. Up to δ = .05 agrees "

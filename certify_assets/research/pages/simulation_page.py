@@ -13,7 +13,7 @@ from certify_assets.certificates.procedures import clopper_pearson_upper
 from certify_assets.reports import svg
 from certify_assets.reports.wording import counted, environment, percent, rate
 from certify_assets.research.designs import DESIGNS
-from certify_assets.research.published import PAPER_PROCEDURES
+from certify_assets.research.simulation import PAPER_PROCEDURES
 from certify_assets.research.simulation_study import (
     DOCUMENT,
     EXCEPTION,

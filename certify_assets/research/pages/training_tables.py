@@ -9,8 +9,7 @@ from certify_assets.judges.specs import ENDPOINT, TRANSFER_JUDGES, judges
 from certify_assets.reports.comparison_page import Table, agent_table
 from certify_assets.reports.harvest_table import control_rows, loop_rows
 from certify_assets.reports.wording import DASH, count
-from certify_assets.research import paper_tables
-from certify_assets.research.law import PAPER_FORMS, PAPER_POINTS
+from certify_assets.research import paper
 from certify_assets.research.pages.result_tables import (
     HOSTED,
     NOT_RUN,
@@ -55,7 +54,7 @@ def arms_table(reader: Reader) -> StudyTable:
                     )
                 )
     names = ("SFT", "accuracy (λ=μ=1)", "reject μ=3", "reject μ=5", "release λ=5")
-    for corpus, *found, pick in paper_tables.ARMS:
+    for corpus, *found, pick in paper.table("arms"):
         for name, text in zip(names, found, strict=True):
             share, _, cal = text.partition(" ")
             role = (
@@ -102,7 +101,7 @@ def frontier_table(reader: Reader) -> StudyTable:
         reader.note(
             f"judges behind an endpoint: {NOT_RUN}, none is named in judges.yaml of the data root; docs/endpoints.md says how to add one"
         )
-    for name, elicitation, *found in paper_tables.FRONTIER:
+    for name, elicitation, *found in paper.table("frontier"):
         for corpus, (area, share) in zip(("Web-A", "Tool"), (found[:2], found[2:]), strict=True):
             rows.append((PAPER, corpus, name, elicitation, area, DASH, share))
     about = (
@@ -123,7 +122,7 @@ def law_points_table(reader: Reader) -> StudyTable:
         rows.append((OURS, *_point(item), item["best_judge"] or "nobody"))
     rows += [
         (PAPER, *_point(point.to_dict() | {"corpus": _NAMES.get(point.corpus, point.corpus)}), DASH)
-        for point in PAPER_POINTS
+        for point in paper.law_points()
     ]
     for item in document["left_out"] if document else ():
         reader.note(f"{item['corpus']}: no point; {item['reason']}")
@@ -164,7 +163,10 @@ def _figure(document: Mapping[str, Any]) -> str:
     names = ("corpus", "success_rate", "auroc", "coverage", "n_eff", "tasks")
     points = [LawPoint(**{name: item[name] for name in names}) for item in document["points"]]
     return law_figure(
-        points, fit_law(points) if document["law"] else None, fit_law(PAPER_POINTS), name="law"
+        points,
+        fit_law(points) if document["law"] else None,
+        fit_law(paper.law_points()),
+        name="law",
     )
 
 
@@ -190,7 +192,7 @@ def law_forms_table(reader: Reader) -> StudyTable:
         ours = document["law"]["forms"] if document and document["law"] else []
         mine: dict[str, Any] = next((item for item in ours if item["form"] == form["form"]), {})
         keys = ("r2", "loocv_r2", "mae")
-        printed = PAPER_FORMS.get(form["form"], (None, None, None))
+        printed = paper.law_forms().get(form["form"], (None, None, None))
         rows.append(
             (
                 form["words"],
@@ -235,7 +237,7 @@ def transfer_table(reader: Reader) -> StudyTable:
             rows.append((OURS, corpus, about, number(judge["auroc_test"]), *shares))
     rows += [
         (PAPER, target, f"without {out}", area, DASH, share, DASH)
-        for target, out, area, share in paper_tables.TRANSFER
+        for target, out, area, share in paper.table("transfer")
     ]
     about = (
         "Reject side, α = .1, TaskBoot. transfer: trained on every other corpus; strict: on corpora of other domains alone. docs/transfer.md says "
@@ -305,7 +307,7 @@ def cost_table(reader: Reader) -> StudyTable:
             DASH,
             DASH,
         )
-        for corpus, hours in paper_tables.COSTS
+        for corpus, hours in paper.table("costs")
     ]
     about = (
         f"Reviewer-hours that a thousand runs save at {_MINUTES} minutes of review each: 1000 c t/60 for the share c of TEST that the judge rejects at α = .1. "
@@ -388,7 +390,7 @@ def self_training_table(reader: Reader) -> StudyTable:
                 rows += [(OURS, corpus, *row) for row in _rounds(loop, learner)]
     rows += [
         (PAPER, target, judge, "taskboot", "0.1", DASH, share, DASH, harvest, labels)
-        for target, judge, share, harvest, labels in paper_tables.SELF_TRAINING
+        for target, judge, share, harvest, labels in paper.table("self_training")
     ]
     about = (
         "Reject side, our gate, the first split profile; every loop is in the next table. Half A of CAL sets the threshold of the harvest, half B "
@@ -505,7 +507,7 @@ def harvests_table(reader: Reader) -> StudyTable:
             DASH,
             share,
         )
-        for target, start, harvest, wrong, share in paper_tables.HARVEST_ROWS
+        for target, start, harvest, wrong, share in paper.table("harvest_rows")
     ]
     about = (
         f"Ours: {counts['harvests']} harvests, {counts['within_budget']} within their budget, {counts['beyond_chance']} above it beyond chance, "
@@ -679,7 +681,7 @@ def ranking_table(reader: Reader) -> StudyTable:
                         "yes" if found["agree"] else "no",
                     )
                 )
-    target, cal, test = paper_tables.RANKING
+    target, cal, test = paper.table("ranking")[0]
     rows.append(
         (
             PAPER,

@@ -1,0 +1,114 @@
+"""What the paper prints, read from ``data/paper.json``: tables, numbers and the law's points."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from certify_assets.files import read_json
+from certify_assets.research.law import LawPoint
+
+_DATA = Path(__file__).parent / "data" / "paper.json"
+
+
+@dataclass(frozen=True)
+class PaperCorpus:
+    """One row of the corpus table, and the law's point of it.
+
+    Attributes
+    ----------
+    law_name : str
+        Its name in the figure of the law.
+    rows, tasks : int
+        n and G of TEST.
+    success_rate, rho, deff, n_eff : float
+        π, label ICC, DEFF and effective size, as printed.
+    auroc : float
+        A₀, of the base judge.
+    index, best : float
+        The law's (1 − π)(2A₀ − 1), and the best certified coverage at α = .1.
+    note : str
+        What a reader should know of the point.
+    """
+
+    law_name: str
+    rows: int
+    tasks: int
+    success_rate: float
+    rho: float
+    deff: float
+    n_eff: int
+    auroc: float
+    index: float
+    best: float
+    note: str
+
+
+@cache
+def table(name: str) -> tuple[tuple[Any, ...], ...]:
+    """Return the rows of a table; what it is of is said by ``about`` in the file."""
+    return tuple(_frozen(row) for row in _document()[name]["rows"])
+
+
+@cache
+def corpora() -> dict[str, PaperCorpus]:
+    """Return the corpus table by name."""
+    return {name: PaperCorpus(*row) for name, *row in table("corpora")}
+
+
+@cache
+def coverages(*, on_test: bool = False) -> dict[tuple[str, str], float]:
+    """Return TaskBoot's coverage at α = .1 by corpus and judge: from CAL, or on TEST's own scores."""
+    tables = ("main", "main_on_test") if on_test else ("main",)
+    return {(corpus, judge): share for name in tables for corpus, judge, share in table(name)}
+
+
+@cache
+def law_points() -> tuple[LawPoint, ...]:
+    """Return the seven points of the law's figure."""
+    return tuple(
+        LawPoint(
+            corpus=item.law_name,
+            success_rate=item.success_rate,
+            auroc=item.auroc,
+            coverage=item.best,
+            # the figure divides; the printed n_eff is rounded
+            n_eff=item.rows / item.deff,
+            tasks=item.tasks,
+            index=item.index,
+            note=item.note,
+        )
+        for item in corpora().values()
+    )
+
+
+@cache
+def law_forms() -> dict[str, tuple[float, float, float]]:
+    """Return in-sample R², LOOCV R² and LOOCV MAE by form of the law."""
+    return {name: (r2, loocv, mae) for name, r2, loocv, mae in table("law_forms")}
+
+
+def law_facts() -> tuple[str, ...]:
+    """Return what recomputing the paper's own numbers of the law shows."""
+    return tuple(fact for (fact,) in table("law_facts"))
+
+
+@cache
+def simulation_rates() -> dict[tuple[str, int, float, str], tuple[float, float | None]]:
+    """Return violation among certifying trials and mean coverage by design, tasks, ρ, procedure."""
+    return {
+        (design, tasks, rho, procedure): (violation, coverage)
+        for design, tasks, rho, procedure, violation, coverage in table("simulation")
+    }
+
+
+@cache
+def _document() -> dict[str, Any]:
+    document: dict[str, Any] = read_json(_DATA)
+    return document
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(_frozen(item) for item in value) if isinstance(value, list) else value

@@ -1,0 +1,35 @@
+"""Every benchmark runs in its quick form from an installation, wherever it is started."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from certify_assets_tests.paths import REPOSITORY
+
+BENCHMARKS = sorted((REPOSITORY / "benchmarks").glob("*.py"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("script", BENCHMARKS, ids=lambda path: path.stem)
+def test_the_quick_form_runs(script: Path, tmp_path: Path) -> None:
+    site, elsewhere = tmp_path / "site", tmp_path / "elsewhere"
+    for folder in (site, elsewhere):
+        folder.mkdir()
+    # the package alone, as an installation has it: not the root, which would also give the tests
+    (site / "certify_assets").symlink_to(REPOSITORY / "certify_assets")
+    done = subprocess.run(
+        [sys.executable, str(script), "--quick"],
+        cwd=elsewhere,
+        env=os.environ | {"PYTHONPATH": str(site)},
+        capture_output=True,
+        text=True,
+        timeout=900,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    # without a CUDA device gpu.py says so
+    assert done.stdout.strip()
