@@ -44,7 +44,7 @@ CODES = (
     (
         _tuples(findings)
         | _tuples(monitor)
-        | set(diagnosis.LACKING)
+        | set(diagnosis.MISSING_INPUTS)
         | _keys(monitoring)
         | _keys(score_table)
     )

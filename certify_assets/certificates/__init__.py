@@ -23,10 +23,10 @@ from certify_assets.certificates.clustering import (
     summarise_clusters,
 )
 from certify_assets.certificates.counts import TaskCounts, count_at, count_tasks
-from certify_assets.certificates.decision import Decisions, decide
+from certify_assets.certificates.decision import RowDecisions, decide
 from certify_assets.certificates.diagnosis import Diagnosis, diagnose
 from certify_assets.certificates.evaluation import Evaluation, Settings, evaluate
-from certify_assets.certificates.gates import Gate, GateThresholds, table_gates
+from certify_assets.certificates.gates import GateResult, GateThresholds, table_gates
 from certify_assets.certificates.inputs import Observations, observe
 from certify_assets.certificates.issuance import certify, document_promise, issue, joint_promise
 from certify_assets.certificates.monitor import (
@@ -40,7 +40,12 @@ from certify_assets.certificates.procedures import (
     PROCEDURES,
     clopper_pearson_upper,
 )
-from certify_assets.certificates.sample_size import Facts, Prospect, facts_of, foresee
+from certify_assets.certificates.sample_size import (
+    CorpusFacts,
+    SamplePlan,
+    corpus_facts,
+    plan_sample_size,
+)
 from certify_assets.certificates.verification import (
     NOT_VOUCHED,
     settings_of,
@@ -52,20 +57,20 @@ __all__ = [
     "Audit",
     "Certificate",
     "ClusterSummary",
-    "Decisions",
+    "CorpusFacts",
     "Diagnosis",
     "EVERY_PROCEDURE",
     "Evaluation",
-    "Facts",
-    "Gate",
+    "GateResult",
     "GateThresholds",
     "Monitoring",
     "NOT_VOUCHED",
     "Observations",
     "PROCEDURES",
-    "Prospect",
     "ResampleAudit",
+    "RowDecisions",
     "SCHEMA",
+    "SamplePlan",
     "Settings",
     "TaskCounts",
     "TaskStream",
@@ -76,6 +81,7 @@ __all__ = [
     "bootstrap_errors",
     "certify",
     "clopper_pearson_upper",
+    "corpus_facts",
     "count_at",
     "count_tasks",
     "decide",
@@ -83,8 +89,6 @@ __all__ = [
     "diagnose",
     "document_promise",
     "evaluate",
-    "facts_of",
-    "foresee",
     "issue",
     "joint_promise",
     "kish_effective_tasks",
@@ -92,6 +96,7 @@ __all__ = [
     "monitor_certificate",
     "n_min",
     "observe",
+    "plan_sample_size",
     "resample_audit",
     "settings_of",
     "summarise_clusters",

@@ -289,7 +289,7 @@ def audit_certificate(
     evaluation = evaluate(observations, replace(settings, max_task_size=None))
     own = (
         None
-        if evaluation.lacks
+        if evaluation.missing_input
         else 0.0
         if evaluation.chosen is None
         else float(evaluation.counts.coverage[evaluation.chosen])

@@ -18,7 +18,7 @@ _REGIONS = {"reject": 1, "release": 2}
 _UNSCORED, _NOT_CERTIFIED = 4, 5
 
 
-class Decisions(NamedTuple):
+class RowDecisions(NamedTuple):
     """One decision and its reason a row.
 
     Attributes
@@ -42,7 +42,7 @@ class Decisions(NamedTuple):
         }
 
 
-def decide(certificates: Certificate | Sequence[Certificate], scores: ArrayLike) -> Decisions:
+def decide(certificates: Certificate | Sequence[Certificate], scores: ArrayLike) -> RowDecisions:
     """Decide rows by the certified thresholds.
 
     Parameters
@@ -54,7 +54,7 @@ def decide(certificates: Certificate | Sequence[Certificate], scores: ArrayLike)
 
     Returns
     -------
-    Decisions
+    RowDecisions
 
     Raises
     ------
@@ -62,7 +62,7 @@ def decide(certificates: Certificate | Sequence[Certificate], scores: ArrayLike)
         If there is no certificate, there are two for one side, or a score is text or infinite.
     """
     codes = decision_codes(certificates, scores)
-    return Decisions(
+    return RowDecisions(
         np.array(DECISIONS, dtype="<U7")[codes], np.array(REASONS, dtype="<U15")[codes]
     )
 

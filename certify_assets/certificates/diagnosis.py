@@ -19,7 +19,7 @@ from certify_assets.certificates.inputs import Observations, observe
 _MOST_TASKS = 1_000_000
 _NOISE = 2
 #: what was not given, and so why nothing was tested
-LACKING = {
+MISSING_INPUTS = {
     "pilot_missing": "{} fixes thresholds, start and bets on a pilot table of other tasks and had none, so nothing was tested; give one (--pilot).",
     "max_task_size_missing": "{} over trajectories needs to know how large a task can be, so nothing was tested; declare max_task_size, or leave "
     "estimand trajectory out.",
@@ -138,7 +138,7 @@ def diagnose_evaluation(
 def _stopped_by(evaluation: Evaluation, settings: Settings) -> str | None:
     if evaluation.chosen is not None:
         return None
-    if evaluation.lacks is not None:
+    if evaluation.missing_input is not None:
         return "input"
     if evaluation.passed_test.any():
         return "guard"
@@ -244,8 +244,8 @@ def _sentence(
             f"The base rate stops it: {seen}, so there is next to nothing to {settings.side} and the observed error is at least "
             f"{lowest:.3f} against alpha {settings.alpha:g}; no number of tasks like these would do."
         )
-    if stopped == "input" and evaluation.lacks is not None:
-        return LACKING[evaluation.lacks].format(settings.method.name)
+    if stopped == "input" and evaluation.missing_input is not None:
+        return MISSING_INPUTS[evaluation.missing_input].format(settings.method.name)
     if stopped == "draws":
         return (
             f"The number of draws stops it: with {settings.draws} resamples no threshold can pass at level {settings.level:.3g}; give at "

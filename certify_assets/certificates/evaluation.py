@@ -267,7 +267,7 @@ class Evaluation:
         Thresholds at which chains start.
     plan : BettingPlan or None
         What the pilot fixed.
-    lacks : {None, "pilot_missing", "max_task_size_missing"}
+    missing_input : {None, "pilot_missing", "max_task_size_missing"}
         The input for want of which nothing was tested.
     """
 
@@ -280,7 +280,7 @@ class Evaluation:
     test: Test
     starts: tuple[int, ...] | None = None
     plan: BettingPlan | None = None
-    lacks: str | None = None
+    missing_input: str | None = None
 
     @property
     def passed(self) -> NDArray[np.bool_]:
@@ -315,7 +315,7 @@ def evaluate(
     InputError
         If a task is larger than the declared ``max_task_size``, or the pilot shares a task with the table.
     """
-    lacks, plan = _prepare(observations, settings, pilot)
+    missing_input, plan = _prepare(observations, settings, pilot)
     counts = (
         count_tasks(observations, settings.side, settings.grid)
         if plan is None
@@ -344,7 +344,7 @@ def evaluate(
     test = settings.test if plan is None else replace(settings.test, bets=plan.bets)
     tails = (
         np.ones(counts.thresholds.size)
-        if lacks or not tested.tasks
+        if missing_input or not tested.tasks
         else _tails(tested, test, settings)
     )
     starts = (
@@ -358,7 +358,16 @@ def evaluate(
     if starts is not None:
         levels, passed = chain(tails, starts, settings.level)
     return Evaluation(
-        counts, tested, tails, levels, passed & (lacks is None), guard, test, starts, plan, lacks
+        counts,
+        tested,
+        tails,
+        levels,
+        passed & (missing_input is None),
+        guard,
+        test,
+        starts,
+        plan,
+        missing_input,
     )
 
 

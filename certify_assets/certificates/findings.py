@@ -7,7 +7,7 @@ import numpy as np
 from certify_assets.certificates.bootstrap import draws_needed
 from certify_assets.certificates.clustering import n_min
 from certify_assets.certificates.counts import TaskCounts
-from certify_assets.certificates.diagnosis import LACKING, diagnose_evaluation
+from certify_assets.certificates.diagnosis import MISSING_INPUTS, diagnose_evaluation
 from certify_assets.certificates.evaluation import Evaluation, Settings
 from certify_assets.certificates.guard import largest_shares
 from certify_assets.certificates.inputs import Observations
@@ -21,7 +21,7 @@ _MISSED = {"fixed": ".08", "fallback": ".09", "maxt": ".12"}
 _LARGE_RATIO = 5.0
 
 
-def find(
+def certificate_findings(
     observations: Observations, evaluation: Evaluation, settings: Settings
 ) -> tuple[dict[str, str], ...]:
     """Collect the findings of an evaluation.
@@ -43,8 +43,13 @@ def find(
         *_of_the_method(evaluation, settings),
         *_of_the_guard(evaluation, settings),
     ]
-    if evaluation.lacks is not None:
-        found.append((evaluation.lacks, LACKING[evaluation.lacks].format(settings.method.name)))
+    if evaluation.missing_input is not None:
+        found.append(
+            (
+                evaluation.missing_input,
+                MISSING_INPUTS[evaluation.missing_input].format(settings.method.name),
+            )
+        )
     elif evaluation.chosen is None:
         found.append(
             ("nothing_passes", diagnose_evaluation(observations, evaluation, settings).sentence)

@@ -46,7 +46,7 @@ class GateThresholds:
 
 
 @dataclass(frozen=True)
-class Gate:
+class GateResult:
     """One gate.
 
     Attributes
@@ -77,7 +77,7 @@ def judge_gate(
     *,
     threshold: float = GateThresholds.auroc,
     how: str = "task bootstrap",
-) -> Gate:
+) -> GateResult:
     """Gate 1: the lower 95 % bound of the judge's AUROC A₀ lies above a threshold.
 
     Parameters
@@ -92,7 +92,7 @@ def judge_gate(
     """
     name = "judge_can_learn"
     if area is None:
-        return Gate(
+        return GateResult(
             name,
             None,
             None,
@@ -103,10 +103,10 @@ def judge_gate(
         passed = area > threshold
         where = "above" if passed else "not above"
         told = f"A0 {area:.3f} is {where} {threshold:g}; the figure itself is compared, as without a table or a number of tasks it has no bound."
-        return Gate(name, passed, area, threshold, told)
+        return GateResult(name, passed, area, threshold, told)
     passed = bound > threshold
     told = f"the lower 95 % bound of A0 is {bound:.3f} ({how}; A0 {area:.3f}), {'above' if passed else 'not above'} {threshold:g}"
-    return Gate(
+    return GateResult(
         name,
         passed,
         bound,
@@ -117,7 +117,7 @@ def judge_gate(
 
 def saturation_gate(
     sft: float | None, base: float | None = None, *, threshold: float = GateThresholds.saturation
-) -> Gate:
+) -> GateResult:
     """Gate 2: the AUROC of the fine-tuned judge, A_SFT, lies below a threshold, so that further training has something to gain.
 
     Parameters
@@ -136,7 +136,7 @@ def saturation_gate(
             if passed
             else "training on top of it has nothing to gain"
         )
-        return Gate(
+        return GateResult(
             name,
             passed,
             sft,
@@ -144,7 +144,7 @@ def saturation_gate(
             f"A_SFT {sft:.3f} is {'below' if passed else 'not below'} {threshold:g}: {rest}.",
         )
     if base is not None and base >= threshold:
-        return Gate(
+        return GateResult(
             name,
             False,
             base,
@@ -152,7 +152,7 @@ def saturation_gate(
             f"A_SFT is unknown, but A0 {base:.3f} is not below {threshold:g} as it is.",
         )
     known = "" if base is None else f" A0 {base:.3f} does not decide it."
-    return Gate(
+    return GateResult(
         name,
         None,
         None,
@@ -163,7 +163,7 @@ def saturation_gate(
 
 def sample_gate(
     n_eff: float | None, *, alpha: float = 0.1, delta: float = 0.05, grid: int = 40, where: str = ""
-) -> Gate:
+) -> GateResult:
     """Gate 3: as many effective trajectories as the smallest error-free sample that excludes α at δ/|Θ|.
 
     Parameters
@@ -183,7 +183,7 @@ def sample_gate(
     at_delta, needed = n_min(alpha, delta), n_min(alpha, delta / grid)
     if n_eff is None:
         told = f"n_eff is unknown, since the number of tasks is; it would have to be {needed} (n_min at δ/{grid}; {at_delta} at δ)."
-        return Gate("enough_samples", None, None, float(needed), told)
+        return GateResult("enough_samples", None, None, float(needed), told)
     passed = n_eff >= needed
     told = f"n_eff {n_eff:.1f}{where} against n_min {at_delta} at δ and {needed} at δ/{grid}, which decides"
     if passed:
@@ -192,7 +192,7 @@ def sample_gate(
         verdict = f"too few. The paper's rule, {at_delta}, would let it pass."
     else:
         verdict = "too few by either."
-    return Gate("enough_samples", passed, n_eff, float(needed), f"{told}: {verdict}")
+    return GateResult("enough_samples", passed, n_eff, float(needed), f"{told}: {verdict}")
 
 
 def auroc_lower_bound(
@@ -243,7 +243,7 @@ def table_gates(
     thresholds: GateThresholds | None = None,
     draws: int = 1000,
     seed: int = 42,
-) -> tuple[Gate, Gate, Gate]:
+) -> tuple[GateResult, GateResult, GateResult]:
     """Return the three gates of a score table, whose judge is taken as the one before training.
 
     Parameters

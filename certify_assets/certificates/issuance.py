@@ -15,7 +15,7 @@ from certify_assets._version import __version__
 from certify_assets.certificates.certificate import Certificate
 from certify_assets.certificates.clustering import kish_effective_tasks, summarise_clusters
 from certify_assets.certificates.evaluation import Evaluation, Settings, evaluate
-from certify_assets.certificates.findings import find
+from certify_assets.certificates.findings import certificate_findings
 from certify_assets.certificates.inputs import Observations, observe
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.files import significant
@@ -197,7 +197,7 @@ def issue(
             *_guard_assumptions(settings),
         ),
         promise=_promise(evaluation, settings),
-        findings=find(observations, evaluation, settings),
+        findings=certificate_findings(observations, evaluation, settings),
         candidates=int(settings.candidates),
         selection=selection
         if selection is not None or settings.candidates == 1

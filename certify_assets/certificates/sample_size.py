@@ -17,7 +17,7 @@ from certify_assets.certificates.clustering import design_effect, n_min, summari
 from certify_assets.certificates.evaluation import Settings, evaluate
 from certify_assets.certificates.findings import FEW_TASKS
 from certify_assets.certificates.gates import (
-    Gate,
+    GateResult,
     GateThresholds,
     auroc_lower_bound,
     judge_gate,
@@ -42,7 +42,7 @@ _MOST_SIZES = 200
 
 
 @dataclass(frozen=True, kw_only=True)
-class Facts:
+class CorpusFacts:
     """What is known of a corpus and its judge.
 
     Attributes
@@ -84,7 +84,7 @@ class Facts:
         return tasks * self.attempts / design_effect(weighted, self.icc)
 
 
-def facts_of(observations: Observations, **known: Any) -> Facts:
+def corpus_facts(observations: Observations, **known: Any) -> CorpusFacts:
     """Read the facts off a table; what is given by name takes the place of what the table says.
 
     Parameters
@@ -131,7 +131,9 @@ def facts_of(observations: Observations, **known: Any) -> Facts:
         "within_auroc": None if "auroc" in given else within_task_auroc(observations),
         "tasks": clusters.tasks,
     }
-    return Facts(**{**read, **given}, observed=observations, bootstrapped="auroc" not in given)
+    return CorpusFacts(
+        **{**read, **given}, observed=observations, bootstrapped="auroc" not in given
+    )
 
 
 def within_task_auroc(observations: Observations) -> float | None:
@@ -149,7 +151,7 @@ def within_task_auroc(observations: Observations) -> float | None:
     return won / pairs if pairs >= _FEWEST_PAIRS and mixed >= _FEWEST_MIXED else None
 
 
-PROSPECT_SCHEMA = "certify_assets/prospect/1"
+PLAN_SCHEMA = "certify_assets/prospect/1"
 MOST_TASKS = 10_000
 OTHER_ATTEMPTS = (1, 2, 4, 8, 16)
 _NARROWEST = 0.02
@@ -160,14 +162,14 @@ Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prospect:
+class SamplePlan:
     """The answer of ``certify plan``.
 
     Attributes
     ----------
     facts, settings, population
         What was asked.
-    gates : tuple of Gate
+    gates : tuple of GateResult
     sizing : Sizing
     population_coverage : float
         Coverage at which the true error is α: what ever more tasks lead to.
@@ -180,10 +182,10 @@ class Prospect:
     trials : int
     """
 
-    facts: Facts
+    facts: CorpusFacts
     settings: Settings
     population: Population
-    gates: tuple[Gate, Gate, Gate]
+    gates: tuple[GateResult, GateResult, GateResult]
     sizing: Sizing
     population_coverage: float
     alternatives: tuple[tuple[int, int | None], ...]
@@ -260,7 +262,7 @@ class Prospect:
         check = self.sizing.checks[-1] if self.sizing.checks else None
         tasks, attempts = self.sizing.tasks, self.facts.attempts
         return {
-            "schema": PROSPECT_SCHEMA,
+            "schema": PLAN_SCHEMA,
             "predicted_coverage": significant(self.population_coverage),
             "gates": [_rounded_document(gate.to_dict()) for gate in self.gates],
             "tasks_needed": tasks,
@@ -310,8 +312,8 @@ class Prospect:
         return _alternative(*min(known)[1:]) if known else None
 
 
-def foresee(
-    facts: Facts,
+def plan_sample_size(
+    facts: CorpusFacts,
     settings: Settings,
     *,
     trials: int = 300,
@@ -319,12 +321,12 @@ def foresee(
     other_attempts: Sequence[int] = OTHER_ATTEMPTS,
     thresholds: GateThresholds | None = None,
     progress: Progress | None = None,
-) -> Prospect:
+) -> SamplePlan:
     """Say how many tasks a certificate takes, what it would cover, and which gates are open.
 
     Parameters
     ----------
-    facts : Facts
+    facts : CorpusFacts
     settings : Settings
         Of the certificate; its seed seeds every draw.
     trials : int
@@ -339,7 +341,7 @@ def foresee(
 
     Returns
     -------
-    Prospect
+    SamplePlan
 
     Raises
     ------
@@ -380,7 +382,7 @@ def foresee(
         )
         if sizing.tasks is None:
             reason = f"With {most_tasks} tasks, the largest number considered, only {100 * sizing.best:.0f} % of the draws certify something."
-    return Prospect(
+    return SamplePlan(
         facts=facts,
         settings=settings,
         population=population,
@@ -416,12 +418,12 @@ def _hopeless(population: Population, settings: Settings) -> str | None:
 
 
 def _gates(
-    facts: Facts,
+    facts: CorpusFacts,
     settings: Settings,
     population: Population,
     planned: int | None,
     limits: GateThresholds,
-) -> tuple[Gate, Gate, Gate]:
+) -> tuple[GateResult, GateResult, GateResult]:
     tasks = planned if facts.tasks is None else facts.tasks
     whose = f" of the {tasks} tasks {'planned' if facts.tasks is None else 'there are'}"
     shares = round(settings.delta / settings.level)
@@ -491,7 +493,7 @@ def _alternative(attempts: int, tasks: int | None) -> dict[str, Any]:
     }
 
 
-def _model(facts: Facts, population: Population) -> dict[str, Any]:
+def _model(facts: CorpusFacts, population: Population) -> dict[str, Any]:
     """The population, its facts as asked and as drawn from."""
     return {
         "description": "Gaussian task effect on the logit of success, Gaussian score noise of standard deviation 1",

@@ -21,7 +21,7 @@ from certify_assets.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from certify_assets.certificates import Facts, Prospect
+    from certify_assets.certificates import CorpusFacts, SamplePlan
 
 _DEFAULT_ATTEMPTS = 8
 _REQUIRED = {"success_rate": "--success-rate", "auroc": "--auroc", "icc": "--icc"}
@@ -151,7 +151,7 @@ def plan(
     Draws are from a model matched to the facts: Gaussian task effects on the logit of success, Gaussian score noise. The planned size is where
     80 % of the draws certify something, checked on --trials fresh draws. Exit code 3 when no number of tasks does. Progress is on stderr.
     """
-    from certify_assets.certificates import GateThresholds, Settings, foresee
+    from certify_assets.certificates import GateThresholds, Settings, plan_sample_size
 
     refuse_overwrite({"--out": out}, {"SCORES": scores})
     columns = {name: options.pop(name) for name in ("task_col", "score_col", "outcome_col")}
@@ -167,7 +167,7 @@ def plan(
         }
     )
     others: dict[str, Any] = {} if options.pop("alternatives") else {"other_attempts": ()}
-    found = foresee(
+    found = plan_sample_size(
         _facts(scores, columns, **options),
         settings,
         trials=trials,
@@ -188,12 +188,12 @@ def plan(
 
 def _facts(
     scores: Path | None, columns: dict[str, str], *, attempts: int | None, **given: Any
-) -> Facts:
-    from certify_assets.certificates import Facts, facts_of, observe
+) -> CorpusFacts:
+    from certify_assets.certificates import CorpusFacts, corpus_facts, observe
 
     if scores is not None:
         table = read_scores(scores, **columns).choose_split("cal")
-        return facts_of(
+        return corpus_facts(
             observe(table.scores, table.labelled(), table.tasks),
             sizes=attempts and (attempts,),
             **given,
@@ -203,10 +203,10 @@ def _facts(
         raise click.UsageError(
             f"without SCORES the facts are options: give {', '.join(missing)}, or a score table."
         )
-    return Facts(sizes=(attempts or _DEFAULT_ATTEMPTS,), **given)
+    return CorpusFacts(sizes=(attempts or _DEFAULT_ATTEMPTS,), **given)
 
 
-def _show(found: Prospect, document: dict[str, Any]) -> None:
+def _show(found: SamplePlan, document: dict[str, Any]) -> None:
     from certify_assets.reports.gates import gate_mark
 
     out = console()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from certify_assets.certificates import Certificate, Gate
+    from certify_assets.certificates import Certificate, GateResult
     from certify_assets.reports.certificate_source import PageSource
 
 _NAMES = {
@@ -31,7 +31,7 @@ class GateMark:
         return f"{self.symbol} {self.words}: {self.name}. {self.reason}"
 
 
-def gate_mark(gate: Gate) -> GateMark:
+def gate_mark(gate: GateResult) -> GateMark:
     """Return a gate as a gate_mark."""
     return GateMark(*_look(gate.passed), _NAMES[gate.name], gate.reason)
 
@@ -71,7 +71,7 @@ def _look(passed: bool | None) -> tuple[str, str, str]:
 
 def _gates(
     certificate: Certificate, scores: Any, outcomes: Any, tasks: Any
-) -> tuple[Gate, Gate, Gate]:
+) -> tuple[GateResult, GateResult, GateResult]:
     from certify_assets.certificates import table_gates
 
     # the level tells among how many thresholds, chains and candidates δ is shared

@@ -6,7 +6,14 @@ import math
 import numpy as np
 import pytest
 
-from certify_assets.certificates import Facts, Settings, evaluate, facts_of, foresee, observe
+from certify_assets.certificates import (
+    CorpusFacts,
+    Settings,
+    corpus_facts,
+    evaluate,
+    observe,
+    plan_sample_size,
+)
 from certify_assets.certificates.clustering import summarise_clusters
 from certify_assets.certificates.populations import match_population
 from certify_assets.certificates.sample_size import within_task_auroc
@@ -58,8 +65,8 @@ def test_the_promise_over_many_settings(
 
 
 def test_a_plan_says_what_it_promises() -> None:
-    facts = Facts(success_rate=0.3, auroc=0.95, icc=0.3, sizes=(4,), tasks=20, sft_auroc=0.9)
-    document = foresee(facts, Settings(procedure="naive"), other_attempts=(1,)).to_dict()
+    facts = CorpusFacts(success_rate=0.3, auroc=0.95, icc=0.3, sizes=(4,), tasks=20, sft_auroc=0.9)
+    document = plan_sample_size(facts, Settings(procedure="naive"), other_attempts=(1,)).to_dict()
     assert document == json.loads(json.dumps(document)) and document["notes"] == []
     assert 0.75 <= document["success_probability"] <= 0.85
     assert document["more_tasks"] == document["tasks_needed"] - 20 > 0
@@ -96,8 +103,8 @@ def test_a_plan_below_twenty_tasks_says_that_nothing_was_validated_there(
     procedure: str, noted: bool
 ) -> None:
     settings = Settings(procedure=procedure, alpha=0.5, guard="kish")
-    found = foresee(
-        Facts(success_rate=0.2, auroc=0.99, icc=0.1, sizes=(8,)),
+    found = plan_sample_size(
+        CorpusFacts(success_rate=0.2, auroc=0.99, icc=0.1, sizes=(8,)),
         settings,
         trials=20,
         other_attempts=(),
@@ -107,7 +114,7 @@ def test_a_plan_below_twenty_tasks_says_that_nothing_was_validated_there(
 
 
 def test_a_judge_that_ranks_nothing_certifies_at_no_size() -> None:
-    found = foresee(Facts(success_rate=0.5, auroc=0.5, icc=0.3), Settings())
+    found = plan_sample_size(CorpusFacts(success_rate=0.5, auroc=0.5, icc=0.3), Settings())
     document = found.to_dict()
     assert (
         document["tasks_needed"],
@@ -119,24 +126,26 @@ def test_a_judge_that_ranks_nothing_certifies_at_no_size() -> None:
 
 
 def test_the_largest_size_considered_is_named() -> None:
-    found = foresee(Facts(success_rate=0.5, auroc=0.85, icc=0.3), Settings(), most_tasks=20)
+    found = plan_sample_size(
+        CorpusFacts(success_rate=0.5, auroc=0.85, icc=0.3), Settings(), most_tasks=20
+    )
     assert found.sizing.tasks is None and "With 20 tasks, the largest number considered" in str(
         found.reason
     )
 
 
 def test_the_same_question_has_the_same_answer() -> None:
-    asked = (Facts(success_rate=0.5, auroc=0.85, icc=0.3, tasks=10), Settings(seed=3))
-    one, again = (foresee(*asked, most_tasks=40).to_dict() for _ in range(2))
+    asked = (CorpusFacts(success_rate=0.5, auroc=0.85, icc=0.3, tasks=10), Settings(seed=3))
+    one, again = (plan_sample_size(*asked, most_tasks=40).to_dict() for _ in range(2))
     assert one == again
-    other = foresee(asked[0], Settings(seed=4), most_tasks=40).to_dict()
+    other = plan_sample_size(asked[0], Settings(seed=4), most_tasks=40).to_dict()
     assert other["gates"][0]["value"] != one["gates"][0]["value"]
 
 
 @pytest.mark.slow
 def test_where_no_size_is_within_the_window_the_plan_says_so() -> None:
-    facts = Facts(success_rate=0.3, auroc=0.95, icc=0.3, sizes=(4,))
-    found = foresee(facts, Settings(alpha=0.6), other_attempts=())
+    facts = CorpusFacts(success_rate=0.3, auroc=0.95, icc=0.3, sizes=(4,))
+    found = plan_sample_size(facts, Settings(alpha=0.6), other_attempts=())
     assert (
         not found.sizing.checks[-1].inside
         and found.sizing.fewer is not None
@@ -146,8 +155,8 @@ def test_where_no_size_is_within_the_window_the_plan_says_so() -> None:
 
 
 def test_where_two_tasks_do() -> None:
-    found = foresee(
-        Facts(success_rate=0.05, auroc=0.9, icc=0.0, sizes=(50,), tasks=5),
+    found = plan_sample_size(
+        CorpusFacts(success_rate=0.05, auroc=0.9, icc=0.0, sizes=(50,), tasks=5),
         Settings(procedure="taskboot", alpha=0.5),
         other_attempts=(),
     )
@@ -195,7 +204,7 @@ def test_facts_are_read_off_a_table() -> None:
         success_rate=0.4, auroc=0.85, icc=0.4, sizes=(3, 6), within_auroc=0.7
     )
     sample = population.draw(400, (2,))
-    facts = facts_of(observe(*sample))
+    facts = corpus_facts(observe(*sample))
     sizes, hits = (
         np.bincount(sample.tasks),
         np.bincount(sample.tasks, weights=sample.outcomes).astype(np.int64),
@@ -208,7 +217,7 @@ def test_facts_are_read_off_a_table() -> None:
     assert len(facts.sizes) == 200 and facts.attempts == pytest.approx(sizes.mean(), abs=0.02)
     assert facts.n_eff(400) == pytest.approx(summarise_clusters(sizes, hits).n_eff, rel=0.02)
     assert facts.within_auroc == pytest.approx(0.7, abs=0.05)
-    other = facts_of(observe(*sample), auroc=0.95, sizes=(8,), tasks=10)
+    other = corpus_facts(observe(*sample), auroc=0.95, sizes=(8,), tasks=10)
     assert (other.auroc, other.sizes, other.tasks, other.within_auroc, other.bootstrapped) == (
         0.95,
         (8,),
@@ -216,7 +225,7 @@ def test_facts_are_read_off_a_table() -> None:
         None,
         False,
     )
-    assert facts_of(observe(*population.draw(30, (3,))), sizes=None).tasks == 30
+    assert corpus_facts(observe(*population.draw(30, (3,))), sizes=None).tasks == 30
 
 
 def test_ranking_within_tasks_by_counting_pairs() -> None:
@@ -235,10 +244,12 @@ def test_ranking_within_tasks_by_counting_pairs() -> None:
 
 def test_refusals() -> None:
     with pytest.raises(InputError, match="outcomes are equal"):
-        facts_of(observe([0.1, 0.2], [1, 1], ["a", "b"]))
+        corpus_facts(observe([0.1, 0.2], [1, 1], ["a", "b"]))
     with pytest.raises(InputError, match="No row has a score"):
-        facts_of(observe([np.nan], [1], ["a"]))
+        corpus_facts(observe([np.nan], [1], ["a"]))
     with pytest.raises(InputError, match="pilot"):
-        foresee(Facts(success_rate=0.5, auroc=0.9, icc=0.1), Settings(procedure="betting"))
+        plan_sample_size(
+            CorpusFacts(success_rate=0.5, auroc=0.9, icc=0.1), Settings(procedure="betting")
+        )
     with pytest.raises(InputError, match="trials is 0"):
-        foresee(Facts(success_rate=0.5, auroc=0.9, icc=0.1), Settings(), trials=0)
+        plan_sample_size(CorpusFacts(success_rate=0.5, auroc=0.9, icc=0.1), Settings(), trials=0)
