@@ -16,7 +16,14 @@ from certify_assets.corpora.config import (
     load_config,
 )
 from certify_assets.corpora.embedded import EMBEDDED, load_embedded
-from certify_assets.corpora.schema import read_trajectories, validate_frame, write_trajectories
+from certify_assets.corpora.rendering import outlines
+from certify_assets.corpora.schema import (
+    SMALL_COLUMNS,
+    read_columns,
+    read_trajectories,
+    validate_frame,
+    write_trajectories,
+)
 from certify_assets.corpora.splits import (
     SPLITS,
     SplitManifest,
@@ -25,7 +32,6 @@ from certify_assets.corpora.splits import (
     verify_manifest,
     without_test,
 )
-from certify_assets.corpora.trajectory_file import SMALL_COLUMNS, outlines, read_columns
 from certify_assets.errors import InputError, LeakError, ManifestError
 from certify_assets.storage.snapshot import Snapshot, remembered
 

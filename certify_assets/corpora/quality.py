@@ -20,7 +20,6 @@ from certify_assets.errors import ManifestError
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["BLOCKING", "QualityReport", "QualityResult", "evaluate_suites", "run_suites"]
 
 BLOCKING: tuple[str, ...] = (
     "schema",

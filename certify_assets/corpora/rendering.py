@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from certify_assets.corpora.schema import Step, clean_text
+from certify_assets.corpora.schema import Step, clean_text, read_groups
 from certify_assets.corpora.token_budget import Encode, TokenRendered, fit_tokens
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
@@ -21,11 +22,11 @@ from certify_assets.files import canonical_json, sha256_bytes
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["RENDERER_VERSION", "Outline", "Rendered", "Renderer", "defuse", "render_frame"]
 
 RENDERER_VERSION = "certify_assets/renderer/1"
 
 _INDENT = "  "
+_AT_ONCE = 256
 _SMALLEST_BUDGET = 400
 _LINE_BREAKS = re.compile("\r\n|[\r\x0b\x0c\x85\u2028\u2029]")
 # control characters but tab and newline, and the format characters that hide, join or reorder what a reader sees
@@ -249,3 +250,20 @@ def _cut_middle(body: str, limit: int) -> tuple[str, int]:
 
 def _note(cut: int) -> str:
     return f"[{cut} characters cut]"
+
+
+def outlines(path: Path, renderer: Renderer | None = None) -> list[Outline]:
+    """Render every run of a corpus, in the order of the file, and keep of each what `Outline` holds."""
+    renderer = renderer or Renderer()
+    return [renderer.render(instruction, steps).outline() for instruction, steps in _texts(path)]
+
+
+def _texts(path: Path) -> Iterator[tuple[str, list[dict[str, str]]]]:
+    for table in read_groups(path, ("instruction", "steps")):
+        for start in range(0, table.num_rows, _AT_ONCE):
+            part = table.slice(start, _AT_ONCE)
+            yield from zip(
+                part.column("instruction").to_pylist(),
+                part.column("steps").to_pylist(),
+                strict=True,
+            )

@@ -6,6 +6,7 @@ import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -16,23 +17,6 @@ from certify_assets.files import write_atomic
 
 if TYPE_CHECKING:
     import pandas as pd
-
-__all__ = [
-    "ARROW_SCHEMA",
-    "COLUMNS",
-    "Step",
-    "Trajectory",
-    "clean_text",
-    "from_frame",
-    "read_groups",
-    "read_trajectories",
-    "row_groups",
-    "text_array",
-    "to_frame",
-    "validate_frame",
-    "write_tables",
-    "write_trajectories",
-]
 
 ARROW_SCHEMA = pa.schema(
     [
@@ -55,7 +39,6 @@ ARROW_SCHEMA = pa.schema(
     ]
 )
 COLUMNS: tuple[str, ...] = tuple(ARROW_SCHEMA.names)
-
 _IDENTITIES = ("corpus", "task_id", "trajectory_id", "agent")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
@@ -64,6 +47,7 @@ _MAX_ATTEMPT = 2**31 - 1
 _GROUP_ROWS = 4096
 _GROUP_CHARS = 32 << 20
 _PLAIN = tuple(name for name in COLUMNS if name != "steps")
+SMALL_COLUMNS: tuple[str, ...] = tuple(name for name in COLUMNS if name != "steps")
 
 
 def clean_text(text: str) -> str:
@@ -425,3 +409,53 @@ def _frame_to_arrow(frame: pd.DataFrame, first: int = 0) -> pa.Table:
                 f"column {field.name} is missing in row {first + row}; give every trajectory its {field.name}."
             )
     return pa.Table.from_arrays(columns, schema=ARROW_SCHEMA)
+
+
+def write_groups(sink: IO[bytes], groups: Iterable[Sequence[Trajectory]]) -> None:
+    """Write trajectories as `schema.write_trajectories` does, one group in memory at a time.
+
+    Parameters
+    ----------
+    sink : binary stream
+    groups : iterable of sequences of Trajectory
+        The row groups of the file, as `schema.row_groups` divides it, in the order of task_id and trajectory_id; no id may occur twice.
+    """
+    write_tables(sink, map(_table, groups))
+
+
+def read_columns(path: Path, columns: Sequence[str] = SMALL_COLUMNS) -> pd.DataFrame:
+    """Read some columns of a corpus, without the texts of the steps.
+
+    Raises
+    ------
+    InputError
+        If the file is missing or is not a table of trajectories.
+    """
+    import pandas as pd
+
+    tables = list(read_groups(path, columns))
+    table = pa.concat_tables(
+        [pa.schema([ARROW_SCHEMA.field(name) for name in columns]).empty_table(), *tables]
+    )
+    frame = table.to_pandas()
+    if "outcome" in columns:
+        frame["outcome"] = pd.array(table.column("outcome").to_pylist(), dtype="Int8")
+    return frame
+
+
+def _table(items: Sequence[Trajectory]) -> pa.Table:
+    columns = {
+        name: text_array([getattr(item, name) for item in items], ARROW_SCHEMA.field(name).type)
+        for name in SMALL_COLUMNS
+    }
+    steps = [step for item in items for step in item.steps]
+    kind = ARROW_SCHEMA.field("steps").type
+    texts = [
+        text_array([getattr(step, name) for step in steps], pa.string())
+        for name in ("action", "observation")
+    ]
+    ends = pa.array(accumulate((len(item.steps) for item in items), initial=0), pa.int32())
+    columns["steps"] = pa.ListArray.from_arrays(
+        ends, pa.StructArray.from_arrays(texts, fields=list(kind.value_type)), kind
+    )
+    return pa.Table.from_arrays([columns[name] for name in COLUMNS], schema=ARROW_SCHEMA)

@@ -13,8 +13,6 @@ from typing import Any
 
 from certify_assets.errors import InputError
 
-__all__ = ["Encode", "Encoding", "TokenRendered", "fast_encoder", "fit_tokens"]
-
 # headings of a rendering and control tokens of chat templates: half of one would be read as something else
 _MARKER = re.compile(
     r"^(?:TASK|STEP \d+|ACTION|OBSERVATION|NO STEPS)$|<\|[^|<>\n]{1,64}\|>|<[^<>\s]{1,64}>|\[/?INST\]",

@@ -221,8 +221,7 @@ def _stored(
 
 
 def _write(sink: IO[bytes], rows: Sequence[Trajectory]) -> None:
-    from certify_assets.corpora.schema import row_groups
-    from certify_assets.corpora.trajectory_file import write_groups
+    from certify_assets.corpora.schema import row_groups, write_groups
 
     sizes = (
         len(row.instruction) + sum(len(step.action) + len(step.observation) for step in row.steps)

@@ -58,7 +58,7 @@ _HATCH = (
 
 
 def outcome_histogram(spread: Mapping[str, Sequence[float]], quantity: str, *, name: str) -> str:
-    """Draw a spread of `certify_assets.corpora.leak_evidence`.
+    """Draw a spread of `certify_assets.corpora.leakage`.
 
     Parameters
     ----------

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from certify_assets.corpora.flips import flip_rates, text_lengths
-from certify_assets.corpora.profile import profile_corpus
+from certify_assets.corpora.profile import flip_rates, profile_corpus, text_lengths
 from certify_assets.corpora.rendering import Rendered, render_frame
 from certify_assets.corpora.schema import Step, to_frame
 from certify_assets.corpora.splits import make_manifest

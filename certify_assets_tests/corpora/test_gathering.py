@@ -12,9 +12,15 @@ from certify_assets.corpora import schema
 from certify_assets.corpora.formats import gather_corpus, gathering, import_corpus
 from certify_assets.corpora.formats.gathering import Texts
 from certify_assets.corpora.profile import profile_corpus
-from certify_assets.corpora.schema import Step, read_trajectories, row_groups, write_trajectories
+from certify_assets.corpora.rendering import outlines
+from certify_assets.corpora.schema import (
+    Step,
+    read_columns,
+    read_trajectories,
+    row_groups,
+    write_trajectories,
+)
 from certify_assets.corpora.splits import make_manifest
-from certify_assets.corpora.trajectory_file import outlines, read_columns
 from certify_assets.errors import InputError
 from certify_assets_tests.corpora.formats import taubench_v1, terminal_bench
 from certify_assets_tests.corpora.swe_builders import rebench_row, save_parquet

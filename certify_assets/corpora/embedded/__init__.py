@@ -11,7 +11,6 @@ from certify_assets.errors import InputError
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["EMBEDDED", "PRETRAINING_TASKS", "embedded_path", "load_embedded", "pretraining_tasks"]
 
 EMBEDDED = ("miniwob_mixed", "miniwob_weak")
 # SFT's tasks at seed 42 of the profile "certify": the compact model is pretrained on their runs, so they are SFT's at every seed

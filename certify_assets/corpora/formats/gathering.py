@@ -19,8 +19,6 @@ from certify_assets.corpora.formats.files import Tally
 from certify_assets.corpora.schema import Step, Trajectory, clean_text, row_groups
 from certify_assets.errors import InputError
 
-__all__ = ["Gathered", "Texts", "gather"]
-
 _IN_MEMORY = 64 << 20
 _CODEC = "lz4"
 
@@ -127,7 +125,7 @@ class Gathered:
 
     def write(self, sink: IO[bytes]) -> None:
         """Write the runs as Parquet: the bytes that `schema.write_trajectories` makes of their table."""
-        from certify_assets.corpora.trajectory_file import write_groups
+        from certify_assets.corpora.schema import write_groups
 
         write_groups(sink, self.groups())
 

@@ -16,19 +16,6 @@ from typing import Any, NamedTuple
 
 from certify_assets.corpora.formats.base import Files, Reading, contents
 
-__all__ = [
-    "Outcomes",
-    "Report",
-    "Unlabelled",
-    "collect_outcomes",
-    "issue_text",
-    "of_multi_swe_bench",
-    "parents",
-    "parse_object",
-    "run_name",
-    "task_of",
-]
-
 _NEW_ID = re.compile(r"([^/\s]+?)(?:/|__)([^/\s]+?)(?::pr-|_pr-)(\d+)")
 _LANGUAGES = r"c|c\+\+|cpp|go|java|javascript|js|kotlin|python|rust|ts|typescript"
 _MULTI = re.compile(
