@@ -64,7 +64,9 @@ class ForgedCertificateError(IntegrityError):
 
 
 class StaleCertificateError(IntegrityError):
-    """A certificate belongs to another judge, prompt, renderer, grid, manifest or data than what is deployed."""
+    """A certificate belongs to another judge, prompt, renderer, grid, manifest or data than what is
+    deployed.
+    """
 
 
 class LeakError(IntegrityError):

@@ -1,4 +1,6 @@
-"""Canonical JSON, content hashes and atomic writes: the three habits that let a reader trust a file."""
+"""Canonical JSON, content hashes and atomic writes: the three habits that let a reader trust a
+file.
+"""
 
 from __future__ import annotations
 
@@ -19,22 +21,8 @@ _DIGITS = 10
 
 
 def canonical_json(value: Any) -> bytes:
-    """Encode a JSON value in its one canonical form: sorted keys, no spaces, UTF-8, newline at the end.
-
-    Parameters
-    ----------
-    value : Any
-        Dicts with string keys, lists, strings, ints, finite floats, booleans and None.
-
-    Returns
-    -------
-    bytes
-        The same bytes for equal values on every machine.
-
-    Raises
-    ------
-    ValueError
-        If a float is NaN or infinite: JSON has no word for them.
+    """Encode a JSON value in its one canonical form: sorted keys, no spaces, UTF-8, newline at the
+    end.
     """
     text = json.dumps(
         value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
@@ -73,18 +61,15 @@ def sha256_file(path: Path) -> str:
 def write_atomic(path: Path, data: bytes) -> None:
     """Write a file so that a reader sees the old content or the new, never a part.
 
-    The bytes go to a temporary file in the same folder, are flushed to disk, and take the name by rename. A link keeps pointing where it
-    does and its target is written; a device or pipe is written as it stands.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be written; it names the file that was asked for.
+    The bytes go to a temporary file in the same folder, are flushed to disk, and take the name by
+    rename. A link keeps pointing where it does and its target is written; a device or pipe is
+    written as it stands.
     """
     try:
         target = Path(os.path.realpath(path))
         if target.exists() and not target.is_file():
-            # a rename would put an ordinary file in the place of the device; a folder is refused here
+            # a rename would put an ordinary file in the place of the device; a folder is refused
+            # here
             target.write_bytes(data)
         else:
             _replace(target, data)
@@ -99,12 +84,8 @@ def _replace(path: Path, data: bytes) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Open a stream whose content takes the file's name when the block ends well, and is thrown away when it does not.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be written.
+    """Open a stream whose content takes the file's name when the block ends well, and is thrown
+    away when it does not.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -117,7 +98,8 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
-        # mkstemp makes the file private; what it replaces is as readable as any other file of the user
+        # mkstemp makes the file private; what it replaces is as readable as any other file of the
+        # user
         temporary.chmod(0o666 & ~_umask())
         temporary.replace(path)
     except BaseException:
@@ -132,19 +114,17 @@ def _umask() -> int:
 
 
 def write_json_atomic(path: Path, value: Any) -> bytes:
-    """Write a JSON document for people (indented, keys in the order given), atomically; return the bytes written."""
+    """Write a JSON document for people (indented, keys in the order given), atomically; return the
+    bytes written.
+    """
     data = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False).encode("utf-8") + b"\n"
     write_atomic(path, data)
     return data
 
 
 def parse_json(text: str) -> Any:
-    """Parse one JSON value strictly: what readers could take for two different documents is refused.
-
-    Raises
-    ------
-    ValueError
-        With the reason in words: no JSON, an object with one key twice, an integer too long to read, nesting as deep as the stack.
+    """Parse one JSON value strictly: what readers could take for two different documents is
+    refused.
     """
     try:
         return json.loads(text, object_pairs_hook=_object, parse_int=_integer)
@@ -169,13 +149,7 @@ def _integer(digits: str) -> int:
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON document, with a sentence instead of a traceback where it cannot be read.
-
-    Raises
-    ------
-    InputError
-        If the file is missing, is not UTF-8, or is not JSON as `parse_json` reads it.
-    """
+    """Read a JSON document, with a sentence instead of a traceback where it cannot be read."""
     try:
         return parse_json(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

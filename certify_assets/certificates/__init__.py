@@ -1,4 +1,6 @@
-"""Certificates: from scores, outcomes and tasks to a promise that can be recomputed. Needs numpy, scipy and numba only."""
+"""Certificates: from scores, outcomes and tasks to a promise that can be recomputed. Needs numpy,
+scipy and numba only.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The whole grid at once, for figures: coverage, error, bootstrap bound and guard at every threshold.
+"""The whole grid at once, for figures: coverage, error, bootstrap bound and guard at every
+threshold.
 
 Audits: what a certified threshold does on tasks it has not seen, and on resamples of those it has.
 """
@@ -46,8 +47,9 @@ class ThresholdCurve:
     tail : float64
         P*(resampled error > α).
     bootstrap_upper : float64
-        q(θ): the 1 − level quantile of the resampled error in the limit of infinitely many resamples, rounded up to a thousandth (or to
-        the decimals of α), so that q(θ) ≤ α exactly where tail ≤ level.
+        q(θ): the 1 − level quantile of the resampled error in the limit of infinitely many
+        resamples, rounded up to a thousandth (or to the decimals of α), so that q(θ) ≤ α exactly
+        where tail ≤ level.
     naive_upper : float64
         Clopper–Pearson bound at 1 − level as if trajectories were independent.
     floor_probability : float64
@@ -81,7 +83,8 @@ def threshold_curve(
     scores, outcomes, tasks
         As for :func:`certify_assets.certificates.certify`.
     **keywords
-        The settings of :func:`certify_assets.certificates.certify` (side, alpha, delta, grid, guard, engine, draws, seed, candidates, …).
+        The settings of :func:`certify_assets.certificates.certify` (side, alpha, delta, grid,
+        guard, engine, draws, seed, candidates, …).
 
     Returns
     -------
@@ -119,20 +122,8 @@ def threshold_curve(
 
 
 def bootstrap_quantile(counts: TaskCounts, settings: Settings, passed: bool) -> float:
-    """Smallest rate r on a fine decimal grid with P*(resampled error > r) ≤ level, at one threshold.
-
-    Parameters
-    ----------
-    counts : TaskCounts
-        Of one threshold.
-    settings : Settings
-        Level, and α whose decimals lie on the grid.
-    passed : bool
-        Whether the tail at α is at most the level: it says on which side of α the answer lies, and the saddlepoint where.
-
-    Returns
-    -------
-    float
+    """Smallest rate r on a fine decimal grid with P*(resampled error > r) ≤ level, at one
+    threshold.
     """
     steps = math.lcm(_CURVE_STEPS, settings.budget.denominator)
     at_alpha = int(settings.budget * steps)
@@ -176,10 +167,14 @@ def bootstrap_errors(
 
 
 _RESOLUTION = 1000
-_BY_CONSTRUCTION = "A threshold chosen by the task bootstrap on these very rows passes by construction; that is no independent evidence."
+_BY_CONSTRUCTION = (
+    "A threshold chosen by the task bootstrap on these very rows passes by construction; that is "
+    "no independent evidence."
+)
 
 _OTHER_ESTIMAND = (
-    "The certificate promises an error in which every task weighs the same, and the one measured here is over trajectories: they differ where "
+    "The certificate promises an error in which every task weighs the same, and the one measured "
+    "here is over trajectories: they differ where "
     "tasks with more of them are wrong more often."
 )
 
@@ -191,8 +186,8 @@ class Audit:
     Attributes
     ----------
     verdict : {"PASS", "WARN", "ERROR"}
-        ERROR when the lower bound of the realised error exceeds α; WARN when only the realised error does, or when there is too little to
-        judge by; PASS otherwise.
+        ERROR when the lower bound of the realised error exceeds α; WARN when only the realised
+        error does, or when there is too little to judge by; PASS otherwise.
     realized_error : float or None
         Errors over covered trajectories; None when nothing is covered.
     lower_bound : float
@@ -206,7 +201,8 @@ class Audit:
         Rows without a score, left out.
     certificate_sha256 : str
     own_coverage : float or None
-        Coverage that the same procedure would certify on the audited data themselves; None for betting, which would take a pilot.
+        Coverage that the same procedure would certify on the audited data themselves; None for
+        betting, which would take a pilot.
     paper_rule_pass : bool
         Whether the realised error is at most α, the point rule of the paper.
     reason : str
@@ -240,8 +236,9 @@ class ResampleAudit:
         Share of the resamples whose error exceeds α; a resample that covers nothing has error 0.
     draws : int or "exact"
     passed : bool or None
-        Whether the tail is at most δ: the exceedance itself when exact, (k + 1)/(draws + 1) when k draws exceed. None where there is
-        nothing to judge by: the threshold covers nothing, or the draws are too few for any to pass.
+        Whether the tail is at most δ: the exceedance itself when exact, (k + 1)/(draws + 1) when k
+        draws exceed. None where there is nothing to judge by: the threshold covers nothing, or the
+        draws are too few for any to pass.
     coverage : float
     note : str
         What the figure is evidence of.
@@ -275,7 +272,8 @@ def audit_certificate(
     Returns
     -------
     Audit
-        Deterministic: the bound is the bootstrap tail inverted, in the limit of infinitely many resamples.
+        Deterministic: the bound is the bootstrap tail inverted, in the limit of infinitely many
+        resamples.
 
     Raises
     ------
@@ -323,8 +321,13 @@ def audit_certificate(
 
 
 def _of_nothing(certificate: Certificate, observations: Observations) -> Audit:
-    """Say that a judge which gave no score was not measured: that is no error of its threshold, and no evidence for it."""
-    reason = "No TEST row has a score: none of the rows to audit on was scored, so there is nothing to measure."
+    """Say that a judge which gave no score was not measured: that is no error of its threshold, and
+    no evidence for it.
+    """
+    reason = (
+        "No TEST row has a score: none of the rows to audit on was scored, so there is nothing to "
+        "measure."
+    )
     nothing: dict[str, Any] = {
         "coverage": 0.0,
         "covered_tasks": 0,
@@ -361,28 +364,33 @@ def _verdict(
     if lower > alpha:
         return (
             "ERROR",
-            f"The lower {1 - settings.delta:g} bound {lower:.3f} of the realised error {realized:.3f} exceeds alpha {alpha:g}.",
+            f"The lower {1 - settings.delta:g} bound {lower:.3f} of the realised error "
+            f"{realized:.3f} exceeds alpha {alpha:g}.",
         )
     if realized > alpha:
         return (
             "WARN",
-            f"The realised error {realized:.3f} exceeds alpha {alpha:g}; its lower bound {lower:.3f} does not.",
+            f"The realised error {realized:.3f} exceeds alpha {alpha:g}; its lower bound "
+            f"{lower:.3f} does not.",
         )
     if same:
         return (
             "WARN",
-            "These are the rows that the certificate was issued on; an audit on them is no independent evidence.",
+            "These are the rows that the certificate was issued on; an audit on them is no "
+            "independent evidence.",
         )
     if seen < needed:
         return (
             "WARN",
-            f"{seen} covered tasks are fewer than {needed}, too few to see an error of {alpha:g} that comes as wrong tasks.",
+            f"{seen} covered tasks are fewer than {needed}, too few to see an error of {alpha:g} "
+            "that comes as wrong tasks.",
         )
     largest = int(counts.sizes.max())
     if settings.max_task_size is not None and largest > settings.max_task_size:
         return (
             "WARN",
-            f"A task has {largest} trajectories, above the declared max_task_size {settings.max_task_size}.",
+            f"A task has {largest} trajectories, above the declared max_task_size "
+            f"{settings.max_task_size}.",
         )
     return (
         "PASS",
@@ -391,14 +399,16 @@ def _verdict(
 
 
 def lower_error_bound(counts: TaskCounts, delta: float, budget: Fraction) -> float:
-    """Task-level lower 1 − δ bound of the error at the first threshold: the δ quantile of the resampled error.
+    """Task-level lower 1 − δ bound of the error at the first threshold: the δ quantile of the
+    resampled error.
 
     Parameters
     ----------
     counts : TaskCounts
     delta : float
     budget : Fraction
-        α; its decimals lie on the grid of the answer, so that the bound exceeds α exactly when P*(resampled error ≤ α) ≤ δ.
+        α; its decimals lie on the grid of the answer, so that the bound exceeds α exactly when
+        P*(resampled error ≤ α) ≤ δ.
 
     Returns
     -------
@@ -434,7 +444,8 @@ def resample_audit(
     draws: int | str = 3000,
     seed: int = 42,
 ) -> ResampleAudit:
-    """Resample tasks with replacement and record how often the selective error at a threshold exceeds α.
+    """Resample tasks with replacement and record how often the selective error at a threshold
+    exceeds α.
 
     Parameters
     ----------
@@ -480,7 +491,10 @@ def resample_audit(
         return ResampleAudit(tail, draws, tail <= delta, coverage, _BY_CONSTRUCTION)
     shares = exceedance_shares(counts, settings.budget, settings.draws, settings.seed)
     if settings.draws < draws_needed(delta):
-        note = f"{settings.draws} draws cannot resolve delta {delta:g}; give at least {draws_needed(delta)}."
+        note = (
+            f"{settings.draws} draws cannot resolve delta {delta:g}; give at least "
+            f"{draws_needed(delta)}."
+        )
         return ResampleAudit(float(shares[0]), draws, None, coverage, note)
     passed = bool(tail_estimate(shares, settings.draws)[0] <= delta)
     return ResampleAudit(float(shares[0]), draws, passed, coverage, _BY_CONSTRUCTION)

@@ -1,4 +1,5 @@
-"""The area under the ROC curve (AUROC), ties counted half: weighted, within groups, with an interval.
+"""The area under the ROC curve (AUROC), ties counted half: weighted, within groups, with an
+interval.
 
 References
 ----------
@@ -171,19 +172,7 @@ def name_codes(names: Sequence[Any] | NDArray[Any]) -> NDArray[np.int64]:
 def task_resamples(
     tasks: NDArray[np.int64], *, draws: int = _DRAWS, seed: int = 42
 ) -> NDArray[np.float64]:
-    """Return how often every row is in every resample of tasks with replacement.
-
-    Parameters
-    ----------
-    tasks : int array, shape (n,)
-        Task of every row, numbered from 0.
-    draws, seed : int
-
-    Returns
-    -------
-    float array, shape (draws, n)
-        The same for the same tasks and seed, so that two judges are compared draw by draw.
-    """
+    """Return how often every row is in every resample of tasks with replacement."""
     number = int(tasks.max()) + 1 if tasks.size else 0
     if number < 2:
         return np.empty((0, tasks.size))

@@ -1,8 +1,11 @@
-"""Betting on tasks: a wealth whose mean is at most 1 when the error is at least α, so that wealth 1/δ certifies at any number of tasks.
+"""Betting on tasks: a wealth whose mean is at most 1 when the error is at least α, so that wealth
+1/δ certifies at any number of tasks.
 
-A task's payoff is x_g = z_g/z_max ≤ 1, with z_g = k_g − α·n_g over its trajectories (z_max = (1 − α)·M for at most M of them), or z_g = (k_g − α·n_g)/m_g
-when every task weighs the same (z_max = 1 − α). Where the error is at least α, E[x] ≥ 0 and E[Π(1 − λ·x_g)] ≤ 1 for any bet λ in [0, 1] that does
-not depend on the tasks. Thresholds, start and bets come from a pilot table of other tasks; thresholds are then tested one after the other.
+A task's payoff is x_g = z_g/z_max ≤ 1, with z_g = k_g − α·n_g over its trajectories (z_max = (1 −
+α)·M for at most M of them), or z_g = (k_g − α·n_g)/m_g when every task weighs the same (z_max = 1 −
+α). Where the error is at least α, E[x] ≥ 0 and E[Π(1 − λ·x_g)] ≤ 1 for any bet λ in [0, 1] that
+does not depend on the tasks. Thresholds, start and bets come from a pilot table of other tasks;
+thresholds are then tested one after the other.
 
 References
 ----------
@@ -10,15 +13,20 @@ Ville (1939), Étude critique de la notion de collectif.
 Waudby-Smith and Ramdas (2024), Estimating means of bounded random variables by betting.
 Kelly (1956), A new interpretation of information rate.
 
-Gaffke's test on tasks: P(Σ E_g z_g + E* z_max ≥ 0) with independent standard exponentials E, by numerical inversion.
+Gaffke's test on tasks: P(Σ E_g z_g + E* z_max ≥ 0) with independent standard exponentials E, by
+numerical inversion.
 
-The Bayesian bootstrap of the tasks' excess z_g, plus one supposed task as wrong as a task can be. For tasks of one trajectory it is the Clopper–Pearson
-test exactly; that it keeps its level for every bounded distribution is conjectured, and has been checked by simulation only.
+The Bayesian bootstrap of the tasks' excess z_g, plus one supposed task as wrong as a task can be.
+For tasks of one trajectory it is the Clopper–Pearson
+test exactly; that it keeps its level for every bounded distribution is conjectured, and has been
+checked by simulation only.
 
 References
 ----------
-Gaffke (2005), Three test statistics for a nonparametric one-sided hypothesis on the mean of a nonnegative variable.
-Learned-Miller and Thomas (2019), A new confidence interval for the mean of a bounded random variable.
+Gaffke (2005), Three test statistics for a nonparametric one-sided hypothesis on the mean of a
+nonnegative variable.
+Learned-Miller and Thomas (2019), A new confidence interval for the mean of a bounded random
+variable.
 Trefethen and Weideman (2014), The exponentially convergent trapezoidal rule.
 """
 
@@ -33,7 +41,8 @@ from certify_assets.certificates.counts import TaskCounts, count_tasks
 from certify_assets.certificates.inputs import Observations
 from certify_assets.errors import InputError, quoted
 
-#: weight of one supposed task that is wrong throughout: without it a pilot without errors bets everything
+#: weight of one supposed task that is wrong throughout: without it a pilot without errors bets
+#: everything
 _DOUBT = 0.25
 _BET_STEPS = 60
 
@@ -49,7 +58,8 @@ class BettingPlan:
     bets : float64 array, shape (thresholds,)
         λ in [0, 1).
     start : int
-        The threshold that is tested first: that of the largest growth of wealth a task in the pilot.
+        The threshold that is tested first: that of the largest growth of wealth a task in the
+        pilot.
     tasks : int
     sha256 : str
         Of the pilot table.
@@ -63,19 +73,8 @@ class BettingPlan:
 
 
 def payoffs(counts: TaskCounts, alpha: float, cap: int | None) -> NDArray[np.float64]:
-    """z_g/z_max of every task at every threshold: over trajectories where a cap is given, else with every task weighing the same.
-
-    Parameters
-    ----------
-    counts : TaskCounts
-    alpha : float
-    cap : int or None
-        Most trajectories of a task.
-
-    Returns
-    -------
-    float64 array, shape (thresholds, tasks)
-        At most 1.
+    """z_g/z_max of every task at every threshold: over trajectories where a cap is given, else with
+    every task weighing the same.
     """
     sizes = counts.sizes.astype(np.float64) if cap is None else float(cap)
     excess = counts.errors - alpha * counts.covered
@@ -83,13 +82,7 @@ def payoffs(counts: TaskCounts, alpha: float, cap: int | None) -> NDArray[np.flo
 
 
 def check_pilot(pilot: Observations, observations: Observations) -> None:
-    """Refuse a pilot that shares a task with the calibration table, or has no score.
-
-    Raises
-    ------
-    InputError
-        Naming the first shared task.
-    """
+    """Refuse a pilot that shares a task with the calibration table, or has no score."""
     if not pilot.scored:
         raise InputError(
             "No row of the pilot table has a score; score the pilot trajectories first."
@@ -97,7 +90,8 @@ def check_pilot(pilot: Observations, observations: Observations) -> None:
     shared = sorted(set(pilot.labels) & set(observations.labels))
     if shared:
         raise InputError(
-            f"The pilot table shares {len(shared)} task(s) with the calibration table, the first being {quoted(shared[0])}; bets must be fixed "
+            f"The pilot table shares {len(shared)} task(s) with the calibration table, the first "
+            f"being {quoted(shared[0])}; bets must be fixed "
             "on other tasks: take the shared ones out of the pilot table."
         )
 
@@ -105,22 +99,7 @@ def check_pilot(pilot: Observations, observations: Observations) -> None:
 def make_plan(
     pilot: Observations, side: str, grid: int, alpha: float, cap: int | None
 ) -> BettingPlan:
-    """Fix thresholds, bets and start from a pilot table.
-
-    Parameters
-    ----------
-    pilot : Observations
-    side : {"reject", "release"}
-    grid : int
-    alpha : float
-    cap : int or None
-        As for :func:`payoffs`.
-
-    Returns
-    -------
-    BettingPlan
-        Bets are rounded to six digits, so that they are the same on any machine.
-    """
+    """Fix thresholds, bets and start from a pilot table."""
     counts = count_tasks(pilot, side, grid)
     table = payoffs(counts, alpha, cap)
     bets = np.array([float(f"{_bet(row):.6g}") for row in table])
@@ -131,7 +110,9 @@ def make_plan(
 
 
 def _bet(row: NDArray[np.float64]) -> float:
-    """λ of the largest growth Σ log(1 − λ·x) + doubt·log(1 − λ), by bisection of its falling derivative."""
+    """λ of the largest growth Σ log(1 − λ·x) + doubt·log(1 − λ), by bisection of its falling
+    derivative.
+    """
     low, high = 0.0, 1.0
     for _ in range(_BET_STEPS):
         bet = (low + high) / 2
@@ -143,19 +124,8 @@ def _bet(row: NDArray[np.float64]) -> float:
 def wealth_tails(
     table: NDArray[np.float64], bets: NDArray[np.float64], factor: float = 1.0
 ) -> NDArray[np.float64]:
-    """1/wealth, at most 1, at every threshold: the probability of so much wealth is at most that where the error is at least α.
-
-    Parameters
-    ----------
-    table : float64 array, shape (thresholds, tasks)
-        Payoffs.
-    bets : float64 array, shape (thresholds,)
-    factor : float
-        Number of tasks like these over the number observed.
-
-    Returns
-    -------
-    float64 array, shape (thresholds,)
+    """1/wealth, at most 1, at every threshold: the probability of so much wealth is at most that
+    where the error is at least α.
     """
     log_wealth = factor * np.log1p(-bets[:, None] * table).sum(axis=1)
     return np.asarray(np.exp(-np.maximum(log_wealth, 0.0)))
@@ -168,19 +138,7 @@ _MOST_CELLS = 2_000_000
 
 
 def gaffke_tails(table: NDArray[np.float64], factor: float = 1.0) -> NDArray[np.float64]:
-    """P(Σ E_g x_g + E* ≥ 0) at every threshold.
-
-    Parameters
-    ----------
-    table : float64 array, shape (thresholds, tasks)
-        Payoffs x_g = z_g/z_max, at most 1.
-    factor : float
-        Number of tasks like these over the number observed.
-
-    Returns
-    -------
-    float64 array, shape (thresholds,)
-    """
+    """P(Σ E_g x_g + E* ≥ 0) at every threshold."""
     tails = np.ones(table.shape[0])
     for place, row in enumerate(table):
         weights, often = np.unique(np.append(row, 1.0), return_counts=True)
@@ -195,19 +153,9 @@ def gaffke_tails(table: NDArray[np.float64], factor: float = 1.0) -> NDArray[np.
 def exponential_sum_tail(weights: NDArray[np.float64], often: NDArray[np.float64]) -> float:
     """P(Σ_i w_i·Gamma(c_i) ≥ 0) for distinct weights w with shapes c.
 
-    Parameters
-    ----------
-    weights, often : float64 arrays
-        Shapes may be any positive number; a weight of 0 has no effect.
-
-    Returns
-    -------
-    float
-
-    Notes
-    -----
-    With K(t) = −Σ c_i log(1 − t·w_i) the tail is the integral of exp(K(t))/t over a line c + iy, 0 < c < 1/w_max. The line passes the
-    saddlepoint of K(t) − log t, and y = d·sinh(u) makes the trapezoidal rule converge exponentially; nodes are doubled until two results agree to 1e-11.
+    With K(t) = −Σ c_i log(1 − t·w_i) the tail is the integral of exp(K(t))/t over a line c + iy, 0
+    < c < 1/w_max. The line passes the saddlepoint of K(t) − log t, and y = d·sinh(u) makes the
+    trapezoidal rule converge exponentially; nodes are doubled until two results agree to 1e-11.
     """
     keep = (weights != 0.0) & (often > 0.0)
     w, c = weights[keep], often[keep]

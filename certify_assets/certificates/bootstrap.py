@@ -1,16 +1,21 @@
-"""The task bootstrap without Monte Carlo: P*(Σ z > 0) as the tail of a lattice variable, exactly or by a saddlepoint.
+"""The task bootstrap without Monte Carlo: P*(Σ z > 0) as the tail of a lattice variable, exactly or
+by a saddlepoint.
 
-With α = num/den the integer v_g = den·k_g − num·n_g is positive for a task whose error exceeds α. A bootstrap resample of G tasks
-has selective error above α exactly when the sum of its G draws of v is positive, so the limit of infinitely many resamples needs only
-the histogram of v over tasks.
+With α = num/den the integer v_g = den·k_g − num·n_g is positive for a task whose error exceeds α. A
+bootstrap resample of G tasks has selective error above α exactly when the sum of its G draws of v
+is positive, so the limit of infinitely many resamples needs only the histogram of v over tasks.
 
 References
 ----------
-Lugannani and Rice (1980), Saddle point approximation for the distribution of the sum of independent random variables.
-Daniels (1987), Tail probability approximations (second continuity correction, for lattice variables).
-Keich (2005), sFFT: a faster accurate computation of the p-value of the entropy score (exponential tilting before an FFT).
+Lugannani and Rice (1980), Saddle point approximation for the distribution of the sum of independent
+random variables.
+Daniels (1987), Tail probability approximations (second continuity correction, for lattice
+variables).
+Keich (2005), sFFT: a faster accurate computation of the p-value of the entropy score (exponential
+tilting before an FFT).
 
-The task bootstrap as the paper runs it: Monte-Carlo resamples, reproducible whatever the number of threads.
+The task bootstrap as the paper runs it: Monte-Carlo resamples, reproducible whatever the number of
+threads.
 """
 
 from __future__ import annotations
@@ -28,8 +33,8 @@ from numpy.typing import NDArray
 from certify_assets.certificates.counts import TaskCounts
 from certify_assets.errors import InputError, quoted
 
-#: the exact tail replaces the saddlepoint within this factor of the level: with few tasks, of which some are wholly wrong,
-#: the saddlepoint has been seen wrong by a factor of 1.9 there
+#: the exact tail replaces the saddlepoint within this factor of the level: with few tasks, of which
+#: some are wholly wrong, the saddlepoint has been seen wrong by a factor of 1.9 there
 BAND = 4.0
 #: … and within this relative distance where the exact tail is dear, which takes thousands of tasks
 NARROW_BAND = 0.02
@@ -38,7 +43,9 @@ _CHEAP, _LONGEST = 1 << 17, 1 << 22
 
 @dataclass(frozen=True, eq=False)
 class ErrorLattice:
-    """Histograms of v over tasks, one a threshold: values ascending in ``values[offsets[t]:offsets[t + 1]]``."""
+    """Histograms of v over tasks, one a threshold: values ascending in
+    ``values[offsets[t]:offsets[t + 1]]``.
+    """
 
     values: NDArray[np.int64]
     counts: NDArray[np.int64]
@@ -55,13 +62,7 @@ class ErrorLattice:
 
 
 def as_fraction(alpha: float) -> Fraction:
-    """Return an error budget as the exact decimal that it was written as, .1 as 1/10.
-
-    Raises
-    ------
-    InputError
-        If it does not lie strictly between 0 and 1 or has more than four decimals.
-    """
+    """Return an error budget as the exact decimal that it was written as, .1 as 1/10."""
     if not (isinstance(alpha, int | float) and 0 < alpha < 1):
         raise InputError(
             f"alpha is {quoted(alpha)}; give an error budget strictly between 0 and 1."
@@ -69,7 +70,8 @@ def as_fraction(alpha: float) -> Fraction:
     exact = Fraction(repr(float(alpha)))
     if 10_000 % exact.denominator:
         raise InputError(
-            f"alpha is {quoted(alpha)}; give at most four decimals, so that the bootstrap sum lies on a lattice."
+            f"alpha is {quoted(alpha)}; give at most four decimals, so that the bootstrap sum lies "
+            "on a lattice."
         )
     return exact
 
@@ -77,18 +79,7 @@ def as_fraction(alpha: float) -> Fraction:
 def error_lattice(
     covered: NDArray[np.int32], errors: NDArray[np.int32], budget: Fraction
 ) -> ErrorLattice:
-    """Build the histograms of v = den·k − num·n over tasks for every threshold.
-
-    Parameters
-    ----------
-    covered, errors : int32 arrays, shape (thresholds, tasks)
-    budget : Fraction
-        The error rate that is tested against.
-
-    Returns
-    -------
-    ErrorLattice
-    """
+    """Build the histograms of v = den·k − num·n over tasks for every threshold."""
     from certify_assets.certificates import kernels
 
     values, counts, offsets = kernels.lattice_histogram(
@@ -100,26 +91,8 @@ def error_lattice(
 def bootstrap_tails(
     lattice: ErrorLattice, level: float, engine: str = "auto", tasks: int | None = None
 ) -> NDArray[np.float64]:
-    """P*(resampled selective error > budget) at every threshold, in the limit of infinitely many resamples.
-
-    Parameters
-    ----------
-    lattice : ErrorLattice
-    level : float
-        Where the tail will be compared; only ``auto`` reads it.
-    engine : {"auto", "exact", "saddlepoint"}
-        ``auto`` takes the saddlepoint and replaces it by the exact tail near the level.
-    tasks : int, optional
-        Size of a resample; the number of tasks observed by default.
-
-    Returns
-    -------
-    float64 array, shape (thresholds,)
-
-    Raises
-    ------
-    InputError
-        If ``exact`` is asked for where the sum has more than four million lattice points.
+    """P*(resampled selective error > budget) at every threshold, in the limit of infinitely many
+    resamples.
     """
     from certify_assets.certificates import kernels
 
@@ -141,18 +114,8 @@ def bootstrap_tails(
 
 
 def exact_tail(values: NDArray[np.int64], counts: NDArray[np.int64], draws: int) -> float:
-    """P(S > 0) for S the sum of ``draws`` values drawn from a histogram, by an exponentially tilted FFT.
-
-    Parameters
-    ----------
-    values, counts : int64 arrays
-        Distinct values, ascending, and how often each occurs.
-    draws : int
-
-    Returns
-    -------
-    float
-        Relative accuracy about 1e-12, far in the tail as well.
+    """P(S > 0) for S the sum of ``draws`` values drawn from a histogram, by an exponentially tilted
+    FFT.
     """
     if values[-1] <= 0 or values[0] > 0:
         return float(values[-1] > 0)
@@ -162,7 +125,8 @@ def exact_tail(values: NDArray[np.int64], counts: NDArray[np.int64], draws: int)
     length, tilt, level, centre = _window(values, counts, draws)
     if length > _LONGEST:
         raise InputError(
-            f"The exact tail needs {length} lattice points; use engine saddlepoint, or fewer decimals in alpha."
+            f"The exact tail needs {length} lattice points; use engine saddlepoint, or fewer "
+            "decimals in alpha."
         )
     from scipy import fft
 
@@ -191,7 +155,8 @@ def _window(
 ) -> tuple[int, float, float, int]:
     """Length of the FFT, the tilt with its K(t), and the lattice place of the tilted mean.
 
-    The length holds all but 1e-20 of the tilted law on each side (Bernstein's inequality), or the whole support.
+    The length holds all but 1e-20 of the tilted law on each side (Bernstein's inequality), or the
+    whole support.
     """
     from scipy import fft
 
@@ -226,21 +191,7 @@ _PLACES, _DRAWS = 1 << 20, 512
 def resample_sums(
     values: NDArray[np.int64], draws: int, seed: int, threads: int | None = None
 ) -> NDArray[np.int64]:
-    """Sum the rows of ``values`` over tasks drawn with replacement.
-
-    Parameters
-    ----------
-    values : int64 array, shape (tasks, columns)
-    draws : int
-        Number of resamples, each of as many tasks as there are.
-    seed : int
-    threads : int, optional
-        By default one a core; the result does not depend on it, because each drawn task is a function of (seed, draw, place) alone.
-
-    Returns
-    -------
-    int64 array, shape (draws, columns)
-    """
+    """Sum the rows of ``values`` over tasks drawn with replacement."""
     pieces = _pieces(values, draws, seed, threads, np.asarray)
     return np.concatenate(pieces) if pieces else np.zeros((0, values.shape[1]), dtype=np.int64)
 
@@ -278,7 +229,9 @@ def _pieces(
 
 
 def _byte_table(above: NDArray[np.uint64], digits: int) -> NDArray[np.uint8]:
-    """Base-256 digits of a table (tasks, columns), lowest digit first, in blocks of as many columns as the kernel adds at once."""
+    """Base-256 digits of a table (tasks, columns), lowest digit first, in blocks of as many columns
+    as the kernel adds at once.
+    """
     from certify_assets.certificates.kernels import LANES, NARROW, STRIDE
 
     tasks, columns = above.shape
@@ -312,24 +265,14 @@ def draws_needed(level: float) -> int:
 def montecarlo_tails(
     counts: TaskCounts, budget: Fraction, draws: int, seed: int, threads: int | None = None
 ) -> NDArray[np.float64]:
-    """Monte-Carlo estimate (k + 1)/(B + 1) of P*(resampled error > budget), k of B resamples exceeding it, at every threshold.
+    """Monte-Carlo estimate (k + 1)/(B + 1) of P*(resampled error > budget), k of B resamples
+    exceeding it, at every threshold.
 
-    Parameters
-    ----------
-    counts : TaskCounts
-    budget : Fraction
-    draws, seed : int
-    threads : int, optional
-
-    Returns
-    -------
-    float64 array, shape (thresholds,)
-
-    Notes
-    -----
-    The share k/B is 0 when no resample happens to exceed, so that a single draw would certify noise. (k + 1)/(B + 1) supposes one more
-    resample that exceeds: it is never below 1/(B + 1), and lies above the exact tail p by (1 − p)/(B + 1) on average (5e-4 at 2,000 draws).
-    The bias errs on the side of not certifying; it and the noise of k shrink with more draws, and the other engines have neither.
+    The share k/B is 0 when no resample happens to exceed, so that a single draw would certify
+    noise. (k + 1)/(B + 1) supposes one more resample that exceeds: it is never below 1/(B + 1), and
+    lies above the exact tail p by (1 − p)/(B + 1) on average (5e-4 at 2,000 draws). The bias errs
+    on the side of not certifying; it and the noise of k shrink with more draws, and the other
+    engines have neither.
 
     References
     ----------
@@ -347,18 +290,8 @@ def tail_estimate(shares: NDArray[np.float64], draws: int) -> NDArray[np.float64
 def exceedance_shares(
     counts: TaskCounts, budget: Fraction, draws: int, seed: int, threads: int | None = None
 ) -> NDArray[np.float64]:
-    """Share of the resamples whose selective error exceeds the budget, at every threshold, on the same resamples for all.
-
-    Parameters
-    ----------
-    counts : TaskCounts
-    budget : Fraction
-    draws, seed : int
-    threads : int, optional
-
-    Returns
-    -------
-    float64 array, shape (thresholds,)
+    """Share of the resamples whose selective error exceeds the budget, at every threshold, on the
+    same resamples for all.
     """
     excess = budget.denominator * counts.errors.astype(
         np.int64
@@ -374,17 +307,7 @@ def _positive(sums: NDArray[np.int64]) -> NDArray[np.int64]:
 def resample_errors(
     covered: NDArray[np.int32], errors: NDArray[np.int32], draws: int, seed: int
 ) -> NDArray[np.float64]:
-    """Selective error of each resample at one threshold; 0 for a resample that covers nothing.
-
-    Parameters
-    ----------
-    covered, errors : int arrays, shape (tasks,)
-    draws, seed : int
-
-    Returns
-    -------
-    float64 array, shape (draws,)
-    """
+    """Selective error of each resample at one threshold; 0 for a resample that covers nothing."""
     sums = resample_sums(np.stack([covered, errors], axis=1).astype(np.int64), draws, seed)
     ratios: NDArray[np.float64] = sums[:, 1] / np.maximum(sums[:, 0], 1)
     return ratios

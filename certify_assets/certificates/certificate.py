@@ -21,20 +21,23 @@ _ROUNDING, _SMALL_LEVEL = 1e-9, 0.05
 class Certificate:
     """The answer to "how much may the judge decide alone", with all that is needed to recompute it.
 
-    The keys of the contract: procedure, side, alpha, delta, certified, threshold (null when not certified), coverage (0 then),
-    selective_error and tail (null then), level (that of the test passed, by default δ/(|Θ|·candidates)), trajectories and tasks (scored
-    ones), covered_tasks and effective_tasks (at the threshold; 0 then), success_rate, icc, deff, n_eff, estimand, validity, assumptions,
-    findings, candidates, inputs, software, seed. Beyond it: schema, parameters (guard, error_icc_cap, size_ratio, max_task_size,
-    multiplicity, starts, pilot as the hash of its table, grid, engine, draws), provenance (names and hashes of what produced the scores),
-    selection (the rule, when there were candidates), covered_trajectories and errors (at the threshold), promise (the sentence that may be
-    quoted) and digest (the hash of all the rest).
+    The keys of the contract: procedure, side, alpha, delta, certified, threshold (null when not
+    certified), coverage (0 then), selective_error and tail (null then), level (that of the test
+    passed, by default δ/(|Θ|·candidates)), trajectories and tasks (scored ones), covered_tasks and
+    effective_tasks (at the threshold; 0 then), success_rate, icc, deff, n_eff, estimand, validity,
+    assumptions, findings, candidates, inputs, software, seed. Beyond it: schema, parameters (guard,
+    error_icc_cap, size_ratio, max_task_size, multiplicity, starts, pilot as the hash of its table,
+    grid, engine, draws), provenance (names and hashes of what produced the scores), selection (the
+    rule, when there were candidates), covered_trajectories and errors (at the threshold), promise
+    (the sentence that may be quoted) and digest (the hash of all the rest).
 
     Derived numbers have ten significant digits; alpha, delta and the threshold are exact.
 
     Raises
     ------
     ForgedCertificateError
-        At construction, when a value has another type than the schema says or contradicts another one.
+        At construction, when a value has another type than the schema says or contradicts another
+        one.
     """
 
     procedure: str
@@ -86,7 +89,9 @@ class Certificate:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the canonical form of every other key: shows an edit of what verification carries or cannot tell. No signature."""
+        """SHA-256 of the canonical form of every other key: shows an edit of what verification
+        carries or cannot tell. No signature.
+        """
         return sha256_bytes(canonical_json(self._values()))
 
     def _values(self) -> dict[str, Any]:
@@ -113,12 +118,14 @@ class Certificate:
         Raises
         ------
         ForgedCertificateError
-            If it lacks a key, has another, holds a value of another type, or is not what its digest says.
+            If it lacks a key, has another, holds a value of another type, or is not what its digest
+            says.
         """
         certificate = cls.parse(document)
         if document["digest"] != certificate.digest:
             raise ForgedCertificateError(
-                "The certificate was altered after it was issued: its digest is another; give it as it was written."
+                "The certificate was altered after it was issued: its digest is another; give it "
+                "as it was written."
             )
         return certificate
 
@@ -144,11 +151,13 @@ class Certificate:
         for name in sorted(document, key=str):
             if name not in (*names, "digest"):
                 raise ForgedCertificateError(
-                    f"The certificate has a key of no certificate, {name!r}; give it as it was written."
+                    f"The certificate has a key of no certificate, {name!r}; give it as it was "
+                    "written."
                 )
         if document["schema"] != SCHEMA:
             raise ForgedCertificateError(
-                f"The certificate has schema {quoted(document['schema'])}; this version reads {SCHEMA}."
+                f"The certificate has schema {quoted(document['schema'])}; this version reads "
+                f"{SCHEMA}."
             )
         values = {
             name: _frozen(document[name]) if name in ("assumptions", "findings") else document[name]
@@ -169,13 +178,7 @@ class Certificate:
 
 
 def read_document(data: bytes | str) -> Any:
-    """Decode JSON text.
-
-    Raises
-    ------
-    ForgedCertificateError
-        If it is not JSON, gives a key twice, nests too deep or holds a number of thousands of digits.
-    """
+    """Decode JSON text."""
     try:
         return json.loads(data, object_pairs_hook=_once)
     except (ValueError, RecursionError):
@@ -185,7 +188,9 @@ def read_document(data: bytes | str) -> Any:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of whose keys none is given twice: of two values one reader takes the first and another the last."""
+    """An object of whose keys none is given twice: of two values one reader takes the first and
+    another the last.
+    """
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
@@ -304,7 +309,8 @@ def _check_sense(certificate: Certificate) -> None:
     ]
     if any(present != certificate.certified for present in told):
         raise ForgedCertificateError(
-            "certified contradicts threshold, selective_error or tail: all three are null exactly when nothing is certified."
+            "certified contradicts threshold, selective_error or tail: all three are null exactly "
+            "when nothing is certified."
         )
     for wrong, sentence in _contradictions(certificate):
         if wrong:
@@ -312,7 +318,9 @@ def _check_sense(certificate: Certificate) -> None:
 
 
 def _levels(item: Certificate) -> list[float]:
-    """Levels at which a threshold may have been tested: a fallback chain that has reached further starts has more shares of δ."""
+    """Levels at which a threshold may have been tested: a fallback chain that has reached further
+    starts has more shares of δ.
+    """
     multiplicity, grid, starts = (
         item.parameters[name] for name in ("multiplicity", "grid", "starts")
     )
@@ -325,7 +333,9 @@ def _levels(item: Certificate) -> list[float]:
 
 
 def _contradictions(item: Certificate) -> Iterator[tuple[bool, str]]:
-    """What cannot be true of a certificate together, in an order in which no later test divides by what an earlier one refuses."""
+    """What cannot be true of a certificate together, in an order in which no later test divides by
+    what an earlier one refuses.
+    """
     yield item.side not in SIDES, f"side is {quoted(item.side)}, not one of {', '.join(SIDES)}"
     for name in ("alpha", "delta"):
         yield (
@@ -350,7 +360,8 @@ def _contradictions(item: Certificate) -> Iterator[tuple[bool, str]]:
     levels = _levels(item)
     yield (
         item.level not in levels,
-        f"level is {item.level}, not delta / (shares * candidates) = {' or '.join(map(repr, levels))}",
+        f"level is {item.level}, not delta / (shares * candidates) = "
+        f"{' or '.join(map(repr, levels))}",
     )
     for name, most, limit in (
         ("trajectories", "inputs.rows", rows),
@@ -382,13 +393,15 @@ def _contradictions(item: Certificate) -> Iterator[tuple[bool, str]]:
         error = significant(item.errors / item.covered_trajectories)
         yield (
             item.selective_error != error,
-            f"selective_error is {item.selective_error}, not errors / covered_trajectories = {error}",
+            f"selective_error is {item.selective_error}, not errors / covered_trajectories = "
+            f"{error}",
         )
         yield (
             not 0.0 <= item.tail <= item.level,
             f"tail is {item.tail}, not from 0 to level {item.level}",
         )
-        # a test at a level as small as these cannot pass above its own mean; one of the mean over tasks says nothing of trajectories
+        # a test at a level as small as these cannot pass above its own mean; one of the mean over
+        # tasks says nothing of trajectories
         above = item.estimand == "trajectory" and item.level <= _SMALL_LEVEL and error > item.alpha
         yield (
             above,

@@ -1,4 +1,6 @@
-"""How much information clustered trajectories carry: intraclass correlation, design effect, effective sizes, smallest sample."""
+"""How much information clustered trajectories carry: intraclass correlation, design effect,
+effective sizes, smallest sample.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,8 @@ def anova_icc(sizes: NDArray[np.int64], successes: NDArray[np.int64]) -> float:
     total, tasks = int(sizes.sum()), int(sizes.size)
     if tasks < 2 or total == tasks:
         return 0.0
-    # summed over distinct (size, successes) pairs in ascending order: relabelled tasks give the same bits
+    # summed over distinct (size, successes) pairs in ascending order: relabelled tasks give the
+    # same bits
     width = int(sizes.max()) + 1
     pairs, often = np.unique(sizes * width + successes, return_counts=True)
     split = [
@@ -105,13 +108,16 @@ def summarise_clusters(sizes: NDArray[np.int64], successes: NDArray[np.int64]) -
 
 
 def kish_effective_tasks(covered: NDArray[np.integer[Any]]) -> float:
-    """Kish's effective number of tasks (Σ n_g)² / Σ n_g² of covered counts; 0 when nothing is covered."""
+    """Kish's effective number of tasks (Σ n_g)² / Σ n_g² of covered counts; 0 when nothing is
+    covered.
+    """
     counts = covered.astype(np.float64)
     return float(counts.sum() ** 2 / max(counts @ counts, 1.0))
 
 
 def n_min(alpha: float, level: float) -> int:
-    """Smallest error-free sample that excludes an error of α at a confidence level: ⌈ln level / ln(1 − α)⌉.
+    """Smallest error-free sample that excludes an error of α at a confidence level: ⌈ln level /
+    ln(1 − α)⌉.
 
     Parameters
     ----------

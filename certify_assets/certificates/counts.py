@@ -1,4 +1,6 @@
-"""Task counts: the one place that knows which trajectories belong to one task, and how many each threshold covers."""
+"""Task counts: the one place that knows which trajectories belong to one task, and how many each
+threshold covers.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +19,14 @@ _LEVELS = (0.02, 0.98)
 
 @dataclass(frozen=True, eq=False)
 class TaskCounts:
-    """Covered trajectories and errors of every task at every threshold, from the narrowest threshold to the widest.
+    """Covered trajectories and errors of every task at every threshold, from the narrowest
+    threshold to the widest.
 
     Attributes
     ----------
     side : {"reject", "release"}
-        Reject covers scores ≤ θ and errs on successes; release covers scores ≥ θ and errs on failures.
+        Reject covers scores ≤ θ and errs on successes; release covers scores ≥ θ and errs on
+        failures.
     thresholds : float64 array, shape (thresholds,)
         Observed scores; ascending on the reject side, descending on the release side; ties repeat.
     covered, errors : int32 arrays, shape (thresholds, tasks)
@@ -105,7 +109,8 @@ def count_tasks(observations: Observations, side: str = "reject", grid: int = 40
         Rows in canonical order.
     side : {"reject", "release"}
     grid : int
-        Number of thresholds; quantile levels are equally spaced from .02 to .98 and the count stays this when scores tie.
+        Number of thresholds; quantile levels are equally spaced from .02 to .98 and the count stays
+        this when scores tie.
 
     Returns
     -------
@@ -113,8 +118,9 @@ def count_tasks(observations: Observations, side: str = "reject", grid: int = 40
 
     Notes
     -----
-    The quantile is an observed score (numpy's method "lower" on the reject side, "higher" on the release side): it covers what the
-    interpolated quantile covers, and a strictly increasing map of the scores leaves every count as it is.
+    The quantile is an observed score (numpy's method "lower" on the reject side, "higher" on the
+    release side): it covers what the interpolated quantile covers, and a strictly increasing map of
+    the scores leaves every count as it is.
     """
     scores = observations.scores[: observations.scored]
     if not scores.size:

@@ -1,4 +1,6 @@
-"""Decisions: what a certificate allows the judge to do with each new trajectory, and why the rest go to a person."""
+"""Decisions: what a certificate allows the judge to do with each new trajectory, and why the rest
+go to a person.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,9 @@ class RowDecisions(NamedTuple):
     decisions : array of str
         "reject", "release" or "human".
     reasons : array of str
-        "below_threshold" (rejected), "above_threshold" (released); for people: "middle", "unscored", "overlap" (in both regions),
-        "not_certified" (no certificate certifies anything).
+        "below_threshold" (rejected), "above_threshold" (released); for people: "middle",
+        "unscored", "overlap" (in both regions), "not_certified" (no certificate certifies
+        anything).
     """
 
     decisions: NDArray[np.str_]
@@ -70,12 +73,15 @@ def decide(certificates: Certificate | Sequence[Certificate], scores: ArrayLike)
 def decision_codes(
     certificates: Certificate | Sequence[Certificate], scores: ArrayLike
 ) -> NDArray[np.uint8]:
-    """Decide rows as :func:`decide` does; return each row's place in ``DECISIONS`` and ``REASONS``, a byte a row."""
+    """Decide rows as :func:`decide` does; return each row's place in ``DECISIONS`` and ``REASONS``,
+    a byte a row.
+    """
     given = [certificates] if isinstance(certificates, Certificate) else list(certificates)
     sides = [certificate.side for certificate in given]
     if not given or len(set(sides)) != len(sides):
         raise InputError(
-            f"There are certificates for the sides {', '.join(sides) or 'none'}; give one, or one for each side."
+            f"There are certificates for the sides {', '.join(sides) or 'none'}; give one, or one "
+            "for each side."
         )
     values = _scores(scores)
     # a row in one region has its number, a row in both their sum
@@ -108,6 +114,7 @@ def _scores(scores: ArrayLike) -> NDArray[np.float64]:
         ) from None
     if values.ndim != 1 or np.isinf(values).any():
         raise InputError(
-            "A score is infinite or not one a row; give one finite score a row, and NaN where there is none."
+            "A score is infinite or not one a row; give one finite score a row, and NaN where "
+            "there is none."
         )
     return values

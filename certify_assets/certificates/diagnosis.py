@@ -20,9 +20,15 @@ _MOST_TASKS = 1_000_000
 _NOISE = 2
 #: what was not given, and so why nothing was tested
 MISSING_INPUTS = {
-    "pilot_missing": "{} fixes thresholds, start and bets on a pilot table of other tasks and had none, so nothing was tested; give one (--pilot).",
-    "max_task_size_missing": "{} over trajectories needs to know how large a task can be, so nothing was tested; declare max_task_size, or leave "
-    "estimand trajectory out.",
+    "pilot_missing": (
+        "{} fixes thresholds, start and bets on a pilot table of other tasks and had none, so "
+        "nothing was tested; give one (--pilot)."
+    ),
+    "max_task_size_missing": (
+        "{} over trajectories needs to know how large a task can be, so nothing was tested; "
+        "declare max_task_size, or leave "
+        "estimand trajectory out."
+    ),
 }
 #: success rate, AUROC, lowest error, its coverage
 _Facts = tuple[float, float | None, float, float]
@@ -36,22 +42,24 @@ class Diagnosis:
     ----------
     certified : bool
     stopped_by : {None, "no_scores", "base_rate", "judge", "tasks", "guard", "draws", "input"}
-        None when something was certified. "judge": the error exceeds α at every threshold. "base_rate": so it does, and there are too few
-        trajectories of the class that this side decides for any judge. "tasks": the error is below α, the tasks are too few to show it.
-        "guard": the bootstrap passes and the guard does not. "draws": so few resamples are drawn that none could pass. "input": the
-        procedure lacks a pilot table or a declared task size.
+        None when something was certified. "judge": the error exceeds α at every threshold.
+        "base_rate": so it does, and there are too few trajectories of the class that this side
+        decides for any judge. "tasks": the error is below α, the tasks are too few to show it.
+        "guard": the bootstrap passes and the guard does not. "draws": so few resamples are drawn
+        that none could pass. "input": the procedure lacks a pilot table or a declared task size.
     tasks : int
         Tasks observed.
     tasks_needed : int or None
-        Order of magnitude of the tasks like these that would certify something; None when no number would (or a million would not).
-        From the size given about every second sample passes.
+        Order of magnitude of the tasks like these that would certify something; None when no number
+        would (or a million would not). From the size given about every second sample passes.
     success_rate, auroc : float or None
     lowest_error : float or None
         Smallest observed error over the thresholds, with its coverage in ``lowest_error_coverage``.
     lowest_error_coverage : float or None
     sentence : str
     coverage_then : float or None
-        Coverage that ``tasks_needed`` would buy: that of the threshold which passes first, so the smallest in reach.
+        Coverage that ``tasks_needed`` would buy: that of the threshold which passes first, so the
+        smallest in reach.
     """
 
     certified: bool
@@ -91,10 +99,12 @@ def diagnose(
 
     Notes
     -----
-    Tasks needed: the observed distribution of (n_g, k_g) over tasks is resampled at G′ instead of G tasks, and the smallest G′ is taken at
-    which a threshold passes. At that size about every second sample passes, and the figure moves by a factor of two between samples of the
-    same size; it is an order of magnitude, not a promise, and the sentence gives a range up to twice as many. A figure below twice the
-    tasks observed is within that noise of the present size, and the sentence says so.
+    Tasks needed: the observed distribution of (n_g, k_g) over tasks is resampled at G′ instead of G
+    tasks, and the smallest G′ is taken at which a threshold passes. At that size about every second
+    sample passes, and the figure moves by a factor of two between samples of the same size; it is
+    an order of magnitude, not a promise, and the sentence gives a range up to twice as many. A
+    figure below twice the tasks observed is within that noise of the present size, and the sentence
+    says so.
     """
     observations, settings = observe(scores, outcomes, tasks), Settings(**keywords)
     others = None if pilot is None else observe(*pilot)
@@ -176,7 +186,9 @@ def _tasks_needed(evaluation: Evaluation, settings: Settings) -> tuple[int | Non
 
 
 def _guard_tasks(evaluation: Evaluation, settings: Settings, place: int) -> int | None:
-    """Tasks at which the guard passes at a threshold: floor and Kish grow in proportion to the tasks."""
+    """Tasks at which the guard passes at a threshold: floor and Kish grow in proportion to the
+    tasks.
+    """
     if settings.applied_guard == "none":
         return 1
     tasks, limit = evaluation.counts.tasks, float(evaluation.guard.limits[place])
@@ -221,7 +233,8 @@ def _lift(needed: int | None, coverage: float | None, tasks: int) -> str:
         return "no number of tasks below a million like these would do"
     near = f"; this is within noise of the {tasks} here" if needed < _NOISE * tasks else ""
     return (
-        f"about {needed} to {2 * needed} tasks like these would do (an order of magnitude: about every second sample of {needed} would "
+        f"about {needed} to {2 * needed} tasks like these would do (an order of magnitude: about "
+        f"every second sample of {needed} would "
         f"pass{near}), for a coverage of about {coverage:.2g}"
     )
 
@@ -236,19 +249,24 @@ def _sentence(
         return "A threshold is certified."
     if stopped == "judge":
         return (
-            f"The judge stops it: at every threshold the observed error is at least {lowest:.3f}, not below alpha {settings.alpha:g} "
-            f"({seen}); no number of tasks like these would do, a judge that ranks better or a larger alpha would."
+            f"The judge stops it: at every threshold the observed error is at least {lowest:.3f}, "
+            f"not below alpha {settings.alpha:g} "
+            f"({seen}); no number of tasks like these would do, a judge that ranks better or a "
+            "larger alpha would."
         )
     if stopped == "base_rate":
         return (
-            f"The base rate stops it: {seen}, so there is next to nothing to {settings.side} and the observed error is at least "
-            f"{lowest:.3f} against alpha {settings.alpha:g}; no number of tasks like these would do."
+            f"The base rate stops it: {seen}, so there is next to nothing to {settings.side} and "
+            "the observed error is at least "
+            f"{lowest:.3f} against alpha {settings.alpha:g}; no number of tasks like these would "
+            "do."
         )
     if stopped == "input" and evaluation.missing_input is not None:
         return MISSING_INPUTS[evaluation.missing_input].format(settings.method.name)
     if stopped == "draws":
         return (
-            f"The number of draws stops it: with {settings.draws} resamples no threshold can pass at level {settings.level:.3g}; give at "
+            f"The number of draws stops it: with {settings.draws} resamples no threshold can pass "
+            f"at level {settings.level:.3g}; give at "
             f"least {draws_needed(settings.level)}, or an engine without draws."
         )
     if stopped == "guard":
@@ -258,10 +276,12 @@ def _sentence(
                 f"a few of the {tasks} tasks hold so much of what is covered that they are too few"
             )
         return (
-            f"The guard ({settings.applied_guard}) stops it: {few} to exclude tasks that are wrong throughout "
+            f"The guard ({settings.applied_guard}) stops it: {few} to exclude tasks that are wrong "
+            "throughout "
             f"(lowest observed error {lowest:.3f} at coverage {at:.3f}; {seen}); {lift}."
         )
     return (
-        f"The number of tasks stops it: the lowest observed error is {lowest:.3f} at coverage {at:.3f}, below alpha {settings.alpha:g}, "
+        f"The number of tasks stops it: the lowest observed error is {lowest:.3f} at coverage "
+        f"{at:.3f}, below alpha {settings.alpha:g}, "
         f"but {tasks} tasks cannot show it at level {settings.level:.3g} ({seen}); {lift}."
     )

@@ -1,13 +1,16 @@
-"""How a grid of thresholds is paid for: the level at which each threshold is tested, and which of them pass.
+"""How a grid of thresholds is paid for: the level at which each threshold is tested, and which of
+them pass.
 
 References
 ----------
 Maurer, Hothorn and Lehmacher (1995), Multiple comparisons in drug clinical trials (fixed sequence).
 Wiens (2003), A fixed sequence Bonferroni procedure for testing multiple endpoints (fallback).
 Westfall and Young (1993), Resampling-based multiple testing (step-down max-T).
-Angelopoulos and others (2025), Learn then test: calibrating predictive algorithms to achieve risk control.
+Angelopoulos and others (2025), Learn then test: calibrating predictive algorithms to achieve risk
+control.
 
-One question put to one table: the settings of a certificate, and every threshold's answer under them.
+One question put to one table: the settings of a certificate, and every threshold's answer under
+them.
 """
 
 from __future__ import annotations
@@ -43,7 +46,9 @@ def level_shares(multiplicity: str, grid: int, starts: Sequence[float] | None) -
 
 
 def start_places(starts: Sequence[float], grid: int) -> tuple[int, ...]:
-    """First threshold of the grid whose quantile is at least each start; the last one where there is none."""
+    """First threshold of the grid whose quantile is at least each start; the last one where there
+    is none.
+    """
     quantiles = np.linspace(*_QUANTILES, grid)
     # .3 lies within rounding of a quantile of some grids
     return tuple(
@@ -56,24 +61,9 @@ def chain(
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Test upward from each start, carrying on what earlier starts have not lost.
 
-    Parameters
-    ----------
-    tails : float64 array, shape (thresholds,)
-    places : sequence of int
-        Starts, ascending; one is a fixed sequence.
-    share : float
-        Level that each start brings.
-
-    Returns
-    -------
-    levels : float64 array, shape (thresholds,)
-        At which each threshold was tested; 0 where it was not.
-    passed : bool array, shape (thresholds,)
-
-    Notes
-    -----
-    A threshold that passes hands its level to the next one, a start adds its own, a threshold that fails loses what it had: the probability
-    of passing any threshold whose error is at least α is at most the sum of the shares.
+    A threshold that passes hands its level to the next one, a start adds its own, a threshold that
+    fails loses what it had: the probability of passing any threshold whose error is at least α is
+    at most the sum of the shares.
     """
     levels, passed = np.zeros(tails.size), np.zeros(tails.size, dtype=bool)
     shares = 0
@@ -88,21 +78,9 @@ def chain(
 def maxt_tails(counts: TaskCounts, budget: Fraction, draws: int, seed: int) -> NDArray[np.float64]:
     """Step-down max-T adjusted tails from the joint task bootstrap of every threshold.
 
-    Parameters
-    ----------
-    counts : TaskCounts
-    budget : Fraction
-    draws, seed : int
-
-    Returns
-    -------
-    float64 array, shape (thresholds,)
-        (k + 1)/(draws + 1); compared with δ itself. For a single threshold this is the Monte-Carlo tail of TaskBoot.
-
-    Notes
-    -----
-    Threshold j has T_j = −Σz/s, s its standard deviation over tasks; a resample has T*_j = (Σz* − Σz)/s. From the largest T on, k counts
-    the resamples whose largest T* over the thresholds not yet passed exceeds T_j; a tail is never below an earlier one.
+    Threshold j has T_j = −Σz/s, s its standard deviation over tasks; a resample has T*_j = (Σz* −
+    Σz)/s. From the largest T on, k counts the resamples whose largest T* over the thresholds not
+    yet passed exceeds T_j; a tail is never below an earlier one.
     """
     excess = (
         budget.denominator * counts.errors.astype(np.int64)
@@ -188,7 +166,9 @@ class Settings:
 
     @property
     def applied_starts(self) -> tuple[float, ...] | None:
-        """Quantiles at which fixed sequence and fallback chains start, narrowest first; None where there are none, or the pilot says."""
+        """Quantiles at which fixed sequence and fallback chains start, narrowest first; None where
+        there are none, or the pilot says.
+        """
         if self.method.pilot or self.multiplicity not in DEFAULT_STARTS:
             return None
         return (
@@ -204,7 +184,9 @@ class Settings:
 
     @property
     def level(self) -> float:
-        """δ / (shares · candidates): as many shares as thresholds, or as starts of fallback chains, or one."""
+        """δ / (shares · candidates): as many shares as thresholds, or as starts of fallback chains,
+        or one.
+        """
         return self.delta / (
             level_shares(self.applied_multiplicity, self.grid, self.applied_starts)
             * self.candidates
@@ -212,7 +194,9 @@ class Settings:
 
     @property
     def lone_level(self) -> float:
-        """Level at which one threshold alone is taken to pass: for max-T, whose tails are of all thresholds together, that of Bonferroni."""
+        """Level at which one threshold alone is taken to pass: for max-T, whose tails are of all
+        thresholds together, that of Bonferroni.
+        """
         return (
             self.delta / (self.grid * self.candidates)
             if self.applied_multiplicity == "maxt"
@@ -313,7 +297,8 @@ def evaluate(
     Raises
     ------
     InputError
-        If a task is larger than the declared ``max_task_size``, or the pilot shares a task with the table.
+        If a task is larger than the declared ``max_task_size``, or the pilot shares a task with the
+        table.
     """
     missing_input, plan = _prepare(observations, settings, pilot)
     counts = (
@@ -325,7 +310,8 @@ def evaluate(
     if most is not None and counts.sizes.size and int(counts.sizes.max()) > most:
         largest = int(counts.sizes.max())
         raise InputError(
-            f"A task has {largest} scored trajectories, above max_task_size {most}; keep at most {most} attempts a task."
+            f"A task has {largest} scored trajectories, above max_task_size {most}; keep at most "
+            f"{most} attempts a task."
         )
     guard = apply_guard(
         counts,
@@ -405,7 +391,8 @@ def _check_estimand(estimand: object, method: Procedure) -> None:
     if estimand not in method.estimands:
         others = [item.name for item in PROCEDURES.values() if estimand in item.estimands]
         raise InputError(
-            f"estimand is {estimand!r} and {method.name} certifies the error by {method.estimand}; leave it out, or give one of the "
+            f"estimand is {estimand!r} and {method.name} certifies the error by {method.estimand}; "
+            "leave it out, or give one of the "
             f"procedures {', '.join(others)}."
         )
 
@@ -414,7 +401,8 @@ def _check_multiplicity(multiplicity: str, starts: object, method: Procedure) ->
     if multiplicity == "maxt" and not (method.joint or method.pilot):
         joint = ", ".join(item.name for item in PROCEDURES.values() if item.joint)
         raise InputError(
-            f"multiplicity maxt is of the joint task bootstrap, which {method.name} has not; give bonferroni, fixed or fallback, or one of the "
+            f"multiplicity maxt is of the joint task bootstrap, which {method.name} has not; give "
+            "bonferroni, fixed or fallback, or one of the "
             f"procedures {joint}."
         )
     if starts is None:
@@ -426,7 +414,8 @@ def _check_multiplicity(multiplicity: str, starts: object, method: Procedure) ->
     most = 1 if multiplicity == "fixed" else _MOST_STARTS
     if isinstance(starts, str) or not isinstance(starts, Sequence) or not 1 <= len(starts) <= most:
         raise InputError(
-            f"starts is {quoted(starts)}; give {'one quantile' if most == 1 else f'1 to {most} quantiles'}."
+            f"starts is {quoted(starts)}; give "
+            f"{'one quantile' if most == 1 else f'1 to {most} quantiles'}."
         )
     for start in starts:
         _between("start", start, 0.0, 1.0)

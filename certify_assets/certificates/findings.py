@@ -15,7 +15,8 @@ from certify_assets.certificates.inputs import Observations
 #: below this many tasks neither the paper's simulation nor ours covers the bootstrap
 FEW_TASKS = 20
 _SATURATED = 0.05
-#: violations under the floor at a true error of 1.1 α in whole tasks; 300 trials, standard error .016 to .019
+#: violations under the floor at a true error of 1.1 α in whole tasks; 300 trials, standard error
+#: .016 to .019
 _MISSED = {"fixed": ".08", "fallback": ".09", "maxt": ".12"}
 #: from this ratio on, wrong tasks that are larger than others have been seen to break every guard
 _LARGE_RATIO = 5.0
@@ -24,19 +25,7 @@ _LARGE_RATIO = 5.0
 def certificate_findings(
     observations: Observations, evaluation: Evaluation, settings: Settings
 ) -> tuple[dict[str, str], ...]:
-    """Collect the findings of an evaluation.
-
-    Parameters
-    ----------
-    observations : Observations
-    evaluation : Evaluation
-    settings : Settings
-
-    Returns
-    -------
-    tuple of dict
-        Each {"code", "message"}, in a fixed order.
-    """
+    """Collect the findings of an evaluation."""
     found = [
         *_of_the_table(observations, evaluation, settings),
         *_of_the_sizes(evaluation, settings),
@@ -63,18 +52,25 @@ def _of_the_table(
     found = []
     counts = evaluation.counts
     if observations.unscored:
-        text = f"{observations.unscored} of {observations.rows} rows have no score; they are left out here and go to a person when decided."
+        text = (
+            f"{observations.unscored} of {observations.rows} rows have no score; they are left out "
+            "here and go to a person when decided."
+        )
         found.append(("unscored_rows", text))
     if counts.tasks < FEW_TASKS and not settings.method.pilot:
         found.append(
             (
                 "few_tasks",
-                f"{counts.tasks} tasks are fewer than {FEW_TASKS}; the bootstrap has not been validated there.",
+                f"{counts.tasks} tasks are fewer than {FEW_TASKS}; the bootstrap has not been "
+                "validated there.",
             )
         )
     distinct = np.unique(counts.thresholds).size
     if distinct < counts.thresholds.size and settings.applied_multiplicity == "bonferroni":
-        text = f"The {counts.thresholds.size} thresholds hold {distinct} distinct scores; the correction still counts them all."
+        text = (
+            f"The {counts.thresholds.size} thresholds hold {distinct} distinct scores; the "
+            "correction still counts them all."
+        )
         found.append(("tied_grid", text))
     scores = observations.scores[: observations.scored]
     ends = (
@@ -83,7 +79,10 @@ def _of_the_table(
         else 0
     )
     if ends > 1 and ends > _SATURATED * scores.size:
-        text = f"{ends} of {scores.size} scores share the lowest or the highest value; score by the log-odds, which do not saturate."
+        text = (
+            f"{ends} of {scores.size} scores share the lowest or the highest value; score by the "
+            "log-odds, which do not saturate."
+        )
         found.append(("saturated_scores", text))
     return found
 
@@ -94,25 +93,36 @@ def _of_the_method(evaluation: Evaluation, settings: Settings) -> list[tuple[str
         found.append(
             (
                 "asymptotic_only",
-                "The confidence holds as the number of tasks grows; it is no finite-sample theorem.",
+                "The confidence holds as the number of tasks grows; it is no finite-sample "
+                "theorem.",
             )
         )
     if settings.method.validity == "conjectured" and evaluation.chosen is not None:
-        text = "That this test keeps its level at any number of tasks is a published conjecture, supported by simulations; it is no theorem."
+        text = (
+            "That this test keeps its level at any number of tasks is a published conjecture, "
+            "supported by simulations; it is no theorem."
+        )
         found.append(("conjectured_only", text))
     if settings.method.validity == "none under clustering":
-        text = "The bound treats attempts at one task as independent; its confidence does not hold for clustered trajectories."
+        text = (
+            "The bound treats attempts at one task as independent; its confidence does not hold "
+            "for clustered trajectories."
+        )
         found.append(("clustering_ignored", text))
     if settings.method.joint and settings.multiplicity in _MISSED and evaluation.chosen is not None:
         text = (
-            f"The guard was calibrated on Bonferroni over 40 thresholds. Where errors of 1.1 alpha came as whole tasks (alpha .1, delta .05, 100 tasks), "
-            f"{settings.multiplicity} missed them in {_MISSED[settings.multiplicity]} of simulated trials under the floor, Bonferroni in .04."
+            "The guard was calibrated on Bonferroni over 40 thresholds. Where errors of 1.1 alpha "
+            "came as whole tasks (alpha .1, delta .05, 100 tasks), "
+            f"{settings.multiplicity} missed them in {_MISSED[settings.multiplicity]} of simulated "
+            "trials under the floor, Bonferroni in .04."
         )
         found.append(("level_near_delta", text))
     if settings.coarse_draws:
         text = (
-            f"{settings.draws} resamples cannot show a tail below 1/{settings.draws + 1}, so none passes at level {settings.level:.3g}; "
-            f"at least {draws_needed(settings.level)} are needed, or an engine without draws (auto, exact, saddlepoint)."
+            f"{settings.draws} resamples cannot show a tail below 1/{settings.draws + 1}, so none "
+            f"passes at level {settings.level:.3g}; "
+            f"at least {draws_needed(settings.level)} are needed, or an engine without draws "
+            "(auto, exact, saddlepoint)."
         )
         found.append(("coarse_draws", text))
     return found
@@ -129,8 +139,10 @@ def _of_the_sizes(evaluation: Evaluation, settings: Settings) -> list[tuple[str,
     effective, needed = float(counts.effective_tasks[place]), n_min(settings.alpha, settings.delta)
     if effective < needed:
         text = (
-            f"The {counts.covered_tasks[place]} covered tasks weigh as much as {effective:.1f} of equal size (Kish); "
-            f"{needed} are needed to exclude tasks that are wrong throughout at error alpha {settings.alpha:g}."
+            f"The {counts.covered_tasks[place]} covered tasks weigh as much as {effective:.1f} of "
+            "equal size (Kish); "
+            f"{needed} are needed to exclude tasks that are wrong throughout at error alpha "
+            f"{settings.alpha:g}."
         )
         found.append(("few_effective_tasks", text))
     covered = counts.covered[place]
@@ -141,8 +153,10 @@ def _of_the_sizes(evaluation: Evaluation, settings: Settings) -> list[tuple[str,
         and settings.size_ratio < largest / median
     ):
         text = (
-            f"The largest covered task has {largest} covered trajectories, {largest / median:.3g} times the median of {median:g} and "
-            f"{100 * float(largest_shares(counts)[place]):.1f} % of all; cap the attempts a task, or declare size_ratio or max_task_size."
+            f"The largest covered task has {largest} covered trajectories, {largest / median:.3g} "
+            f"times the median of {median:g} and "
+            f"{100 * float(largest_shares(counts)[place]):.1f} % of all; cap the attempts a task, "
+            "or declare size_ratio or max_task_size."
         )
         found.append(("unequal_tasks", text))
     return found
@@ -154,14 +168,16 @@ def _of_weights(counts: TaskCounts, place: int, settings: Settings) -> list[tupl
     error = float(counts.selective_error[place])
     if error > settings.alpha:
         text = (
-            f"Over trajectories the error seen is {error:.3f}, above alpha {settings.alpha:g}: tasks with more attempts are wrong more often, and the "
+            f"Over trajectories the error seen is {error:.3f}, above alpha {settings.alpha:g}: "
+            "tasks with more attempts are wrong more often, and the "
             "promise weighs every task the same."
         )
         found.append(("trajectory_error_above", text))
     largest, median = int(counts.sizes.max()), float(np.median(counts.sizes))
     if settings.method.weighted and largest >= _LARGE_RATIO * median:
         text = (
-            f"The largest task has {largest} trajectories, {largest / median:.3g} times the median of {median:g}, and weighs no more than any other; "
+            f"The largest task has {largest} trajectories, {largest / median:.3g} times the median "
+            f"of {median:g}, and weighs no more than any other; "
             "for an error over trajectories give estimand trajectory with max_task_size."
         )
         found.append(("unequal_tasks", text))
@@ -172,7 +188,10 @@ def _of_the_guard(evaluation: Evaluation, settings: Settings) -> list[tuple[str,
     if not settings.method.name.endswith("taskboot"):
         return []
     if settings.applied_guard == "none":
-        text = "No guard is applied: a few tasks that are wrong throughout can be missed, and a threshold that touches none of them passes."
+        text = (
+            "No guard is applied: a few tasks that are wrong throughout can be missed, and a "
+            "threshold that touches none of them passes."
+        )
         return [("unguarded", text)]
     found = []
     counts, guard = evaluation.counts, evaluation.guard
@@ -180,12 +199,21 @@ def _of_the_guard(evaluation: Evaluation, settings: Settings) -> list[tuple[str,
     blocked = np.flatnonzero(evaluation.passed_test & ~guard.passed)
     if blocked.size and blocked[-1] > widest:
         place = int(blocked[-1])
-        seen = f"coverage {counts.coverage[place]:.3f} from {counts.covered_tasks[place]} tasks passes the bootstrap"
+        seen = (
+            f"coverage {counts.coverage[place]:.3f} from {counts.covered_tasks[place]} tasks "
+            "passes the bootstrap"
+        )
         floor_passes = guard.floor_probability[place] <= guard.limits[place]
         kish_passes = counts.effective_tasks[place] >= guard.limits[place]
         if floor_passes if settings.applied_guard == "floor" else kish_passes:
-            share = f"the largest task has {100 * float(largest_shares(counts)[place]):.1f} % of the covered trajectories"
-            why = f"{share} and all weigh as much as {counts.effective_tasks[place]:.1f} of equal size, too few for resampling tasks to tell"
+            share = (
+                f"the largest task has {100 * float(largest_shares(counts)[place]):.1f} % of the "
+                "covered trajectories"
+            )
+            why = (
+                f"{share} and all weigh as much as {counts.effective_tasks[place]:.1f} of equal "
+                "size, too few for resampling tasks to tell"
+            )
             found.append(("guard_concentration_blocked", f"{seen}, not the guard: {why}."))
         elif settings.applied_guard == "floor":
             floor = f"{guard.floor_probability[place]:.3g} > {guard.limits[place]:.3g}"
@@ -194,12 +222,21 @@ def _of_the_guard(evaluation: Evaluation, settings: Settings) -> list[tuple[str,
             )
             found.append(("guard_floor_blocked", f"{seen}, not the floor: {why}."))
         else:
-            why = f"{counts.effective_tasks[place]:.1f} effective tasks are fewer than the {guard.limits[place]:.0f} it asks for"
+            why = (
+                f"{counts.effective_tasks[place]:.1f} effective tasks are fewer than the "
+                f"{guard.limits[place]:.0f} it asks for"
+            )
             found.append(("guard_kish_blocked", f"{seen}, not the guard: {why}."))
     if settings.error_icc_cap is not None and guard.icc.estimate > settings.error_icc_cap:
-        text = f"The declared error-ICC cap {settings.error_icc_cap:g} lies below the estimate {guard.icc.estimate:.3f} from this table."
+        text = (
+            f"The declared error-ICC cap {settings.error_icc_cap:g} lies below the estimate "
+            f"{guard.icc.estimate:.3f} from this table."
+        )
         found.append(("error_icc_cap_exceeded", text))
     if settings.size_ratio == 1.0 and settings.max_task_size is None:
-        text = "No guard covers wrong tasks that are larger than others; cap the attempts a task, or declare size_ratio or max_task_size."
+        text = (
+            "No guard covers wrong tasks that are larger than others; cap the attempts a task, or "
+            "declare size_ratio or max_task_size."
+        )
         found.append(("bad_tasks_larger", text))
     return found

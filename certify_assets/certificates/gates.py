@@ -1,6 +1,8 @@
-"""The three gates of the paper: whether a judge can learn, whether fine-tuning has left anything to gain, whether there is enough to certify with.
+"""The three gates of the paper: whether a judge can learn, whether fine-tuning has left anything to
+gain, whether there is enough to certify with.
 
-The paper states them after the fact (A₀ ≫ .5, A_SFT < A_sat, n_eff ≳ n_min). Here each has a threshold, and a reason that gives the numbers.
+The paper states them after the fact (A₀ ≫ .5, A_SFT < A_sat, n_eff ≳ n_min). Here each has a
+threshold, and a reason that gives the numbers.
 """
 
 from __future__ import annotations
@@ -41,7 +43,8 @@ class GateThresholds:
         for name, value in asdict(self).items():
             if not 0 < value <= 1:
                 raise InputError(
-                    f"The {name} threshold of a gate is {quoted(value)}; give a number above 0 and at most 1."
+                    f"The {name} threshold of a gate is {quoted(value)}; give a number above 0 and "
+                    "at most 1."
                 )
 
 
@@ -78,18 +81,7 @@ def judge_gate(
     threshold: float = GateThresholds.auroc,
     how: str = "task bootstrap",
 ) -> GateResult:
-    """Gate 1: the lower 95 % bound of the judge's AUROC A₀ lies above a threshold.
-
-    Parameters
-    ----------
-    area : float or None
-        A₀; None where it is undefined.
-    bound : float, optional
-        Its one-sided lower 95 % bound. Without one the gate compares A₀ itself, and the reason says so.
-    threshold : float
-    how : str
-        Where the bound is from.
-    """
+    """Gate 1: the lower 95 % bound of the judge's AUROC A₀ lies above a threshold."""
     name = "judge_can_learn"
     if area is None:
         return GateResult(
@@ -102,31 +94,31 @@ def judge_gate(
     if bound is None:
         passed = area > threshold
         where = "above" if passed else "not above"
-        told = f"A0 {area:.3f} is {where} {threshold:g}; the figure itself is compared, as without a table or a number of tasks it has no bound."
+        told = (
+            f"A0 {area:.3f} is {where} {threshold:g}; the figure itself is compared, as without a "
+            "table or a number of tasks it has no bound."
+        )
         return GateResult(name, passed, area, threshold, told)
     passed = bound > threshold
-    told = f"the lower 95 % bound of A0 is {bound:.3f} ({how}; A0 {area:.3f}), {'above' if passed else 'not above'} {threshold:g}"
+    told = (
+        f"the lower 95 % bound of A0 is {bound:.3f} ({how}; A0 {area:.3f}), "
+        f"{'above' if passed else 'not above'} {threshold:g}"
+    )
     return GateResult(
         name,
         passed,
         bound,
         threshold,
-        f"{told[0].upper()}{told[1:]}: {'scores follow the outcome.' if passed else 'the judge may be blind.'}",
+        f"{told[0].upper()}{told[1:]}: "
+        f"{'scores follow the outcome.' if passed else 'the judge may be blind.'}",
     )
 
 
 def saturation_gate(
     sft: float | None, base: float | None = None, *, threshold: float = GateThresholds.saturation
 ) -> GateResult:
-    """Gate 2: the AUROC of the fine-tuned judge, A_SFT, lies below a threshold, so that further training has something to gain.
-
-    Parameters
-    ----------
-    sft : float or None
-        A_SFT; None where no fine-tuned judge has been measured.
-    base : float or None
-        A₀. From the threshold on it closes the gate by itself: fine-tuning is taken not to make a judge worse.
-    threshold : float
+    """Gate 2: the AUROC of the fine-tuned judge, A_SFT, lies below a threshold, so that further
+    training has something to gain.
     """
     name = "sft_not_saturated"
     if sft is not None:
@@ -164,28 +156,24 @@ def saturation_gate(
 def sample_gate(
     n_eff: float | None, *, alpha: float = 0.1, delta: float = 0.05, grid: int = 40, where: str = ""
 ) -> GateResult:
-    """Gate 3: as many effective trajectories as the smallest error-free sample that excludes α at δ/|Θ|.
+    """Gate 3: as many effective trajectories as the smallest error-free sample that excludes α at
+    δ/|Θ|.
 
-    Parameters
-    ----------
-    n_eff : float or None
-        None where the number of tasks is unknown.
-    alpha, delta : float
-    grid : int
-        |Θ|, times the number of candidates where there are several.
-    where : str
-        What the trajectories are of, for the reason.
-
-    Notes
-    -----
-    The paper compares with n_min at δ (29 at α .1, δ .05); a certificate tests every threshold at δ/|Θ| (64), which decides here.
+    The paper compares with n_min at δ (29 at α .1, δ .05); a certificate tests every threshold at
+    δ/|Θ| (64), which decides here.
     """
     at_delta, needed = n_min(alpha, delta), n_min(alpha, delta / grid)
     if n_eff is None:
-        told = f"n_eff is unknown, since the number of tasks is; it would have to be {needed} (n_min at δ/{grid}; {at_delta} at δ)."
+        told = (
+            f"n_eff is unknown, since the number of tasks is; it would have to be {needed} (n_min "
+            f"at δ/{grid}; {at_delta} at δ)."
+        )
         return GateResult("enough_samples", None, None, float(needed), told)
     passed = n_eff >= needed
-    told = f"n_eff {n_eff:.1f}{where} against n_min {at_delta} at δ and {needed} at δ/{grid}, which decides"
+    told = (
+        f"n_eff {n_eff:.1f}{where} against n_min {at_delta} at δ and {needed} at δ/{grid}, which "
+        "decides"
+    )
     if passed:
         verdict = "enough."
     elif n_eff >= at_delta:
@@ -198,20 +186,7 @@ def sample_gate(
 def auroc_lower_bound(
     observations: Observations, *, draws: int = 1000, seed: int = 42
 ) -> float | None:
-    """One-sided lower 95 % bound of the AUROC: the 5 % quantile over resamples of tasks.
-
-    Parameters
-    ----------
-    observations : Observations
-    draws : int
-        Resamples; fewer, down to 100, where the table is so large that they would take long and the bound is close anyway.
-    seed : int
-
-    Returns
-    -------
-    float or None
-        None when all scored outcomes are equal, or when there is one task only. Resamples with one class are left out.
-    """
+    """One-sided lower 95 % bound of the AUROC: the 5 % quantile over resamples of tasks."""
     scores, right, codes = (
         column[: observations.scored]
         for column in (observations.scores, observations.outcomes, observations.tasks)

@@ -1,26 +1,32 @@
 """Whether so few tasks carry the covered trajectories that resampling tasks says nothing.
 
-Two rules, both of which the bootstrap itself cannot see, because a table on which the heavy tasks happen to be right has a tail of zero
-whatever the number of light ones.
+Two rules, both of which the bootstrap itself cannot see, because a table on which the heavy tasks
+happen to be right has a tail of zero whatever the number of light ones.
 
 * **Even odds.** Let the L largest covered tasks hold a share W_L of the covered trajectories. Suppose that only tasks as large as these are
-  ever wrong, each throughout and with probability α/W_L: the error is α, and all L are right with probability (1 − α/W_L)^L. Where that
-  exceeds one half, a judge that breaks the budget passes more often than not. For L = 1 it says that one task holds more than 2α.
+  ever wrong, each throughout and with probability α/W_L: the error is α, and all L are right with
+  probability (1 − α/W_L)^L. Where that exceeds one half, a judge that breaks the budget passes more
+  often than not. For L = 1 it says that one task holds more than 2α.
 * **A resample must be able to look away.** It holds a given task with probability about 1 − 1/e, so all of G_eff effective ones with about
-  (1 − 1/e)^G_eff. Where that exceeds δ, the bootstrap law at δ has left no task out: fewer than ln δ / ln(1 − 1/e) effective tasks, 6.5 at
-  δ = .05.
+  (1 − 1/e)^G_eff. Where that exceeds δ, the bootstrap law at δ has left no task out: fewer than ln
+  δ / ln(1 − 1/e) effective tasks, 6.5 at δ = .05.
 
-Neither refuses twenty or more equal tasks: a share W_L ≤ L/20 passes the first, and the second asks for at most twenty. They are the least
-that a guard can ask, no test at δ; against a few large tasks that are wrong, declare ``size_ratio`` or ``max_task_size``.
+Neither refuses twenty or more equal tasks: a share W_L ≤ L/20 passes the first, and the second asks
+for at most twenty. They are the least that a guard can ask, no test at δ; against a few large tasks
+that are wrong, declare ``size_ratio`` or ``max_task_size``.
 
-Measured at α = .1 (100 tasks of one trajectory and some of 400, the large ones wrong with a true error of .15; share of 300 tables certified
-by the floor without and with these rules, standard error at most .03; benchmarks/guards.py): 1 large task .84 → 0, 2 .69 → 0, 3 .60 → 0,
-5 .41 → 0, 8 .32 → .32, 20 .02 → .02. On tasks of Poisson size at 20 to 50 tasks, α of .05, .1 and .2, no coverage changed.
+Measured at α = .1 (100 tasks of one trajectory and some of 400, the large ones wrong with a true
+error of .15; share of 300 tables certified by the floor without and with these rules, standard
+error at most .03; benchmarks/guards.py): 1 large task .84 → 0, 2 .69 → 0, 3 .60 → 0, 5 .41 → 0, 8
+.32 → .32, 20 .02 → .02. On tasks of Poisson size at 20 to 50 tasks, α of .05, .1 and .2, no
+coverage changed.
 
-Guards for what resampling tasks cannot see: a few tasks that are wrong throughout and that a threshold happened to miss.
+Guards for what resampling tasks cannot see: a few tasks that are wrong throughout and that a
+threshold happened to miss.
 
-Error-free data at a threshold carry no information about whole-task errors beyond (1 − α)^G_covered. The adaptive floor asks how likely
-error-free data would be if the true error were α and errors clustered as strongly as the same corpus shows at wider thresholds.
+Error-free data at a threshold carry no information about whole-task errors beyond (1 −
+α)^G_covered. The adaptive floor asks how likely error-free data would be if the true error were α
+and errors clustered as strongly as the same corpus shows at wider thresholds.
 
 References
 ----------
@@ -56,24 +62,16 @@ def _limits(alpha: float) -> NDArray[np.float64]:
 
 
 def largest_shares(counts: TaskCounts) -> NDArray[np.float64]:
-    """Share of the covered trajectories that the largest covered task holds, at each threshold; 0 where nothing is covered."""
+    """Share of the covered trajectories that the largest covered task holds, at each threshold; 0
+    where nothing is covered.
+    """
     return np.asarray(
         counts.covered.max(axis=1) / np.maximum(counts.covered_trajectories, 1), dtype=np.float64
     )
 
 
 def concentrated(counts: TaskCounts, alpha: float, delta: float) -> NDArray[np.bool_]:
-    """Say of every threshold whether too few tasks carry it.
-
-    Parameters
-    ----------
-    counts : TaskCounts
-    alpha, delta : float
-
-    Returns
-    -------
-    bool array, shape (thresholds,)
-    """
+    """Say of every threshold whether too few tasks carry it."""
     found = counts.effective_tasks < least_effective(delta)
     # W_L is at most L times the largest share, so a largest share of a twentieth passes at every L
     for place in np.flatnonzero(largest_shares(counts) > 1.0 / _EQUAL):
@@ -109,7 +107,9 @@ _ENOUGH_ERRORS = 10
 
 @dataclass(frozen=True)
 class ErrorIcc:
-    """Intra-task correlation of errors: its estimate and one-sided 95 % upper bound, as used by the floor."""
+    """Intra-task correlation of errors: its estimate and one-sided 95 % upper bound, as used by the
+    floor.
+    """
 
     estimate: float
     upper: float
@@ -129,7 +129,8 @@ class GuardTest:
     icc : ErrorIcc
         ρ_e of the floor after any declared cap, with the estimate before it.
     concentrated : bool array, shape (thresholds,)
-        Where so few tasks carry the covered trajectories that no guard passes; see ``concentration``.
+        Where so few tasks carry the covered trajectories that no guard passes; see
+        ``concentration``.
     """
 
     passed: NDArray[np.bool_]
@@ -142,19 +143,8 @@ class GuardTest:
 def error_icc_bound(
     covered: NDArray[np.int32], errors: NDArray[np.int32], drop: float = _DROP
 ) -> ErrorIcc:
-    """Beta-binomial intra-task correlation of errors at one threshold with free mean: estimate and upper profile-likelihood bound.
-
-    Parameters
-    ----------
-    covered, errors : int arrays, shape (tasks,)
-        Tasks with nothing covered stay out of the fit.
-    drop : float
-        Log-likelihood drop; 1.353 is the one-sided 95 % bound.
-
-    Returns
-    -------
-    ErrorIcc
-        (0, 1) where the data say nothing: no error, nothing but errors, or one covered trajectory a task.
+    """Beta-binomial intra-task correlation of errors at one threshold with free mean: estimate and
+    upper profile-likelihood bound.
     """
     from certify_assets.certificates import kernels
 
@@ -180,24 +170,15 @@ def _exceeding(values: NDArray[np.int64], width: int) -> NDArray[np.float64]:
 
 
 def inflated_alpha(alpha: float, size_ratio: float) -> float:
-    """Share of tasks that must be wrong for a trajectory error of α when wrong tasks are ``size_ratio`` times as large as others."""
+    """Share of tasks that must be wrong for a trajectory error of α when wrong tasks are
+    ``size_ratio`` times as large as others.
+    """
     return alpha / (alpha + size_ratio * (1.0 - alpha))
 
 
 def floor_log_probability(covered: NDArray[np.int32], mean: float, icc: float) -> float:
-    """Log-probability that no covered trajectory is an error when every covered task is beta-binomial.
-
-    Parameters
-    ----------
-    covered : int array, shape (tasks,)
-    mean : float
-        Error rate that is supposed.
-    icc : float
-        Intra-task correlation; 1 gives covered_tasks · log(1 − mean).
-
-    Returns
-    -------
-    float
+    """Log-probability that no covered trajectory is an error when every covered task is
+    beta-binomial.
     """
     often = np.bincount(covered)[1:]
     if not often.size:
@@ -209,7 +190,9 @@ def floor_log_probability(covered: NDArray[np.int32], mean: float, icc: float) -
 
 
 def _error_icc(counts: TaskCounts, cap: float | None) -> ErrorIcc:
-    """The larger bound of the widest threshold and the first one with ten errors, limited by a declared cap."""
+    """The larger bound of the widest threshold and the first one with ten errors, limited by a
+    declared cap.
+    """
     enough = np.flatnonzero(counts.error_totals >= _ENOUGH_ERRORS)
     places = {
         counts.thresholds.size - 1,
@@ -232,27 +215,7 @@ def apply_guard(
     size_ratio: float = 1.0,
     max_task_size: int | None = None,
 ) -> GuardTest:
-    """Test every threshold with a guard.
-
-    Parameters
-    ----------
-    counts : TaskCounts
-    guard : {"floor", "kish", "none"}
-    alpha, delta : float
-        ``delta`` already divided by the number of candidates.
-    error_icc_cap : float, optional
-        Declared upper limit of ρ_e; the smaller of it and the estimated bound is used.
-    size_ratio : float
-        Declared limit of how much larger wrong tasks are than others.
-    max_task_size : int, optional
-        Declared limit of trajectories a task; a wrong task is then supposed to be that large, at least ``size_ratio``.
-
-    Returns
-    -------
-    GuardTest
-        Floor and Kish both refuse, beside their own test, a threshold whose covered trajectories come from too few tasks for resampling
-        to mean anything (``concentration``); "none" refuses nothing.
-    """
+    """Test every threshold with a guard."""
     if not counts.thresholds.size:
         return GuardTest(
             np.empty(0, dtype=bool),

@@ -1,4 +1,6 @@
-"""The calibration table as the procedures see it: validated, sorted once, and named by a hash of its content."""
+"""The calibration table as the procedures see it: validated, sorted once, and named by a hash of
+its content.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,8 @@ class Observations:
     scored : int
         Number of rows that have a score.
     sha256 : str
-        Hash of the content; does not depend on row order, on file format, or on whether task labels are numbers or text.
+        Hash of the content; does not depend on row order, on file format, or on whether task labels
+        are numbers or text.
     """
 
     scores: NDArray[np.float64]
@@ -50,7 +53,8 @@ class Observations:
     sha256: str
 
     def one_a_task(self, seed: int) -> Observations:
-        """Return one scored row of each task, drawn by a hash of the seed and the task's place among the labels.
+        """Return one scored row of each task, drawn by a hash of the seed and the task's place
+        among the labels.
 
         The result keeps the hash of the whole table.
         """
@@ -115,14 +119,16 @@ def observe(
     Raises
     ------
     InputError
-        If lengths differ, the table is empty, or a value cannot be used; the message names the first such row.
+        If lengths differ, the table is empty, or a value cannot be used; the message names the
+        first such row.
     """
     values = _scores(scores)
     labels, codes = _factorise(tasks)
     right = _outcomes(outcomes)
     if not values.size == right.size == codes.size:
         raise InputError(
-            f"scores, outcomes and tasks have {values.size}, {right.size} and {codes.size} rows; give one of each for every trajectory."
+            f"scores, outcomes and tasks have {values.size}, {right.size} and {codes.size} rows; "
+            "give one of each for every trajectory."
         )
     if not values.size:
         raise InputError(
@@ -149,12 +155,8 @@ def observe(
 
 
 def task_codes(tasks: Sequence[Any] | NDArray[Any]) -> tuple[tuple[str, ...], NDArray[np.int64]]:
-    """Return the sorted task labels, and for each row, in the order given, which of them is its task.
-
-    Raises
-    ------
-    InputError
-        If a task is missing or no value that can name one.
+    """Return the sorted task labels, and for each row, in the order given, which of them is its
+    task.
     """
     return _factorise(tasks)
 
@@ -177,7 +179,8 @@ def _scores(scores: ArrayLike) -> NDArray[np.float64]:
         values = np.array(scores, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         raise InputError(
-            "A score is not a number; give the log-odds or probability of success, and NaN for an unscored row."
+            "A score is not a number; give the log-odds or probability of success, and NaN for an "
+            "unscored row."
         ) from None
     if values.ndim != 1:
         raise InputError(f"scores has {values.ndim} dimensions; give one score a row.")
@@ -185,7 +188,8 @@ def _scores(scores: ArrayLike) -> NDArray[np.float64]:
     if infinite.any():
         row = int(np.argmax(infinite))
         raise InputError(
-            f"The score at row {row} (counting from 0) is infinite; give a finite log-odds, or NaN where there is no score."
+            f"The score at row {row} (counting from 0) is infinite; give a finite log-odds, or NaN "
+            "where there is no score."
         )
     # a NaN has many bit patterns and a zero has two; the hash must see one of each
     values[np.isnan(values)] = np.nan
@@ -211,7 +215,8 @@ def _outcomes(outcomes: ArrayLike) -> NDArray[np.int64]:
     if wrong.any():
         row = int(np.argmax(wrong))
         raise InputError(
-            f"The outcome at row {row} (counting from 0) is {given[row].item()}; give 1 for a success and 0 for a failure."
+            f"The outcome at row {row} (counting from 0) is {given[row].item()}; give 1 for a "
+            "success and 0 for a failure."
         )
     return given.astype(np.int64)
 
@@ -261,15 +266,18 @@ def _object_codes(tasks: Sequence[Any] | NDArray[Any]) -> tuple[list[Any], NDArr
         codes = np.fromiter(map(index.__getitem__, objects), dtype=np.int64, count=len(objects))
     except TypeError:
         raise InputError(
-            "A task label is a list or another value that cannot name a task; give text or whole numbers."
+            "A task label is a list or another value that cannot name a task; give text or whole "
+            "numbers."
         ) from None
     return list(index), codes if places is None else codes[places]
 
 
 def _distinct_objects(listed: list[Any]) -> tuple[list[Any], NDArray[np.int64] | None]:
-    """Return each object once, in the order of its first row, and the rows' places among them; all of them where few are shared.
+    """Return each object once, in the order of its first row, and the rows' places among them; all
+    of them where few are shared.
 
-    Readers of files give equal labels as one object. Looking every row's label up by its content would visit objects all over the memory.
+    Readers of files give equal labels as one object. Looking every row's label up by its content
+    would visit objects all over the memory.
     """
     from certify_assets.certificates import kernels
 
@@ -298,6 +306,7 @@ def _label(value: Any, place: int, codes: NDArray[np.int64]) -> str:
     if not text or value is None or text in {"nan", "NaT", "<NA>"}:
         row = int(np.argmax(codes == place))
         raise InputError(
-            f"The task at row {row} (counting from 0) is missing; name the task of every trajectory."
+            f"The task at row {row} (counting from 0) is missing; name the task of every "
+            "trajectory."
         )
     return text

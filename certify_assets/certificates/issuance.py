@@ -69,12 +69,14 @@ def certify(
     inputs: Mapping[str, Any] | None = None,
     provenance: Mapping[str, str] | None = None,
 ) -> Certificate:
-    """Certify the largest share of the trajectories that a judge may decide alone at an error budget.
+    """Certify the largest share of the trajectories that a judge may decide alone at an error
+    budget.
 
     Parameters
     ----------
     scores : array_like of float
-        Judge scores, higher = more likely a success; NaN = unscored, left out and counted in the findings.
+        Judge scores, higher = more likely a success; NaN = unscored, left out and counted in the
+        findings.
     outcomes : array_like
         1 success, 0 failure.
     tasks : sequence of hashables
@@ -93,27 +95,31 @@ def certify(
     size_ratio : float
         Declared limit of how much larger wrong tasks are than others, at least 1.
     max_task_size : int, optional
-        Declared limit of scored trajectories a task, here and in use: a larger task is refused, and the guard supposes wrong tasks that
-        are as large.
+        Declared limit of scored trajectories a task, here and in use: a larger task is refused, and
+        the guard supposes wrong tasks that are as large.
     estimand : {"trajectory", "task"}, optional
-        By default the procedure's own: tasks for one_per_task, task_hoeffding, betting and gaffke, else trajectories. Betting and gaffke take
-        "trajectory" with a ``max_task_size``.
+        By default the procedure's own: tasks for one_per_task, task_hoeffding, betting and gaffke,
+        else trajectories. Betting and gaffke take "trajectory" with a ``max_task_size``.
     multiplicity : {"bonferroni", "fixed", "fallback", "maxt"}
-        How the grid is paid for: δ/|Θ| a threshold; δ upward from one declared start until a threshold fails; δ cut among several such starts,
-        a chain that reaches the next start handing its share on; or, on TaskBoot, the joint bootstrap of all thresholds, stepped down.
+        How the grid is paid for: δ/|Θ| a threshold; δ upward from one declared start until a
+        threshold fails; δ cut among several such starts, a chain that reaches the next start
+        handing its share on; or, on TaskBoot, the joint bootstrap of all thresholds, stepped down.
         Betting has a fixed sequence of its own.
     starts : sequence of float, optional
-        Score quantiles at which chains start, declared before the outcomes are seen: one for "fixed" (.3 by default), some for "fallback"
-        (.1, .3, .5, .7). On the release side the quantile is counted from the highest score.
+        Score quantiles at which chains start, declared before the outcomes are seen: one for
+        "fixed" (.3 by default), some for "fallback" (.1, .3, .5, .7). On the release side the
+        quantile is counted from the highest score.
     grid : int
         Number of thresholds |Θ|.
     engine : {"auto", "exact", "saddlepoint", "montecarlo"}
     draws, seed : int
         Of the Monte-Carlo engine and of max-T.
     candidates : int
-        Number of judges, arms or settings among which this one was chosen on the same table; δ is divided by it.
+        Number of judges, arms or settings among which this one was chosen on the same table; δ is
+        divided by it.
     pilot : tuple of scores, outcomes and tasks, optional
-        Other tasks, from which betting takes thresholds, start and bets; without them it certifies nothing. No other procedure reads it.
+        Other tasks, from which betting takes thresholds, start and bets; without them it certifies
+        nothing. No other procedure reads it.
     selection : str, optional
         The rule of that choice, for the reader.
     inputs : mapping, optional
@@ -134,7 +140,8 @@ def certify(
 
     Notes
     -----
-    A threshold is certified when its tail is at most its level, δ/(|Θ|·candidates) by default, and the guard passes; the widest one is taken.
+    A threshold is certified when its tail is at most its level, δ/(|Θ|·candidates) by default, and
+    the guard passes; the widest one is taken.
     """
     settings = Settings(
         alpha=alpha,
@@ -157,7 +164,8 @@ def certify(
     observations = observe(scores, outcomes, tasks)
     if inputs is not None and dict(inputs) != observations.fingerprint:
         raise IntegrityError(
-            f"The table is {observations.fingerprint}, not the {dict(inputs)} expected; give the table registered."
+            f"The table is {observations.fingerprint}, not the {dict(inputs)} expected; give the "
+            "table registered."
         )
     others = None if pilot is None else observe(*pilot)
     return issue(observations, settings, pilot=others, provenance=provenance, selection=selection)
@@ -273,7 +281,8 @@ def _estimand_assumptions(settings: Settings) -> tuple[str, ...]:
         return ()
     if settings.applied_estimand == "task":
         return (
-            "Every task weighs the same: the error is that of a random attempt at a random task, among those decided. Where wrong tasks have more "
+            "Every task weighs the same: the error is that of a random attempt at a random task, "
+            "among those decided. Where wrong tasks have more "
             "attempts than others, the share of wrong trajectories is larger than that.",
         )
     if settings.max_task_size is None:
@@ -286,13 +295,16 @@ def _level_assumptions(evaluation: Evaluation, settings: Settings) -> tuple[str,
     plan, starts = evaluation.plan, settings.applied_starts
     if plan is not None:
         return (
-            f"Multiplicity: fixed sequence. The pilot table ({plan.tasks} tasks, {plan.sha256[:12]}) fixed the thresholds, the start "
-            f"{float(plan.thresholds[plan.start])!r} and the bet there, {plan.bets[plan.start]:.3g} of the wealth; from there thresholds are "
+            f"Multiplicity: fixed sequence. The pilot table ({plan.tasks} tasks, "
+            f"{plan.sha256[:12]}) fixed the thresholds, the start "
+            f"{float(plan.thresholds[plan.start])!r} and the bet there, "
+            f"{plan.bets[plan.start]:.3g} of the wealth; from there thresholds are "
             "tested one after the other, each at the whole level, until one fails.",
         )
     if settings.applied_multiplicity == "maxt":
         return (
-            "Multiplicity: max-T, stepped down. The tail is adjusted by the joint task bootstrap of all thresholds and compared with delta; asymptotic "
+            "Multiplicity: max-T, stepped down. The tail is adjusted by the joint task bootstrap "
+            "of all thresholds and compared with delta; asymptotic "
             "like the bootstrap itself.",
         )
     if starts is None:
@@ -300,11 +312,13 @@ def _level_assumptions(evaluation: Evaluation, settings: Settings) -> tuple[str,
     named = ", ".join(f"{start:g}" for start in starts)
     if settings.applied_multiplicity == "fixed":
         return (
-            f"Multiplicity: fixed sequence. From the {named} quantile, declared before these outcomes were seen, thresholds are tested one after the "
+            f"Multiplicity: fixed sequence. From the {named} quantile, declared before these "
+            "outcomes were seen, thresholds are tested one after the "
             "other, each at the whole level, until one fails.",
         )
     return (
-        f"Multiplicity: fallback chains. Each of the quantiles {named}, declared before these outcomes were seen, brings an equal share of delta; a "
+        f"Multiplicity: fallback chains. Each of the quantiles {named}, declared before these "
+        "outcomes were seen, brings an equal share of delta; a "
         "chain hands its level on until a threshold fails, also to the next start.",
     )
 
@@ -312,12 +326,15 @@ def _level_assumptions(evaluation: Evaluation, settings: Settings) -> tuple[str,
 def _guard_assumptions(settings: Settings) -> tuple[str, ...]:
     if settings.applied_guard == "floor":
         return (
-            "Guard: errors within a task are no more correlated than the 95 % upper bound from the same table says (beta-binomial); "
-            f"error-free data at error alpha then have probability at most delta/8. {_size_assumption(settings)}",
+            "Guard: errors within a task are no more correlated than the 95 % upper bound from the "
+            "same table says (beta-binomial); "
+            "error-free data at error alpha then have probability at most delta/8. "
+            f"{_size_assumption(settings)}",
         )
     if settings.applied_guard == "kish":
         return (
-            f"Guard: enough effective tasks are covered to see errors that fill whole tasks. {_size_assumption(settings)}",
+            "Guard: enough effective tasks are covered to see errors that fill whole tasks. "
+            f"{_size_assumption(settings)}",
         )
     return ()
 
@@ -350,8 +367,10 @@ def _promise(evaluation: Evaluation, settings: Settings) -> str:
     over = "" if settings.applied_estimand == "trajectory" else over
     share = f"{100 * float(counts.coverage[place]):.1f} %"
     return (
-        f"With {CONFIDENCE[settings.method.validity]} {100 * (1 - settings.delta):g} %, {subject}, {over}at most {what} are {wrong}; "
-        f"this decides {share} of trajectories like the {counts.trajectories} from {counts.tasks} tasks seen here."
+        f"With {CONFIDENCE[settings.method.validity]} {100 * (1 - settings.delta):g} %, {subject}, "
+        f"{over}at most {what} are {wrong}; "
+        f"this decides {share} of trajectories like the {counts.trajectories} from {counts.tasks} "
+        "tasks seen here."
     )
 
 
@@ -366,7 +385,8 @@ def joint_promise(certificates: Sequence[Certificate]) -> str:
     Parameters
     ----------
     certificates : sequence of Certificate
-        All that were asked for: one on which nothing is certified has spent its δ as well, because it could have been.
+        All that were asked for: one on which nothing is certified has spent its δ as well, because
+        it could have been.
 
     Returns
     -------
@@ -397,13 +417,15 @@ def _overlap(active: Sequence[Certificate]) -> list[str]:
     # where the regions meet they leave nothing out, so what is counted twice is the excess over one
     share = 100 * (sum(certificate.coverage for certificate in active) - 1.0)
     return [
-        f"Scores from {low!r} to {high!r} ({share:.1f} % of the rows) lie in both regions: those rows go to a person, and the promise of each "
+        f"Scores from {low!r} to {high!r} ({share:.1f} % of the rows) lie in both regions: those "
+        "rows go to a person, and the promise of each "
         "side counts them in its own."
     ]
 
 
 def document_promise(certificates: Sequence[Certificate]) -> str | None:
-    """Return the promise of a document of certificates: for every procedure what its two sides promise together.
+    """Return the promise of a document of certificates: for every procedure what its two sides
+    promise together.
 
     Parameters
     ----------
@@ -412,7 +434,8 @@ def document_promise(certificates: Sequence[Certificate]) -> str | None:
     Returns
     -------
     str or None
-        One line a procedure. None where a procedure lacks a side or has several certificates of one: then no pair is meant.
+        One line a procedure. None where a procedure lacks a side or has several certificates of
+        one: then no pair is meant.
     """
     by_procedure: dict[str, list[Certificate]] = {}
     for certificate in certificates:

@@ -1,13 +1,17 @@
-"""Compiled kernels; :mod:`certify_assets.certificates.reference` has the plain numpy twin of each, and tests hold them equal.
+"""Compiled kernels; :mod:`certify_assets.certificates.reference` has the plain numpy twin of each,
+and tests hold them equal.
 
-Every caller passes C-contiguous arrays of one dtype, so that each kernel has exactly one signature: a small first call
-compiles (or loads from numba's cache) what a large later call runs. Kernels release the interpreter lock and use no
-threading layer of numba: threads come from the caller, and results do not depend on their number.
+Every caller passes C-contiguous arrays of one dtype, so that each kernel has exactly one signature:
+a small first call compiles (or loads from numba's cache) what a large later call runs. Kernels
+release the interpreter lock and use no threading layer of numba: threads come from the caller, and
+results do not depend on their number.
 
-The compiled kernel of the Monte-Carlo engine: sums over tasks drawn with replacement, many columns at once.
+The compiled kernel of the Monte-Carlo engine: sums over tasks drawn with replacement, many columns
+at once.
 
-A task is a row of bytes, one byte a column (a base-256 digit of its value). Rows are added into 16-bit lanes of vector registers,
-which hold 257 rows without overflow, and the lanes into int64: every sum is an exact integer in whatever order it is taken.
+A task is a row of bytes, one byte a column (a base-256 digit of its value). Rows are added into
+16-bit lanes of vector registers, which hold 257 rows without overflow, and the lanes into int64:
+every sum is an exact integer in whatever order it is taken.
 :func:`certify_assets.certificates.reference.task_sums` is the plain numpy twin.
 """
 
@@ -34,13 +38,16 @@ def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     try:
         return numba.njit(cache=True, nogil=True, error_model="numpy")(function)
     except RuntimeError:
-        # neither the package folder nor the user's cache folder can be written: compile anew in each process
+        # neither the package folder nor the user's cache folder can be written: compile anew in
+        # each process
         return numba.njit(nogil=True, error_model="numpy")(function)
 
 
 @_compiled
 def group_order(keys: _Integers, buckets: int) -> _Integers:
-    """Stable counting sort: the permutation that brings int64 keys in [0, buckets) into ascending order."""
+    """Stable counting sort: the permutation that brings int64 keys in [0, buckets) into ascending
+    order.
+    """
     starts = np.zeros(buckets + 1, np.int64)
     for key in keys:
         starts[key + 1] += 1
@@ -55,7 +62,9 @@ def group_order(keys: _Integers, buckets: int) -> _Integers:
 
 @_compiled
 def distinct_rows(words: NDArray[np.uint32]) -> tuple[_Integers, _Integers]:
-    """Number the distinct rows of a uint32 matrix in order of first appearance: (first row of each, number of each row)."""
+    """Number the distinct rows of a uint32 matrix in order of first appearance: (first row of each,
+    number of each row).
+    """
     rows, width = words.shape
     slots = 16
     while slots < 2 * rows:
@@ -92,9 +101,11 @@ def distinct_rows(words: NDArray[np.uint32]) -> tuple[_Integers, _Integers]:
 def count_rows(
     codes: NDArray[np.int32], wrong: NDArray[np.uint8], ends: _Integers, tasks: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Count covered rows and errors a task for nested thresholds: one pass over the rows, one over the matrices.
+    """Count covered rows and errors a task for nested thresholds: one pass over the rows, one over
+    the matrices.
 
-    codes int32 and wrong uint8 are in order of coverage, ends int64 gives the rows covered at each threshold, ascending.
+    codes int32 and wrong uint8 are in order of coverage, ends int64 gives the rows covered at each
+    threshold, ascending.
     """
     covered = np.zeros((ends.size, tasks), np.int32)
     errors = np.zeros((ends.size, tasks), np.int32)
@@ -115,9 +126,11 @@ def count_rows(
 def lattice_histogram(
     covered: NDArray[np.int32], errors: NDArray[np.int32], numerator: int, denominator: int
 ) -> tuple[_Integers, _Integers, _Integers]:
-    """Distinct values of denominator*k − numerator*n over tasks with their counts, a threshold after the other.
+    """Distinct values of denominator*k − numerator*n over tasks with their counts, a threshold
+    after the other.
 
-    Returns (values, counts, offsets): the histogram of threshold t lies in offsets[t]:offsets[t + 1], values ascending.
+    Returns (values, counts, offsets): the histogram of threshold t lies in offsets[t]:offsets[t +
+    1], values ascending.
     """
     thresholds, tasks = covered.shape
     offsets = np.zeros(thresholds + 1, np.int64)
@@ -165,7 +178,9 @@ def lattice_histogram(
 def _cumulants(
     values: _Integers, counts: _Integers, total: int, t: float
 ) -> tuple[float, float, float, float]:
-    """K(t), K'(t), K''(t), K'''(t) of one draw from the histogram, without overflow and without cancellation near 0."""
+    """K(t), K'(t), K''(t), K'''(t) of one draw from the histogram, without overflow and without
+    cancellation near 0.
+    """
     edge = max(t * values[0], t * values[-1])
     mass = first = 0.0
     small = 0.0
@@ -190,7 +205,8 @@ def _cumulants(
 def saddle(
     values: _Integers, counts: _Integers, draws: int, x: float
 ) -> tuple[float, float, float, float]:
-    """Solve draws * K'(t) = x by Newton steps kept inside a bracket; return (t, K, K'', K''') at the solution.
+    """Solve draws * K'(t) = x by Newton steps kept inside a bracket; return (t, K, K'', K''') at
+    the solution.
 
     x must lie strictly between draws * values[0] and draws * values[-1].
     """
@@ -234,7 +250,9 @@ def _gcd(a: int, b: int) -> int:
 
 @_compiled
 def _lattice_tail(values: _Integers, counts: _Integers, draws: int) -> float:
-    """P(S > 0) for S the sum of draws values from the histogram, by the lattice-corrected Lugannani–Rice formula."""
+    """P(S > 0) for S the sum of draws values from the histogram, by the lattice-corrected
+    Lugannani–Rice formula.
+    """
     if values[-1] <= 0:
         return 0.0
     if values[0] > 0:
@@ -268,7 +286,9 @@ def _lattice_tail(values: _Integers, counts: _Integers, draws: int) -> float:
 def saddlepoint_tails(
     values: _Integers, counts: _Integers, offsets: _Integers, draws: int
 ) -> _Floats:
-    """Lattice saddlepoint tail P(S > 0) of each histogram in turn; draws is the number of tasks resampled."""
+    """Lattice saddlepoint tail P(S > 0) of each histogram in turn; draws is the number of tasks
+    resampled.
+    """
     tails = np.empty(offsets.size - 1, np.float64)
     for threshold in range(tails.size):
         part = slice(offsets[threshold], offsets[threshold + 1])
@@ -296,7 +316,9 @@ def task_draws(seed: np.uint64, tasks: int) -> NDArray[np.uint64]:
 
 @_compiled
 def _profile(errors: _Floats, right: _Floats, sizes: _Floats, mixed: float, rho: float) -> float:
-    """Beta-binomial log-likelihood at one intra-task correlation, maximised over the mean (concave in the mean)."""
+    """Beta-binomial log-likelihood at one intra-task correlation, maximised over the mean (concave
+    in the mean).
+    """
     keep = 1.0 - rho
     low, high = 0.0, 1.0
     p = errors[0] / (errors[0] + right[0])
@@ -339,10 +361,12 @@ def _profile(errors: _Floats, right: _Floats, sizes: _Floats, mixed: float, rho:
 def icc_profile(
     errors: _Floats, right: _Floats, sizes: _Floats, mixed: float, drop: float
 ) -> tuple[float, float]:
-    """Maximum-likelihood intra-task correlation of errors and the upper end of its profile-likelihood interval.
+    """Maximum-likelihood intra-task correlation of errors and the upper end of its
+    profile-likelihood interval.
 
-    errors[i], right[i], sizes[i] (float64) count the tasks with more than i errors, right decisions, covered rows; mixed counts tasks
-    with both. Returns (estimate, largest value whose profile log-likelihood is within drop of the maximum).
+    errors[i], right[i], sizes[i] (float64) count the tasks with more than i errors, right
+    decisions, covered rows; mixed counts tasks with both. Returns (estimate, largest value whose
+    profile log-likelihood is within drop of the maximum).
     """
     steps = 64
     grid = np.empty(steps + 1, np.float64)
@@ -382,16 +406,19 @@ def icc_profile(
     return estimate, inside
 
 
-#: bytes used of a wide row (the default grid has 40 thresholds), bytes from one wide row to the next (a cache line), bytes of a narrow row
+#: bytes used of a wide row (the default grid has 40 thresholds), bytes from one wide row to the
+#: next (a cache line), bytes of a narrow row
 LANES, STRIDE, NARROW = 40, 64, 8
 #: rows of bytes that a 16-bit lane can hold: 257 · 255 = 65,535
 _ROWS = 257
 
 
 def _row_adder(widths: tuple[int, ...]) -> Callable[..., Any]:
-    """Make lanes ← sum of byte rows flat[base + rows[i] …], i < count, kept in vector registers of the given numbers of lanes.
+    """Make lanes ← sum of byte rows flat[base + rows[i] …], i < count, kept in vector registers of
+    the given numbers of lanes.
 
-    LLVM turns the same loop in Python into gathers down the columns, four times slower; hence the explicit vectors.
+    LLVM turns the same loop in Python into gathers down the columns, four times slower; hence the
+    explicit vectors.
     """
 
     @intrinsic
@@ -442,8 +469,9 @@ def task_sums(
 ) -> NDArray[np.int64]:
     """Sums of byte columns over tasks drawn with replacement, for draws first … first + draws − 1.
 
-    table has shape (blocks, tasks, STRIDE), of which the first LANES bytes count, or (blocks, tasks, NARROW); the answer has shape
-    (draws, blocks * lanes). The task at place i of draw b is a pure function of (seed, b, i): splitmix64 at counter b * tasks + i.
+    table has shape (blocks, tasks, STRIDE), of which the first LANES bytes count, or (blocks,
+    tasks, NARROW); the answer has shape (draws, blocks * lanes). The task at place i of draw b is a
+    pure function of (seed, b, i): splitmix64 at counter b * tasks + i.
     """
     blocks, tasks, width = table.shape
     lanes = min(width, LANES)

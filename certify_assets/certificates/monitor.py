@@ -1,26 +1,36 @@
-"""E-processes over tasks in order: evidence for or against an error rate that holds at every task at once.
+"""E-processes over tasks in order: evidence for or against an error rate that holds at every task
+at once.
 
-With n_g covered trajectories and k_g errors in task g, and a weight a task s_g (its scored trajectories m_g, or one declared cap M on n_g),
-let x_g(c) = (k_g − c·n_g)/s_g, which lies in [−c, 1−c]. The error of the estimand is at most c exactly when E[x_g(c)] ≤ 0, so that
+With n_g covered trajectories and k_g errors in task g, and a weight a task s_g (its scored
+trajectories m_g, or one declared cap M on n_g), let x_g(c) = (k_g − c·n_g)/s_g, which lies in [−c,
+1−c]. The error of the estimand is at most c exactly when E[x_g(c)] ≤ 0, so that
 
-    W↑_t(c) = ∏ (1 + (u/c)·x_g(c))  is a test martingale where the error is c and a supermartingale below,
-    W↓_t(c) = ∏ (1 − (u/(1−c))·x_g(c))  the same from above, for every share 0 < u < 1 of the largest bet.
+    W↑_t(c) = ∏ (1 + (u/c)·x_g(c))  is a test martingale where the error is c and a supermartingale
+    below, W↓_t(c) = ∏ (1 − (u/(1−c))·x_g(c))  the same from above, for every share 0 < u < 1 of the
+    largest bet.
 
-Mixed over fixed u they stay so, and by Ville's inequality one exceeds 1/δ at any time with probability at most δ. The alarm is W↑(α),
-started anew at every task under weights that sum to one, so that a long good past does not hide a change; certification is W↓(α); the
-interval is every c that neither W↑(c) nor W↓(c) excludes at 2/δ; the Shiryaev–Roberts detector starts W↑(α) at every task with weight one.
+Mixed over fixed u they stay so, and by Ville's inequality one exceeds 1/δ at any time with
+probability at most δ. The alarm is W↑(α), started anew at every task under weights that sum to one,
+so that a long good past does not hide a change; certification is W↓(α); the interval is every c
+that neither W↑(c) nor W↓(c) excludes at 2/δ; the Shiryaev–Roberts detector starts W↑(α) at every
+task with weight one.
 
 References
 ----------
 Ville, J. (1939). Étude critique de la notion de collectif. Gauthier-Villars.
-Waudby-Smith, I. and Ramdas, A. (2024). Estimating means of bounded random variables by betting. J. R. Stat. Soc. B 86(1), 1–27.
-Shin, J., Ramdas, A. and Rinaldo, A. (2024). E-detectors: a nonparametric framework for sequential change detection. NEJSDS 2(2), 229–260.
+Waudby-Smith, I. and Ramdas, A. (2024). Estimating means of bounded random variables by betting. J.
+R. Stat. Soc. B 86(1), 1–27.
+Shin, J., Ramdas, A. and Rinaldo, A. (2024). E-detectors: a nonparametric framework for sequential
+change detection. NEJSDS 2(2), 229–260.
 
-The monitor: what newly labelled tasks, taken in order, say about a certified threshold, valid at every task at once.
+The monitor: what newly labelled tasks, taken in order, say about a certified threshold, valid at
+every task at once.
 
-The statistics are those of :mod:`certify_assets.certificates.monitor`; here tasks become a stream, and the stream an answer.
+The statistics are those of :mod:`certify_assets.certificates.monitor`; here tasks become a stream,
+and the stream an answer.
 
-How the answer of a monitor came about: both detectors and the interval after each task, for a picture.
+How the answer of a monitor came about: both detectors and the interval after each task, for a
+picture.
 """
 
 from __future__ import annotations
@@ -39,7 +49,8 @@ from certify_assets.errors import InputError, quoted
 from certify_assets.files import significant
 
 _BISECTIONS = 30
-# a bet for an error above c is small (the excess over 1 − c), one for an error below is a share of c itself: hence the two spacings
+# a bet for an error above c is small (the excess over 1 − c), one for an error below is a share of
+# c itself: hence the two spacings
 _UPWARD: NDArray[np.float64] = np.geomspace(0.0025, 0.95, 9)
 _DOWNWARD: NDArray[np.float64] = np.array([0.05, 0.15, 0.3, 0.5, 0.7, 0.9, 0.99])
 
@@ -51,7 +62,8 @@ class TaskStream:
     Attributes
     ----------
     covered, errors : int64 arrays, shape (tasks,)
-        n_g and k_g: rows that the certified threshold decides, and those of them that it decides wrongly.
+        n_g and k_g: rows that the certified threshold decides, and those of them that it decides
+        wrongly.
     scale : float64 array, shape (tasks,)
         s_g ≥ n_g: scored trajectories of the task, or the declared cap; at least 1.
     labels : tuple of str
@@ -69,24 +81,17 @@ class TaskStream:
         return float((self.errors / self.scale).sum()) / weight if weight else None
 
     def excess(self, level: float) -> NDArray[np.float64]:
-        """Return x_g(c) = (k_g − c·n_g)/s_g, from −c to 1 − c; 0 for a task of which nothing is covered."""
+        """Return x_g(c) = (k_g − c·n_g)/s_g, from −c to 1 − c; 0 for a task of which nothing is
+        covered.
+        """
         return np.asarray((self.errors - level * self.covered) / self.scale)
 
 
 def alarm_process(stream: TaskStream, alpha: float) -> NDArray[np.float64]:
     """E-process against "the error is at most α", after each task.
 
-    Half of the capital is bet from the first task on, and 1/(2j(j−1)) of it from task j on; what is not yet bet is kept.
-
-    Parameters
-    ----------
-    stream : TaskStream
-    alpha : float
-
-    Returns
-    -------
-    float64 array, shape (tasks,)
-        Its logarithm. It reaches ln(1/δ) at any time with probability at most δ if the error is at most α.
+    Half of the capital is bet from the first task on, and 1/(2j(j−1)) of it from task j on; what is
+    not yet bet is kept.
     """
     places = np.arange(1, stream.covered.size + 1, dtype=np.float64)
     starts = np.log(0.5 / np.maximum(places * (places - 1), 1.0))
@@ -94,34 +99,12 @@ def alarm_process(stream: TaskStream, alpha: float) -> NDArray[np.float64]:
 
 
 def shiryaev_roberts(stream: TaskStream, alpha: float) -> NDArray[np.float64]:
-    """Shiryaev–Roberts e-detector of a change to an error above α, after each task.
-
-    Parameters
-    ----------
-    stream : TaskStream
-    alpha : float
-
-    Returns
-    -------
-    float64 array, shape (tasks,)
-        Its logarithm. While the error is at most α, the mean number of tasks before it reaches ln A is at least A.
-    """
+    """Shiryaev–Roberts e-detector of a change to an error above α, after each task."""
     return _started(stream, alpha, np.zeros(stream.covered.size))
 
 
 def certification_process(stream: TaskStream, alpha: float) -> NDArray[np.float64]:
-    """E-process against "the error is at least α", after each task.
-
-    Parameters
-    ----------
-    stream : TaskStream
-    alpha : float
-
-    Returns
-    -------
-    float64 array, shape (tasks,)
-        Its logarithm. Where it reaches ln(1/δ), an error of at most α is certified at 1 − δ, however often it was looked at.
-    """
+    """E-process against "the error is at least α", after each task."""
     from scipy.special import logsumexp
 
     capital = np.cumsum(np.log1p(np.outer(-_DOWNWARD / (1 - alpha), stream.excess(alpha))), axis=1)
@@ -143,19 +126,6 @@ def _started(
 def error_interval(stream: TaskStream, delta: float) -> tuple[float, float]:
     """Confidence sequence for the error, at the last task.
 
-    Parameters
-    ----------
-    stream : TaskStream
-    delta : float
-        The true error lies outside at any task ever with probability at most δ, if it stays the same.
-
-    Returns
-    -------
-    tuple of float
-        Lower and upper end; contains the realised error. (0, 1) when nothing is covered.
-
-    Notes
-    -----
     W↑(c) falls and W↓(c) rises in c, whatever the data, so each end is found by bisection.
     """
     from scipy.special import logsumexp
@@ -207,17 +177,20 @@ class Monitoring:
     tasks : int
         Tasks in the stream, with something covered or not.
     interval : tuple of float
-        Confidence sequence for the error of the estimand at the last task; contains the realised error.
+        Confidence sequence for the error of the estimand at the last task; contains the realised
+        error.
     detector : {"e_process", "shiryaev_roberts"}
         Which one `alarm` and `first_alarm_task` speak of.
     estimand : {"task", "trajectory"}
     alpha, delta : float
-        Those of the certificate. Alarm, interval and anytime certification hold at 1 − δ each, not jointly.
+        Those of the certificate. Alarm, interval and anytime certification hold at 1 − δ each, not
+        jointly.
     certificate_sha256 : str
     first_alarm_task : str or None
         Label of the task at which the chosen detector rose.
     first_alarm_at, certified_at : int or None
-        Number of tasks after which it did, and after which an error of at most α was certified by these tasks alone.
+        Number of tasks after which it did, and after which an error of at most α was certified by
+        these tasks alone.
     covered_tasks, covered_trajectories, errors, trajectories, unscored : int
     realized_error : float or None
     e_process, shiryaev_roberts : dict
@@ -275,19 +248,22 @@ def monitor_certificate(
     certificate : Certificate
         Its side, threshold, α and δ are used.
     scores, outcomes, tasks
-        The labelled rows in the order in which they came; tasks are taken in the order of their first rows, each with all its rows. They
-        must be drawn as the certificate's were, all attempts of a task labelled: never the rows that were left to people.
+        The labelled rows in the order in which they came; tasks are taken in the order of their
+        first rows, each with all its rows. They must be drawn as the certificate's were, all
+        attempts of a task labelled: never the rows that were left to people.
     estimand : {"task", "trajectory"}
-        "task": E[k_g/m_g]/E[n_g/m_g], every task weighing by the share of its attempts that is covered; needs no cap. "trajectory":
-        E[k_g]/E[n_g], with a cap on the covered trajectories of a task.
+        "task": E[k_g/m_g]/E[n_g/m_g], every task weighing by the share of its attempts that is
+        covered; needs no cap. "trajectory": E[k_g]/E[n_g], with a cap on the covered trajectories
+        of a task.
     max_task_size : int, optional
         That cap; the certificate's where it declares one.
     detector : {"e_process", "shiryaev_roberts"}
-        Which one is the alarm. The e-process rises falsely with probability at most δ over all time; Shiryaev–Roberts after at least
-        `run_length` tasks on average, and sooner after a change.
+        Which one is the alarm. The e-process rises falsely with probability at most δ over all
+        time; Shiryaev–Roberts after at least `run_length` tasks on average, and sooner after a
+        change.
     run_length : float
-        Smallest mean number A of tasks to a false alarm of the Shiryaev–Roberts detector, above 1. Within T tasks one has probability at
-        most T/A.
+        Smallest mean number A of tasks to a false alarm of the Shiryaev–Roberts detector, above 1.
+        Within T tasks one has probability at most T/A.
 
     Returns
     -------
@@ -296,7 +272,8 @@ def monitor_certificate(
     Raises
     ------
     InputError
-        If the table cannot be used, is the certificate's own, holds a task above the cap, or the certificate certifies nothing.
+        If the table cannot be used, is the certificate's own, holds a task above the cap, or the
+        certificate certifies nothing.
     """
     for name, value, allowed in (
         ("estimand", estimand, ESTIMANDS),
@@ -311,7 +288,8 @@ def monitor_certificate(
     observations = observe(scores, outcomes, tasks)
     if observations.fingerprint == certificate.inputs:
         raise InputError(
-            "These are the rows that the certificate was issued on; monitor it on tasks that were labelled afterwards."
+            "These are the rows that the certificate was issued on; monitor it on tasks that were "
+            "labelled afterwards."
         )
     cap = _cap(certificate, max_task_size) if estimand == "trajectory" else None
     stream = task_stream(certificate, scores, outcomes, tasks, max_task_size=cap)
@@ -355,14 +333,16 @@ def task_stream(
     *,
     max_task_size: int | None = None,
 ) -> TaskStream:
-    """Count what a certified threshold decides, and how much of it wrongly, task by task in the order of their first rows.
+    """Count what a certified threshold decides, and how much of it wrongly, task by task in the
+    order of their first rows.
 
     Parameters
     ----------
     certificate : Certificate
         With a threshold.
     scores, outcomes, tasks
-        As for :func:`monitor_certificate`, and already accepted by :func:`certify_assets.certificates.observe`.
+        As for :func:`monitor_certificate`, and already accepted by
+        :func:`certify_assets.certificates.observe`.
     max_task_size : int, optional
         Cap on the covered trajectories of a task, which then is every task's scale.
 
@@ -377,7 +357,8 @@ def task_stream(
     """
     if certificate.threshold is None:
         raise InputError(
-            "The certificate certifies nothing, so nothing is decided by it and there is nothing to monitor; give one that does."
+            "The certificate certifies nothing, so nothing is decided by it and there is nothing "
+            "to monitor; give one that does."
         )
     labels, codes = task_codes(tasks)
     values, right = np.asarray(scores, dtype=np.float64), np.asarray(outcomes, dtype=np.float64)
@@ -397,7 +378,8 @@ def task_stream(
     if above.size:
         place = int(above[0])
         raise InputError(
-            f"Task {quoted(names[place])} has {covered[place]} covered trajectories, above the cap {max_task_size}; "
+            f"Task {quoted(names[place])} has {covered[place]} covered trajectories, above the cap "
+            f"{max_task_size}; "
             "declare a larger max_task_size before any label is seen, or use estimand task."
         )
     return TaskStream(covered, errors, np.full(covered.size, float(max_task_size)), names)
@@ -407,7 +389,8 @@ def _cap(certificate: Certificate, declared: int | None) -> int:
     cap = certificate.parameters["max_task_size"] if declared is None else declared
     if cap is None:
         raise InputError(
-            "The trajectory estimand needs a cap on the covered trajectories of a task; give max_task_size, or estimand task."
+            "The trajectory estimand needs a cap on the covered trajectories of a task; give "
+            "max_task_size, or estimand task."
         )
     if cap < 1:
         raise InputError(f"max_task_size is {quoted(cap)}; give a whole number above zero.")
@@ -440,7 +423,8 @@ def _findings(
     found = []
     if estimand != certificate.estimand:
         text = (
-            f"The certificate speaks of the {certificate.estimand}-weighted error, the monitor of the {estimand}-weighted one: they differ where "
+            f"The certificate speaks of the {certificate.estimand}-weighted error, the monitor of "
+            f"the {estimand}-weighted one: they differ where "
             "tasks of another size err more or less often"
         )
         remedy = (
@@ -450,18 +434,25 @@ def _findings(
         )
         found.append(("estimand_differs", text + remedy))
     elif certificate.procedure == "task_hoeffding":
-        text = "The certificate weighs all covered tasks alike; the monitor weighs a task by the share of its attempts that is covered."
+        text = (
+            "The certificate weighs all covered tasks alike; the monitor weighs a task by the "
+            "share of its attempts that is covered."
+        )
         found.append(("task_weights_differ", text))
     if observations.unscored:
         found.append(
             (
                 "unscored_rows",
-                f"{observations.unscored} of {observations.rows} rows have no score, so none is decided; left out.",
+                f"{observations.unscored} of {observations.rows} rows have no score, so none is "
+                "decided; left out.",
             )
         )
     empty = int(np.count_nonzero(stream.covered == 0))
     if empty:
-        text = f"{empty} of {stream.covered.size} tasks have no row that the certificate decides; they are counted and contribute nothing."
+        text = (
+            f"{empty} of {stream.covered.size} tasks have no row that the certificate decides; "
+            "they are counted and contribute nothing."
+        )
         found.append(("nothing_covered", text))
     return tuple({"code": code, "message": message} for code, message in found)
 
@@ -506,22 +497,7 @@ def monitor_path(
     max_task_size: int | None = None,
     points: int = _POINTS,
 ) -> MonitorPath:
-    """Follow what :func:`certify_assets.certificates.monitor_certificate` answers, task by task.
-
-    Parameters
-    ----------
-    certificate : Certificate
-    scores, outcomes, tasks
-        As for the monitor, which has accepted them.
-    max_task_size : int, optional
-        The cap of the trajectory estimand; None follows the task estimand.
-    points : int
-        Most numbers of tasks at which the interval is computed.
-
-    Returns
-    -------
-    MonitorPath
-    """
+    """Follow what :func:`certify_assets.certificates.monitor_certificate` answers, task by task."""
     stream = task_stream(certificate, scores, outcomes, tasks, max_task_size=max_task_size)
     length = stream.covered.size
     at = sorted({int(place) for place in np.linspace(1, length, min(points, length)).round()})

@@ -1,8 +1,11 @@
-"""Integrals over a normal task effect: what a threshold covers, and how much of it is wrong, in a population of tasks.
+"""Integrals over a normal task effect: what a threshold covers, and how much of it is wrong, in a
+population of tasks.
 
-Populations of tasks whose selective error is known: clustered trajectories, and tasks that fool the judge throughout.
+Populations of tasks whose selective error is known: clustered trajectories, and tasks that fool the
+judge throughout.
 
-A population of tasks that has a given success rate, AUROC and label ICC: the process of the paper, solved for what was measured.
+A population of tasks that has a given success rate, AUROC and label ICC: the process of the paper,
+solved for what was measured.
 """
 
 from __future__ import annotations
@@ -20,7 +23,8 @@ from certify_assets.errors import InputError, quoted
 
 def normal_nodes() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return nodes and weights (summing to 1) that integrate over a standard normal variable."""
-    # the trapezoid rule converges exponentially for functions analytic near the axis that decay at both ends
+    # the trapezoid rule converges exponentially for functions analytic near the axis that decay at
+    # both ends
     nodes = np.linspace(-9.0, 9.0, 601)
     density = np.exp(-np.square(nodes) / 2)
     return nodes, density / density.sum()
@@ -35,20 +39,8 @@ def side_shares(
     separation: float,
     shift: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the shares of the trajectories that thresholds cover and that are errors among them, by quadrature over the task effect.
-
-    Parameters
-    ----------
-    thresholds : array_like of float
-    side : {"reject", "release"}
-    success, weight, shift : float64 arrays, shape (nodes,)
-        Success probability, mass and score shift c·u of each task effect.
-    separation : float
-        d: a success scores d + shift + ε, a failure −d + shift + ε, ε standard normal.
-
-    Returns
-    -------
-    covered, errors : float64 arrays, of the shape of the thresholds
+    """Return the shares of the trajectories that thresholds cover and that are errors among them,
+    by quadrature over the task effect.
     """
     from scipy.special import ndtr
 
@@ -88,7 +80,9 @@ class Sample:
 
 
 class Design(Protocol):
-    """A population of tasks from which calibration sets are drawn, and in which the error of every threshold is known."""
+    """A population of tasks from which calibration sets are drawn, and in which the error of every
+    threshold is known.
+    """
 
     @property
     def name(self) -> str:
@@ -112,7 +106,9 @@ class Design(Protocol):
     def true_error(
         self, thresholds: ArrayLike, side: str = "reject", estimand: str = "trajectory"
     ) -> NDArray[np.float64]:
-        """Selective error of thresholds in the population, over trajectories or with every task weighing the same."""
+        """Selective error of thresholds in the population, over trajectories or with every task
+        weighing the same.
+        """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +133,8 @@ class Clustered:
 
     Notes
     -----
-    Scores stay on the logit scale: the paper's σ is increasing, and certificates are invariant under it.
+    Scores stay on the logit scale: the paper's σ is increasing, and certificates are invariant
+    under it.
     """
 
     name: str = "paper"
@@ -151,7 +148,9 @@ class Clustered:
 
     @property
     def cap(self) -> int:
-        """Trajectories of the largest task: the end of the law of sizes, for the Poisson law its 1 − 1e-12 quantile."""
+        """Trajectories of the largest task: the end of the law of sizes, for the Poisson law its 1
+        − 1e-12 quantile.
+        """
         return _poisson_cap(8) if self.sizes == "poisson" else int(_size_law(self.sizes)[0][-1])
 
     def draw(self, rng: np.random.Generator) -> Sample:
@@ -173,20 +172,7 @@ class Clustered:
     def true_error(
         self, thresholds: ArrayLike, side: str = "reject", estimand: str = "trajectory"
     ) -> NDArray[np.float64]:
-        """Selective error of thresholds in the population, by quadrature over task effect and size.
-
-        Parameters
-        ----------
-        thresholds : array_like
-        side : {"reject", "release"}
-        estimand : {"trajectory", "task"}
-            Error over trajectories, or with every task weighing by the share of its trajectories that is covered.
-
-        Returns
-        -------
-        float64 array, of the shape of the thresholds
-            0 where nothing is covered.
-        """
+        """Selective error of thresholds in the population, by quadrature over task effect and size."""
         effect, weight = self._effects(estimand)
         success = 1 / (1 + np.exp(-(self.base + effect)))
         covered, errors = side_shares(
@@ -203,11 +189,15 @@ class Clustered:
         )
 
     def population_icc(self) -> float:
-        """Intraclass correlation of the outcomes of two trajectories of one task in the population (sizes left aside)."""
+        """Intraclass correlation of the outcomes of two trajectories of one task in the population
+        (sizes left aside).
+        """
         return _label_icc(effect_sd(self.rho), self.base)
 
     def _effects(self, estimand: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Task effects and the share of trajectories, or of tasks, that each stands for, up to a factor."""
+        """Task effects and the share of trajectories, or of tasks, that each stands for, up to a
+        factor.
+        """
         nodes, density = normal_nodes()
         effect = effect_sd(self.rho) * nodes
         if not self.size_slope:
@@ -221,22 +211,26 @@ class Clustered:
 
 @dataclass(frozen=True, kw_only=True)
 class Fooled:
-    """Errors that come by task and that the score cannot see, so that every threshold on one side has the same true error.
+    """Errors that come by task and that the score cannot see, so that every threshold on one side
+    has the same true error.
 
     Attributes
     ----------
     name : str
     tasks : int
     share : float
-        True trajectory-weighted error of the fooled side: the success rate on the reject side, the failure rate on the release side.
+        True trajectory-weighted error of the fooled side: the success rate on the reject side, the
+        failure rate on the release side.
     error_icc : float
-        1: a task is wrong throughout or not at all; below, a task's error rate is beta distributed with this ICC.
+        1: a task is wrong throughout or not at all; below, a task's error rate is beta distributed
+        with this ICC.
     size_ratio : float
         Mean size of wrong tasks over that of the others; needs ``error_icc`` 1.
     mean_size : int
         Sizes are 1 + Poisson(mean_size − 1) before the ratio.
     side : {"reject", "release"}
-        The fooled side. The other one is the mirror: the same draws with score and outcome turned over.
+        The fooled side. The other one is the mirror: the same draws with score and outcome turned
+        over.
     """
 
     name: str = "fooled"
@@ -280,29 +274,22 @@ class Fooled:
     def true_error(
         self, thresholds: ArrayLike, side: str = "reject", estimand: str = "trajectory"
     ) -> NDArray[np.float64]:
-        """Selective error of thresholds in the population, over trajectories or tasks: the same for all of them."""
+        """Selective error of thresholds in the population, over trajectories or tasks: the same for
+        all of them.
+        """
         wrong = self.share if estimand == "trajectory" else self.task_share
         return np.full(np.shape(thresholds), wrong if side == self.side else 1 - wrong)
 
     @property
     def task_share(self) -> float:
-        """Error with every task weighing the same: smaller than ``share`` where wrong tasks are larger."""
+        """Error with every task weighing the same: smaller than ``share`` where wrong tasks are
+        larger.
+        """
         return self.share / (self.share + self.size_ratio * (1 - self.share))
 
 
 def effect_sd(rho: float) -> float:
-    """Standard deviation of the task effect for a nominal label ICC.
-
-    Parameters
-    ----------
-    rho : float
-        .1, .5 and .8 are the paper's labels, with its τ of .9, 2.6 and 5 (whose ICCs are .139, .486 and .698); any other is met exactly.
-
-    Raises
-    ------
-    InputError
-        If it is not in [0, .9].
-    """
+    """Standard deviation of the task effect for a nominal label ICC."""
     if rho in TAU:
         return TAU[rho]
     if not 0 <= rho <= _LARGEST_ICC:
@@ -359,18 +346,7 @@ def _poisson_cap(mean_size: int) -> int:
 
 
 def pilot_of(design: Design, tasks: int, rng: np.random.Generator) -> Sample:
-    """Draw other tasks of the same population; their numbers follow those of the calibration set.
-
-    Parameters
-    ----------
-    design : Design
-    tasks : int
-    rng : Generator
-
-    Returns
-    -------
-    Sample
-    """
+    """Draw other tasks of the same population; their numbers follow those of the calibration set."""
     drawn = replace(cast(Any, design), tasks=tasks).draw(rng)
     return Sample(drawn.scores, drawn.outcomes, drawn.tasks + design.tasks)
 
@@ -386,14 +362,16 @@ class Population:
     r"""Tasks with a Gaussian effect on the logit of success, and scores with Gaussian noise.
 
     .. math:: u_g \sim N(0, \tau^2), \quad y_{gj} \sim \mathrm{Bernoulli}(\sigma(b_0 + u_g)), \quad
-              s_{gj} = d (2 y_{gj} - 1) + c\,u_g + \varepsilon_{gj}, \quad \varepsilon_{gj} \sim N(0, 1)
+              s_{gj} = d (2 y_{gj} - 1) + c\,u_g + \varepsilon_{gj}, \quad \varepsilon_{gj} \sim
+              N(0, 1)
 
     Attributes
     ----------
     base, spread, separation, loading : float
         b₀, τ, d and c.
     sizes : tuple of int
-        Attempts a task: one number for all tasks, or the sizes from which each task draws with equal probability.
+        Attempts a task: one number for all tasks, or the sizes from which each task draws with
+        equal probability.
     """
 
     base: float
@@ -403,7 +381,9 @@ class Population:
     sizes: tuple[int, ...]
 
     def draw(self, tasks: int, key: tuple[int, ...]) -> Sample:
-        """Draw tasks; under one key the tasks of a smaller draw are the first ones of a larger draw."""
+        """Draw tasks; under one key the tasks of a smaller draw are the first ones of a larger
+        draw.
+        """
         effect = self.spread * np.random.default_rng([*key, 0]).standard_normal(tasks)
         size: NDArray[np.int64] = np.full(tasks, self.sizes[0])
         if len(self.sizes) > 1:
@@ -443,7 +423,9 @@ class Population:
         return float(ndtr(math.sqrt(2) * self.separation))
 
     def errors_by_coverage(self, side: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the coverage of ever wider thresholds and the true selective error of each, both of shape (thresholds,)."""
+        """Return the coverage of ever wider thresholds and the true selective error of each, both
+        of shape (thresholds,).
+        """
         nodes, weight = normal_nodes()
         effect = self.spread * nodes
         success = _logistic(self.base + effect)
@@ -483,31 +465,7 @@ def match_population(
     sizes: tuple[int, ...],
     within_auroc: float | None = None,
 ) -> Population:
-    """Solve the population for what was measured, by quadrature.
-
-    Parameters
-    ----------
-    success_rate : float
-        π, strictly between 0 and 1.
-    auroc : float
-        AUROC of the judge; below .5 it is taken as .5, above .9999 as .9999.
-    icc : float
-        Label ICC; above .95 it is taken as .95.
-    sizes : tuple of int
-        Attempts a task, see :class:`Population`.
-    within_auroc : float, optional
-        AUROC among attempts at one task. It gives d, and c follows from ``auroc``; without it, or where no c leads to ``auroc``, c/d is
-        .9/2.2 as in the paper's process.
-
-    Returns
-    -------
-    Population
-
-    Raises
-    ------
-    InputError
-        If a value is outside its range.
-    """
+    """Solve the population for what was measured, by quadrature."""
     for name, value in (
         ("success_rate", success_rate),
         ("auroc", auroc),
@@ -518,7 +476,8 @@ def match_population(
             raise InputError(f"{name} is {quoted(value)}; give a number from 0 to 1.")
     if not 0 < success_rate < 1:
         raise InputError(
-            f"success_rate is {quoted(success_rate)}; give a share strictly between 0 and 1, or there is nothing to tell apart."
+            f"success_rate is {quoted(success_rate)}; give a share strictly between 0 and 1, or "
+            "there is nothing to tell apart."
         )
     if not sizes or min(sizes) < 1:
         raise InputError(f"sizes is {quoted(sizes)}; give at least one attempt a task.")
@@ -565,7 +524,8 @@ def _scores(base: float, spread: float, auroc: float, within: float | None) -> t
         ndtri(min(max(auroc if within is None else within, LEAST_AUROC), auroc))
     ) / math.sqrt(2)
     if within is not None and (spread <= 0 or within >= auroc):
-        # a judge that ranks the attempts of one task better than any others would need a negative loading; it has none then
+        # a judge that ranks the attempts of one task better than any others would need a negative
+        # loading; it has none then
         return separation, 0.0
     if within is not None:
         loads = np.linspace(0.0, _WIDEST_LOADING, 41)
@@ -621,7 +581,8 @@ def _auroc(base: float, spread: float, separation: float, loading: float) -> flo
     success, weight = _success(base, spread)
     nodes, _ = normal_nodes()
     right, wrong = weight * success, weight * (1 - success)
-    # the nodes are equally spaced, so the pairs of effects have as many differences as there are places between them
+    # the nodes are equally spaced, so the pairs of effects have as many differences as there are
+    # places between them
     gap = np.correlate(right, wrong, mode="full")
     apart = (np.arange(gap.size) - (nodes.size - 1)) * (nodes[1] - nodes[0])
     return float(gap @ ndtr((2 * separation + loading * spread * apart) / math.sqrt(2)) / gap.sum())

@@ -1,16 +1,22 @@
-"""The tests that the bootstrap is compared with: closed forms, from Clopper–Pearson to a cluster-linearised bound.
+"""The tests that the bootstrap is compared with: closed forms, from Clopper–Pearson to a
+cluster-linearised bound.
 
-Each takes task counts and answers for ``tasks`` tasks like those observed, so that the same function serves planning.
+Each takes task counts and answers for ``tasks`` tasks like those observed, so that the same
+function serves planning.
 
 References
 ----------
-Clopper and Pearson (1934), The use of confidence or fiducial limits illustrated in the case of the binomial.
+Clopper and Pearson (1934), The use of confidence or fiducial limits illustrated in the case of the
+binomial.
 Kish (1965), Survey Sampling.
-Korn and Graubard (1998), Confidence intervals for proportions with small expected number of positive counts estimated from survey data.
+Korn and Graubard (1998), Confidence intervals for proportions with small expected number of
+positive counts estimated from survey data.
 
-The tests that certify a threshold: each turns task counts into one tail probability a threshold, compared with δ/(|Θ|·candidates).
+The tests that certify a threshold: each turns task counts into one tail probability a threshold,
+compared with δ/(|Θ|·candidates).
 
-Every procedure says its estimand, its assumptions and how far it is valid; a certificate carries these words.
+Every procedure says its estimand, its assumptions and how far it is valid; a certificate carries
+these words.
 """
 
 from __future__ import annotations
@@ -32,7 +38,8 @@ from certify_assets.errors import InputError, quoted
 
 
 def clopper_pearson_upper(errors: float, covered: float, level: float) -> float:
-    """One-sided Clopper–Pearson upper bound at confidence 1 − level; real-valued counts are allowed.
+    """One-sided Clopper–Pearson upper bound at confidence 1 − level; real-valued counts are
+    allowed.
 
     Parameters
     ----------
@@ -55,7 +62,9 @@ def clopper_pearson_upper(errors: float, covered: float, level: float) -> float:
 def binomial_tails(
     errors: NDArray[np.floating[Any]], covered: NDArray[np.floating[Any]], alpha: float
 ) -> NDArray[np.float64]:
-    """P(Binomial(n, α) ≤ k) with real-valued counts: at most the level exactly when the Clopper–Pearson bound is at most α."""
+    """P(Binomial(n, α) ≤ k) with real-valued counts: at most the level exactly when the
+    Clopper–Pearson bound is at most α.
+    """
     from scipy.special import betainc
 
     tails = np.ones(errors.size)
@@ -77,7 +86,9 @@ def deff_tails(counts: TaskCounts, alpha: float, tasks: int) -> NDArray[np.float
 
 
 def hoeffding_tails(counts: TaskCounts, alpha: float, tasks: int) -> NDArray[np.float64]:
-    """Hoeffding's exp(−2 G slack²) over covered tasks, slack = α minus the mean of their error rates."""
+    """Hoeffding's exp(−2 G slack²) over covered tasks, slack = α minus the mean of their error
+    rates.
+    """
     tails = np.ones(counts.thresholds.size)
     for place, (covered, errors) in enumerate(zip(counts.covered, counts.errors, strict=True)):
         inside = covered > 0
@@ -92,9 +103,11 @@ def hoeffding_tails(counts: TaskCounts, alpha: float, tasks: int) -> NDArray[np.
 def korn_graubard_tails(
     counts: TaskCounts, alpha: float, tasks: int, level: float
 ) -> NDArray[np.float64]:
-    """Clopper–Pearson at the effective size p(1 − p)/v, v the linearised variance between tasks, times the squared ratio of t quantiles.
+    """Clopper–Pearson at the effective size p(1 − p)/v, v the linearised variance between tasks,
+    times the squared ratio of t quantiles.
 
-    The effective size stays at most the number of covered trajectories, and is that number where no error is seen (v = 0).
+    The effective size stays at most the number of covered trajectories, and is that number where no
+    error is seen (v = 0).
     """
     from scipy.special import stdtrit
 
@@ -123,18 +136,28 @@ def korn_graubard_tails(
 
 
 RANK_INVARIANCE = (
-    "Rank invariance: grid, counts, tail and decision depend on the scores only through comparisons, so every strictly increasing "
-    "map of the scores (temperature, Platt scaling) leaves the certificate as it is; isotonic regression ties scores and does not."
+    "Rank invariance: grid, counts, tail and decision depend on the scores only through "
+    "comparisons, so every strictly increasing "
+    "map of the scores (temperature, Platt scaling) leaves the certificate as it is; isotonic "
+    "regression ties scores and does not."
 )
-_TASKS_IID = "Tasks are drawn independently from the population that the certificate is used on, attempts of one task together."
-_FRESH = "The judge was trained and chosen without these outcomes; candidates compared on them are counted in `candidates`."
+_TASKS_IID = (
+    "Tasks are drawn independently from the population that the certificate is used on, attempts "
+    "of one task together."
+)
+_FRESH = (
+    "The judge was trained and chosen without these outcomes; candidates compared on them are "
+    "counted in `candidates`."
+)
 
 
 @dataclass(frozen=True)
 class Test:
-    """What a procedure is asked: budget α as a fraction, level, and how to compute the bootstrap tail.
+    """What a procedure is asked: budget α as a fraction, level, and how to compute the bootstrap
+    tail.
 
-    ``cap`` is the declared number of trajectories of the largest task, None where every task weighs the same; ``bets`` are those of a pilot.
+    ``cap`` is the declared number of trajectories of the largest task, None where every task weighs
+    the same; ``bets`` are those of a pilot.
     """
 
     __test__ = False
@@ -165,9 +188,11 @@ class Procedure:
     ----------
     name : str
     tails : callable
-        (TaskCounts, Test, tasks) → tail a threshold if there were so many tasks like those observed; certified where tail ≤ level.
+        (TaskCounts, Test, tasks) → tail a threshold if there were so many tasks like those
+        observed; certified where tail ≤ level.
     validity : str
-        "asymptotic", "finite-sample", "conjectured" (at any number of tasks, by a conjecture) or "none under clustering".
+        "asymptotic", "finite-sample", "conjectured" (at any number of tasks, by a conjecture) or
+        "none under clustering".
     estimand : str
         "trajectory" (error over trajectories) or "task" (every task weighs the same).
     assumptions : tuple of str
@@ -176,7 +201,8 @@ class Procedure:
     one_draw : bool
         Whether the test sees one seeded trajectory a task instead of all.
     weighted : bool
-        Whether the other estimand can be asked for: over trajectories, which takes a declared ``max_task_size``.
+        Whether the other estimand can be asked for: over trajectories, which takes a declared
+        ``max_task_size``.
     pilot : bool
         Whether thresholds, start and bets come from a pilot table.
     joint : bool
@@ -238,18 +264,34 @@ def _gaffke(counts: TaskCounts, test: Test, tasks: int) -> NDArray[np.float64]:
 _COMMON = (_FRESH, RANK_INVARIANCE)
 _BOOTSTRAP = (
     _TASKS_IID,
-    "The task-bootstrap law of the error approximates its sampling law: true as the number of tasks grows, no finite-sample theorem.",
+    "The task-bootstrap law of the error approximates its sampling law: true as the number of "
+    "tasks grows, no finite-sample theorem.",
     *_COMMON,
 )
-_RARE = "Errors do not come as rare tasks that are wrong throughout: without a guard they can be missed."
+_RARE = (
+    "Errors do not come as rare tasks that are wrong throughout: without a guard they can be "
+    "missed."
+)
 _INDEPENDENT = "Trajectories are independent (Clopper–Pearson), which attempts at one task are not."
 _SAME_DEFF = "The design effect of all outcomes stands for that of the errors at every threshold."
-_ONE = "The test sees one trajectory a task, drawn by the seed; the coverage is over all trajectories, the error that of a task's random attempt."
+_ONE = (
+    "The test sees one trajectory a task, drawn by the seed; the coverage is over all "
+    "trajectories, the error that of a task's random attempt."
+)
 _TASK_MEAN = "The error is the mean over tasks of each task's error rate, not over trajectories."
-_LINEAR = "The linearised variance between covered tasks stands for the sampling variance; where no error is seen it says nothing."
+_LINEAR = (
+    "The linearised variance between covered tasks stands for the sampling variance; where no "
+    "error is seen it says nothing."
+)
 
-_PILOT = "The pilot tasks are others than these, and the pilot table was fixed before these outcomes were seen."
-_CONJECTURE = "Gaffke's conjecture: the test keeps its level for every distribution of the tasks. It is proved for tasks of one trajectory only."
+_PILOT = (
+    "The pilot tasks are others than these, and the pilot table was fixed before these outcomes "
+    "were seen."
+)
+_CONJECTURE = (
+    "Gaffke's conjecture: the test keeps its level for every distribution of the tasks. It is "
+    "proved for tasks of one trajectory only."
+)
 
 PROCEDURES: dict[str, Procedure] = {
     procedure.name: procedure
@@ -316,13 +358,7 @@ EVERY_PROCEDURE = tuple(PROCEDURES)
 
 
 def find_procedure(name: str) -> Procedure:
-    """Return a procedure by name.
-
-    Raises
-    ------
-    InputError
-        If there is none; the message lists those available.
-    """
+    """Return a procedure by name."""
     if not isinstance(name, str) or name not in PROCEDURES:
         raise InputError(
             f"procedure {quoted(name)} is not available; give one of {', '.join(PROCEDURES)}."

@@ -1,4 +1,6 @@
-"""Plain numpy and scipy twins of the compiled kernels: slow, short, and what the tests compare the kernels with."""
+"""Plain numpy and scipy twins of the compiled kernels: slow, short, and what the tests compare the
+kernels with.
+"""
 
 from __future__ import annotations
 
@@ -108,7 +110,9 @@ def task_sums(values: _Integers, draws: int, seed: np.uint64, first: int) -> _In
 
 
 def icc_profile(covered: _Integers, errors: _Integers, drop: float) -> tuple[float, float]:
-    """Beta-binomial intra-task correlation and its upper profile bound, straight from the counts of tasks that cover something."""
+    """Beta-binomial intra-task correlation and its upper profile bound, straight from the counts of
+    tasks that cover something.
+    """
     from scipy.optimize import brentq, minimize_scalar
     from scipy.stats import betabinom
 

@@ -1,6 +1,7 @@
 """What is known of a corpus and its judge before a certificate: given, or read off a score table.
 
-What stands before a certificate, in numbers: coverage to expect, gates, and how many more tasks of how many attempts it takes.
+What stands before a certificate, in numbers: coverage to expect, gates, and how many more tasks of
+how many attempts it takes.
 """
 
 from __future__ import annotations
@@ -91,7 +92,8 @@ def corpus_facts(observations: Observations, **known: Any) -> CorpusFacts:
     ----------
     observations : Observations
     **known
-        ``success_rate``, ``auroc``, ``icc``, ``sizes``, ``within_auroc``, ``tasks``, ``sft_auroc``; None is not given.
+        ``success_rate``, ``auroc``, ``icc``, ``sizes``, ``within_auroc``, ``tasks``, ``sft_auroc``;
+        None is not given.
 
     Raises
     ------
@@ -105,7 +107,8 @@ def corpus_facts(observations: Observations, **known: Any) -> CorpusFacts:
     )
     if not codes.size:
         raise InputError(
-            "No row has a score; score the trajectories first, or plan from --success-rate, --auroc and --icc."
+            "No row has a score; score the trajectories first, or plan from --success-rate, "
+            "--auroc and --icc."
         )
     _, owner = np.unique(codes, return_inverse=True)
     sizes = np.bincount(owner)
@@ -113,7 +116,8 @@ def corpus_facts(observations: Observations, **known: Any) -> CorpusFacts:
     area = observations.auroc
     if area is None and not {"success_rate", "auroc"} <= set(given):
         raise InputError(
-            "All scored outcomes are equal, so success rate and AUROC cannot be read off; give --success-rate and --auroc."
+            "All scored outcomes are equal, so success rate and AUROC cannot be read off; give "
+            "--success-rate and --auroc."
         )
     ordered = np.sort(sizes)
     if ordered.size > _MOST_SIZES:
@@ -137,7 +141,8 @@ def corpus_facts(observations: Observations, **known: Any) -> CorpusFacts:
 
 
 def within_task_auroc(observations: Observations) -> float | None:
-    """Share of the pairs of a success and a failure of one task in which the success scores higher, ties counted half.
+    """Share of the pairs of a success and a failure of one task in which the success scores higher,
+    ties counted half.
 
     None where fewer than 50 pairs or 10 tasks with both outcomes are there.
     """
@@ -206,7 +211,8 @@ class SamplePlan:
         sizing, notes = self.sizing, []
         if self.settings.method.joint and self.settings.applied_guard == "none":
             notes.append(
-                "Nothing guards against tasks that are wrong throughout: TaskBoot alone certifies error-free data of any size, so the plan says when "
+                "Nothing guards against tasks that are wrong throughout: TaskBoot alone certifies "
+                "error-free data of any size, so the plan says when "
                 "it certifies, not when that can be relied on."
             )
         if sizing.at_lower_bound:
@@ -217,23 +223,28 @@ class SamplePlan:
             and self.settings.method.validity == "asymptotic"
         ):
             notes.append(
-                f"Below {FEW_TASKS} tasks {self.settings.procedure} has not been validated: label at least {FEW_TASKS}, although {sizing.tasks} often "
+                f"Below {FEW_TASKS} tasks {self.settings.procedure} has not been validated: label "
+                f"at least {FEW_TASKS}, although {sizing.tasks} often "
                 "lead to a certificate."
             )
         if sizing.fewer is not None:
             notes.append(
-                f"The success probability steps over 80 ± 5 %: {100 * sizing.best:.0f} % with {sizing.tasks} tasks, {100 * sizing.fewer.share:.0f} % with "
+                f"The success probability steps over 80 ± 5 %: {100 * sizing.best:.0f} % with "
+                f"{sizing.tasks} tasks, {100 * sizing.fewer.share:.0f} % with "
                 f"{sizing.fewer.tasks}."
             )
         if not LEAST_AUROC <= self.facts.auroc <= LARGEST_AUROC or self.facts.icc > LARGEST_ICC:
             notes.append(
-                f"Draws are of an AUROC from {LEAST_AUROC:g} to {LARGEST_AUROC:g} and an ICC up to {LARGEST_ICC:g}, the nearest to those given."
+                f"Draws are of an AUROC from {LEAST_AUROC:g} to {LARGEST_AUROC:g} and an ICC up to "
+                f"{LARGEST_ICC:g}, the nearest to those given."
             )
         return tuple(notes)
 
     @property
     def law(self) -> float:
-        """The paper's parameter-free prediction of the coverage (1 − π)(2A₀ − 1); π takes the place of 1 − π on the release side."""
+        """The paper's parameter-free prediction of the coverage (1 − π)(2A₀ − 1); π takes the place
+        of 1 − π on the release side.
+        """
         raw = (
             1 - self.facts.success_rate
             if self.settings.side == "reject"
@@ -250,12 +261,21 @@ class SamplePlan:
             self.sizing.checks[-1],
             f"{self.facts.attempts:.3g} attempt{'' if self.facts.attempts == 1 else 's'}",
         )
-        chance = f"{100 * check.share:.0f} % of {check.trials} simulated draws certify something, {100 * check.coverage:.0f} % of the trajectories on average"
+        chance = (
+            f"{100 * check.share:.0f} % of {check.trials} simulated draws certify something, "
+            f"{100 * check.coverage:.0f} % of the trajectories on average"
+        )
         if self.more_tasks is None:
             return f"With about {check.tasks} tasks of {attempts} each, {chance}."
         if self.more_tasks == 0:
-            return f"The {self.facts.tasks} tasks are as many as a certificate takes: with {check.tasks} of {attempts} each, {chance}."
-        return f"With about {self.more_tasks} more tasks of {attempts} each ({check.tasks} in all), {chance}."
+            return (
+                f"The {self.facts.tasks} tasks are as many as a certificate takes: with "
+                f"{check.tasks} of {attempts} each, {chance}."
+            )
+        return (
+            f"With about {self.more_tasks} more tasks of {attempts} each ({check.tasks} in all), "
+            f"{chance}."
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the prospect as a JSON object."""
@@ -350,8 +370,9 @@ def plan_sample_size(
 
     Notes
     -----
-    Draws are from :class:`~certify_assets.certificates.population.Population` matched to the facts. The answer holds for corpora like it:
-    Gaussian task effects, Gaussian score noise, attempts at one task exchangeable.
+    Draws are from :class:`~certify_assets.certificates.population.Population` matched to the facts.
+    The answer holds for corpora like it: Gaussian task effects, Gaussian score noise, attempts at
+    one task exchangeable.
     """
     for name, value, least in (
         ("trials", trials, 1),
@@ -364,7 +385,8 @@ def plan_sample_size(
             raise InputError(f"{name} is {quoted(value)}; give a whole number from {least}.")
     if settings.method.pilot:
         raise InputError(
-            f"{settings.procedure} needs a pilot table, which a plan cannot draw; give another procedure."
+            f"{settings.procedure} needs a pilot table, which a plan cannot draw; give another "
+            "procedure."
         )
     population = match_population(
         success_rate=facts.success_rate,
@@ -381,7 +403,10 @@ def plan_sample_size(
             population, settings, guess=guess, most=most_tasks, trials=trials, progress=progress
         )
         if sizing.tasks is None:
-            reason = f"With {most_tasks} tasks, the largest number considered, only {100 * sizing.best:.0f} % of the draws certify something."
+            reason = (
+                f"With {most_tasks} tasks, the largest number considered, only "
+                f"{100 * sizing.best:.0f} % of the draws certify something."
+            )
     return SamplePlan(
         facts=facts,
         settings=settings,
@@ -403,7 +428,9 @@ def plan_sample_size(
 
 
 def _hopeless(population: Population, settings: Settings) -> str | None:
-    """Why no number of tasks does, where the true error says so; only simulation can for procedures that weigh tasks."""
+    """Why no number of tasks does, where the true error says so; only simulation can for procedures
+    that weigh tasks.
+    """
     if settings.applied_estimand != "trajectory":
         return None
     coverage, error = population.errors_by_coverage(settings.side)
@@ -412,8 +439,10 @@ def _hopeless(population: Population, settings: Settings) -> str | None:
     if lowest < settings.alpha:
         return None
     return (
-        f"The judge ranks too weakly for this side and budget: at every coverage from {_NARROWEST:.0%} on, which is where the grid begins, the true error is "
-        f"at least {lowest:.3f}, not below alpha {settings.alpha:g}; a judge that ranks better or a larger alpha would help."
+        "The judge ranks too weakly for this side and budget: at every coverage from "
+        f"{_NARROWEST:.0%} on, which is where the grid begins, the true error is "
+        f"at least {lowest:.3f}, not below alpha {settings.alpha:g}; a judge that ranks better or "
+        "a larger alpha would help."
     )
 
 
@@ -450,7 +479,9 @@ def _gates(
 
 
 def _expected_bound(population: Population, tasks: int, seed: int) -> float | None:
-    """The 5 % quantile of the AUROC over draws of so many tasks: where a task bootstrap would put its lower bound, on average."""
+    """The 5 % quantile of the AUROC over draws of so many tasks: where a task bootstrap would put
+    its lower bound, on average.
+    """
     areas = [
         observe(*population.draw(tasks, (seed, _GATE_STREAM, trial))).auroc
         for trial in range(_BOUND_DRAWS)
@@ -466,7 +497,9 @@ def _alternatives(
     limits: tuple[int, Sequence[int]],
     progress: Progress | None,
 ) -> tuple[tuple[int, int | None], ...]:
-    """Tasks needed at other numbers of attempts, coarsely; the population stays the same in every other respect."""
+    """Tasks needed at other numbers of attempts, coarsely; the population stays the same in every
+    other respect.
+    """
     own = population.sizes[0] if len(population.sizes) == 1 else None
     found: list[tuple[int, int | None]] = []
     most, others = limits
@@ -480,7 +513,8 @@ def _alternatives(
         found.append((attempts, needed))
         if progress is not None:
             progress(
-                f"{attempts} attempts a task: {'no number of tasks' if needed is None else f'about {needed} tasks'}"
+                f"{attempts} attempts a task: "
+                f"{'no number of tasks' if needed is None else f'about {needed} tasks'}"
             )
     return tuple(found)
 
@@ -496,7 +530,10 @@ def _alternative(attempts: int, tasks: int | None) -> dict[str, Any]:
 def _model(facts: CorpusFacts, population: Population) -> dict[str, Any]:
     """The population, its facts as asked and as drawn from."""
     return {
-        "description": "Gaussian task effect on the logit of success, Gaussian score noise of standard deviation 1",
+        "description": (
+            "Gaussian task effect on the logit of success, Gaussian score noise of standard "
+            "deviation 1"
+        ),
         "success_rate": significant(facts.success_rate),
         "auroc": significant(facts.auroc),
         "icc": significant(facts.icc),

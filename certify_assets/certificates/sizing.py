@@ -1,4 +1,6 @@
-"""How many tasks it takes until a procedure certifies something in four of five draws from a population."""
+"""How many tasks it takes until a procedure certifies something in four of five draws from a
+population.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Check:
-    """Fresh draws at a planned size: how many certified something, and the mean certified coverage, 0 where nothing was."""
+    """Fresh draws at a planned size: how many certified something, and the mean certified coverage,
+    0 where nothing was.
+    """
 
     tasks: int
     trials: int
@@ -52,10 +56,12 @@ class Sizing:
     Attributes
     ----------
     tasks : int or None
-        The number of tasks whose success probability is nearest to .80; None when the largest size allowed does not reach it.
+        The number of tasks whose success probability is nearest to .80; None when the largest size
+        allowed does not reach it.
     checks : tuple of Check
-        Fresh draws at the planned size, the last one final. There is a second or third where the one before fell outside 80 ± 5 %; the
-        search then went on with its draws added, so that no draw is used twice as fresh.
+        Fresh draws at the planned size, the last one final. There is a second or third where the
+        one before fell outside 80 ± 5 %; the search then went on with its draws added, so that no
+        draw is used twice as fresh.
     at_lower_bound : bool
         The smallest size does already.
     best : float
@@ -89,7 +95,9 @@ class _Draws:
         return 0.0 if chosen is None else float(evaluation.counts.coverage[chosen])
 
     def share(self, tasks: int) -> float:
-        """Share of common draws that certify something; as many draws as it takes to be clearly off the target."""
+        """Share of common draws that certify something; as many draws as it takes to be clearly off
+        the target.
+        """
         found = self.kept.setdefault(tasks, [])
         for count in _BATCHES:
             found += [self.coverage(tasks, _SEARCH, trial) for trial in range(len(found), count)]
@@ -108,27 +116,8 @@ def bracket_tasks(
     precision: float = 0.03,
     progress: Progress | None = None,
 ) -> tuple[int | None, float]:
-    """Find the size by doubling and bisection on common draws: each smaller draw is the beginning of a larger one.
-
-    Parameters
-    ----------
-    population : Population
-    settings : Settings
-    guess : int
-        Where to begin.
-    most : int
-        Largest number of tasks.
-    precision : float
-        Relative width at which bisection ends.
-    progress : callable, optional
-        Told a sentence a size.
-
-    Returns
-    -------
-    tasks : int or None
-        2 when two tasks do; None when ``most`` do not.
-    share : float
-        Success probability at the last size tried; 200 draws at most, standard error .028.
+    """Find the size by doubling and bisection on common draws: each smaller draw is the beginning
+    of a larger one.
     """
     draws = _Draws(population, settings)
 
@@ -167,23 +156,12 @@ def size_tasks(
     trials: int = 300,
     progress: Progress | None = None,
 ) -> Sizing:
-    """Find the number of tasks at which a certificate succeeds in 80 % of draws, and check it on fresh draws.
+    """Find the number of tasks at which a certificate succeeds in 80 % of draws, and check it on
+    fresh draws.
 
-    Parameters
-    ----------
-    population, settings, guess, most, progress
-        As for :func:`bracket_tasks`. ``settings.seed`` seeds every draw.
-    trials : int
-        Fresh draws of a check.
-
-    Returns
-    -------
-    Sizing
-
-    Notes
-    -----
-    The bracket is refined by a logistic regression of success on the logarithm of the number of tasks over independent draws at several
-    sizes near it (1,600 draws; standard error of the success probability at the size found about .013).
+    The bracket is refined by a logistic regression of success on the logarithm of the number of
+    tasks over independent draws at several sizes near it (1,600 draws; standard error of the
+    success probability at the size found about .013).
     """
     tell = progress or (lambda _: None)
     tasks, best = bracket_tasks(
@@ -215,7 +193,9 @@ def _check(draws: _Draws, tasks: int, trials: int, number: int) -> Check:
 
 
 def _polish(draws: _Draws, tasks: int, seen: dict[int, list[int]], number: int, most: int) -> int:
-    """Move a size to where the success probability is the target; ``seen`` maps sizes to draws and successes, and grows."""
+    """Move a size to where the success probability is the target; ``seen`` maps sizes to draws and
+    successes, and grows.
+    """
     for turn in range(_ROUNDS):
         reach = max(2, math.ceil(_NEAR * tasks))
         sizes = np.unique(
@@ -257,7 +237,9 @@ def _solve(seen: dict[int, list[int]], tasks: int) -> int:
 def _logistic_fit(
     x: NDArray[np.float64], count: NDArray[np.float64], hits: NDArray[np.float64]
 ) -> tuple[float, float]:
-    """Level and slope of a logistic regression on one variable, by Newton's method with a little shrinkage where sizes separate the outcomes."""
+    """Level and slope of a logistic regression on one variable, by Newton's method with a little
+    shrinkage where sizes separate the outcomes.
+    """
     design = np.stack([np.ones_like(x), x], axis=1)
     found = np.array([math.log((hits.sum() + 1) / (count.sum() - hits.sum() + 1)), 0.0])
     shrink = np.diag([1e-3, 1e-3])

@@ -16,7 +16,8 @@ from certify_assets.errors import ForgedCertificateError, InputError, quoted
 
 #: what a successful verification leaves open, for whoever reports one
 NOT_VOUCHED = (
-    "Not verified: provenance and selection, which are claims about things that the scores do not show (which judge, which manifest, how "
+    "Not verified: provenance and selection, which are claims about things that the scores do not "
+    "show (which judge, which manifest, how "
     "many candidates were compared), and that the outcomes are right."
 )
 
@@ -49,7 +50,8 @@ def verify_certificate(
     *,
     pilot: tuple[ArrayLike, ArrayLike, Sequence[Any] | NDArray[Any]] | None = None,
 ) -> str | None:
-    """Recompute a certificate from the data and return the first difference, as a sentence; None when there is none.
+    """Recompute a certificate from the data and return the first difference, as a sentence; None
+    when there is none.
 
     Parameters
     ----------
@@ -72,9 +74,10 @@ def verify_certificate(
 
     Notes
     -----
-    ``provenance`` and ``selection`` speak of things that are not in the table (which judge, which manifest, which rule). They are carried as
-    they are, which ``NOT_VOUCHED`` tells a reader: verification does not vouch for them beyond the digest, which anybody can compute.
-    Everything else is recomputed, under the settings that the document names.
+    ``provenance`` and ``selection`` speak of things that are not in the table (which judge, which
+    manifest, which rule). They are carried as they are, which ``NOT_VOUCHED`` tells a reader:
+    verification does not vouch for them beyond the digest, which anybody can compute. Everything
+    else is recomputed, under the settings that the document names.
     """
     observations = observe(scores, outcomes, tasks)
     others = None if pilot is None else observe(*pilot)
@@ -82,13 +85,15 @@ def verify_certificate(
         certificate, digest = _read(document)
         if certificate.software["version"] != __version__:
             return (
-                f"software.version is {certificate.software['version']!r} in the document and {__version__!r} here; "
+                f"software.version is {certificate.software['version']!r} in the document and "
+                f"{__version__!r} here; "
                 "verify with the version that issued it, or issue it anew."
             )
         if certificate.inputs != observations.fingerprint:
             key = "sha256" if certificate.inputs["sha256"] != observations.sha256 else "rows"
             return (
-                f"inputs.{key} is {certificate.inputs[key]!r} in the document and {observations.fingerprint[key]!r} for these data; "
+                f"inputs.{key} is {certificate.inputs[key]!r} in the document and "
+                f"{observations.fingerprint[key]!r} for these data; "
                 "give the table that it was issued on."
             )
         if found := _pilot_difference(certificate.parameters["pilot"], others):
@@ -105,7 +110,8 @@ def verify_certificate(
     except (ForgedCertificateError, InputError) as error:
         return str(error)
     told = {**certificate.to_dict(), "digest": digest}
-    # the digest last: where it is all that differs, the settings, the provenance or the selection were changed
+    # the digest last: where it is all that differs, the settings, the provenance or the selection
+    # were changed
     if found := _difference({**told, "digest": ""}, {**again.to_dict(), "digest": ""}):
         return found
     return _difference(told, again.to_dict())
@@ -116,16 +122,27 @@ def _pilot_difference(told: str | None, pilot: Observations | None) -> str | Non
     if told is None or (pilot is not None and pilot.sha256 == told):
         return None
     if pilot is None:
-        return "the certificate was issued with a pilot table and cannot be recomputed without it; give it (--pilot)."
-    return f"parameters.pilot is {quoted(told)} in the document and {pilot.sha256!r} for the pilot given; give the pilot that it was issued with."
+        return (
+            "the certificate was issued with a pilot table and cannot be recomputed without it; "
+            "give it (--pilot)."
+        )
+    return (
+        f"parameters.pilot is {quoted(told)} in the document and {pilot.sha256!r} for the pilot "
+        "given; give the pilot that it was issued with."
+    )
 
 
 def verify_promise(promise: Any, certificates: Sequence[Certificate]) -> str | None:
-    """Compare the promise of a document of certificates with what they promise together; return the difference, None when there is none."""
+    """Compare the promise of a document of certificates with what they promise together; return the
+    difference, None when there is none.
+    """
     expected = document_promise(certificates)
     if promise == expected:
         return None
-    return f"promise is {quoted(promise, 200)} in the document and {quoted(expected, 200)} by its certificates."
+    return (
+        f"promise is {quoted(promise, 200)} in the document and {quoted(expected, 200)} by its "
+        "certificates."
+    )
 
 
 def _read(document: Any) -> tuple[Certificate, Any]:
@@ -137,12 +154,17 @@ def _read(document: Any) -> tuple[Certificate, Any]:
 
 
 def _difference(told: Any, found: Any, path: str = "") -> str | None:
-    """First difference of two JSON values in the order of sorted keys; an integer is no float, and True is no 1."""
+    """First difference of two JSON values in the order of sorted keys; an integer is no float, and
+    True is no 1.
+    """
     if type(told) is type(found) is dict:
         for key in sorted(set(told) | set(found)):
             where = f"{path}.{key}" if path else key
             if key not in told or key not in found:
-                return f"{where} is {'missing in the document' if key not in told else 'in the document only'}."
+                return (
+                    f"{where} is "
+                    f"{'missing in the document' if key not in told else 'in the document only'}."
+                )
             if inner := _difference(told[key], found[key], where):
                 return inner
         return None
