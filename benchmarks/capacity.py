@@ -1,11 +1,14 @@
-"""What ingest, score, certify and decide cost a row, how that grows with the number of rows, and what follows for 10⁹ rows.
+"""What ingest, score, certify and decide cost a row, how that grows with the number of rows, and
+what follows for 10⁹ rows.
 
     python benchmarks/capacity.py [--quick] [--rows 100000 1000000 10000000] [--seed 0]
 
-Every figure is CPU seconds and peak memory of a process of its own that does one step once, after a small one that compiles; start-up is left out. Score
-tables are made (seeded, the paper's process, ten rows a task, ids as text) and lie on disk as Parquet. The floor of certify is reading the file with pandas
-and one stable sort of the scores; that of decide is reading and writing the file. The growth exponent is that of the last decade of rows, and what is
-printed for 10⁹ rows is an extrapolation by it. --quick takes a tenth of the first two sizes.
+Every figure is CPU seconds and peak memory of a process of its own that does one step once, after a
+small one that compiles; start-up is left out. Score tables are made (seeded, the paper's process,
+ten rows a task, ids as text) and lie on disk as Parquet. The floor of certify is reading the file
+with pandas and one stable sort of the scores; that of decide is reading and writing the file. The
+growth exponent is that of the last decade of rows, and what is printed for 10⁹ rows is an
+extrapolation by it. --quick takes a tenth of the first two sizes.
 """
 
 from __future__ import annotations
@@ -60,7 +63,8 @@ def write_runs(path: Path, rows: int, seed: int) -> None:
     """Write trajectories of about 1 kB as JSON Lines."""
     rng = np.random.default_rng(seed)
     said = [
-        f"page {number} of the catalogue lists item {number % 97} at {number % 13} coins and says what it is made of"
+        f"page {number} of the catalogue lists item {number % 97} at {number % 13} coins and says "
+        f"what it is made of"
         for number in range(5000)
     ]
     with path.open("w", encoding="utf-8") as stream:
@@ -207,7 +211,10 @@ def measured(name: str, path: Path) -> dict[str, float]:
 def show(name: str, figures: list[dict[str, float]]) -> None:
     """Print a row a size, and what the last decade says of 10⁹ rows."""
     for found in figures:
-        used = f"{found['cpu']:9.2f} CPU-s {found['seconds']:8.2f} s {found['rows'] / found['cpu']:12,.0f} rows/CPU-s"
+        used = (
+            f"{found['cpu']:9.2f} CPU-s {found['seconds']:8.2f} s "
+            f"{found['rows'] / found['cpu']:12,.0f} rows/CPU-s"
+        )
         print(
             f"{name:14}{found['rows']:>12,.0f} rows {used}   peak {found['peak']:6.2f} GiB",
             flush=True,
@@ -222,7 +229,8 @@ def show(name: str, figures: list[dict[str, float]]) -> None:
     hours = last["cpu"] * (FAR / last["rows"]) ** exponent / 3600
     memory = last["peak"] + bytes_a_row * (FAR - last["rows"]) / 2**30
     print(
-        f"{name:14}grows as rows^{exponent:.2f}, {bytes_a_row:,.0f} bytes a further row; extrapolated to 10⁹ rows: {hours:.1f} CPU-h, {memory:,.0f} GiB at once"
+        f"{name:14}grows as rows^{exponent:.2f}, {bytes_a_row:,.0f} bytes a further row; "
+        f"extrapolated to 10⁹ rows: {hours:.1f} CPU-h, {memory:,.0f} GiB at once"
     )
 
 
@@ -241,7 +249,8 @@ def main() -> None:
         return
     sizes = [rows // 10 for rows in arguments.rows[:2]] if arguments.quick else arguments.rows
     print(
-        f"{len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count()} cores"
+        f"{len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count()} "
+        f"cores"
     )
     found: dict[str, list[dict[str, float]]] = {name: [] for name in arguments.steps}
     for rows in sizes:

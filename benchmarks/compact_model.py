@@ -1,6 +1,8 @@
-"""The compact model as it is shipped, before any training on the corpus: AUROC of its verdict's log-odds, beside the lexical judge's.
+"""The compact model as it is shipped, before any training on the corpus: AUROC of its verdict's
+log-odds, beside the lexical judge's.
 
-    python benchmarks/compact_model.py [--quick] [--model DIR] [--corpus miniwob_weak] [--split rl --split cal] [--seed 42]
+    python benchmarks/compact_model.py [--quick] [--model DIR] [--corpus miniwob_weak] [--split rl
+    --split cal] [--seed 42]
 
 The lexical judge is trained on the corpus's own SFT split. TEST is not read. --quick: one corpus,
 its split CAL, two runs a task.

@@ -2,10 +2,11 @@
 
     python benchmarks/comparison.py --root DIR [--corpus NAME ...] [--quick]
 
-Prints AUROC, certified coverage and audits of every corpus with scores, what training and scoring took (CPU seconds of all threads, largest memory of
-the process so far), and runs of unseen agents where they were evaluated. With --quick it makes what it prints: the lexical judges on an embedded corpus
-in the data root (a new one where --root is not given), from runs to audits, each stage in a process of its own so that its memory is its own, and the
-folds over agents. About a minute.
+Prints AUROC, certified coverage and audits of every corpus with scores, what training and scoring
+took (CPU seconds of all threads, largest memory of the process so far), and runs of unseen agents
+where they were evaluated. With --quick it makes what it prints: the lexical judges on an embedded
+corpus in the data root (a new one where --root is not given), from runs to audits, each stage in a
+process of its own so that its memory is its own, and the folds over agents. About a minute.
 """
 
 from __future__ import annotations

@@ -1,12 +1,14 @@
-"""How long the import of a large InterCode dump takes, and how much memory, beside pandas.read_json of the same file.
+"""How long the import of a large InterCode dump takes, and how much memory, beside
+pandas.read_json of the same file.
 
-    python benchmarks/corpus_import.py [--trajectories 15000] [--megabytes 40] [--seed 0] [--profile]
-    python benchmarks/corpus_import.py --runs 5000 20000 67000 [--kilobytes 40]
+    python benchmarks/corpus_import.py [--trajectories 15000] [--megabytes 40] [--seed 0]
+    [--profile] python benchmarks/corpus_import.py --runs 5000 20000 67000 [--kilobytes 40]
 
-The dump is made up (seeded) in a temporary folder. Import and pandas run in processes of their own, one after the other in this run; what is
-compared is their CPU time and peak memory on the same file. --profile prints where the import spends its time instead. --runs writes tables of so
-many long runs, as SWE-rebench publishes them, and imports each into a data root with its profile, as `certify corpus import` does: what matters is
-how peak memory grows with the number of runs.
+The dump is made up (seeded) in a temporary folder. Import and pandas run in processes of their own,
+one after the other in this run; what is compared is their CPU time and peak memory on the same
+file. --profile prints where the import spends its time instead. --runs writes tables of so many
+long runs, as SWE-rebench publishes them, and imports each into a data root with its profile, as
+`certify corpus import` does: what matters is how peak memory grows with the number of runs.
 """
 
 from __future__ import annotations
@@ -50,7 +52,9 @@ STEPS = 40
 
 
 def write_dump(path: Path, trajectories: int, megabytes: float, seed: int) -> None:
-    """Write a result file of that many episodes and about that size, some of which repeat an earlier command."""
+    """Write a result file of that many episodes and about that size, some of which repeat an
+    earlier command.
+    """
     generator = np.random.default_rng(seed)
     turns = generator.integers(1, TURNS + 1, size=trajectories)
     # what is left for the texts when field names and numbers are written
@@ -125,7 +129,9 @@ def run_pandas(path: Path) -> dict[str, float]:
 
 
 def write_runs(path: Path, runs: int, kilobytes: float, seed: int) -> None:
-    """Write a Parquet table of so many runs of 40 steps, each of about that size, a hundred at a time."""
+    """Write a Parquet table of so many runs of 40 steps, each of about that size, a hundred at a
+    time.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -227,11 +233,15 @@ def compare_sizes(sizes: list[int], kilobytes: float, seed: int) -> None:
         growth = (
             ""
             if before is None
-            else f", {1024 * (figures['peak_mb'] - before['peak_mb']) / (figures['rows'] - before['rows']):.2f} kB a further run"
+            else f", "
+            f"{1024 * (figures['peak_mb'] - before['peak_mb']) / (figures['rows'] - before['rows']):.2f} "
+            f"kB a further run"
         )
         print(
-            f"{figures['rows']:7.0f} runs, table {figures['table_mb']:5.0f} MB: {figures['cpu']:6.1f} s CPU, peak {figures['read_mb']:4.0f} MB; "
-            f"with profile {figures['cpu_profiled']:6.1f} s CPU, peak {figures['peak_mb']:4.0f} MB{growth}",
+            f"{figures['rows']:7.0f} runs, table {figures['table_mb']:5.0f} MB: "
+            f"{figures['cpu']:6.1f} s CPU, peak {figures['read_mb']:4.0f} MB; "
+            f"with profile {figures['cpu_profiled']:6.1f} s CPU, peak {figures['peak_mb']:4.0f} "
+            f"MB{growth}",
             flush=True,
         )
         before = figures
@@ -303,13 +313,16 @@ def main() -> None:
         for name, figures in (("import_corpus", ours), ("pandas.read_json", floor)):
             rate = figures["rows"] / figures["cpu"]
             print(
-                f"{name:17} {figures['seconds']:6.2f} s, {figures['cpu']:6.2f} s CPU, {rate:8.0f} rows/s of CPU, peak {figures['peak_mb']:5.0f} MB"
+                f"{name:17} {figures['seconds']:6.2f} s, {figures['cpu']:6.2f} s CPU, {rate:8.0f} "
+                f"rows/s of CPU, peak {figures['peak_mb']:5.0f} MB"
             )
         print(
-            f"with write_trajectories {ours['seconds_written']:.2f} s, {ours['cpu_written']:.2f} s CPU"
+            f"with write_trajectories {ours['seconds_written']:.2f} s, {ours['cpu_written']:.2f} "
+            f"s CPU"
         )
         print(
-            f"ratio to pandas: {ours['cpu'] / floor['cpu']:.2f} in CPU, {ours['peak_mb'] / floor['peak_mb']:.2f} in peak memory"
+            f"ratio to pandas: {ours['cpu'] / floor['cpu']:.2f} in CPU, "
+            f"{ours['peak_mb'] / floor['peak_mb']:.2f} in peak memory"
         )
 
 

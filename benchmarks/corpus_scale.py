@@ -1,4 +1,5 @@
-"""Profile, manifest, splits and leak controls of a corpus of 100,000 tasks and 1,000,000 trajectories: CPU seconds and peak memory.
+"""Profile, manifest, splits and leak controls of a corpus of 100,000 tasks and 1,000,000
+trajectories: CPU seconds and peak memory.
 
 python benchmarks/corpus_scale.py [--quick] [--tasks 100000] [--attempts 10] [--controls]
 
@@ -22,7 +23,9 @@ from certify_assets.corpora.splits import SPLITS, make_manifest, select
 
 
 def table(tasks: int, attempts: int) -> pd.DataFrame:
-    """Trajectories with two short steps each; tasks differ in difficulty, one trajectory in a hundred is a copy."""
+    """Trajectories with two short steps each; tasks differ in difficulty, one trajectory in a
+    hundred is a copy.
+    """
     rng = np.random.default_rng(0)
     rows = tasks * attempts
     task, attempt = np.repeat(np.arange(tasks), attempts), np.tile(np.arange(attempts), tasks)
@@ -62,7 +65,8 @@ def timed(name: str, call: Callable[[], Any]) -> Any:
     result = call()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(
-        f"{name:<24}{time.process_time() - start:8.2f} CPU-s {time.perf_counter() - wall:8.2f} s   peak {peak:.2f} GiB",
+        f"{name:<24}{time.process_time() - start:8.2f} CPU-s {time.perf_counter() - wall:8.2f} s  "
+        f" peak {peak:.2f} GiB",
         flush=True,
     )
     return result

@@ -26,7 +26,8 @@ def main() -> None:
         for _ in range(processes)
     ]
     print(
-        f"definitions load: {statistics.median(seconds):.2f} CPU-s (median of {processes}; {min(seconds):.2f} to {max(seconds):.2f})"
+        f"definitions load: {statistics.median(seconds):.2f} CPU-s (median of {processes}; "
+        f"{min(seconds):.2f} to {max(seconds):.2f})"
     )
 
 

@@ -1,12 +1,15 @@
-"""TaskBoot's engines against other ways to the same tails: CPU seconds, ratio to the saddlepoint, agreement with the exact tail.
+"""TaskBoot's engines against other ways to the same tails: CPU seconds, ratio to the saddlepoint,
+agreement with the exact tail.
 
     python benchmarks/engines.py [--quick]
 
-Each gives P*(resampled error > .1) at 40 thresholds for the paper's process, from the counts of covered trajectories and errors a task.
-The thresholds lie where the tail goes from 0 to 1, so that the answers can be compared. Monte-Carlo methods take B = 2,000
-resamples. What would take long is run on fewer resamples or thresholds and scaled ("extrapolated"). "max |z|" is the largest deviation from
-the exact tail p in standard errors, sqrt(p(1 − p)/B), where .002 < p < .998; "worst" is the largest relative error of an analytic engine
-where p > 1e-6. One thread; best of several for what takes less than a tenth of a second.
+Each gives P*(resampled error > .1) at 40 thresholds for the paper's process, from the counts of
+covered trajectories and errors a task. The thresholds lie where the tail goes from 0 to 1, so that
+the answers can be compared. Monte-Carlo methods take B = 2,000 resamples. What would take long is
+run on fewer resamples or thresholds and scaled ("extrapolated"). "max |z|" is the largest deviation
+from the exact tail p in standard errors, sqrt(p(1 − p)/B), where .002 < p < .998; "worst" is the
+largest relative error of an analytic engine where p > 1e-6. One thread; best of several for what
+takes less than a tenth of a second.
 """
 
 from __future__ import annotations
@@ -32,7 +35,9 @@ Tails = np.ndarray
 
 @dataclass(frozen=True)
 class Method:
-    """A way to the tails: how to call it with (counts, draws, thresholds), and CPU nanoseconds a drawn task and threshold to plan with."""
+    """A way to the tails: how to call it with (counts, draws, thresholds), and CPU nanoseconds a
+    drawn task and threshold to plan with.
+    """
 
     name: str
     call: Callable[[TaskCounts, int, int], Tails]
@@ -172,7 +177,9 @@ def shares(method: Method, tasks: int, seconds: float) -> tuple[int, int]:
 
 
 def timed(calls: list[Callable[[], Tails]]) -> list[tuple[float, Tails]]:
-    """Best CPU seconds and the answer of each; rounds take turns, and only what was quick goes another."""
+    """Best CPU seconds and the answer of each; rounds take turns, and only what was quick goes
+    another.
+    """
     found = []
     for call in calls:
         start = time.process_time()
@@ -209,7 +216,10 @@ def seeds_agree(counts: TaskCounts, exact: Tails, seeds: int) -> str:
         (exceedance_shares(counts, BUDGET, DRAWS, seed, 1) - exact)[inside] / scale
         for seed in range(seeds)
     ]
-    return f"montecarlo over {seeds} seeds: root mean square z {np.sqrt(np.mean(np.square(deviations))):.2f}"
+    return (
+        f"montecarlo over {seeds} seeds: root mean square z "
+        f"{np.sqrt(np.mean(np.square(deviations))):.2f}"
+    )
 
 
 def compare(tasks: int, seconds: float, methods: list[Method]) -> None:
@@ -235,7 +245,8 @@ def compare(tasks: int, seconds: float, methods: list[Method]) -> None:
         )
         answer = agreement(method, tails, exact, draws)
         print(
-            f"  {method.name:24} {cost:10.5f} s  ratio {cost / scaled[-1]:10,.1f}   {answer:20} {note}".rstrip(),
+            f"  {method.name:24} {cost:10.5f} s  ratio {cost / scaled[-1]:10,.1f}   {answer:20} "
+            f"{note}".rstrip(),
             flush=True,
         )
     print("  " + seeds_agree(counts, exact, max(5, min(100, 500_000 // tasks))), flush=True)

@@ -1,10 +1,12 @@
-"""CPU time of exact GRPO and of TRL's sampled one, a prompt, on a random judge of the compact model's size.
+"""CPU time of exact GRPO and of TRL's sampled one, a prompt, on a random judge of the compact
+model's size.
 
     python benchmarks/exact_grpo.py [--steps 2] [--tokens 448] [--quick]
 
-Qwen3 with 4 layers of width 160, a vocabulary of 4,096 and LoRA on all linear layers; float32, one thread, 8 samples a prompt. TRL runs twice: with one
-token a completion, as if the judge always answered with a verdict, and with the paper's 40, which a random judge uses up. CPU time of training steps
-alone, the first step left out. Ratios carry over to other machines, times do not.
+Qwen3 with 4 layers of width 160, a vocabulary of 4,096 and LoRA on all linear layers; float32, one
+thread, 8 samples a prompt. TRL runs twice: with one token a completion, as if the judge always
+answered with a verdict, and with the paper's 40, which a random judge uses up. CPU time of training
+steps alone, the first step left out. Ratios carry over to other machines, times do not.
 """
 
 from __future__ import annotations
@@ -93,13 +95,15 @@ def main() -> None:
     config = {"steps": steps + 1, "prompts_per_step": 2, "save_every": 0}
     base = exact(rows, GrpoConfig(**config))
     print(
-        f"prompts of {tokens} tokens, {steps} steps of 2 prompts, CPU seconds a prompt\n  exact        {base:.3f}",
+        f"prompts of {tokens} tokens, {steps} steps of 2 prompts, CPU seconds a prompt\n  exact   "
+        f"     {base:.3f}",
         flush=True,
     )
     for most in (1, 40):
         found = sampled(rows, GrpoConfig(**config, max_completion_tokens=most))
         print(
-            f"  TRL, {most:2} token{'s' if most > 1 else ' '} {found:.3f}   {found / base:.1f} times",
+            f"  TRL, {most:2} token{'s' if most > 1 else ' '} {found:.3f}   {found / base:.1f} "
+            f"times",
             flush=True,
         )
 

@@ -1,8 +1,10 @@
-"""How often TaskBoot certifies wrongly where errors come by task, with no guard, with Kish's and with the floor, beside the reference values.
+"""How often TaskBoot certifies wrongly where errors come by task, with no guard, with Kish's and
+with the floor, beside the reference values.
 
     python benchmarks/failure_table.py [--trials 600] [--workers 2] [--side release] [--quick]
 
-Errors are independent of the score, so every threshold has the same true error, 1.02 or 1.5 times α; δ = .05. Reference values: 150 trials.
+Errors are independent of the score, so every threshold has the same true error, 1.02 or 1.5 times
+α; δ = .05. Reference values: 150 trials.
 """
 
 from __future__ import annotations
@@ -89,7 +91,8 @@ def main() -> None:
     arguments = parser.parse_args()
     trials = max(1, arguments.trials // 20) if arguments.quick else arguments.trials
     common = {"trials": trials, "workers": arguments.workers, "side": arguments.side}
-    print(f"Violations, {trials} trials a value, {arguments.side} side; standard error at most {0.5 / math.sqrt(trials):.3f}, at .05 "
+    print(f"Violations, {trials} trials a value, {arguments.side} side; standard error at most "
+          f"{0.5 / math.sqrt(trials):.3f}, at .05 "
           f"{math.sqrt(0.0475 / trials):.3f}. At true error 1.02 α and 1.5 α; in brackets the reference (150 trials, .018 at .05).")  # fmt: skip
     print(f"{'':10}{'TaskBoot':26}{'Kish':26}floor δ/8")
     asked = {alpha: designs_of(alpha, arguments.side) for alpha in (0.1, 0.2)}
@@ -113,7 +116,8 @@ def main() -> None:
             for tasks in reference
         ]
         values = [
-            f"G={cell.tasks} {shown([cell.of('taskboot').violation])} ({shown([reference[cell.tasks]])})"
+            f"G={cell.tasks} {shown([cell.of('taskboot').violation])} "
+            f"({shown([reference[cell.tasks]])})"
             for cell in cells
         ]
         print(f"  true error {error:g}: {'   '.join(values)}")

@@ -1,9 +1,11 @@
-"""Coverage and violation of the procedures that hold at any number of tasks, beside the reference values for betting.
+"""Coverage and violation of the procedures that hold at any number of tasks, beside the reference
+values for betting.
 
     python benchmarks/finite_sample.py [--trials 300] [--workers 2] [--pilot-tasks 200] [--quick]
 
-The paper's process at α = .1, δ = .05. Betting and Gaffke's test promise an error in which every task weighs the same, ``:trajectory`` over
-trajectories with the design's largest task declared; ``:fixed`` tests upward from the 30 % quantile instead of dividing δ by 40.
+The paper's process at α = .1, δ = .05. Betting and Gaffke's test promise an error in which every
+task weighs the same, ``:trajectory`` over trajectories with the design's largest task declared;
+``:fixed`` tests upward from the 30 % quantile instead of dividing δ by 40.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ PROCEDURES = (
 )
 RHOS = (0.1, 0.5, 0.8)
 TASKS = (50, 64, 84, 100, 200)
-#: coverage of betting in the reference, by tasks, at the three ICCs; of the paper's two, one per task and Hoeffding on task means
+#: coverage of betting in the reference, by tasks, at the three ICCs; of the paper's two, one per
+#: task and Hoeffding on task means
 BETTING = {
     50: (0.485, 0.116, 0.092),
     64: (0.675, 0.544, 0.470),
@@ -48,10 +51,12 @@ def main() -> None:
     trials = max(1, arguments.trials // 10) if arguments.quick else arguments.trials
     common = {"trials": trials, "workers": arguments.workers, "pilot_tasks": arguments.pilot_tasks}
     print(
-        f"Mean coverage ± standard error at ρ = .1, .5, .8 (reference in brackets), then the share of {trials} trials whose error exceeds α by the"
+        f"Mean coverage ± standard error at ρ = .1, .5, .8 (reference in brackets), then the "
+        f"share of {trials} trials whose error exceeds α by the"
     )
     print(
-        f"procedure's own estimand / over trajectories, the largest of the three ρ (standard error at .05: {math.sqrt(0.0475 / trials):.3f})."
+        f"procedure's own estimand / over trajectories, the largest of the three ρ (standard "
+        f"error at .05: {math.sqrt(0.0475 / trials):.3f})."
     )
     every = simulate(
         study_designs(["paper"], tasks=TASKS, rhos=RHOS), procedures=PROCEDURES, **common

@@ -1,14 +1,19 @@
-"""Speed of a judge of the Qwen3-4B shape on CUDA: scoring, fine-tuning, exact and sampled GRPO, against what the device can do.
+"""Speed of a judge of the Qwen3-4B shape on CUDA: scoring, fine-tuning, exact and sampled GRPO,
+against what the device can do.
 
-    python benchmarks/gpu.py [--shape auto|qwen3-4b|tiny] [--quick] [--json] [--out FILE] [--limit SECONDS] [--only NAME ...]
+    python benchmarks/gpu.py [--shape auto|qwen3-4b|tiny] [--quick] [--json] [--out FILE] [--limit
+    SECONDS] [--only NAME ...]
 
-Weights are random and drawn on the device in bfloat16; nothing is downloaded. Sections stand alone: one that fails or outlasts its share of the limit
-says so, and the next begins. FILE is written after each section. Without CUDA the same code runs on the CPU in float32 at a tiny shape, which shows
-that it runs and measures nothing of a GPU.
+Weights are random and drawn on the device in bfloat16; nothing is downloaded. Sections stand alone:
+one that fails or outlasts its share of the limit says so, and the next begins. FILE is written
+after each section. Without CUDA the same code runs on the CPU in float32 at a tiny shape, which
+shows that it runs and measures nothing of a GPU.
 
-The operations of a prompt of T tokens, the floor that shares of the peak refer to: 2·T for each weight of the layers' products, and 2·T²·heads·width
-in each layer for causal attention; at 5,120 tokens 37.2 + 7.7 = 44.9 TFLOP. Training an adapter takes the products twice (forward, and backward to the
-inputs; the base's weights have no gradient) and attention three times. What is computed twice, padding and the head do not count.
+The operations of a prompt of T tokens, the floor that shares of the peak refer to: 2·T for each
+weight of the layers' products, and 2·T²·heads·width in each layer for causal attention; at 5,120
+tokens 37.2 + 7.7 = 44.9 TFLOP. Training an adapter takes the products twice (forward, and backward
+to the inputs; the base's weights have no gradient) and attention three times. What is computed
+twice, padding and the head do not count.
 """
 
 from __future__ import annotations
@@ -75,7 +80,9 @@ def scoring_padded(bench: Bench) -> dict[str, Any]:
 
 
 def mixed(bench: Bench) -> dict[str, Any]:
-    """Log-normal lengths: packed, padded in batches of like length, and padded as they come, eight a batch, by transformers alone."""
+    """Log-normal lengths: packed, padded in batches of like length, and padded as they come, eight
+    a batch, by transformers alone.
+    """
     count = bench.shape.mixed_rows // (3 if bench.quick else 1)
     drawn = np.exp(bench.rng.normal(np.log(bench.shape.tokens / 4), 0.7, count))
     lengths = [int(length) for length in np.clip(drawn, bench.shape.shortest, bench.shape.tokens)]
@@ -103,7 +110,9 @@ def mixed(bench: Bench) -> dict[str, Any]:
 
 
 def plain(bench: Bench, prompts: list[Encoded]) -> None:
-    """Read prompts as a script with transformers does: padded on the left as they come, with a mask, last logits kept."""
+    """Read prompts as a script with transformers does: padded on the left as they come, with a
+    mask, last logits kept.
+    """
     import torch
 
     for place in range(0, len(prompts), 8):
@@ -149,7 +158,9 @@ def ties(bench: Bench) -> dict[str, Any]:
 
 
 def sft(bench: Bench) -> dict[str, Any]:
-    """Seconds of an optimizer step of SFT, 2 rows × 4; activations are computed twice only where memory runs out."""
+    """Seconds of an optimizer step of SFT, 2 rows × 4; activations are computed twice only where
+    memory runs out.
+    """
     import torch
 
     try:
@@ -210,7 +221,9 @@ def with_lora(bench: Bench) -> Iterator[LanguageModel]:
 
 
 def parity(bench: Bench) -> dict[str, Any]:
-    """Packed rows and a merged adapter against rows alone and a separate one, on mixed lengths; and the same bits a second time."""
+    """Packed rows and a merged adapter against rows alone and a separate one, on mixed lengths;
+    and the same bits a second time.
+    """
     lengths = np.linspace(bench.shape.shortest, bench.shape.tokens, 16).astype(int).tolist()
     prompts, config = (
         bench.prompts(lengths),
@@ -254,7 +267,9 @@ def grpo_exact(bench: Bench) -> dict[str, Any]:
 
 
 def grpo_sampled(bench: Bench) -> dict[str, Any]:
-    """Seconds a prompt of TRL with 8 samples: one token each, as of a judge that always answers, and 40, which a random judge uses up."""
+    """Seconds a prompt of TRL with 8 samples: one token each, as of a judge that always answers,
+    and 40, which a random judge uses up.
+    """
     found: dict[str, Any] = {}
     for most in (1,) if bench.quick else (1, 40):
         found[f"seconds_a_prompt_{most}"] = sampled_seconds(bench, most)

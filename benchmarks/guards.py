@@ -1,9 +1,11 @@
-"""Two sets of figures behind the guard: a few large tasks that are wrong, and what other corrections of the grid than Bonferroni miss.
+"""Two sets of figures behind the guard: a few large tasks that are wrong, and what other
+corrections of the grid than Bonferroni miss.
 
     python benchmarks/guards.py [--trials 300] [--workers 2] [--quick]
 
-α = .1, δ = .05. First: 100 tasks of one trajectory and some of 400, the large ones wrong throughout with a true error of .15; share of tables that
-the floor certifies without and with the two rules on concentration. Second: whole tasks wrong with a true error of 1.1 α, 100 tasks.
+α = .1, δ = .05. First: 100 tasks of one trajectory and some of 400, the large ones wrong throughout
+with a true error of .15; share of tables that the floor certifies without and with the two rules on
+concentration. Second: whole tasks wrong with a true error of 1.1 α, 100 tasks.
 """
 
 from __future__ import annotations
@@ -59,7 +61,8 @@ def main() -> None:
     arguments = parser.parse_args()
     trials = max(10, arguments.trials // 10) if arguments.quick else arguments.trials
     print(
-        f"large tasks: share of {trials} tables certified by the floor without, and with the rules on concentration (documented)"
+        f"large tasks: share of {trials} tables certified by the floor without, and with the "
+        f"rules on concentration (documented)"
     )
     for large, (without, ruled) in CONCENTRATED.items():
         shares = np.mean(
@@ -67,11 +70,13 @@ def main() -> None:
             axis=0,
         )
         print(
-            f"  {large:3d}: {rate(shares[0], trials)} ({without:.2f})   {rate(shares[1], trials)} ({ruled:.2f})",
+            f"  {large:3d}: {rate(shares[0], trials)} ({without:.2f})   {rate(shares[1], trials)} "
+            f"({ruled:.2f})",
             flush=True,
         )
     print(
-        f"whole tasks wrong, true error .11, 100 tasks: violation over {trials} trials (documented, 300)"
+        f"whole tasks wrong, true error .11, 100 tasks: violation over {trials} trials "
+        f"(documented, 300)"
     )
     cell = simulate(
         study_designs(["fooled"], tasks=[100], excess=[1.1]),

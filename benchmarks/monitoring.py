@@ -1,8 +1,10 @@
-"""What the monitor promises, measured: false alarms, delays, intervals, anytime certification; and what testing again and again does instead.
+"""What the monitor promises, measured: false alarms, delays, intervals, anytime certification; and
+what testing again and again does instead.
 
     python benchmarks/monitoring.py [--streams 400] [--quick]
 
-Streams are tasks of the paper's process at the threshold whose true error is known; α = .1, δ = .05; at ρ = .1, .5 and .8.
+Streams are tasks of the paper's process at the threshold whose true error is known; α = .1, δ =
+.05; at ρ = .1, .5 and .8.
 """
 
 from __future__ import annotations
@@ -63,7 +65,9 @@ def first(log_process: np.ndarray, limit: float) -> float:
 
 
 def retested(part: TaskStream) -> tuple[bool, bool]:
-    """Whether a bootstrap or a binomial test at δ, taken anew every twenty tasks, ever finds an error above α."""
+    """Whether a bootstrap or a binomial test at δ, taken anew every twenty tasks, ever finds an
+    error above α.
+    """
     bootstrap = binomial = False
     for end in range(EVERY, part.covered.size + 1, EVERY):
         covered, errors = part.covered[:end], part.errors[:end]

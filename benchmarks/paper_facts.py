@@ -1,9 +1,12 @@
-"""The paper's statements about itself, measured again: statement, what the paper says, what comes out, how.
+"""The paper's statements about itself, measured again: statement, what the paper says, what comes
+out, how.
 
-    python benchmarks/paper_facts.py [--quick] [--trials 1000] [--json] [--figure docs/taskboot_fooled.svg]
+    python benchmarks/paper_facts.py [--quick] [--trials 1000] [--json] [--figure
+    docs/taskboot_fooled.svg]
 
-Facts that follow from printed numbers take no time; those from trials with known truth about a minute at 1,000 trials. ``--figure`` draws how
-often TaskBoot and both guards certify too much where a few tasks are wrong throughout.
+Facts that follow from printed numbers take no time; those from trials with known truth about a
+minute at 1,000 trials. ``--figure`` draws how often TaskBoot and both guards certify too much where
+a few tasks are wrong throughout.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Whether a planned size certifies in 80 ± 5 % of draws: 300 fresh draws of the plan itself, and 1,000 under another seed.
+"""Whether a planned size certifies in 80 ± 5 % of draws: 300 fresh draws of the plan itself, and
+1,000 under another seed.
 
 python benchmarks/plan_promise.py [--quick]
 """
@@ -54,7 +55,8 @@ def main() -> None:
     quick = parser.parse_args().quick
     settings_run, draws = (SETTINGS[:1], 100) if quick else (SETTINGS, 1000)
     print(
-        "π    AUROC ICC attempts α   side     tasks  300 fresh  checks  others (s.e.)         coverage  CPU-s"
+        "π    AUROC ICC attempts α   side     tasks  300 fresh  checks  others (s.e.)         "
+        "coverage  CPU-s"
     )
     for rate, area, icc, attempts, alpha, side in settings_run:
         began = time.process_time()
@@ -71,8 +73,10 @@ def main() -> None:
         )
         shares = "/".join(f"{one.share:.3f}" for one in found.checks)
         print(
-            f"{rate:<4} {area:<5} {icc:<3} {attempts:<8} {alpha:<3} {side:<8} {found.tasks:<6} {shares:<10} {len(found.checks):<7} "
-            f"{other:.3f} ({math.sqrt(other * (1 - other) / draws):.3f})        {check.coverage:.3f}     {spent:.1f}",
+            f"{rate:<4} {area:<5} {icc:<3} {attempts:<8} {alpha:<3} {side:<8} {found.tasks:<6} "
+            f"{shares:<10} {len(found.checks):<7} "
+            f"{other:.3f} ({math.sqrt(other * (1 - other) / draws):.3f})        "
+            f"{check.coverage:.3f}     {spent:.1f}",
             flush=True,
         )
 

@@ -2,17 +2,21 @@
 
     python benchmarks/resampling.py [--quick]
 
-Algorithm 1 draws G tasks with replacement, B times, and sums each draw at T thresholds. A drawn task is called a place: there are B·G.
+Algorithm 1 draws G tasks with replacement, B times, and sums each draw at T thresholds. A drawn
+task is called a place: there are B·G.
 
-The floor is that of the matrix form W @ V, with W (B × G) how often each draw took each task and V (G × T) the tasks' values:
-  GEMM   2·T flops a place (80 at T = 40), at the rate of numpy's float32 GEMM of this very shape, W lying ready in memory;
-  copy   4 bytes a place, W read once, at the rate of a copy of a large array (bytes read and written).
-The larger of the two binds. Neither counts the drawing of tasks, so the floor is one that no program can reach: W must be drawn first.
-The kernel's time has everything in it: random numbers, drawn tasks, exact sums. The engine's time also has the table of values, the
-comparison with 0 and the counts, at 2,000 draws; GEMM and kernel take fewer at 100,000 tasks, so that W fits the memory.
+The floor is that of the matrix form W @ V, with W (B × G) how often each draw took each task and V
+(G × T) the tasks' values:
+  GEMM   2·T flops a place (80 at T = 40), at the rate of numpy's float32 GEMM of this very shape, W
+  lying ready in memory; copy   4 bytes a place, W read once, at the rate of a copy of a large array
+  (bytes read and written).
+The larger of the two binds. Neither counts the drawing of tasks, so the floor is one that no
+program can reach: W must be drawn first. The kernel's time has everything in it: random numbers,
+drawn tasks, exact sums. The engine's time also has the table of values, the comparison with 0 and
+the counts, at 2,000 draws; GEMM and kernel take fewer at 100,000 tasks, so that W fits the memory.
 
-The kernel does not multiply: it adds one cache line of bytes (64) a place. "line rate" is its bytes a second over those of a copy of an
-array as large as its table, thus out of the same cache.
+The kernel does not multiply: it adds one cache line of bytes (64) a place. "line rate" is its bytes
+a second over those of a copy of an array as large as its table, thus out of the same cache.
 """
 
 from __future__ import annotations
@@ -112,7 +116,8 @@ def main() -> None:
     with threadpool_limits(1):
         memory_rate = copy_rate(200_000_000)
         print(
-            f"40 thresholds, one thread, CPU nanoseconds a place, best of several; a large copy moves {memory_rate / 1e9:.0f} GB/s"
+            f"40 thresholds, one thread, CPU nanoseconds a place, best of several; a large copy "
+            f"moves {memory_rate / 1e9:.0f} GB/s"
         )
         form = "{:>8} {:>6} {:>16} {:>6} {:>7} {:>7} {:>9} {:>7} {:>9} {:>10}"
         print(

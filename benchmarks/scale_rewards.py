@@ -1,11 +1,13 @@
-"""What scaling rewards by a group's standard deviation does to λ and μ, and what the optima of the reward are.
+"""What scaling rewards by a group's standard deviation does to λ and μ, and what the optima of the
+reward are.
 
     python benchmarks/scale_rewards.py [--steps 6] [--quick]
 
-First, for every arm: the probability of success above which the verdict success earns more, and where abstaining would earn most if it cost nothing.
-Second, with TRL on a small random judge that answers with verdicts: the distance between the LoRA weights after training with μ = 1 and with μ = 5
-(λ = 1, the same seed, so the same first samples), for each way of scaling rewards, and beside it how far training itself went. No gradient is clipped,
-as clipping is a scaling of its own.
+First, for every arm: the probability of success above which the verdict success earns more, and
+where abstaining would earn most if it cost nothing. Second, with TRL on a small random judge that
+answers with verdicts: the distance between the LoRA weights after training with μ = 1 and with μ =
+5 (λ = 1, the same seed, so the same first samples), for each way of scaling rewards, and beside it
+how far training itself went. No gradient is clipped, as clipping is a scaling of its own.
 """
 
 from __future__ import annotations
@@ -68,7 +70,8 @@ def main() -> None:
     optima()
     steps, prompts = (1, 4) if arguments.quick else (arguments.steps, GrpoConfig().prompts_per_step)
     print(
-        f"LoRA weights after {steps} steps of TRL: distance of mu = 5 from mu = 1, and length of the way at mu = 1"
+        f"LoRA weights after {steps} steps of TRL: distance of mu = 5 from mu = 1, and length of "
+        f"the way at mu = 1"
     )
     for scale in ("group", "none") if arguments.quick else ("group", "batch", "none"):
         (start, one), (_, five) = (trained(mu, scale, steps, prompts) for mu in (1.0, 5.0))

@@ -1,10 +1,13 @@
 """What a choice among candidates on CAL costs, where every certificate would be wrong.
 
-    python benchmarks/selection.py [--trials 400] [--candidates 12] [--procedure guarded_taskboot] [--quick]
+    python benchmarks/selection.py [--trials 400] [--candidates 12] [--procedure guarded_taskboot]
+    [--quick]
 
-60 tasks of four attempts whose outcomes no score knows, 11 % successes: every rejection threshold errs at 1.1 α, so each certificate (α = .1, δ = .05)
-is a violation. Prints the share of trials with one, and its standard error: a candidate named beforehand; the best of all, certified as if there were no other;
-the best with the candidates counted in the level; the best of one half of the tasks, certified on the other.
+60 tasks of four attempts whose outcomes no score knows, 11 % successes: every rejection threshold
+errs at 1.1 α, so each certificate (α = .1, δ = .05) is a violation. Prints the share of trials with
+one, and its standard error: a candidate named beforehand; the best of all, certified as if there
+were no other; the best with the candidates counted in the level; the best of one half of the tasks,
+certified on the other.
 """
 
 from __future__ import annotations
@@ -74,7 +77,8 @@ def main() -> None:
         [trial(number, arguments.candidates, settings) for number in range(trials)], axis=0
     )
     print(
-        f"violations in {trials} trials with {arguments.candidates} candidates, {arguments.procedure}, delta .05"
+        f"violations in {trials} trials with {arguments.candidates} candidates, "
+        f"{arguments.procedure}, delta .05"
     )
     for name, share in zip(RATES, shares.tolist(), strict=True):
         print(f"  {name:21} {share:.3f} ± {math.sqrt(share * (1 - share) / trials):.3f}")

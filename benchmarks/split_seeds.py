@@ -1,8 +1,11 @@
-"""How much certificates vary with the split seed: AUROC, certified coverage on CAL, error and coverage on TEST, over seeds.
+"""How much certificates vary with the split seed: AUROC, certified coverage on CAL, error and
+coverage on TEST, over seeds.
 
-    python benchmarks/split_seeds.py [--corpus miniwob_mixed] [--seeds 20] [--profile certify] [--quick]
+    python benchmarks/split_seeds.py [--corpus miniwob_mixed] [--seeds 20] [--profile certify]
+    [--quick]
 
-TEST is read once a seed, for this table only: nothing is chosen from it. Without --corpus, both embedded corpora are run. --quick: one corpus, two seeds.
+TEST is read once a seed, for this table only: nothing is chosen from it. Without --corpus, both
+embedded corpora are run. --quick: one corpus, two seeds.
 """
 
 from __future__ import annotations
@@ -81,10 +84,12 @@ def spread(values: Sequence[float]) -> str:
 
 def show(corpus: str, rows: list[Row]) -> None:
     print(
-        f"\n{corpus}, lexical judge, {len(rows)} split seeds: AUROC on TEST {spread([row.auroc for row in rows])}"
+        f"\n{corpus}, lexical judge, {len(rows)} split seeds: AUROC on TEST "
+        f"{spread([row.auroc for row in rows])}"
     )
     print(
-        f"{'procedure':17} {'side':8} {'α':4} {'certified':10} {'coverage on CAL, mean (range)':32} {'error on TEST, mean (range)':30} over α  ERROR"
+        f"{'procedure':17} {'side':8} {'α':4} {'certified':10} "
+        f"{'coverage on CAL, mean (range)':32} {'error on TEST, mean (range)':30} over α  ERROR"
     )
     for key in SETTINGS:
         side, alpha, procedure = key
@@ -93,7 +98,8 @@ def show(corpus: str, rows: list[Row]) -> None:
         failed = sum(row.verdict.get(key) == "ERROR" for row in rows)
         covered = [row.coverage[key] for row in rows]
         print(
-            f"{procedure:17} {side:8} {alpha:<4g} {len(errors):3d}/{len(rows):<6d} {spread(covered):32} {spread(errors):30} {over:4d}   {failed:4d}"
+            f"{procedure:17} {side:8} {alpha:<4g} {len(errors):3d}/{len(rows):<6d} "
+            f"{spread(covered):32} {spread(errors):30} {over:4d}   {failed:4d}"
         )
 
 
@@ -113,8 +119,10 @@ def main() -> None:
         texts = render_frame(frame, Renderer())
         profile, alone = profile_corpus(frame, rendered=texts), controls(frame, rendered=texts)
         print(
-            f"\n{corpus}: {profile.trajectories} trajectories, {profile.tasks} tasks, π {profile.success_rate:.3f}, ICC {profile.icc:.3f}, "
-            f"DEFF {profile.deff:.2f}, n_eff {profile.n_eff:.0f}, duplicates {profile.duplicates}; AUROC of length alone {alone.length_auroc:.3f}, "
+            f"\n{corpus}: {profile.trajectories} trajectories, {profile.tasks} tasks, π "
+            f"{profile.success_rate:.3f}, ICC {profile.icc:.3f}, "
+            f"DEFF {profile.deff:.2f}, n_eff {profile.n_eff:.0f}, duplicates "
+            f"{profile.duplicates}; AUROC of length alone {alone.length_auroc:.3f}, "
             f"steps {alone.step_auroc:.3f}, agent {alone.agent_auroc:.3f}",
             end="",
         )

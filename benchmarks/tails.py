@@ -1,9 +1,11 @@
-"""The saddlepoint against the exact tail on random tables: its largest error near the level, and the decisions that it would flip.
+"""The saddlepoint against the exact tail on random tables: its largest error near the level, and
+the decisions that it would flip.
 
     python benchmarks/tails.py [--tables 120000] [--quick]
 
-Tables have 8 to 200 tasks of 1, 8, 16 or unequal (Poisson) sizes; errors are beta-binomial, and in half of the tables some tasks are wrong
-throughout. Tails are compared with the level of a certificate, δ/40 = .00125, and with .05. ``auto`` takes the exact tail within a factor of 4.
+Tables have 8 to 200 tasks of 1, 8, 16 or unequal (Poisson) sizes; errors are beta-binomial, and in
+half of the tables some tasks are wrong throughout. Tails are compared with the level of a
+certificate, δ/40 = .00125, and with .05. ``auto`` takes the exact tail within a factor of 4.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ def tables(size: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]
 
 
 def compare(size: int, count: int, rng: np.random.Generator) -> np.ndarray:
-    """Exact tails, those of the saddlepoint, and those of ``auto`` at both levels; shape (4, tables)."""
+    """Exact tails, those of the saddlepoint, and those of ``auto`` at both levels; shape (4,
+    tables).
+    """
     parts = []
     for _ in range(-(-count // CHUNK)):
         lattice = error_lattice(*tables(size, rng), BUDGET)
@@ -56,10 +60,12 @@ def main() -> None:
     arguments = parser.parse_args()
     count = max(CHUNK * len(KINDS), arguments.tables // 20) if arguments.quick else arguments.tables
     print(
-        "ratio: exact tail over saddlepoint, where the saddlepoint lies within a factor of 4 of the level; flipped: decisions of the saddlepoint that"
+        "ratio: exact tail over saddlepoint, where the saddlepoint lies within a factor of 4 of "
+        "the level; flipped: decisions of the saddlepoint that"
     )
     print(
-        "the exact tail turns over, of all tables; auto: the same for the engine in use; beyond 4: the exact tail crosses the level from outside that band"
+        "the exact tail turns over, of all tables; auto: the same for the engine in use; beyond "
+        "4: the exact tail crosses the level from outside that band"
     )
     names = {
         "tables": 7,
@@ -85,7 +91,8 @@ def main() -> None:
                 if ratio.size
                 else np.nan
             )
-            print(f"{name:14} {exact.size:7d} {level:8.5f} {near.sum():6d} {np.median(off):17.5f} {np.quantile(off, 0.99):7.4f} {worst:12.3f} "
+            print(f"{name:14} {exact.size:7d} {level:8.5f} {near.sum():6d} {np.median(off):17.5f} "
+                  f"{np.quantile(off, 0.99):7.4f} {worst:12.3f} "
                   f"{wrong.sum():8d} {((exact <= level) != (chosen <= level)).sum():5d} {(wrong & ~near).sum():9d}", flush=True)  # fmt: skip
 
 

@@ -1,8 +1,10 @@
-"""TaskBoot's speed as ratios measured in one run: against Algorithm 1 in loops, and against stable argsorts of the scores.
+"""TaskBoot's speed as ratios measured in one run: against Algorithm 1 in loops, and against stable
+argsorts of the scores.
 
     python benchmarks/taskboot.py [--quick]
 
-Scores follow the paper's process (appendix "Synthetic validity study"). CPU seconds of this process, median of several calls.
+Scores follow the paper's process (appendix "Synthetic validity study"). CPU seconds of this
+process, median of several calls.
 """
 
 from __future__ import annotations
@@ -43,7 +45,9 @@ def seconds(call: Callable[[], object], times: int) -> float:
 def algorithm_1(
     scores: np.ndarray, labels: np.ndarray, tasks: np.ndarray, draws: int = 2000, alpha: float = 0.1
 ) -> list[float]:
-    """The paper's Algorithm 1 as it stands: loops over thresholds and draws, an upper quantile each."""
+    """The paper's Algorithm 1 as it stands: loops over thresholds and draws, an upper quantile
+    each.
+    """
     rng = np.random.default_rng(42)
     count = int(tasks.max()) + 1
     upper = []
@@ -66,14 +70,16 @@ def main() -> None:
     largest, many = (5_000, 20_000) if quick else (100_000, 200_000)
     certify(*table(30, 8))
     print(
-        "against Algorithm 1 in loops (B = 2,000, 40 thresholds); certify() is the whole call, table to certificate"
+        "against Algorithm 1 in loops (B = 2,000, 40 thresholds); certify() is the whole call, "
+        "table to certificate"
     )
     for tasks in (84,) if quick else (84, 382, 5000):
         data = table(tasks, 8)
         whole = seconds(lambda data=data: certify(*data, procedure="taskboot"), 5)
         loops = seconds(lambda data=data: algorithm_1(*data), 1)
         print(
-            f"  G={tasks:5d}: certify {1e3 * whole:8.2f} ms   loops {loops:7.2f} s   ratio {loops / whole:8.0f}"
+            f"  G={tasks:5d}: certify {1e3 * whole:8.2f} ms   loops {loops:7.2f} s   ratio "
+            f"{loops / whole:8.0f}"
         )
     print(f"against one stable argsort of the scores, ten rows in each of {largest:,} tasks")
     scores, labels, tasks = table(largest, 10)
@@ -85,12 +91,14 @@ def main() -> None:
     ):
         whole = seconds(lambda named=named: certify(scores, labels, named, procedure="taskboot"), 3)
         print(
-            f"  {scores.size} rows, {name}: certify {whole:.3f} s, argsort {argsort:.3f} s, ratio {whole / argsort:.1f}"
+            f"  {scores.size} rows, {name}: certify {whole:.3f} s, argsort {argsort:.3f} s, ratio "
+            f"{whole / argsort:.1f}"
         )
     guarded = seconds(lambda: certify(scores, labels, tasks), 3)
     print(f"  guarded_taskboot, integer tasks: {guarded:.3f} s, ratio {guarded / argsort:.1f}")
     print(
-        f"  peak memory of this process {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB"
+        f"  peak memory of this process "
+        f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB"
     )
     data = table(84, 8)
     draws = seconds(
@@ -101,7 +109,8 @@ def main() -> None:
     )
     curve = seconds(lambda: threshold_curve(*data), 5)
     print(
-        f"Monte-Carlo kernel: {many:,} draws of 84 tasks in {draws:.3f} CPU-s; curve of 40 thresholds in {1e3 * curve:.1f} ms"
+        f"Monte-Carlo kernel: {many:,} draws of 84 tasks in {draws:.3f} CPU-s; curve of 40 "
+        f"thresholds in {1e3 * curve:.1f} ms"
     )
 
 

@@ -1,11 +1,16 @@
-"""Judges trained on other corpora beside the judge trained at home: AUROC on CAL, certified coverage of the reject side, audit on TEST.
+"""Judges trained on other corpora beside the judge trained at home: AUROC on CAL, certified
+coverage of the reject side, audit on TEST.
 
-    python benchmarks/transfer.py [--root DIR] [--quick] [--judge NAME …] [--target CORPUS …] [--data DIR]
+    python benchmarks/transfer.py [--root DIR] [--quick] [--judge NAME …] [--target CORPUS …]
+    [--data DIR]
 
-The data root DIR (a temporary folder by default) is filled on first use with the two embedded corpora and, where --data names a folder of published runs, with those of it that are
-listed below; nothing that is there is read again. --quick takes the embedded corpora alone (13 CPU seconds with the lexical judges, which are the
-default). What was trained before is trained again only where it is stale. CPU seconds are of training, scoring and certificates together, in this
-process. The audit is the verdict on TEST with the realised error; "-" where nothing is certified. A judge without a source is skipped with the reason.
+The data root DIR (a temporary folder by default) is filled on first use with the two embedded
+corpora and, where --data names a folder of published runs, with those of it that are listed below;
+nothing that is there is read again. --quick takes the embedded corpora alone (13 CPU seconds with
+the lexical judges, which are the default). What was trained before is trained again only where it
+is stale. CPU seconds are of training, scoring and certificates together, in this process. The audit
+is the verdict on TEST with the realised error; "-" where nothing is certified. A judge without a
+source is skipped with the reason.
 """
 
 from __future__ import annotations
@@ -29,7 +34,8 @@ from certify_assets.judges.specs import ALPHAS, JUDGES
 from certify_assets.storage.store import Store
 
 LEXICAL = ("lexical", "lexical_transfer", "lexical_transfer_strict")
-# folder of published runs: name of the corpus, and its format where more than one is needed to read it
+# folder of published runs: name of the corpus, and its format where more than one is needed to read
+# it
 PUBLISHED = {
     "intercode_bash": ("intercode", "auto"),
     "multi_swe_bench_java": ("java", "auto"),
@@ -42,7 +48,9 @@ ACCEPTED = "this table compares judges under the same leak"
 
 @dataclass(frozen=True)
 class Row:
-    """A judge on a target: rows and sources of its training, AUROC on CAL, certified reject coverage and audit at every budget, CPU seconds."""
+    """A judge on a target: rows and sources of its training, AUROC on CAL, certified reject
+    coverage and audit at every budget, CPU seconds.
+    """
 
     target: str
     judge: str
@@ -150,7 +158,8 @@ def run(given: argparse.Namespace, store: Store) -> None:
                 for coverage, audit in zip(row.certified, row.audits, strict=True)
             )
             print(
-                f"{target:14s} {judge:24s} {row.rows:5d} {row.sources:8d}  {row.auroc:.3f}{cells} {row.seconds:6.1f}",
+                f"{target:14s} {judge:24s} {row.rows:5d} {row.sources:8d}  {row.auroc:.3f}{cells} "
+                f"{row.seconds:6.1f}",
                 flush=True,
             )
 

@@ -93,7 +93,8 @@ def show(name: str, values: dict[str, Any], indent: int = 0) -> None:
             show(key, value, indent + 2)
         else:
             print(
-                f"{' ' * indent}  {key:<24} {f'{value:.4g}' if isinstance(value, float) else value}",
+                f"{' ' * indent}  {key:<24} "
+                f"{f'{value:.4g}' if isinstance(value, float) else value}",
                 flush=True,
             )
 

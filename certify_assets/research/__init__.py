@@ -1,1 +1,3 @@
-"""Research: the paper's numbers, the certifiability law, simulations, seed and harvest studies, and the MiniWoB++ generator."""
+"""Research: the paper's numbers, the certifiability law, simulations, seed and harvest studies,
+and the MiniWoB++ generator.
+"""

@@ -31,14 +31,8 @@ _ATTEMPTS = 2
 def generate_runs(
     folder: Path, *, workers: int = 2, progress: Callable[[int, int], None] | None = None
 ) -> Path:
-    """Run the scripted agents on the pretraining tasks with every seed of `PRETRAINING_SEEDS`; call again to finish after a kill.
-
-    A seed names instances and faults, so that the same task is done well and badly in many ways.
-
-    Returns
-    -------
-    Path
-        ``runs.parquet`` in the folder.
+    """Run the scripted agents on the pretraining tasks with every seed of `PRETRAINING_SEEDS`;
+    call again to finish after a kill.
     """
     from certify_assets.research.miniwob import generate
 
@@ -121,7 +115,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--generate",
         action="store_true",
-        help="generate the runs of further seeds in --out with Chromium first (20 minutes of two cores)",
+        help="generate the runs of further seeds in --out with Chromium first (20 minutes of two "
+        "cores)",
     )
     return parser
 
@@ -129,7 +124,8 @@ def _parser() -> argparse.ArgumentParser:
 def _progress(item: Progress) -> None:
     if item.step % 10 == 0 or item.step == item.steps:
         print(
-            f"step {item.step}/{item.steps}  loss {item.loss:.3f}  verdict {item.verdict_loss:.3f}  {item.seconds:.0f} s",
+            f"step {item.step}/{item.steps}  loss {item.loss:.3f}  verdict "
+            f"{item.verdict_loss:.3f}  {item.seconds:.0f} s",
             file=sys.stderr,
             flush=True,
         )
@@ -148,7 +144,8 @@ def main(arguments: list[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return error.exit_code
     print(
-        f"{built.folder}: {built.parameters:,} parameters, loss {built.last.loss:.3f}, verdict {built.last.verdict_loss:.3f}"
+        f"{built.folder}: {built.parameters:,} parameters, loss {built.last.loss:.3f}, verdict "
+        f"{built.last.verdict_loss:.3f}"
     )
     return 0
 

@@ -1,7 +1,8 @@
-"""Points of the certifiability law over the corpora of a data root, each number with the judge and the split that it comes from.
+"""Points of the certifiability law over the corpora of a data root, each number with the judge and
+the split that it comes from.
 
-Everything is read off CAL: success rate, effective size and the base judge's AUROC as well as the certified coverage. TEST is not touched, so a
-fit costs no read of it.
+Everything is read off CAL: success rate, effective size and the base judge's AUROC as well as the
+certified coverage. TEST is not touched, so a fit costs no read of it.
 """
 
 from __future__ import annotations
@@ -25,18 +26,6 @@ if TYPE_CHECKING:
     from certify_assets.certificates import Certificate
     from certify_assets.research.law import Law, LawPoint
 
-__all__ = [
-    "CERTIFIABILITY_KEY",
-    "CERTIFIABILITY_SCHEMA",
-    "Certifiability",
-    "Measured",
-    "base_judge",
-    "doubts",
-    "fit_measured",
-    "gather_points",
-    "measure",
-    "write_certifiability",
-]
 
 CERTIFIABILITY_SCHEMA = "certify_assets/certifiability/1"
 CERTIFIABILITY_KEY = "study/certifiability.json"
@@ -49,7 +38,8 @@ _DOUBTS = {
     "two_base_judges",
     "pretrained_base",
 }
-# the paper's A₀ is that of a judge which is not fine-tuned on the corpus; the floor is read where that one has not scored it
+# the paper's A₀ is that of a judge which is not fine-tuned on the corpus; the floor is read where
+# that one has not scored it
 _UNTRAINED = "base"
 _FLOOR = "lexical"
 
@@ -68,7 +58,8 @@ class Measured:
     plain_coverage : float
         Best coverage of TaskBoot without the guard, the paper's procedure.
     certificate_sha256 : str
-        Of the certificate that the coverage is taken from (the base judge's, else the lexical one's, where nothing is certified).
+        Of the certificate that the coverage is taken from (the base judge's, else the lexical
+        one's, where nothing is certified).
     without : tuple of str
         Judges without certificates that hold now on this corpus.
     judges : int
@@ -102,7 +93,10 @@ class Measured:
             if self.untrained
             else f", which is trained on SFT: {_UNTRAINED} has not scored this corpus"
         )
-        return f"success rate and n_eff: CAL; AUROC: {self.base_judge} on CAL{instead}; {best}{absent}."
+        return (
+            f"success rate and n_eff: CAL; AUROC: {self.base_judge} on CAL{instead}; "
+            f"{best}{absent}."
+        )
 
     @property
     def untrained(self) -> bool:
@@ -125,19 +119,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Certifiability:
-    """The law over a data root, or why there is none, beside the paper's.
-
-    Attributes
-    ----------
-    measured : tuple of Measured
-    left_out : tuple of (str, str)
-        Corpora that give no point, with the reason.
-    law : Law or None
-    reason : str
-        Why there is no law.
-    paper : Law
-        The fit to the paper's own points, for reference.
-    """
+    """The law over a data root, or why there is none, beside the paper's."""
 
     measured: tuple[Measured, ...]
     left_out: tuple[tuple[str, str], ...]
@@ -157,11 +139,13 @@ class Certifiability:
             *self._pretrained(),
             (
                 "one_split",
-                "AUROC and coverage are read off the same CAL labels: a new corpus must give its AUROC before it is certified.",
+                "AUROC and coverage are read off the same CAL labels: a new corpus must give its "
+                "AUROC before it is certified.",
             ),
             (
                 "best_of_judges",
-                f"The coverage is the best of {number} judges at α = {alpha}, each certified by itself: no level pays for this choice.",
+                f"The coverage is the best of {number} judges at α = {alpha}, each certified by "
+                f"itself: no level pays for this choice.",
             ),
         )
         return (
@@ -180,7 +164,8 @@ class Certifiability:
             return (
                 (
                     "untrained_base",
-                    f"A₀ is the AUROC of {_UNTRAINED}, which is not fine-tuned on the corpus, as the paper's.",
+                    f"A₀ is the AUROC of {_UNTRAINED}, which is not fine-tuned on the corpus, as "
+                    f"the paper's.",
                 ),
             )
         lexical = f"{_FLOOR}, which is trained on SFT"
@@ -188,17 +173,21 @@ class Certifiability:
             return (
                 (
                     "base_judge",
-                    f"A₀ is the AUROC of {lexical}: the paper's is that of an untrained judge, and {_UNTRAINED} has scored none.",
+                    f"A₀ is the AUROC of {lexical}: the paper's is that of an untrained judge, "
+                    f"and {_UNTRAINED} has scored none.",
                 ),
             )
         mixed = (
-            f"A₀ is the AUROC of {_UNTRAINED} on {untrained} of {len(self.measured)} corpora and of {lexical}, on the others: one line through "
+            f"A₀ is the AUROC of {_UNTRAINED} on {untrained} of {len(self.measured)} corpora and "
+            f"of {lexical}, on the others: one line through "
             f"two kinds of points. Score the others with {_UNTRAINED}."
         )
         return (("two_base_judges", mixed),)
 
     def _pretrained(self) -> tuple[tuple[str, str], ...]:
-        """Say where the base judge has read runs of the same tasks' kind with their verdicts before."""
+        """Say where the base judge has read runs of the same tasks' kind with their verdicts
+        before.
+        """
         known = [
             item.point.corpus
             for item in self.measured
@@ -206,7 +195,10 @@ class Certifiability:
         ]
         if not known or JUDGES[_UNTRAINED].model != "compact":
             return ()
-        said = f"The compact model was pretrained on MiniWoB++ runs with their verdicts, of other tasks: on {', '.join(known)} its A₀ is no stranger's."
+        said = (
+            f"The compact model was pretrained on MiniWoB++ runs with their verdicts, of other "
+            f"tasks: on {', '.join(known)} its A₀ is no stranger's."
+        )
         return (("pretrained_base", said),)
 
     def to_dict(self) -> dict[str, Any]:
@@ -233,16 +225,17 @@ class Certifiability:
 
 
 def base_judge(corpus: Corpus) -> str:
-    """Return the judge whose AUROC is A₀: the untrained one where it has scored the corpus, else the lexical floor. Neither makes a choice on CAL."""
+    """Return the judge whose AUROC is A₀: the untrained one where it has scored the corpus, else
+    the lexical floor. Neither makes a choice on CAL.
+    """
     return (
         _UNTRAINED if corpus.store.exists(f"judges/{_UNTRAINED}/{corpus}/scores.json") else _FLOOR
     )
 
 
 def gather_points(store: Store) -> tuple[tuple[Measured, ...], tuple[tuple[str, str], ...]]:
-    """Return the points of every corpus with certificates, and the other corpora with the reason why they give none.
-
-    Every certificate is recomputed on the way, so a stale or altered one gives a reason and no number.
+    """Return the points of every corpus with certificates, and the other corpora with the reason
+    why they give none.
     """
     measured, left_out = [], []
     for corpus in registered_corpora(store):
@@ -254,15 +247,7 @@ def gather_points(store: Store) -> tuple[tuple[Measured, ...], tuple[tuple[str, 
 
 
 def measure(corpus: Corpus) -> Measured:
-    """Measure one corpus on CAL.
-
-    Raises
-    ------
-    InputError
-        If neither the base judge nor the lexical one has certificates, or CAL holds one class only.
-    IntegrityError
-        If a judge's certificates, or the base judge's scores, are stale or do not recompute.
-    """
+    """Measure one corpus on CAL."""
     from certify_assets.certificates import observe
     from certify_assets.research.law import LawPoint
 
@@ -277,12 +262,14 @@ def measure(corpus: Corpus) -> Measured:
     anchor = next((name for name in (base, _FLOOR) if name in loaded), None)
     if anchor is None:
         raise InputError(
-            f"{_FLOOR} has no certificates on {corpus}; materialize judges/{_FLOOR}/certificate of this corpus."
+            f"{_FLOOR} has no certificates on {corpus}; materialize judges/{_FLOOR}/certificate "
+            f"of this corpus."
         )
     area = observe(*columns(JudgedCorpus(corpus, base).calibration[0])).auroc
     if area is None:
         raise InputError(
-            f"CAL of {corpus} holds one outcome only, so {base} has no AUROC there; import runs of both outcomes."
+            f"CAL of {corpus} holds one outcome only, so {base} has no AUROC there; import runs "
+            f"of both outcomes."
         )
     deciding = {
         name: certificate_of(items, side="reject", alpha=ALPHAS[0])
@@ -317,7 +304,9 @@ def measure(corpus: Corpus) -> Measured:
 def _current(
     corpus: Corpus, names: Sequence[str], needed: Sequence[str]
 ) -> dict[str, list[Certificate]]:
-    """Return the certificates of each judge; one that waits for its turn says nothing against the others, unless it is needed."""
+    """Return the certificates of each judge; one that waits for its turn says nothing against the
+    others, unless it is needed.
+    """
     loaded = {}
     for name in names:
         try:
@@ -355,7 +344,9 @@ def write_certifiability(store: Store) -> Certifiability:
 
 
 def doubts(store: Store) -> list[str]:
-    """Return what a reader of the stored model must be warned of: too few corpora, no fit, a fit that predicts nothing or hangs on one corpus."""
+    """Return what a reader of the stored model must be warned of: too few corpora, no fit, a fit
+    that predicts nothing or hangs on one corpus.
+    """
     from certify_assets.research.law import ENOUGH_POINTS
 
     document = store.read_json(CERTIFIABILITY_KEY)

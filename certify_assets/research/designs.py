@@ -53,7 +53,8 @@ def study_designs(
     names : sequence of str
         Of ``DESIGNS``.
     tasks, rhos : sequences
-        Tasks in a calibration set and nominal label ICCs; each design's own when empty. ICCs concern no design of fooled tasks.
+        Tasks in a calibration set and nominal label ICCs; each design's own when empty. ICCs
+        concern no design of fooled tasks.
     alpha : float
         Fooled tasks make ``excess``·α of the trajectories wrong.
     side : {"reject", "release"}
@@ -68,7 +69,8 @@ def study_designs(
     Raises
     ------
     InputError
-        If a name is unknown, a number of tasks is below 2, an ICC is not in [0, .9], or an excess is not above zero.
+        If a name is unknown, a number of tasks is below 2, an ICC is not in [0, .9], or an excess
+        is not above zero.
     """
     cells: list[Design] = []
     for name in dict.fromkeys(names):
@@ -130,7 +132,8 @@ def _clustered_design(name: str, tasks: int, rho: float) -> Clustered:
 def _fooled_design(name: str, tasks: int, share: float, side: str) -> Fooled:
     if not 0 < share < 1:
         raise InputError(
-            f"The true error of fooled tasks is {share:g}, excess times alpha; give an alpha below .66 and an excess above zero."
+            f"The true error of fooled tasks is {share:g}, excess times alpha; give an alpha "
+            f"below .66 and an excess above zero."
         )
     return Fooled(
         name=name,
@@ -150,18 +153,7 @@ _QUANTILES = np.linspace(0.05, 0.95, 91)
 
 @dataclass(frozen=True)
 class TruthCheck:
-    """One threshold of one design.
-
-    Attributes
-    ----------
-    design : str
-    rho, true_error : float or None
-        Nominal label ICC; error of fooled tasks.
-    side, estimand : str
-    threshold : float
-    truth, drawn, drawn_se : float
-        By quadrature, counted in the draw, and the draw's standard error over tasks.
-    """
+    """One threshold of one design."""
 
     design: str
     rho: float | None
@@ -188,21 +180,7 @@ class TruthCheck:
 def check_truth(
     designs: Sequence[Design], *, tasks: int = CHECK_TASKS, seed: int = 0
 ) -> list[TruthCheck]:
-    """Compare the truth of designs with large draws.
-
-    Parameters
-    ----------
-    designs : sequence of Design
-        Those that differ in the number of tasks only are one population and are drawn once.
-    tasks : int
-        Tasks of a draw.
-    seed : int
-
-    Returns
-    -------
-    list of TruthCheck
-        For both sides and both estimands, at up to three score quantiles, with errors near .02, .1 and .3.
-    """
+    """Compare the truth of designs with large draws."""
     populations = {
         (f"{whole!r}", getattr(whole, "side", None)): whole
         for whole in (replace(cast(Any, design), tasks=tasks) for design in designs)
@@ -231,7 +209,8 @@ def _checks(design: Design, rng: np.random.Generator) -> list[TruthCheck]:
                 scale = 1.0 if estimand == "trajectory" else sizes
                 n, k = covered / scale, errors / scale
                 truth = float(design.true_error(threshold, side, estimand))
-                # of a ratio of sums over tasks; a draw without errors shows no scatter, so it is at least that of independent trajectories
+                # of a ratio of sums over tasks; a draw without errors shows no scatter, so it is at
+                # least that of independent trajectories
                 alone = truth * (1 - truth) * float((covered / np.square(scale)).sum())
                 error = math.sqrt(max(float(np.square(k - truth * n).sum()), alone)) / float(
                     n.sum()

@@ -46,22 +46,7 @@ _SHARES = (0.25, 0.5)
 
 
 def controls_of(loop: Loop, parts: Parts, start: Judge, size: int) -> list[dict[str, Any]]:
-    """Run the controls of a loop.
-
-    Parameters
-    ----------
-    loop, parts
-    start : Judge
-        Of round 0.
-    size : int
-        Runs that the certificate let through in round 1; the lowest scores are taken of as many, beside fixed shares of the pool.
-
-    Returns
-    -------
-    list of dict
-        The labels of half A spent on training instead, certified on half B; then every cut without a certificate, with its contamination and, where
-        a training is cheap, what came of it.
-    """
+    """Run the controls of a loop."""
     found = [_labels_spent(loop, parts)]
     table = loop.learner.score(start, parts.pool.frame)
     for name, taken in uncertified_cuts(table["score"].to_numpy(np.float64), loop, size).items():
@@ -87,14 +72,7 @@ def controls_of(loop: Loop, parts: Parts, start: Judge, size: int) -> list[dict[
 def uncertified_cuts(
     scores: NDArray[np.float64], loop: Loop, size: int
 ) -> dict[str, NDArray[np.bool_]]:
-    """Choose rows of a pool without a certificate.
-
-    Returns
-    -------
-    dict of str to bool array
-        ``verdict``: where the judge says the pseudo-label at all; ``confidence``: where it gives the other outcome at most α; ``lowest_…`` (on the
-        release side ``highest_…``): as many as the certificate let through, and fixed shares of the pool.
-    """
+    """Choose rows of a pool without a certificate."""
     sign = 1.0 if loop.settings.side == "reject" else -1.0
     keys = np.where(np.isnan(scores), np.inf, sign * scores)
     order = np.argsort(keys, kind="stable")
@@ -113,13 +91,8 @@ def uncertified_cuts(
 
 
 def ranking_of(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """Say whether half B would have put the rounds in the order in which TEST has them; None where there are not two rounds.
-
-    Returns
-    -------
-    dict or None
-        For every procedure: rounds by certified coverage on half B and by coverage certified on TEST's own scores, best first (the earlier round
-        on a tie), and whether the two agree. TEST is reported here, not chosen by: the number of rounds is fixed beforehand.
+    """Say whether half B would have put the rounds in the order in which TEST has them; None where
+    there are not two rounds.
     """
     made = [row for row in rows if "certificates" in row]
     if len(made) < 2:
@@ -147,7 +120,9 @@ def ranking_of(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
 
 
 def _labels_spent(loop: Loop, parts: Parts) -> dict[str, Any]:
-    """Train on the labels of half A instead of using them for a threshold: its tasks certify nothing any more."""
+    """Train on the labels of half A instead of using them for a threshold: its tasks certify
+    nothing any more.
+    """
     import pandas as pd
 
     labelled = [
@@ -165,24 +140,7 @@ def _labels_spent(loop: Loop, parts: Parts) -> dict[str, Any]:
 
 
 def harvest_rounds(loop: Loop, first: Judge | None = None) -> dict[str, Any]:
-    """Run the rounds and their controls.
-
-    Parameters
-    ----------
-    loop : Loop
-    first : Judge, optional
-        The judge of round 0, where it is trained already.
-
-    Returns
-    -------
-    dict
-        ``rounds`` (round 0 is the start), ``controls``, ``ranking`` (whether CAL could have ranked the rounds), ``halves``.
-
-    Notes
-    -----
-    Half A of a second round is not independent of the judge that it gates, which was trained on what half A let through in the first; half B
-    and TEST are. The threshold's promise is on the population of runs below it, not on the finite pool.
-    """
+    """Run the rounds and their controls."""
     parts = Parts.of(loop)
     start = judge = first or loop.learner.train(loop.learner.source, "round_0")
     rows = [
@@ -217,7 +175,9 @@ def harvest_rounds(loop: Loop, first: Judge | None = None) -> dict[str, Any]:
 
 
 def _round(loop: Loop, parts: Parts, judge: Judge, number: int) -> tuple[dict[str, Any], Judge]:
-    """Harvest with one judge and train the next; where nothing is harvested the judge stays and the row says why."""
+    """Harvest with one judge and train the next; where nothing is harvested the judge stays and
+    the row says why.
+    """
     gate, table = gate_of(loop, parts, judge)
     taken = gate.taken(table["score"].to_numpy(np.float64))
     harvested = {
@@ -335,7 +295,9 @@ def run_harvests(
 
 
 def harvest_document(corpus: str, plan: HarvestPlan, loops: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return what a study of harvests says: its plan, every loop, and over all of them how often a harvest kept its budget."""
+    """Return what a study of harvests says: its plan, every loop, and over all of them how often a
+    harvest kept its budget.
+    """
     taken = [
         row["harvest"]
         for loop in loops
@@ -402,14 +364,7 @@ def _announced(
 def learner_maker(
     corpus: Corpus, learner: str, *, report: Report = silent
 ) -> Iterator[LearnerMaker]:
-    """Give the maker of a learner, with a place for its checkpoints where a training is dear.
-
-    Parameters
-    ----------
-    learner : {"lexical", "sft"}
-    report : callable
-        Told how far a training has come that takes minutes.
-    """
+    """Give the maker of a learner, with a place for its checkpoints where a training is dear."""
     if learner == "lexical":
         yield lambda splits: lexical_learner(splits.sft, splits.manifest)
         return

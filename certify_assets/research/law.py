@@ -87,7 +87,9 @@ class LawPoint:
 
     @property
     def anchor(self) -> str:
-        """Why this point holds an end of the line rather than tests it: ``nothing certified``, ``few tasks``, or empty."""
+        """Why this point holds an end of the line rather than tests it: ``nothing certified``,
+        ``few tasks``, or empty.
+        """
         if self.coverage == 0:
             return "nothing certified"
         return "few tasks" if self.tasks is not None and self.tasks < FEW_TASKS else ""
@@ -135,7 +137,8 @@ def _fill(point: LawPoint, scale: float) -> float:
     return float(-np.expm1(-(point.n_eff or 0.0) / scale))
 
 
-#: name → words, regressor, saturation constants K to choose from (none where the form has no such factor); index = (1−π)(2A₀−1),
+#: name → words, regressor, saturation constants K to choose from (none where the form has no such
+#: factor); index = (1−π)(2A₀−1),
 #: s(K) = 1 − exp(−n_eff/K)
 LAW_FORMS: dict[str, tuple[str, _Form, tuple[float, ...]]] = {
     "law": ("(1−π)(2A₀−1)", lambda point, _: point.x, ()),
@@ -163,8 +166,9 @@ class FormFit:
     slope, intercept : float or None
         a and b; None where the form cannot be fitted, and then ``reason`` says why.
     r2, loocv_r2, mae : float or None
-        In-sample R²; 1 − SSE_loo/SST about the mean of all points; mean absolute error of the left-out predictions. Without parameters
-        nothing is refitted, so leaving out changes nothing and both R² agree.
+        In-sample R²; 1 − SSE_loo/SST about the mean of all points; mean absolute error of the
+        left-out predictions. Without parameters nothing is refitted, so leaving out changes nothing
+        and both R² agree.
     k : float or None
         Saturation constant.
     reason : str
@@ -183,20 +187,7 @@ class FormFit:
 
 @dataclass(frozen=True)
 class Influence:
-    """What one point does to the law.
-
-    Attributes
-    ----------
-    corpus : str
-    index, coverage, fitted : float
-    left_out : float
-        Prediction of this point by the fit to the others.
-    leverage : float
-        In [1/n, 1]; they sum to 2.
-    slope_without, intercept_without : float
-    loocv_r2_without : float or None
-        LOOCV R² of the law over the other points; None where they are too few or all alike.
-    """
+    """What one point does to the law."""
 
     corpus: str
     index: float
@@ -211,18 +202,7 @@ class Influence:
 
 @dataclass(frozen=True)
 class Law:
-    """The law over a set of corpora.
-
-    Attributes
-    ----------
-    points : tuple of LawPoint
-    forms : tuple of FormFit
-        In the order of ``LAW_FORMS``.
-    influence : tuple of Influence
-        One a point.
-    deviation : float
-        Residual standard deviation of the law, n − 2 degrees of freedom.
-    """
+    """The law over a set of corpora."""
 
     points: tuple[LawPoint, ...]
     forms: tuple[FormFit, ...]
@@ -268,7 +248,8 @@ def fit_law(points: Sequence[LawPoint]) -> Law:
     Raises
     ------
     InputError
-        If the points are too few, name a corpus twice, all have one coverage, or nearly all have one index.
+        If the points are too few, name a corpus twice, all have one coverage, or nearly all have
+        one index.
     """
     _require_fit(points)
     x, y = np.array([point.x for point in points]), np.array([point.coverage for point in points])
@@ -283,21 +264,7 @@ def fit_law(points: Sequence[LawPoint]) -> Law:
 
 
 def leave_one_out(x: _Floats, y: _Floats) -> _Floats:
-    """Predict every point by the line through the others.
-
-    Parameters
-    ----------
-    x, y : float64 array, shape (n,)
-        n ≥ 3, at least two distinct x among any n − 1.
-
-    Returns
-    -------
-    float64 array, shape (n,)
-
-    Notes
-    -----
-    y_i − e_i/(1−h_i) with residual e and leverage h: the same numbers as n refits.
-    """
+    """Predict every point by the line through the others."""
     slope, intercept = _line(x, y)
     fitted = intercept + slope * x
     prediction: _Floats = y - (y - fitted) / (1 - _leverage(x))
@@ -308,7 +275,8 @@ def _require_fit(points: Sequence[LawPoint]) -> None:
     count = len(points)
     if count < FEWEST_POINTS:
         raise InputError(
-            f"the law cannot be fitted to {count} corpora; give at least {FEWEST_POINTS}, one row each."
+            f"the law cannot be fitted to {count} corpora; give at least {FEWEST_POINTS}, one row "
+            f"each."
         )
     names = [point.corpus for point in points]
     if len(set(names)) < count:
@@ -316,12 +284,14 @@ def _require_fit(points: Sequence[LawPoint]) -> None:
         raise InputError(f"corpus {repeated!a} has two points of the law; give one row a corpus.")
     if len({point.coverage for point in points}) == 1:
         raise InputError(
-            f"every one of the {count} corpora has coverage {points[0].coverage:g}, so there is nothing to explain; "
+            f"every one of the {count} corpora has coverage {points[0].coverage:g}, so there is "
+            f"nothing to explain; "
             "give corpora that differ in column coverage."
         )
     if not _varies(np.array([point.x for point in points])):
         raise InputError(
-            f"all but one of the {count} corpora have one index (1−π)(2A₀−1), so no line can be validated; "
+            f"all but one of the {count} corpora have one index (1−π)(2A₀−1), so no line can be "
+            f"validated; "
             "give corpora that differ in columns success_rate and auroc."
         )
 
@@ -448,9 +418,8 @@ class LawPrediction:
 
 
 def coverage_ceiling(success_rate: float, alpha: float = 0.1) -> float:
-    """Return the largest share that can be rejected with an error of at most α: (1−π)/(1−α), at most 1.
-
-    All failures are rejected, and as many successes as the budget allows.
+    """Return the largest share that can be rejected with an error of at most α: (1−π)/(1−α), at
+    most 1.
     """
     return min(1.0, (1 - success_rate) / (1 - alpha))
 
@@ -458,13 +427,8 @@ def coverage_ceiling(success_rate: float, alpha: float = 0.1) -> float:
 def prediction_band(
     law: Law, index: ArrayLike, *, confidence: float = 0.95
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    r"""Return the line and the half width of the prediction interval at values of the index, neither clipped.
-
-    Notes
-    -----
-    .. math:: t_{n-2}\; s\,\sqrt{1 + 1/n + (x-\bar x)^2 / \sum (x_i - \bar x)^2}
-
-    with s the residual standard deviation: right for normal residuals of one variance, which so few points cannot show.
+    r"""Return the line and the half width of the prediction interval at values of the index,
+    neither clipped.
     """
     from scipy.special import stdtrit
 
@@ -521,7 +485,8 @@ def predict_coverage(
     known = [item.x for item in law.points]
     outside = not min(known) <= point.x <= max(known)
     said = [
-        f"The index is {point.x:.3f}; the law expects a coverage of {coverage:.3f} ({confidence:.0%} interval {low:.3f} to {high:.3f}), "
+        f"The index is {point.x:.3f}; the law expects a coverage of {coverage:.3f} "
+        f"({confidence:.0%} interval {low:.3f} to {high:.3f}), "
         f"the line without parameters {free:.3f}.",
         *_of_the_new(law, point, outside=outside),
         *(message for _, message in law_findings(law)),
@@ -536,22 +501,27 @@ def _of_the_new(law: Law, point: LawPoint, *, outside: bool) -> list[str]:
     if outside:
         known = [item.x for item in law.points]
         said.append(
-            f"That index is outside the range of the points, {min(known):.3f} to {max(known):.3f}: this is an extrapolation."
+            f"That index is outside the range of the points, {min(known):.3f} to "
+            f"{max(known):.3f}: this is an extrapolation."
         )
     if point.discrimination <= 0:
         said.append(
-            "The judge ranks no better than chance (AUROC at most .5): nothing is to be expected of it."
+            "The judge ranks no better than chance (AUROC at most .5): nothing is to be expected "
+            "of it."
         )
     smallest = min((item.n_eff for item in law.points if item.n_eff is not None), default=None)
     if point.n_eff is not None and smallest is not None and point.n_eff < smallest:
         said.append(
-            f"n_eff {point.n_eff:.3g} is below that of every point ({smallest:.3g} at least); the law does not know of sample size."
+            f"n_eff {point.n_eff:.3g} is below that of every point ({smallest:.3g} at least); the "
+            f"law does not know of sample size."
         )
     return said
 
 
 def carriers(law: Law) -> tuple[Influence, ...]:
-    """Return the points that carry the fit: leverage above twice its mean, or a LOOCV R² that falls by more than .1 without them."""
+    """Return the points that carry the fit: leverage above twice its mean, or a LOOCV R² that
+    falls by more than .1 without them.
+    """
     whole = law.form("law").loocv_r2 or 0.0
     return tuple(
         item
@@ -562,7 +532,9 @@ def carriers(law: Law) -> tuple[Influence, ...]:
 
 
 def law_findings(law: Law) -> tuple[tuple[str, str], ...]:
-    """Return what a reader of the law should know, as (code, sentence): points, anchors, validation, carriers, the line without parameters."""
+    """Return what a reader of the law should know, as (code, sentence): points, anchors,
+    validation, carriers, the line without parameters.
+    """
     return (
         *_of_the_points(law),
         *_of_the_validation(law),
@@ -577,7 +549,8 @@ def _of_the_points(law: Law) -> list[tuple[str, str]]:
     found = [
         (
             "points",
-            f"The law is a line through {count} corpora{few}: an empirical summary of them, not a theorem.",
+            f"The law is a line through {count} corpora{few}: an empirical summary of them, not a "
+            f"theorem.",
         )
     ]
     zero, small = (
@@ -595,7 +568,8 @@ def _of_the_points(law: Law) -> list[tuple[str, str]]:
         found.append(
             (
                 "few_tasks",
-                f"Anchors: {len(small)} of them rest on fewer than {FEW_TASKS} tasks ({', '.join(small)}).",
+                f"Anchors: {len(small)} of them rest on fewer than {FEW_TASKS} tasks "
+                f"({', '.join(small)}).",
             )
         )
     return found
@@ -608,7 +582,8 @@ def _of_the_validation(law: Law) -> list[tuple[str, str]]:
     return [
         (
             "no_prediction",
-            f"Leave-one-out R² is {validated:.2f}: the mean of the corpora would have predicted better than this line.",
+            f"Leave-one-out R² is {validated:.2f}: the mean of the corpora would have predicted "
+            f"better than this line.",
         )
     ]
 
@@ -618,7 +593,8 @@ def _of_the_carriers(law: Law) -> list[tuple[str, str]]:
     return [
         (
             "carries_the_fit",
-            f"{item.corpus} carries the fit (leverage {item.leverage:.2f}); without it the law is {item.slope_without:.3f} x "
+            f"{item.corpus} carries the fit (leverage {item.leverage:.2f}); without it the law is "
+            f"{item.slope_without:.3f} x "
             f"{item.intercept_without:+.3f}"
             + (
                 "."
@@ -644,7 +620,8 @@ def _of_the_free_line(law: Law) -> list[tuple[str, str]]:
     return [
         (
             _FREE,
-            f"The line without parameters has R² {free.r2:.3f} and MAE {free.mae:.3f} on these points, the fit LOOCV R² {fitted.loocv_r2:.3f} "
+            f"The line without parameters has R² {free.r2:.3f} and MAE {free.mae:.3f} on these "
+            f"points, the fit LOOCV R² {fitted.loocv_r2:.3f} "
             f"and MAE {fitted.mae:.3f}: "
             + ("fitting gains nothing." if better else "fitting gains something."),
         )
@@ -662,8 +639,9 @@ def read_points(path: Path) -> list[LawPoint]:
     Parameters
     ----------
     path : Path
-        With columns corpus, success_rate, auroc, coverage, and optionally n_eff and tasks; other columns are passed over. A JSON document
-        is a list of such objects, or holds one as ``points``.
+        With columns corpus, success_rate, auroc, coverage, and optionally n_eff and tasks; other
+        columns are passed over. A JSON document is a list of such objects, or holds one as
+        ``points``.
 
     Returns
     -------
@@ -672,7 +650,8 @@ def read_points(path: Path) -> list[LawPoint]:
     Raises
     ------
     InputError
-        If a column is missing or a value is no number in its range; the sentence names file, row and column.
+        If a column is missing or a value is no number in its range; the sentence names file, row
+        and column.
     """
     records = _json_records(path) if path.suffix.lower() == ".json" else _table_records(path)
     return [_point(f"{path}, {row}", record) for row, record in records]

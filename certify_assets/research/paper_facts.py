@@ -30,21 +30,7 @@ _FEWEST_TASKS = 20
 
 @dataclass(frozen=True)
 class PaperFact:
-    """One statement about the paper, with its measurement.
-
-    Attributes
-    ----------
-    key : str
-    statement : str
-        What is claimed of the paper.
-    paper : str
-        What the paper prints.
-    measured : str
-    how : str
-    verdict : {"confirmed", "in part", "not confirmed"}
-    values : mapping of str to float
-        The measured numbers, by name; a simulated rate has its standard error under the same name with ``_se``.
-    """
+    """One statement about the paper, with its measurement."""
 
     key: str
     statement: str
@@ -77,7 +63,9 @@ def arithmetic_facts() -> tuple[PaperFact, ...]:
 
 
 def _left_out(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[float, float]:
-    """R² and mean absolute error of predicting each point by the line through the others; R² = 1 − SSE/SST about the mean of all."""
+    """R² and mean absolute error of predicting each point by the line through the others; R² = 1 −
+    SSE/SST about the mean of all.
+    """
     predicted = leave_one_out(x, y)
     return _explained(predicted, y), float(np.abs(y - predicted).mean())
 
@@ -103,7 +91,8 @@ def _without_success_rate() -> PaperFact:
         "loocv_without_success_rate",
         "Dropping (1 − π) alone does not give the quoted LOOCV R² of .38.",
         "LOOCV R² collapses to .38 without (1 − π); AUROC alone reaches .47",
-        f"(2A₀ − 1) alone {alone:.3f}; with the saturation factor as well {saturated:.3f}. The two figures are given for one and the same step",
+        f"(2A₀ − 1) alone {alone:.3f}; with the saturation factor as well {saturated:.3f}. The "
+        f"two figures are given for one and the same step",
         "least squares on the seven points, one left out at a time",
         values={"alone": alone, "with_saturation": saturated},
     )
@@ -148,8 +137,10 @@ def _two_tables(corpus: str, judge: str) -> PaperFact:
     return PaperFact(
         f"{corpus}_{judge}_twice".lower(),
         f"The certified coverage of {corpus} {judge} is printed with two values.",
-        f"{paper.coverages()[key]:.3f} in the main table, {paper.coverages(on_test=True)[key]:.3f} in the table of the five procedures",
-        f"apart by {abs(paper.coverages()[key] - paper.coverages(on_test=True)[key]):.3f}. The captions differ (threshold from CAL; TEST scores themselves), which would explain it, "
+        f"{paper.coverages()[key]:.3f} in the main table, "
+        f"{paper.coverages(on_test=True)[key]:.3f} in the table of the five procedures",
+        f"apart by {abs(paper.coverages()[key] - paper.coverages(on_test=True)[key]):.3f}. The "
+        f"captions differ (threshold from CAL; TEST scores themselves), which would explain it, "
         f"but {equal} of the {len(certifying)} cells that certify agree to three digits in both",
         "the two tables side by side",
         values={
@@ -181,9 +172,12 @@ def _small_cal() -> PaperFact:
     tasks = rows / attempts
     return PaperFact(
         "web_m_cal_tasks",
-        f"Web-M's CAL has fewer than {_FEWEST_TASKS} tasks, the paper's own limit for a certificate.",
-        f"{mini['tasks']} tasks, 8 seeds, 2 agents; TEST {test} runs, harvest pool (SFT and RL) {mini['pool']} runs; rule: G ≥ {_FEWEST_TASKS}",
-        f"CAL is {rows} runs of {tasks:g} tasks, and half of it ({tasks / 2:g}) calibrates the harvest",
+        f"Web-M's CAL has fewer than {_FEWEST_TASKS} tasks, the paper's own limit for a "
+        f"certificate.",
+        f"{mini['tasks']} tasks, 8 seeds, 2 agents; TEST {test} runs, harvest pool (SFT and RL) "
+        f"{mini['pool']} runs; rule: G ≥ {_FEWEST_TASKS}",
+        f"CAL is {rows} runs of {tasks:g} tasks, and half of it ({tasks / 2:g}) calibrates the "
+        f"harvest",
         f"({total} − {test} − {mini['pool']}) / {attempts}",
         values={"rows": rows, "tasks": tasks},
     )
@@ -193,8 +187,10 @@ def _start_of_self_training() -> PaperFact:
     return PaperFact(
         "self_training_start",
         "Self-training on Web-A starts at .575 in the table and at .560 in the text.",
-        "table of self-training: transfer .575; text: 'no web data at all … certifies .560 … one round closes the gap'",
-        "two judges: the appendix on transfer gives .575 to the one that saw other web corpora and .560 to the one that saw none. The gain of the "
+        "table of self-training: transfer .575; text: 'no web data at all … certifies .560 … one "
+        "round closes the gap'",
+        "two judges: the appendix on transfer gives .575 to the one that saw other web corpora "
+        "and .560 to the one that saw none. The gain of the "
         "round is .010 or .025, and which judge harvested is not said",
         "the three places side by side",
         values={"gain_from_table": 0.585 - 0.575, "gain_from_text": 0.585 - 0.560},
@@ -206,15 +202,19 @@ def _harvests() -> PaperFact:
     return PaperFact(
         "six_harvests",
         "The 'six harvests' include the pilot that broke the split of CAL.",
-        "contamination .000 to .041 across six harvests; 'all reported numbers use the split-CAL protocol'",
-        f"{len(split_cal)} harvests follow the protocol, {min(split_cal):.3f} to {max(split_cal):.3f}; the .041 is the pilot's",
+        "contamination .000 to .041 across six harvests; 'all reported numbers use the split-CAL "
+        "protocol'",
+        f"{len(split_cal)} harvests follow the protocol, {min(split_cal):.3f} to "
+        f"{max(split_cal):.3f}; the .041 is the pilot's",
         "the table of all harvests without its pilot row",
         values={"harvests": len(split_cal), "largest": max(split_cal)},
     )
 
 
 def _web_grid() -> PaperFact:
-    """How many coverages are those of a quantile of TEST itself, as TaskBoot run on TEST gives and a threshold from CAL need not."""
+    """How many coverages are those of a quantile of TEST itself, as TaskBoot run on TEST gives and
+    a threshold from CAL need not.
+    """
     hits: dict[float, list[bool]] = {}
     chances: dict[float, list[float]] = {}
     for alpha, corpus, coverage in paper.table("web_coverages"):
@@ -226,11 +226,15 @@ def _web_grid() -> PaperFact:
     p = _at_least(found[0.2], chances[0.2])
     return PaperFact(
         "web_coverages_on_test_grid",
-        "Most web coverages are those of a quantile of TEST's own scores, not of a threshold from CAL.",
+        "Most web coverages are those of a quantile of TEST's own scores, not of a threshold from "
+        "CAL.",
         "'threshold calibrated on CAL' in every table of coverage",
-        f"α = .2: {found[0.2]} of {len(hits[0.2])} lie exactly on TEST's grid, {sum(chances[0.2]):.1f} expected by chance (P ≥ {found[0.2]}: {p:.1g}); "
-        f"α = .1: {found[0.1]} of {len(hits[0.1])}, {sum(chances[0.1]):.1f} expected. Web-M is mostly off it, which ties or a threshold from CAL would explain",
-        "covered rows of linspace(.02, .98, 40) quantiles on 200, 512 and 256 rows; chance: each number of rows equally "
+        f"α = .2: {found[0.2]} of {len(hits[0.2])} lie exactly on TEST's grid, "
+        f"{sum(chances[0.2]):.1f} expected by chance (P ≥ {found[0.2]}: {p:.1g}); "
+        f"α = .1: {found[0.1]} of {len(hits[0.1])}, {sum(chances[0.1]):.1f} expected. Web-M is "
+        f"mostly off it, which ties or a threshold from CAL would explain",
+        "covered rows of linspace(.02, .98, 40) quantiles on 200, 512 and 256 rows; chance: each "
+        "number of rows equally "
         "likely, cells counted as independent though some repeat",
         values={
             "on_grid": found[0.2],
@@ -260,7 +264,8 @@ def _third_gate() -> PaperFact:
         "third_gate",
         "Term, said to fail the gate on effective samples, passes it where it is stated.",
         "n_eff ≳ 29 at α = .1, δ = .05; Term (n_eff 30) and Code-S (21) fail",
-        f"Term {sizes['Term']:.1f} ≥ {limits[0]}; at δ/40, which each threshold has to meet, the limit is {limits[1]} and Web-M "
+        f"Term {sizes['Term']:.1f} ≥ {limits[0]}; at δ/40, which each threshold has to meet, the "
+        f"limit is {limits[1]} and Web-M "
         f"({sizes['Web-M']:.0f}) and Web-F ({sizes['Web-F']:.0f}) fail as well",
         "rows / DEFF as printed; ⌈ln level / ln(1 − α)⌉",
         values={
@@ -287,7 +292,8 @@ _OTHERS = {
 #: true error → violations of TaskBoot at 20, 30, 50, 84 and 200 tasks, as first measured
 _CLAIMED = {0.15: (0.52, 0.45, 0.30, 0.135, 0.015), 0.11: (0.68, 0.60, 0.41, 0.25, 0.05)}
 _CLAIMED_LARGER = 0.42
-#: standard errors within which a claim counts as met; the claims are themselves from simulations of unstated size
+#: standard errors within which a claim counts as met; the claims are themselves from simulations of
+#: unstated size
 _MET, _CLAIMED_TRIALS = 3.0, 150
 
 
@@ -316,19 +322,8 @@ class Rate:
 def violation_rates(
     design: Design, settings: Sequence[Settings], *, trials: int, seed: int = 42
 ) -> list[Rate]:
-    """Share of calibration sets on which each procedure certifies a threshold whose true error exceeds α.
-
-    Parameters
-    ----------
-    design : Design
-    settings : sequence of Settings
-        All see the same tables.
-    trials : int
-    seed : int
-
-    Returns
-    -------
-    list of Rate
+    """Share of calibration sets on which each procedure certifies a threshold whose true error
+    exceeds α.
     """
     hits = [0] * len(settings)
     for trial in range(trials):
@@ -342,7 +337,9 @@ def violation_rates(
 
 
 def fooled_facts(trials: int, seed: int = 42) -> tuple[PaperFact, ...]:
-    """Violations of TaskBoot and of both guards where a few tasks are wrong throughout and no score tells them."""
+    """Violations of TaskBoot and of both guards where a few tasks are wrong throughout and no
+    score tells them.
+    """
     facts = []
     for share, claims in _CLAIMED.items():
         for tasks, claim in zip(FOOLED_TASKS, claims, strict=True):
@@ -381,7 +378,8 @@ def _fooled_fact(key: str, where: str, claim: float, rates: Sequence[Rate]) -> P
     return PaperFact(
         key,
         f"Violations of TaskBoot where tasks are wrong throughout or not at all: {where}.",
-        f"'we could not construct any regime where TaskBoot fails'; first measured here as {claim:g}",
+        f"'we could not construct any regime where TaskBoot fails'; first measured here as "
+        f"{claim:g}",
         "; ".join(f"{name} {rate}" for name, rate in zip(PROCEDURES_SHOWN, rates, strict=True))
         + "; promised .05",
         f"share of {plain.trials} tables, α = .1; scores independent of the outcome",
@@ -412,7 +410,8 @@ def other_fact(trials: int, seed: int = 42) -> PaperFact:
         "Naive, max-T and Korn–Graubard fail there too.",
         "no such design in the paper",
         "; ".join(shown)
-        + ". Promised .05: max-T fails throughout, naive at .11 and Korn–Graubard at 20 tasks or where wrong tasks are larger, "
+        + ". Promised .05: max-T fails throughout, naive at .11 and Korn–Graubard at 20 tasks or "
+        "where wrong tasks are larger, "
         "both less than TaskBoot; at error .15 and 50 tasks of like size they hold",
         f"share of {trials} tables, α = .1",
         verdict=PARTLY,
@@ -421,7 +420,9 @@ def other_fact(trials: int, seed: int = 42) -> PaperFact:
 
 
 def comparison_facts(trials: int = 300, seed: int = 42) -> tuple[PaperFact, ...]:
-    """What the paper says of coverages in its synthetic study, against its own table and the study run again."""
+    """What the paper says of coverages in its synthetic study, against its own table and the study
+    run again.
+    """
     few = simulate(
         [Clustered(tasks=20, rho=0.5), Clustered(tasks=20, rho=0.8)],
         procedures=("naive", "taskboot"),
@@ -441,12 +442,14 @@ def _gap_fact(study: Simulation, trials: int) -> PaperFact:
         gaps[f"gap_{cell.rho:g}_se"] = math.hypot(naive.coverage_se, boot.coverage_se)
         shown.append(f"ρ = {cell.rho:g}: TaskBoot {boot.coverage:.3f}, naive {naive.coverage:.3f}")
     printed = ", ".join(
-        f"{paper.simulation_rates()['paper', 20, rho, 'taskboot'][1]:.2f} v {paper.simulation_rates()['paper', 20, rho, 'naive'][1]:.2f}"
+        f"{paper.simulation_rates()['paper', 20, rho, 'taskboot'][1]:.2f} v "
+        f"{paper.simulation_rates()['paper', 20, rho, 'naive'][1]:.2f}"
         for rho in (0.5, 0.8)
     )
     return PaperFact(
         "within_a_point_of_naive",
-        "TaskBoot does not match the naive certificate's coverage 'to within a point' at 20 tasks: it covers more.",
+        "TaskBoot does not match the naive certificate's coverage 'to within a point' at 20 "
+        "tasks: it covers more.",
         f"'to within a point'; its own table has {printed}",
         "; ".join(shown),
         f"the paper's process, 20 tasks, {trials} trials; standard error of a coverage about .01",
@@ -459,8 +462,10 @@ def _deff_fact(study: Simulation, trials: int) -> PaperFact:
     return PaperFact(
         "nothing_until_hundreds",
         "The design-effect correction certifies long before 'hundreds' of tasks.",
-        "introduction: design effect and finite-sample constructions 'certify essentially nothing at realistic task counts'; section on the "
-        "certificate: one per task and Hoeffding 'until G reaches the hundreds', the correction 'similarly blunt at high ρ'; table: .67",
+        "introduction: design effect and finite-sample constructions 'certify essentially nothing "
+        "at realistic task counts'; section on the "
+        "certificate: one per task and Hoeffding 'until G reaches the hundreds', the correction "
+        "'similarly blunt at high ρ'; table: .67",
         f"DEFF-CP {rate.coverage:.3f} ± {rate.coverage_se:.3f} at 50 tasks, ρ = .1. "
         "At high ρ (its table: .03 and .00) the correction does certify nothing there",
         f"the paper's process, {trials} trials",
@@ -472,11 +477,8 @@ def _deff_fact(study: Simulation, trials: int) -> PaperFact:
 def isotonic_coverages(
     tables: int, *, tasks: int = 100, rho: float = 0.5, seed: int = 42
 ) -> NDArray[np.float64]:
-    """Certified coverage from raw scores, from scores mapped strictly, and from scores that isotonic regression calibrated on these outcomes.
-
-    Returns
-    -------
-    float64 array, shape (tables, 3)
+    """Certified coverage from raw scores, from scores mapped strictly, and from scores that
+    isotonic regression calibrated on these outcomes.
     """
     from scipy.optimize import isotonic_regression
 
@@ -504,10 +506,13 @@ def isotonic_fact(tables: int, seed: int = 42) -> PaperFact:
     return PaperFact(
         "isotonic_regression",
         "Isotonic regression ties scores, is not strictly increasing, and changes certificates.",
-        "Proposition 1: strictly increasing maps leave the certificate unchanged, 'in particular … isotonic regression'; the proof adds 'ties broken "
+        "Proposition 1: strictly increasing maps leave the certificate unchanged, 'in particular "
+        "… isotonic regression'; the proof adds 'ties broken "
         "consistently', which means keeping the order of the raw scores",
-        f"coverage changed on {isotonic} of {tables} tables (by {shift.min():+.3f} to {shift.max():+.3f}); on {strict} under a strictly increasing map",
-        "pool-adjacent-violators (scipy.optimize.isotonic_regression) on the outcomes of the calibration table; the paper's process, 100 tasks, ρ = .5",
+        f"coverage changed on {isotonic} of {tables} tables (by {shift.min():+.3f} to "
+        f"{shift.max():+.3f}); on {strict} under a strictly increasing map",
+        "pool-adjacent-violators (scipy.optimize.isotonic_regression) on the outcomes of the "
+        "calibration table; the paper's process, 100 tasks, ρ = .5",
         values={
             "changed": int(isotonic),
             "changed_strictly": int(strict),
@@ -520,19 +525,8 @@ def isotonic_fact(tables: int, seed: int = 42) -> PaperFact:
 def best_of_arms(
     design: Fooled, settings: Settings, *, arms: int, trials: int, seed: int = 42
 ) -> Rate:
-    """Share of trials in which the arm with the largest certified coverage among several on one calibration set has a true error above α.
-
-    Parameters
-    ----------
-    design : Fooled
-        Its scores tell nothing, so arms are fresh scores for the same outcomes, all with the same true error.
-    settings : Settings
-        Of every arm.
-    arms, trials, seed : int
-
-    Returns
-    -------
-    Rate
+    """Share of trials in which the arm with the largest certified coverage among several on one
+    calibration set has a true error above α.
     """
     hits = 0
     for trial in range(trials):
@@ -552,7 +546,8 @@ def best_of_arms(
 
 def selection_fact(trials: int, seed: int = 42) -> PaperFact:
     """What the paper's selection of one of three arms on the CAL that certifies it costs."""
-    # one trajectory a task: the naive bound is exact for every single threshold, so what is added is the choice
+    # one trajectory a task: the naive bound is exact for every single threshold, so what is added
+    # is the choice
     exact, clustered = Fooled(tasks=200, share=0.101, mean_size=1), Fooled(tasks=84, share=0.11)
     values: dict[str, float] = {}
     shown = []
@@ -574,15 +569,19 @@ def selection_fact(trials: int, seed: int = 42) -> PaperFact:
         for what, rate in zip(("one", "three", "paid"), rates, strict=True):
             values |= {f"{name}_{what}": rate.value, f"{name}_{what}_se": rate.error}
         shown.append(
-            f"{name}: one arm {rates[0]}, best of three {rates[1]}, best of three at δ/3 each {rates[2]}"
+            f"{name}: one arm {rates[0]}, best of three {rates[1]}, best of three at δ/3 each "
+            f"{rates[2]}"
         )
     return PaperFact(
         "arms_on_one_cal",
         "GRPO arms are selected and certified on the same CAL, which the level does not pay for.",
-        "μ is selected 'on CAL by certified coverage', and the threshold is calibrated on the same CAL at δ/40",
+        "μ is selected 'on CAL by certified coverage', and the threshold is calibrated on the "
+        "same CAL at δ/40",
         "; ".join(shown)
-        + ". The correction over the grid hides the cost where it has slack (naive); TaskBoot's zero tails no level repairs",
-        f"violations in {trials} trials, promised .05, arms of independent scores that tell nothing; naive: 200 independent trajectories, true error "
+        + ". The correction over the grid hides the cost where it has slack (naive); TaskBoot's "
+        "zero tails no level repairs",
+        f"violations in {trials} trials, promised .05, arms of independent scores that tell "
+        f"nothing; naive: 200 independent trajectories, true error "
         ".101; the others: 84 tasks wrong throughout or not, true error .11",
         values=values,
     )

@@ -1,6 +1,8 @@
-"""Every procedure on real scores: what it certifies on CAL and what TEST says of that, what it would certify on TEST's own scores, and the naive audit.
+"""Every procedure on real scores: what it certifies on CAL and what TEST says of that, what it
+would certify on TEST's own scores, and the naive audit.
 
-The paper runs its five procedures on TEST scores; nobody deploys such a threshold, so both readings are kept apart here.
+The paper runs its five procedures on TEST scores; nobody deploys such a threshold, so both readings
+are kept apart here.
 """
 
 from __future__ import annotations
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
 
     from certify_assets.certificates import Certificate
 
-__all__ = ["NAIVE_DRAWS", "REAL_SCORES_SCHEMA", "real_scores_key", "write_real_scores"]
 
 REAL_SCORES_SCHEMA = "certify_assets/real_scores/1"
 #: task resamples of the naive audit, the paper's
@@ -55,8 +56,10 @@ def write_real_scores(corpus: Corpus, *, run_id: str = "cli") -> dict[str, Any]:
     Returns
     -------
     dict
-        ``judges``: AUROC on CAL and TEST, ``cells`` (side, budget, procedure: coverage on CAL; error and coverage of that threshold on TEST; coverage
-        certified on TEST's own scores) and ``naive_audit``; ``test`` and ``cal``: size and clustering; ``gates`` of the base judge; ``missing``.
+        ``judges``: AUROC on CAL and TEST, ``cells`` (side, budget, procedure: coverage on CAL;
+        error and coverage of that threshold on TEST; coverage certified on TEST's own scores) and
+        ``naive_audit``; ``test`` and ``cal``: size and clustering; ``gates`` of the base judge;
+        ``missing``.
 
     Raises
     ------
@@ -93,7 +96,9 @@ def write_real_scores(corpus: Corpus, *, run_id: str = "cli") -> dict[str, Any]:
 
 
 def _audited(corpus: Corpus) -> tuple[list[str], list[dict[str, str]]]:
-    """Return the judges whose certificates and audits stand, and the others with the reason; no outcome of TEST is looked at."""
+    """Return the judges whose certificates and audits stand, and the others with the reason; no
+    outcome of TEST is looked at.
+    """
     found, missing = [], []
     for name in judges(corpus.store.root):
         if not corpus.store.exists(f"judges/{name}/{corpus}/audits.json"):
@@ -203,7 +208,9 @@ def _certified(
 
 
 def _naive(test: pd.DataFrame, alpha: float) -> dict[str, Any]:
-    """Resample tasks at the threshold that the naive certificate picks on TEST's own scores, as the paper does."""
+    """Resample tasks at the threshold that the naive certificate picks on TEST's own scores, as
+    the paper does.
+    """
     from certify_assets.certificates import resample_audit
 
     naive = _certified(test, test, "naive", "reject", alpha)

@@ -1,7 +1,8 @@
-"""One seed is one draw of the tasks: the same corpus split again and again, and how often each certificate was true on TEST.
+"""One seed is one draw of the tasks: the same corpus split again and again, and how often each
+certificate was true on TEST.
 
-The paper reports one seed. Here every seed splits, trains, certifies and audits anew; the user's question, whether a certificate that was issued
-held on tasks it had not seen, becomes a frequency.
+The paper reports one seed. Here every seed splits, trains, certifies and audits anew; the user's
+question, whether a certificate that was issued held on tasks it had not seen, becomes a frequency.
 """
 
 from __future__ import annotations
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
     from certify_assets.corpora.rendering import Rendered
 
-__all__ = ["REAL_PROCEDURES", "SeedPlan", "frequencies", "run_seeds"]
 
 #: the paper's five on real scores, and ours beside them; betting takes its bets from the RL split
 REAL_PROCEDURES = (
@@ -63,13 +63,15 @@ def run_seeds(
     run_id: str = "cli",
     say: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """Split, train the lexical judge, certify and audit once a seed; store and return the document. A killed study goes on.
+    """Split, train the lexical judge, certify and audit once a seed; store and return the
+    document. A killed study goes on.
 
     Returns
     -------
     dict
-        ``cells``, one a seed, side, budget and procedure; ``frequencies`` over seeds; ``aurocs`` on TEST, None where they are undefined;
-        ``untrained``, the seeds whose SFT split has one outcome, of which no judge can learn.
+        ``cells``, one a seed, side, budget and procedure; ``frequencies`` over seeds; ``aurocs`` on
+        TEST, None where they are undefined; ``untrained``, the seeds whose SFT split has one
+        outcome, of which no judge can learn.
     """
     plan = plan or SeedPlan()
     frame, config = corpus.trajectories, corpus.config
@@ -109,13 +111,8 @@ def run_seeds(
 
 
 def frequencies(cells: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Say for each side, budget and procedure how often it certified, how much, and how often that was true on TEST.
-
-    Returns
-    -------
-    list of dict
-        ``certified`` of ``seeds``; ``coverage`` mean and standard deviation over all seeds (0 where nothing is certified); ``valid``: certificates
-        whose realised error on TEST is at most α; ``beyond_chance``: whose task-level lower bound is above α; ``error``: mean realised error.
+    """Say for each side, budget and procedure how often it certified, how much, and how often that
+    was true on TEST.
     """
     groups: dict[tuple[str, float, str], list[dict[str, Any]]] = {}
     for cell in cells:
@@ -201,7 +198,9 @@ def _one_seed(
 
 
 def _nothing(plan: SeedPlan) -> Iterator[dict[str, Any]]:
-    """Cells of a seed whose SFT split has one outcome: there is no judge to train, so nothing is certified."""
+    """Cells of a seed whose SFT split has one outcome: there is no judge to train, so nothing is
+    certified.
+    """
     unknown = {
         "certified": False,
         "coverage": 0.0,

@@ -1,4 +1,5 @@
-"""The synthetic study: how often procedures certify a threshold whose true error exceeds the budget.
+"""The synthetic study: how often procedures certify a threshold whose true error exceeds the
+budget.
 
 A trial draws a calibration set of a design, gives it to every procedure, and reads the true error
 of the threshold that each chose. Its numbers depend on the seed, the design and the number of the
@@ -53,12 +54,13 @@ class Rates:
     procedure : str
         With what was changed for it, ``guarded_taskboot:kish``.
     certified, violations : int
-        Trials that certified a threshold, and those whose threshold has a true error over trajectories above α.
+        Trials that certified a threshold, and those whose threshold has a true error over
+        trajectories above α.
     violation_conditional, violation_conditional_se : float or None
         Among the trials that certified (the paper's table); None when none did.
     violation, violation_se, violation_lower, violation_upper : float
-        Among all trials (what δ bounds), its standard error, and the one-sided 95 % Clopper–Pearson bounds; the upper one is not 0 when
-        none was seen.
+        Among all trials (what δ bounds), its standard error, and the one-sided 95 % Clopper–Pearson
+        bounds; the upper one is not 0 when none was seen.
     coverage, coverage_se : float
         Mean certified share of the calibration trajectories, 0 in trials that certify nothing.
     true_error : float or None
@@ -66,9 +68,11 @@ class Rates:
     paper : dict or None
         ``violation_conditional`` and ``coverage`` in the paper, where it prints them.
     estimand : str
-        What the procedure promises: the error over trajectories, or with every task weighing the same.
+        What the procedure promises: the error over trajectories, or with every task weighing the
+        same.
     own_violation : float or None
-        Among all trials, thresholds whose error by the procedure's own task-weighted estimand is above α; None where ``violation`` is it.
+        Among all trials, thresholds whose error by the procedure's own task-weighted estimand is
+        above α; None where ``violation`` is it.
     """
 
     procedure: str
@@ -136,16 +140,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Simulation:
-    """The study: its settings, and a cell for every design.
-
-    Attributes
-    ----------
-    alpha, delta : float
-    trials, seed : int
-    cells : tuple of Cell
-    settings : dict
-        The others that differ from :class:`Settings`, and ``pilot_tasks`` where a procedure takes a pilot.
-    """
+    """The study: its settings, and a cell for every design."""
 
     alpha: float
     delta: float
@@ -184,23 +179,8 @@ def cell_from_dict(document: Mapping[str, Any]) -> Cell:
 
 
 def make_variants(procedures: Sequence[str], keywords: Mapping[str, Any]) -> tuple[Variant, ...]:
-    """Read procedures with what is changed for each, as in ``guarded_taskboot:kish`` or ``betting:trajectory``.
-
-    Parameters
-    ----------
-    procedures : sequence of str
-        Names; after each colon a guard, an estimand or a multiplicity.
-    keywords : mapping
-        Settings of all of them. An estimand reaches those procedures only that have a choice.
-
-    Returns
-    -------
-    tuple of Variant
-
-    Raises
-    ------
-    InputError
-        If a procedure or a word is unknown, or a setting is out of its range.
+    """Read procedures with what is changed for each, as in ``guarded_taskboot:kish`` or
+    ``betting:trajectory``.
     """
     found = []
     for label in dict.fromkeys(procedures):
@@ -208,7 +188,8 @@ def make_variants(procedures: Sequence[str], keywords: Mapping[str, Any]) -> tup
         unknown = next((word for word in words if word not in _WORDS), None)
         if unknown is not None:
             raise InputError(
-                f"procedure {quoted(label)} says {quoted(unknown)} after a colon; give one of {', '.join(_WORDS)}."
+                f"procedure {quoted(label)} says {quoted(unknown)} after a colon; give one of "
+                f"{', '.join(_WORDS)}."
             )
         given = {key: value for key, value in keywords.items() if key != "estimand"}
         settings = Settings(**given, procedure=name)
@@ -220,19 +201,7 @@ def make_variants(procedures: Sequence[str], keywords: Mapping[str, Any]) -> tup
 
 
 def summarise(design: Design, found: NDArray[np.float64], variants: Sequence[Variant]) -> Cell:
-    """Turn trials into rates.
-
-    Parameters
-    ----------
-    design : Design
-    found : float64 array, shape (trials, procedures, 3)
-        Coverage, true error over trajectories and true error by the own estimand; NaN where nothing was certified.
-    variants : sequence of Variant
-
-    Returns
-    -------
-    Cell
-    """
+    """Turn trials into rates."""
     rates = tuple(_rates(design, found[:, place], one) for place, one in enumerate(variants))
     icc = (
         design.population_icc() if isinstance(design, Clustered) and not design.size_slope else None
@@ -350,7 +319,8 @@ def simulate(
     alpha, delta : float
     seed : int
     workers : int
-        Processes; with more than one, a script that calls this needs the usual ``if __name__ == "__main__"``.
+        Processes; with more than one, a script that calls this needs the usual ``if __name__ ==
+        "__main__"``.
     pilot_tasks : int
         Tasks of the same population that betting reads in each trial beside the calibration set.
     known : mapping of str to Cell, optional
@@ -360,10 +330,12 @@ def simulate(
     keep : callable, optional
         Called with the key and each cell that was run.
     spread : callable, optional
-        Runs the pieces of work instead of `workers`: gets a function and what to call it with, and returns the pairs of place and answer as they come
-        in; such as :func:`certify_assets.storage.shards.run_shards`.
+        Runs the pieces of work instead of `workers`: gets a function and what to call it with, and
+        returns the pairs of place and answer as they come in; such as
+        :func:`certify_assets.storage.shards.run_shards`.
     **changes
-        side, grid, guard, error_icc_cap, size_ratio, multiplicity and estimand, as for :class:`Settings`.
+        side, grid, guard, error_icc_cap, size_ratio, multiplicity and estimand, as for
+        :class:`Settings`.
 
     Returns
     -------
@@ -416,7 +388,9 @@ def simulate(
 def cell_key(
     design: Design, variants: Sequence[Variant], *, trials: int, seed: int, pilot_tasks: int
 ) -> str:
-    """Return the hash of everything a cell depends on: design, procedures, settings, trials, seed and the software's version."""
+    """Return the hash of everything a cell depends on: design, procedures, settings, trials, seed
+    and the software's version.
+    """
     pilot = pilot_tasks if any(one.settings.method.pilot for one in variants) else None
     return sha256_bytes(
         canonical_json(
@@ -466,7 +440,9 @@ def _answers(
 
 
 def _run(job: _Job) -> NDArray[np.float64]:
-    """Coverage and both true errors of each procedure in each trial, shape (trials, procedures, 3); NaN where nothing was certified."""
+    """Coverage and both true errors of each procedure in each trial, shape (trials, procedures,
+    3); NaN where nothing was certified.
+    """
     found = np.full((job.stop - job.start, len(job.variants), 3), np.nan)
     name = f"{job.design!r}".encode()
     cell = int.from_bytes(hashlib.sha256(name).digest()[:8], "big")

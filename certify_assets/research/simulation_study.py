@@ -1,4 +1,6 @@
-"""The synthetic validity study as it is kept: a journal of finished cells, the document, and what is asked of it."""
+"""The synthetic validity study as it is kept: a journal of finished cells, the document, and what
+is asked of it.
+"""
 
 from __future__ import annotations
 
@@ -22,23 +24,6 @@ from certify_assets.research.simulation import Cell, Rates, Simulation, cell_fro
 from certify_assets.storage.shards import run_shards
 from certify_assets.storage.store import Store
 
-__all__ = [
-    "DOCUMENT",
-    "EXCEPTION",
-    "KEPT_PROCEDURES",
-    "PAGE",
-    "TOLERANCE",
-    "CellJournal",
-    "Question",
-    "beyond_delta",
-    "ends_of",
-    "far_from_the_paper",
-    "is_exception",
-    "load_study",
-    "run_study",
-    "study_metrics",
-]
-
 DOCUMENT, PAGE, _JOURNAL = (
     "study/simulation.json",
     "study/simulation.html",
@@ -50,7 +35,8 @@ KEPT_PROCEDURES = (
 )  # fmt: skip
 #: how far a cell of 300 trials may lie from the paper's
 TOLERANCE = 0.03
-#: over 4,000 trials this cell covers .199 (standard error .004) and the paper prints .23; 300 trials scatter by .016
+#: over 4,000 trials this cell covers .199 (standard error .004) and the paper prints .23; 300
+#: trials scatter by .016
 EXCEPTION = ("paper", 100, 0.8, "deff")
 
 
@@ -69,17 +55,7 @@ class Question:
 
 @dataclass(frozen=True)
 class CellJournal:
-    """Finished cells, one a line, so that an interrupted study goes on.
-
-    Parameters
-    ----------
-    read : callable
-        Returns what was written so far.
-    append : callable
-        Adds a line, and flushes it to the disk.
-    remove : callable
-        Deletes the journal: the document has it all.
-    """
+    """Finished cells, one a line, so that an interrupted study goes on."""
 
     read: Callable[[], bytes]
     append: Callable[[str], None]
@@ -104,7 +80,9 @@ class CellJournal:
         )
 
     def known(self) -> dict[str, Cell]:
-        """Return the cells by their keys; a line that a kill left unfinished, or that is none of ours, is passed over."""
+        """Return the cells by their keys; a line that a kill left unfinished, or that is none of
+        ours, is passed over.
+        """
         found: dict[str, Cell] = {}
         for line in self.read().decode("utf-8", "replace").splitlines():
             try:
@@ -134,7 +112,8 @@ def _append(path: Path, line: str) -> None:
 def run_study(
     store: Store, question: Question, progress: Callable[[Cell, int, int], None]
 ) -> tuple[Simulation, list[TruthCheck]]:
-    """Run the study with its designs of failure, check the truth of every design, and store the document.
+    """Run the study with its designs of failure, check the truth of every design, and store the
+    document.
 
     Parameters
     ----------
@@ -181,15 +160,7 @@ def load_study(store: Store) -> tuple[Simulation, list[TruthCheck]]:
 def beyond_delta(
     simulation: Simulation, procedure: str = "guarded_taskboot", *, proved: bool = True
 ) -> list[tuple[Cell, Rates]]:
-    """Return the cells, without the fooled ones, in which a procedure violates more often than δ.
-
-    Parameters
-    ----------
-    simulation : Simulation
-    procedure : str
-    proved : bool
-        Whether the lower 95 % bound must exceed δ, or the rate as seen.
-    """
+    """Return the cells, without the fooled ones, in which a procedure violates more often than δ."""
     pairs = [(cell, cell.of(procedure)) for cell in simulation.cells if not cell.fooled]
     return [
         (cell, rates)
@@ -200,9 +171,8 @@ def beyond_delta(
 
 
 def far_from_the_paper(simulation: Simulation) -> list[tuple[Cell, Rates, str]]:
-    """Return the printed figures from which the study's lie farther than ``TOLERANCE``, the known exception among them.
-
-    Violations are compared as shares of all trials where few trials certify, as the paper's table does not say how many do.
+    """Return the printed figures from which the study's lie farther than ``TOLERANCE``, the known
+    exception among them.
     """
     found = []
     for cell in simulation.cells:

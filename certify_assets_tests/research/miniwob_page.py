@@ -1,4 +1,6 @@
-"""A task page without a browser: elements that react a little, and a record of what was done to them."""
+"""A task page without a browser: elements that react a little, and a record of what was done to
+them.
+"""
 
 from __future__ import annotations
 

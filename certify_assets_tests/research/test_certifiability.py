@@ -26,7 +26,9 @@ from certify_assets.storage.store import Store
 
 
 def score_as_base(store: Store, corpus: str) -> None:
-    """Let base have scored and certified a corpus: the lexical judge's files under its name, with scores that rank worse."""
+    """Let base have scored and certified a corpus: the lexical judge's files under its name, with
+    scores that rank worse.
+    """
     for name in ("adapter", "scores"):
         store.write_json(
             f"judges/base/{corpus}/{name}.json",

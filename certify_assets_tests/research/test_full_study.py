@@ -1,4 +1,6 @@
-"""The study of a data root: stages run once, go on after a kill, report what failed, and give the same bytes in any number of processes."""
+"""The study of a data root: stages run once, go on after a kill, report what failed, and give the
+same bytes in any number of processes.
+"""
 
 from __future__ import annotations
 

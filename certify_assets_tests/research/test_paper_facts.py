@@ -1,4 +1,6 @@
-"""What the paper says of itself, with the value that comes out; simulated values within four Monte-Carlo standard errors."""
+"""What the paper says of itself, with the value that comes out; simulated values within four
+Monte-Carlo standard errors.
+"""
 
 from __future__ import annotations
 

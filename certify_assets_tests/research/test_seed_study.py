@@ -1,4 +1,6 @@
-"""The study over split seeds: registered, resumable, the same bytes again, and frequencies counted by hand."""
+"""The study over split seeds: registered, resumable, the same bytes again, and frequencies counted
+by hand.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The synthetic validity study: truth against large draws, reproducibility, and the paper's table (slow tier)."""
+"""The synthetic validity study: truth against large draws, reproducibility, and the paper's table
+(slow tier).
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,8 @@ def _one(name: str) -> Clustered | Fooled:
 @pytest.mark.parametrize("fooled_side", ["reject", "release"])
 @pytest.mark.parametrize("name", DESIGNS)
 def test_truth_equals_a_large_draw(name: str, fooled_side: str) -> None:
-    # both sides and both weightings; the largest of a dozen distances exceeds 4 standard errors with probability below .001
+    # both sides and both weightings; the largest of a dozen distances exceeds 4 standard errors
+    # with probability below .001
     found = check_truth(study_designs([name], rhos=[0.5], side=fooled_side)[:1], tasks=40_000)
     assert {(one.side, one.estimand) for one in found} == {
         (side, weight) for side in ("reject", "release") for weight in ("trajectory", "task")
@@ -385,7 +388,8 @@ def test_every_cell_of_the_papers_table() -> None:
                 abs(rates.violation - cast(float, rates.paper["violation_conditional"])) <= 0.03
             ), (cell, rates)
     assert compared == len(simulation_rates())
-    # over 4,000 trials this cell covers .199 (s.e. .004) and the paper prints .23, each 300 trials scattering by .016: a coin decides about .03
+    # over 4,000 trials this cell covers .199 (s.e. .004) and the paper prints .23, each 300 trials
+    # scattering by .016: a coin decides about .03
     assert set(outside) <= {("paper", 100, 0.8, "deff")}
     for rates in outside.values():
         assert abs(rates.coverage - 0.199) <= 3 * np.hypot(rates.coverage_se, 0.004)

@@ -1,4 +1,6 @@
-"""The site of the study: numbers are those of the documents, what is not there says so, everything is escaped, and a browser opens it from disk."""
+"""The site of the study: numbers are those of the documents, what is not there says so, everything
+is escaped, and a browser opens it from disk.
+"""
 
 from __future__ import annotations
 

@@ -93,7 +93,8 @@ def main(arguments: list[str] | None = None) -> int:
         ", ".join(f"{count} {reason}" for reason, count in sorted(result.failed.items())) or "none"
     )
     print(
-        f"{result.path}: {result.episodes} new, {result.kept} kept, {result.retries} retried, failed: {failed}"
+        f"{result.path}: {result.episodes} new, {result.kept} kept, {result.retries} retried, "
+        f"failed: {failed}"
     )
     return 1 if result.failed else 0
 

@@ -34,7 +34,9 @@ _VERBS = {
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """A scripted agent: the corpus it works in, how hard a task it can do (0 to 1), and its habits."""
+    """A scripted agent: the corpus it works in, how hard a task it can do (0 to 1), and its
+    habits.
+    """
 
     name: str
     corpus: str
@@ -67,12 +69,16 @@ def generator_for(*parts: object) -> random.Random:
 
 
 def instance_seed(seed: int, task: str, agent: str, attempt: int) -> str:
-    """Return the seed of the page's own generator: of this task, agent and attempt, shared with no other run."""
+    """Return the seed of the page's own generator: of this task, agent and attempt, shared with no
+    other run.
+    """
     return hashlib.sha256(f"{seed}|{task}|{agent}|{attempt}".encode()).hexdigest()[:16]
 
 
 def draw_fault(agent: Agent, task: str, skill: Skill, *, attempt: int, seed: int) -> str:
-    """Return how this agent fails at this task ("" when it does not): the same at every attempt, but for small slips."""
+    """Return how this agent fails at this task ("" when it does not): the same at every attempt,
+    but for small slips.
+    """
     hard = (
         SKILL_SHARE * skill.level + (1 - SKILL_SHARE) * generator_for(seed, "task", task).random()
     )
@@ -97,7 +103,9 @@ class ScriptedAgent:
         return self.agent.name
 
     def attempt(self, page: Page, task: str, attempt: int) -> list[tuple[str, str]]:
-        """Act until done or stuck; return the steps (action, observation), the last one the agent's claim."""
+        """Act until done or stuck; return the steps (action, observation), the last one the
+        agent's claim.
+        """
         skill, found = find_skill(page.instruction)
         fault = draw_fault(self.agent, task, skill, attempt=attempt, seed=self.seed)
         rng = generator_for(self.seed, "hands", self.agent.name, task, attempt)
@@ -142,7 +150,8 @@ def _wander(hands: Hands, *, lost: bool) -> None:
     words = [w for w in hands.instruction.replace('"', "").split() if len(w) > 3] or ["target"]
     for _ in range(hands.rng.randint(1, 2)):
         hands.say(
-            f'find("{hands.rng.choice(words)} {hands.rng.choice(("button", "box", "item", "field"))}")',
+            f'find("{hands.rng.choice(words)} '
+            f'{hands.rng.choice(("button", "box", "item", "field"))}")',
             "no element matches",
         )
     plain = [
@@ -182,7 +191,9 @@ _REPLY = re.compile(
 
 
 def parse_reply(text: str) -> tuple[str, int | None, str]:
-    """Return (verb, element number, text) of the first line that is an action; a reply without one is a claim that it failed."""
+    """Return (verb, element number, text) of the first line that is an action; a reply without one
+    is a claim that it failed.
+    """
     found = _REPLY.search(text)
     if not found:
         return "claim", None, "not done: no readable action"
@@ -195,7 +206,9 @@ def parse_reply(text: str) -> tuple[str, int | None, str]:
 
 @dataclass(slots=True)
 class ModelAgent:
-    """One attempt of a model: asked for an action a turn, until it claims or the turns are used up."""
+    """One attempt of a model: asked for an action a turn, until it claims or the turns are used
+    up.
+    """
 
     url: str
     model: str
@@ -204,20 +217,15 @@ class ModelAgent:
 
     @classmethod
     def from_environment(cls) -> ModelAgent:
-        """Return the agent that the environment describes.
-
-        Raises
-        ------
-        InputError
-            If the base URL or the model's name is not set.
-        """
+        """Return the agent that the environment describes."""
         url, model = (
             os.environ.get("CERTIFY_MODEL_URL", ""),
             os.environ.get("CERTIFY_MODEL_NAME", ""),
         )
         if not url or not model:
             raise InputError(
-                "A model agent needs CERTIFY_MODEL_URL (an OpenAI-compatible base URL) and CERTIFY_MODEL_NAME; set both."
+                "A model agent needs CERTIFY_MODEL_URL (an OpenAI-compatible base URL) and "
+                "CERTIFY_MODEL_NAME; set both."
             )
         return cls(url.rstrip("/"), model, os.environ.get("CERTIFY_MODEL_KEY", ""))
 
@@ -227,13 +235,7 @@ class ModelAgent:
         return MODEL_PREFIX + self.model
 
     def ask(self, messages: list[dict[str, str]]) -> str:
-        """Return the endpoint's answer to a conversation, at temperature 0.
-
-        Raises
-        ------
-        InputError
-            If the endpoint refuses, cannot be reached, or answers in another form.
-        """
+        """Return the endpoint's answer to a conversation, at temperature 0."""
         body = json.dumps({"model": self.model, "messages": messages, "temperature": 0}).encode(
             "utf-8"
         )
@@ -246,7 +248,8 @@ class ModelAgent:
                 return str(json.load(answer)["choices"][0]["message"]["content"])
         except urllib.error.HTTPError as error:
             raise InputError(
-                f"{self.url} refused the request with status {error.code}; check the model's name and the key."
+                f"{self.url} refused the request with status {error.code}; check the model's name "
+                f"and the key."
             ) from None
         except OSError as error:
             raise InputError(
@@ -254,7 +257,8 @@ class ModelAgent:
             ) from None
         except (ValueError, KeyError, IndexError, TypeError):
             raise InputError(
-                f"{self.url} answered in a form that is not chat/completions; check CERTIFY_MODEL_URL."
+                f"{self.url} answered in a form that is not chat/completions; check "
+                f"CERTIFY_MODEL_URL."
             ) from None
 
     def attempt(self, page: Page, task: str, attempt: int) -> list[tuple[str, str]]:
@@ -270,7 +274,8 @@ class ModelAgent:
                 messages.append(
                     {
                         "role": "user",
-                        "content": f"Task: {hands.instruction}\nLast: {hands.steps[-1][1]}\n{listing}",
+                        "content": f"Task: {hands.instruction}\nLast: "
+                        f"{hands.steps[-1][1]}\n{listing}",
                     }
                 )
                 reply = self.ask(messages)

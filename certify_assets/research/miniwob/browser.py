@@ -1,7 +1,7 @@
 """A real Chromium on one MiniWoB++ page: what an agent sees of it and what its hands can do.
 
-The clock of the page is the driver's: it stands still between actions and is moved on by a fixed amount after each,
-so that timers, animations and the calendar's "today" are the same in every run.
+The clock of the page is the driver's: it stands still between actions and is moved on by a fixed
+amount after each, so that timers, animations and the calendar's "today" are the same in every run.
 """
 
 from __future__ import annotations
@@ -15,17 +15,6 @@ from typing import Any
 
 from certify_assets.errors import InputError, MissingToolError
 
-__all__ = [
-    "CHROMIUM_FLAGS",
-    "Browser",
-    "Element",
-    "TaskPage",
-    "find_chromium",
-    "list_tasks",
-    "pages_folder",
-    "require_tools",
-]
-
 CHROMIUM_FLAGS = (
     "--no-sandbox",
     "--disable-gpu",
@@ -36,7 +25,8 @@ CHROMIUM_FLAGS = (
     "--disable-sync",
     "--allow-file-access-from-files",
 )
-# pages of the package that are not registered as environments: what they measure is the clock of a person's hand
+# pages of the package that are not registered as environments: what they measure is the clock of a
+# person's hand
 UNREGISTERED = frozenset(
     {"button-delay", "chase-circle", "hover-shape", "moving-items", "simon-says"}
 )
@@ -75,13 +65,7 @@ class Element:
 
 
 def find_chromium() -> Path:
-    """Return the path of an installed Chromium.
-
-    Raises
-    ------
-    MissingToolError
-        If none of the usual names is on the search path.
-    """
+    """Return the path of an installed Chromium."""
     for name in _CHROMIUM_NAMES:
         if found := shutil.which(name):
             return Path(found)
@@ -91,13 +75,7 @@ def find_chromium() -> Path:
 
 
 def pages_folder() -> Path:
-    """Return the folder of task pages inside the installed miniwob package.
-
-    Raises
-    ------
-    MissingToolError
-        If the package is not installed.
-    """
+    """Return the folder of task pages inside the installed miniwob package."""
     spec = importlib.util.find_spec("miniwob")
     if spec is None or spec.origin is None:
         raise MissingToolError(
@@ -107,13 +85,7 @@ def pages_folder() -> Path:
 
 
 def require_tools() -> None:
-    """Check that Chromium, playwright and the pages are here, before any work begins.
-
-    Raises
-    ------
-    MissingToolError
-        With a sentence that says how to install what is missing.
-    """
+    """Check that Chromium, playwright and the pages are here, before any work begins."""
     if importlib.util.find_spec("playwright") is None:
         raise MissingToolError(
             f"The package playwright, which drives Chromium, is not installed; {_INSTALL}."
@@ -123,7 +95,9 @@ def require_tools() -> None:
 
 
 def list_tasks() -> list[str]:
-    """Return the names of the registered MiniWoB++ tasks that have a page, sorted (125 in miniwob 1.1.0)."""
+    """Return the names of the registered MiniWoB++ tasks that have a page, sorted (125 in miniwob
+    1.1.0).
+    """
     return sorted(
         page.stem for page in pages_folder().glob("*.html") if page.stem not in UNREGISTERED
     )
@@ -164,11 +138,14 @@ class Browser:
             self._playwright.stop()
 
     def open(self, task: str, seed: str) -> TaskPage:
-        """Load a task's page afresh and start the one episode that the seed names; the page before it is gone then."""
+        """Load a task's page afresh and start the one episode that the seed names; the page before
+        it is gone then.
+        """
         page = pages_folder() / f"{task}.html"
         if not page.exists():
             raise InputError(
-                f"MiniWoB++ has no task {task!r}; list them with `python -m certify_assets.research.miniwob --list`."
+                f"MiniWoB++ has no task {task!r}; list them with `python -m "
+                f"certify_assets.research.miniwob --list`."
             )
         if self._tab is None:
             context = self._browser.new_context(
@@ -197,9 +174,8 @@ class TaskPage:
         self.instruction: str = tab.evaluate("(seed) => taskStart(seed)", seed)
 
     def look(self, milliseconds: int = SETTLE_MS) -> list[Element]:
-        """Move the page's clock on, note whether the episode has ended, and return the visible elements in document order.
-
-        Nothing is visible once the episode has ended: the harness covers the task then.
+        """Move the page's clock on, note whether the episode has ended, and return the visible
+        elements in document order.
         """
         found: list[dict[str, Any]]
         self.ended, found = self._tab.evaluate("(ms) => taskLook(ms)", milliseconds)
@@ -215,7 +191,9 @@ class TaskPage:
         ]
 
     def raw_reward(self) -> float | None:
-        """Return the page's own verdict without the time penalty, None while the episode is open. Never shown to an agent."""
+        """Return the page's own verdict without the time penalty, None while the episode is open.
+        Never shown to an agent.
+        """
         value = self._tab.evaluate("() => taskRaw()")
         return None if value is None else float(value)
 
@@ -264,7 +242,8 @@ class TaskPage:
     def scroll(self, element: Element, top: bool = False) -> None:
         """Scroll an element's own content to its end, or to its top."""
         self._handle(element).evaluate(
-            "(e, top) => { e.scrollTop = top ? 0 : e.scrollHeight; e.dispatchEvent(new Event('scroll')); }",
+            "(e, top) => { e.scrollTop = top ? 0 : e.scrollHeight; e.dispatchEvent(new "
+            "Event('scroll')); }",
             top,
         )
 

@@ -38,13 +38,7 @@ def content_sha256(episodes: Iterable[Episode]) -> str:
 
 
 def write_corpora(episodes: Iterable[Episode], folder: Path) -> dict[str, Path]:
-    """Write one Parquet file a corpus beside the generation file.
-
-    Returns
-    -------
-    dict of str to Path
-        The file of each corpus that has episodes.
-    """
+    """Write one Parquet file a corpus beside the generation file."""
     # here, because every worker imports this module and none needs Arrow
     from certify_assets.corpora.schema import to_frame, write_trajectories
 
@@ -62,7 +56,9 @@ def write_corpora(episodes: Iterable[Episode], folder: Path) -> dict[str, Path]:
 
 
 def differing_tasks(one: Iterable[Episode], other: Iterable[Episode]) -> list[str]:
-    """Return the tasks of which some run of the same id differs between two generations: where the pages are not deterministic."""
+    """Return the tasks of which some run of the same id differs between two generations: where the
+    pages are not deterministic.
+    """
     first = {episode.trajectory_id: episode for episode in one}
     return sorted(
         {
@@ -137,7 +133,9 @@ class _Job:
 
 @dataclass(slots=True)
 class Generated:
-    """What a generation did: where the files are, how many episodes were new, kept, retried, and which failed and why."""
+    """What a generation did: where the files are, how many episodes were new, kept, retried, and
+    which failed and why.
+    """
 
     path: Path
     tables: dict[str, Path] = field(default_factory=dict)
@@ -150,7 +148,9 @@ class Generated:
 def run_episode(
     browser: Browser, agent: AttemptAgent, *, corpus: str, task: str, attempt: int, seed: int
 ) -> Episode:
-    """Run one attempt for real; the outcome is 1 where the page's raw reward is exactly 1 (its binary reward), else 0."""
+    """Run one attempt for real; the outcome is 1 where the page's raw reward is exactly 1 (its
+    binary reward), else 0.
+    """
     page = browser.open(task, instance_seed(seed, task, agent.name, attempt))
     steps = agent.attempt(page, task, attempt)
     outcome = int(page.raw_reward() == 1.0)
@@ -161,13 +161,7 @@ def run_episode(
 
 
 def read_episodes(path: Path) -> list[Episode]:
-    """Read a generation file; a torn last line, as a kill leaves it, is left out.
-
-    Raises
-    ------
-    InputError
-        If any other line is not an episode.
-    """
+    """Read a generation file; a torn last line, as a kill leaves it, is left out."""
     episodes: list[Episode] = []
     lines = path.read_bytes().split(b"\n") if path.exists() else []
     for number, line in enumerate(lines, start=1):
@@ -181,13 +175,16 @@ def read_episodes(path: Path) -> list[Episode]:
             if number == len(lines):
                 break
             raise InputError(
-                f"{path} line {number} is not an episode; delete that line and run the generation again."
+                f"{path} line {number} is not an episode; delete that line and run the generation "
+                f"again."
             ) from None
     return episodes
 
 
 def _serve(pipe: Connection, seed: int) -> None:
-    """Run the jobs that come through the pipe, one Chromium for all until an error; end when the other side is gone."""
+    """Run the jobs that come through the pipe, one Chromium for all until an error; end when the
+    other side is gone.
+    """
     browser: Browser | None = None
     try:
         while True:
@@ -256,7 +253,8 @@ def _chosen(
     for task in chosen:
         if task not in known:
             raise InputError(
-                f"MiniWoB++ has no task {task!r}; list them with `python -m certify_assets.research.miniwob --list`."
+                f"MiniWoB++ has no task {task!r}; list them with `python -m "
+                f"certify_assets.research.miniwob --list`."
             )
     for corpus in corpora:
         if corpus not in CORPORA:
@@ -288,15 +286,17 @@ def generate(
     workers: int = 2,
     progress: Callable[[int, int], None] | None = None,
 ) -> Generated:
-    """Run every missing episode, then write one Parquet file a corpus; call again after a kill to finish.
+    """Run every missing episode, then write one Parquet file a corpus; call again after a kill to
+    finish.
 
     Parameters
     ----------
     output : Path
-        Folder of ``episodes.jsonl`` (one episode a line, appended in order of completion and flushed line by line) and of
-        the Parquet files, which hold every episode of that file.
+        Folder of ``episodes.jsonl`` (one episode a line, appended in order of completion and
+        flushed line by line) and of the Parquet files, which hold every episode of that file.
     corpora, tasks, agents : sequences of str
-        What to run: all scripted agents by default; the agent ``model`` is the one that the environment describes.
+        What to run: all scripted agents by default; the agent ``model`` is the one that the
+        environment describes.
     attempts : int
         Attempts for each task and agent.
     seed : int
@@ -309,7 +309,8 @@ def generate(
     Returns
     -------
     Generated
-        Counts of what was new, kept, retried, and of what failed by reason; nothing is left out silently.
+        Counts of what was new, kept, retried, and of what failed by reason; nothing is left out
+        silently.
 
     Raises
     ------
@@ -357,7 +358,9 @@ def _appended(path: Path, episodes: Iterator[Episode]) -> Iterator[Episode]:
 
 
 class _Pool:
-    """Workers that take one job at a time; one that says nothing for too long is ended and its job tried again."""
+    """Workers that take one job at a time; one that says nothing for too long is ended and its job
+    tried again.
+    """
 
     def __init__(self, jobs: Sequence[_Job], *, seed: int, workers: int) -> None:
         self._context = multiprocessing.get_context("spawn")

@@ -46,7 +46,9 @@ def ordinal(text: str) -> int | None:
 
 
 def colour_name(value: str) -> str:
-    """Return the nearest of a few colour names for a CSS colour, the word itself when it is one, "" when it is none."""
+    """Return the nearest of a few colour names for a CSS colour, the word itself when it is one,
+    "" when it is none.
+    """
     word = value.strip().lower()
     word = _SYNONYMS.get(word, word)
     if word in NAMED_COLOURS:
@@ -77,7 +79,9 @@ def name_of(element: Element) -> str:
         return f'field "{element.label}"' if element.label else "field"
     if element.kind == "shape":
         text = f' "{element.text}"' if element.text else ""
-        return f"{colour_name(element.colour)} {element.tag}{text} at {element.x:.0f},{element.y:.0f}".strip()
+        return (
+            f"{colour_name(element.colour)} {element.tag}{text} at {element.x:.0f},{element.y:.0f}"
+        ).strip()
     if element.kind == "icon":
         return f"icon {element.cls.split()[0] if element.cls else element.id or element.index}"
     text = element.text or element.full
@@ -94,7 +98,10 @@ def _line(element: Element) -> str:
     if kind in ("checkbox", "radio"):
         return f"{name_of(element)} {'on' if element.checked else 'off'}"
     if kind == "list":
-        return f"list of {', '.join(element.options)[:90]}; chosen {', '.join(element.chosen) or 'none'}"
+        return (
+            f"list of {', '.join(element.options)[:90]}; chosen "
+            f"{', '.join(element.chosen) or 'none'}"
+        )
     if kind == "shape":
         return name_of(element) + _state(element)
     if kind == "icon":
@@ -145,7 +152,9 @@ class Stuck(Exception):  # noqa: N818 - a state of the agent, not an error of th
 
 
 class Page(Protocol):
-    """What the hands need of an open task page; the browser's is :class:`~certify_assets.research.miniwob.browser.TaskPage`."""
+    """What the hands need of an open task page; the browser's is
+    :class:`~certify_assets.research.miniwob.browser.TaskPage`.
+    """
 
     instruction: str
 
@@ -195,7 +204,9 @@ class Page(Protocol):
 
 
 def observe_change(before: Sequence[str], after: Sequence[str]) -> str:
-    """Return what became visible, changed place or went away between two descriptions of the page, shortened."""
+    """Return what became visible, changed place or went away between two descriptions of the page,
+    shortened.
+    """
     new = list((Counter(after) - Counter(before)).elements())
     gone = list((Counter(before) - Counter(after)).elements())
     if new:
@@ -229,7 +240,9 @@ class Hands:
     # looking
 
     def find(self, text: str, *kinds: str) -> Element | None:
-        """Return the visible element with this text (of these kinds, any when none is given), without a step."""
+        """Return the visible element with this text (of these kinds, any when none is given),
+        without a step.
+        """
         wanted = text.strip().casefold()
         pool = [e for e in self.view if not kinds or e.kind in kinds]
         for column in ("text", "full", "label"):
@@ -251,7 +264,9 @@ class Hands:
         return [e for e in self.view if (not kinds or e.kind in kinds) and cls in e.cls]
 
     def one(self, *kinds: str, cls: str = "", nth: int = 0) -> Element:
-        """Return the n-th visible element of these kinds; when there is none, say so in a step and give up."""
+        """Return the n-th visible element of these kinds; when there is none, say so in a step and
+        give up.
+        """
         found = self.all(*kinds, cls=cls)
         if len(found) <= nth:
             self.say(
@@ -286,11 +301,7 @@ class Hands:
     # acting
 
     def act(self, action: str, do: Callable[[], object], *, wait: int = WAIT_MS) -> str:
-        """Do one thing on the page, let it settle, and note what changed.
-
-        When the page has closed the episode the harness covers the task, takes no more input and may draw the right
-        answer beneath: the agent keeps the view it had, whatever the verdict.
-        """
+        """Do one thing on the page, let it settle, and note what changed."""
         if self.fault == "stops" and self._acts >= self._patience:
             raise Stuck("this is getting long, stopping here")
         self._acts += 1
@@ -411,7 +422,9 @@ class Hands:
         )
 
     def items(self, values: Iterable[_T]) -> list[_T]:
-        """Return the things to work through: all of them, or half of them by an agent that does half."""
+        """Return the things to work through: all of them, or half of them by an agent that does
+        half.
+        """
         everything = list(values)
         if self.fault == "partial" and len(everything) > 1:
             return everything[: len(everything) // 2]

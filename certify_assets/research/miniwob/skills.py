@@ -13,7 +13,8 @@ from certify_assets.research.miniwob.hands import Hands, Stuck, colour_name, quo
 
 _NOT_NAMES = re.findall(
     r"\w+",
-    "Find Locate Look Forward Send Go Please The Give I Navigate Search Get Will Can Open Email Primary Reply Resend Could In",
+    "Find Locate Look Forward Send Go Please The Give I Navigate Search Get Will Can Open Email "
+    "Primary Reply Resend Could In",
 )
 _CLICKABLE = ("button", "link", "tab", "menuitem")
 
@@ -67,7 +68,9 @@ def close_dialog(h: Hands, m: re.Match[str]) -> None:
 
 
 def press_buttons(h: Hands, m: re.Match[str]) -> None:
-    """Press the buttons that the instruction names in capitals, in order, or the only one there is."""
+    """Press the buttons that the instruction names in capitals, in order, or the only one there
+    is.
+    """
     names = re.findall(r"\b(ONE|TWO|THREE)\b", h.instruction)
     for name in h.items(names):
         h.click(h.need(name, "button"))
@@ -203,7 +206,9 @@ def social_posts(h: Hands, m: re.Match[str]) -> None:
 
 
 def _mail_parts(h: Hands) -> tuple[str, str, str]:
-    """Return (sender, what to do, text or recipient): the sender is the name that shows in the list, the recipient the other."""
+    """Return (sender, what to do, text or recipient): the sender is the name that shows in the
+    list, the recipient the other.
+    """
     text = h.instruction
     said = quoted(text)
     names = [
@@ -254,7 +259,9 @@ DRAG = (("blind", 4), ("off", 2), ("forgets", 1), ("lost", 3))
 
 @dataclass(frozen=True, slots=True)
 class Skill:
-    """A way of acting, the instructions it fits, its level (0 easy to 1 hard) and its usual faults with weights."""
+    """A way of acting, the instructions it fits, its level (0 easy to 1 hard) and its usual faults
+    with weights.
+    """
 
     pattern: str
     act: Callable[[Hands, re.Match[str]], None]
@@ -295,7 +302,8 @@ SKILLS: tuple[Skill, ...] = (
         FORM,
     ),
     Skill(
-        r"(?:Switch between the tabs|Expand the sections|Navigate through the file tree|Click the \"Menu\" button)",
+        r"(?:Switch between the tabs|Expand the sections|Navigate through the file tree|Click the "
+        r"\"Menu\" button)",
         click_named,
         0.6,
         STEPS,
@@ -390,7 +398,9 @@ FALLBACK = Skill(r"", shape.improvise, 0.9, STEPS)
 
 
 def find_skill(instruction: str) -> tuple[Skill, re.Match[str]]:
-    """Return the first skill whose pattern is in the instruction, and the match; improvisation fits everything."""
+    """Return the first skill whose pattern is in the instruction, and the match; improvisation
+    fits everything.
+    """
     for skill in SKILLS:
         if found := re.search(skill.pattern, instruction):
             return skill, found

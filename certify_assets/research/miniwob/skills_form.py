@@ -7,12 +7,6 @@ import re
 from certify_assets.research.miniwob.browser import Element
 from certify_assets.research.miniwob.hands import Hands, Stuck, ordinal, quoted
 
-__all__ = [
-    "add_blocks", "autocomplete", "copy_text", "dropdown_and_button", "enter_date", "enter_time", "find_word", "focus_field", "generate_number",
-    "guess_number", "login", "movie_search", "pick_date", "radio_and_number", "read_table", "retype_letters", "scroll_area", "sign_agreement",
-    "slide_to", "slider_and_box", "solve_equation", "solve_sum", "spin", "type_quoted",
-]  # fmt: skip
-
 _MONTHS = (
     "January",
     "February",

@@ -7,14 +7,10 @@ import re
 from certify_assets.research.miniwob.browser import Element
 from certify_assets.research.miniwob.hands import Hands, colour_name, ordinal, quoted
 
-__all__ = [
-    "ascending", "box_in_box", "buy_stock", "circle_center", "click_place", "click_shape", "count_shapes", "delete_file", "drag_down", "drag_shapes",
-    "draw_line", "find_greatest", "grid_center", "grid_point", "highlight", "hot_spot", "identify_shape", "improvise", "list_position", "midpoint",
-    "odd_or_even", "resize_area", "shades", "sort_numbers", "style_text", "tic_tac_toe",
-]  # fmt: skip
-
 _TAGS = {"rectangle": "rect", "circle": "circle", "triangle": "polygon"}
-_GRID = (("top left",), ("top", "top center"), ("top right",), ("left", "center left"), ("center",), ("right", "center right"), ("bottom left",),
+_GRID = (("top left",), ("top", "top center"), ("top right",), ("left", "center left"), ("center",), ("right", "center "
+                                                                                                               "right"), ("bottom "
+                                                                                                                          "left",),
          ("bottom", "bottom center"), ("bottom right",))  # fmt: skip
 _MOVES = {"up": (0, -38), "down": (0, 38), "left": (-38, 0), "right": (38, 0)}
 
@@ -124,7 +120,9 @@ def box_in_box(h: Hands, m: re.Match[str]) -> None:
 
 
 def drag_shapes(h: Hands, m: re.Match[str]) -> None:
-    """Drag shapes of a kind or colour into a box, and the rest into another if there are two, then submit."""
+    """Drag shapes of a kind or colour into a box, and the rest into another if there are two, then
+    submit.
+    """
     shapes = h.all("shape")
     boxes = sorted((e for e in shapes if e.id == "shape-container"), key=lambda e: e.x)
     words = [w[:-1] if w.endswith("s") else w for w in m.group(1).split() if w != "shapes"]
@@ -309,7 +307,9 @@ def style_text(h: Hands, m: re.Match[str]) -> None:
 
 
 def improvise(h: Hands, m: re.Match[str]) -> None:
-    """Try the nearest thing for want of a skill: type what is quoted, click what shares a word with the instruction, submit."""
+    """Try the nearest thing for want of a skill: type what is quoted, click what shares a word
+    with the instruction, submit.
+    """
     h.say("think(no rule for this instruction, trying what looks closest)", "")
     h.doubts += 1
     said = quoted(h.instruction)

@@ -31,24 +31,7 @@ _Box = tuple[float, float, float, float]
 
 
 def law_figure(points: Sequence[LawPoint], law: Law | None, paper: Law, *, name: str) -> str:
-    """Draw the law.
-
-    Parameters
-    ----------
-    points : sequence of LawPoint
-        The corpora.
-    law : Law or None
-        Their fit; None leaves line and band out, and then the paper's points stand beside its line.
-    paper : Law
-        The fit to the paper's points.
-    name : str
-        Prefix of ids.
-
-    Returns
-    -------
-    str
-        Inline SVG.
-    """
+    """Draw the law."""
     reference = () if law else paper.points
     with svg.style_context():
         figure, axes = canvas(*_SIZE, 4)
@@ -237,17 +220,7 @@ def write_law_page(store: Store, page: str) -> str:
 
 
 def render_law(found: Certifiability) -> str:
-    """Render the page.
-
-    Parameters
-    ----------
-    found : Certifiability
-
-    Returns
-    -------
-    str
-        HTML; the same text for the same inputs.
-    """
+    """Render the page."""
     from certify_assets.research.paper import law_facts
 
     points = [item.point for item in found.measured]
@@ -274,7 +247,9 @@ def render_law(found: Certifiability) -> str:
 
 
 def law_metrics(found: Certifiability) -> dict[str, float]:
-    """Return the numbers that Dagster and MLflow plot: the fit, and the forms that it is compared with."""
+    """Return the numbers that Dagster and MLflow plot: the fit, and the forms that it is compared
+    with.
+    """
     if found.law is None:
         return {}
     metrics = {"slope": found.law.slope, "intercept": found.law.intercept}
@@ -289,7 +264,9 @@ def law_metrics(found: Certifiability) -> dict[str, float]:
 
 
 def law_markdown(found: Certifiability) -> str:
-    """Return the asset's block: under 1,000 characters of Markdown, so that it is shown in line. No text of a corpus enters it."""
+    """Return the asset's block: under 1,000 characters of Markdown, so that it is shown in line.
+    No text of a corpus enters it.
+    """
     fits = [("corpora here", found.law), ("the paper's", found.paper)]
     # a reason may name a corpus, so it stays off this block
     status = (
@@ -309,12 +286,14 @@ def law_markdown(found: Certifiability) -> str:
                 rate(value) for value in (fit.slope, fit.intercept, fit.r2, fit.loocv_r2, fit.mae)
             ]
             lines.append(
-                f"| {words} | {len(law.points)} | {' | '.join(cells)} | {rate(free.r2)} / {rate(free.mae)} |"
+                f"| {words} | {len(law.points)} | {' | '.join(cells)} | {rate(free.r2)} / "
+                f"{rate(free.mae)} |"
             )
     block = "\n".join(lines) + "\n"
     if len(block) >= _INLINE:
         raise RuntimeError(
-            f"the block of the law has {len(block)} characters; it must stay under {_INLINE} to be shown inline"
+            f"the block of the law has {len(block)} characters; it must stay under {_INLINE} to "
+            f"be shown inline"
         )
     return block
 
@@ -335,19 +314,28 @@ def _state(found: Certifiability) -> tuple[str, str]:
 
 def _sentence(found: Certifiability) -> str:
     if found.law is None:
-        return f"The law cannot be fitted here: {found.reason.removeprefix('the law cannot be fitted to ')}"
+        return (
+            f"The law cannot be fitted here: "
+            f"{found.reason.removeprefix('the law cannot be fitted to ')}"
+        )
     fit = found.law.form("law")
     return (
-        f"Certified coverage = {rate(fit.slope)} (1−π)(2A₀−1) {'+' if found.law.intercept >= 0 else '−'} {rate(abs(found.law.intercept))} over "
-        f"{len(found.law.points)} corpora; leave-one-corpus-out R² {rate(fit.loocv_r2)}, mean absolute error {rate(fit.mae)}."
+        f"Certified coverage = {rate(fit.slope)} (1−π)(2A₀−1) "
+        f"{'+' if found.law.intercept >= 0 else '−'} {rate(abs(found.law.intercept))} over "
+        f"{len(found.law.points)} corpora; leave-one-corpus-out R² {rate(fit.loocv_r2)}, mean "
+        f"absolute error {rate(fit.mae)}."
     )
 
 
 def _caption(law: Law | None) -> str:
     if law is None:
-        return "The corpora of this data root, with no line of their own. The squares and the dotted line are the paper's, for reference."
+        return (
+            "The corpora of this data root, with no line of their own. The squares and the "
+            "dotted line are the paper's, for reference."
+        )
     return (
-        "One mark a corpus. The band is where one further corpus is expected with 95 % confidence if residuals are normal; the dotted line is the "
+        "One mark a corpus. The band is where one further corpus is expected with 95 % confidence "
+        "if residuals are normal; the dotted line is the "
         "paper's fit to its own seven corpora, for reference."
     )
 

@@ -22,20 +22,7 @@ _COMMANDS = {stage.name: stage.command for stage in STAGES}
 
 @dataclass(frozen=True)
 class StudyTable:
-    """A table with what a reader needs beside it.
-
-    Parameters
-    ----------
-    table : Table
-    about : str
-        How to read it.
-    sources : tuple of (str, str)
-        Documents that its numbers come from, with their SHA-256.
-    missing : tuple of str
-        What was not run, with the command that runs it.
-    figure : str
-        Inline SVG of our own, or "".
-    """
+    """A table with what a reader needs beside it."""
 
     table: Table
     about: str
@@ -46,13 +33,7 @@ class StudyTable:
 
 @dataclass
 class Reader:
-    """Reads the documents of one table and remembers them.
-
-    Parameters
-    ----------
-    store : Store
-    corpora : tuple of str
-    """
+    """Reads the documents of one table and remembers them."""
 
     store: Store
     corpora: tuple[str, ...]
@@ -71,7 +52,9 @@ class Reader:
         return Reader(self.store, self.corpora, self.outcomes)
 
     def document(self, key: str) -> dict[str, Any] | None:
-        """Return a stored document, and remember that a number was taken from it; None where there is none."""
+        """Return a stored document, and remember that a number was taken from it; None where there
+        is none.
+        """
         if not self.store.exists(key):
             return None
         self._sources[key] = self.store.sha256(key)
@@ -79,7 +62,9 @@ class Reader:
         return found
 
     def of_corpora(self, pattern: str, stage: str) -> list[tuple[str, dict[str, Any]]]:
-        """Return the documents that a stage left on each corpus; corpora without one are said to be missing."""
+        """Return the documents that a stage left on each corpus; corpora without one are said to
+        be missing.
+        """
         found = []
         for corpus in self.corpora:
             document = self.document(pattern.format(corpus))
@@ -90,7 +75,9 @@ class Reader:
         return found
 
     def lacks(self, corpus: str, stage: str, what: str = "") -> None:
-        """Say that something was not run on a corpus, why where that is known, and which command runs it."""
+        """Say that something was not run on a corpus, why where that is known, and which command
+        runs it.
+        """
         outcome = self.outcomes.get((corpus, stage))
         why = f" ({outcome.reason.rstrip('.')})" if outcome and outcome.reason else ""
         command = _COMMANDS[stage].replace("CORPUS", corpus)
@@ -180,7 +167,10 @@ def corpora_table(reader: Reader) -> StudyTable:
             str(found.n_eff),
         )
         rows.append((PAPER, corpus, count(found.rows), count(found.tasks), *clustering, DASH))
-    about = "n, G: runs and tasks of TEST; π: success rate; ρ: correlation of outcomes within a task; DEFF = 1 + (m̃ − 1)ρ; n_eff = n/DEFF."
+    about = (
+        "n, G: runs and tasks of TEST; π: success rate; ρ: correlation of outcomes within a "
+        "task; DEFF = 1 + (m̃ − 1)ρ; n_eff = n/DEFF."
+    )
     return reader.table(Table("corpora", "Corpora", columns, tuple(rows)), about)
 
 
@@ -199,7 +189,8 @@ def gates_table(reader: Reader) -> StudyTable:
         )
     rows += [(PAPER, *row) for row in paper.table("gates")]
     about = (
-        "Ours compare the lower 95 % bound of A₀, the AUROC of the fine-tuned judge and n_eff of CAL with thresholds fixed beforehand (.6, .97, n_min at δ/40);"
+        "Ours compare the lower 95 % bound of A₀, the AUROC of the fine-tuned judge and n_eff of "
+        "CAL with thresholds fixed beforehand (.6, .97, n_min at δ/40);"
         " the paper argues its gates after the fact."
     )
     return reader.table(
@@ -218,7 +209,9 @@ def main_table(reader: Reader) -> StudyTable:
     """AUROC and coverage of base, SFT and GRPO: one row a corpus and procedure."""
     names = ("lexical", *_TRAINED)
     columns = (
-        "whose", "corpus", "procedure", *(f"AUROC {name}" for name in names), *(f"coverage {name}" for name in names), "gain by RL", "regime",
+        "whose", "corpus", "procedure", *(f"AUROC {name}" for name in names), *(f"coverage {name}" for name in names), "gain "
+                                                                                                                       "by "
+                                                                                                                       "RL", "regime",
     )  # fmt: skip
     rows = []
     for corpus, document in reader.of_corpora(_REAL, "real_scores"):
@@ -257,8 +250,10 @@ def main_table(reader: Reader) -> StudyTable:
             )
         )
     about = (
-        "Share of TEST that the threshold certified on CAL decides (reject side, α = .1, δ = .05), and AUROC on TEST. The paper's judges are of 4 billion "
-        "parameters; ours are the lexical judge and a compact model of 1.8 million, on other corpora: the columns are read within a row."
+        "Share of TEST that the threshold certified on CAL decides (reject side, α = .1, δ = "
+        ".05), and AUROC on TEST. The paper's judges are of 4 billion "
+        "parameters; ours are the lexical judge and a compact model of 1.8 million, on other "
+        "corpora: the columns are read within a row."
     )
     return reader.table(Table("main", "Main result", columns, tuple(rows)), about)
 
@@ -292,7 +287,10 @@ def alpha_20_table(reader: Reader) -> StudyTable:
             for corpus, judge, share in paper.table("alpha_20")
         ),
     ]
-    about = "On CAL: certified coverage. TEST: share that CAL's threshold decides there, its error and the audit's verdict. The paper prints TEST alone."
+    about = (
+        "On CAL: certified coverage. TEST: share that CAL's threshold decides there, its "
+        "error and the audit's verdict. The paper prints TEST alone."
+    )
     return reader.table(Table("alpha_20", "Reject side at α = .2", _columns(), tuple(rows)), about)
 
 
@@ -303,7 +301,10 @@ def release_table(reader: Reader) -> StudyTable:
         (PAPER, corpus, judge, "–", f"{tenth} at .1, {fifth} at .2", "–", "–", "–")
         for corpus, judge, tenth, fifth in paper.table("release")
     ]
-    about = "Runs that are let through without a person. The paper certifies one cell of this side on all of its corpora."
+    about = (
+        "Runs that are let through without a person. The paper certifies one cell of this "
+        "side on all of its corpora."
+    )
     return reader.table(Table("release", "Release side", _columns(), tuple(rows)), about)
 
 
@@ -374,7 +375,8 @@ def audit_table(reader: Reader) -> StudyTable:
         for corpus, judge, error in paper.table("audits")
     ]
     about = (
-        "Thresholds of CAL, measured once on TEST: tasks that no threshold has seen. PASS and ERROR need evidence beyond chance, WARN is neither. Judges that "
+        "Thresholds of CAL, measured once on TEST: tasks that no threshold has seen. PASS and "
+        "ERROR need evidence beyond chance, WARN is neither. Judges that "
         "certify nothing on CAL have no row. At .2 the paper's largest error is .116."
     )
     return reader.table(
@@ -415,13 +417,11 @@ def procedures_table(reader: Reader) -> StudyTable:
                     )
                 )
     for corpus, name, shares in paper.table("real_rows"):
-        place = (
-            count(paper.corpora()[corpus].tasks),
-            number(paper.corpora()[corpus].rho, 2),
-        )
+        place = (count(paper.corpora()[corpus].tasks), number(paper.corpora()[corpus].rho, 2))
         rows.append((PAPER, corpus, name, "TEST", *place, *numbers(shares), *[DASH] * len(_OURS)))
     about = (
-        "Certified reject coverage at α = .1. The paper's table runs the procedures on TEST's own scores, a threshold that nobody deploys; the rows of CAL are "
+        "Certified reject coverage at α = .1. The paper's table runs the procedures on TEST's own "
+        "scores, a threshold that nobody deploys; the rows of CAL are "
         "those that certificates come from. gaffke and betting promise the error by task."
     )
     return reader.table(
@@ -454,8 +454,10 @@ def naive_audit_table(reader: Reader) -> StudyTable:
         for corpus, judge, tenth, fifth in paper.table("naive_audit")
     ]
     about = (
-        "The naive certificate picks its threshold on TEST's scores; 3,000 resamples of tasks count how often the error there is above α. Up to δ = .05 agrees "
-        "with its promise. The resamples are of the data that picked the threshold: evidence against it, none for it."
+        "The naive certificate picks its threshold on TEST's scores; 3,000 resamples of tasks "
+        "count how often the error there is above α. Up to δ = .05 agrees "
+        "with its promise. The resamples are of the data that picked the threshold: evidence "
+        "against it, none for it."
     )
     return reader.table(
         Table(
@@ -504,9 +506,12 @@ def seeds_table(reader: Reader) -> StudyTable:
                 )
             )
     about = (
-        "The paper has one split seed. Here each seed splits, trains the lexical judge, certifies on CAL and reads TEST anew. Valid: the error on TEST "
-        "is at most α; TEST is finite, so a certificate whose true error is just below α is above it on about half of the TEST splits. Beyond chance: the "
-        "audit's task-level bound is above α. δ bounds what is issued and above α among all draws, not among those that were issued. Seeds share runs, so the "
+        "The paper has one split seed. Here each seed splits, trains the lexical judge, certifies "
+        "on CAL and reads TEST anew. Valid: the error on TEST "
+        "is at most α; TEST is finite, so a certificate whose true error is just below α is above "
+        "it on about half of the TEST splits. Beyond chance: the "
+        "audit's task-level bound is above α. δ bounds what is issued and above α among all "
+        "draws, not among those that were issued. Seeds share runs, so the "
         "counts are not independent trials."
     )
     return reader.table(Table("seeds", "Validity over split seeds", columns, tuple(rows)), about)
@@ -550,7 +555,8 @@ def simulation_table(reader: Reader) -> StudyTable:
             )
     trials = f"{document['trials']} trials a design (the paper: 300)" if document else "no trial"
     about = (
-        f"Violation: share of all trials whose true error is above α = .1, with its upper 95 % bound; {trials}. In the designs called fooled a few "
+        f"Violation: share of all trials whose true error is above α = .1, with its upper 95 % "
+        f"bound; {trials}. In the designs called fooled a few "
         "tasks are wrong in every run."
     )
     return reader.table(

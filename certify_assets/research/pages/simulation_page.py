@@ -70,20 +70,7 @@ def group_of(cell: Cell) -> str:
 
 
 def violation_map(cells: Sequence[Cell], procedures: Sequence[str], delta: float) -> str:
-    """Draw the share of all trials that certified wrongly.
-
-    Parameters
-    ----------
-    cells : sequence of Cell
-        At most ``COLUMNS``.
-    procedures : sequence of str
-    delta : float
-
-    Returns
-    -------
-    str
-        Inline SVG.
-    """
+    """Draw the share of all trials that certified wrongly."""
     above = [
         (cell, name)
         for cell in cells
@@ -94,7 +81,10 @@ def violation_map(cells: Sequence[Cell], procedures: Sequence[str], delta: float
     for cell, name, corner, width in _places(cells, procedures):
         found = cell.of(name)
         if found is not None:
-            told = f"{name}, {cell.title}: {found.violations} of {cell.trials} trials, {short_rate(found.violation)} ± {short_rate(found.violation_se)}"
+            told = (
+                f"{name}, {cell.title}: {found.violations} of {cell.trials} trials, "
+                f"{short_rate(found.violation)} ± {short_rate(found.violation_se)}"
+            )
             fill = (
                 _colour(_ABOVE, found.violation)
                 if found.violation > delta
@@ -104,7 +94,10 @@ def violation_map(cells: Sequence[Cell], procedures: Sequence[str], delta: float
                 _box(corner, width, fill, short_rate(found.violation), told)
                 + _mark(found, delta, corner, fill)
             )
-    label = f"Violations of {counted(len(procedures), 'procedure')} in {counted(len(cells), 'design')}; {len(above)} of the values exceed {delta:g}."
+    label = (
+        f"Violations of {counted(len(procedures), 'procedure')} in "
+        f"{counted(len(cells), 'design')}; {len(above)} of the values exceed {delta:g}."
+    )
     return _draw(cells, procedures, parts, label)
 
 
@@ -114,7 +107,10 @@ def coverage_map(cells: Sequence[Cell], procedures: Sequence[str]) -> str:
     for cell, name, corner, width in _places(cells, procedures):
         found = cell.of(name)
         if found is not None:
-            told = f"{name}, {cell.title}: coverage {short_rate(found.coverage)} ± {short_rate(found.coverage_se)}"
+            told = (
+                f"{name}, {cell.title}: coverage {short_rate(found.coverage)} ± "
+                f"{short_rate(found.coverage_se)}"
+            )
             parts.append(
                 _box(
                     corner,
@@ -128,7 +124,8 @@ def coverage_map(cells: Sequence[Cell], procedures: Sequence[str]) -> str:
         cells,
         procedures,
         parts,
-        f"Mean coverage of {counted(len(procedures), 'procedure')} in {counted(len(cells), 'design')}.",
+        f"Mean coverage of {counted(len(procedures), 'procedure')} in "
+        f"{counted(len(cells), 'design')}.",
     )
 
 
@@ -148,7 +145,8 @@ def _draw(
 ) -> str:
     width = min(76.0, (_WIDTH - _LABEL) / max(1, len(cells)))
     names = "".join(
-        f'<text x="{_LABEL - 8:g}" y="{_HEAD + row * _ROW + 19:g}" text-anchor="end" font-size="12" fill="{svg.INK}">{escape(name)}</text>'
+        f'<text x="{_LABEL - 8:g}" y="{_HEAD + row * _ROW + 19:g}" text-anchor="end" '
+        f'font-size="12" fill="{svg.INK}">{escape(name)}</text>'
         for row, name in enumerate(procedures)
     )
     body = _head(cells, width) + names + "".join(parts)
@@ -165,7 +163,8 @@ def _head(cells: Sequence[Cell], width: float) -> str:
         # the name of a group of one column is as wide as that
         parts.append(_words(left + count * width / 2, 13, group, 11.5 if count > 1 else 11))
         parts.append(
-            f'<path d="M{left + 3:.1f} 18h{count * width - 6:.1f}" stroke="{svg.MUTED}" stroke-width="1"/>'
+            f'<path d="M{left + 3:.1f} 18h{count * width - 6:.1f}" stroke="{svg.MUTED}" '
+            f'stroke-width="1"/>'
         )
         start += count
     for column, cell in enumerate(cells):
@@ -175,7 +174,10 @@ def _head(cells: Sequence[Cell], width: float) -> str:
 
 
 def _words(x: float, y: float, text: str, size: float) -> str:
-    return f'<text x="{x:.1f}" y="{y:g}" text-anchor="middle" font-size="{size:g}" fill="{svg.MUTED}">{escape(text)}</text>'
+    return (
+        f'<text x="{x:.1f}" y="{y:g}" text-anchor="middle" font-size="{size:g}" '
+        f'fill="{svg.MUTED}">{escape(text)}</text>'
+    )
 
 
 def _box(
@@ -183,8 +185,10 @@ def _box(
 ) -> str:
     x, y = corner
     return (
-        f'<g><title>{escape(told)}</title><rect x="{x + 1:.1f}" y="{y + 1:.1f}" width="{width - 2:.1f}" height="{_ROW - 2:.1f}" rx="2" '
-        f'fill="rgb{fill}"/><text x="{x + width / 2:.1f}" y="{y + 19:.1f}" text-anchor="middle" font-size="12" fill="{_ink(fill)}">{text}</text></g>'
+        f'<g><title>{escape(told)}</title><rect x="{x + 1:.1f}" y="{y + 1:.1f}" '
+        f'width="{width - 2:.1f}" height="{_ROW - 2:.1f}" rx="2" '
+        f'fill="rgb{fill}"/><text x="{x + width / 2:.1f}" y="{y + 19:.1f}" text-anchor="middle" '
+        f'font-size="12" fill="{_ink(fill)}">{text}</text></g>'
     )
 
 
@@ -197,7 +201,10 @@ def _mark(
     ink = _ink(fill)
     inside = ink if found.violation_lower > delta else "none"
     x, y = corner
-    return f'<path d="M{x + 4:.1f} {y + 11:.1f}h8l-4 -7z" fill="{inside}" stroke="{ink}" stroke-width="1"/>'
+    return (
+        f'<path d="M{x + 4:.1f} {y + 11:.1f}h8l-4 -7z" fill="{inside}" stroke="{ink}" '
+        f'stroke-width="1"/>'
+    )
 
 
 def _colour(ends: _Colours, share: float) -> tuple[int, int, int]:
@@ -207,7 +214,9 @@ def _colour(ends: _Colours, share: float) -> tuple[int, int, int]:
 
 
 def _ink(fill: tuple[int, int, int]) -> str:
-    """White on what is darker than a fifth of full luminance, where its contrast is the better one."""
+    """White on what is darker than a fifth of full luminance, where its contrast is the better
+    one.
+    """
     red, green, blue = (float(part / 255) ** 2.2 for part in fill)
     return "#ffffff" if 0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.2 else svg.INK
 
@@ -223,23 +232,7 @@ def violation_figure(
     trials: int,
     alpha: float = 0.1,
 ) -> str:
-    """Draw how often procedures certify a threshold whose true error exceeds the budget.
-
-    Parameters
-    ----------
-    rates : mapping
-        True error → procedure → (tasks, violation, standard error); one panel a true error, procedures told apart by marks.
-    delta : float
-        What was promised.
-    trials : int
-        Tables a point.
-    alpha : float
-
-    Returns
-    -------
-    str
-        A whole SVG file; equal inputs give equal bytes.
-    """
+    """Draw how often procedures certify a threshold whose true error exceeds the budget."""
     from matplotlib.figure import Figure
 
     with svg.style_context():
@@ -250,7 +243,10 @@ def violation_figure(
         panels[0].set_ylabel("share of tables certified above the budget")
         handles, labels = panels[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="upper center", ncols=len(labels))
-        title = f"Tasks wrong throughout or not at all, α = {alpha:g}; {trials:,} tables a point, bars of two standard errors"
+        title = (
+            f"Tasks wrong throughout or not at all, α = {alpha:g}; {trials:,} tables a point, "
+            f"bars of two standard errors"
+        )
         figure.text(0.5, 0.02, title, ha="center", fontsize=9, color=svg.MUTED)
         figure.subplots_adjust(left=0.07, right=0.985, top=0.83, bottom=0.2, wspace=0.06)
         stream = io.StringIO()
@@ -317,19 +313,7 @@ _WORDS = {
 
 
 def render_simulation(simulation: Simulation, truth: Sequence[TruthCheck]) -> str:
-    """Render the page of a study.
-
-    Parameters
-    ----------
-    simulation : Simulation
-    truth : sequence of TruthCheck
-        Of the same designs.
-
-    Returns
-    -------
-    str
-        HTML; one file that loads nothing and runs nothing, the same for the same inputs.
-    """
+    """Render the page of a study."""
     plain = [cell for cell in simulation.cells if not cell.fooled]
     procedures = [rates.procedure for rates in simulation.cells[0].procedures]
     compared, distance = ends_of(truth)
@@ -388,7 +372,8 @@ def study_markdown(simulation: Simulation, truth: Sequence[TruthCheck]) -> str:
         [
             *lines,
             "",
-            f"Truth: {compared} comparisons with large draws, largest difference {distance:.1f} standard errors. {DOCUMENT}",
+            f"Truth: {compared} comparisons with large draws, largest difference {distance:.1f} "
+            f"standard errors. {DOCUMENT}",
         ]
     )
 
@@ -401,7 +386,10 @@ def _about(simulation: Simulation) -> str:
         if name != "side"
     )
     trials = counted(simulation.trials, "trial")
-    return f"{cells}, {trials} each, {simulation.side} side, α = {simulation.alpha:g}, δ = {simulation.delta:g}{other}, seed {simulation.seed}"
+    return (
+        f"{cells}, {trials} each, {simulation.side} side, α = {simulation.alpha:g}, δ = "
+        f"{simulation.delta:g}{other}, seed {simulation.seed}"
+    )
 
 
 def _verdict(simulation: Simulation, plain: Sequence[Cell]) -> dict[str, Any]:
@@ -414,18 +402,26 @@ def _verdict(simulation: Simulation, plain: Sequence[Cell]) -> dict[str, Any]:
         }
     over, seen = beyond_delta(simulation), beyond_delta(simulation, proved=False)
     worst = max(rates, key=lambda one: one.violation)
-    figure = f"the largest share is {percent(worst.violation)} (standard error {percent(worst.violation_se)})"
+    figure = (
+        f"the largest share is {percent(worst.violation)} (standard error "
+        f"{percent(worst.violation_se)})"
+    )
     if not worst.violations:
-        figure = f"no trial did, so that each share is below {percent(worst.violation_upper)} with 95 % confidence"
+        figure = (
+            f"no trial did, so that each share is below {percent(worst.violation_upper)} "
+            f"with 95 % confidence"
+        )
     if over:
         names = ", ".join(cell.title for cell, _ in over)
         return {
             "kind": "failed",
             "status": "Not within δ",
-            "sentence": f"{_LEAD} certifies wrongly more often than δ = {percent(simulation.delta)} in {names}; {figure}.",
+            "sentence": f"{_LEAD} certifies wrongly more often than δ = "
+            f"{percent(simulation.delta)} in {names}; {figure}.",
         }
     words = (
-        f"In none of {counted(len(rates), 'design')} does {_LEAD} certify wrongly more often than δ = {percent(simulation.delta)} beyond "
+        f"In none of {counted(len(rates), 'design')} does {_LEAD} certify wrongly more often than "
+        f"δ = {percent(simulation.delta)} beyond "
         f"Monte-Carlo error; {figure}."
     )
     if clopper_pearson_upper(0, simulation.trials, _DOUBT) > simulation.delta:

@@ -1,4 +1,6 @@
-"""The site of the study: every table of the paper with our numbers beside it, as pages that open from disk, and as Markdown, LaTeX and CSV."""
+"""The site of the study: every table of the paper with our numbers beside it, as pages that open
+from disk, and as Markdown, LaTeX and CSV.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +17,6 @@ from certify_assets.research.pages.result_tables import OURS, Reader, StudyTable
 if TYPE_CHECKING:
     from certify_assets.storage.store import Store
 
-__all__ = [
-    "PAGES",
-    "SITE",
-    "StudyPage",
-    "seeds_metrics",
-    "study_facts",
-    "study_markdown",
-    "study_tables",
-    "write_study_site",
-]
 
 SITE = "study/site"
 _SUFFIXES = {"csv": "csv", "markdown": "md", "latex": "tex"}
@@ -43,41 +35,62 @@ class StudyPage:
 
 PAGES = (
     StudyPage(
-        "corpora.html", "Corpora", "Corpora and gates", "What was judged, how clustered it is, and what could be expected of training before any.",
+        "corpora.html", "Corpora", "Corpora and gates", "What was judged, how clustered it is, "
+                                                        "and what could be expected of training "
+                                                        "before any.",
         (result_tables.corpora_table, result_tables.gates_table),
     ),
     StudyPage(
-        "results.html", "Results", "Judges under the certificate", "Main result, the larger budget, the release side, reward arms, endpoint judges.",
+        "results.html", "Results", "Judges under the certificate", "Main result, the larger "
+                                                                   "budget, the release side, "
+                                                                   "reward arms, endpoint judges.",
         (result_tables.main_table, result_tables.alpha_20_table, result_tables.release_table, training_tables.arms_table, training_tables.frontier_table),
     ),
     StudyPage(
-        "procedures.html", "Procedures", "Procedures and audits", "Every procedure on real scores, and what TEST says of what they certify.",
+        "procedures.html", "Procedures", "Procedures and audits", "Every procedure on real "
+                                                                  "scores, and what TEST says of "
+                                                                  "what they certify.",
         (result_tables.procedures_table, result_tables.naive_audit_table, result_tables.audit_table),
     ),
     StudyPage(
-        "seeds.html", "Seeds", "Validity over split seeds", "How often a certificate was issued, and how often it was true on tasks that it had not seen.",
+        "seeds.html", "Seeds", "Validity over split seeds", "How often a certificate was issued, "
+                                                            "and how often it was true on tasks "
+                                                            "that it had not seen.",
         (result_tables.seeds_table,),
     ),
     StudyPage(
-        "harvest.html", "Harvests", "The certificate as a filter of self-training", "CertHarvest: rounds, contamination, controls, skew, ranking of rounds.",
+        "harvest.html", "Harvests", "The certificate as a filter of "
+                                    "self-training", "CertHarvest: rounds, contamination, "
+                                                     "controls, skew, ranking of rounds.",
         (
             training_tables.self_training_table, training_tables.harvests_table, training_tables.controls_table, training_tables.skew_table,
             training_tables.ranking_table, training_tables.closed_gates_table,
         ),
     ),
     StudyPage(
-        "law.html", "Law", "Coverage before training", "The certifiability law: points, fit and validation.",
+        "law.html", "Law", "Coverage before training", "The certifiability law: points, fit and "
+                                                       "validation.",
         (training_tables.law_points_table, training_tables.law_forms_table),
     ),
     StudyPage(
-        "transfer.html", "Transfer and cost", "Transfer, unseen agents and cost", "Judges on corpora that they were not trained on, and what a decision costs.",
+        "transfer.html", "Transfer and cost", "Transfer, unseen agents and cost", "Judges on "
+                                                                                  "corpora that "
+                                                                                  "they were not "
+                                                                                  "trained on, "
+                                                                                  "and what a "
+                                                                                  "decision costs.",
         (training_tables.transfer_table, training_tables.agents_table, training_tables.cost_table),
     ),
     StudyPage(
-        "simulation.html", "Simulation", "Validity where the truth is known", "Designs of the paper and those in which the score cannot see the errors.",
+        "simulation.html", "Simulation", "Validity where the truth is known", "Designs of the "
+                                                                              "paper and those in "
+                                                                              "which the score "
+                                                                              "cannot see the "
+                                                                              "errors.",
         (result_tables.simulation_table,),
     ),
-    StudyPage("run.html", "What was run", "What was run", "Every stage, whether it stands, and why not where it does not.", (training_tables.stages_table,)),
+    StudyPage("run.html", "What was run", "What was run", "Every stage, whether it stands, and "
+                                                          "why not where it does not.", (training_tables.stages_table,)),
 )  # fmt: skip
 
 LIMITS = (
@@ -87,28 +100,34 @@ LIMITS = (
     ),
     (
         "Asymptotic in tasks.",
-        " The bootstrap is supported by simulation from about 20 tasks; more attempts at the same tasks add little.",
+        " The bootstrap is supported by simulation from about 20 tasks; more attempts at the same "
+        "tasks add little.",
     ),
     (
         "Tasks that fool the judge throughout.",
-        " Resampling cannot show errors that were not seen; the guard asks for enough tasks to make that unlikely.",
+        " Resampling cannot show errors that were not seen; the guard asks for enough tasks to "
+        "make that unlikely.",
     ),
     (
         "Runs like those of CAL.",
-        " Another agent, prompt, judge or kind of task ends the promise until new labelled tasks confirm it.",
+        " Another agent, prompt, judge or kind of task ends the promise until new labelled tasks "
+        "confirm it.",
     ),
     (
         "One judge, fixed beforehand.",
-        " Picking the best of several certificates afterwards is a choice that no level here pays for; the tables show all.",
+        " Picking the best of several certificates afterwards is a choice that no level here pays "
+        "for; the tables show all.",
     ),
     ("Outcomes are taken as true.", " A wrong label counts as the judge's error, or hides one."),
     (
         "A harvest's bound is on wrong labels.",
-        " It says nothing of how skewed the harvest is, and holds for the population below the threshold, not for a finite pool.",
+        " It says nothing of how skewed the harvest is, and holds for the population below the "
+        "threshold, not for a finite pool.",
     ),
     (
         "Split seeds share runs.",
-        " Frequencies over seeds describe one corpus split again and again; they are no independent trials.",
+        " Frequencies over seeds describe one corpus split again and again; they are no "
+        "independent trials.",
     ),
 )
 
@@ -124,7 +143,8 @@ def write_study_site(store: Store) -> str:
 
     Notes
     -----
-    The same documents give the same bytes. A table whose documents are not there holds the paper's rows and says which command fills ours.
+    The same documents give the same bytes. A table whose documents are not there holds the paper's
+    rows and says which command fills ours.
     """
     tables = study_tables(store)
     flat = [block for blocks in tables.values() for block in blocks]
@@ -145,7 +165,8 @@ def write_study_site(store: Store) -> str:
             )
     view = {
         "title": "The paper's tables, with ours beside them",
-        "about": "Rows called ours are of the corpora of this data root; rows called paper are the paper's own corpora, as it prints them.",
+        "about": "Rows called ours are of the corpora of this data root; rows called paper are "
+        "the paper's own corpora, as it prints them.",
         "blocks": [],
         "facts": study_facts(store, tables),
         "limits": LIMITS,
@@ -160,7 +181,9 @@ def write_study_site(store: Store) -> str:
 
 
 def study_markdown(blocks: Sequence[StudyTable]) -> str:
-    """Return every table as one Markdown document, with what is missing and where the numbers come from."""
+    """Return every table as one Markdown document, with what is missing and where the numbers come
+    from.
+    """
     parts = []
     for block in blocks:
         missing = "".join(f"- {item}\n" for item in block.missing)
@@ -199,7 +222,9 @@ def study_facts(store: Store, tables: Mapping[str, Sequence[StudyTable]]) -> lis
 
 
 def seeds_metrics(document: Mapping[str, Any]) -> dict[str, float]:
-    """Return the numbers of a seed study that Dagster and MLflow plot: of the deciding procedure, how often it certified and was true on TEST."""
+    """Return the numbers of a seed study that Dagster and MLflow plot: of the deciding procedure,
+    how often it certified and was true on TEST.
+    """
     metrics: dict[str, float] = {}
     for found in document["frequencies"]:
         if found["procedure"] == "guarded_taskboot":
@@ -221,13 +246,19 @@ def _seed_fact(corpus: str, document: Mapping[str, Any]) -> str:
     said = [
         f"{item['certified']} times at α = {item['alpha']:g}{_validity(item)}" for item in found
     ]
-    return f"{corpus}: over {len(document['plan']['seeds'])} split seeds guarded TaskBoot certified (reject side) {'; '.join(said)}."
+    return (
+        f"{corpus}: over {len(document['plan']['seeds'])} split seeds guarded TaskBoot "
+        f"certified (reject side) {'; '.join(said)}."
+    )
 
 
 def _validity(item: Mapping[str, Any]) -> str:
     if not item["certified"]:
         return ""
-    return f", {item['valid']} of these with an error of at most α on TEST, {item['beyond_chance']} above it beyond chance"
+    return (
+        f", {item['valid']} of these with an error of at most α on TEST, "
+        f"{item['beyond_chance']} above it beyond chance"
+    )
 
 
 def _block(block: StudyTable) -> dict[str, Any]:
@@ -241,7 +272,10 @@ def _block(block: StudyTable) -> dict[str, Any]:
 
 
 _FIRST_NUMBERS = {
-    "n", "AUROC lexical", "on CAL", "error at .1", "G", "exceeds at .1", "certified", "half B", "harvest", "taken", "agents", "half B by round", "π",
+    "n", "AUROC lexical", "on CAL", "error at .1", "G", "exceeds at .1", "certified", "half B", "harvest", "taken", "agents", "half "
+                                                                                                                              "B "
+                                                                                                                              "by "
+                                                                                                                              "round", "π",
     "ours: R²", "AUROC on TEST", "CAL runs", "coverage",
 }  # fmt: skip
 

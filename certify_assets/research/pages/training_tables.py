@@ -65,7 +65,10 @@ def arms_table(reader: Reader) -> StudyTable:
             rows.append(
                 (PAPER, corpus, "reject", "0.1", name, cal.strip("()") or DASH, share, DASH, role)
             )
-    about = "Reject coverage of every reward arm. The choice is made on CAL and paid for in the level; the best on TEST is reported and never deployed."
+    about = (
+        "Reject coverage of every reward arm. The choice is made on CAL and paid for in the "
+        "level; the best on TEST is reported and never deployed."
+    )
     return reader.table(Table("arms", "GRPO arms", columns, tuple(rows)), about)
 
 
@@ -94,18 +97,21 @@ def frontier_table(reader: Reader) -> StudyTable:
                 )
             else:
                 reader.note(
-                    f"{corpus}, {name}: {NOT_RUN}; dagster job launch -j endpoint_judges, or see docs/endpoints.md"
+                    f"{corpus}, {name}: {NOT_RUN}; dagster job launch -j endpoint_judges, or see "
+                    f"docs/endpoints.md"
                 )
     if not endpoints:
         rows.append((OURS, "every corpus", "none", HOSTED, *[f"needs a {HOSTED} model"] * 3))
         reader.note(
-            f"judges behind an endpoint: {NOT_RUN}, none is named in judges.yaml of the data root; docs/endpoints.md says how to add one"
+            f"judges behind an endpoint: {NOT_RUN}, none is named in judges.yaml of the data "
+            f"root; docs/endpoints.md says how to add one"
         )
     for name, elicitation, *found in paper.table("frontier"):
         for corpus, (area, share) in zip(("Web-A", "Tool"), (found[:2], found[2:]), strict=True):
             rows.append((PAPER, corpus, name, elicitation, area, DASH, share))
     about = (
-        "Reject coverage at α = .1 by TaskBoot. No order-preserving recalibration changes a certificate, so a judge that certifies nothing needs "
+        "Reject coverage at α = .1 by TaskBoot. No order-preserving recalibration changes a "
+        "certificate, so a judge that certifies nothing needs "
         "another order."
     )
     return reader.table(Table("frontier", "Judges behind an endpoint", columns, tuple(rows)), about)
@@ -128,7 +134,10 @@ def law_points_table(reader: Reader) -> StudyTable:
         reader.note(f"{item['corpus']}: no point; {item['reason']}")
     if document:
         figure = _figure(document)
-        about = f"Ours are read off CAL, A₀ being that of {_base(document)}. {_unfitted(document) or _line(document)} The paper's line is 1.08 x − .05."
+        about = (
+            f"Ours are read off CAL, A₀ being that of {_base(document)}. "
+            f"{_unfitted(document) or _line(document)} The paper's line is 1.08 x − .05."
+        )
     else:
         about = "The paper's points alone."
     return reader.table(
@@ -153,7 +162,10 @@ def _unfitted(document: Mapping[str, Any]) -> str:
 
 def _line(document: Mapping[str, Any]) -> str:
     form = next(item for item in document["law"]["forms"] if item["form"] == "law")
-    return f"Our line is {form['slope']:.2f} x {'+' if form['intercept'] >= 0 else '−'} {abs(form['intercept']):.2f} over {len(document['points'])} corpora."
+    return (
+        f"Our line is {form['slope']:.2f} x {'+' if form['intercept'] >= 0 else '−'} "
+        f"{abs(form['intercept']):.2f} over {len(document['points'])} corpora."
+    )
 
 
 def _figure(document: Mapping[str, Any]) -> str:
@@ -240,7 +252,8 @@ def transfer_table(reader: Reader) -> StudyTable:
         for target, out, area, share in paper.table("transfer")
     ]
     about = (
-        "Reject side, α = .1, TaskBoot. transfer: trained on every other corpus; strict: on corpora of other domains alone. docs/transfer.md says "
+        "Reject side, α = .1, TaskBoot. transfer: trained on every other corpus; strict: on "
+        "corpora of other domains alone. docs/transfer.md says "
         "what is kept apart."
     )
     return reader.table(
@@ -259,7 +272,8 @@ def agents_table(reader: Reader) -> StudyTable:
     made = agent_table(documents)
     return reader.table(
         Table("agents", made.title, made.columns, made.rows),
-        "Folds over agents: trained on the runs of the others, read on CAL. The paper has no such table.",
+        "Folds over agents: trained on the runs of the others, read on CAL. The paper has no such "
+        "table.",
     )
 
 
@@ -310,7 +324,8 @@ def cost_table(reader: Reader) -> StudyTable:
         for corpus, hours in paper.table("costs")
     ]
     about = (
-        f"Reviewer-hours that a thousand runs save at {_MINUTES} minutes of review each: 1000 c t/60 for the share c of TEST that the judge rejects at α = .1. "
+        f"Reviewer-hours that a thousand runs save at {_MINUTES} minutes of review each: 1000 c "
+        f"t/60 for the share c of TEST that the judge rejects at α = .1. "
         "CPU time is that of this machine; tokens and money are of endpoint judges alone."
     )
     return reader.table(
@@ -393,9 +408,11 @@ def self_training_table(reader: Reader) -> StudyTable:
         for target, judge, share, harvest, labels in paper.table("self_training")
     ]
     about = (
-        "Reject side, our gate, the first split profile; every loop is in the next table. Half A of CAL sets the threshold of the harvest, half B "
+        "Reject side, our gate, the first split profile; every loop is in the next table. Half A "
+        "of CAL sets the threshold of the harvest, half B "
         "certifies the "
-        "judge of every round, TEST audits it. Labels of the pool are withheld and only say how many pseudo-labels are wrong."
+        "judge of every round, TEST audits it. Labels of the pool are withheld and only say how "
+        "many pseudo-labels are wrong."
     )
     return reader.table(
         Table("self_training", "Certificate-gated self-training", columns, tuple(rows)), about
@@ -510,10 +527,13 @@ def harvests_table(reader: Reader) -> StudyTable:
         for target, start, harvest, wrong, share in paper.table("harvest_rows")
     ]
     about = (
-        f"Ours: {counts['harvests']} harvests, {counts['within_budget']} within their budget, {counts['beyond_chance']} above it beyond chance, "
+        f"Ours: {counts['harvests']} harvests, {counts['within_budget']} within their budget, "
+        f"{counts['beyond_chance']} above it beyond chance, "
         f"{counts['gates_closed']} "
-        "gates closed. Harvests of one corpus share its runs and are no independent trials. The bound is on runs like those of CAL below the "
-        "threshold, not on the finite pool. Coverage is that of the gate's procedure, of guarded TaskBoot where the gate bets."
+        "gates closed. Harvests of one corpus share its runs and are no independent trials. The "
+        "bound is on runs like those of CAL below the "
+        "threshold, not on the finite pool. Coverage is that of the gate's procedure, of guarded "
+        "TaskBoot where the gate bets."
     )
     return reader.table(Table("harvests", "All harvests", columns, tuple(rows)), about)
 
@@ -592,9 +612,11 @@ def controls_table(reader: Reader) -> StudyTable:
         for row in control_rows(document)
     )
     about = (
-        "verdict: every run that the judge calls so; confidence: those it is sure of by its own probability; lowest or highest: a share of the pool, or as "
+        "verdict: every run that the judge calls so; confidence: those it is sure of by its own "
+        "probability; lowest or highest: a share of the pool, or as "
         "many "
-        "as the certificate let through; labels_of_half_a: the labels spent on training instead of on a threshold."
+        "as the certificate let through; labels_of_half_a: the labels spent on training instead "
+        "of on a threshold."
     )
     return reader.table(Table("controls", "Controls without a certificate", columns, rows), about)
 
@@ -640,7 +662,8 @@ def skew_table(reader: Reader) -> StudyTable:
                         )
                     )
     about = (
-        "What the bound on wrong pseudo-labels does not cover. agents, tasks: total variation distance between harvest and pool (0 alike, 1 disjoint); length: "
+        "What the bound on wrong pseudo-labels does not cover. agents, tasks: total variation "
+        "distance between harvest and pool (0 alike, 1 disjoint); length: "
         "Kolmogorov-Smirnov distance of lengths and ratio of their means."
     )
     return reader.table(Table("skew", "Skew of the harvests", columns, tuple(rows)), about)
@@ -698,7 +721,8 @@ def ranking_table(reader: Reader) -> StudyTable:
         )
     )
     about = (
-        "Rounds 0, 1, 2: coverage on half B of CAL and coverage that TEST's own scores certify. The number of rounds is fixed beforehand; nothing "
+        "Rounds 0, 1, 2: coverage on half B of CAL and coverage that TEST's own scores certify. "
+        "The number of rounds is fixed beforehand; nothing "
         "here chooses."
     )
     return reader.table(
