@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.evaluation import arms_audit
-from certify_assets.judges import judging
 from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.judges.record import JudgeRecord, renderer, save_files
 from certify_assets.judges.specs import JUDGES
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
@@ -17,7 +16,7 @@ from certify_assets_tests.builders import register_runs, write_runs
 __all__ = ["CORPUS", "TINY", "audited_arms", "small_corpus", "start_judge"]
 
 CORPUS = "small"
-TINY = replace(JUDGES["grpo"], steps=(1,))
+TINY = JUDGES["grpo"].model_copy(update={"steps": (1,)})
 
 
 def audited_arms(folder: Path, *, tasks: int) -> Store:
@@ -54,10 +53,14 @@ def start_judge(store: Store, *, seed: int = 0) -> None:
             source=base.source,
         )
         judge = CausalJudge("sft", *load_base("compact")).with_adapter(Path(folder))
-        judging.save_adapter(store, f"judges/sft/{CORPUS}/adapter", judge)
+        save_files(store, f"judges/sft/{CORPUS}/adapter", judge)
     manifest = Corpus(store, CORPUS).manifest
-    about = {"manifest_sha256": manifest.sha256, "renderer_sha256": judging.renderer().sha256}
-    store.write_json(
-        f"judges/sft/{CORPUS}/adapter.json",
-        {"judge": "sft", "adapter_sha256": judge.adapter_sha256, **about},
+    record = JudgeRecord(
+        judge="sft",
+        corpus=CORPUS,
+        adapter_sha256=judge.adapter_sha256,
+        manifest_sha256=manifest.sha256,
+        renderer_sha256=renderer().sha256,
+        seed=42,
     )
+    store.write_json(f"judges/sft/{CORPUS}/adapter.json", record.to_dict())

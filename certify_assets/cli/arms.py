@@ -32,7 +32,7 @@ _COLUMNS = [
 @click.option(
     "--judge",
     "name",
-    type=click.Choice(tuple(name for name, spec in JUDGES.items() if spec.family == "grpo")),
+    type=click.Choice(tuple(name for name, spec in JUDGES.items() if spec.arms)),
     default="grpo",
     show_default=True,
     help="Which judge.",
@@ -82,9 +82,9 @@ def _document(corpus: Corpus, name: str, *, audit: bool) -> dict[str, Any]:
     return {
         "judge": name,
         "corpus": corpus.name,
-        "chosen": adapter["chosen"],
-        "selection_rule": adapter["selection_rule"],
-        "candidates": adapter["selection"],
+        "chosen": adapter.details["chosen"],
+        "selection_rule": adapter.selection_rule,
+        "candidates": list(adapter.selection),
         "audit": seen,
         "sentences": [improvement(cell, found) for cell, found in pairs],
         "meanings": MEANINGS,

@@ -72,7 +72,7 @@ def list_(ctx: click.Context, /, root: str | None, as_json: bool) -> None:
     place = open_store(root).root
     known, problems = judges(place), judge_problems(place)
     rows = [
-        {"judge": name, "family": spec.family, "model": spec.model, "summary": spec.summary}
+        {"judge": name, "family": spec.kind, "model": spec.model, "summary": spec.summary}
         for name, spec in known.items()
     ]
     if as_json:
@@ -99,7 +99,7 @@ def train(corpus: str, name: str, root: str | None, as_json: bool) -> None:
     """
     from certify_assets.cli.launching import open_corpus_store
 
-    document = JudgedCorpus(Corpus(open_corpus_store(root, corpus), corpus), name).train()
+    document = JudgedCorpus(Corpus(open_corpus_store(root, corpus), corpus), name).train().to_dict()
     if as_json:
         emit_json(document)
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dagster as dg
 
-from certify_assets.judges.specs import ENDPOINT, JudgeSpec
+from certify_assets.judges.specs import JudgeSpec
 
 OWNERS = ["team:evaluation"]
 CORPORA_GROUP, OPERATIONS_GROUP, RESEARCH_GROUP = "corpora", "operations", "research"
@@ -24,10 +24,7 @@ def judge_key(judge: str, part: str) -> dg.AssetKey:
 
 def judge_group(spec: JudgeSpec) -> str:
     """Return the group of a judge's assets."""
-    if spec.pool:
-        return TRANSFER_GROUP
-    named = {"lexical": LEXICAL_GROUP, "harvest": HARVEST_GROUP, ENDPOINT: ENDPOINT_GROUP}
-    return named.get(spec.family, LM_GROUP)
+    return f"judges_{spec.group}"
 
 
 def chains(*judges: str) -> dg.AssetSelection:

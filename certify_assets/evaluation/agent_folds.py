@@ -23,8 +23,8 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.files import rounded
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.judging import renderer, texts
-from certify_assets.judges.specs import JUDGES, JudgeSpec, judge_spec
+from certify_assets.judges.record import renderer, texts
+from certify_assets.judges.specs import JUDGES, judge_spec
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from certify_assets.judges.base import Judge
 
 __all__ = [
-    "FOLD_FAMILIES",
     "agent_groups",
     "evaluate_agent_folds",
     "evaluate_scored",
@@ -41,19 +40,12 @@ __all__ = [
     "stored_agent_folds",
 ]
 
-#: families that are trained on SFT alone
-FOLD_FAMILIES = ("lexical", "sft")
 _SCHEMA = "certify_assets/agent_disjoint/1"
 
 
 def fold_judges() -> list[str]:
     """Return the judges that can be trained without some agents."""
-    return [name for name, spec in JUDGES.items() if _on_sft_alone(spec)]
-
-
-def _on_sft_alone(spec: JudgeSpec) -> bool:
-    # a transfer judge is of such a family, and has read no SFT run of this corpus
-    return spec.family in FOLD_FAMILIES and not spec.pool
+    return [name for name, spec in JUDGES.items() if spec.retrainable]
 
 
 def agent_groups(agents: Sequence[str], folds: int, seed: int) -> list[list[str]]:
@@ -104,11 +96,11 @@ def evaluate_agent_folds(judge: JudgedCorpus, *, folds: int = 4, seed: int = 42)
         If the judge's scores are not those of its stored adapter.
     """
     spec = judge_spec(judge.name)
-    if not _on_sft_alone(spec):
+    if not spec.retrainable:
         raise InputError(
             f"{judge} is not trained on SFT alone; ask for one of {', '.join(fold_judges())}."
         )
-    cal, hashes, adapter = judge.calibration
+    cal, hashes, _ = judge.calibration
     sft = judge.corpus.split("sft")
     sft = sft[sft["outcome"].notna()]
     groups = agent_groups(
@@ -118,8 +110,8 @@ def evaluate_agent_folds(judge: JudgedCorpus, *, folds: int = 4, seed: int = 42)
         sft,
         cal,
         _runs_of(judge.corpus, cal),
-        _trainer(JudgedCorpus.of(judge.corpus, spec), adapter),
-        matched=spec.family == "lexical",
+        lambda known, number: judge.family.retrained(judge, known, f"agent_fold_{number}"),
+        matched=not spec.uses_language_model,
         seed=seed,
     )
     for number, held in enumerate(groups):
@@ -175,7 +167,7 @@ def stored_agent_folds(corpus: Corpus) -> list[dict[str, Any]]:
         except CertifyError:
             continue
         scores = f"judges/{name}/{corpus}/scores.parquet"
-        same = document.get("adapter_sha256") == current["adapter_sha256"] and corpus.store.exists(
+        same = document.get("adapter_sha256") == current.adapter_sha256 and corpus.store.exists(
             scores
         )
         if same and document.get("scores_sha256") == corpus.store.sha256(scores):
@@ -190,37 +182,6 @@ def _key(corpus: str, judge: str) -> str:
 def _runs_of(corpus: Corpus, cal: pd.DataFrame) -> pd.DataFrame:
     frame = corpus.split("cal")
     return frame.set_index("trajectory_id").loc[cal["trajectory_id"]].reset_index()
-
-
-def _trainer(judged: JudgedCorpus, adapter: dict[str, Any]) -> Callable[[pd.DataFrame, int], Judge]:
-    """Return what trains the judge on some SFT runs, as it was trained on all."""
-
-    def lexical(known: pd.DataFrame, number: int) -> Judge:
-        from certify_assets.judges.lexical import LexicalJudge
-
-        using = renderer()
-        return LexicalJudge.train(
-            texts(known, using),
-            known["outcome"].to_numpy(np.int8),
-            success_weight=adapter["success_weight"],
-            seed=judged.spec.seed,
-            renderer_sha256=using.sha256,
-        )
-
-    def fine_tuned_model(known: pd.DataFrame, number: int) -> Judge:
-        from certify_assets.judges.judging import workplace
-        from certify_assets.judges.lm.judge import CausalJudge, load_base
-        from certify_assets.judges.lm.training import fine_tuned
-
-        with workplace(judged.store, judged.key(f"agent_fold_{number}")) as folder:
-            judge = CausalJudge(
-                judged.spec.name, *load_base(judged.spec.model, judged.spec.revision)
-            )
-            return fine_tuned(
-                judge, known, folder / "adapter", model=judged.spec.model, seed=judged.spec.seed
-            )[0]
-
-    return lexical if judged.spec.family == "lexical" else fine_tuned_model
 
 
 class _Folds:

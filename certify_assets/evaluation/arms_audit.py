@@ -28,8 +28,8 @@ from certify_assets.judges.arms import (
     train_arm,
 )
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.judging import columns, renderer
 from certify_assets.judges.lm.rewards import ARMS, CONTROLS
+from certify_assets.judges.record import columns, renderer
 from certify_assets.judges.specs import ALPHAS, DELTA, GRID, PROCEDURES, SIDES, JudgeSpec
 from certify_assets.storage.progress import Report, silent
 
@@ -118,15 +118,15 @@ def plan_arms(
     adapter = judge.beside(judge.spec.name).artifact
     keys = {arm: arm_key(judge, arm) for arm in [*ARMS, *CONTROLS]}
     stale = f"the adapter of {judge.spec.name} on {judge.corpus} was not chosen among the arms of now; materialize judges/{judge.spec.name}/model again."
-    if adapter["arms"] != {arm: keys[arm] for arm in ARMS}:
+    if adapter.details["arms"] != {arm: keys[arm] for arm in ARMS}:
         raise StaleCertificateError(stale)
     for arm in keys:
         train_arm(judge, arm, report=report)
     tables, hashes = {}, {}
     for each in _entries(judge.spec):
         tables[each.name], hashes[each.name] = scored_candidate(judge, each, "cal", report=report)
-    deployed = adapter["chosen"]
-    if hashes[deployed]["adapter_sha256"] != adapter["adapter_sha256"]:
+    deployed = adapter.details["chosen"]
+    if hashes[deployed]["adapter_sha256"] != adapter.adapter_sha256:
         raise StaleCertificateError(stale)
     about = {
         "corpus": judge.corpus.name,
@@ -138,9 +138,9 @@ def plan_arms(
     cells = {cell: _selection(judge.spec, tables, provenance, cell) for cell in _cells()}
     plan = {
         **about,
-        "adapter_sha256": adapter["adapter_sha256"],
+        "adapter_sha256": adapter.adapter_sha256,
         "deployed": deployed,
-        "selection_rule": adapter["selection_rule"],
+        "selection_rule": adapter.selection_rule,
         "procedure": PROCEDURES[0],
         "delta": DELTA,
         "grid": GRID,
@@ -204,10 +204,7 @@ def load_arms_audit(judge: JudgedCorpus) -> dict[str, Any]:
         raise LedgerError(
             f"the brackets of {judge.spec.name} on {judge.corpus} are not those of its audits: they were altered; {again}"
         )
-    if (
-        document["plan"]["adapter_sha256"]
-        != judge.beside(judge.spec.name).artifact["adapter_sha256"]
-    ):
+    if document["plan"]["adapter_sha256"] != judge.beside(judge.spec.name).artifact.adapter_sha256:
         raise StaleCertificateError(
             f"the arms of {judge.spec.name} on {judge.corpus} were audited for another adapter than the deployed one; {again}"
         )

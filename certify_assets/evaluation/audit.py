@@ -17,7 +17,7 @@ from certify_assets.evaluation.ledger import (
 )
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.judging import columns
+from certify_assets.judges.record import columns
 from certify_assets.judges.specs import PROCEDURES, judges
 from certify_assets.storage.snapshot import remembered
 

@@ -18,11 +18,9 @@ from certify_assets.errors import (
 )
 from certify_assets.evaluation.ledger import register
 from certify_assets.evaluation.parity import parity_provenance
-from certify_assets.judges.harvest.spent import HALF_B, describe_harvest
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.judging import columns
+from certify_assets.judges.record import columns
 from certify_assets.judges.specs import ALPHAS, DELTA, GRID, PROCEDURES, SIDES
-from certify_assets.judges.transfer import describe_sources
 from certify_assets.storage.snapshot import remembered
 
 if TYPE_CHECKING:
@@ -46,27 +44,21 @@ def certify_judge(judge: JudgedCorpus, *, run_id: str = "cli") -> list[Certifica
     cal, hashes, adapter = judge.calibration
     leak = judge.corpus.require_leak_checks(hashes["manifest_sha256"])
     compared = parity_provenance(judge)
-    require_paid(judge, int(adapter["candidates"]))
+    require_paid(judge, adapter.candidates)
     config = judge.corpus.config
     plan = _plan(hashes["manifest_sha256"], config.seed, judge.spec)
     registration = register(judge.corpus, plan, run_id=run_id)
-    split = HALF_B if "harvest" in adapter else "cal"
     provenance = {
         "corpus": judge.corpus.name,
         "judge": judge.name,
-        "split": split,
+        "split": judge.spec.calibration_split,
         **hashes,
         "registration": registration,
         **compared,
     }
     if leak is not None:
         provenance["accepted_structural_leak"] = leak
-    if "transfer" in adapter:
-        provenance["training_sources"] = describe_sources(adapter["transfer"])
-        if adapter["transfer"]["limits"]:
-            provenance["training_limits"] = "; ".join(adapter["transfer"]["limits"])
-    if "harvest" in adapter:
-        provenance["pseudo_labels"] = describe_harvest(adapter["harvest"])
+    provenance |= judge.family.provenance(adapter)
     scores, outcomes, tasks = columns(cal)
     certificates = [
         certify(
@@ -78,8 +70,8 @@ def certify_judge(judge: JudgedCorpus, *, run_id: str = "cli") -> list[Certifica
             side=side,
             procedure=procedure,
             grid=GRID,
-            candidates=adapter["candidates"],
-            selection=adapter["selection_rule"] or None,
+            candidates=adapter.candidates,
+            selection=adapter.selection_rule or None,
             provenance=provenance,
         )
         for alpha in ALPHAS
@@ -209,10 +201,7 @@ def require_paid(judge: JudgedCorpus, paid: int) -> None:
     ------
     IntegrityError
     """
-    from certify_assets.judges.arms import candidates
-
-    spec = judge.spec
-    number = len(candidates(spec)) if spec.family == "grpo" else len(spec.success_weights) or 1
+    number = judge.spec.candidates
     if paid < number:
         raise IntegrityError(
             f"the adapter document of {judge} on {judge.corpus} counts {paid} candidates, and the judge has {number}; materialize judges/{judge}/model again."

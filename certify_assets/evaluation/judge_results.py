@@ -15,9 +15,8 @@ from certify_assets.errors import CertifyError, InputError
 from certify_assets.evaluation.audit import load_audits
 from certify_assets.evaluation.certification import load_certificates
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.judging import columns
-from certify_assets.judges.scoring import calibrating
-from certify_assets.judges.specs import PROCEDURES, judge_before, judges
+from certify_assets.judges.record import columns
+from certify_assets.judges.specs import PROCEDURES, JudgeSpec, judges
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -150,7 +149,7 @@ def _judged(
         split: _rows(frame, table.reindex(frame["trajectory_id"]).to_numpy(np.float64))
         for split, frame in frames.items()
     }
-    rows["cal"] = _certifying(frames["cal"], rows["cal"], judge.spec.name)
+    rows["cal"] = _certifying(frames["cal"], rows["cal"], judge.spec)
     certificates: tuple[Certificate, ...] = ()
     audits: dict[str, dict[str, Any]] = {}
     try:
@@ -177,24 +176,24 @@ def _judged(
     cost = scored.get("cost", scored.get("bill"))
     return JudgeResults(
         name=judge.spec.name,
-        family=judge.spec.family,
+        family=judge.spec.kind,
         summary=judge.spec.summary,
         rows=rows,
-        candidates=int(adapter["candidates"]),
-        selection=str(adapter["selection_rule"]),
+        candidates=adapter.candidates,
+        selection=adapter.selection_rule,
         trained_on_rl="rl" in judge.spec.training_splits,
         certificates=certificates,
         audits=audits,
         timings=judge.beside(judge.spec.name).timings,
         cost=cost if isinstance(cost, Mapping) else {},
-        start=judge_before(judge.spec),
+        start=judge.spec.upstream,
         model=judge.spec.model,
     )
 
 
-def _certifying(cal: pd.DataFrame, rows: LabelledScores, judge: str) -> LabelledScores:
+def _certifying(cal: pd.DataFrame, rows: LabelledScores, spec: JudgeSpec) -> LabelledScores:
     """Leave out the scores of rows that let the judge's own harvest through: the judge learned from what they chose."""
-    own = set(calibrating(cal, judge)["trajectory_id"])
+    own = set(spec.calibration_rows(cal)["trajectory_id"])
     return replace(
         rows, scores=np.where([name in own for name in rows.trajectories], rows.scores, np.nan)
     )

@@ -13,9 +13,9 @@ import numpy as np
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, StaleCertificateError
 from certify_assets.files import sha256_bytes
-from certify_assets.judges.endpoint.judging import load_endpoint
+from certify_assets.judges.endpoint.judging import BilledJudge
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.judging import renderer, stored_adapter, texts
+from certify_assets.judges.record import renderer, texts
 from certify_assets.judges.specs import JUDGES, JudgeSpec
 
 if TYPE_CHECKING:
@@ -29,9 +29,7 @@ __all__ = ["parity_exemption", "parity_provenance", "run_parity", "sentence"]
 
 def parity_exemption(spec: JudgeSpec) -> str | None:
     """Return why a judge needs no parity test, or None where it does."""
-    if spec.endpoint is None:
-        return "its scores are those of the local reference engine"
-    return spec.endpoint.no_parity if spec.endpoint.parity is None else None
+    return spec.no_parity
 
 
 def run_parity(judge: JudgedCorpus) -> dict[str, Any]:
@@ -51,18 +49,18 @@ def run_parity(judge: JudgedCorpus) -> dict[str, Any]:
     from certify_assets.judges.lm.parity import parity
 
     spec = judge.spec
-    reason = parity_exemption(spec)
-    if spec.endpoint is None or spec.endpoint.parity is None:
-        raise InputError(f"{judge} has no parity test: {reason}.")
-    config = spec.endpoint.parity
-    _ = judge.artifact
+    config = spec.parity
+    if config is None:
+        raise InputError(f"{judge} has no parity test: {spec.no_parity}.")
+    judge.require_artifact()
     table = judge.store.read_table(judge.key("scores.parquet"))
     frame = _rows(judge.corpus, config.rows)
     stored = table.set_index("trajectory_id").loc[frame["trajectory_id"]]
     candidate = Scores(
         stored["log_p_success"].to_numpy(np.float64), stored["log_p_fail"].to_numpy(np.float64)
     )
-    billed = load_endpoint(JudgedCorpus.of(judge.corpus, spec), replay=True)
+    billed = judge.load(replay=True)
+    assert isinstance(billed, BilledJudge)
     questions = billed.questions(texts(frame, renderer()))
     reference, about = _reference(judge.corpus, config, billed.judge.asked, questions)
     # no certificate stands yet whose decisions could change: its threshold will be of these very scores
@@ -96,17 +94,17 @@ def parity_provenance(judge: JudgedCorpus) -> dict[str, str]:
         If the test is missing, failed, or is of other scores, another server or other settings than those stored now.
     """
     spec = judge.spec
-    if spec.endpoint is None:
+    if not spec.hosted:
         return {}
-    if spec.endpoint.parity is None:
-        return {"no_parity": spec.endpoint.no_parity}
+    if spec.parity is None:
+        return {"no_parity": str(spec.no_parity)}
     how = f"run `certify judge parity {judge.corpus} --judge {judge}` or the check {judge}/scores:parity"
     if not judge.store.exists(_key(judge.corpus.name, judge.name)):
         raise StaleCertificateError(
             f"the scores of {judge} on {judge.corpus} were not compared with those of the local model; {how}."
         )
     document = judge.store.read_json(_key(judge.corpus.name, judge.name))
-    expected = {**_bound(judge), "configuration": asdict(spec.endpoint.parity)}
+    expected = {**_bound(judge), "configuration": asdict(spec.parity)}
     stale = next((name for name, value in expected.items() if document.get(name) != value), None)
     if stale is not None:
         raise StaleCertificateError(
@@ -207,8 +205,8 @@ def _local(corpus: Corpus, config: ParityConfig) -> Iterator[tuple[LanguageModel
 @contextmanager
 def _adapter_folder(corpus: Corpus, adapter: str) -> Iterator[Path]:
     if adapter in JUDGES:
-        _ = JudgedCorpus(corpus, adapter).artifact
-        with stored_adapter(JudgedCorpus(corpus, adapter)) as folder:
+        JudgedCorpus(corpus, adapter).require_artifact()
+        with JudgedCorpus(corpus, adapter).artifact_files() as folder:
             yield folder
         return
     if not Path(adapter).is_dir():

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from certify_assets.errors import InputError
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.judging import columns, renderer
+from certify_assets.judges.record import columns, renderer
 from certify_assets.judges.specs import ALPHAS, DELTA, GRID, PROCEDURES, SIDES
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def recalibrate(judge: JudgedCorpus) -> dict[str, Any]:
     everything = table.loc[table["split"].isin(["cal", "test"]), "score"].to_numpy(np.float64)
     maps = [fit_recalibration(method, *fit) for method in METHODS]
     plain: dict[tuple[str, float], Any] = {}
-    methods = [_method(item, cal, everything, int(adapter["candidates"]), plain) for item in maps]
+    methods = [_method(item, cal, everything, adapter.candidates, plain) for item in maps]
     changed = [item["method"] for item in methods if item["effect"] == "changed"]
     ties = [item["method"] for item in methods if item["effect"] == "ties"]
     said = "Every certificate is unchanged by every method." if not changed + ties else ""
@@ -247,7 +247,7 @@ def _fitting_rows(judge: JudgedCorpus) -> tuple[str, tuple[_Floats, NDArray[np.i
     if np.unique(found[1]).size == 2:
         return "rl", found
     sft = judge.corpus.split("sft")
-    expected = judge.artifact["adapter_sha256"]
+    expected = judge.artifact.adapter_sha256
     model = judge.load(expected_sha256=expected)
     return "sft", _labelled(score_table(model, sft[sft["outcome"].notna()], renderer()))
 

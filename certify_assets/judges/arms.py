@@ -17,21 +17,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.judging import (
-    columns,
-    renderer,
-    stored_adapter,
-    stored_folder,
-    texts,
-    workplace,
-)
 from certify_assets.judges.lm.rewards import ARMS, CONTROLS, arm_named
+from certify_assets.judges.record import columns, renderer, stored_folder, texts, workplace
 from certify_assets.judges.specs import ALPHAS, DELTA, GRID, JudgeSpec
 from certify_assets.storage.progress import Advance, Report, counted, silent
 from certify_assets.storage.store import Store
@@ -42,22 +34,77 @@ if TYPE_CHECKING:
     from certify_assets.judges.lm.grpo_config import GrpoConfig
     from certify_assets.judges.selection import Selection
 
-__all__ = [
-    "START",
-    "Candidate",
-    "arm_key",
-    "candidate_adapter",
-    "candidates",
-    "choose",
-    "controls",
-    "grpo_config",
-    "scored_candidate",
-    "select_arm",
-    "train_arm",
-]
-
 #: name of the judge that every arm starts from, which is a candidate itself
 START = "start"
+
+
+OPTIMISERS = ("exact", "trl")
+
+
+class GrpoSpec(JudgeSpec):
+    """A judge reinforced on RL from another one.
+
+    Parameters
+    ----------
+    optimiser : {"exact", "trl"}
+        The expected gradient, or TRL's sampled one.
+    steps : tuple of int
+        Numbers of optimizer steps that are candidates, the last being the end of the training;
+        empty for those that suit the model.
+    """
+
+    family: Literal["grpo"] = "grpo"
+    optimiser: str = "exact"
+    steps: tuple[int, ...] = ()
+
+    def model_post_init(self, context: object, /) -> None:
+        """Refuse another optimiser, and steps out of order."""
+        if self.optimiser not in OPTIMISERS:
+            raise InputError(
+                f"the optimiser of {self.name} is {self.optimiser!r}; "
+                f"give one of {', '.join(OPTIMISERS)}."
+            )
+        if list(self.steps) != sorted({step for step in self.steps if step > 0}):
+            raise InputError(
+                f"the steps of {self.name} are {self.steps}; "
+                "give whole numbers from 1, each once and in order."
+            )
+
+    @property
+    def group(self) -> str:
+        """Jobs of the language models."""
+        return "lm"
+
+    @property
+    def libraries(self) -> frozenset[str]:
+        """Libraries that its assets show as kinds."""
+        return frozenset({"pytorch"})
+
+    @property
+    def candidates(self) -> int:
+        """The start, and every arm after each number of steps."""
+        return len(candidates(self))
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        """Rewards."""
+        return tuple(ARMS)
+
+    @property
+    def training_splits(self) -> tuple[str, ...]:
+        """SFT by its start, RL by itself."""
+        return ("sft", "rl")
+
+    def registration(self) -> object:
+        """Return the model, the start and how it is optimised."""
+        names = ("family", "model", "revision", "start", "optimiser")
+        return {**{name: getattr(self, name) for name in names}, "steps": list(self.steps)}
+
+
+def _spec(judge: JudgedCorpus) -> GrpoSpec:
+    spec = judge.spec
+    assert isinstance(spec, GrpoSpec)
+    return spec
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +141,7 @@ def grpo_config(spec: JudgeSpec, *, control: bool = False) -> GrpoConfig:
         GrpoConfig,
     )
 
+    assert isinstance(spec, GrpoSpec)
     compact = spec.model == "compact"
     steps = spec.steps or ((30, 60) if compact else (75, 150))
     return GrpoConfig(
@@ -108,7 +156,7 @@ def grpo_config(spec: JudgeSpec, *, control: bool = False) -> GrpoConfig:
 
 def arm_key(judge: JudgedCorpus, arm: str) -> str:
     """Return the hash of all that the training of an arm or a control would depend on now."""
-    return _Run.of(judge.store, judge.corpus.name, judge.spec, arm).key
+    return _Run.of(judge, arm).key
 
 
 def train_arm(judge: JudgedCorpus, arm: str, *, report: Report = silent) -> dict[str, Any]:
@@ -137,7 +185,7 @@ def train_arm(judge: JudgedCorpus, arm: str, *, report: Report = silent) -> dict
     IntegrityError
         If a finished adapter or its scores were altered.
     """
-    run = _Run.of(judge.store, judge.corpus.name, judge.spec, arm)
+    run = _Run.of(judge, arm)
     document = run.finished()
     if document is None:
         document = run.train(report)
@@ -171,7 +219,7 @@ def select_arm(judge: JudgedCorpus, *, report: Report = silent) -> dict[str, Any
         "candidates": len(tables),
         "chosen": selection.chosen,
         "training": {
-            "optimiser": judge.spec.optimiser,
+            "optimiser": _spec(judge).optimiser,
             "config": grpo_config(judge.spec).to_dict(),
             "arms": {name: document["reward"] for name, document in documents.items()},
             "loss_curves": {
@@ -179,7 +227,7 @@ def select_arm(judge: JudgedCorpus, *, report: Report = silent) -> dict[str, Any
             },
             "rl_trajectories": documents[next(iter(ARMS))]["rl_trajectories"],
         },
-        "start_sha256": before["adapter_sha256"],
+        "start_sha256": before.adapter_sha256,
         "arms": {name: document["key"] for name, document in documents.items()},
     }
 
@@ -228,7 +276,7 @@ def scored_candidate(
     IntegrityError
         If the stored adapter or the stored table was altered.
     """
-    key = f"{_folder(judge.spec, judge.corpus.name, candidate.arm)}/{split}_{candidate.step}"
+    key = judge.key("arms", candidate.arm, f"{split}_{candidate.step}")
     frame, manifest = judge.corpus.split(split), judge.corpus.manifest
     frame = frame.assign(outcome=None) if split == "test" else frame[frame["outcome"].notna()]
     with candidate_adapter(judge, candidate) as folder:
@@ -260,13 +308,11 @@ def scored_candidate(
 def candidate_adapter(judge: JudgedCorpus, candidate: Candidate) -> Iterator[Path]:
     """Give a candidate's adapter as a folder."""
     if candidate.arm == START:
-        with stored_adapter(judge.beside(judge.spec.start)) as folder:
+        with judge.beside(judge.spec.start).artifact_files() as folder:
             yield folder
         return
-    with stored_folder(
-        judge.store,
-        f"{_folder(judge.spec, judge.corpus.name, candidate.arm)}/step_{candidate.step}",
-    ) as folder:
+    key = judge.key("arms", candidate.arm, f"step_{candidate.step}")
+    with stored_folder(judge.store, key) as folder:
         yield folder
 
 
@@ -289,10 +335,6 @@ def _score(
         )
         table = score_table(judge, frame, renderer())
     return table.astype({"outcome": "Int8"}), judge.adapter_sha256
-
-
-def _folder(spec: JudgeSpec, corpus: str, arm: str) -> str:
-    return f"judges/{spec.name}/{corpus}/arms/{arm}"
 
 
 def _lora_sha256(folder: Path) -> str:
@@ -318,47 +360,47 @@ def _rows_sha256(frame: pd.DataFrame) -> str:
 class _Run:
     """One training and what it depends on."""
 
-    store: Store
-    corpus: str
-    spec: JudgeSpec
+    judge: JudgedCorpus
     arm: str
     config: GrpoConfig
     rows: pd.DataFrame
     inputs: Mapping[str, Any]
 
     @classmethod
-    def of(cls, store: Store, corpus: str, spec: JudgeSpec, arm: str) -> _Run:
-        reward = arm_named(arm)
-        rl = Corpus(store, corpus).split("rl")
+    def of(cls, judge: JudgedCorpus, arm: str) -> _Run:
+        spec, reward, rl = _spec(judge), arm_named(arm), judge.corpus.split("rl")
         rl = rl[rl["outcome"].notna()]
         if rl.empty:
             raise InputError(
-                f"{corpus} has no RL split, so nothing can be reinforced; import it with --rl, or leave {spec.name} out."
+                f"{judge.corpus} has no RL split, so nothing can be reinforced; import it with "
+                f"--rl, or leave {judge} out."
             )
         config = grpo_config(spec, control=arm in CONTROLS)
         inputs = {
             "start": spec.start,
-            "start_sha256": JudgedCorpus(Corpus(store, corpus), spec.start).artifact[
-                "adapter_sha256"
-            ],
+            "start_sha256": judge.beside(spec.start).artifact.adapter_sha256,
             "reward": {"lam": reward.lam, "mu": reward.mu},
             "optimiser": "exact" if arm in CONTROLS else spec.optimiser,
             "config": config.to_dict(),
             "rl_sha256": _rows_sha256(rl),
             "renderer_sha256": renderer().sha256,
         }
-        return cls(store, corpus, spec, arm, config, rl, inputs)
+        return cls(judge, arm, config, rl, inputs)
+
+    @property
+    def store(self) -> Store:
+        return self.judge.store
 
     @property
     def folder(self) -> str:
-        return _folder(self.spec, self.corpus, self.arm)
+        return self.judge.key("arms", self.arm)
 
     @property
     def key(self) -> str:
         return sha256_bytes(canonical_json(dict(self.inputs)))
 
     def finished(self) -> dict[str, Any] | None:
-        """Return the document of a finished training with the same key, after checking its adapters."""
+        """Return the document of a finished training with the same key; check its adapters."""
         name = f"{self.folder}/arm.json"
         if not self.store.exists(name):
             return None
@@ -366,22 +408,20 @@ class _Run:
         if document["key"] != self.key:
             return None
         for step, sha256 in document["steps"].items():
-            with candidate_adapter(
-                JudgedCorpus.of(Corpus(self.store, self.corpus), self.spec),
-                Candidate(self.arm, int(step)),
-            ) as folder:
+            with candidate_adapter(self.judge, Candidate(self.arm, int(step))) as folder:
                 if _lora_sha256(folder) != sha256:
+                    place = self.store.locate(f"{self.folder}/step_{step}")
                     raise IntegrityError(
-                        f"{self.store.locate(f'{self.folder}/step_{step}')} is not the adapter that was trained; delete {name}."
+                        f"{place} is not the adapter that was trained; delete {name}."
                     )
         return document
 
     def train(self, report: Report) -> dict[str, Any]:
-        """Train from the start, or from where an interrupted training with the same key stopped."""
+        """Train from the start, or from where a training with the same key was killed."""
         self._begin()
         with (
             workplace(self.store, self.folder) as folder,
-            stored_adapter(JudgedCorpus(Corpus(self.store, self.corpus), self.spec.start)) as start,
+            self.judge.beside(self.judge.spec.start).artifact_files() as start,
         ):
             run = self._optimise(start, folder, report)
             if not self.store.is_local:
@@ -390,8 +430,8 @@ class _Run:
                 str(step): _lora_sha256(folder / f"step_{step}") for step in self.config.evaluate_at
             }
             document = {
-                "judge": self.spec.name,
-                "corpus": self.corpus,
+                "judge": self.judge.name,
+                "corpus": self.judge.corpus.name,
                 "arm": self.arm,
                 "control": self.arm in CONTROLS,
                 "key": self.key,
@@ -422,13 +462,13 @@ class _Run:
         from certify_assets.judges.lm.exact_grpo import train_exact
         from certify_assets.judges.lm.judge import load_base
 
-        base, encoder = load_base(self.spec.model, self.spec.revision)
+        base, encoder = load_base(self.judge.spec.model, self.judge.spec.revision)
         language = replace(base, model=_trainable(base.model, start))
         about = {
             "base": base.source,
             "base_revision": base.revision,
             "arm": self.arm,
-            "start": self.spec.start,
+            "start": self.judge.spec.start,
         }
 
         def keep(step: int) -> None:

@@ -1,25 +1,192 @@
-"""A judge on a corpus, opened for one operation."""
+"""A judge on a corpus, opened for one operation, and the families that make judges."""
 
 from __future__ import annotations
 
+import resource
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+import numpy as np
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.judges.specs import JudgeSpec, judge_spec
-from certify_assets.storage.progress import silent
+from certify_assets.errors import InputError, StaleCertificateError
+from certify_assets.judges.base import score_table
+from certify_assets.judges.record import JudgeRecord, files_sha256, renderer, stored_folder
+from certify_assets.judges.specs import JudgeSpec, families, judge_spec, register_family
+from certify_assets.storage.progress import Report, counted, silent
+from certify_assets.storage.snapshot import remembered
 
 if TYPE_CHECKING:
-    import numpy as np
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
     import pandas as pd
 
-    from certify_assets.judges.endpoint.judging import BilledJudge
-    from certify_assets.judges.lexical import LexicalJudge
-    from certify_assets.judges.lm.judge import CausalJudge
-    from certify_assets.storage.progress import Report
+    from certify_assets.judges.base import Judge
     from certify_assets.storage.snapshot import Snapshot
 
-__all__ = ["JudgedCorpus"]
+STAGES = ("train", "score")
+
+_SCORED_SPLITS = ("rl", "cal", "test")
+# split, in the score table of a harvest judge, of the CAL rows that let its harvest through:
+# `certify verify` and `plan` take split=cal
+_SPENT = "cal_half_a"
+# the document whose hash says what a stage made
+_PRODUCTS = {"train": ("adapter.json", "adapter_sha256"), "score": ("scores.json", "scores_sha256")}
+_MEBIBYTE = 1024.0 if sys.platform != "darwin" else 1024.0 * 1024.0
+
+
+class JudgeFamily(ABC):
+    """A way to make judges: how one is trained, loaded, scored, described and found stale.
+
+    A family is one module of `certify_assets.judges.families`: its specification, and a subclass
+    of this class under `judge_family`. Nothing else of the package names it.
+    """
+
+    #: place of its judges in lists; the shipped families come first
+    position: ClassVar[int] = 90
+    #: judges that the platform ships
+    judges: ClassVar[Sequence[JudgeSpec]] = ()
+
+    @abstractmethod
+    def train(self, judge: JudgedCorpus, *, report: Report) -> JudgeRecord:
+        """Train a judge, store its files and return its record, which `JudgedCorpus` stores."""
+
+    @abstractmethod
+    def load(
+        self, judge: JudgedCorpus, *, expected_sha256: str, resume: bool, replay: bool
+    ) -> Judge:
+        """Load the trained judge; refuse another than the expected one.
+
+        Parameters
+        ----------
+        resume : bool
+            Take up the scores that a killed run left, where the family keeps them.
+        replay : bool
+            Repeat kept answers instead of asking a server, where the family keeps them.
+        """
+
+    def prepared(
+        self,
+        judge: JudgedCorpus,
+        model: Judge,
+        *,
+        adapter_sha256: str,
+        progress: Callable[[int, int], None],
+        engine: str,
+    ) -> Judge:
+        """Return a loaded judge ready for many rows: with its progress, spread over processes."""
+        return model
+
+    def fingerprint(self, judge: JudgedCorpus, record: JudgeRecord) -> str:
+        """Hash the stored files as training did, without loading the judge; empty without files."""
+        return files_sha256(judge.store, judge.key("adapter"))
+
+    def prompt_sha256(self, judge: JudgedCorpus, record: JudgeRecord) -> str:
+        """Hash of the question that a language model is asked; empty for a judge asked none."""
+        return ""
+
+    def describe(self, record: JudgeRecord) -> str:
+        """Return what a judge was trained on, in one line."""
+        weight = record.success_weight
+        runs = f"{record.sft_trajectories} runs of {record.sft_tasks} SFT tasks"
+        return runs if weight is None else f"success weight {weight:g}, {runs}"
+
+    def provenance(self, record: JudgeRecord) -> dict[str, str]:
+        """Return what certificates of a judge say of its training beyond the hashes."""
+        return {}
+
+    def require_current(self, judge: JudgedCorpus, record: JudgeRecord) -> None:  # noqa: B027
+        """Refuse a record whose sources, beyond splits and renderer, are others now.
+
+        Raises
+        ------
+        StaleCertificateError
+        """
+
+    def require_present(self, judge: JudgedCorpus) -> None:  # noqa: B027
+        """Say why there is no record, where the family knows a reason.
+
+        Raises
+        ------
+        StaleCertificateError
+        """
+
+    def bill(self, model: Judge) -> dict[str, Any] | None:
+        """Return what the scores of a loaded judge cost; None where they cost nothing."""
+        return None
+
+    def retrained(self, judge: JudgedCorpus, rows: pd.DataFrame, place: str) -> Judge:
+        """Train the judge again on some SFT rows only; nothing is stored but checkpoints."""
+        raise InputError(f"{judge} is not trained on SFT rows alone; name another judge.")
+
+    def configure(self, name: str, entry: Mapping[str, Any]) -> JudgeSpec:
+        """Return the judge that an entry of the user's document describes."""
+        raise InputError(f"judges of the family of {name} cannot be added by judges.yaml.")
+
+
+class DerivedFamily(JudgeFamily):
+    """A family whose judges are trained by the recipe of another: fine-tuned, or lexical."""
+
+    def recipe(self, judge: JudgedCorpus) -> JudgeFamily:
+        """Return the family whose judge comes out of the training."""
+        return cast(JudgeFamily, families()["sft" if judge.spec.model else "lexical"])
+
+    def load(
+        self, judge: JudgedCorpus, *, expected_sha256: str, resume: bool, replay: bool
+    ) -> Judge:
+        """Load as the recipe's family does."""
+        return self.recipe(judge).load(
+            judge, expected_sha256=expected_sha256, resume=resume, replay=replay
+        )
+
+    def prepared(
+        self,
+        judge: JudgedCorpus,
+        model: Judge,
+        *,
+        adapter_sha256: str,
+        progress: Callable[[int, int], None],
+        engine: str,
+    ) -> Judge:
+        """Prepare as the recipe's family does."""
+        return self.recipe(judge).prepared(
+            judge, model, adapter_sha256=adapter_sha256, progress=progress, engine=engine
+        )
+
+    def fingerprint(self, judge: JudgedCorpus, record: JudgeRecord) -> str:
+        """Hash as the recipe's family does."""
+        return self.recipe(judge).fingerprint(judge, record)
+
+    def prompt_sha256(self, judge: JudgedCorpus, record: JudgeRecord) -> str:
+        """Hash as the recipe's family does."""
+        return self.recipe(judge).prompt_sha256(judge, record)
+
+
+def judge_family(name: str) -> Callable[[type[JudgeFamily]], type[JudgeFamily]]:
+    """Register a family under the tag of its specifications.
+
+    Examples
+    --------
+    >>> @judge_family("coin")  # doctest: +SKIP
+    ... class CoinFamily(JudgeFamily): ...
+    """
+
+    def register(family: type[JudgeFamily]) -> type[JudgeFamily]:
+        register_family(name, family())
+        return family
+
+    return register
+
+
+def family_of(spec: JudgeSpec) -> JudgeFamily:
+    """Return the family that makes a judge."""
+    return cast(JudgeFamily, families()[spec.family])
 
 
 @dataclass(frozen=True)
@@ -68,6 +235,11 @@ class JudgedCorpus:
         """
         return self.given or judge_spec(self.name, self.store.root)
 
+    @property
+    def family(self) -> JudgeFamily:
+        """Family that makes the judge."""
+        return family_of(self.spec)
+
     def beside(self, name: str) -> JudgedCorpus:
         """Return another judge on the same corpus, in the same operation."""
         return JudgedCorpus(self.corpus, name)
@@ -77,78 +249,308 @@ class JudgedCorpus:
         return "/".join(("judges", self.name, self.corpus.name, *parts))
 
     @property
-    def artifact(self) -> dict[str, Any]:
-        """Document of the trained judge, refused where what it was trained on has changed."""
-        from certify_assets.judges.judging import current_adapter
-
-        return current_adapter(self)
+    def is_trained(self) -> bool:
+        """Whether there is a record, current or not."""
+        return self.store.exists(self.key("adapter.json"))
 
     @property
-    def scores(self) -> tuple[pd.DataFrame, dict[str, str], dict[str, Any]]:
-        """Stored scores of RL, CAL and TEST, the hashes they depend on, and the artifact."""
-        from certify_assets.judges.scoring import fresh_scores
-
-        return fresh_scores(self)
+    def stored_artifact(self) -> JudgeRecord:
+        """Record of the trained judge as it is stored, not checked."""
+        return JudgeRecord.from_dict(self.store.read_json(self.key("adapter.json")))
 
     @property
-    def calibration(self) -> tuple[pd.DataFrame, dict[str, str], dict[str, Any]]:
-        """Labelled rows of CAL that certify this judge, the hashes they depend on, the artifact."""
-        from certify_assets.judges.scoring import calibration_scores
+    @remembered
+    def artifact(self) -> JudgeRecord:
+        """Record of the trained judge.
 
-        return calibration_scores(self)
+        Raises
+        ------
+        StaleCertificateError
+            If it was trained under another manifest or renderer than the stored ones, or on other
+            sources.
+        """
+        family = self.family
+        if not self.is_trained:
+            family.require_present(self)
+        record = self.stored_artifact
+        for name, trained, now in (
+            ("manifest", record.manifest_sha256, self.corpus.manifest.sha256),
+            ("renderer", record.renderer_sha256, renderer().sha256),
+        ):
+            if trained != now:
+                raise StaleCertificateError(
+                    f"the adapter of {self} on {self.corpus} was trained under another {name} than "
+                    f"the stored one; materialize judges/{self}/model again."
+                )
+        family.require_current(self, record)
+        return record
 
-    @property
-    def bill(self) -> dict[str, Any] | None:
-        """Cost of the stored scores of an endpoint judge; None for other judges."""
-        from certify_assets.judges.scoring import stored_bill
+    def require_artifact(self) -> None:
+        """Refuse a judge that is not trained, or not on what is stored now; see `artifact`."""
+        _ = self.artifact
 
-        return stored_bill(self)
+    def artifact_files(self) -> AbstractContextManager[Path]:
+        """Give a copy of the trained judge's files as a folder."""
+        return stored_folder(self.store, self.key("adapter"))
 
-    @property
-    def timings(self) -> dict[str, dict[str, Any]]:
-        """Seconds and memory of the stages whose product is the stored one, by stage."""
-        from certify_assets.judges.timings import read_timings
-
-        return read_timings(self)
-
-    def train(self, *, report: Report = silent) -> dict[str, Any]:
-        """Train the judge, choose among its candidates on CAL, store it and return its document."""
-        from certify_assets.judges.training import train_judge
-
-        return train_judge(self, report=report)
-
-    def load(
-        self, *, expected_sha256: str, resume: bool = False, replay: bool = False
-    ) -> LexicalJudge | CausalJudge | BilledJudge:
-        """Load the trained judge; refuse another than the expected one.
+    def train(self, *, report: Report = silent) -> JudgeRecord:
+        """Train the judge, choose among its candidates on CAL, store it and return its record.
 
         Parameters
         ----------
-        resume : bool
-            Take up the scores that a killed run left.
-        replay : bool
-            Let an endpoint judge repeat its kept answers, without a request.
+        report : callable, optional
+            Called with the progress of a language model's training.
         """
-        from certify_assets.judges.judging import load_adapter
+        with timed(self, "train") as stage:
+            # a folder of checkpoints is what a killed training left, or a finished one
+            stage.continued = bool(self.store.names(self.key("training")))
+            record = self.family.train(self, report=report)
+            self.store.write_json(self.key("adapter.json"), record.to_dict())
+            stage.rows = record.training_rows
+        return record
 
-        return load_adapter(self, expected_sha256=expected_sha256, resume=resume, replay=replay)
+    def load(
+        self, *, expected_sha256: str = "", resume: bool = False, replay: bool = False
+    ) -> Judge:
+        """Load the trained judge; see `JudgeFamily.load`. By default the current one is expected."""
+        return self.family.load(
+            self,
+            expected_sha256=expected_sha256 or self.artifact.adapter_sha256,
+            resume=resume,
+            replay=replay,
+        )
 
     def score(self, *, report: Report = silent, engine: str = "") -> pd.DataFrame:
-        """Score RL, CAL and TEST and store the table; TEST rows carry no outcome."""
-        from certify_assets.judges.scoring import score_corpus
+        """Score RL, CAL and TEST and store the table.
 
-        return score_corpus(self, report=report, engine=engine)
+        TEST rows carry no outcome: those come only through the ledger. A language model is spread
+        over processes or Ray tasks where `engine` or ``CERTIFY_SHARDS`` says so, with the same
+        bytes.
+        """
+        with timed(self, "score") as stage:
+            # shares of scores that an earlier run left cost nothing now
+            stage.continued = bool(self.store.names(self.key("shards")))
+            table = self._score(report, engine)
+            stage.rows = len(table)
+        return table
+
+    def _score(self, report: Report, engine: str) -> pd.DataFrame:
+        import pandas as pd
+
+        record, using, family = self.artifact, renderer(), self.family
+        model = self.load(expected_sha256=record.adapter_sha256, resume=True)
+        parts = []
+        for split in _SCORED_SPLITS:
+            frame = self.corpus.split(split)
+            ready = family.prepared(
+                self,
+                model,
+                adapter_sha256=record.adapter_sha256,
+                progress=counted(report, f"scoring {split}"),
+                engine=engine,
+            )
+            part = score_table(ready, frame, using).assign(split=self._named(split, frame))
+            parts.append(part.assign(outcome=None) if split == "test" else part)
+        table = pd.concat([part for part in parts if len(part)], ignore_index=True)
+        table["outcome"] = table["outcome"].astype("Int8")
+        sha256 = self.store.write_table(self.key("scores.parquet"), table)
+        bill = family.bill(model)
+        self.store.write_json(
+            self.key("scores.json"),
+            {
+                "scores_sha256": sha256,
+                "rows": len(table),
+                "adapter_sha256": record.adapter_sha256,
+                "renderer_sha256": using.sha256,
+                "manifest_sha256": self.corpus.manifest.sha256,
+                "trajectories_sha256": self.corpus.trajectories_sha256,
+                **({} if bill is None else {"bill": bill}),
+            },
+        )
+        return table
+
+    def _named(self, split: str, frame: pd.DataFrame) -> Any:
+        """Return the split of each row as the score table names it."""
+        if split != "cal":
+            return split
+        labelled = frame[frame["outcome"].notna()].reset_index(drop=True)
+        certifying = set(self.spec.calibration_rows(labelled)["task_id"])
+        spent = frame["task_id"].isin(set(labelled["task_id"]) - certifying)
+        return np.where(spent, _SPENT, split) if spent.any() else split
 
     def score_runs(
         self, frame: pd.DataFrame, *, report: Report = silent
     ) -> tuple[pd.DataFrame, dict[str, Any] | None]:
-        """Score new trajectories; return the table and what an endpoint judge cost. Stores nothing."""
-        from certify_assets.judges.scoring import score_runs_with_bill
+        """Score new trajectories; return the table and what a server's answers cost.
 
-        return score_runs_with_bill(self, frame, report=report)
+        Nothing is stored.
+
+        Raises
+        ------
+        StaleCertificateError
+            If the judge is not current, or its server answers as another model than the one whose
+            scores are stored.
+        """
+        record, family = self.artifact, self.family
+        model = family.prepared(
+            self,
+            self.load(expected_sha256=record.adapter_sha256),
+            adapter_sha256=record.adapter_sha256,
+            progress=counted(report, "scoring new runs"),
+            engine="",
+        )
+        table = score_table(model, frame, renderer())
+        bill, then = family.bill(model), self.bill
+        models = [] if bill is None or then is None else [bill["models"], then["models"]]
+        if all(models) and len({tuple(names) for names in models}) > 1:
+            raise StaleCertificateError(
+                f"the server of {self} answers as {models[0][0]} now and answered as "
+                f"{models[1][0]} when {self.corpus} was scored; materialize judges/{self}/scores again "
+                "and certify anew."
+            )
+        return table, bill
+
+    @property
+    def bill(self) -> dict[str, Any] | None:
+        """Counts, tokens, seconds and cost of the stored scores of a server; None for others."""
+        key = self.key("scores.json")
+        bill: dict[str, Any] | None = (
+            self.store.read_json(key).get("bill") if self.store.exists(key) else None
+        )
+        return bill
+
+    @property
+    def scores(self) -> tuple[pd.DataFrame, dict[str, str], JudgeRecord]:
+        """Stored scores of RL, CAL and TEST, the hashes they depend on, and the record.
+
+        Raises
+        ------
+        StaleCertificateError
+            If another adapter, renderer or manifest than the stored one made them.
+        """
+        record = self.artifact
+        meta = self.store.read_json(self.key("scores.json"))
+        now = {
+            "adapter_sha256": record.adapter_sha256,
+            "renderer_sha256": renderer().sha256,
+            "manifest_sha256": self.corpus.manifest.sha256,
+            "scores_sha256": self.store.sha256(self.key("scores.parquet")),
+            "trajectories_sha256": self.corpus.trajectories_sha256,
+        }
+        stale = next((name for name, value in now.items() if meta.get(name) != value), None)
+        if stale is not None:
+            raise StaleCertificateError(
+                f"the scores of {self} on {self.corpus} belong to another "
+                f"{stale.removesuffix('_sha256')} than the stored one; "
+                f"materialize judges/{self}/scores again."
+            )
+        table = self.store.read_table(self.key("scores.parquet"))
+        table["split"] = table["split"].replace(_SPENT, "cal")
+        self._require_labels_of_cal(_labelled(table[table["split"] == "cal"]))
+        return table, now, record
+
+    def require_scores(self) -> None:
+        """Refuse a judge whose scores are missing, or not of what is stored now; see `scores`."""
+        _ = self.scores
+
+    @property
+    @remembered
+    def calibration(self) -> tuple[pd.DataFrame, dict[str, str], JudgeRecord]:
+        """Labelled CAL rows that certify this judge, the hashes they depend on, and the record.
+
+        These are all of CAL, and half B alone for a judge that learned from what half A let
+        through.
+
+        Raises
+        ------
+        StaleCertificateError
+            As `scores`.
+        """
+        table, now, record = self.scores
+        cal = _labelled(table[table["split"] == "cal"])
+        return self.spec.calibration_rows(cal), now, record
 
     def rescored(self) -> np.ndarray[Any, np.dtype[np.float64]]:
         """Score again the CAL runs that certify this judge, in the order of the stored scores."""
-        from certify_assets.judges.scoring import rescored
+        model = self.load(replay=True)
+        rows = self.spec.calibration_rows(_labelled(self.corpus.split("cal")))
+        scores: np.ndarray[Any, np.dtype[np.float64]] = score_table(model, rows, renderer())[
+            "score"
+        ].to_numpy(np.float64)
+        return scores
 
-        return rescored(self)
+    def _require_labels_of_cal(self, cal: pd.DataFrame) -> None:
+        """Refuse scores whose labels or tasks are not those of the stored CAL split."""
+        names = ["trajectory_id", "task_id", "outcome"]
+        expected = _labelled(self.corpus.split("cal"))[names].astype({"outcome": "int8"})
+        if not cal[names].astype({"outcome": "int8"}).equals(expected):
+            raise StaleCertificateError(
+                f"the scores of {self} on {self.corpus} do not carry the labels of CAL; "
+                f"materialize judges/{self}/scores again."
+            )
+
+    @property
+    def timings(self) -> dict[str, dict[str, Any]]:
+        """Figures of the stages whose product is the stored one, by stage."""
+        key = self.key("timings.json")
+        known = self.store.read_json(key) if self.store.exists(key) else {}
+        found = {}
+        for stage, (name, product) in _PRODUCTS.items():
+            document = self.key(name)
+            if stage not in known or not self.store.exists(document):
+                continue
+            if self.store.read_json(document).get(product) == known[stage]["product_sha256"]:
+                found[stage] = known[stage]
+        return found
+
+
+def _labelled(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame[frame["outcome"].notna()].reset_index(drop=True)
+
+
+@dataclass(slots=True)
+class Stage:
+    """What a running stage measures of itself.
+
+    Attributes
+    ----------
+    rows : int
+        Trajectories that it went through.
+    continued : bool
+        Whether it took up what an earlier run left, so that its seconds are not all of it.
+    """
+
+    rows: int = 0
+    continued: bool = False
+
+
+@contextmanager
+def timed(judge: JudgedCorpus, stage: str) -> Iterator[Stage]:
+    """Measure a stage and keep its figures in timings.json; a stage that fails keeps none.
+
+    Notes
+    -----
+    CPU seconds are those of all threads of this process. The memory is the process's largest so
+    far, so it is the stage's own only where the stage has a process of its own. A run that resumes
+    an earlier one does not replace the figures of a whole run with the same product.
+    """
+    running = Stage()
+    wall, cpu = time.perf_counter(), time.process_time()
+    yield running
+    name, product = _PRODUCTS[stage]
+    measured = {
+        "wall_seconds": round(time.perf_counter() - wall, 3),
+        "cpu_seconds": round(time.process_time() - cpu, 3),
+        "peak_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / _MEBIBYTE, 1),
+        "rows": running.rows,
+        "continued": running.continued,
+        "product_sha256": judge.store.read_json(judge.key(name))[product],
+    }
+    key = judge.key("timings.json")
+    known = judge.store.read_json(key) if judge.store.exists(key) else {}
+    before = known.get(stage, {})
+    whole = before.get("product_sha256") == measured["product_sha256"] and not before.get(
+        "continued", True
+    )
+    if not (running.continued and whole):
+        judge.store.write_json(key, {**known, stage: measured})

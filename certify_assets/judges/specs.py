@@ -1,44 +1,41 @@
-"""Which judges the platform runs: one line each. Every judge gets the same chain of assets and the same certificates."""
+"""Which judges there are: those that the families declare, and those of the user's judges.yaml.
+
+A family is a module of `certify_assets.judges.families`. Its specification class derives from
+`JudgeSpec` with a literal ``family``, so the specifications form a union tagged by that field.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import importlib
+import os
+import pkgutil
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from certify_assets.errors import InputError
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from certify_assets.errors import CertifyError, InputError
+from certify_assets.storage.store import Store, default_root
 
 if TYPE_CHECKING:
-    from certify_assets.judges.endpoint.config import EndpointConfig
+    import pandas as pd
 
-__all__ = [
-    "ALPHAS",
-    "DELTA",
-    "ENDPOINT",
-    "GRID",
-    "HARVEST_JUDGES",
-    "JUDGES",
-    "LANGUAGE_JUDGES",
-    "OPTIMISERS",
-    "PROCEDURES",
-    "QUICK_JUDGES",
-    "SIDES",
-    "TRANSFER_JUDGES",
-    "JudgeSpec",
-    "judge_before",
-    "judge_problems",
-    "judge_spec",
-    "judges",
-]
+    from certify_assets.judges.endpoint.config import ParityConfig
 
 ALPHAS = (0.1, 0.2)
 DELTA = 0.05
 GRID = 40
 SIDES = ("reject", "release")
-# the first one decides; the others stand beside it on the page
+# the first one decides; the page shows the others for comparison
 PROCEDURES = ("guarded_taskboot", "taskboot", "naive")
-OPTIMISERS = ("exact", "trl")
-#: family of the judges that users add
-ENDPOINT = "endpoint"
+
+FILE = "judges.yaml"
+VARIABLE = "CERTIFY_JUDGES"
+
 # groups of other assets, which jobs select by, and the leak controls of a comparison
 _TAKEN = (
     "corpora",
@@ -52,227 +49,235 @@ _TAKEN = (
     "agent_only",
     "operation",
 )
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+_GROUPS = {
+    "LANGUAGE_JUDGES": "lm",
+    "TRANSFER_JUDGES": "transfer",
+    "HARVEST_JUDGES": "harvest",
+}
 
 
-@dataclass(frozen=True)
-class JudgeSpec:
-    """A judge and its candidates.
+class JudgeSpec(BaseModel):
+    """A judge: what every family knows of it. Each family adds its own fields and answers.
 
     Parameters
     ----------
+    family : str
+        Tag of the union; a literal in every subclass.
     name : str
         Key prefix and group of its assets.
-    success_weights : tuple of float
-        Weights on successes in training. More than one: the weight is picked on CAL by certified coverage, and every certificate of
-        this judge is computed at a level divided by their number.
     summary : str
         One sentence for the asset page.
     seed : int
         Seed of the training.
-    family : {"lexical", "base", "sft", "grpo", "harvest", "endpoint"}
-        How it is made; all but the first read a language model, a harvest where it names one.
     model : str
-        Base model: "compact", a folder, or the name of a hub repository.
+        Language model that it reads: "compact", a folder, a hub name, or a server's name for it;
+        empty for none.
     revision : str or None
-        Commit of the repository.
+        Commit of the model.
     start : str
-        Judge whose adapter the training starts from; for a harvest, the judge whose certificate gates it.
-    pool : {"", "transfer", "transfer_strict"}
-        Whose SFT splits it is trained on: the corpus's own, those of every other corpus, or of every other domain.
-    alpha, gate
-        Of a harvest: budget of wrong pseudo-labels, and the procedure that certifies half A.
-    optimiser : {"exact", "trl"}
-        Of the family grpo: the expected gradient, or TRL's sampled one.
-    steps : tuple of int
-        Of the family grpo: numbers of optimizer steps that are candidates, the last being the end of the training; empty for those that suit
-        the model.
-    endpoint : EndpointConfig or None
-        Server and question of a judge of family "endpoint".
+        Judge whose artifact or certificate the training starts from; empty for none.
     """
 
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    family: str
     name: str
-    success_weights: tuple[float, ...]
     summary: str
     seed: int = 42
-    family: str = "lexical"
     model: str = ""
     revision: str | None = None
     start: str = ""
-    pool: str = ""
-    alpha: float = 0.2
-    gate: str = "guarded_taskboot"
-    optimiser: str = "exact"
-    steps: tuple[int, ...] = ()
 
-    endpoint: EndpointConfig | None = None
+    @property
+    def kind(self) -> str:
+        """Family as documents and tags name it: of a judge trained by another's recipe, that one."""
+        return self.family
 
-    def __post_init__(self) -> None:
-        if self.optimiser not in OPTIMISERS:
-            raise InputError(
-                f"the optimiser of {self.name} is {self.optimiser!r}; give one of {', '.join(OPTIMISERS)}."
-            )
-        if list(self.steps) != sorted({step for step in self.steps if step > 0}):
-            raise InputError(
-                f"the steps of {self.name} are {self.steps}; give whole numbers from 1, each once and in order."
-            )
+    @property
+    def group(self) -> str:
+        """Group of its assets, which jobs select by."""
+        return self.family
+
+    @property
+    def quick(self) -> bool:
+        """Whether it needs seconds and nothing but its corpus: every corpus gets it."""
+        return not (
+            self.uses_language_model or self.needs_other_corpora or self.gated or self.hosted
+        )
+
+    @property
+    def libraries(self) -> frozenset[str]:
+        """Libraries that its assets show as kinds."""
+        return frozenset({"python"})
+
+    @property
+    def candidates(self) -> int:
+        """Number of candidates that it is chosen among on CAL; its level is divided by it."""
+        return 1
 
     @property
     def chooses(self) -> bool:
-        """Whether it is picked among candidates on CAL."""
-        return len(self.success_weights) > 1 or self.family == "grpo"
+        """Whether it is chosen among candidates on CAL."""
+        return self.candidates > 1
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        """Rewards that are trained separately, each an asset; empty for most families."""
+        return ()
 
     @property
     def training_splits(self) -> tuple[str, ...]:
-        """Splits of the corpus whose runs, with their labels or with pseudo-labels, it is trained on."""
-        if self.pool or self.family in {"base", ENDPOINT}:
-            return ()
-        return ("sft", "rl") if self.family in {"grpo", "harvest"} else ("sft",)
+        """Splits of the corpus that it is trained on, with labels or pseudo-labels."""
+        return ("sft",)
+
+    @property
+    def calibration_split(self) -> str:
+        """Split that certifies it, as certificates name it."""
+        return "cal"
+
+    def calibration_rows(self, cal: pd.DataFrame) -> pd.DataFrame:
+        """Return the rows of CAL that certify it."""
+        return cal
+
+    @property
+    def upstream(self) -> str:
+        """Judge that comes before it: its start, else the base judge of its model; may be empty."""
+        if self.start or not self.uses_language_model or self.untrained:
+            return self.start
+        same = (
+            name
+            for name, other in platform_judges().items()
+            if other.untrained and (other.model, other.revision) == (self.model, self.revision)
+        )
+        return next(same, "")
+
+    @property
+    def untrained(self) -> bool:
+        """Whether it is a language model as it comes."""
+        return False
+
+    @property
+    def uses_language_model(self) -> bool:
+        """Whether it trains or reads a language model on this machine, minutes for seconds."""
+        return bool(self.model) and not self.hosted
+
+    @property
+    def needs_other_corpora(self) -> bool:
+        """Whether it is trained on the other corpora of the data root."""
+        return False
+
+    @property
+    def gated(self) -> bool:
+        """Whether a certificate must let its training through, so that there may be no such judge."""
+        return False
+
+    @property
+    def hosted(self) -> bool:
+        """Whether a server scores: it costs money, and every answer is kept."""
+        return False
+
+    @property
+    def parity(self) -> ParityConfig | None:
+        """Local model that the log-probabilities of a server must agree with; None for none."""
+        return None
+
+    @property
+    def no_parity(self) -> str | None:
+        """Why there is no such comparison; None where there is one."""
+        return "its scores are those of the local reference engine"
+
+    @property
+    def retrainable(self) -> bool:
+        """Whether it learns from SFT rows alone, so that it can be trained without some agents."""
+        return False
 
     def registration(self) -> object:
-        """Return what is registered before TEST is read."""
-        if self.pool:
-            return {
-                "family": self.family,
-                "model": self.model,
-                "revision": self.revision,
-                "pool": self.pool,
-            }
-        if self.family == "lexical":
-            return list(self.success_weights)
-        if self.endpoint is not None:
-            return {"family": self.family, "settings_sha256": self.endpoint.sha256}
-        common: dict[str, object] = {
-            "family": self.family,
-            "model": self.model,
-            "revision": self.revision,
-            "start": self.start,
-        }
-        if self.family == "grpo":
-            common |= {"optimiser": self.optimiser, "steps": list(self.steps)}
-        return common | (
-            {"alpha": self.alpha, "gate": self.gate} if self.family == "harvest" else {}
-        )
+        """Return what is registered before TEST is read; by default all that defines the judge."""
+        return self.model_dump(mode="json", exclude={"name", "summary", "seed"})
 
 
-def _rounds(name: str, start: str, model: str, words: str) -> tuple[JudgeSpec, JudgeSpec]:
-    """Two rounds of CertHarvest; halves of CAL are small, so the budget of pseudo-labels is the larger one."""
-    text = f"{words}, trained from its base on SFT and the runs that {{}} certifies as failures on half A of CAL; certified on half B."
-    first = JudgeSpec(
-        f"{name}_1", (1.0,), text.format(start), family="harvest", model=model, start=start
-    )
-    return first, JudgeSpec(
-        f"{name}_2",
-        (1.0,),
-        text.format(first.name),
-        family="harvest",
-        model=model,
-        start=first.name,
-    )
+class Family(Protocol):
+    """What the catalogue of judges asks of a family; `JudgeFamily` is what implements it."""
+
+    position: ClassVar[int]
+    judges: ClassVar[Sequence[JudgeSpec]]
+
+    def configure(self, name: str, entry: Mapping[str, Any]) -> JudgeSpec:
+        """Return the judge that an entry of the user's document describes."""
 
 
-JUDGES = {
-    spec.name: spec
-    for spec in (
-        JudgeSpec("lexical", (1.0,), "TF-IDF and logistic regression, trained on the SFT split."),
-        JudgeSpec(
-            "lexical_weighted",
-            (1.0, 3.0, 10.0, 30.0),
-            "The lexical judge with a weight on successes, picked on CAL by certified reject coverage and paid for in the level.",
-        ),
-        JudgeSpec(
-            "base",
-            (1.0,),
-            "The compact language model as it comes, read at the verdict's place.",
-            family="base",
-            model="compact",
-        ),
-        JudgeSpec(
-            "sft",
-            (1.0,),
-            "The compact language model with LoRA, fine-tuned on verdicts of the SFT split.",
-            family="sft",
-            model="compact",
-        ),
-        JudgeSpec(
-            "grpo",
-            (1.0,),
-            "The fine-tuned judge trained on by exact GRPO on the RL split; arm and step picked on CAL and paid for in the level.",
-            family="grpo",
-            model="compact",
-            start="sft",
-        ),
-        JudgeSpec(
-            "lexical_transfer",
-            (1.0,),
-            "The lexical judge, trained on the SFT splits of every other corpus.",
-            pool="transfer",
-        ),
-        JudgeSpec(
-            "lexical_transfer_strict",
-            (1.0,),
-            "The lexical judge, trained on the SFT splits of every corpus of another domain.",
-            pool="transfer_strict",
-        ),
-        JudgeSpec(
-            "transfer",
-            (1.0,),
-            "The compact language model, fine-tuned on the SFT splits of every other corpus.",
-            family="sft",
-            model="compact",
-            pool="transfer",
-        ),
-        JudgeSpec(
-            "transfer_strict",
-            (1.0,),
-            "The compact language model, fine-tuned on the SFT splits of every corpus of another domain.",
-            family="sft",
-            model="compact",
-            pool="transfer_strict",
-        ),
-        *_rounds("lexical_harvest", "lexical", "", "The lexical judge"),
-        *_rounds("harvest", "sft", "compact", "The compact language model"),
-    )
-}
-
-#: rounds of CertHarvest: jobs of their own
-HARVEST_JUDGES = tuple(name for name, spec in JUDGES.items() if spec.family == "harvest")
+_FAMILIES: dict[str, Family] = {}
 
 
+def register_family(name: str, family: Family) -> None:
+    """Add a family under the tag of its specifications, and its judges to those of the platform."""
+    if name in _FAMILIES:
+        raise InputError(f"there is a judge family {name!r} already; choose another name.")
+    _FAMILIES[name] = family
+    if platform_judges.cache_info().currsize:
+        platform_judges().update({spec.name: spec for spec in family.judges})
+
+
+@cache
+def _discover() -> None:
+    from certify_assets.judges import families as package
+
+    for module in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"{package.__name__}.{module.name}")
+
+
+def families() -> Mapping[str, Family]:
+    """Return the families by their tag."""
+    _discover()
+    return _FAMILIES
+
+
+@cache
+def platform_judges() -> dict[str, JudgeSpec]:
+    """Return the judges of the platform by name, in the order of lists."""
+    known = sorted(families().values(), key=lambda family: family.position)
+    return {spec.name: spec for family in known for spec in family.judges}
+
+
+JUDGES: dict[str, JudgeSpec]
 #: judges that need seconds: what every corpus gets
-QUICK_JUDGES = tuple(
-    name for name, spec in JUDGES.items() if spec.family == "lexical" and not spec.pool
-)
-
+QUICK_JUDGES: tuple[str, ...]
 #: judges that train or read a language model: minutes on two cores where the others need seconds
-LANGUAGE_JUDGES = tuple(
-    name
-    for name, spec in JUDGES.items()
-    if spec.family not in {"lexical", "harvest"} and not spec.pool
-)
-
+LANGUAGE_JUDGES: tuple[str, ...]
 #: judges that need other corpora in the data root
-TRANSFER_JUDGES = tuple(name for name, spec in JUDGES.items() if spec.pool)
+TRANSFER_JUDGES: tuple[str, ...]
+#: rounds of CertHarvest: jobs of their own
+HARVEST_JUDGES: tuple[str, ...]
+
+
+def __getattr__(name: str) -> Any:
+    # families import this module, so their judges are gathered at first use and not on import
+    if name == "JUDGES":
+        return platform_judges()
+    if name == "QUICK_JUDGES":
+        return tuple(judge for judge, spec in platform_judges().items() if spec.quick)
+    if name in _GROUPS:
+        return tuple(
+            judge for judge, spec in platform_judges().items() if spec.group == _GROUPS[name]
+        )
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def judges(root: str | None = None) -> dict[str, JudgeSpec]:
-    """Return every judge: those of the platform, then those that the user's document adds; a broken document adds none.
+    """Return every judge: those of the platform, then those of the user's document.
 
     Parameters
     ----------
     root : str, optional
-        The data root; this process's by default.
+        The data root; this process's by default. A broken document adds no judge.
     """
-    from certify_assets.judges.configured import configured_judges
-
-    found = configured_judges(root, taken=(*JUDGES, *_TAKEN)).judges
-    return JUDGES | {name: _endpoint_spec(name, config) for name, config in found.items()}
+    return platform_judges() | dict(_configured(root).judges)
 
 
 def judge_problems(root: str | None = None) -> tuple[str, ...]:
     """Return a sentence on each judge of the user's document that cannot be used."""
-    from certify_assets.judges.configured import configured_judges
-
-    return configured_judges(root, taken=(*JUDGES, *_TAKEN)).problems
+    return _configured(root).problems
 
 
 def judge_spec(name: str, root: str | None = None) -> JudgeSpec:
@@ -281,11 +286,11 @@ def judge_spec(name: str, root: str | None = None) -> JudgeSpec:
     Raises
     ------
     InputError
-        If there is no such judge; the sentence lists those that exist, and what is wrong with the user's document.
+        If there is no such judge; the sentence lists those that exist, and the document's errors.
     """
     # without the user's document, where it is not needed
-    if name in JUDGES:
-        return JUDGES[name]
+    if name in platform_judges():
+        return platform_judges()[name]
     known = judges(root)
     if name not in known:
         raise InputError(
@@ -299,29 +304,93 @@ def judge_spec(name: str, root: str | None = None) -> JudgeSpec:
     return known[name]
 
 
-def judge_before(spec: JudgeSpec) -> str:
-    """Return the judge that comes before another: the one that its training starts from, else the base judge of its model; "" for none."""
-    if spec.start or not spec.model or spec.family in {"base", ENDPOINT}:
-        return spec.start
-    same = (
-        name
-        for name, other in JUDGES.items()
-        if other.family == "base" and (other.model, other.revision) == (spec.model, spec.revision)
-    )
-    return next(same, "")
+def validated(spec: type[JudgeSpec], values: Mapping[str, Any]) -> JudgeSpec:
+    """Build a specification from a user's values; no value is repeated in the error."""
+    try:
+        return spec.model_validate(dict(values))
+    except ValidationError as error:
+        found = error.errors(include_input=False, include_url=False)[0]
+        where = ".".join(map(str, found["loc"])) or "the judge"
+        raise InputError(f"{where} cannot be used: {found['msg'].lower()}.") from None
 
 
-def _endpoint_spec(name: str, config: EndpointConfig) -> JudgeSpec:
-    how = {"logprob": "read at its first token", "cot": "asked for a probability in words"}.get(
-        config.asking.mode, f"asked {config.asking.votes} times for a vote"
+@dataclass(frozen=True)
+class _Configured:
+    """What the user's document holds: usable judges in its order, and a sentence on each other."""
+
+    judges: Mapping[str, JudgeSpec] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+
+
+def _configured(root: str | None) -> _Configured:
+    """Read the user's document; an error in one judge leaves the others."""
+    where = os.environ.get(VARIABLE) or f"{root or default_root()}/{FILE}"
+    try:
+        entries = _entries(where, _text(where, root))
+    except CertifyError as error:
+        return _Configured(problems=(str(error),))
+    found: dict[str, JudgeSpec] = {}
+    problems = []
+    for number, entry in enumerate(entries, 1):
+        called = f"{where}, judge {number}"
+        try:
+            name = _name(entry, {*platform_judges(), *_TAKEN, *found})
+            called = f"{where}, judge {name!r}"
+            found[name] = families()["endpoint"].configure(name, entry)
+        except InputError as error:
+            problems.append(f"{called}: {error}")
+    return _Configured(found, tuple(problems))
+
+
+def _text(where: str, root: str | None) -> str | None:
+    """Return the document, or None where none was written."""
+    try:
+        if os.environ.get(VARIABLE):
+            return Path(where).read_text(encoding="utf-8")
+        store = Store(root or default_root())
+        return store.read_bytes(FILE).decode("utf-8") if store.exists(FILE) else None
+    except UnicodeDecodeError:
+        raise InputError(f"{where} is not UTF-8 text; save it so.") from None
+    except OSError as error:
+        raise InputError(
+            f"{where} cannot be read ({error.strerror or type(error).__name__}); "
+            f"correct {VARIABLE} or the file."
+        ) from None
+
+
+def _entries(where: str, text: str | None) -> list[Any]:
+    if text is None:
+        return []
+    import yaml
+
+    try:
+        document = yaml.safe_load(text)
+    except yaml.MarkedYAMLError as error:
+        # without the excerpt that the library shows: it may be of a line with a key
+        place = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise InputError(f"{where}{place} is not YAML ({error.problem}); correct it.") from None
+    except (yaml.YAMLError, RecursionError, ValueError):
+        raise InputError(f"{where} is not YAML; correct it.") from None
+    if document is None:
+        return []
+    entries = (
+        document.get("judges")
+        if isinstance(document, Mapping) and set(document) == {"judges"}
+        else None
     )
-    summary = f"{config.server.model} behind {config.server.plain_url}, {how}; nothing is trained."
-    return JudgeSpec(
-        name,
-        (1.0,),
-        summary,
-        family=ENDPOINT,
-        model=config.server.model,
-        revision=config.server.revision,
-        endpoint=config,
-    )
+    if not isinstance(entries, list):
+        raise InputError(
+            f"{where} is not one key 'judges' with a list of judges; docs/endpoints.md shows one."
+        )
+    return entries
+
+
+def _name(entry: Any, taken: set[str]) -> str:
+    name = entry.get("name") if isinstance(entry, Mapping) else None
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise InputError(
+            "it has no name of small letters, digits and '_', a letter first; give it one."
+        )
+    if name in taken:
+        raise InputError(f"the name {name!r} is taken; choose another.")
+    return name

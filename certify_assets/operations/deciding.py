@@ -19,7 +19,7 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, IntegrityError
 from certify_assets.files import sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.specs import ENDPOINT, SIDES, judge_spec
+from certify_assets.judges.specs import SIDES, judge_spec
 from certify_assets.operations.batches import corpus_lock, ready_batches
 from certify_assets.operations.deployment import Standing, standing
 from certify_assets.operations.layout import DECISION_COLUMNS, batch_key, batch_runs
@@ -220,7 +220,7 @@ def _in_shares(
         now.deployment.judge,
         now.deployment.fingerprint["adapter_sha256"],
     )
-    if judge_spec(judge, store.root).family == ENDPOINT:
+    if judge_spec(judge, store.root).hosted:
         # it keeps every answer by itself, and its bill is of all of them
         return JudgedCorpus(Corpus(store, corpus), judge).score_runs(runs, report=report)
     parts = []

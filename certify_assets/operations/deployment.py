@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import (
@@ -23,7 +23,6 @@ from certify_assets.errors import (
 from certify_assets.evaluation.certification import certificate_of, load_certificates
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import GRID, PROCEDURES, SIDES
-from certify_assets.operations.adapter_files import adapter_files_sha256
 from certify_assets.operations.deployment_record import (
     SCHEMA,
     Deployment,
@@ -253,23 +252,14 @@ def _certificates_of(store: Store, deployment: Deployment) -> list[Certificate]:
 
 
 def _fingerprint(judge: JudgedCorpus) -> dict[str, str]:
-    _, hashes, adapter = judge.calibration
-    if (
-        adapter_files_sha256(judge.store, judge.key("adapter"), adapter)
-        != adapter["adapter_sha256"]
-    ):
+    _, hashes, record = judge.calibration
+    if judge.family.fingerprint(judge, record) != record.adapter_sha256:
         raise StaleCertificateError(
-            f"the files of the adapter of {judge} on {judge.corpus} are not those of its document; restore them, or materialize judges/{judge}/model again."
+            f"the files of the adapter of {judge} on {judge.corpus} are not those of its document; "
+            f"restore them, or materialize judges/{judge}/model again."
         )
-    return {**hashes, "prompt_sha256": _prompt(judge, adapter), "grid": str(GRID)}
-
-
-def _prompt(judge: JudgedCorpus, adapter: Mapping[str, Any]) -> str:
-    """Return the hash of the question that a language model is asked; empty for a judge that is asked none."""
-    key = judge.key("adapter/judge.json")
-    if "prompt_sha256" in adapter or not judge.store.exists(key):
-        return str(adapter.get("prompt_sha256", ""))
-    return str(judge.store.read_json(key).get("encoder_sha256", ""))
+    prompt = judge.family.prompt_sha256(judge, record)
+    return {**hashes, "prompt_sha256": prompt, "grid": str(GRID)}
 
 
 def _choose(

@@ -11,9 +11,7 @@ from certify_assets.corpora.splits import SplitManifest
 from certify_assets.errors import CertifyError
 from certify_assets.files import canonical_json, sha256_bytes, sha256_file
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.judging import renderer
-from certify_assets.judges.specs import judge_before
-from certify_assets.operations.adapter_files import adapter_files_sha256
+from certify_assets.judges.record import renderer
 from certify_assets.operations.deployment_record import read_deployments
 from certify_assets.operations.layout import batch_key, labels_key, recertification_key
 from certify_assets.operations.links import Link, compared, file_link, told
@@ -82,19 +80,19 @@ def adapter_link(judge: JudgedCorpus, expected: str) -> Link:
     if not judge.store.exists(f"{folder}/adapter.json"):
         return compared("adapter", folder, expected, "")
     try:
-        document = judge.store.read_json(f"{folder}/adapter.json")
-        found = adapter_files_sha256(judge.store, f"{folder}/adapter", document)
-        links = list(_started_from(judge, document))
+        record = judge.stored_artifact
+        found = judge.family.fingerprint(judge, record)
+        links = list(_started_from(judge, record.details))
     except (CertifyError, KeyError, TypeError, AttributeError) as error:
         return Link("adapter", folder, "differs", expected, "", f"it cannot be read: {error}")
-    rows = f"SFT: {document.get('sft_trajectories', 0)} runs of {document.get('sft_tasks', 0)} tasks, seed {document.get('seed')}"
+    rows = f"SFT: {record.sft_trajectories} runs of {record.sft_tasks} tasks, seed {record.seed}"
     return compared("adapter", folder, expected, found, detail=rows, links=links)
 
 
 def _started_from(judge: JudgedCorpus, document: Mapping[str, Any]) -> list[Link]:
     """Return what a training started from: the adapter before it, the harvest with its gate, the corpora of a transfer."""
     found = []
-    before = judge_before(judge.spec)
+    before = judge.spec.upstream
     if before and "start_sha256" in document:
         found.append(adapter_link(judge.beside(before), document["start_sha256"]))
     folder = judge.key()

@@ -22,7 +22,7 @@ from certify_assets.evaluation.certification import require_paid
 from certify_assets.evaluation.parity import parity_provenance
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.judging import columns
+from certify_assets.judges.record import columns
 from certify_assets.judges.specs import ALPHAS, DELTA, GRID, PROCEDURES, SIDES
 from certify_assets.operations.audit_sample import (
     OPEN_SHARE,
@@ -101,7 +101,7 @@ def plan_recertification(judge: JudgedCorpus) -> Plan:
         If the judge's scores are of something else than what is stored now.
     """
     cal, hashes, adapter = judge.calibration
-    require_paid(judge, int(adapter["candidates"]))
+    require_paid(judge, adapter.candidates)
     hashes = {**hashes, **parity_provenance(judge)}
     before = _counted_before(judge, hashes["adapter_sha256"])
     counted = count_audit_tasks(
@@ -115,7 +115,7 @@ def plan_recertification(judge: JudgedCorpus) -> Plan:
             for row in table.itertuples()
         ],
         "hashes": hashes,
-        "candidates": adapter["candidates"],
+        "candidates": adapter.candidates,
         "alphas": list(ALPHAS),
         "sides": list(SIDES),
         "procedure": PROCEDURES[0],
@@ -127,8 +127,8 @@ def plan_recertification(judge: JudgedCorpus) -> Plan:
         counted=counted,
         new_tasks=tuple(task for task in counted.tasks if task not in before),
         hashes=hashes,
-        candidates=int(adapter["candidates"]),
-        selection=str(adapter["selection_rule"]),
+        candidates=adapter.candidates,
+        selection=adapter.selection_rule,
         inputs_sha256=sha256_bytes(canonical_json(about)),
     )
 

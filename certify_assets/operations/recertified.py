@@ -14,7 +14,7 @@ from certify_assets.errors import (
 )
 from certify_assets.files import sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.judging import columns
+from certify_assets.judges.record import columns
 from certify_assets.operations.layout import labels_key, recertification_key
 from certify_assets.operations.spending import read_spending
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, GateClosedError
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.specs import ENDPOINT, QUICK_JUDGES, judges
+from certify_assets.judges.specs import judges
 from certify_assets.operations import monitoring
 from certify_assets.operations.audit_sample import OPEN_SHARE
 from certify_assets.operations.batch_checks import Verdict
@@ -168,24 +168,22 @@ def to_recertify(corpus: Corpus) -> tuple[dict[str, tuple[str, ...]], dict[str, 
     parts: dict[str, tuple[str, ...]] = {}
     left_alone: dict[str, str] = {}
     for name, spec in judges(corpus.store.root).items():
-        if name in QUICK_JUDGES:
+        if spec.quick:
             parts[name] = _CHAIN
         elif corpus.store.exists(own_key(corpus.name, name)):
             stale = _stale(JudgedCorpus.of(corpus, spec))
-            if stale and spec.family == ENDPOINT:
+            if stale and spec.hosted:
                 left_alone[name] = f"scoring it costs money, so nobody does it unasked: {stale}"
             else:
                 parts[name] = (
-                    (*_CHAIN, *(("arms_audit",) if spec.family == "grpo" else ()))
-                    if stale
-                    else _CERTIFYING
+                    (*_CHAIN, *(("arms_audit",) if spec.arms else ())) if stale else _CERTIFYING
                 )
     return parts, left_alone
 
 
 def _stale(judge: JudgedCorpus) -> str:
     try:
-        _ = judge.beside(judge.spec.name).scores
+        judge.require_scores()
     except CertifyError as error:
         return str(error)
     return ""

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.files import canonical_json
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.judging import stored_adapter
 from certify_assets.storage.store import Store
 from certify_assets.storage.tracking import Record, Tracker
 
@@ -55,7 +54,7 @@ def _registered(
         "adapter_sha256": str(document["fingerprint"]["adapter_sha256"]),
         **{f"certificate_sha256.{item.side}": item.sha256 for item in certificates},
     }
-    with stored_adapter(JudgedCorpus(Corpus(store, corpus), judge)) as folder:
+    with JudgedCorpus(Corpus(store, corpus), judge).artifact_files() as folder:
         url = tracker.write(
             Record(
                 name=f"deploy {judge} on {corpus}",

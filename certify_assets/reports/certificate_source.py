@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from certify_assets.errors import InputError
-from certify_assets.judges.harvest.spent import HALF_B
+from certify_assets.judges.harvest.gate import HALF_B
 
 if TYPE_CHECKING:
     import pandas as pd

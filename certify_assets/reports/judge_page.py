@@ -11,10 +11,9 @@ from certify_assets.errors import CertifyError
 from certify_assets.evaluation.arms_audit import load_arms_audit
 from certify_assets.evaluation.audit import load_audits
 from certify_assets.evaluation.certification import certificate_of, load_certificates
-from certify_assets.judges.harvest.spent import HALF_B
+from certify_assets.judges.harvest.gate import HALF_B
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import ALPHAS, DELTA, judge_spec, judges
-from certify_assets.judges.transfer import describe_sources
 from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ def write_page(judge: JudgedCorpus) -> str:
     cal, hashes, adapter = judge.calibration
     audits, test = load_audits(judge)
     controls = judge.store.read_json(judge.corpus.key("controls.json"))
-    lineage = {**hashes, "training": _training(adapter)}
+    lineage = {**hashes, "training": judge.family.describe(adapter)}
     page = render_page(
         load_certificates(judge),
         cal,
@@ -85,7 +84,7 @@ def write_index(store: Store) -> str:
 def verdict(judge: JudgedCorpus, certificate: Certificate) -> str:
     """Return the verdict block of the certificate asset: under 1,000 characters of Markdown, so that it is shown in line."""
     from certify_assets.certificates import threshold_curve
-    from certify_assets.judges.judging import columns
+    from certify_assets.judges.record import columns
     from certify_assets.reports.charts import verdict_markdown
 
     cal, _, _ = judge.calibration
@@ -100,7 +99,7 @@ def verdict(judge: JudgedCorpus, certificate: Certificate) -> str:
 
 def gates(judge: JudgedCorpus, certificate: Certificate) -> str:
     """Return the three gates of a judge on a corpus's CAL as a Markdown list."""
-    from certify_assets.judges.judging import columns
+    from certify_assets.judges.record import columns
     from certify_assets.reports.gates import gates_markdown
 
     cal, _, _ = judge.calibration
@@ -122,28 +121,6 @@ def headline(certificates: list[Certificate]) -> Certificate:
     """Return the reject certificate that speaks for a judge: of the strictest budget that certifies, else of the strictest."""
     chosen = [certificate_of(certificates, side="reject", alpha=alpha) for alpha in ALPHAS]
     return next((item for item in chosen if item.certified), chosen[0])
-
-
-def _training(adapter: Mapping[str, Any]) -> str:
-    """Say what a judge was trained on; only a lexical judge has a weight on successes."""
-    if "server" in adapter:
-        return "none: a model behind a server, as it answers"
-    if not adapter["sft_trajectories"]:
-        return "none on this corpus: the base model as it comes"
-    if "transfer" in adapter:
-        return f"{adapter['sft_trajectories']} runs of {adapter['sft_tasks']} SFT tasks of other corpora: {describe_sources(adapter['transfer'])}"
-    weight = adapter.get("success_weight")
-    harvested = adapter.get("harvest", {}).get("size")
-    runs = f"{adapter['sft_trajectories']} runs of {adapter['sft_tasks']} SFT tasks"
-    reinforced = adapter.get("training", {}).get("rl_trajectories")
-    return ", ".join(
-        [
-            *([] if weight is None else [f"success weight {weight:g}"]),
-            runs,
-            *([f"then {reinforced} runs of RL"] if reinforced else []),
-            *([f"and {harvested} runs of RL with pseudo-labels"] if harvested else []),
-        ]
-    )
 
 
 def _entry(judge: JudgedCorpus) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from certify_assets.errors import CertifyError, InputError, StaleCertificateErro
 from certify_assets.evaluation.certification import certificate_of, load_certificates
 from certify_assets.files import rounded
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.judging import columns
+from certify_assets.judges.record import columns
 from certify_assets.judges.specs import ALPHAS, HARVEST_JUDGES, JUDGES, judges
 from certify_assets.storage.store import Store
 

@@ -22,17 +22,26 @@ from certify_assets.corpora.embedded import EMBEDDED
 from certify_assets.corpora.splits import plan_splits, select
 from certify_assets.evaluation.ledger import LedgerEntry, announce_study, record_result
 from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.judges.harvest.learners import language_learner, lexical_learner
-from certify_assets.judges.harvest.loop import Learner, Loop, Parts, gate_of, measured
-from certify_assets.judges.harvest.measures import contamination, share_wrong, skew
-from certify_assets.judges.harvest.withholding import (
+from certify_assets.judges.harvest.gate import (
     HALF_A,
     HALVES_SEED,
     LABEL_SOURCE,
     Splits,
+    contamination,
+    share_wrong,
+    skew,
     training_set,
 )
-from certify_assets.judges.judging import workplace
+from certify_assets.judges.harvest.loop import (
+    Learner,
+    Loop,
+    Parts,
+    gate_of,
+    language_learner,
+    lexical_learner,
+    measured,
+)
+from certify_assets.judges.record import workplace
 from certify_assets.judges.specs import ALPHAS, DELTA, GRID
 from certify_assets.storage.progress import Report, silent
 

@@ -21,7 +21,7 @@ from certify_assets.evaluation.judge_results import labelled_rows
 from certify_assets.evaluation.ledger import LedgerEntry, announce_study, record_result
 from certify_assets.files import canonical_json, rounded, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.judging import columns
+from certify_assets.judges.record import columns
 from certify_assets.judges.specs import ALPHAS, DELTA, GRID, SIDES, judges
 from certify_assets.research.seed_study import REAL_PROCEDURES
 

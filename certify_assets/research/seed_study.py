@@ -18,7 +18,7 @@ from certify_assets.corpora.splits import plan_splits
 from certify_assets.errors import InputError
 from certify_assets.evaluation.ledger import announce_study, record_result
 from certify_assets.files import canonical_json, parse_json, sha256_bytes
-from certify_assets.judges.judging import columns, renderer
+from certify_assets.judges.record import columns, renderer
 from certify_assets.judges.specs import ALPHAS, DELTA, GRID, SIDES
 from certify_assets.storage.store import Store
 

@@ -166,10 +166,10 @@ def _chain(judge: str) -> Callable[[Work], str]:
     def run(work: Work) -> str:
         from certify_assets.evaluation import certification
         from certify_assets.evaluation.audit import audit_judge
-        from certify_assets.judges.transfer_training import pool_of
+        from certify_assets.judges.families.transfer import pool_of
 
         store, corpus, spec = work.store, work.corpus, JUDGES[judge]
-        if spec.pool:
+        if spec.needs_other_corpora:
             try:
                 if reason := pool_of(JudgedCorpus.of(Corpus(store, corpus), spec)).missing:
                     return reason
@@ -197,7 +197,7 @@ def _stands(judge: JudgedCorpus) -> bool:
     if not judge.store.exists(judge.key("audits.json")):
         return False
     try:
-        _ = judge.calibration
+        judge.require_scores()
         audited = {audit["certificate_sha256"] for audit in load_audits(judge)[0]}
         deciding = {
             item.sha256
@@ -214,7 +214,7 @@ def _judge_stage(judge: str) -> Stage:
     names = ("adapter.json", "scores.json", "certificates.json", "audits.json")
 
     def inputs(work: Work) -> Mapping[str, Any]:
-        others = registered_corpora(work.store) if spec.pool else []
+        others = registered_corpora(work.store) if spec.needs_other_corpora else []
         start = [f"judges/{spec.start}/{work.corpus}/adapter.json"] if spec.start else []
         splits = [f"corpora/{name}/splits/manifest.json" for name in others]
         return {
@@ -226,13 +226,13 @@ def _judge_stage(judge: str) -> Stage:
 
     return Stage(
         judge,
-        1 if spec.pool else 0,
+        1 if spec.needs_other_corpora else 0,
         _chain(judge),
         lambda work: [f"judges/{judge}/{work.corpus}/{name}" for name in names],
         inputs,
         "certify research study CORPUS" + (" --profile full" if spec.model else ""),
         ("splits", *([spec.start] if spec.start else [])),
-        language=bool(spec.model),
+        language=spec.uses_language_model,
     )
 
 
@@ -280,7 +280,7 @@ def _harvests(learner: str) -> Callable[[Work], str]:
 
 def _harvests_transfer(work: Work) -> str:
     """Harvest from a judge that saw no row of the corpus, as the paper's Web-A and Web-M rows do."""
-    from certify_assets.judges.harvest.learners import lexical_learner
+    from certify_assets.judges.harvest.loop import lexical_learner
     from certify_assets.judges.transfer import gather_pool
     from certify_assets.research.harvest_study import HarvestPlan, run_harvests
 

@@ -17,8 +17,9 @@ from certify_assets.evaluation.ledger import (
     register,
     require_in_ledger,
 )
+from certify_assets.judges.families.lexical import LexicalSpec
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.specs import JUDGES, JudgeSpec
+from certify_assets.judges.specs import JUDGES
 from certify_assets.storage.store import Store
 
 PLAN = {"manifest_sha256": "m", "seed": 42, "grid": 40, "alphas": [0.1], "delta": 0.05}
@@ -131,7 +132,9 @@ def test_another_judge_of_the_platform_leaves_a_registration_as_it_is(
         0
     ].provenance["registration"]
     monkeypatch.setitem(
-        JUDGES, "another", JudgeSpec("another", (1.0, 5.0), "A judge of a later version.")
+        JUDGES,
+        "another",
+        LexicalSpec(name="another", success_weights=(1.0, 5.0), summary="A later one."),
     )
     assert (
         certification.certify_judge(JudgedCorpus(Corpus(corpora, "three"), "lexical"))[
@@ -140,7 +143,9 @@ def test_another_judge_of_the_platform_leaves_a_registration_as_it_is(
         == before
     )
     monkeypatch.setitem(
-        JUDGES, "lexical", JudgeSpec("lexical", (1.0, 5.0), "The same judge, chosen among more.")
+        JUDGES,
+        "lexical",
+        LexicalSpec(name="lexical", success_weights=(1.0, 5.0), summary="The same."),
     )
     JudgedCorpus(Corpus(corpora, "three"), "lexical").train()
     JudgedCorpus(Corpus(corpora, "three"), "lexical").score()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +15,10 @@ from certify_assets.errors import InputError, IntegrityError, LedgerError, Stale
 from certify_assets.evaluation import arms_audit
 from certify_assets.evaluation.ledger import ledger_entries
 from certify_assets.judges import arms
+from certify_assets.judges.arms import GrpoSpec
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.judging import columns
 from certify_assets.judges.lm.rewards import ARMS, CONTROLS
-from certify_assets.judges.specs import JudgeSpec
+from certify_assets.judges.record import columns
 from certify_assets.storage.progress import Advance
 from certify_assets.storage.store import Store
 from certify_assets_tests.arms_builders import CORPUS, TINY, audited_arms, small_corpus, start_judge
@@ -58,7 +57,7 @@ def test_a_finished_arm_is_taken_up_and_another_configuration_is_another_arm(
     )
     assert not arms_store.exists(f"{ARM}/checkpoint")
     other = arms.train_arm(
-        JudgedCorpus.of(Corpus(arms_store, CORPUS), replace(TINY, seed=7)),
+        JudgedCorpus.of(Corpus(arms_store, CORPUS), TINY.model_copy(update={"seed": 7})),
         "reject_3",
         report=noting(steps),
     )
@@ -74,7 +73,9 @@ def test_another_start_makes_other_arms_and_the_chosen_one_is_stale(arms_store: 
 
 
 def test_an_arm_that_was_stopped_goes_on_and_ends_with_the_same_bytes(arms_store: Store) -> None:
-    whole, cut = (replace(TINY, name=name, steps=(1, 2)) for name in ("whole", "cut"))
+    whole, cut = (
+        TINY.model_copy(update={"name": name, "steps": (1, 2)}) for name in ("whole", "cut")
+    )
 
     def stop(seen: Advance) -> None:
         if seen.done == 1:
@@ -278,11 +279,9 @@ def test_the_choice_is_bracketed_and_held_against_the_controls(tmp_path: Path) -
 
 
 def test_a_judge_of_another_optimiser_is_one_line() -> None:
-    spec = JudgeSpec(
-        "grpo_trl",
-        (1.0,),
-        "TRL's own.",
-        family="grpo",
+    spec = GrpoSpec(
+        name="grpo_trl",
+        summary="TRL's own.",
         model="compact",
         start="sft",
         optimiser="trl",
@@ -292,9 +291,9 @@ def test_a_judge_of_another_optimiser_is_one_line() -> None:
         TINY
     )
     with pytest.raises(InputError, match="the optimiser of x is 'ppo'; give one of exact, trl"):
-        JudgeSpec("x", (1.0,), "", family="grpo", optimiser="ppo")
+        GrpoSpec(name="x", summary="", optimiser="ppo")
     with pytest.raises(InputError, match="each once and in order"):
-        JudgeSpec("x", (1.0,), "", family="grpo", steps=(2, 1))
+        GrpoSpec(name="x", summary="", steps=(2, 1))
 
 
 def test_runs_that_fill_no_step_of_trl_are_refused(arms_store: Store) -> None:
@@ -302,7 +301,10 @@ def test_runs_that_fill_no_step_of_trl_are_refused(arms_store: Store) -> None:
         InputError, match=r"4 RL runs do not fill one step of 6 prompts, so TRL would take none"
     ):
         arms.train_arm(
-            JudgedCorpus.of(Corpus(arms_store, CORPUS), replace(TINY, name="cut", optimiser="trl")),
+            JudgedCorpus.of(
+                Corpus(arms_store, CORPUS),
+                TINY.model_copy(update={"name": "cut", "optimiser": "trl"}),
+            ),
             "reject_5",
         )
 
@@ -313,7 +315,7 @@ def test_an_arm_is_trained_by_trl(tmp_path: Path) -> None:
     # eight RL runs: TRL takes no step from fewer than one step's prompts
     arms_store = small_corpus(tmp_path, tasks=100)
     start_judge(arms_store)
-    spec = replace(TINY, name="cut", optimiser="trl", steps=(1, 3))
+    spec = TINY.model_copy(update={"name": "cut", "optimiser": "trl", "steps": (1, 3)})
     steps: list[int] = []
     found = arms.train_arm(
         JudgedCorpus.of(Corpus(arms_store, CORPUS), spec), "reject_5", report=noting(steps)
@@ -324,7 +326,10 @@ def test_an_arm_is_trained_by_trl(tmp_path: Path) -> None:
         and len(set(found["steps"].values())) == 2
     )
     exact = arms.train_arm(
-        JudgedCorpus.of(Corpus(arms_store, CORPUS), replace(spec, name="whole", optimiser="exact")),
+        JudgedCorpus.of(
+            Corpus(arms_store, CORPUS),
+            spec.model_copy(update={"name": "whole", "optimiser": "exact"}),
+        ),
         "reject_5",
     )
     assert exact["key"] != found["key"] and exact["steps"] != found["steps"]

@@ -30,7 +30,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 
 def made(store: Store, judge: str) -> dict[str, object]:
-    document = JudgedCorpus(Corpus(store, NAME), judge).train()
+    document = JudgedCorpus(Corpus(store, NAME), judge).train().to_dict()
     JudgedCorpus(Corpus(store, NAME), judge).score()
     certification.certify_judge(JudgedCorpus(Corpus(store, NAME), judge))
     return document
@@ -58,9 +58,7 @@ def test_the_base_model_judges_as_it_comes(store: Store) -> None:
 @pytest.mark.slow
 def test_fine_tuning_and_reinforcement_go_from_adapter_to_certificate(store: Store) -> None:
     sft = made(store, "sft")
-    assert (
-        sft["adapter_sha256"] != JudgedCorpus(Corpus(store, NAME), "base").train()["adapter_sha256"]
-    )
+    assert sft["adapter_sha256"] != JudgedCorpus(Corpus(store, NAME), "base").train().adapter_sha256
     assert sft["training"]["trainable_parameters"] > 0  # type: ignore[index]
     grpo = made(store, "grpo")
     assert grpo["candidates"] == 9 and grpo["start_sha256"] == sft["adapter_sha256"]

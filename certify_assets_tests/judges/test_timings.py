@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.timings import timed
+from certify_assets.judges.judged import JudgedCorpus, timed
 from certify_assets.storage.store import Store
 
 

@@ -21,10 +21,10 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, StaleCertificateError
 from certify_assets.evaluation import certification
 from certify_assets.evaluation.audit import audit_judge, overview
+from certify_assets.judges.families.transfer import no_sources
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import JUDGES, LANGUAGE_JUDGES, TRANSFER_JUDGES, judge_spec
 from certify_assets.judges.transfer import TRANSFER_ROWS, gather_pool, share_rows
-from certify_assets.judges.transfer_training import no_sources
 from certify_assets.research.certifiability import measure
 from certify_assets.storage.store import Store
 from certify_assets_tests.transfer_corpora import add_corpus, three_corpora
@@ -213,7 +213,7 @@ def test_a_source_that_does_not_hold_is_left_out_with_its_sentence(store: Store)
 
 
 def test_a_transfer_judge_goes_from_adapter_to_certificate_with_its_sources(store: Store) -> None:
-    document = JudgedCorpus(Corpus(store, "home"), "lexical_transfer").train()
+    document = JudgedCorpus(Corpus(store, "home"), "lexical_transfer").train().to_dict()
     pool = gather_pool(Corpus(store, "home"))
     assert document["transfer"] == {**pool.to_dict(), "limits": []} and document[
         "sft_trajectories"
@@ -232,7 +232,7 @@ def test_a_transfer_judge_goes_from_adapter_to_certificate_with_its_sources(stor
         certification.verify_stored(JudgedCorpus(Corpus(store, "home"), "lexical_transfer")) == []
     )
     assert (
-        JudgedCorpus(Corpus(store, "home"), "lexical_transfer").train()["adapter_sha256"]
+        JudgedCorpus(Corpus(store, "home"), "lexical_transfer").train().adapter_sha256
         == document["adapter_sha256"]
     )
     sft = Corpus(store, "home").split("sft")
@@ -245,7 +245,9 @@ def test_a_transfer_judge_is_stale_when_a_source_is_split_anew_and_not_when_one_
     JudgedCorpus(Corpus(store, "home"), "lexical_transfer").train()
     add_corpus(store, "new", tasks=20, domain="shell")
     shutil.rmtree(Path(store.root) / "corpora/near")
-    assert JudgedCorpus(Corpus(store, "home"), "lexical_transfer").artifact["transfer"]["sources"]
+    assert JudgedCorpus(Corpus(store, "home"), "lexical_transfer").artifact.details["transfer"][
+        "sources"
+    ]
     resplit(store, "far", 43)
     with pytest.raises(
         StaleCertificateError,
@@ -255,9 +257,9 @@ def test_a_transfer_judge_is_stale_when_a_source_is_split_anew_and_not_when_one_
     JudgedCorpus(Corpus(store, "home"), "lexical_transfer").train()
     assert {
         item["corpus"]
-        for item in JudgedCorpus(Corpus(store, "home"), "lexical_transfer").artifact["transfer"][
-            "sources"
-        ]
+        for item in JudgedCorpus(Corpus(store, "home"), "lexical_transfer").artifact.details[
+            "transfer"
+        ]["sources"]
     } == {"far", "new"}
 
 
@@ -345,21 +347,21 @@ def test_transfer_judges_are_these_and_are_registered_with_their_pool() -> None:
 def test_the_language_model_is_fine_tuned_on_the_pool_and_again_when_it_changes(
     store: Store,
 ) -> None:
-    first = JudgedCorpus(Corpus(store, "home"), "transfer").train()
+    first = JudgedCorpus(Corpus(store, "home"), "transfer").train().to_dict()
     assert (
         first["training"]["rows"]
         == first["sft_trajectories"]
         == len(gather_pool(Corpus(store, "home")).frame)
     )
     assert (
-        JudgedCorpus(Corpus(store, "home"), "transfer").train()["adapter_sha256"]
+        JudgedCorpus(Corpus(store, "home"), "transfer").train().adapter_sha256
         == first["adapter_sha256"]
     )
     assert JudgedCorpus(Corpus(store, "home"), "transfer").score()["score"].notna().all()
     resplit(store, "far", 43)
     assert (
-        JudgedCorpus(Corpus(store, "home"), "transfer").train()["adapter_sha256"]
+        JudgedCorpus(Corpus(store, "home"), "transfer").train().adapter_sha256
         != first["adapter_sha256"]
     ), "no checkpoint stands in the way"
-    strict = JudgedCorpus(Corpus(store, "home"), "transfer_strict").train()
+    strict = JudgedCorpus(Corpus(store, "home"), "transfer_strict").train().to_dict()
     assert "pretrained on MiniWoB++" in strict["transfer"]["limits"][0]

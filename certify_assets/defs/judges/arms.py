@@ -1,6 +1,6 @@
 """Arms of GRPO: one asset a judge, partitioned by arm and corpus, and the audit that puts the choice among them on TEST."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import dagster as dg
@@ -14,6 +14,7 @@ from certify_assets.evaluation import arms_audit
 from certify_assets.judges.arms import train_arm
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lm.rewards import ARMS, CONTROLS
+from certify_assets.judges.record import JudgeRecord
 from certify_assets.judges.specs import JUDGES, JudgeSpec
 from certify_assets.reports import arms as arms_report
 
@@ -34,7 +35,7 @@ arm_partitions = dg.MultiPartitionsDefinition(
     {"arm": dg.StaticPartitionsDefinition([*ARMS, *CONTROLS]), "corpus": corpora_partitions}
 )
 _BY_CORPUS = dg.MultiToSingleDimensionPartitionMapping(partition_dimension_name="corpus")
-REINFORCED = tuple(spec for spec in JUDGES.values() if spec.family == "grpo")
+REINFORCED = tuple(spec for spec in JUDGES.values() if spec.arms)
 
 
 def arm_assets(specs: Sequence[JudgeSpec] = REINFORCED) -> list[dg.AssetsDefinition]:
@@ -51,18 +52,18 @@ def arm_deps(spec: JudgeSpec) -> list[dg.AssetDep]:
     """Return what the adapter of a judge with arms depends on beside its splits: all arms of the corpus."""
     return (
         [dg.AssetDep(judge_key(spec.name, "arm"), partition_mapping=_BY_CORPUS)]
-        if spec.family == "grpo"
+        if spec.arms
         else []
     )
 
 
 def arm_events(
-    instance: dg.DagsterInstance, spec: JudgeSpec, document: Mapping[str, Any]
+    instance: dg.DagsterInstance, spec: JudgeSpec, record: JudgeRecord
 ) -> list[dg.AssetMaterialization]:
     """Return the arms on which a choice stands and which no partition shows yet: the adapter of such a judge trains what is missing."""
     arm_key, found = judge_key(spec.name, "arm"), []
-    for arm, version in document.get("arms", {}).items():
-        partition = dg.MultiPartitionKey({"arm": arm, "corpus": document["corpus"]})
+    for arm, version in record.detail("arms").items():
+        partition = dg.MultiPartitionKey({"arm": arm, "corpus": record.corpus})
         filters = dg.AssetRecordsFilter(asset_key=arm_key, asset_partitions=[partition])
         records = instance.fetch_materializations(filters, limit=1).records
         shown = records[0].asset_materialization if records else None
@@ -78,7 +79,7 @@ def arm_events(
 
 def audit_deps(spec: JudgeSpec) -> list[dg.AssetKey]:
     """Return what the page of a judge with arms shows beside its certificates."""
-    return [judge_key(spec.name, "arms_audit")] if spec.family == "grpo" else []
+    return [judge_key(spec.name, "arms_audit")] if spec.arms else []
 
 
 #: an arm has two dimensions of partitions, so it cannot be in a job with assets that have one

@@ -17,7 +17,7 @@ from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.evaluation import certification
 from certify_assets.evaluation.audit import audit_judge, audit_metrics
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.specs import ENDPOINT, PROCEDURES, JudgeSpec, judge_before, judges
+from certify_assets.judges.specs import PROCEDURES, JudgeSpec, judges
 from certify_assets.reports import judge_page
 
 __all__ = ["FAMILY", "judge_assets"]
@@ -32,7 +32,7 @@ def judge_assets() -> list[dg.AssetsDefinition]:
 
 
 def _chain(spec: JudgeSpec) -> list[dg.AssetsDefinition]:
-    made = harvest_adapter(spec) if spec.family == "harvest" else _adapter(spec)
+    made = harvest_adapter(spec) if spec.gated else _adapter(spec)
     return [made, _scores(spec), _certificate(spec), _audit(spec), _page(spec)]
 
 
@@ -44,7 +44,7 @@ def _common(spec: JudgeSpec, *, kinds: set[str], code_version: str = "1") -> dic
         "owners": OWNERS,
         "kinds": kinds,
         "code_version": code_version,
-        "tags": {FAMILY: spec.family},
+        "tags": {FAMILY: spec.kind},
     }
 
 
@@ -53,7 +53,7 @@ def _key(spec: JudgeSpec, name: str) -> dg.AssetKey:
 
 
 def _adapter(spec: JudgeSpec) -> dg.AssetsDefinition:
-    if spec.pool:
+    if spec.needs_other_corpora:
         return transfer_adapter(spec)
     # a judge with several candidates is picked on CAL: the lineage shows that it has seen it
     deps = [
@@ -64,48 +64,46 @@ def _adapter(spec: JudgeSpec) -> dg.AssetsDefinition:
         "name": "model",
         "description": f"{spec.summary} Saved without pickle.",
     }
-    kinds = {"scikitlearn"}
-    if spec.family == ENDPOINT:
-        deps, kinds = [key("corpora/split_manifest")], {"openai", "json"}
+    if spec.hosted:
+        deps = [key("corpora/split_manifest")]
         about["description"] = (
             f"{spec.summary} Its registration: what the server says of itself, hashes of prompt and settings."
         )
-    elif spec.family != "lexical":
-        before = judge_before(spec)
+    elif spec.uses_language_model:
+        before = spec.upstream
         deps += [key("corpora/rl_split")] if spec.start else []
         deps += [judge_key(before, "model")] if before else []
         deps += [key("judges/compact_model")] if spec.model == "compact" else []
         return language_adapter(
-            spec, [*deps, *arm_deps(spec)], **about, **_common(spec, kinds={"pytorch"})
+            spec, [*deps, *arm_deps(spec)], **about, **_common(spec, kinds=set(spec.libraries))
         )
 
-    @dg.asset(deps=deps, **about, **_common(spec, kinds=kinds))
+    @dg.asset(deps=deps, **about, **_common(spec, kinds=set(spec.libraries)))
     def adapter(
         context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
     ) -> dg.MaterializeResult[Any]:
         store = data_root.store()
-        document = JudgedCorpus(Corpus(store, context.partition_key), spec.name).train()
+        record = JudgedCorpus(Corpus(store, context.partition_key), spec.name).train()
         params = {
-            name: document[name]
+            name: value
             for name in ("success_weight", "candidates", "sft_trajectories", "sft_tasks", "seed")
+            if (value := getattr(record, name)) is not None
         }
-        selection = {
-            f"coverage_{row['name']}": float(row["coverage"]) for row in document["selection"]
-        }
+        selection = {f"coverage_{row['name']}": float(row["coverage"]) for row in record.selection}
         return dg.MaterializeResult(
             metadata={
                 **params,
                 **selection,
-                "sha256": document["adapter_sha256"],
+                "sha256": record.adapter_sha256,
                 **mlflow.record(
                     context,
                     store,
                     params=params,
                     metrics=selection,
-                    tags={"adapter_sha256": document["adapter_sha256"]},
+                    tags={"adapter_sha256": record.adapter_sha256},
                 ),
             },
-            data_version=dg.DataVersion(document["adapter_sha256"]),
+            data_version=dg.DataVersion(record.adapter_sha256),
         )
 
     return adapter
@@ -121,7 +119,7 @@ def _scores(spec: JudgeSpec) -> dg.AssetsDefinition:
     ]
     promise = "Score of every RL, CAL and TEST trajectory: log-odds of success, the two log-probabilities beside it. TEST rows carry no outcome."
     about = {"name": "scores", "description": promise, **_common(spec, kinds={"parquet"})}
-    if spec.model and spec.family != ENDPOINT:
+    if spec.uses_language_model:
         return language_scores(spec, deps, **about)
 
     @dg.asset(deps=deps, **about)

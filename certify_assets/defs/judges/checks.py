@@ -10,7 +10,7 @@ from certify_assets.evaluation import certification
 from certify_assets.evaluation import parity as parity_gate
 from certify_assets.evaluation.audit import load_audits
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.specs import ENDPOINT, JudgeSpec, judges
+from certify_assets.judges.specs import JudgeSpec, judges
 
 __all__ = ["judge_checks"]
 
@@ -27,7 +27,7 @@ def judge_checks() -> list[dg.AssetChecksDefinition]:
     known = judges().values()
     return [
         *(maker(spec) for spec in known for maker in makers),
-        *(_parity(spec) for spec in known if spec.family == ENDPOINT),
+        *(_parity(spec) for spec in known if spec.hosted),
     ]
 
 

@@ -41,9 +41,9 @@ def harvest_adapter(spec: JudgeSpec) -> dg.AssetsDefinition:
         partitions_def=corpora_partitions,
         output_required=False,
         owners=OWNERS,
-        kinds={"pytorch"} if spec.model else {"scikitlearn"},
-        pool=POOL if spec.model else None,
-        op_tags=machine_tags(spec.model) if spec.model else None,
+        kinds=set(spec.libraries),
+        pool=POOL if spec.uses_language_model else None,
+        op_tags=machine_tags(spec.model) if spec.uses_language_model else None,
         code_version="1",
         description=f"{spec.summary} Skipped, with the reason, where half A certifies nothing.",
     )
@@ -53,7 +53,7 @@ def harvest_adapter(spec: JudgeSpec) -> dg.AssetsDefinition:
         store = data_root.store()
         try:
             with attempted(context):
-                document = JudgedCorpus(Corpus(store, context.partition_key), spec.name).train(
+                record = JudgedCorpus(Corpus(store, context.partition_key), spec.name).train(
                     report=progress_lines(context),
                 )
         except GateClosedError as closed:
@@ -72,19 +72,19 @@ def harvest_adapter(spec: JudgeSpec) -> dg.AssetsDefinition:
             "pool": told["pool"],
             "contamination": told["contamination"],
         }
-        tags = {"adapter_sha256": document["adapter_sha256"]}
+        tags = {"adapter_sha256": record.adapter_sha256}
         with adapter_artifacts(
-            JudgedCorpus.of(Corpus(store, context.partition_key), spec), document
+            JudgedCorpus.of(Corpus(store, context.partition_key), spec), record
         ) as kept:
             recorded = mlflow.record(context, store, metrics=figures, tags=tags, **kept)
         yield dg.MaterializeResult(
             metadata={
                 **figures,
-                "sft_trajectories": document["sft_trajectories"],
-                "sha256": document["adapter_sha256"],
+                "sft_trajectories": record.sft_trajectories,
+                "sha256": record.adapter_sha256,
                 **recorded,
             },
-            data_version=dg.DataVersion(document["adapter_sha256"]),
+            data_version=dg.DataVersion(record.adapter_sha256),
         )
 
     return adapter
@@ -165,7 +165,7 @@ def _stays_out(judge: str) -> dg.AssetChecksDefinition:
     def pseudo_labels_stay_out(
         context: dg.AssetCheckExecutionContext, data_root: DataRoot
     ) -> dg.AssetCheckResult:
-        from certify_assets.judges.harvest.chain import harvest_violations
+        from certify_assets.judges.families.harvest import harvest_violations
 
         found = harvest_violations(
             JudgedCorpus(Corpus(data_root.store(), context.partition_key), judge)

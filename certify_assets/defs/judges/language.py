@@ -11,7 +11,6 @@ from certify_assets.defs.judges.training import POOL, attempted, machine_tags, p
 from certify_assets.defs.metadata import score_metadata
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.judging import stored_adapter
 from certify_assets.judges.lm import lineage
 from certify_assets.judges.specs import JudgeSpec
 
@@ -110,20 +109,19 @@ def _register(spec: JudgeSpec) -> dg.OpDefinition:
         context: dg.OpExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
     ) -> dg.MaterializeResult[None]:
         store, corpus = data_root.store(), context.partition_key
-        document = store.read_json(f"judges/{spec.name}/{corpus}/adapter.json")
-        params, tags = lineage.adapter_params(document), lineage.adapter_tags(document)
-        selection = {
-            f"coverage_{row['name']}": float(row["coverage"]) for row in document["selection"]
-        }
-        start = mlflow.find(context, store, lineage.start_tags(document))
-        with stored_adapter(JudgedCorpus(Corpus(store, corpus), spec.name)) as folder:
+        judge = JudgedCorpus(Corpus(store, corpus), spec.name)
+        record = judge.stored_artifact
+        params, tags = lineage.adapter_params(record), lineage.adapter_tags(record)
+        selection = {f"coverage_{row['name']}": float(row["coverage"]) for row in record.selection}
+        start = mlflow.find(context, store, lineage.start_tags(record))
+        with judge.artifact_files() as folder:
             recorded = mlflow.record(
                 context,
                 store,
                 params=params,
                 metrics=selection,
                 tags=tags | ({lineage.START_RUN: start} if start else {}),
-                curves=lineage.adapter_curves(document),
+                curves=lineage.adapter_curves(record),
                 files=lineage.adapter_files(folder),
             )
         shown: dict[str, Any] = {
@@ -134,12 +132,12 @@ def _register(spec: JudgeSpec) -> dg.OpDefinition:
         about: dict[str, Any] = {
             **shown,
             **selection,
-            "sha256": document["adapter_sha256"],
+            "sha256": record.adapter_sha256,
             "base_revision": tags["certify.base_revision"],
         }
-        for made in arm_events(context.instance, spec, document):
+        for made in arm_events(context.instance, spec, record):
             context.log_event(made)
-        version = dg.DataVersion(document["adapter_sha256"])
+        version = dg.DataVersion(record.adapter_sha256)
         return dg.MaterializeResult(
             metadata={**about, **recorded}, data_version=version, value=None
         )

@@ -48,7 +48,7 @@ def _monitor(spec: JudgeSpec) -> dg.AssetsDefinition:
         owners=OWNERS,
         kinds={"html", "json"},
         code_version="1",
-        tags={FAMILY: spec.family},
+        tags={FAMILY: spec.kind},
         deps=[
             judge_key(spec.name, "certificate"),
             audit_sample,

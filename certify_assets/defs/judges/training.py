@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import dagster as dg
 
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.judging import stored_adapter
 from certify_assets.judges.lm import lineage
+from certify_assets.judges.record import JudgeRecord
 from certify_assets.storage.progress import ProgressLines
 
 __all__ = ["POOL", "adapter_artifacts", "attempted", "machine_tags", "progress_lines"]
@@ -69,15 +69,15 @@ def attempted(context: dg.OpExecutionContext | dg.AssetExecutionContext) -> Iter
 
 
 @contextmanager
-def adapter_artifacts(judge: JudgedCorpus, document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def adapter_artifacts(judge: JudgedCorpus, record: JudgeRecord) -> Iterator[dict[str, Any]]:
     """Give what the record of a language model's adapter holds beside its figures: its weights as safetensors, and its loss; nothing for others."""
-    if not judge.spec.model:
+    if not judge.spec.uses_language_model:
         yield {}
         return
-    with stored_adapter(judge.beside(judge.spec.name)) as folder:
+    with judge.beside(judge.spec.name).artifact_files() as folder:
         yield {
             "files": lineage.adapter_files(folder),
-            "curves": lineage.adapter_curves({"training": {}, **document}),
+            "curves": lineage.adapter_curves(record),
         }
 
 

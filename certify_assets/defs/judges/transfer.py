@@ -16,10 +16,11 @@ from certify_assets.defs.judges.training import (
 from certify_assets.defs.names import OWNERS, judge_group, judge_key, key
 from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot, MlflowTracker
+from certify_assets.judges.families.transfer import no_sources
 from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.judges.record import JudgeRecord
 from certify_assets.judges.specs import JudgeSpec
 from certify_assets.judges.transfer import describe_sources
-from certify_assets.judges.transfer_training import no_sources
 from certify_assets.storage.store import Store
 
 __all__ = ["transfer_adapter"]
@@ -41,7 +42,7 @@ def transfer_adapter(spec: JudgeSpec) -> dg.AssetsDefinition:
         group_name=judge_group(spec),
         partitions_def=corpora_partitions,
         owners=OWNERS,
-        kinds={"scikitlearn"} if spec.family == "lexical" else {"pytorch"},
+        kinds=set(spec.libraries),
         code_version="1",
         deps=[
             dg.AssetDep(key("corpora/sft_split"), partition_mapping=everywhere),
@@ -51,8 +52,8 @@ def transfer_adapter(spec: JudgeSpec) -> dg.AssetsDefinition:
             key("corpora/test_split"),
         ],
         check_specs=[check],
-        pool=POOL if spec.model else None,
-        op_tags=machine_tags(spec.model) if spec.model else None,
+        pool=POOL if spec.uses_language_model else None,
+        op_tags=machine_tags(spec.model) if spec.uses_language_model else None,
         output_required=False,
         description=f"{spec.summary} Of its own partition it reads tasks and instructions of CAL and TEST, to leave them out, and no SFT row.",
     )
@@ -66,15 +67,15 @@ def transfer_adapter(spec: JudgeSpec) -> dg.AssetsDefinition:
             yield _checked(spec, passed=False, description=missing)
             return
         with attempted(context):
-            document = JudgedCorpus(Corpus(store, corpus), spec.name).train(
+            record = JudgedCorpus(Corpus(store, corpus), spec.name).train(
                 report=progress_lines(context)
             )
         yield dg.MaterializeResult(
             asset_key=judge_key(spec.name, "model"),
-            metadata=_metadata(context, mlflow, document, store, spec),
-            data_version=dg.DataVersion(document["adapter_sha256"]),
+            metadata=_metadata(context, mlflow, record, store, spec),
+            data_version=dg.DataVersion(record.adapter_sha256),
         )
-        yield _checked(spec, passed=True, description=describe_sources(document["transfer"]))
+        yield _checked(spec, passed=True, description=describe_sources(record.detail("transfer")))
 
     return adapter
 
@@ -92,29 +93,29 @@ def _checked(spec: JudgeSpec, *, passed: bool, description: str) -> dg.AssetChec
 def _metadata(
     context: dg.AssetExecutionContext,
     mlflow: MlflowTracker,
-    document: dict[str, Any],
+    record: JudgeRecord,
     store: Store,
     spec: JudgeSpec,
 ) -> dict[str, Any]:
     params: dict[str, Any] = {
-        name: document[name]
+        name: value
         for name in ("success_weight", "sft_trajectories", "sft_tasks", "seed")
-        if name in document
+        if (value := getattr(record, name)) is not None
     }
-    sources = {item["corpus"]: item["rows"] for item in document["transfer"]["sources"]}
+    sources = {item["corpus"]: item["rows"] for item in record.detail("transfer")["sources"]}
     tags = {
-        "adapter_sha256": document["adapter_sha256"],
-        "training_sources": describe_sources(document["transfer"]),
+        "adapter_sha256": record.adapter_sha256,
+        "training_sources": describe_sources(record.detail("transfer")),
     }
     kept_params = {**params, **{f"rows_{name}": rows for name, rows in sources.items()}}
     with adapter_artifacts(
-        JudgedCorpus.of(Corpus(store, context.partition_key), spec), document
+        JudgedCorpus.of(Corpus(store, context.partition_key), spec), record
     ) as kept:
         recorded = mlflow.record(context, store, params=kept_params, tags=tags, **kept)
     return {
         **params,
-        "sha256": document["adapter_sha256"],
-        "sources": dg.MetadataValue.json(document["transfer"]["sources"]),
-        "left_out": dg.MetadataValue.json(document["transfer"]["left_out"]),
+        "sha256": record.adapter_sha256,
+        "sources": dg.MetadataValue.json(record.detail("transfer")["sources"]),
+        "left_out": dg.MetadataValue.json(record.detail("transfer")["left_out"]),
         **recorded,
     }

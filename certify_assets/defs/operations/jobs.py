@@ -18,18 +18,18 @@ from certify_assets.defs.names import (
     judge_key,
     key,
 )
-from certify_assets.judges.specs import ENDPOINT, HARVEST_JUDGES, JUDGES, LANGUAGE_JUDGES, judges
+from certify_assets.judges.specs import HARVEST_JUDGES, JUDGES, LANGUAGE_JUDGES, judges
 
 #: name of the job that the weekly schedule starts
 WEEKLY = "refresh_all_certificates"
 # they cost money, so they run when asked for and never with the rest
-_ENDPOINTS = dg.AssetSelection.tag(FAMILY, ENDPOINT)
+_ENDPOINTS = dg.AssetSelection.tag(FAMILY, "endpoint")
 # it reads the data root in seconds, so it is in every job that changes a judge
 _COMPARED = dg.AssetSelection.assets(key("corpora/comparison"))
 _GENERATED = dg.AssetSelection.assets(key("corpora/miniwob_runs"))
 _COMPACT = dg.AssetSelection.assets(key("judges/compact_model"))
 _ARMS = dg.AssetSelection.assets(
-    *[judge_key(name, "arm") for name in LANGUAGE_JUDGES if JUDGES[name].family == "grpo"]
+    *[judge_key(name, "arm") for name in LANGUAGE_JUDGES if JUDGES[name].arms]
 )
 
 # generating the embedded runs and the studies are asked for by themselves
@@ -95,7 +95,7 @@ def refresh_job() -> Any:
     paid = [
         judge_key(name, part)
         for name, spec in judges().items()
-        if spec.family == ENDPOINT
+        if spec.hosted
         for part in ("model", "scores")
     ]
     decided = (key(f"operations/{name}") for name in ("incoming_runs", "decisions"))
@@ -115,7 +115,7 @@ def refresh_job() -> Any:
 
 def endpoint_jobs() -> list[Any]:
     """Return the job of the judges that the user's document adds; none where it adds none."""
-    if not any(spec.family == ENDPOINT for spec in judges().values()):
+    if not any(spec.hosted for spec in judges().values()):
         return []
     job = dg.define_asset_job(
         "score_endpoint_judges",

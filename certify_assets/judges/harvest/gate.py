@@ -1,23 +1,46 @@
-"""The gate: no certificate on half A, no harvest."""
+"""The gate of a harvest: no certificate on half A of CAL, no pseudo-labels.
+
+What may be seen is cut here as well: halves of CAL, a pool without outcomes, training rows that
+hold no task kept for certifying; and what is reported of a harvest: wrong pseudo-labels, its skew.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from certify_assets.certificates import Certificate, Settings, certify, decide, diagnose, n_min
-from certify_assets.judges.judging import columns
+from certify_assets.certificates import (
+    Certificate,
+    Settings,
+    audit_certificate,
+    certify,
+    decide,
+    diagnose,
+    n_min,
+)
+from certify_assets.errors import InputError, LeakError
+from certify_assets.judges.record import columns, renderer, texts
+from certify_assets.judges.selection import choosing_half
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["SMALLEST", "HarvestGate", "fewest_tasks", "open_gate"]
+    from certify_assets.corpora.splits import SplitManifest
 
+#: split in the provenance of a certificate of half B alone
+HALF_B = "cal_half_b"
 #: the fewest tasks on which the paper validates its bootstrap
 SMALLEST = 20
+#: of the halves of CAL, the paper's
+HALVES_SEED = 42
+#: column of training rows that says whether a person or the certificate gave the label
+LABEL_SOURCE = "label_source"
+#: its value for labels of half A that were given up for training
+HALF_A = "half_a"
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,3 +130,212 @@ def fewest_tasks(settings: Settings) -> int:
     """Fewest tasks of half A: the paper's 20 for a bootstrap, the error-free minimum where the certificate is of finite samples."""
     exact = settings.method.validity == "finite-sample"
     return n_min(settings.alpha, settings.delta) if exact else SMALLEST
+
+
+@dataclass(frozen=True, eq=False)
+class Splits:
+    """The labelled trajectories of the four splits, with the manifest that keeps their tasks apart."""
+
+    sft: pd.DataFrame
+    rl: pd.DataFrame
+    cal: pd.DataFrame
+    test: pd.DataFrame
+    manifest: SplitManifest
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """Trajectories to harvest from.
+
+    Attributes
+    ----------
+    frame : pandas.DataFrame
+        Without outcomes: what a judge and a harvest are given.
+    withheld : int8 array, shape (rows,)
+        The outcomes, to report contamination by; nothing that trains or decides reads them.
+    """
+
+    frame: pd.DataFrame
+    withheld: NDArray[np.int8]
+
+
+def withhold(frame: pd.DataFrame) -> Pool:
+    """Take the outcomes of labelled trajectories away.
+
+    Raises
+    ------
+    InputError
+        If there is none: a harvest needs a pool, and its contamination needs the truth of it.
+    """
+    labelled = frame[frame["outcome"].notna()].reset_index(drop=True)
+    if labelled.empty:
+        raise InputError(
+            "the pool of the harvest is empty: this corpus has no RL split; split it again with --rl."
+        )
+    return Pool(labelled.assign(outcome=None), labelled["outcome"].to_numpy(np.int8))
+
+
+def halves(cal: pd.DataFrame, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Cut CAL by task: half A sets the threshold of the harvest, half B certifies what was trained on it.
+
+    Raises
+    ------
+    InputError
+        If CAL has fewer than two tasks.
+    """
+    first = choosing_half(cal["task_id"].tolist(), seed)
+    return cal[first].reset_index(drop=True), cal[~first].reset_index(drop=True)
+
+
+def training_set(
+    source: pd.DataFrame, harvested: pd.DataFrame, *, label: int, manifest: SplitManifest
+) -> pd.DataFrame:
+    """Join human-labelled source rows and pseudo-labelled ones.
+
+    Parameters
+    ----------
+    source : pandas.DataFrame
+        Labelled by people.
+    harvested : pandas.DataFrame
+        Rows of the pool; their outcomes are ignored.
+    label : {0, 1}
+        The pseudo-label: 0 on the reject side, 1 on the release side.
+    manifest : SplitManifest
+        Of the target.
+
+    Returns
+    -------
+    pandas.DataFrame
+        With the column ``label_source``: "human" or "harvest".
+
+    Raises
+    ------
+    LeakError
+        If a harvested row is of a task of CAL or TEST.
+    """
+    import pandas as pd
+
+    refuse_held_out(harvested, manifest, what="pseudo-labelled")
+    parts = [
+        source.assign(**{LABEL_SOURCE: "human"}),
+        harvested.assign(**{"outcome": label, LABEL_SOURCE: "harvest"}),
+    ]
+    joined = pd.concat([part for part in parts if len(part)], ignore_index=True)
+    joined["outcome"] = joined["outcome"].astype("int8")
+    return joined
+
+
+def refuse_held_out(
+    frame: pd.DataFrame, manifest: SplitManifest, *, what: str, spent: Collection[str] = ()
+) -> None:
+    """Refuse rows whose tasks are kept for certifying or auditing.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+    manifest : SplitManifest
+    what : str
+        The rows in a word, for the sentence.
+    spent : collection of str
+        Tasks of CAL whose labels were given up for training, and which certify nothing any more.
+
+    Raises
+    ------
+    LeakError
+        Names the first such row.
+    """
+    kept = {task for task, split in manifest.assignment.items() if split in {"cal", "test"}} - set(
+        spent
+    )
+    found = frame[frame["task_id"].isin(kept) & (frame["corpus"] == manifest.corpus)]
+    if len(found):
+        row = found.iloc[0]
+        raise LeakError(
+            f"{len(found)} {what} rows are of tasks that certify or audit, the first being {row['trajectory_id']!r} of task {row['task_id']!r} in "
+            f"{manifest.assignment[row['task_id']].upper()}; train on tasks of SFT and RL alone."
+        )
+
+
+def share_wrong(taken: NDArray[np.bool_], withheld: NDArray[np.int8], label: int) -> float | None:
+    """Share of the pseudo-labels that are wrong; None where there are none."""
+    return float(np.mean(withheld[taken] != label)) if taken.any() else None
+
+
+def contamination(gate: HarvestGate, table: pd.DataFrame, pool: Pool) -> dict[str, Any]:
+    """Compare pseudo-labels with the withheld outcomes: to be reported, never used.
+
+    Returns
+    -------
+    dict
+        ``size``, ``pool``, ``contamination``, its task-level lower bound, and the verdict of an audit of the gate on the pool: ERROR only where
+        the bound is above α, because the promise is on the population below the threshold and a finite pool scatters around it.
+    """
+    scores = table["score"].to_numpy(np.float64)
+    taken = gate.taken(scores)
+    found: dict[str, Any] = {
+        "size": int(taken.sum()),
+        "pool": len(table),
+        "unscored": int(np.isnan(scores).sum()),
+    }
+    if not taken.any():
+        return found | {"contamination": None, "lower_bound": None, "verdict": None}
+    audit = audit_certificate(
+        gate.certificate, scores, pool.withheld, table["task_id"].to_numpy(object)
+    )
+    return found | {
+        "contamination": audit.realized_error,
+        "lower_bound": audit.lower_bound,
+        "verdict": audit.verdict,
+    }
+
+
+def rendered_lengths(frame: pd.DataFrame) -> NDArray[np.int64]:
+    """Characters of each run as a judge reads it."""
+    return np.array([len(text) for text in texts(frame, renderer())], dtype=np.int64)
+
+
+def skew(
+    frame: pd.DataFrame, taken: NDArray[np.bool_], lengths: NDArray[np.int64]
+) -> dict[str, Any] | None:
+    """Say how far a harvest is from its pool: what the bound on wrong labels does not cover.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        The pool.
+    taken : bool array, shape (rows,)
+    lengths : int array, shape (rows,)
+        Characters of the rendered runs.
+
+    Returns
+    -------
+    dict or None
+        Total variation distance of agents and of tasks between harvest and pool (0 = alike, 1 = disjoint), tasks that are in it, the number of
+        equally large tasks that would be as concentrated (Kish), the Kolmogorov-Smirnov distance of lengths, and mean length against the pool's.
+        None for an empty harvest.
+    """
+    if not taken.any():
+        return None
+    tasks = frame.loc[taken, "task_id"].value_counts().to_numpy(np.float64)
+    return {
+        "agents": _total_variation(frame["agent"], taken),
+        "tasks": _total_variation(frame["task_id"], taken),
+        "tasks_in_it": len(tasks),
+        "tasks_in_pool": int(frame["task_id"].nunique()),
+        "effective_tasks": float(tasks.sum() ** 2 / (tasks**2).sum()),
+        "length_distance": _kolmogorov_smirnov(lengths[taken], lengths),
+        "length_ratio": float(lengths[taken].mean() / lengths.mean()),
+    }
+
+
+def _total_variation(names: pd.Series[str], taken: NDArray[np.bool_]) -> float:
+    pool, part = names.value_counts(normalize=True), names[taken].value_counts(normalize=True)
+    return float(part.reindex(pool.index, fill_value=0.0).sub(pool).abs().sum() / 2)
+
+
+def _kolmogorov_smirnov(part: NDArray[np.int64], whole: NDArray[np.int64]) -> float:
+    at = np.unique(whole)
+    steps = [
+        np.searchsorted(np.sort(values), at, side="right") / values.size for values in (part, whole)
+    ]
+    return float(np.abs(steps[0] - steps[1]).max())

@@ -1,10 +1,14 @@
-"""What a loop of rounds works with: the learner, the rows, and the measurement of one judge."""
+"""A loop of harvests: the learner, the rows, and the measurement of one judge.
+
+The lexical judge learns in seconds, the language model in minutes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,19 +16,33 @@ from numpy.typing import NDArray
 
 from certify_assets.certificates import Settings, audit_certificate, certify
 from certify_assets.certificates.auroc import auroc
-from certify_assets.judges.harvest.gate import HarvestGate, open_gate
-from certify_assets.judges.harvest.measures import rendered_lengths
-from certify_assets.judges.harvest.withholding import Pool, Splits, halves, withhold
-from certify_assets.judges.judging import columns
+from certify_assets.files import sha256_bytes
+from certify_assets.judges.base import SCORE_COLUMNS, score_table
+from certify_assets.judges.harvest.gate import (
+    HALF_A,
+    LABEL_SOURCE,
+    HarvestGate,
+    Pool,
+    Splits,
+    halves,
+    open_gate,
+    refuse_held_out,
+    rendered_lengths,
+    withhold,
+)
+from certify_assets.judges.record import columns, renderer, texts
+from certify_assets.storage.progress import Report, silent
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from certify_assets.corpora.rendering import Renderer
+    from certify_assets.corpora.splits import SplitManifest
     from certify_assets.judges.base import Judge
 
-__all__ = ["Learner", "Loop", "Parts", "gate_of", "measured"]
-
 Say = Callable[[str], None]
+
+_SCORED = ("score", "log_p_success", "log_p_fail")
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,3 +193,116 @@ def measured(loop: Loop, parts: Parts, judge: Judge, about: dict[str, Any]) -> d
 def _known(area: float) -> float | None:
     """None where the rows have one outcome and nothing can be ranked."""
     return area if np.isfinite(area) else None
+
+
+def lexical_learner(
+    source: pd.DataFrame, manifest: SplitManifest, *, seed: int = 42, transfer: bool = False
+) -> Learner:
+    """Return the learner that trains TF-IDF and logistic regression."""
+    from certify_assets.judges.lexical import LexicalJudge
+
+    using = renderer()
+
+    made: dict[str, Judge] = {}
+
+    def train(rows: pd.DataFrame, _place: str) -> Judge:
+        _refuse(rows, manifest)
+        # loops of one study start from the same judge and share a control: each is trained once
+        key = sha256_bytes(rows[["trajectory_id", "outcome"]].to_csv(index=False).encode("utf-8"))
+        if key not in made:
+            labels = rows["outcome"].to_numpy(np.int8)
+            made[key] = LexicalJudge.train(
+                texts(rows, using), labels, seed=seed, renderer_sha256=using.sha256
+            )
+        return made[key]
+
+    return Learner(
+        "lexical", _labelled(source), train, _remembering(score_table, using), transfer=transfer
+    )
+
+
+def language_learner(
+    source: pd.DataFrame,
+    manifest: SplitManifest,
+    folder: Path,
+    *,
+    model: str = "compact",
+    revision: str | None = None,
+    seed: int = 42,
+    transfer: bool = False,
+    report: Report = silent,
+) -> Learner:
+    """Return the learner that fine-tunes a language model from its base in every round.
+
+    Parameters
+    ----------
+    source : pandas.DataFrame
+    manifest : SplitManifest
+        Of the target: rows of its CAL and TEST tasks are refused.
+    folder : Path
+        Where adapters, checkpoints and finished shares of scores are kept, so that a killed loop goes on.
+    """
+    from certify_assets.judges.lm.judge import CausalJudge, load_base
+    from certify_assets.judges.lm.training import fine_tuned
+
+    using = renderer()
+    told: dict[str, dict[str, Any]] = {}
+
+    def train(rows: pd.DataFrame, place: str) -> Judge:
+        _refuse(rows, manifest)
+        base, encoder = load_base(model, revision)
+        judge = CausalJudge(place, base, encoder, shards=folder / "shards")
+        trained, told[place] = fine_tuned(
+            judge, rows, folder / place, model=model, seed=seed, report=report
+        )
+        return trained
+
+    return Learner(
+        "sft",
+        _labelled(source),
+        train,
+        _remembering(score_table, using),
+        transfer=transfer,
+        dear=True,
+        trainings=told,
+    )
+
+
+def _remembering(
+    score: Callable[..., pd.DataFrame], using: Renderer
+) -> Callable[[Judge, pd.DataFrame], pd.DataFrame]:
+    """Score each trajectory once a judge: a score does not depend on the other rows."""
+    known: dict[str, dict[str, tuple[float, ...]]] = {}
+
+    def scored(judge: Judge, rows: pd.DataFrame) -> pd.DataFrame:
+        mine = known.setdefault(judge.provenance().sha256, {})
+        identities = rows["corpus"].str.cat(rows["trajectory_id"], sep="\n")
+        fresh = rows[~identities.isin(list(mine)).to_numpy()]
+        if len(fresh):
+            table = score(judge, fresh, using)
+            names = fresh["corpus"].str.cat(fresh["trajectory_id"], sep="\n")
+            mine.update(
+                zip(names, table[list(_SCORED)].itertuples(index=False, name=None), strict=True)
+            )
+        values = np.array([mine[name] for name in identities], dtype=np.float64).reshape(
+            -1, len(_SCORED)
+        )
+        return (
+            rows[[name for name in SCORE_COLUMNS if name not in _SCORED]]
+            .assign(**dict(zip(_SCORED, values.T, strict=True)))
+            .reset_index(drop=True)
+        )
+
+    return scored
+
+
+def _refuse(rows: pd.DataFrame, manifest: SplitManifest) -> None:
+    """Refuse rows of tasks that certify or audit; those of half A are let through where their labels were given up for it."""
+    spent = (
+        set(rows.loc[rows[LABEL_SOURCE] == HALF_A, "task_id"]) if LABEL_SOURCE in rows else set()
+    )
+    refuse_held_out(rows, manifest, what="training", spent=spent)
+
+
+def _labelled(source: pd.DataFrame) -> pd.DataFrame:
+    return source[source["outcome"].notna()].reset_index(drop=True)

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from certify_assets.errors import InputError
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.specs import judge_before, judge_spec
-
-__all__ = [
-    "START_RUN",
-    "adapter_curves",
-    "adapter_files",
-    "adapter_params",
-    "adapter_tags",
-    "check_prepared",
-    "start_tags",
-]
+from certify_assets.judges.record import JudgeRecord
+from certify_assets.judges.specs import judge_spec
 
 #: tag of an adapter's MLflow run: the MLflow run of what its training started from
 START_RUN = "certify.start_run"
@@ -43,50 +33,52 @@ def check_prepared(judge: JudgedCorpus) -> dict[str, Any]:
 
         facts["revision"] = require_shipped().revision
     if spec.start:
-        facts["start_sha256"] = judge.beside(spec.start).artifact["adapter_sha256"]
-    for split in ("sft", "rl") if spec.family == "grpo" else ("sft",):
+        facts["start_sha256"] = judge.beside(spec.start).artifact.adapter_sha256
+    for split in spec.training_splits or ("sft",):
         frame = judge.corpus.split(split)
         facts[f"{split}_trajectories"] = int(frame["outcome"].notna().sum())
-        if not facts[f"{split}_trajectories"] and spec.family != "base":
+        if not facts[f"{split}_trajectories"] and spec.training_splits:
             raise InputError(
                 f"{judge.corpus} has no labelled trajectory in its {split.upper()} split; {judge} cannot be trained on it."
             )
     return facts
 
 
-def adapter_tags(document: Mapping[str, Any]) -> dict[str, str]:
+def adapter_tags(record: JudgeRecord) -> dict[str, str]:
     """Return the tags of an adapter's record: its hash, that of what it started from, and the base model with its revision."""
-    base = document["provenance"]["settings"]
+    base = record.details["provenance"]["settings"]
     tags = {
-        "adapter_sha256": document["adapter_sha256"],
+        "adapter_sha256": record.adapter_sha256,
         "certify.base_model": base["model"],
         "certify.base_revision": base["revision"],
-        "certify.manifest_sha256": document["manifest_sha256"],
+        "certify.manifest_sha256": record.manifest_sha256,
     }
     return tags | (
-        {"certify.start_sha256": document["start_sha256"]} if "start_sha256" in document else {}
+        {"certify.start_sha256": record.details["start_sha256"]}
+        if "start_sha256" in record.details
+        else {}
     )
 
 
-def start_tags(document: Mapping[str, Any]) -> dict[str, str]:
+def start_tags(record: JudgeRecord) -> dict[str, str]:
     """Return the tags by which the record of what an adapter started from is found."""
-    before = judge_before(judge_spec(document["judge"]))
-    if not before or "start_sha256" not in document:
+    before = judge_spec(record.judge).upstream
+    if not before or "start_sha256" not in record.details:
         return {
             "dagster.asset": "judges/compact_model",
-            "certify.base_revision": document["provenance"]["settings"]["revision"],
+            "certify.base_revision": record.details["provenance"]["settings"]["revision"],
         }
     return {
         "dagster.asset": f"judges/{before}/model",
-        "dagster.partition": document["corpus"],
-        "adapter_sha256": document["start_sha256"],
+        "dagster.partition": record.corpus,
+        "adapter_sha256": record.details["start_sha256"],
     }
 
 
-def adapter_params(document: Mapping[str, Any]) -> dict[str, Any]:
+def adapter_params(record: JudgeRecord) -> dict[str, Any]:
     """Return rows, seed and settings of a training."""
     names = ("candidates", "chosen", "sft_trajectories", "sft_tasks")
-    training = document["training"]
+    training, document = record.detail("training"), record.to_dict()
     return {
         **training.get("config", {}),
         **{name: document[name] for name in names if name in document},
@@ -95,13 +87,13 @@ def adapter_params(document: Mapping[str, Any]) -> dict[str, Any]:
             for name in ("rl_trajectories", "trainable_parameters", "steps")
             if name in training
         },
-        "seed": document["seed"],
+        "seed": record.seed,
     }
 
 
-def adapter_curves(document: Mapping[str, Any]) -> dict[str, list[tuple[int, float]]]:
+def adapter_curves(record: JudgeRecord) -> dict[str, list[tuple[int, float]]]:
     """Return the loss of every step: of the one training, or of every arm by its name."""
-    training = document["training"]
+    training = record.detail("training")
     named = {f"loss_{arm}": points for arm, points in training.get("loss_curves", {}).items()} | {
         "loss": training.get("loss_curve", [])
     }

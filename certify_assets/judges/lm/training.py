@@ -1,82 +1,20 @@
-"""Training of the language-model judges: the base model as it is, LoRA on verdicts of SFT, and the arm of GRPO that was chosen."""
+"""Fine-tuning of a base model on verdicts, as every family with a language model does it."""
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from certify_assets.errors import InputError
-from certify_assets.judges.arms import candidate_adapter, candidates, select_arm
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.judging import renderer, save_adapter, workplace
+from certify_assets.judges.record import save_files, workplace
 from certify_assets.storage.progress import Advance, Report, silent
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from certify_assets.judges.lm.judge import CausalJudge
-
-__all__ = ["fine_tuned", "train_language_judge", "train_on_rows"]
-
-
-def train_language_judge(judged: JudgedCorpus, *, report: Report = silent) -> dict[str, Any]:
-    """Make a language-model judge, store it and return its document; a killed training goes on where the data root is local."""
-    from certify_assets.judges.lm.judge import CausalJudge, load_base
-
-    sft, manifest = judged.corpus.split("sft"), judged.corpus.manifest
-    labelled = sft[sft["outcome"].notna()]
-    base, encoder = load_base(judged.spec.model, judged.spec.revision)
-    judge = CausalJudge(judged.spec.name, base, encoder)
-    document: dict[str, Any] = {
-        "selection": [],
-        "selection_rule": "",
-        "candidates": 1,
-        "training": {},
-    }
-    if judged.spec.family != "base":
-        document["start_sha256"] = judge.adapter_sha256
-    with ExitStack() as stack:
-        if judged.spec.family == "sft":
-            folder = stack.enter_context(workplace(judged.store, judged.key("training")))
-            judge, document["training"] = fine_tuned(
-                judge,
-                labelled,
-                folder / "adapter",
-                model=judged.spec.model,
-                seed=judged.spec.seed,
-                report=report,
-            )
-        elif judged.spec.family == "grpo":
-            document |= select_arm(judged, report=report)
-            chosen = next(
-                each for each in candidates(judged.spec) if each.name == document["chosen"]
-            )
-            judge = judge.with_adapter(stack.enter_context(candidate_adapter(judged, chosen)))
-        save_adapter(judged.store, judged.key("adapter"), judge)
-    whole = {
-        "judge": judged.spec.name,
-        "corpus": judged.corpus.name,
-        "adapter_sha256": judge.adapter_sha256,
-        **_trained_on(sft if judged.spec.family != "base" else sft[:0]),
-        "manifest_sha256": manifest.sha256,
-        "renderer_sha256": renderer().sha256,
-        "provenance": judge.provenance().to_dict(),
-        "seed": judged.spec.seed,
-        **document,
-    }
-    judged.store.write_json(judged.key("adapter.json"), whole)
-    return whole
-
-
-def _trained_on(sft: pd.DataFrame) -> dict[str, int]:
-    labelled = sft[sft["outcome"].notna()]
-    return {
-        "sft_trajectories": len(labelled),
-        "sft_unlabelled": len(sft) - len(labelled),
-        "sft_tasks": int(labelled["task_id"].nunique()),
-    }
 
 
 def fine_tuned(
@@ -167,5 +105,5 @@ def train_on_rows(
             report=report,
             epochs=epochs,
         )
-        save_adapter(judged.store, judged.key("adapter"), judge)
+        save_files(judged.store, judged.key("adapter"), judge)
     return judge, document

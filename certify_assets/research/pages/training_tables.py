@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from certify_assets.judges.specs import ENDPOINT, TRANSFER_JUDGES, judges
+from certify_assets.judges.families.endpoint import EndpointSpec
+from certify_assets.judges.specs import TRANSFER_JUDGES, judges
 from certify_assets.reports.comparison_page import Table, agent_table
 from certify_assets.reports.harvest_table import control_rows, loop_rows
 from certify_assets.reports.wording import DASH, count
@@ -77,13 +78,15 @@ def frontier_table(reader: Reader) -> StudyTable:
     columns = ("whose", "corpus", "judge", "elicitation", "AUROC on TEST", "on CAL", "TEST")
     rows: list[tuple[str, ...]] = []
     endpoints = {
-        name: spec for name, spec in judges(reader.store.root).items() if spec.family == ENDPOINT
+        name: spec
+        for name, spec in judges(reader.store.root).items()
+        if isinstance(spec, EndpointSpec)
     }
     for corpus, document in reader.of_corpora(_REAL, "real_scores") if endpoints else ():
         for name, spec in endpoints.items():
             judge = judge_of(document, name)
             cell = judge and cell_of(judge, "reject", 0.1, "taskboot")
-            mode = spec.endpoint.asking.mode if spec.endpoint else DASH
+            mode = spec.endpoint.asking.mode
             if judge and cell:
                 rows.append(
                     (

@@ -14,7 +14,7 @@ from certify_assets.evaluation import certification
 from certify_assets.evaluation.audit import audit_judge
 from certify_assets.evaluation.ledger import ledger_entries, ledger_violations
 from certify_assets.evaluation.score_table import read_score_table
-from certify_assets.judges.harvest.chain import harvest_violations
+from certify_assets.judges.families.harvest import harvest_violations
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import HARVEST_JUDGES
 from certify_assets.reports.harvest_table import control_rows, harvest_markdown, loop_rows
@@ -89,7 +89,7 @@ def test_contamination_is_kept_apart_from_everything_that_trains(store: Store) -
 
 
 def test_a_second_round_goes_on_from_the_first_and_starts_from_the_base(store: Store) -> None:
-    document = JudgedCorpus(Corpus(store, "c"), "lexical_harvest_2").train()
+    document = JudgedCorpus(Corpus(store, "c"), "lexical_harvest_2").train().to_dict()
     first = store.read_json(f"judges/{FIRST}/c/adapter.json")
     assert (
         document["harvest"]["start"] == FIRST

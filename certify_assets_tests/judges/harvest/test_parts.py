@@ -9,19 +9,22 @@ import pytest
 from certify_assets.certificates import Settings
 from certify_assets.corpora.splits import SplitManifest, make_manifest
 from certify_assets.errors import InputError, LeakError
-from certify_assets.judges.harvest.gate import SMALLEST, fewest_tasks, open_gate
-from certify_assets.judges.harvest.learners import lexical_learner
-from certify_assets.judges.harvest.loop import Loop
-from certify_assets.judges.harvest.measures import contamination, share_wrong, skew
-from certify_assets.judges.harvest.withholding import (
+from certify_assets.judges.harvest.gate import (
     HALF_A,
     LABEL_SOURCE,
+    SMALLEST,
     Splits,
+    contamination,
+    fewest_tasks,
     halves,
+    open_gate,
     refuse_held_out,
+    share_wrong,
+    skew,
     training_set,
     withhold,
 )
+from certify_assets.judges.harvest.loop import Loop, lexical_learner
 from certify_assets.research.harvest_study import ranking_of, uncertified_cuts
 from certify_assets_tests.builders import score_rows
 

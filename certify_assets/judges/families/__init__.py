@@ -1,0 +1,1 @@
+"""Judge families: every module here registers one, and nothing else names it."""

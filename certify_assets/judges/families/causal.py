@@ -1,0 +1,326 @@
+"""Causal language models as judges: as they come (base), fine-tuned (sft), reinforced (grpo)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal
+
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.errors import StaleCertificateError
+from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.judges.arms import GrpoSpec, candidate_adapter, candidates, select_arm
+from certify_assets.judges.judged import JudgedCorpus, JudgeFamily, judge_family
+from certify_assets.judges.record import (
+    JudgeRecord,
+    renderer,
+    save_files,
+    sft_rows,
+    stored_folder,
+    workplace,
+)
+from certify_assets.judges.specs import JudgeSpec
+from certify_assets.storage.progress import Report
+from certify_assets.storage.shards import chosen_engine, run_shards
+from certify_assets.storage.store import Store
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from certify_assets.judges.base import Judge
+    from certify_assets.judges.lm.judge import CausalJudge
+    from certify_assets.judges.lm.scoring import Group
+    from certify_assets.judges.lm.shards import Shard
+
+_LORA_FILES = ("adapter_model.safetensors", "adapter_config.json")
+
+
+class CausalSpec(JudgeSpec):
+    """A language model of this machine, read at the verdict's place."""
+
+    @property
+    def group(self) -> str:
+        """Jobs of the language models."""
+        return "lm"
+
+    @property
+    def libraries(self) -> frozenset[str]:
+        """Libraries that its assets show as kinds."""
+        return frozenset({"pytorch"})
+
+    def registration(self) -> object:
+        """Return the model, and what it started from."""
+        return {
+            "family": self.family,
+            "model": self.model,
+            "revision": self.revision,
+            "start": self.start,
+        }
+
+
+class BaseSpec(CausalSpec):
+    """A language model as it comes."""
+
+    family: Literal["base"] = "base"
+
+    @property
+    def untrained(self) -> bool:
+        """Nothing is trained."""
+        return True
+
+    @property
+    def training_splits(self) -> tuple[str, ...]:
+        """None."""
+        return ()
+
+
+class SftSpec(CausalSpec):
+    """A language model with LoRA, fine-tuned on verdicts."""
+
+    family: Literal["sft"] = "sft"
+
+    @property
+    def retrainable(self) -> bool:
+        """It learns from SFT rows alone."""
+        return True
+
+
+class CausalFamily(JudgeFamily):
+    """What the three causal families share: loading, scoring, fingerprints."""
+
+    position = 10
+
+    def load(
+        self, judge: JudgedCorpus, *, expected_sha256: str, resume: bool, replay: bool
+    ) -> CausalJudge:
+        """Load the base model with the stored adapter."""
+        from certify_assets.judges.lm.judge import CausalJudge, load_base
+
+        spec, store = judge.spec, judge.store
+        with stored_folder(store, judge.key("adapter")) as folder:
+            base, encoder = load_base(spec.model, spec.revision)
+            loaded = CausalJudge.load(
+                folder, base=base, encoder=encoder, name=judge.name, expected_sha256=expected_sha256
+            )
+        shards = store.local_path(judge.key("shards")) if resume and store.is_local else None
+        return replace(loaded, shards=shards)
+
+    def prepared(
+        self,
+        judge: JudgedCorpus,
+        model: Judge,
+        *,
+        adapter_sha256: str,
+        progress: Callable[[int, int], None],
+        engine: str,
+    ) -> Judge:
+        """Report progress, and spread groups of prompts over processes where that is asked for."""
+        ready = replace(_causal(model), progress=progress)
+        engine = engine or chosen_engine()
+        if engine == "inline":
+            return ready
+        stored = _Stored(judge.store.root, judge.corpus.name, judge.name, adapter_sha256)
+
+        def spread(
+            groups: Sequence[Group], fingerprint: Mapping[str, Any]
+        ) -> Iterator[tuple[int, Shard]]:
+            shares = [_Share(stored, group, fingerprint) for group in groups]
+            return run_shards(_answer, shares, engine=engine, workers=_cores())
+
+        return replace(ready, spread=spread)
+
+    def fingerprint(self, judge: JudgedCorpus, record: JudgeRecord) -> str:
+        """Hash as `CausalJudge.adapter_sha256`, with the LoRA files as they are stored."""
+        folder = judge.key("adapter")
+        files = {name: judge.store.sha256(f"{folder}/{name}") for name in judge.store.names(folder)}
+        if not files:
+            return ""
+        document = judge.store.read_json(f"{folder}/judge.json")
+        weights = {name: files.get(name, "") for name in _LORA_FILES}
+        lora = sha256_bytes(canonical_json(weights)) if document["lora_sha256"] else ""
+        if document["lora_sha256"] == lora:
+            return files["judge.json"]
+        return sha256_bytes(canonical_json({**document, "lora_sha256": lora}))
+
+    def prompt_sha256(self, judge: JudgedCorpus, record: JudgeRecord) -> str:
+        """Hash of the encoder that the adapter belongs to."""
+        key = judge.key("adapter/judge.json")
+        if not judge.store.exists(key):
+            return ""
+        return str(judge.store.read_json(key).get("encoder_sha256", ""))
+
+    def _record(
+        self, judge: JudgedCorpus, model: CausalJudge, rows: pd.DataFrame, **details: Any
+    ) -> JudgeRecord:
+        save_files(judge.store, judge.key("adapter"), model)
+        common = {
+            name: details.pop(name)
+            for name in ("candidates", "selection", "selection_rule")
+            if name in details
+        }
+        return JudgeRecord(
+            judge=judge.name,
+            corpus=judge.corpus.name,
+            adapter_sha256=model.adapter_sha256,
+            manifest_sha256=judge.corpus.manifest.sha256,
+            renderer_sha256=renderer().sha256,
+            seed=judge.spec.seed,
+            **sft_rows(rows),
+            **common,
+            details={"training": {}, "provenance": model.provenance().to_dict(), **details},
+        )
+
+
+@judge_family("base")
+class BaseFamily(CausalFamily):
+    """The base model; its record says what it is."""
+
+    judges = (
+        BaseSpec(
+            name="base",
+            summary="The compact language model as it comes, read at the verdict's place.",
+            model="compact",
+        ),
+    )
+
+    def train(self, judge: JudgedCorpus, *, report: Report) -> JudgeRecord:
+        """Record the base model."""
+        return self._record(judge, _base(judge), judge.corpus.split("sft")[:0])
+
+    def describe(self, record: JudgeRecord) -> str:
+        """Return that nothing was trained."""
+        return "none on this corpus: the base model as it comes"
+
+
+@judge_family("sft")
+class SftFamily(CausalFamily):
+    """LoRA on verdicts of SFT; a killed training resumes where the data root is local."""
+
+    judges = (
+        SftSpec(
+            name="sft",
+            summary=(
+                "The compact language model with LoRA, fine-tuned on verdicts of the SFT split."
+            ),
+            model="compact",
+        ),
+    )
+
+    def train(self, judge: JudgedCorpus, *, report: Report) -> JudgeRecord:
+        """Fine-tune on the labelled rows of SFT."""
+        from certify_assets.judges.lm.training import fine_tuned
+
+        sft, start = judge.corpus.split("sft"), _base(judge)
+        with workplace(judge.store, judge.key("training")) as folder:
+            model, training = fine_tuned(
+                start,
+                sft[sft["outcome"].notna()],
+                folder / "adapter",
+                model=judge.spec.model,
+                seed=judge.spec.seed,
+                report=report,
+            )
+            return self._record(
+                judge, model, sft, training=training, start_sha256=start.adapter_sha256
+            )
+
+    def retrained(self, judge: JudgedCorpus, rows: pd.DataFrame, place: str) -> CausalJudge:
+        """Fine-tune with checkpoints in a folder of its own."""
+        from certify_assets.judges.lm.training import fine_tuned
+
+        spec = judge.spec
+        with workplace(judge.store, judge.key(place)) as folder:
+            return fine_tuned(
+                _base(judge), rows, folder / "adapter", model=spec.model, seed=spec.seed
+            )[0]
+
+
+@judge_family("grpo")
+class GrpoFamily(CausalFamily):
+    """GRPO on RL from another judge; the arm and the step are chosen on CAL and paid for."""
+
+    judges = (
+        GrpoSpec(
+            name="grpo",
+            summary=(
+                "The fine-tuned judge trained on by exact GRPO on the RL split; arm and step "
+                "picked on CAL and paid for in the level."
+            ),
+            model="compact",
+            start="sft",
+        ),
+    )
+
+    def train(self, judge: JudgedCorpus, *, report: Report) -> JudgeRecord:
+        """Train the arms that are missing and keep the one that certifies most."""
+        sft, start = judge.corpus.split("sft"), _base(judge)
+        found = select_arm(judge, report=report)
+        chosen = next(each for each in candidates(judge.spec) if each.name == found["chosen"])
+        with candidate_adapter(judge, chosen) as folder:
+            return self._record(judge, start.with_adapter(folder), sft, **found)
+
+    def describe(self, record: JudgeRecord) -> str:
+        """Return the rows of SFT and RL."""
+        reinforced = record.detail("training").get("rl_trajectories")
+        more = [f"then {reinforced} runs of RL"] if reinforced else []
+        return ", ".join([super().describe(record), *more])
+
+    def require_current(self, judge: JudgedCorpus, record: JudgeRecord) -> None:
+        """Refuse arms that started from another judge than the stored one."""
+        start = judge.beside(judge.spec.start)
+        if "arms" in record.details and (
+            start.artifact.adapter_sha256 != record.details["start_sha256"]
+        ):
+            raise StaleCertificateError(
+                f"the arms of {judge} on {judge.corpus} started from another {start} judge than "
+                f"the stored one; materialize judges/{judge}/model again."
+            )
+
+
+def _base(judge: JudgedCorpus) -> CausalJudge:
+    from certify_assets.judges.lm.judge import CausalJudge, load_base
+
+    return CausalJudge(judge.name, *load_base(judge.spec.model, judge.spec.revision))
+
+
+def _causal(model: Judge) -> CausalJudge:
+    from certify_assets.judges.lm.judge import CausalJudge
+
+    assert isinstance(model, CausalJudge)
+    return model
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """Which stored judge scores: what another process needs to load it."""
+
+    root: str
+    corpus: str
+    judge: str
+    adapter_sha256: str
+
+
+@dataclass(frozen=True)
+class _Share:
+    """Some prompts of a scoring run, and what their numbers depend on."""
+
+    stored: _Stored
+    group: Group
+    fingerprint: Mapping[str, Any]
+
+
+def _answer(share: _Share) -> Shard:
+    return _loaded(share.stored).answer(share.group, share.fingerprint)
+
+
+# a process answers many shares: it loads a judge once, known by the hash of its adapter
+@lru_cache(maxsize=1)
+def _loaded(stored: _Stored) -> CausalJudge:
+    judge = JudgedCorpus(Corpus(Store(stored.root), stored.corpus), stored.judge)
+    return _causal(judge.load(expected_sha256=stored.adapter_sha256))
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,178 @@
+"""Endpoint judges: models behind a server, registered instead of trained, asked through a journal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from certify_assets.errors import StaleCertificateError
+from certify_assets.judges.endpoint.config import EndpointConfig, ParityConfig, parse_judge
+from certify_assets.judges.judged import JudgedCorpus, JudgeFamily, judge_family
+from certify_assets.judges.record import JudgeRecord, renderer
+from certify_assets.judges.specs import JudgeSpec
+from certify_assets.storage.progress import Report
+
+if TYPE_CHECKING:
+    from certify_assets.judges.base import Judge
+    from certify_assets.judges.endpoint.judging import BilledJudge
+
+
+class EndpointSpec(JudgeSpec):
+    """A judge behind a server, from an entry of judges.yaml."""
+
+    family: Literal["endpoint"] = "endpoint"
+    endpoint: EndpointConfig
+
+    @classmethod
+    def of(cls, name: str, config: EndpointConfig) -> EndpointSpec:
+        """Return the judge of a name and a configuration."""
+        asked = {
+            "logprob": "read at its first token",
+            "cot": "asked for a probability in words",
+        }.get(config.asking.mode, f"asked {config.asking.votes} times for a vote")
+        server = config.server
+        return cls(
+            name=name,
+            summary=f"{server.model} behind {server.plain_url}, {asked}; nothing is trained.",
+            model=server.model,
+            revision=server.revision,
+            endpoint=config,
+        )
+
+    @property
+    def libraries(self) -> frozenset[str]:
+        """Libraries that its assets show as kinds."""
+        return frozenset({"openai", "json"})
+
+    @property
+    def training_splits(self) -> tuple[str, ...]:
+        """None."""
+        return ()
+
+    @property
+    def hosted(self) -> bool:
+        """A server scores."""
+        return True
+
+    @property
+    def parity(self) -> ParityConfig | None:
+        """Local model that the server's log-probabilities must agree with."""
+        return self.endpoint.parity
+
+    @property
+    def no_parity(self) -> str | None:
+        """Why there is no parity test; None where there is one."""
+        return self.endpoint.no_parity if self.parity is None else None
+
+    def registration(self) -> object:
+        """Return the hash of everything that the scores depend on."""
+        return {"family": self.family, "settings_sha256": self.endpoint.sha256}
+
+
+@judge_family("endpoint")
+class EndpointFamily(JudgeFamily):
+    """A server is asked what it is, and settings, prompt and answer are stored."""
+
+    position = 40
+
+    def train(self, judge: JudgedCorpus, *, report: Report) -> JudgeRecord:
+        """Register the server: what every score will depend on.
+
+        Raises
+        ------
+        InputError, UnavailableError
+            If the server cannot be used as the user's document says.
+        """
+        from certify_assets.judges.endpoint.judging import register
+
+        config = _config(judge)
+        registered = register(judge, config)
+        asked, provenance = registered.asked, registered.provenance()
+        return JudgeRecord(
+            judge=judge.name,
+            corpus=judge.corpus.name,
+            adapter_sha256=provenance.adapter_sha256,
+            manifest_sha256=judge.corpus.manifest.sha256,
+            renderer_sha256=renderer().sha256,
+            seed=config.asking.seed,
+            success_weight=1.0,
+            details={
+                "prompt_sha256": asked.prompt.sha256,
+                "settings_sha256": config.sha256,
+                "settings": config.settings(),
+                "server": dict(asked.identity),
+                "reading": {
+                    "read": asked.read,
+                    "verdict_ids": asked.ids and list(asked.ids),
+                    "counts": asked.counts,
+                },
+                "provenance": provenance.to_dict(),
+            },
+        )
+
+    def load(
+        self, judge: JudgedCorpus, *, expected_sha256: str, resume: bool, replay: bool
+    ) -> BilledJudge:
+        """Return the judge as it was registered, if settings and server are still the same."""
+        from certify_assets.judges.endpoint.judging import registered_judge
+
+        record = judge.stored_artifact
+        self.require_current(judge, record)
+        return registered_judge(judge, _config(judge), record, replay=replay)
+
+    def prepared(
+        self,
+        judge: JudgedCorpus,
+        model: Judge,
+        *,
+        adapter_sha256: str,
+        progress: Callable[[int, int], None],
+        engine: str,
+    ) -> Judge:
+        """Report the answers that are there."""
+        return replace(_billed(model), progress=progress)
+
+    def bill(self, model: Judge) -> dict[str, Any]:
+        """Return counts, tokens, seconds and cost of all that was scored."""
+        return _billed(model).bill()
+
+    def fingerprint(self, judge: JudgedCorpus, record: JudgeRecord) -> str:
+        """Return the hash of the registration, which is all there is."""
+        return record.adapter_sha256
+
+    def prompt_sha256(self, judge: JudgedCorpus, record: JudgeRecord) -> str:
+        """Hash of the prompt that was registered."""
+        return str(record.details["prompt_sha256"])
+
+    def describe(self, record: JudgeRecord) -> str:
+        """Return that nothing was trained."""
+        return "none: a model behind a server, as it answers"
+
+    def require_current(self, judge: JudgedCorpus, record: JudgeRecord) -> None:
+        """Refuse a registration with other settings than judges.yaml has now."""
+        config = _config(judge)
+        now, then = config.settings(), record.detail("settings")
+        differing = next((name for name, value in now.items() if then.get(name) != value), None)
+        if differing is not None or record.details.get("settings_sha256") != config.sha256:
+            raise StaleCertificateError(
+                f"{judge} was registered with another {differing or 'setting'} than judges.yaml "
+                f"has now; materialize judges/{judge}/model again."
+            )
+
+    def configure(self, name: str, entry: Mapping[str, Any]) -> EndpointSpec:
+        """Read an entry of judges.yaml."""
+        return EndpointSpec.of(name, parse_judge(entry))
+
+
+def _config(judge: JudgedCorpus) -> EndpointConfig:
+    spec = judge.spec
+    assert isinstance(spec, EndpointSpec)
+    return spec.endpoint
+
+
+def _billed(model: Judge) -> BilledJudge:
+    from certify_assets.judges.endpoint.judging import BilledJudge
+
+    assert isinstance(model, BilledJudge)
+    return model

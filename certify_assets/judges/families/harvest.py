@@ -1,0 +1,293 @@
+"""Harvest judges: rounds of CertHarvest, trained on pseudo-labels that a certificate let through."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from certify_assets.certificates import Settings
+from certify_assets.errors import GateClosedError, LeakError, StaleCertificateError
+from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.judges.harvest.gate import (
+    HALF_B,
+    HALVES_SEED,
+    HarvestGate,
+    Pool,
+    contamination,
+    halves,
+    open_gate,
+    refuse_held_out,
+    rendered_lengths,
+    skew,
+    training_set,
+    withhold,
+)
+from certify_assets.judges.harvest.loop import Learner, language_learner, lexical_learner
+from certify_assets.judges.judged import DerivedFamily, JudgedCorpus, judge_family
+from certify_assets.judges.record import JudgeRecord, renderer, save_files, sft_rows, workplace
+from certify_assets.judges.specs import DELTA, GRID, JudgeSpec
+from certify_assets.storage.progress import Report
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from certify_assets.corpora.splits import SplitManifest
+
+
+class HarvestSpec(JudgeSpec):
+    """A round of CertHarvest; `start` is the judge whose certificate gates it.
+
+    Parameters
+    ----------
+    alpha : float
+        Budget of wrong pseudo-labels: the larger one, because halves of CAL are small.
+    gate : str
+        Procedure that certifies half A.
+    """
+
+    family: Literal["harvest"] = "harvest"
+    alpha: float = 0.2
+    gate: str = "guarded_taskboot"
+
+    @property
+    def libraries(self) -> frozenset[str]:
+        """Libraries that its assets show as kinds."""
+        return frozenset({"pytorch" if self.model else "scikitlearn"})
+
+    @property
+    def training_splits(self) -> tuple[str, ...]:
+        """SFT with its labels, RL with pseudo-labels."""
+        return ("sft", "rl")
+
+    @property
+    def calibration_split(self) -> str:
+        """Half B: half A chose what it learned from."""
+        return HALF_B
+
+    def calibration_rows(self, cal: pd.DataFrame) -> pd.DataFrame:
+        """Return half B of CAL."""
+        return halves(cal, HALVES_SEED)[1]
+
+    @property
+    def gated(self) -> bool:
+        """Half A must certify something."""
+        return True
+
+    def registration(self) -> object:
+        """Return the model, the start and the gate."""
+        names = ("family", "model", "revision", "start", "alpha", "gate")
+        return {name: getattr(self, name) for name in names}
+
+
+def _rounds(name: str, start: str, model: str, words: str) -> tuple[HarvestSpec, HarvestSpec]:
+    """Two rounds, the second gated by the judge of the first."""
+    text = (
+        "{}, trained from its base on SFT and the runs that {} certifies as failures on half A of "
+        "CAL; certified on half B."
+    )
+    first, second = (
+        HarvestSpec(
+            name=f"{name}_{number}", summary=text.format(words, gate), model=model, start=gate
+        )
+        for number, gate in ((1, start), (2, f"{name}_1"))
+    )
+    return first, second
+
+
+@judge_family("harvest")
+class HarvestFamily(DerivedFamily):
+    """Harvest with the start's certificate on half A, train from the base on source and harvest."""
+
+    position = 30
+    judges = (
+        *_rounds("lexical_harvest", "lexical", "", "The lexical judge"),
+        *_rounds("harvest", "sft", "compact", "The compact language model"),
+    )
+
+    def train(self, judge: JudgedCorpus, *, report: Report) -> JudgeRecord:
+        """Harvest, train and store the adapter.
+
+        Raises
+        ------
+        GateClosedError
+            If half A certifies nothing: there is no harvest and no new judge. The reason is stored.
+        StaleCertificateError
+            If the start's scores are not those of what is stored now.
+        """
+        spec, store = judge.spec, judge.store
+        table, hashes, _ = judge.beside(spec.start).scores
+        sft, manifest = judge.corpus.split("sft"), judge.corpus.manifest
+        harvest = _harvested(withhold(judge.corpus.split("rl")), table, spec)
+        grounds = {
+            "start": spec.start,
+            **{f"start_{name}": hashes[name] for name in ("adapter_sha256", "scores_sha256")},
+        }
+        document = {**harvest.document, **grounds, "manifest_sha256": manifest.sha256}
+        store.write_json(judge.key("harvest.json"), document)
+        store.write_json(judge.key("contamination.json"), harvest.report)
+        if not len(harvest.rows):
+            # a judge of an earlier opening depends on a gate that is closed now
+            store.delete(judge.key("adapter.json"))
+            raise GateClosedError(
+                f"{judge} harvests nothing from {judge.corpus}: {document['reason']}"
+            )
+        taken = harvest.rows[["trajectory_id", "task_id", "agent", "corpus"]].assign(
+            pseudo_label=document["pseudo_label"]
+        )
+        harvest_sha256 = store.write_table(judge.key("harvest.parquet"), taken)
+        labelled = sft[sft["outcome"].notna()].reset_index(drop=True)
+        training = training_set(
+            labelled, harvest.rows, label=document["pseudo_label"], manifest=manifest
+        )
+        with workplace(store, judge.key("training")) as place:
+            learner = _learner(labelled, manifest, spec, place, report)
+            model = learner.train(training, "adapter")
+            save_files(store, judge.key("adapter"), model)
+        return JudgeRecord(
+            judge=judge.name,
+            corpus=judge.corpus.name,
+            adapter_sha256=model.provenance().adapter_sha256,
+            manifest_sha256=manifest.sha256,
+            renderer_sha256=renderer().sha256,
+            seed=spec.seed,
+            success_weight=None if spec.model else 1.0,
+            **sft_rows(sft),
+            details={
+                "harvest": {
+                    "sha256": harvest_sha256,
+                    "size": len(taken),
+                    "gate_sha256": sha256_bytes(canonical_json(document)),
+                    **grounds,
+                },
+                **({"training": learner.trainings["adapter"]} if spec.model else {}),
+            },
+        )
+
+    def describe(self, record: JudgeRecord) -> str:
+        """Return the labelled rows and the pseudo-labelled ones."""
+        size = record.detail("harvest")["size"]
+        return f"{super().describe(record)}, and {size} runs of RL with pseudo-labels"
+
+    def provenance(self, record: JudgeRecord) -> dict[str, str]:
+        """Return whose certificate gave labels that no reviewer gave."""
+        harvest = record.detail("harvest")
+        return {
+            "pseudo_labels": f"{harvest['size']} runs of RL were taken as failures on the word of "
+            f"{harvest['start']}, whose threshold half A of CAL certified"
+        }
+
+    def require_present(self, judge: JudgedCorpus) -> None:
+        """Refuse what an earlier opening of the gate left: scores of a judge that is no more."""
+        if judge.store.exists(judge.key("harvest.json")):
+            reason = judge.store.read_json(judge.key("harvest.json"))["reason"]
+            raise StaleCertificateError(
+                f"the gate of {judge} on {judge.corpus} is closed now, so there is no such judge: "
+                f"{reason}"
+            )
+
+    def require_current(self, judge: JudgedCorpus, record: JudgeRecord) -> None:
+        """Refuse a harvest that another judge than the stored start let through."""
+        harvest = record.detail("harvest")
+        start = judge.beside(harvest["start"])
+        if start.artifact.adapter_sha256 != harvest["start_adapter_sha256"]:
+            raise StaleCertificateError(
+                f"the harvest of {judge} on {judge.corpus} was let through by another {start} "
+                f"judge than the stored one; materialize judges/{judge}/model again."
+            )
+
+
+def harvest_violations(judge: JudgedCorpus) -> list[str]:
+    """Return what breaks the rule that no pseudo-label is of a task of CAL or TEST.
+
+    The stored harvest must also be the one that the adapter was trained on.
+    """
+    import pandas as pd
+
+    key = judge.key("harvest.parquet")
+    if not judge.store.exists(key):
+        return []
+    harvested = judge.store.read_table(key)
+    found = []
+    for split in ("cal", "test"):
+        frame = judge.corpus.split(split)
+        shared = set(frame["trajectory_id"]) & set(harvested["trajectory_id"])
+        found += [f"{len(shared)} harvested runs are rows of {split.upper()}."] if shared else []
+    try:
+        refuse_held_out(pd.DataFrame(harvested), judge.corpus.manifest, what="pseudo-labelled")
+    except LeakError as error:
+        found.append(str(error))
+    trained_on = judge.stored_artifact.detail("harvest").get("sha256") if judge.is_trained else None
+    if trained_on != judge.store.sha256(key):
+        found.append(
+            f"the harvest of {judge} on {judge.corpus} is not the one that its adapter was trained "
+            f"on; materialize judges/{judge}/model again."
+        )
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Harvest:
+    """What a gate let through."""
+
+    gate: HarvestGate
+    rows: pd.DataFrame
+    document: dict[str, Any]
+    report: dict[str, Any]
+
+
+def _harvested(pool: Pool, table: pd.DataFrame, spec: JudgeSpec) -> _Harvest:
+    """Open the gate on half A of CAL and take what is inside."""
+    assert isinstance(spec, HarvestSpec)
+    cal = table[(table["split"] == "cal") & table["outcome"].notna()].reset_index(drop=True)
+    half_a, _ = halves(cal, HALVES_SEED)
+    settings = Settings(alpha=spec.alpha, delta=DELTA, grid=GRID, procedure=spec.gate)
+    gate = open_gate(half_a, settings)
+    scored = pool.frame[["trajectory_id", "task_id"]].merge(
+        table[["trajectory_id", "score"]], on="trajectory_id", how="left", validate="one_to_one"
+    )
+    taken = gate.taken(scored["score"].to_numpy(np.float64))
+    reason = (
+        gate.reason
+        if taken.any() or not gate.open
+        else "the certified region holds no run of the pool."
+    )
+    document = {
+        **gate.to_dict(),
+        "open": bool(taken.any()),
+        "reason": reason,
+        "settings": {
+            "alpha": spec.alpha,
+            "delta": DELTA,
+            "grid": GRID,
+            "procedure": spec.gate,
+            "side": "reject",
+            "halves_seed": HALVES_SEED,
+        },
+        "certificate": gate.certificate.to_dict(),
+        "pseudo_label": 0,
+        "size": int(taken.sum()),
+        "pool": len(pool.frame),
+        "skew": skew(pool.frame, taken, rendered_lengths(pool.frame)),
+    }
+    return _Harvest(
+        gate, pool.frame[taken].reset_index(drop=True), document, contamination(gate, scored, pool)
+    )
+
+
+def _learner(
+    source: pd.DataFrame, manifest: SplitManifest, spec: JudgeSpec, folder: Path, report: Report
+) -> Learner:
+    if not spec.model:
+        return lexical_learner(source, manifest, seed=spec.seed)
+    return language_learner(
+        source,
+        manifest,
+        folder,
+        model=spec.model,
+        revision=spec.revision,
+        seed=spec.seed,
+        report=report,
+    )

@@ -1,0 +1,182 @@
+"""Lexical judges: trained on SFT in seconds, with a weight on successes that may be chosen on CAL."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.judges.base import score_table
+from certify_assets.judges.judged import JudgedCorpus, JudgeFamily, judge_family
+from certify_assets.judges.record import (
+    JudgeRecord,
+    columns,
+    renderer,
+    save_files,
+    sft_rows,
+    stored_folder,
+    texts,
+)
+from certify_assets.judges.specs import ALPHAS, DELTA, GRID, JudgeSpec
+from certify_assets.storage.progress import Report
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from certify_assets.judges.lexical import LexicalJudge
+
+_FILES = ("judge.json", "weights.safetensors")
+_RULE = (
+    "the weight on successes with the largest certified reject coverage on CAL at alpha 0.1 "
+    "(at 0.2 where none certifies), the smaller weight on a tie; the level is divided by the "
+    "number of candidates"
+)
+
+
+class LexicalSpec(JudgeSpec):
+    """A lexical judge.
+
+    Parameters
+    ----------
+    success_weights : tuple of float
+        Weights on successes in training. Of several, one is chosen on CAL by certified coverage,
+        and every certificate is computed at a level divided by their number.
+    """
+
+    family: Literal["lexical"] = "lexical"
+    success_weights: tuple[float, ...] = (1.0,)
+
+    @property
+    def libraries(self) -> frozenset[str]:
+        """Libraries that its assets show as kinds."""
+        return frozenset({"scikitlearn"})
+
+    @property
+    def candidates(self) -> int:
+        """Number of weights."""
+        return len(self.success_weights) or 1
+
+    @property
+    def retrainable(self) -> bool:
+        """It learns from SFT rows alone."""
+        return True
+
+    def registration(self) -> object:
+        """Return the weights: the oldest registrations of the TEST ledger hold nothing else."""
+        return list(self.success_weights)
+
+
+@judge_family("lexical")
+class LexicalFamily(JudgeFamily):
+    """TF-IDF of words and word pairs, and a logistic regression."""
+
+    position = 0
+    judges = (
+        LexicalSpec(
+            name="lexical", summary="TF-IDF and logistic regression, trained on the SFT split."
+        ),
+        LexicalSpec(
+            name="lexical_weighted",
+            summary=(
+                "The lexical judge with a weight on successes, picked on CAL by certified reject "
+                "coverage and paid for in the level."
+            ),
+            success_weights=(1.0, 3.0, 10.0, 30.0),
+        ),
+    )
+
+    def train(self, judge: JudgedCorpus, *, report: Report) -> JudgeRecord:
+        """Train one candidate a weight, and choose among them on CAL."""
+        spec = judge.spec
+        assert isinstance(spec, LexicalSpec)
+        sft = judge.corpus.split("sft")
+        trained = {
+            weight: train_lexical(sft, success_weight=weight, seed=spec.seed)
+            for weight in spec.success_weights
+        }
+        selection = _selection(judge, trained)
+        chosen = max(
+            selection,
+            key=lambda row: (row["coverage"], -row["success_weight"]),
+            default={"success_weight": spec.success_weights[0]},
+        )["success_weight"]
+        save_files(judge.store, judge.key("adapter"), trained[chosen])
+        return JudgeRecord(
+            judge=judge.name,
+            corpus=judge.corpus.name,
+            adapter_sha256=trained[chosen].adapter_sha256,
+            manifest_sha256=judge.corpus.manifest.sha256,
+            renderer_sha256=renderer().sha256,
+            seed=spec.seed,
+            candidates=spec.candidates,
+            selection=selection,
+            selection_rule=_RULE if selection else "",
+            success_weight=chosen,
+            **sft_rows(sft),
+        )
+
+    def load(
+        self, judge: JudgedCorpus, *, expected_sha256: str, resume: bool, replay: bool
+    ) -> LexicalJudge:
+        """Load the trained judge."""
+        from certify_assets.judges.lexical import LexicalJudge
+
+        with stored_folder(judge.store, judge.key("adapter")) as folder:
+            return LexicalJudge.load(folder, expected_sha256=expected_sha256)
+
+    def fingerprint(self, judge: JudgedCorpus, record: JudgeRecord) -> str:
+        """Hash the two files of a lexical judge."""
+        folder = judge.key("adapter")
+        found = {name: judge.store.sha256(f"{folder}/{name}") for name in _FILES}
+        return sha256_bytes(canonical_json(found))
+
+    def retrained(self, judge: JudgedCorpus, rows: pd.DataFrame, place: str) -> LexicalJudge:
+        """Train with the weight that was chosen for the stored judge."""
+        weight = judge.artifact.success_weight
+        assert weight is not None
+        return train_lexical(rows, success_weight=weight, seed=judge.spec.seed)
+
+
+def train_lexical(rows: pd.DataFrame, *, success_weight: float = 1.0, seed: int) -> LexicalJudge:
+    """Train on the labelled rows of a table, rendered as the platform renders."""
+    from certify_assets.judges.lexical import LexicalJudge
+
+    using, labelled = renderer(), rows[rows["outcome"].notna()]
+    return LexicalJudge.train(
+        texts(labelled, using),
+        labelled["outcome"].to_numpy(dtype=np.int8),
+        success_weight=success_weight,
+        seed=seed,
+        renderer_sha256=using.sha256,
+    )
+
+
+def _selection(judge: JudgedCorpus, trained: Mapping[float, LexicalJudge]) -> list[dict[str, Any]]:
+    """Certified coverage of each candidate on CAL, each at the level that pays for all of them."""
+    from certify_assets.certificates import certify
+
+    if len(trained) == 1:
+        return []
+    cal = judge.corpus.split("cal")
+    cal = cal[cal["outcome"].notna()]
+    tables = {weight: score_table(model, cal, renderer()) for weight, model in trained.items()}
+    rows: list[dict[str, Any]] = []
+    for alpha in ALPHAS:
+        rows = []
+        for weight, table in tables.items():
+            certificate = certify(
+                *columns(table), alpha=alpha, delta=DELTA, grid=GRID, candidates=len(trained)
+            )
+            rows.append(
+                {
+                    "name": f"w{weight:g}",
+                    "success_weight": weight,
+                    "alpha": alpha,
+                    "coverage": certificate.coverage,
+                }
+            )
+        if any(row["coverage"] > 0 for row in rows):
+            break
+    return rows

@@ -1,0 +1,192 @@
+"""Transfer judges: the judges of a corpus and their recipes, trained on rows of other corpora."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from certify_assets.corpora.config import format_domain
+from certify_assets.errors import InputError
+from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.judges.families.lexical import train_lexical
+from certify_assets.judges.judged import DerivedFamily, JudgedCorpus, judge_family
+from certify_assets.judges.record import JudgeRecord, renderer, save_files
+from certify_assets.judges.specs import JudgeSpec
+from certify_assets.judges.transfer import Pool, describe_sources, gather_pool, require_sources
+from certify_assets.storage.progress import Report
+
+if TYPE_CHECKING:
+    from certify_assets.judges.lexical import LexicalJudge
+    from certify_assets.judges.lm.judge import CausalJudge
+
+# an epoch of the pool is four of a home corpus's SFT split, and the paper's own number
+_EPOCHS = 1.0
+
+
+class TransferSpec(JudgeSpec):
+    """A judge trained on the SFT splits of other corpora.
+
+    Parameters
+    ----------
+    strict : bool
+        Whether every corpus of the same domain is left out.
+    """
+
+    family: Literal["transfer"] = "transfer"
+    strict: bool = False
+
+    @property
+    def kind(self) -> str:
+        """Family of the recipe."""
+        return "sft" if self.model else "lexical"
+
+    @property
+    def libraries(self) -> frozenset[str]:
+        """Libraries that its assets show as kinds."""
+        return frozenset({"pytorch" if self.model else "scikitlearn"})
+
+    @property
+    def training_splits(self) -> tuple[str, ...]:
+        """None of its own corpus."""
+        return ()
+
+    @property
+    def needs_other_corpora(self) -> bool:
+        """It is trained on nothing else."""
+        return True
+
+    def registration(self) -> object:
+        """Return the recipe and the pool."""
+        return {
+            "family": self.kind,
+            "model": self.model,
+            "revision": self.revision,
+            "pool": "transfer_strict" if self.strict else "transfer",
+        }
+
+
+@judge_family("transfer")
+class TransferFamily(DerivedFamily):
+    """The recipe of the lexical judge, or of the fine-tuned one, on a pool of other corpora."""
+
+    position = 20
+    judges = (
+        TransferSpec(
+            name="lexical_transfer",
+            summary="The lexical judge, trained on the SFT splits of every other corpus.",
+        ),
+        TransferSpec(
+            name="lexical_transfer_strict",
+            summary=(
+                "The lexical judge, trained on the SFT splits of every corpus of another domain."
+            ),
+            strict=True,
+        ),
+        TransferSpec(
+            name="transfer",
+            summary=(
+                "The compact language model, fine-tuned on the SFT splits of every other corpus."
+            ),
+            model="compact",
+        ),
+        TransferSpec(
+            name="transfer_strict",
+            summary=(
+                "The compact language model, fine-tuned on the SFT splits of every corpus of "
+                "another domain."
+            ),
+            model="compact",
+            strict=True,
+        ),
+    )
+
+    def train(self, judge: JudgedCorpus, *, report: Report) -> JudgeRecord:
+        """Train on the pool.
+
+        Raises
+        ------
+        InputError
+            If no other corpus can give rows; the sentence says why each cannot.
+        """
+        pool = pool_of(judge)
+        if pool.missing:
+            raise InputError(pool.missing)
+        spec = judge.spec
+        model: LexicalJudge | CausalJudge
+        training: dict[str, Any] = {}
+        if spec.model:
+            model, training = _fine_tune(judge, pool, report)
+        else:
+            model = train_lexical(pool.frame, seed=spec.seed)
+            save_files(judge.store, judge.key("adapter"), model)
+        return JudgeRecord(
+            judge=judge.name,
+            corpus=judge.corpus.name,
+            adapter_sha256=model.adapter_sha256,
+            manifest_sha256=judge.corpus.manifest.sha256,
+            renderer_sha256=renderer().sha256,
+            seed=spec.seed,
+            sft_trajectories=len(pool.frame),
+            sft_unlabelled=sum(source.dropped.get("no_label", 0) for source in pool.sources),
+            sft_tasks=sum(source.tasks for source in pool.sources),
+            success_weight=None if spec.model else 1.0,
+            details={
+                "provenance": model.provenance().to_dict(),
+                "training": training,
+                "transfer": {**pool.to_dict(), "limits": _limits(pool, spec)},
+            },
+        )
+
+    def describe(self, record: JudgeRecord) -> str:
+        """Return the rows with the corpora they come from."""
+        sources = describe_sources(record.detail("transfer"))
+        return (
+            f"{record.sft_trajectories} runs of {record.sft_tasks} SFT tasks of other corpora: "
+            f"{sources}"
+        )
+
+    def provenance(self, record: JudgeRecord) -> dict[str, str]:
+        """Return the sources, and what limits the claim of transfer."""
+        transfer = record.detail("transfer")
+        limits = "; ".join(transfer["limits"])
+        return {
+            "training_sources": describe_sources(transfer),
+            **({"training_limits": limits} if limits else {}),
+        }
+
+    def require_current(self, judge: JudgedCorpus, record: JudgeRecord) -> None:
+        """Refuse a record whose sources give other rows now."""
+        require_sources(judge, record.detail("transfer"))
+
+
+def pool_of(judge: JudgedCorpus) -> Pool:
+    """Gather what a transfer judge of a corpus is trained on."""
+    spec = judge.spec
+    assert isinstance(spec, TransferSpec)
+    return gather_pool(judge.corpus, strict=spec.strict, seed=spec.seed)
+
+
+def no_sources(judge: JudgedCorpus) -> str:
+    """Return why a transfer judge of a corpus cannot be trained; empty where it can."""
+    try:
+        return pool_of(judge).missing
+    except InputError as error:
+        return str(error)
+
+
+def _fine_tune(
+    judge: JudgedCorpus, pool: Pool, report: Report
+) -> tuple[CausalJudge, dict[str, Any]]:
+    from certify_assets.judges.lm.training import train_on_rows
+
+    # other sources are another run: its checkpoints must not stand in the way of this one
+    run = sha256_bytes(canonical_json(pool.to_dict()))[:12]
+    return train_on_rows(judge, pool.frame, run=run, epochs=_EPOCHS, report=report)
+
+
+def _limits(pool: Pool, spec: JudgeSpec) -> list[str]:
+    if pool.strict and spec.model == "compact" and pool.domain == format_domain("embedded").name:
+        return [
+            "the compact base model was pretrained on MiniWoB++ runs, so this judge has read "
+            f"{pool.domain} text before its fine-tuning"
+        ]
+    return []
