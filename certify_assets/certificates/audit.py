@@ -174,8 +174,7 @@ _BY_CONSTRUCTION = (
 
 _OTHER_ESTIMAND = (
     "The certificate promises an error in which every task weighs the same, and the one measured "
-    "here is over trajectories: they differ where "
-    "tasks with more of them are wrong more often."
+    "here is over trajectories: they differ where tasks with more of them are wrong more often."
 )
 
 
@@ -401,19 +400,6 @@ def _verdict(
 def lower_error_bound(counts: TaskCounts, delta: float, budget: Fraction) -> float:
     """Task-level lower 1 − δ bound of the error at the first threshold: the δ quantile of the
     resampled error.
-
-    Parameters
-    ----------
-    counts : TaskCounts
-    delta : float
-    budget : Fraction
-        α; its decimals lie on the grid of the answer, so that the bound exceeds α exactly when
-        P*(resampled error ≤ α) ≤ δ.
-
-    Returns
-    -------
-    float
-        Rounded up to a thousandth, or to the decimals of α.
     """
     steps = math.lcm(_RESOLUTION, budget.denominator)
 

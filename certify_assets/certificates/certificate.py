@@ -113,14 +113,7 @@ class Certificate:
 
     @classmethod
     def from_dict(cls, document: Any) -> Certificate:
-        """Build a certificate from a JSON object.
-
-        Raises
-        ------
-        ForgedCertificateError
-            If it lacks a key, has another, holds a value of another type, or is not what its digest
-            says.
-        """
+        """Build a certificate from a JSON object."""
         certificate = cls.parse(document)
         if document["digest"] != certificate.digest:
             raise ForgedCertificateError(
@@ -131,13 +124,7 @@ class Certificate:
 
     @classmethod
     def parse(cls, document: Any) -> Certificate:
-        """Build a certificate from a JSON object whose digest is still to be checked.
-
-        Raises
-        ------
-        ForgedCertificateError
-            If it lacks a key, has another, or holds a value of another type.
-        """
+        """Build a certificate from a JSON object whose digest is still to be checked."""
         if not isinstance(document, dict):
             raise ForgedCertificateError(
                 "The document is not a JSON object; give one certificate as it was written."
@@ -167,13 +154,7 @@ class Certificate:
 
     @classmethod
     def from_json(cls, data: bytes | str) -> Certificate:
-        """Build a certificate from JSON text.
-
-        Raises
-        ------
-        ForgedCertificateError
-            If the text is not JSON or :meth:`from_dict` refuses it.
-        """
+        """Build a certificate from JSON text."""
         return cls.from_dict(read_document(data))
 
 

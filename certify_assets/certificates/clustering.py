@@ -45,16 +45,6 @@ class ClusterSummary:
 def anova_icc(sizes: NDArray[np.int64], successes: NDArray[np.int64]) -> float:
     """One-way ANOVA ICC(1) of binary outcomes with the unequal-size n₀, clipped to [0, 1].
 
-    Parameters
-    ----------
-    sizes, successes : int arrays, shape (tasks,)
-        Trajectories and successes of each task, sizes at least 1.
-
-    Returns
-    -------
-    float
-        0 where it is not identified: one task, one trajectory a task, or equal outcomes.
-
     References
     ----------
     Ridout, Demétrio and Firth (1999), Estimating intraclass correlation for binary data.
@@ -85,16 +75,7 @@ def design_effect(mean_task_size: float, icc: float) -> float:
 
 
 def summarise_clusters(sizes: NDArray[np.int64], successes: NDArray[np.int64]) -> ClusterSummary:
-    """Summarise the clustering of outcomes.
-
-    Parameters
-    ----------
-    sizes, successes : int arrays, shape (tasks,)
-
-    Returns
-    -------
-    ClusterSummary
-    """
+    """Summarise the clustering of outcomes."""
     total = int(sizes.sum())
     if not total:
         return ClusterSummary(0, 0, 0.0, 0.0, 0.0, 1.0, 0.0)
@@ -118,18 +99,6 @@ def kish_effective_tasks(covered: NDArray[np.integer[Any]]) -> float:
 def n_min(alpha: float, level: float) -> int:
     """Smallest error-free sample that excludes an error of α at a confidence level: ⌈ln level /
     ln(1 − α)⌉.
-
-    Parameters
-    ----------
-    alpha : float
-        Error budget in (0, 1).
-    level : float
-        δ, or δ divided by the number of thresholds.
-
-    Returns
-    -------
-    int
-        29 at (.1, .05), 14 at (.2, .05), 64 and 30 at .05/40.
     """
     if not (0 < alpha < 1 and 0 < level < 1):
         raise InputError(

@@ -132,19 +132,7 @@ def count_tasks(observations: Observations, side: str = "reject", grid: int = 40
 
 
 def count_at(observations: Observations, side: str, thresholds: NDArray[np.float64]) -> TaskCounts:
-    """Count every task at given thresholds, from the narrowest to the widest.
-
-    Parameters
-    ----------
-    observations : Observations
-    side : {"reject", "release"}
-    thresholds : float64 array
-        Ascending on the reject side, descending on the release side.
-
-    Returns
-    -------
-    TaskCounts
-    """
+    """Count every task at given thresholds, from the narrowest to the widest."""
     if side not in SIDES:
         raise InputError(f"side is {quoted(side)}; give one of {', '.join(SIDES)}.")
     from certify_assets.certificates import kernels

@@ -250,16 +250,14 @@ def _sentence(
     if stopped == "judge":
         return (
             f"The judge stops it: at every threshold the observed error is at least {lowest:.3f}, "
-            f"not below alpha {settings.alpha:g} "
-            f"({seen}); no number of tasks like these would do, a judge that ranks better or a "
-            "larger alpha would."
+            f"not below alpha {settings.alpha:g} ({seen}); no number of tasks like these would do, "
+            "a judge that ranks better or a larger alpha would."
         )
     if stopped == "base_rate":
         return (
             f"The base rate stops it: {seen}, so there is next to nothing to {settings.side} and "
-            "the observed error is at least "
-            f"{lowest:.3f} against alpha {settings.alpha:g}; no number of tasks like these would "
-            "do."
+            f"the observed error is at least {lowest:.3f} against alpha {settings.alpha:g}; no "
+            "number of tasks like these would do."
         )
     if stopped == "input" and evaluation.missing_input is not None:
         return MISSING_INPUTS[evaluation.missing_input].format(settings.method.name)

@@ -281,25 +281,7 @@ class Evaluation:
 def evaluate(
     observations: Observations, settings: Settings, pilot: Observations | None = None
 ) -> Evaluation:
-    """Count tasks on the grid and put every threshold to procedure and guard.
-
-    Parameters
-    ----------
-    observations : Observations
-    settings : Settings
-    pilot : Observations, optional
-        Read by betting only.
-
-    Returns
-    -------
-    Evaluation
-
-    Raises
-    ------
-    InputError
-        If a task is larger than the declared ``max_task_size``, or the pilot shares a task with the
-        table.
-    """
+    """Count tasks on the grid and put every threshold to procedure and guard."""
     missing_input, plan = _prepare(observations, settings, pilot)
     counts = (
         count_tasks(observations, settings.side, settings.grid)
@@ -392,8 +374,7 @@ def _check_estimand(estimand: object, method: Procedure) -> None:
         others = [item.name for item in PROCEDURES.values() if estimand in item.estimands]
         raise InputError(
             f"estimand is {estimand!r} and {method.name} certifies the error by {method.estimand}; "
-            "leave it out, or give one of the "
-            f"procedures {', '.join(others)}."
+            f"leave it out, or give one of the procedures {', '.join(others)}."
         )
 
 
@@ -402,8 +383,7 @@ def _check_multiplicity(multiplicity: str, starts: object, method: Procedure) ->
         joint = ", ".join(item.name for item in PROCEDURES.values() if item.joint)
         raise InputError(
             f"multiplicity maxt is of the joint task bootstrap, which {method.name} has not; give "
-            "bonferroni, fixed or fallback, or one of the "
-            f"procedures {joint}."
+            f"bonferroni, fixed or fallback, or one of the procedures {joint}."
         )
     if starts is None:
         return

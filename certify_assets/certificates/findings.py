@@ -120,9 +120,8 @@ def _of_the_method(evaluation: Evaluation, settings: Settings) -> list[tuple[str
     if settings.coarse_draws:
         text = (
             f"{settings.draws} resamples cannot show a tail below 1/{settings.draws + 1}, so none "
-            f"passes at level {settings.level:.3g}; "
-            f"at least {draws_needed(settings.level)} are needed, or an engine without draws "
-            "(auto, exact, saddlepoint)."
+            f"passes at level {settings.level:.3g}; at least {draws_needed(settings.level)} are "
+            "needed, or an engine without draws (auto, exact, saddlepoint)."
         )
         found.append(("coarse_draws", text))
     return found
@@ -140,9 +139,8 @@ def _of_the_sizes(evaluation: Evaluation, settings: Settings) -> list[tuple[str,
     if effective < needed:
         text = (
             f"The {counts.covered_tasks[place]} covered tasks weigh as much as {effective:.1f} of "
-            "equal size (Kish); "
-            f"{needed} are needed to exclude tasks that are wrong throughout at error alpha "
-            f"{settings.alpha:g}."
+            f"equal size (Kish); {needed} are needed to exclude tasks that are wrong throughout at "
+            f"error alpha {settings.alpha:g}."
         )
         found.append(("few_effective_tasks", text))
     covered = counts.covered[place]
@@ -154,9 +152,8 @@ def _of_the_sizes(evaluation: Evaluation, settings: Settings) -> list[tuple[str,
     ):
         text = (
             f"The largest covered task has {largest} covered trajectories, {largest / median:.3g} "
-            f"times the median of {median:g} and "
-            f"{100 * float(largest_shares(counts)[place]):.1f} % of all; cap the attempts a task, "
-            "or declare size_ratio or max_task_size."
+            f"times the median of {median:g} and {100 * float(largest_shares(counts)[place]):.1f} "
+            "% of all; cap the attempts a task, or declare size_ratio or max_task_size."
         )
         found.append(("unequal_tasks", text))
     return found

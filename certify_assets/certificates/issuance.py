@@ -304,8 +304,7 @@ def _level_assumptions(evaluation: Evaluation, settings: Settings) -> tuple[str,
     if settings.applied_multiplicity == "maxt":
         return (
             "Multiplicity: max-T, stepped down. The tail is adjusted by the joint task bootstrap "
-            "of all thresholds and compared with delta; asymptotic "
-            "like the bootstrap itself.",
+            "of all thresholds and compared with delta; asymptotic like the bootstrap itself.",
         )
     if starts is None:
         return ()
@@ -326,10 +325,9 @@ def _level_assumptions(evaluation: Evaluation, settings: Settings) -> tuple[str,
 def _guard_assumptions(settings: Settings) -> tuple[str, ...]:
     if settings.applied_guard == "floor":
         return (
-            "Guard: errors within a task are no more correlated than the 95 % upper bound from the "
-            "same table says (beta-binomial); "
-            "error-free data at error alpha then have probability at most delta/8. "
-            f"{_size_assumption(settings)}",
+            "Guard: errors within a task are no more correlated than the 95 % upper bound from "
+            "the same table says (beta-binomial); error-free data at error alpha then have "
+            f"probability at most delta/8. {_size_assumption(settings)}",
         )
     if settings.applied_guard == "kish":
         return (
@@ -368,9 +366,8 @@ def _promise(evaluation: Evaluation, settings: Settings) -> str:
     share = f"{100 * float(counts.coverage[place]):.1f} %"
     return (
         f"With {CONFIDENCE[settings.method.validity]} {100 * (1 - settings.delta):g} %, {subject}, "
-        f"{over}at most {what} are {wrong}; "
-        f"this decides {share} of trajectories like the {counts.trajectories} from {counts.tasks} "
-        "tasks seen here."
+        f"{over}at most {what} are {wrong}; this decides {share} of trajectories like the "
+        f"{counts.trajectories} from {counts.tasks} tasks seen here."
     )
 
 
@@ -380,19 +377,7 @@ _PAIR = 2
 
 
 def joint_promise(certificates: Sequence[Certificate]) -> str:
-    """Say with what confidence several certificates hold together: one minus the sum of their δ.
-
-    Parameters
-    ----------
-    certificates : sequence of Certificate
-        All that were asked for: one on which nothing is certified has spent its δ as well, because
-        it could have been.
-
-    Returns
-    -------
-    str
-        Names the scores that lie in both regions, where there are any.
-    """
+    """Say with what confidence several certificates hold together: one minus the sum of their δ."""
     active = [certificate for certificate in certificates if certificate.certified]
     if not active:
         return "Nothing is certified: every trajectory goes to a person."
@@ -418,24 +403,13 @@ def _overlap(active: Sequence[Certificate]) -> list[str]:
     share = 100 * (sum(certificate.coverage for certificate in active) - 1.0)
     return [
         f"Scores from {low!r} to {high!r} ({share:.1f} % of the rows) lie in both regions: those "
-        "rows go to a person, and the promise of each "
-        "side counts them in its own."
+        "rows go to a person, and the promise of each side counts them in its own."
     ]
 
 
 def document_promise(certificates: Sequence[Certificate]) -> str | None:
     """Return the promise of a document of certificates: for every procedure what its two sides
     promise together.
-
-    Parameters
-    ----------
-    certificates : sequence of Certificate
-
-    Returns
-    -------
-    str or None
-        One line a procedure. None where a procedure lacks a side or has several certificates of
-        one: then no pair is meant.
     """
     by_procedure: dict[str, list[Certificate]] = {}
     for certificate in certificates:

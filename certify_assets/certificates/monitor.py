@@ -335,25 +335,6 @@ def task_stream(
 ) -> TaskStream:
     """Count what a certified threshold decides, and how much of it wrongly, task by task in the
     order of their first rows.
-
-    Parameters
-    ----------
-    certificate : Certificate
-        With a threshold.
-    scores, outcomes, tasks
-        As for :func:`monitor_certificate`, and already accepted by
-        :func:`certify_assets.certificates.observe`.
-    max_task_size : int, optional
-        Cap on the covered trajectories of a task, which then is every task's scale.
-
-    Returns
-    -------
-    TaskStream
-
-    Raises
-    ------
-    InputError
-        If the certificate has no threshold, or a task has more covered trajectories than the cap.
     """
     if certificate.threshold is None:
         raise InputError(

@@ -40,17 +40,6 @@ from certify_assets.errors import InputError, quoted
 def clopper_pearson_upper(errors: float, covered: float, level: float) -> float:
     """One-sided Clopper–Pearson upper bound at confidence 1 − level; real-valued counts are
     allowed.
-
-    Parameters
-    ----------
-    errors, covered : float
-    level : float
-        In (0, 1).
-
-    Returns
-    -------
-    float
-        1 when nothing is covered or every covered trajectory is an error.
     """
     from scipy.special import betaincinv
 
@@ -137,9 +126,8 @@ def korn_graubard_tails(
 
 RANK_INVARIANCE = (
     "Rank invariance: grid, counts, tail and decision depend on the scores only through "
-    "comparisons, so every strictly increasing "
-    "map of the scores (temperature, Platt scaling) leaves the certificate as it is; isotonic "
-    "regression ties scores and does not."
+    "comparisons, so every strictly increasing map of the scores (temperature, Platt scaling) "
+    "leaves the certificate as it is; isotonic regression ties scores and does not."
 )
 _TASKS_IID = (
     "Tasks are drawn independently from the population that the certificate is used on, attempts "

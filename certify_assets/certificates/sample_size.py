@@ -224,8 +224,7 @@ class SamplePlan:
         ):
             notes.append(
                 f"Below {FEW_TASKS} tasks {self.settings.procedure} has not been validated: label "
-                f"at least {FEW_TASKS}, although {sizing.tasks} often "
-                "lead to a certificate."
+                f"at least {FEW_TASKS}, although {sizing.tasks} often lead to a certificate."
             )
         if sizing.fewer is not None:
             notes.append(

@@ -23,13 +23,7 @@ NOT_VOUCHED = (
 
 
 def settings_of(certificate: Certificate) -> Settings:
-    """Return the settings that a certificate says it was issued under.
-
-    Raises
-    ------
-    InputError
-        If they are not settings that this version accepts.
-    """
+    """Return the settings that a certificate says it was issued under."""
     return Settings(
         alpha=certificate.alpha,
         delta=certificate.delta,
@@ -86,8 +80,7 @@ def verify_certificate(
         if certificate.software["version"] != __version__:
             return (
                 f"software.version is {certificate.software['version']!r} in the document and "
-                f"{__version__!r} here; "
-                "verify with the version that issued it, or issue it anew."
+                f"{__version__!r} here; verify with the version that issued it, or issue it anew."
             )
         if certificate.inputs != observations.fingerprint:
             key = "sha256" if certificate.inputs["sha256"] != observations.sha256 else "rows"
