@@ -1,5 +1,5 @@
-"""The three gates of the paper: whether a judge can learn, whether fine-tuning has left anything to
-gain, whether there is enough to certify with.
+"""The three gates of the paper: can the judge learn, is there anything to gain, are there enough
+tasks.
 
 The paper states them after the fact (A₀ ≫ .5, A_SFT < A_sat, n_eff ≳ n_min). Here each has a
 threshold, and a reason that gives the numbers.
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from certify_assets.certificates.auroc import Ranking
-from certify_assets.certificates.clustering import n_min, summarise_clusters
+from certify_assets.certificates.clustering import n_min
 from certify_assets.certificates.inputs import Observations, observe
 from certify_assets.errors import InputError, quoted
 
@@ -82,116 +82,88 @@ def judge_gate(
     how: str = "task bootstrap",
 ) -> GateResult:
     """Gate 1: the lower 95 % bound of the judge's AUROC A₀ lies above a threshold."""
-    name = "judge_can_learn"
+
+    def result(passed: bool | None, value: float | None, reason: str) -> GateResult:
+        return GateResult("judge_can_learn", passed, value, threshold, reason)
+
     if area is None:
-        return GateResult(
-            name,
-            None,
-            None,
-            threshold,
-            "A0 is undefined: all scored outcomes are equal, so there is nothing to rank.",
-        )
+        undefined = "all scored outcomes are equal, so there is nothing to rank."
+        return result(None, None, f"A0 is undefined: {undefined}")
+    passed = (area if bound is None else bound) > threshold
+    where = f"{'above' if passed else 'not above'} {threshold:g}"
     if bound is None:
-        passed = area > threshold
-        where = "above" if passed else "not above"
-        told = (
-            f"A0 {area:.3f} is {where} {threshold:g}; the figure itself is compared, as without a "
-            "table or a number of tasks it has no bound."
+        unbounded = (
+            "the figure itself is compared, as without a table or a number of tasks it has no "
+            "bound."
         )
-        return GateResult(name, passed, area, threshold, told)
-    passed = bound > threshold
-    told = (
-        f"the lower 95 % bound of A0 is {bound:.3f} ({how}; A0 {area:.3f}), "
-        f"{'above' if passed else 'not above'} {threshold:g}"
-    )
-    return GateResult(
-        name,
-        passed,
-        bound,
-        threshold,
-        f"{told[0].upper()}{told[1:]}: "
-        f"{'scores follow the outcome.' if passed else 'the judge may be blind.'}",
-    )
+        return result(passed, area, f"A0 {area:.3f} is {where}; {unbounded}")
+    verdict = "scores follow the outcome." if passed else "the judge may be blind."
+    figures = f"The lower 95 % bound of A0 is {bound:.3f} ({how}; A0 {area:.3f})"
+    return result(passed, bound, f"{figures}, {where}: {verdict}")
 
 
 def saturation_gate(
     sft: float | None, base: float | None = None, *, threshold: float = GateThresholds.saturation
 ) -> GateResult:
-    """Gate 2: the AUROC of the fine-tuned judge, A_SFT, lies below a threshold, so that further
-    training has something to gain.
+    """Gate 2: the AUROC of the fine-tuned judge, A_SFT, lies below a threshold.
+
+    Without it an A₀ (``base``) from the threshold on closes the gate: fine-tuning is taken not to
+    make a judge worse.
     """
-    name = "sft_not_saturated"
+
+    def result(passed: bool | None, value: float | None, reason: str) -> GateResult:
+        return GateResult("sft_not_saturated", passed, value, threshold, reason)
+
     if sft is not None:
-        passed = sft < threshold
-        rest = (
-            "there is something left to gain"
-            if passed
-            else "training on top of it has nothing to gain"
-        )
-        return GateResult(
-            name,
-            passed,
-            sft,
-            threshold,
-            f"A_SFT {sft:.3f} is {'below' if passed else 'not below'} {threshold:g}: {rest}.",
-        )
+        if sft < threshold:
+            reason = f"A_SFT {sft:.3f} is below {threshold:g}: there is something left to gain."
+            return result(True, sft, reason)
+        rest = "training on top of it has nothing to gain."
+        return result(False, sft, f"A_SFT {sft:.3f} is not below {threshold:g}: {rest}")
     if base is not None and base >= threshold:
-        return GateResult(
-            name,
-            False,
-            base,
-            threshold,
-            f"A_SFT is unknown, but A0 {base:.3f} is not below {threshold:g} as it is.",
-        )
+        reason = f"A_SFT is unknown, but A0 {base:.3f} is not below {threshold:g} as it is."
+        return result(False, base, reason)
     known = "" if base is None else f" A0 {base:.3f} does not decide it."
-    return GateResult(
-        name,
-        None,
-        None,
-        threshold,
-        f"A_SFT is unknown: no fine-tuned judge's AUROC was given.{known}",
-    )
+    return result(None, None, f"A_SFT is unknown: no fine-tuned judge's AUROC was given.{known}")
 
 
 def sample_gate(
     n_eff: float | None, *, alpha: float = 0.1, delta: float = 0.05, grid: int = 40, where: str = ""
 ) -> GateResult:
-    """Gate 3: as many effective trajectories as the smallest error-free sample that excludes α at
-    δ/|Θ|.
+    """Gate 3: as many effective trajectories as an error-free sample that excludes α at δ/|Θ|.
 
     The paper compares with n_min at δ (29 at α .1, δ .05); a certificate tests every threshold at
     δ/|Θ| (64), which decides here.
     """
     at_delta, needed = n_min(alpha, delta), n_min(alpha, delta / grid)
+
+    def result(passed: bool | None, reason: str) -> GateResult:
+        return GateResult("enough_samples", passed, n_eff, float(needed), reason)
+
     if n_eff is None:
-        told = (
-            f"n_eff is unknown, since the number of tasks is; it would have to be {needed} (n_min "
-            f"at δ/{grid}; {at_delta} at δ)."
-        )
-        return GateResult("enough_samples", None, None, float(needed), told)
-    passed = n_eff >= needed
-    told = (
-        f"n_eff {n_eff:.1f}{where} against n_min {at_delta} at δ and {needed} at δ/{grid}, which "
-        "decides"
-    )
-    if passed:
+        unknown = "n_eff is unknown, since the number of tasks is"
+        wanted = f"it would have to be {needed} (n_min at δ/{grid}; {at_delta} at δ)."
+        return result(None, f"{unknown}; {wanted}")
+    if n_eff >= needed:
         verdict = "enough."
     elif n_eff >= at_delta:
         verdict = f"too few. The paper's rule, {at_delta}, would let it pass."
     else:
         verdict = "too few by either."
-    return GateResult("enough_samples", passed, n_eff, float(needed), f"{told}: {verdict}")
+    limits = f"n_min {at_delta} at δ and {needed} at δ/{grid}, which decides"
+    return result(n_eff >= needed, f"n_eff {n_eff:.1f}{where} against {limits}: {verdict}")
 
 
 def auroc_lower_bound(
     observations: Observations, *, draws: int = 1000, seed: int = 42
 ) -> float | None:
-    """One-sided lower 95 % bound of the AUROC: the 5 % quantile over resamples of tasks."""
-    scores, right, codes = (
-        column[: observations.scored]
-        for column in (observations.scores, observations.outcomes, observations.tasks)
-    )
-    present, owner = np.unique(codes, return_inverse=True)
+    """One-sided lower 95 % bound of the AUROC: the 5 % quantile over resamples of tasks.
+
+    Large tables are resampled fewer times, down to 100: the bound is close there anyway.
+    """
+    scored = observations.scored
+    scores, right = observations.scores[:scored], observations.outcomes[:scored]
+    present, owner = np.unique(observations.tasks[:scored], return_inverse=True)
     if observations.auroc is None or present.size < 2:
         return None
     ranking = Ranking.of(scores, right)
@@ -219,7 +191,7 @@ def table_gates(
     draws: int = 1000,
     seed: int = 42,
 ) -> tuple[GateResult, GateResult, GateResult]:
-    """Return the three gates of a score table, whose judge is taken as the one before training.
+    """Return the three gates of a score table of a judge before fine-tuning.
 
     Parameters
     ----------
@@ -235,18 +207,10 @@ def table_gates(
     """
     observations, limits = observe(scores, outcomes, tasks), thresholds or GateThresholds()
     area = observations.auroc
-    codes, right = (
-        observations.tasks[: observations.scored],
-        observations.outcomes[: observations.scored],
-    )
-    _, owner = np.unique(codes, return_inverse=True)
-    clusters = summarise_clusters(
-        np.bincount(owner), np.bincount(owner, weights=right).astype(np.int64)
-    )
+    bound = auroc_lower_bound(observations, draws=draws, seed=seed)
+    n_eff = observations.clusters.n_eff
     return (
-        judge_gate(
-            area, auroc_lower_bound(observations, draws=draws, seed=seed), threshold=limits.auroc
-        ),
+        judge_gate(area, bound, threshold=limits.auroc),
         saturation_gate(sft_auroc, area, threshold=limits.saturation),
-        sample_gate(clusters.n_eff, alpha=alpha, delta=delta, grid=grid),
+        sample_gate(n_eff, alpha=alpha, delta=delta, grid=grid),
     )

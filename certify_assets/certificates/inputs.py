@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from certify_assets.certificates.auroc import auroc
+from certify_assets.certificates.clustering import ClusterSummary, summarise_clusters
 from certify_assets.errors import InputError
 
 # below, a dictionary of all rows is as fast
@@ -91,6 +92,20 @@ class Observations:
         """AUROC of the scored rows, ties counted half; None with one class only."""
         area = auroc(self.scores[: self.scored], self.outcomes[: self.scored])
         return None if math.isnan(area) else area
+
+    @cached_property
+    def task_sizes(self) -> NDArray[np.int64]:
+        """Scored rows of each task that has one, in the order of the labels."""
+        often = np.bincount(self.tasks[: self.scored])
+        return often[often > 0]
+
+    @cached_property
+    def clusters(self) -> ClusterSummary:
+        """Clustering of the scored outcomes by task."""
+        codes, right = self.tasks[: self.scored], self.outcomes[: self.scored]
+        often = np.bincount(codes)
+        successes = np.bincount(codes, weights=right).astype(np.int64)
+        return summarise_clusters(self.task_sizes, successes[often > 0])
 
     @property
     def fingerprint(self) -> dict[str, Any]:

@@ -1,20 +1,20 @@
-"""What is known of a corpus and its judge before a certificate: given, or read off a score table.
+"""Sample-size planning: how many tasks a certificate takes, what it would cover, which gates are
+open.
 
-What stands before a certificate, in numbers: coverage to expect, gates, and how many more tasks of
-how many attempts it takes.
+The facts of a corpus and its judge are given or read off a score table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from certify_assets._version import __version__
 from certify_assets.certificates.auroc import Ranking
-from certify_assets.certificates.clustering import design_effect, n_min, summarise_clusters
+from certify_assets.certificates.clustering import design_effect, n_min
 from certify_assets.certificates.evaluation import Settings, evaluate
 from certify_assets.certificates.findings import FEW_TASKS
 from certify_assets.certificates.gates import (
@@ -34,10 +34,16 @@ from certify_assets.certificates.populations import (
     Population,
     match_population,
 )
-from certify_assets.certificates.sizing import Sizing, bracket_tasks, size_tasks
+from certify_assets.certificates.sizing import Progress, Sizing, bracket_tasks, size_tasks
 from certify_assets.errors import InputError, quoted
-from certify_assets.files import significant
+from certify_assets.files import rounded, significant
 
+PLAN_SCHEMA = "certify_assets/prospect/1"
+MOST_TASKS = 10_000
+OTHER_ATTEMPTS = (1, 2, 4, 8, 16)
+_NARROWEST = 0.02
+_BOUND_DRAWS, _BOUND = 200, 0.05
+_GATE_STREAM = 4
 _FEWEST_PAIRS, _FEWEST_MIXED = 50, 10
 _MOST_SIZES = 200
 
@@ -101,36 +107,28 @@ def corpus_facts(observations: Observations, **known: Any) -> CorpusFacts:
         If all outcomes are equal and the success rate or the AUROC is not given.
     """
     given = {name: value for name, value in known.items() if value is not None}
-    codes, right = (
-        observations.tasks[: observations.scored],
-        observations.outcomes[: observations.scored],
-    )
-    if not codes.size:
+    if not observations.scored:
         raise InputError(
             "No row has a score; score the trajectories first, or plan from --success-rate, "
             "--auroc and --icc."
         )
-    _, owner = np.unique(codes, return_inverse=True)
-    sizes = np.bincount(owner)
-    clusters = summarise_clusters(sizes, np.bincount(owner, weights=right).astype(np.int64))
+    clusters = observations.clusters
     area = observations.auroc
     if area is None and not {"success_rate", "auroc"} <= set(given):
         raise InputError(
             "All scored outcomes are equal, so success rate and AUROC cannot be read off; give "
             "--success-rate and --auroc."
         )
-    ordered = np.sort(sizes)
+    ordered = np.sort(observations.task_sizes)
     if ordered.size > _MOST_SIZES:
-        ordered = ordered[
-            (np.arange(_MOST_SIZES) + 0.5).astype(np.int64) * ordered.size // _MOST_SIZES
-        ]
+        places = (np.arange(_MOST_SIZES) + 0.5).astype(np.int64) * ordered.size // _MOST_SIZES
+        ordered = ordered[places]
+    sizes = tuple(ordered.tolist()) if ordered[0] < ordered[-1] else (int(ordered[0]),)
     read = {
         "success_rate": clusters.success_rate,
         "auroc": area,
         "icc": clusters.icc,
-        "sizes": tuple(dict.fromkeys(ordered.tolist()))
-        if ordered[0] == ordered[-1]
-        else tuple(ordered.tolist()),
+        "sizes": sizes,
         # a given AUROC is of another judge, whose ranking within tasks is unknown
         "within_auroc": None if "auroc" in given else within_task_auroc(observations),
         "tasks": clusters.tasks,
@@ -141,11 +139,7 @@ def corpus_facts(observations: Observations, **known: Any) -> CorpusFacts:
 
 
 def within_task_auroc(observations: Observations) -> float | None:
-    """Share of the pairs of a success and a failure of one task in which the success scores higher,
-    ties counted half.
-
-    None where fewer than 50 pairs or 10 tasks with both outcomes are there.
-    """
+    """AUROC within tasks; None with fewer than 50 pairs or 10 tasks that have both outcomes."""
     scored = observations.scored
     right, codes = observations.outcomes[:scored], observations.tasks[:scored]
     ranking = Ranking.of(observations.scores[:scored], right, codes.astype(np.int64))
@@ -154,16 +148,6 @@ def within_task_auroc(observations: Observations) -> float | None:
     size = min(successes.size, failures.size)
     mixed = int(np.count_nonzero(successes[:size] * failures[:size]))
     return won / pairs if pairs >= _FEWEST_PAIRS and mixed >= _FEWEST_MIXED else None
-
-
-PLAN_SCHEMA = "certify_assets/prospect/1"
-MOST_TASKS = 10_000
-OTHER_ATTEMPTS = (1, 2, 4, 8, 16)
-_NARROWEST = 0.02
-_BOUND_DRAWS, _BOUND = 200, 0.05
-_GATE_STREAM = 4
-
-Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -241,25 +225,19 @@ class SamplePlan:
 
     @property
     def law(self) -> float:
-        """The paper's parameter-free prediction of the coverage (1 − π)(2A₀ − 1); π takes the place
-        of 1 − π on the release side.
-        """
-        raw = (
-            1 - self.facts.success_rate
-            if self.settings.side == "reject"
-            else self.facts.success_rate
+        """Coverage by the paper's law (1 − π)(2A₀ − 1), with π for 1 − π on the release side."""
+        rate = self.facts.success_rate
+        return (1 - rate if self.settings.side == "reject" else rate) * max(
+            0.0, 2 * self.facts.auroc - 1
         )
-        return raw * max(0.0, 2 * self.facts.auroc - 1)
 
     @property
     def sentence(self) -> str:
         """The answer in one sentence."""
         if self.sizing.tasks is None or not self.sizing.checks:
             return f"No number of tasks like these leads to a certificate. {self.reason}"
-        check, attempts = (
-            self.sizing.checks[-1],
-            f"{self.facts.attempts:.3g} attempt{'' if self.facts.attempts == 1 else 's'}",
-        )
+        check = self.sizing.checks[-1]
+        attempts = f"{self.facts.attempts:.3g} attempt{'' if self.facts.attempts == 1 else 's'}"
         chance = (
             f"{100 * check.share:.0f} % of {check.trials} simulated draws certify something, "
             f"{100 * check.coverage:.0f} % of the trajectories on average"
@@ -277,13 +255,13 @@ class SamplePlan:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the prospect as a JSON object."""
+        """Return the plan as a JSON object."""
         check = self.sizing.checks[-1] if self.sizing.checks else None
         tasks, attempts = self.sizing.tasks, self.facts.attempts
         return {
             "schema": PLAN_SCHEMA,
             "predicted_coverage": significant(self.population_coverage),
-            "gates": [_rounded_document(gate.to_dict()) for gate in self.gates],
+            "gates": [rounded(gate.to_dict()) for gate in self.gates],
             "tasks_needed": tasks,
             "attempts_per_task": round(attempts),
             "success_probability": None if check is None else significant(check.share),
@@ -297,17 +275,7 @@ class SamplePlan:
                 "at_planned_size": None if check is None else significant(check.coverage),
                 "law": significant(self.law),
             },
-            "checks": [
-                _rounded_document(
-                    {
-                        "tasks": c.tasks,
-                        "trials": c.trials,
-                        "successes": c.successes,
-                        "coverage": c.coverage,
-                    }
-                )
-                for c in self.sizing.checks
-            ],
+            "checks": [rounded(asdict(item)) for item in self.sizing.checks],
             "alternatives": [_alternative(*pair) for pair in self.alternatives],
             "fewest_trajectories": self._fewest_trajectories(),
             "certified_now": self.certified_now,
@@ -321,12 +289,10 @@ class SamplePlan:
             "software": {"version": __version__},
         }
 
-    def _fewest_trajectories(self) -> dict[str, Any] | None:
+    def _fewest_trajectories(self) -> dict[str, int | None] | None:
         """The number of attempts that takes the fewest trajectories."""
         known = [
-            (attempts * tasks, attempts, tasks)
-            for attempts, tasks in self.alternatives
-            if tasks is not None
+            (attempts * tasks, attempts, tasks) for attempts, tasks in self.alternatives if tasks
         ]
         return _alternative(*min(known)[1:]) if known else None
 
@@ -356,7 +322,7 @@ def plan_sample_size(
         Attempts a task at which tasks needed are compared.
     thresholds : GateThresholds, optional
     progress : callable, optional
-        Told a sentence a step.
+        Called with a sentence at every step.
 
     Returns
     -------
@@ -369,18 +335,17 @@ def plan_sample_size(
 
     Notes
     -----
-    Draws are from :class:`~certify_assets.certificates.population.Population` matched to the facts.
-    The answer holds for corpora like it: Gaussian task effects, Gaussian score noise, attempts at
-    one task exchangeable.
+    Draws are from a :class:`~certify_assets.certificates.populations.Population` matched to the
+    facts. The plan holds for corpora like it: Gaussian task effects, Gaussian score noise, attempts
+    at one task exchangeable.
     """
     for name, value, least in (
         ("trials", trials, 1),
         ("most_tasks", most_tasks, 2),
         ("tasks", facts.tasks, 1),
     ):
-        if value is not None and (
-            isinstance(value, bool) or not isinstance(value, int) or value < least
-        ):
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        if value is not None and not (whole and value >= least):
             raise InputError(f"{name} is {quoted(value)}; give a whole number from {least}.")
     if settings.method.pilot:
         raise InputError(
@@ -394,12 +359,16 @@ def plan_sample_size(
         sizes=facts.sizes,
         within_auroc=facts.within_auroc,
     )
-    reason = _hopeless(population, settings)
-    guess = n_min(settings.alpha, settings.delta / FLOOR_SHARE)
+    reason = _unreachable(population, settings)
     sizing = Sizing(None)
     if reason is None:
         sizing = size_tasks(
-            population, settings, guess=guess, most=most_tasks, trials=trials, progress=progress
+            population,
+            settings,
+            guess=n_min(settings.alpha, settings.delta / FLOOR_SHARE),
+            most=most_tasks,
+            trials=trials,
+            progress=progress,
         )
         if sizing.tasks is None:
             reason = (
@@ -413,9 +382,7 @@ def plan_sample_size(
         gates=_gates(facts, settings, population, sizing.tasks, thresholds or GateThresholds()),
         sizing=sizing,
         population_coverage=population.coverage_at(settings.alpha, settings.side),
-        alternatives=()
-        if sizing.tasks is None
-        else _alternatives(
+        alternatives=_alternatives(
             population, settings, sizing.tasks, (most_tasks, other_attempts), progress
         ),
         reason=reason,
@@ -426,10 +393,8 @@ def plan_sample_size(
     )
 
 
-def _hopeless(population: Population, settings: Settings) -> str | None:
-    """Why no number of tasks does, where the true error says so; only simulation can for procedures
-    that weigh tasks.
-    """
+def _unreachable(population: Population, settings: Settings) -> str | None:
+    """Why no number of tasks suffices, where the true error over trajectories says so."""
     if settings.applied_estimand != "trajectory":
         return None
     coverage, error = population.errors_by_coverage(settings.side)
@@ -458,10 +423,8 @@ def _gates(
     if facts.observed is not None and facts.bootstrapped:
         bound, how = auroc_lower_bound(facts.observed, seed=settings.seed), "task bootstrap"
     elif tasks is not None and tasks > 1:
-        bound, how = (
-            _expected_bound(population, tasks, settings.seed),
-            f"expected with {tasks} tasks, simulated",
-        )
+        bound = _expected_bound(population, tasks, settings.seed)
+        how = f"expected with {tasks} tasks, simulated"
     else:
         bound, how = None, ""
     return (
@@ -478,9 +441,7 @@ def _gates(
 
 
 def _expected_bound(population: Population, tasks: int, seed: int) -> float | None:
-    """The 5 % quantile of the AUROC over draws of so many tasks: where a task bootstrap would put
-    its lower bound, on average.
-    """
+    """The 5 % quantile of the AUROC over draws: what a task bootstrap's bound is on average."""
     areas = [
         observe(*population.draw(tasks, (seed, _GATE_STREAM, trial))).auroc
         for trial in range(_BOUND_DRAWS)
@@ -492,17 +453,17 @@ def _expected_bound(population: Population, tasks: int, seed: int) -> float | No
 def _alternatives(
     population: Population,
     settings: Settings,
-    tasks: int,
+    tasks: int | None,
     limits: tuple[int, Sequence[int]],
     progress: Progress | None,
 ) -> tuple[tuple[int, int | None], ...]:
-    """Tasks needed at other numbers of attempts, coarsely; the population stays the same in every
-    other respect.
-    """
+    """Tasks needed at other numbers of attempts, coarsely; all else stays the same."""
+    if tasks is None:
+        return ()
     own = population.sizes[0] if len(population.sizes) == 1 else None
     found: list[tuple[int, int | None]] = []
     most, others = limits
-    for attempts in sorted({*others, *([own] if own is not None else [])}):
+    for attempts in sorted({*others} | ({own} if own is not None else set())):
         if attempts == own:
             found.append((attempts, tasks))
             continue
@@ -511,46 +472,37 @@ def _alternatives(
         )
         found.append((attempts, needed))
         if progress is not None:
-            progress(
-                f"{attempts} attempts a task: "
-                f"{'no number of tasks' if needed is None else f'about {needed} tasks'}"
-            )
+            words = "no number of tasks" if needed is None else f"about {needed} tasks"
+            progress(f"{attempts} attempts a task: {words}")
     return tuple(found)
 
 
-def _alternative(attempts: int, tasks: int | None) -> dict[str, Any]:
-    return {
-        "attempts_per_task": attempts,
-        "tasks": tasks,
-        "trajectories": None if tasks is None else attempts * tasks,
-    }
+def _alternative(attempts: int, tasks: int | None) -> dict[str, int | None]:
+    total = None if tasks is None else attempts * tasks
+    return {"attempts_per_task": attempts, "tasks": tasks, "trajectories": total}
 
 
 def _model(facts: CorpusFacts, population: Population) -> dict[str, Any]:
     """The population, its facts as asked and as drawn from."""
-    return {
-        "description": (
-            "Gaussian task effect on the logit of success, Gaussian score noise of standard "
-            "deviation 1"
-        ),
-        "success_rate": significant(facts.success_rate),
-        "auroc": significant(facts.auroc),
-        "icc": significant(facts.icc),
-        "within_auroc": significant(population.within_auroc),
-        **{
-            name: significant(getattr(population, name))
-            for name in ("base", "spread", "separation", "loading")
-        },
-        "attempts": {
-            "mean": significant(facts.attempts),
-            "fewest": min(facts.sizes),
-            "most": max(facts.sizes),
-        },
+    numbers = {
+        name: getattr(population, name) for name in ("base", "spread", "separation", "loading")
     }
-
-
-def _rounded_document(document: dict[str, Any]) -> dict[str, Any]:
-    return {
-        name: significant(value) if isinstance(value, float) else value
-        for name, value in document.items()
-    }
+    document: dict[str, Any] = rounded(
+        {
+            "description": (
+                "Gaussian task effect on the logit of success, Gaussian score noise of standard "
+                "deviation 1"
+            ),
+            "success_rate": facts.success_rate,
+            "auroc": facts.auroc,
+            "icc": facts.icc,
+            "within_auroc": population.within_auroc,
+            **numbers,
+            "attempts": {
+                "mean": facts.attempts,
+                "fewest": min(facts.sizes),
+                "most": max(facts.sizes),
+            },
+        }
+    )
+    return document
