@@ -13,8 +13,8 @@ import argparse
 import math
 from collections.abc import Sequence
 
-from certify_assets.certificates.populations import Design
 from certify_assets.research.designs import study_designs
+from certify_assets.research.populations import Design
 from certify_assets.research.simulation import Cell, simulate
 
 PROCEDURES = ("taskboot", "guarded_taskboot:kish", "guarded_taskboot")

@@ -1,19 +1,14 @@
-"""Integrals over a normal task effect: what a threshold covers, and how much of it is wrong, in a
-population of tasks.
+"""A population of tasks with a given success rate, AUROC and label ICC, solved by quadrature.
 
-Populations of tasks whose selective error is known: clustered trajectories, and tasks that fool the
-judge throughout.
-
-A population of tasks that has a given success rate, AUROC and label ICC: the process of the paper,
-solved for what was measured.
+The process is that of the paper's synthetic study, matched to what was measured.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, cast
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -52,13 +47,6 @@ def side_shares(
     return right + wrong, right if side == "reject" else wrong
 
 
-#: label ICC named in the paper → standard deviation of the task effect
-TAU = {0.1: 0.9, 0.5: 2.6, 0.8: 5.0}
-_LARGEST_ICC = 0.9
-#: a task of a Poisson size exceeds the declared cap with at most this probability
-_BEYOND_CAP = 1e-12
-
-
 @dataclass(frozen=True)
 class Sample:
     """One drawn table.
@@ -79,280 +67,9 @@ class Sample:
         return iter((self.scores, self.outcomes, self.tasks))
 
 
-class Design(Protocol):
-    """A population of tasks from which calibration sets are drawn, and in which the error of every
-    threshold is known.
-    """
-
-    @property
-    def name(self) -> str:
-        """Which design this is."""
-
-    @property
-    def tasks(self) -> int:
-        """Tasks in a calibration set."""
-
-    @property
-    def rho(self) -> float | None:
-        """Nominal label ICC; None where it is no setting."""
-
-    @property
-    def cap(self) -> int:
-        """Trajectories of the largest task, as one would declare them."""
-
-    def draw(self, rng: np.random.Generator) -> Sample:
-        """Draw a calibration set."""
-
-    def true_error(
-        self, thresholds: ArrayLike, side: str = "reject", estimand: str = "trajectory"
-    ) -> NDArray[np.float64]:
-        """Selective error of thresholds in the population, over trajectories or with every task
-        weighing the same.
-        """
-
-
-@dataclass(frozen=True, kw_only=True)
-class Clustered:
-    r"""The clustered process of the paper's synthetic study.
-
-    .. math:: u_g \sim N(0, \tau^2), \quad y_{gj} \sim \mathrm{Bernoulli}(\sigma(b_0 + u_g)), \quad
-              s_{gj} = d (2 y_{gj} - 1) + c\,u_g + \varepsilon_{gj}
-
-    Attributes
-    ----------
-    name : str
-    tasks : int
-    rho : float
-        Nominal label ICC, see :func:`effect_sd`.
-    sizes : {"poisson", "sixteen", "pareto"}
-        1 + Poisson(7), constant 16, or 1 + min(⌊4·Pareto(1.3)⌋ + 1, 60) trajectories a task.
-    base, separation, loading : float
-        b₀, d and c.
-    size_slope : float
-        Subtracted from the task effect for each trajectory above the mean size of the population.
-
-    Notes
-    -----
-    Scores stay on the logit scale: the paper's σ is increasing, and certificates are invariant
-    under it.
-    """
-
-    name: str = "paper"
-    tasks: int
-    rho: float
-    sizes: str = "poisson"
-    base: float = -0.8
-    separation: float = 2.2
-    loading: float = 0.9
-    size_slope: float = 0.0
-
-    @property
-    def cap(self) -> int:
-        """Trajectories of the largest task: the end of the law of sizes, for the Poisson law its 1
-        − 1e-12 quantile.
-        """
-        return _poisson_cap(8) if self.sizes == "poisson" else int(_size_law(self.sizes)[0][-1])
-
-    def draw(self, rng: np.random.Generator) -> Sample:
-        """Draw a calibration set."""
-        effect = rng.normal(0, effect_sd(self.rho), self.tasks)
-        size = _draw_sizes(self.sizes, self.tasks, rng)
-        effect -= self.size_slope * (size - _mean_size(self.sizes))
-        owner = np.repeat(np.arange(self.tasks), size)
-        outcomes = (rng.random(owner.size) < 1 / (1 + np.exp(-(self.base + effect[owner])))).astype(
-            np.int64
-        )
-        scores = (
-            self.separation * (2 * outcomes - 1)
-            + self.loading * effect[owner]
-            + rng.normal(size=owner.size)
-        )
-        return Sample(scores, outcomes, owner)
-
-    def true_error(
-        self, thresholds: ArrayLike, side: str = "reject", estimand: str = "trajectory"
-    ) -> NDArray[np.float64]:
-        """Selective error of thresholds in the population, by quadrature over task effect and size."""
-        effect, weight = self._effects(estimand)
-        success = 1 / (1 + np.exp(-(self.base + effect)))
-        covered, errors = side_shares(
-            thresholds,
-            side,
-            success,
-            weight,
-            separation=self.separation,
-            shift=self.loading * effect,
-        )
-        return np.asarray(
-            np.divide(errors, covered, out=np.zeros_like(covered), where=covered > 0),
-            dtype=np.float64,
-        )
-
-    def population_icc(self) -> float:
-        """Intraclass correlation of the outcomes of two trajectories of one task in the population
-        (sizes left aside).
-        """
-        return _label_icc(effect_sd(self.rho), self.base)
-
-    def _effects(self, estimand: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Task effects and the share of trajectories, or of tasks, that each stands for, up to a
-        factor.
-        """
-        nodes, density = normal_nodes()
-        effect = effect_sd(self.rho) * nodes
-        if not self.size_slope:
-            # trajectories of all sizes have the same law
-            return effect, density
-        size, mass = _size_law(self.sizes)
-        shifted = effect - self.size_slope * (size - size @ mass)[:, None]
-        share = size * mass if estimand == "trajectory" else mass
-        return shifted.ravel(), (share[:, None] * density).ravel()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Fooled:
-    """Errors that come by task and that the score cannot see, so that every threshold on one side
-    has the same true error.
-
-    Attributes
-    ----------
-    name : str
-    tasks : int
-    share : float
-        True trajectory-weighted error of the fooled side: the success rate on the reject side, the
-        failure rate on the release side.
-    error_icc : float
-        1: a task is wrong throughout or not at all; below, a task's error rate is beta distributed
-        with this ICC.
-    size_ratio : float
-        Mean size of wrong tasks over that of the others; needs ``error_icc`` 1.
-    mean_size : int
-        Sizes are 1 + Poisson(mean_size − 1) before the ratio.
-    side : {"reject", "release"}
-        The fooled side. The other one is the mirror: the same draws with score and outcome turned
-        over.
-    """
-
-    name: str = "fooled"
-    tasks: int
-    share: float
-    error_icc: float = 1.0
-    size_ratio: int = 1
-    mean_size: int = 8
-    # a trial's numbers follow from the design as it is printed, and a mirror has the same
-    side: str = field(default="reject", repr=False)
-
-    @property
-    def rho(self) -> None:
-        """No setting: the errors' ICC is part of the design."""
-        return
-
-    @property
-    def cap(self) -> int:
-        """Trajectories of the largest task: the 1 − 1e-12 quantile of the sizes, times the ratio."""
-        return _poisson_cap(self.mean_size) * self.size_ratio
-
-    def draw(self, rng: np.random.Generator) -> Sample:
-        """Draw a calibration set."""
-        size = 1 + rng.poisson(self.mean_size - 1, self.tasks)
-        if self.error_icc >= 1:
-            wrong = rng.random(self.tasks) < self.task_share
-            owner = np.repeat(np.arange(self.tasks), size * np.where(wrong, self.size_ratio, 1))
-            outcomes = wrong.astype(np.int64)[owner]
-        else:
-            spread = 1 / self.error_icc - 1
-            rate = rng.beta(self.share * spread, (1 - self.share) * spread, self.tasks)
-            owner = np.repeat(np.arange(self.tasks), size)
-            outcomes = (rng.random(owner.size) < rate[owner]).astype(np.int64)
-        scores = rng.normal(size=owner.size)
-        return (
-            Sample(scores, outcomes, owner)
-            if self.side == "reject"
-            else Sample(-scores, 1 - outcomes, owner)
-        )
-
-    def true_error(
-        self, thresholds: ArrayLike, side: str = "reject", estimand: str = "trajectory"
-    ) -> NDArray[np.float64]:
-        """Selective error of thresholds in the population, over trajectories or tasks: the same for
-        all of them.
-        """
-        wrong = self.share if estimand == "trajectory" else self.task_share
-        return np.full(np.shape(thresholds), wrong if side == self.side else 1 - wrong)
-
-    @property
-    def task_share(self) -> float:
-        """Error with every task weighing the same: smaller than ``share`` where wrong tasks are
-        larger.
-        """
-        return self.share / (self.share + self.size_ratio * (1 - self.share))
-
-
-def effect_sd(rho: float) -> float:
-    """Standard deviation of the task effect for a nominal label ICC."""
-    if rho in TAU:
-        return TAU[rho]
-    if not 0 <= rho <= _LARGEST_ICC:
-        raise InputError(f"rho is {quoted(rho)}; give a label ICC from 0 to {_LARGEST_ICC}.")
-    if rho == 0:
-        return 0.0
-    from scipy.optimize import brentq
-
-    return float(brentq(lambda tau: _label_icc(tau, Clustered.base) - rho, 0.0, 60.0))
-
-
-def _draw_sizes(law: str, tasks: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    if law == "sixteen":
-        return np.full(tasks, 16)
-    if law == "pareto":
-        return 1 + np.minimum((4 * rng.pareto(1.3, tasks)).astype(np.int64) + 1, 60)
-    return np.asarray(1 + rng.poisson(7, tasks))
-
-
-def _size_law(law: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Sizes and their probabilities."""
-    if law == "sixteen":
-        return np.array([16.0]), np.array([1.0])
-    if law == "pareto":
-        # the largest size takes the whole tail; numpy's Pareto is Lomax: P(X ≥ x) = (1 + x)^-1.3
-        beyond = (1 + np.arange(60) / 4) ** -1.3
-        return np.arange(2.0, 62.0), np.append(beyond[:-1] - beyond[1:], beyond[-1])
-    from scipy.stats import poisson
-
-    extra = np.arange(60)
-    return np.asarray(1.0 + extra, dtype=np.float64), np.asarray(
-        poisson.pmf(extra, 7), dtype=np.float64
-    )
-
-
-def _mean_size(law: str) -> float:
-    if law == "poisson":
-        return 8.0
-    size, mass = _size_law(law)
-    return float(size @ mass)
-
-
-def _label_icc(tau: float, base: float) -> float:
-    nodes, weight = normal_nodes()
-    success = 1 / (1 + np.exp(-(base + tau * nodes)))
-    mean = float(weight @ success)
-    return float(weight @ np.square(success - mean)) / (mean * (1 - mean))
-
-
-def _poisson_cap(mean_size: int) -> int:
-    from scipy.stats import poisson
-
-    return 1 + int(poisson.isf(_BEYOND_CAP, mean_size - 1))
-
-
-def pilot_of(design: Design, tasks: int, rng: np.random.Generator) -> Sample:
-    """Draw other tasks of the same population; their numbers follow those of the calibration set."""
-    drawn = replace(cast(Any, design), tasks=tasks).draw(rng)
-    return Sample(drawn.scores, drawn.outcomes, drawn.tasks + design.tasks)
-
-
 LEAST_AUROC, LARGEST_AUROC, LARGEST_ICC = 0.5, 0.9999, 0.95
-_RATIO = Clustered.loading / Clustered.separation
+#: loading over separation in the paper's process
+_RATIO = 0.9 / 2.2
 _WIDEST_EFFECT, _WIDEST_SCALE, _WIDEST_LOADING = 200.0, 40.0, 10.0
 _REACH, _THRESHOLDS = 6.0, 2001
 
@@ -408,7 +125,7 @@ class Population:
     @property
     def icc(self) -> float:
         """Correlation of the outcomes of two attempts at one task."""
-        return _matched_icc(self.base, self.spread)
+        return _label_icc(self.base, self.spread)
 
     @property
     def auroc(self) -> float:
@@ -445,7 +162,7 @@ class Population:
         return covered[kept], errors[kept] / covered[kept]
 
     def coverage_at(self, alpha: float, side: str) -> float:
-        """Return the largest coverage at which the true error is at most α; 0 where there is none."""
+        """Return the largest coverage at which the true error is at most α, 0 if none."""
         covered, error = self.errors_by_coverage(side)
         inside = np.flatnonzero(error <= alpha)
         if not inside.size:
@@ -496,7 +213,7 @@ def _spread(success_rate: float, icc: float) -> float:
 
     return float(
         brentq(
-            lambda spread: _matched_icc(_base(success_rate, spread), spread) - icc,
+            lambda spread: _label_icc(_base(success_rate, spread), spread) - icc,
             0.0,
             _WIDEST_EFFECT,
             xtol=1e-9,
@@ -569,7 +286,7 @@ def _success_rate(base: float, spread: float) -> float:
     return float(weight @ success)
 
 
-def _matched_icc(base: float, spread: float) -> float:
+def _label_icc(base: float, spread: float) -> float:
     success, weight = _success(base, spread)
     mean = float(weight @ success)
     return float(weight @ np.square(success - mean)) / (mean * (1 - mean))

@@ -10,8 +10,9 @@ from typing import Any, cast
 import numpy as np
 
 from certify_assets.certificates.counts import SIDES
-from certify_assets.certificates.populations import Clustered, Design, Fooled, Sample, effect_sd
+from certify_assets.certificates.populations import Sample
 from certify_assets.errors import InputError, quoted
+from certify_assets.research.populations import Clustered, Design, Fooled, effect_sd
 
 _FEW = (20, 50, 100)
 #: name → what it is, and the tasks and label ICCs of the study

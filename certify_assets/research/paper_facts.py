@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from certify_assets.certificates.clustering import n_min
 from certify_assets.certificates.evaluation import Settings, evaluate
 from certify_assets.certificates.inputs import observe
-from certify_assets.certificates.populations import Clustered, Design, Fooled, Sample
+from certify_assets.certificates.populations import Sample
 from certify_assets.research import paper
 from certify_assets.research.law import leave_one_out
+from certify_assets.research.populations import Clustered, Design, Fooled
 from certify_assets.research.simulation import Simulation, simulate
 
 #: what the measurement does to the statement

@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 from certify_assets._version import __version__
 from certify_assets.certificates.evaluation import Settings, evaluate
 from certify_assets.certificates.inputs import Observations, observe
-from certify_assets.certificates.populations import Clustered, Design, Fooled, pilot_of
 from certify_assets.certificates.procedures import clopper_pearson_upper
 from certify_assets.errors import InputError, quoted
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.research import paper
+from certify_assets.research.populations import Clustered, Design, Fooled, pilot_of
 from certify_assets.storage.shards import run_shards
 
 SIMULATION_SCHEMA = "certify_assets/simulation/1"

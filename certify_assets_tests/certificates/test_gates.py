@@ -10,8 +10,8 @@ from certify_assets.certificates.gates import (
     sample_gate,
     saturation_gate,
 )
-from certify_assets.certificates.populations import Clustered
 from certify_assets.errors import InputError
+from certify_assets.research.populations import Clustered
 
 #: corpus → A0, A_SFT and n_eff in the paper, what the three gates say here, and the gate at which the paper says that it fails
 PAPER = {

@@ -5,9 +5,10 @@ import pytest
 
 from certify_assets.certificates import observe
 from certify_assets.certificates.clustering import anova_icc
-from certify_assets.certificates.populations import Clustered, Population, match_population
+from certify_assets.certificates.populations import Population, match_population
 from certify_assets.certificates.sample_size import within_task_auroc
 from certify_assets.errors import InputError
+from certify_assets.research.populations import Clustered
 
 _DRAWS, _TASKS = 16, 1000
 

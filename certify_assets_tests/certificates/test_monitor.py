@@ -30,9 +30,10 @@ from certify_assets.certificates.monitor import (
     error_interval,
     shiryaev_roberts,
 )
-from certify_assets.certificates.populations import TAU, Sample
+from certify_assets.certificates.populations import Sample
 from certify_assets.errors import InputError
 from certify_assets.research.designs import paper_process, paper_truth
+from certify_assets.research.populations import TAU
 
 ALPHA, DELTA = 0.1, 0.05
 

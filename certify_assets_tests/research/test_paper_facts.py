@@ -12,7 +12,6 @@ import pytest
 from certify_assets.certificates.clustering import n_min
 from certify_assets.certificates.evaluation import Settings
 from certify_assets.certificates.guard import inflated_alpha
-from certify_assets.certificates.populations import Fooled
 from certify_assets.research.paper import corpora, coverages
 from certify_assets.research.paper_facts import (
     CONFIRMED,
@@ -28,6 +27,7 @@ from certify_assets.research.paper_facts import (
     selection_fact,
     violation_rates,
 )
+from certify_assets.research.populations import Fooled
 
 FACTS = {fact.key: fact for fact in arithmetic_facts()}
 

@@ -16,17 +16,10 @@ import numpy as np
 import pytest
 
 from certify_assets.certificates import Settings, evaluate, observe
-from certify_assets.certificates.populations import (
-    TAU,
-    Clustered,
-    Design,
-    Fooled,
-    effect_sd,
-    pilot_of,
-)
 from certify_assets.errors import InputError
 from certify_assets.research.designs import DESIGNS, check_truth, study_designs
 from certify_assets.research.paper import simulation_rates
+from certify_assets.research.populations import TAU, Clustered, Design, Fooled, effect_sd, pilot_of
 from certify_assets.research.simulation import (
     PAPER_PROCEDURES,
     Cell,
