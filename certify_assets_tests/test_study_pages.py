@@ -10,7 +10,7 @@ from certify_assets.judges.specs import HARVEST_JUDGES
 from certify_assets.research import harvest_study as controls
 from certify_assets.research.harvest_study import HarvestPlan
 from certify_assets.research.pages.study_site import PAGES, study_tables
-from certify_assets.research.study_stages import PROFILES
+from certify_assets.research.study import PROFILES
 from certify_assets.storage.store import Store
 from certify_assets_tests.paths import REPOSITORY
 

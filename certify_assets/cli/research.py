@@ -18,7 +18,7 @@ from certify_assets.cli.simulate import simulate
 from certify_assets.corpora.corpus import Corpus
 
 if TYPE_CHECKING:
-    from certify_assets.research.full_study import Outcome
+    from certify_assets.research.study import Outcome
     from certify_assets.storage.store import Store
 
 

@@ -10,47 +10,21 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from certify_assets.corpora.config import load_config, registered_corpora
 from certify_assets.corpora.embedded import EMBEDDED
 from certify_assets.errors import CertifyError, GateClosedError, InputError
 from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.research.study_stages import ALL, PROFILES, STAGES, Profile, Stage, Work
+from certify_assets.research.study import ALL, PROFILES, RUN_KEY, Outcome, Profile
+from certify_assets.research.study_stages import STAGES, Stage, Work
 from certify_assets.storage.shards import ONE_THREAD, chosen_engine, run_shards
 from certify_assets.storage.store import Store
 
-__all__ = ["RUN_KEY", "Outcome", "load_outcomes", "run_full_study", "run_stage", "stage_record_key"]
-
-RUN_KEY = "study/run.json"
 _SCHEMA = "certify_assets/study_run/1"
 _THERE = ("done", "kept")
 _Say = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What became of one stage.
-
-    Parameters
-    ----------
-    corpus, stage : str
-    status : {"done", "kept", "skipped", "failed"}
-    reason : str
-        Why it was skipped or failed.
-    command : str
-        Runs it alone.
-    seconds : float
-        Of this run; not part of the stored document, which is the same for the same inputs.
-    """
-
-    corpus: str
-    stage: str
-    status: str
-    reason: str
-    command: str
-    seconds: float = 0.0
 
 
 def stage_record_key(corpus: str, stage: str) -> str:
@@ -106,15 +80,6 @@ def run_full_study(
     ordered = [found[place] for place in order if place in found]
     store.write_json(RUN_KEY, _document(store, profile, names, ordered))
     return ordered
-
-
-def load_outcomes(store: Store) -> list[Outcome]:
-    """Return what became of the stages of the last run; empty where none was."""
-    return (
-        [Outcome(**item) for item in store.read_json(RUN_KEY)["stages"]]
-        if store.exists(RUN_KEY)
-        else []
-    )
 
 
 def run_stage(work: Work, stage: Stage, found: Mapping[tuple[str, str], Outcome]) -> Outcome:

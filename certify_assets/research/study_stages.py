@@ -13,41 +13,11 @@ from certify_assets.corpora.embedded import EMBEDDED
 from certify_assets.errors import CertifyError
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import JUDGES, judges
+from certify_assets.research.study import ALL, Profile
 from certify_assets.storage.progress import ProgressLines, Report, silent
 from certify_assets.storage.store import Store
 
-__all__ = ["ALL", "PROFILES", "STAGES", "Profile", "Stage", "Work"]
-
-#: stands where a corpus would, for stages over all of them
-ALL = "all"
 Say = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Profile:
-    """How much is run.
-
-    Parameters
-    ----------
-    name : str
-    seeds : int
-        Split seeds, from 42 on.
-    trials : int
-        Calibration sets a design of the simulation.
-    language : bool
-        Whether the language-model judges are trained: minutes each.
-    """
-
-    name: str
-    seeds: int
-    trials: int
-    language: bool
-
-
-#: smaller first: what a larger one left is kept by a smaller one
-PROFILES = {
-    found.name: found for found in (Profile("quick", 20, 20, False), Profile("full", 60, 300, True))
-}
 
 
 @dataclass(frozen=True)

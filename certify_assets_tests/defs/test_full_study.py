@@ -16,7 +16,7 @@ from certify_assets.defs.study.whole import materializations, study_run_passed
 from certify_assets.evaluation.audit import audit_judge
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.research import full_study
-from certify_assets.research.full_study import Outcome
+from certify_assets.research.study import Outcome
 from certify_assets.research.study_stages import STAGES
 from certify_assets.storage.store import Store
 from certify_assets_tests.research.test_full_study import SHORT, registered

@@ -15,14 +15,9 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.evaluation.ledger import ledger_entries, ledger_violations
 from certify_assets.research import full_study
-from certify_assets.research.full_study import (
-    RUN_KEY,
-    Outcome,
-    load_outcomes,
-    run_full_study,
-    stage_record_key,
-)
-from certify_assets.research.study_stages import ALL, PROFILES, STAGES, Stage
+from certify_assets.research.full_study import run_full_study, stage_record_key
+from certify_assets.research.study import ALL, PROFILES, RUN_KEY, Outcome, load_outcomes
+from certify_assets.research.study_stages import STAGES, Stage
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
 

@@ -13,7 +13,7 @@ from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.judges.specs import JUDGES
 
 if TYPE_CHECKING:
-    from certify_assets.research.full_study import Outcome
+    from certify_assets.research.study import Outcome
 
 __all__ = ["study_job", "study_run", "study_run_passed"]
 
@@ -107,7 +107,7 @@ def study_run(
 )
 def study_run_passed(data_root: DataRoot) -> dg.AssetCheckResult:
     """Read the stored outcomes."""
-    from certify_assets.research.full_study import load_outcomes
+    from certify_assets.research.study import load_outcomes
 
     failed = [
         f"{item.corpus}, {item.stage}: {item.reason}"

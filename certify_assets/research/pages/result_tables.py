@@ -10,14 +10,12 @@ from certify_assets.corpora.config import registered_corpora
 from certify_assets.reports.comparison_page import Table
 from certify_assets.reports.wording import DASH, count
 from certify_assets.research import paper
-from certify_assets.research.full_study import Outcome, load_outcomes
-from certify_assets.research.study_stages import STAGES
+from certify_assets.research.study import COMMANDS, Outcome, load_outcomes
 from certify_assets.storage.store import Store
 
 OURS, PAPER = "ours", "paper"
 NOT_RUN = "not run"
 HOSTED = "hosted"
-_COMMANDS = {stage.name: stage.command for stage in STAGES}
 
 
 @dataclass(frozen=True)
@@ -80,7 +78,7 @@ class Reader:
         """
         outcome = self.outcomes.get((corpus, stage))
         why = f" ({outcome.reason.rstrip('.')})" if outcome and outcome.reason else ""
-        command = _COMMANDS[stage].replace("CORPUS", corpus)
+        command = COMMANDS[stage].replace("CORPUS", corpus)
         sentence = f"{corpus}, {what or stage}: {NOT_RUN}{why}; {command}"
         if sentence not in self._missing:
             self._missing.append(sentence)
