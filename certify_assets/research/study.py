@@ -136,7 +136,7 @@ def run_language_harvests(
 
 def run_transfer_harvests(corpus: Corpus, *, run_id: str) -> str:
     """Harvest from a judge that saw no row of the corpus; return why not, or an empty string."""
-    from certify_assets.judges.harvest.learners import lexical_learner
+    from certify_assets.judges.harvest.loop import lexical_learner
     from certify_assets.judges.transfer import gather_pool
 
     if not corpus.config.rl:
