@@ -20,14 +20,13 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from certify_assets.corpora.config import CorpusConfig, embedded_config, save_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.embedded import EMBEDDED
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.evaluation import certification
-from certify_assets.evaluation.audit import audit_judge, load_audits
+from certify_assets.evaluation.audit import CertificateAudit, audit_judge, load_audits
 from certify_assets.judges.base import judge_auroc
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import ALPHAS, JUDGES
@@ -96,9 +95,9 @@ def measure(store: Store, target: str, judge: str) -> Row:
         audit_judge(JudgedCorpus(Corpus(store, target), judge))
     cal, _, adapter = JudgedCorpus(Corpus(store, target), judge).calibration
     audits = {
-        audit["alpha"]: audit
+        audit.alpha: audit
         for audit in load_audits(JudgedCorpus(Corpus(store, target), judge))[0]
-        if audit["side"] == "reject"
+        if audit.side == "reject"
     }
     return Row(
         target=target,
@@ -115,10 +114,10 @@ def measure(store: Store, target: str, judge: str) -> Row:
     )
 
 
-def _audit(audit: dict[str, Any] | None) -> str:
-    if audit is None or audit["realized_error"] is None:
+def _audit(audit: CertificateAudit | None) -> str:
+    if audit is None or audit.realized_error is None:
         return "-"
-    return f"{audit['verdict']} {audit['realized_error']:.3f}"
+    return f"{audit.verdict} {audit.realized_error:.3f}"
 
 
 def main() -> None:

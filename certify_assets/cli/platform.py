@@ -174,9 +174,10 @@ def ledger_status(ctx: click.Context, corpus: str | None, root: str | None, as_j
     Exit 3 where a rule of the current registration was broken or the journal was altered.
     """
     from certify_assets.cli.launching import open_store
-    from certify_assets.evaluation.ledger import protocol_status
+    from certify_assets.evaluation.ledger import ledger_states
 
-    found = protocol_status(open_store(root), () if corpus is None else (corpus,))
+    states = ledger_states(open_store(root), () if corpus is None else (corpus,))
+    found = [state.to_dict() for state in states]
     if as_json:
         emit_json({"corpora": found} if corpus is None else found[0])
     else:

@@ -1,8 +1,9 @@
-"""The audit: thresholds of CAL, read on TEST through the ledger."""
+"""The audit of certificates: thresholds from CAL, read on TEST through the ledger."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from certify_assets.corpora.corpus import Corpus
@@ -28,13 +29,68 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class CertificateAudit:
+    """A certificate on TEST, as it is stored.
+
+    Attributes
+    ----------
+    side : {"reject", "release"}
+    alpha : float
+    verdict, realized_error, ..., reason
+        As in `certificates.audit.Audit`.
+    resampling : mapping or None
+        `certificates.audit.ResampleAudit` of the threshold; None where nothing was certified.
+    """
+
+    side: str
+    alpha: float
+    verdict: str
+    realized_error: float | None
+    lower_bound: float
+    coverage: float
+    covered_tasks: int
+    trajectories: int
+    tasks: int
+    unscored: int
+    certificate_sha256: str
+    own_coverage: float | None
+    paper_rule_pass: bool
+    reason: str
+    resampling: Mapping[str, Any] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the audit as it is stored."""
+        found = asdict(self)
+        if self.resampling is None:
+            del found["resampling"]
+        return found
+
+    @classmethod
+    def measure(cls, item: Certificate, table: pd.DataFrame) -> CertificateAudit:
+        """Audit a certificate on labelled scores."""
+        from certify_assets.certificates import audit_certificate, resample_audit
+
+        resampled = None
+        if item.threshold is not None:
+            resampled = resample_audit(
+                *columns(table),
+                threshold=item.threshold,
+                side=item.side,
+                alpha=item.alpha,
+                draws=3000,
+                seed=item.seed,
+            ).to_dict()
+        found = audit_certificate(item, *columns(table)).to_dict()
+        return cls(item.side, item.alpha, **found, resampling=resampled)
+
+
+@dataclass(frozen=True)
 class AuditResult:
     """Audits of one judge's certificates on TEST.
 
     Parameters
     ----------
-    audits : list of dict
-        One an audited certificate: verdict, realised error, bounds, coverage, resampling.
+    audits : list of CertificateAudit
     scores : pandas.DataFrame
         The TEST score table with outcomes.
     entry : LedgerEntry
@@ -43,31 +99,40 @@ class AuditResult:
         Hash of the ledger's line that holds the result.
     """
 
-    audits: list[dict[str, Any]]
+    audits: list[CertificateAudit]
     scores: pd.DataFrame
     entry: LedgerEntry
     ledger_head: str
 
+    def metrics(self) -> dict[str, float]:
+        """Return realised error and coverage of each audited certificate by name."""
+        found = {}
+        for audit in self.audits:
+            if audit.realized_error is not None:
+                where = f"{audit.side}_at_{audit.alpha:g}"
+                found[f"error_{where}"] = float(audit.realized_error)
+                found[f"coverage_{where}"] = float(audit.coverage)
+        return found
+
 
 def audit_judge(judge: JudgedCorpus, *, run_id: str = "cli") -> AuditResult:
-    """Read TEST through the ledger and audit every certificate that decides; store the audits and the labelled TEST scores.
+    """Read TEST through the ledger and audit every certificate of the deciding procedure.
+
+    The audits and the labelled TEST scores are stored.
 
     Raises
     ------
     ManifestError
         If the stored TEST split is not the one of manifest and trajectories.
     StaleCertificateError, ForgedCertificateError
-        If a stored certificate is of something else than what is stored now.
+        If a stored certificate depends on something else than what is stored now.
     LedgerError
         If the ledger was altered, or lost lines that an earlier audit names.
     """
-    certificates = load_certificates(judge)
-    deciding = [item for item in certificates if item.procedure == PROCEDURES[0]]
-    folder = judge.key()
-    if judge.store.exists(f"{folder}/audits.json"):
-        require_in_ledger(
-            judge.corpus, str(judge.store.read_json(f"{folder}/audits.json").get("ledger_head", ""))
-        )
+    deciding = [item for item in load_certificates(judge) if item.procedure == PROCEDURES[0]]
+    key = judge.key("audits.json")
+    if judge.store.exists(key):
+        require_in_ledger(judge.corpus, str(judge.store.read_json(key).get("ledger_head", "")))
     hashes = {
         name: deciding[0].provenance[name]
         for name in ("adapter_sha256", "scores_sha256", "manifest_sha256", "trajectories_sha256")
@@ -80,78 +145,49 @@ def audit_judge(judge: JudgedCorpus, *, run_id: str = "cli") -> AuditResult:
         run_id=run_id,
     )
     table = _with_outcomes(judge, judge.corpus.split("test"))
-    audits = [_audit(item, table) for item in deciding]
-    scores_sha256 = judge.store.write_table(f"{folder}/test_scores.parquet", table)
-    head = record_result(judge.store, entry, _result_sha256(audits, scores_sha256))
+    audits = [CertificateAudit.measure(item, table) for item in deciding]
+    documents = [audit.to_dict() for audit in audits]
+    scores_sha256 = judge.store.write_table(judge.key("test_scores.parquet"), table)
+    head = record_result(judge.store, entry, _result_sha256(documents, scores_sha256))
     document = {
-        "audits": audits,
+        "audits": documents,
         "test_scores_sha256": scores_sha256,
         "registration": entry.registration,
         "ledger_head": head,
     }
-    judge.store.write_json(f"{folder}/audits.json", document)
-    return AuditResult(audits=audits, scores=table, entry=entry, ledger_head=head)
+    judge.store.write_json(key, document)
+    return AuditResult(audits, table, entry, head)
 
 
 @remembered
-def load_audits(judge: JudgedCorpus) -> tuple[list[dict[str, Any]], pd.DataFrame]:
-    """Return the stored audits of a judge and its labelled TEST scores, after checking them against the ledger.
+def load_audits(judge: JudgedCorpus) -> tuple[list[CertificateAudit], pd.DataFrame]:
+    """Return the stored audits of a judge and its labelled TEST scores.
 
     Raises
     ------
     LedgerError
         If they are not what the last read of TEST by this judge gave.
     """
-    folder = judge.key()
-    document = judge.store.read_json(f"{folder}/audits.json")
+    document = judge.store.read_json(judge.key("audits.json"))
     require_in_ledger(judge.corpus, document["ledger_head"])
     results = [
         entry
         for entry in ledger_entries(judge.corpus)
         if entry.kind == "result" and entry.judge == judge.name
     ]
-    found = _result_sha256(document["audits"], judge.store.sha256(f"{folder}/test_scores.parquet"))
+    scores = judge.key("test_scores.parquet")
+    found = _result_sha256(document["audits"], judge.store.sha256(scores))
     if not results or results[-1].configuration != found:
         raise LedgerError(
-            f"the audits of {judge} on {judge.corpus} are not what the last read of TEST gave: they were altered; materialize judges/{judge}/audit again."
+            f"the audits of {judge} on {judge.corpus} are not what the last read of TEST gave: "
+            f"they were altered; materialize judges/{judge}/audit again."
         )
-    return document["audits"], judge.store.read_table(f"{folder}/test_scores.parquet")
+    audits = [CertificateAudit(**audit) for audit in document["audits"]]
+    return audits, judge.store.read_table(scores)
 
 
-def _result_sha256(audits: list[dict[str, Any]], scores_sha256: str) -> str:
+def _result_sha256(audits: Sequence[Mapping[str, Any]], scores_sha256: str) -> str:
     return sha256_bytes(canonical_json({"audits": audits, "test_scores_sha256": scores_sha256}))
-
-
-def _audit(item: Certificate, table: pd.DataFrame) -> dict[str, Any]:
-    from certify_assets.certificates import audit_certificate, resample_audit
-
-    audit: dict[str, Any] = {
-        "side": item.side,
-        "alpha": item.alpha,
-        **audit_certificate(item, *columns(table)).to_dict(),
-    }
-    if item.threshold is not None:
-        resampled = resample_audit(
-            *columns(table),
-            threshold=item.threshold,
-            side=item.side,
-            alpha=item.alpha,
-            draws=3000,
-            seed=item.seed,
-        )
-        audit["resampling"] = resampled.to_dict()
-    return audit
-
-
-def audit_metrics(result: AuditResult) -> dict[str, float]:
-    """Return realised error and coverage of each audited certificate as numbers with a name."""
-    metrics = {}
-    for audit in result.audits:
-        if audit["realized_error"] is not None:
-            where = f"{audit['side']}_at_{audit['alpha']:g}"
-            metrics[f"error_{where}"] = float(audit["realized_error"])
-            metrics[f"coverage_{where}"] = float(audit["coverage"])
-    return metrics
 
 
 def _with_outcomes(judge: JudgedCorpus, test: pd.DataFrame) -> pd.DataFrame:
@@ -159,46 +195,44 @@ def _with_outcomes(judge: JudgedCorpus, test: pd.DataFrame) -> pd.DataFrame:
     scored = table[table["split"] == "test"].drop(columns="outcome")
     if set(scored["trajectory_id"]) != set(test["trajectory_id"]):
         raise StaleCertificateError(
-            f"the scores of {judge} on {judge.corpus} are not of the stored TEST split; materialize judges/{judge}/scores again."
+            f"the scores of {judge} on {judge.corpus} are not of the stored TEST split; "
+            f"materialize judges/{judge}/scores again."
         )
-    joined = scored.merge(
-        test[["trajectory_id", "outcome"]], on="trajectory_id", how="left", validate="one_to_one"
-    )
+    outcomes = test[["trajectory_id", "outcome"]]
+    joined = scored.merge(outcomes, on="trajectory_id", how="left", validate="one_to_one")
     joined["outcome"] = joined["outcome"].astype("Int8")
     return joined[joined["outcome"].notna()].reset_index(drop=True)
 
 
 def overview(corpus: Corpus) -> dict[str, Any]:
-    """Return what stands in the data root about a corpus: its figures and every judge's certificates."""
+    """Return the figures of a corpus, and what each judge certified on it with its audit."""
     profile = corpus.store.read_json(corpus.key("profile.json"))
     keys = ("trajectories", "tasks", "success_rate", "icc", "deff", "n_eff", "duplicates")
-    known = judges(corpus.store.root)
-    there = [name for name in known if corpus.store.exists(f"judges/{name}/{corpus}/audits.json")]
     stale: dict[str, str] = {}
     found = []
-    for name in there:
+    for name in judges(corpus.store.root):
+        judge = JudgedCorpus(corpus, name)
+        if not corpus.store.exists(judge.key("audits.json")):
+            continue
         try:
-            found.append(judge_overview(JudgedCorpus(corpus, name)))
+            found.append(judge_overview(judge))
         except (StaleCertificateError, InputError) as error:
             # a judge that waits for its turn says nothing against the others of this corpus
             stale[name] = str(error)
-    return {
-        "corpus": corpus.name,
-        **{key: profile[key] for key in keys},
-        "judges": found,
-        "stale": stale,
-    }
+    figures = {key: profile[key] for key in keys}
+    return {"corpus": corpus.name, **figures, "judges": found, "stale": stale}
 
 
 def judge_overview(judge: JudgedCorpus) -> dict[str, Any]:
     """Return what a judge certified on a corpus, with its audit on TEST."""
-    audits = {(audit["side"], audit["alpha"]): audit for audit in load_audits(judge)[0]}
+    audits = {(audit.side, audit.alpha): audit for audit in load_audits(judge)[0]}
     certificates = load_certificates(judge)
     cells = []
     for item in certificates:
         if item.procedure != PROCEDURES[0]:
             continue
-        audit = audits.get((item.side, item.alpha), {})
+        audit = audits.get((item.side, item.alpha))
+        certified = audit if item.certified else None
         cells.append(
             {
                 "side": item.side,
@@ -206,16 +240,17 @@ def judge_overview(judge: JudgedCorpus) -> dict[str, Any]:
                 "certified": item.certified,
                 "coverage": item.coverage,
                 "threshold": item.threshold,
-                "test_error": audit.get("realized_error"),
-                "test_coverage": audit.get("coverage") if item.certified else None,
-                "audit": audit.get("verdict") if item.certified else None,
+                "test_error": audit and audit.realized_error,
+                "test_coverage": certified and certified.coverage,
+                "audit": certified and certified.verdict,
             }
         )
+    provenance = certificates[0].provenance
     return {
         "judge": judge.name,
         "certificates": cells,
-        "certified_on": str(certificates[0].provenance["split"]),
-        "pseudo_labels": certificates[0].provenance.get("pseudo_labels"),
+        "certified_on": str(provenance["split"]),
+        "pseudo_labels": provenance.get("pseudo_labels"),
         "why_nothing": why_nothing(judge),
         "page": judge.store.locate(judge.key("page.html")),
     }

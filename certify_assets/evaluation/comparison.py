@@ -1,13 +1,15 @@
-"""Judges of one corpus side by side: how they rank, what they certified, what an audit found, what they cost, and what does not help.
+"""Judges of one corpus compared: ranking, certified coverage, audits, cost, and what does not help.
 
-AUROC is that of labelled RL and CAL rows; TEST is known only through what an audit read by the ledger. Every difference is taken on the rows that both
-judges scored, under the same resamples of tasks.
+AUROC is that of labelled RL and CAL rows; TEST is known only through what an audit read by the
+ledger. Every difference is taken on the rows that both judges scored, under the same resamples of
+tasks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,6 +33,10 @@ from certify_assets.files import canonical_json, rounded, sha256_bytes
 from certify_assets.judges.specs import ALPHAS, DELTA, PROCEDURES, SIDES
 from certify_assets.storage.store import Store
 
+if TYPE_CHECKING:
+    from certify_assets.certificates import Certificate
+    from certify_assets.evaluation.audit import CertificateAudit
+
 MAIN_TABLE_KEY = "study/main_table.json"
 _TABLE_SCHEMA = "certify_assets/main_table/1"
 COMPARISON_SCHEMA = "certify_assets/comparison/1"
@@ -47,17 +53,12 @@ def comparison_key(corpus: str, name: str = "comparison.json") -> str:
 def compare(corpus: Corpus) -> dict[str, Any]:
     """Compare every judge that scored a corpus.
 
-    Parameters
-    ----------
-    store : Store
-    corpus : str
-
     Returns
     -------
     dict
-        ``rows`` one a judge or leak control, ``missing`` with reasons, ``differences`` of AUROC on CAL, ``best`` judge at each thing, ``findings`` as
-        sentences, ``agent_disjoint`` evaluations that are there, ``pretraining`` where
-        a base model has seen the agents. Plain values, floats at ten significant digits.
+        ``rows`` one a judge or leak control, ``missing`` with reasons, ``differences`` of AUROC on
+        CAL, ``best`` judge at each thing, ``findings`` as sentences, ``agent_disjoint``
+        evaluations that are stored, ``pretraining`` where a base model has seen the agents.
 
     Raises
     ------
@@ -105,7 +106,7 @@ def write_comparison(corpus: Corpus) -> dict[str, Any]:
 
 
 def beaten_by_controls(document: Mapping[str, Any]) -> list[str]:
-    """Return a sentence for every language-model judge that is not shown to rank better than length or agent alone."""
+    """Return a sentence for every language-model judge not shown to rank better than a control."""
     reading = readers(document)
     return [
         item["sentence"]
@@ -122,7 +123,7 @@ def readers(document: Mapping[str, Any]) -> list[str]:
 
 
 def other_rows(document: Mapping[str, Any]) -> list[str]:
-    """Return a sentence for every judge that scored other rows of CAL than all of them."""
+    """Return a sentence for every judge that did not score all labelled rows of CAL."""
     return [_other(row) for row in document["rows"] if row["counts"]["cal"]["unscored"]]
 
 
@@ -130,7 +131,10 @@ def _other(row: Mapping[str, Any]) -> str:
     counts = row["counts"]["cal"]
     if row["family"] == "harvest":
         used = counts["rows"] - counts["unscored"]
-        return f"{row['judge']} is compared on {used} of {counts['rows']} labelled CAL rows, those of half B: half A let its harvest through."
+        return (
+            f"{row['judge']} is compared on {used} of {counts['rows']} labelled CAL rows, those of "
+            "half B: half A let its harvest through."
+        )
     return (
         f"{row['judge']} left {counts['unscored']} of {counts['rows']} labelled CAL rows unscored."
     )
@@ -183,42 +187,46 @@ def _counts(rows: LabelledScores) -> dict[str, Any]:
     }
 
 
+@dataclass(frozen=True)
+class CertifiedCell:
+    """One certificate of a judge with its audit; the audit's figures only where certified."""
+
+    side: str
+    alpha: float
+    certified: bool
+    coverage: float
+    candidates: int
+    certificate_sha256: str
+    audit: str | None = None
+    test_error: float | None = None
+    test_coverage: float | None = None
+
+    @classmethod
+    def of(cls, item: Certificate, audit: CertificateAudit | None) -> CertifiedCell:
+        """Return the cell of a certificate."""
+        known = (item.side, item.alpha, item.certified, item.coverage, item.candidates, item.sha256)
+        if audit is None or not item.certified:
+            return cls(*known)
+        return cls(*known, audit.verdict, audit.realized_error, audit.coverage)
+
+
 def _cells(item: JudgeResults) -> list[dict[str, Any]]:
-    cells = []
-    for side in SIDES:
-        for alpha in ALPHAS:
-            found = next(
-                (one for one in item.certificates if one.side == side and one.alpha == alpha), None
-            )
-            if found is None:
-                continue
-            audit = item.audits.get(found.sha256, {})
-            cells.append(
-                {
-                    "side": side,
-                    "alpha": alpha,
-                    "certified": found.certified,
-                    "coverage": found.coverage,
-                    "candidates": found.candidates,
-                    "certificate_sha256": found.sha256,
-                    "audit": audit.get("verdict") if found.certified else None,
-                    "test_error": audit.get("realized_error") if found.certified else None,
-                    "test_coverage": audit.get("coverage") if found.certified else None,
-                }
-            )
-    return cells
+    found = {(one.side, one.alpha): one for one in reversed(item.certificates)}
+    return [
+        asdict(CertifiedCell.of(one, item.audits.get(one.sha256)))
+        for side in SIDES
+        for alpha in ALPHAS
+        if (one := found.get((side, alpha))) is not None
+    ]
 
 
-def _certified_on(item: JudgeResults) -> dict[str, Any] | None:
-    """Return the rows that the certificates are of: all labelled CAL, or the half of it that a harvest left; None where there are none."""
+def _certified_on(item: JudgeResults) -> dict[str, str | int] | None:
+    """Return the split of the certificates: CAL, or the half of it that a harvest left."""
     if not item.certificates:
         return None
     one = item.certificates[0]
-    return {
-        "split": str(one.provenance["split"]),
-        "trajectories": one.trajectories,
-        "tasks": one.tasks,
-    }
+    split = str(one.provenance["split"])
+    return {"split": split, "trajectories": one.trajectories, "tasks": one.tasks}
 
 
 def _cost(item: JudgeResults) -> dict[str, Any]:
@@ -255,121 +263,94 @@ def _number(values: Mapping[str, Any], name: str) -> float | None:
     )
 
 
+@dataclass(frozen=True)
+class Difference:
+    """Difference of AUROC between two judges on the CAL rows that both scored."""
+
+    judge: str
+    against: str
+    rows: int
+    auroc: float | None
+    other: float | None
+    difference: float | None = None
+    low: float | None = None
+    high: float | None = None
+    verdict: str = "unknown"
+    sentence: str = ""
+
+
 def _differences(judged: Sequence[JudgeResults]) -> list[dict[str, Any]]:
     by_name = {item.name: item for item in judged}
-    found = []
-    for item in judged:
-        if item.family == "control":
-            continue
-        for other in dict.fromkeys((_FLOOR, item.start, *CONTROLS)):
-            if other in by_name and other != item.name:
-                found.append(_difference(item, by_name[other]))
-    return found
+    return [
+        asdict(_difference(item, by_name[other]))
+        for item in judged
+        if item.family != "control"
+        for other in dict.fromkeys((_FLOOR, item.start, *CONTROLS))
+        if other in by_name and other != item.name
+    ]
 
 
-def _difference(one: JudgeResults, other: JudgeResults) -> dict[str, Any]:
-    """Difference of AUROC on the CAL rows that both scored, with its interval over tasks."""
+def _difference(one: JudgeResults, other: JudgeResults) -> Difference:
+    """Return the difference with its interval over tasks."""
     mine, theirs = one.rows["cal"], other.rows["cal"]
     kept = np.isfinite(mine.scores) & np.isfinite(theirs.scores)
     resamples = task_resamples(name_codes(mine.tasks[kept]))
     rankings = [Ranking.of(rows.scores[kept], rows.outcomes[kept]) for rows in (mine, theirs)]
     values = [ranking.estimate(resamples[:0]).value for ranking in rankings]
-    entry = {
-        "judge": one.name,
-        "against": other.name,
-        "rows": int(kept.sum()),
-        "auroc": values[0],
-        "other": values[1],
-    }
+    entry = Difference(one.name, other.name, int(kept.sum()), values[0], values[1])
     if np.array_equal(mine.scores, theirs.scores, equal_nan=True):
-        said = f"{one.name} gives {other.name}'s scores on CAL: its training or its choice changed nothing."
-        return {
-            **entry,
-            "difference": 0.0,
-            "low": 0.0,
-            "high": 0.0,
-            "verdict": "same",
-            "sentence": said,
-        }
+        said = (
+            f"{one.name} gives {other.name}'s scores on CAL: its training or its choice changed "
+            "nothing."
+        )
+        return replace(entry, difference=0.0, low=0.0, high=0.0, verdict="same", sentence=said)
     if values[0] is None or values[1] is None:
-        said = f"{one.name} and {other.name} cannot be compared: the CAL rows that both scored have one outcome."
-        return {
-            **entry,
-            "difference": None,
-            "low": None,
-            "high": None,
-            "verdict": "unknown",
-            "sentence": said,
-        }
-    low, high = (
-        percentile_interval(rankings[0].aurocs(resamples) - rankings[1].aurocs(resamples))
-        if len(resamples)
-        else (None, None)
-    )
-    verdict = (
-        "beats"
-        if low is not None and low > 0
-        else "below"
-        if high is not None and high < 0
-        else "level"
-    )
-    words = {
-        "beats": "ranks better than",
-        "below": "ranks worse than",
-        "level": "is not shown to rank better than",
-    }[verdict]
+        said = (
+            f"{one.name} and {other.name} cannot be compared: the CAL rows that both scored have "
+            "one outcome."
+        )
+        return replace(entry, sentence=said)
+    low: float | None = None
+    high: float | None = None
+    if len(resamples):
+        difference_of = rankings[0].aurocs(resamples) - rankings[1].aurocs(resamples)
+        low, high = percentile_interval(difference_of)
+    if low is not None and low > 0:
+        verdict, words = "beats", "ranks better than"
+    elif high is not None and high < 0:
+        verdict, words = "below", "ranks worse than"
+    else:
+        verdict, words = "level", "is not shown to rank better than"
     difference = values[0] - values[1]
     span = f", 95 % {low:+.3f} to {high:+.3f}" if low is not None and high is not None else ""
-    said = f"{one.name} {words} {other.name} on CAL: AUROC {values[0]:.3f} against {values[1]:.3f} ({difference:+.3f}{span})."
-    return {
-        **entry,
-        "difference": difference,
-        "low": low,
-        "high": high,
-        "verdict": verdict,
-        "sentence": said,
-    }
+    said = (
+        f"{one.name} {words} {other.name} on CAL: AUROC {values[0]:.3f} against {values[1]:.3f} "
+        f"({difference:+.3f}{span})."
+    )
+    return replace(entry, difference=difference, low=low, high=high, verdict=verdict, sentence=said)
 
 
 def _best(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Name the best judge at each thing; a control may be it, and nobody where there is nothing."""
+    """Name the best judge at each thing: maybe a control, and none where there is nothing."""
     judges = [row for row in rows if row["family"] != "control"]
-    things: dict[str, dict[str, float | None]] = {
-        "AUROC on CAL": {row["judge"]: (row["auroc"]["cal"] or {}).get("value") for row in rows},
-        "AUROC within tasks on CAL": {
-            row["judge"]: (row["within_task"]["cal"] or {}).get("value") for row in rows
-        },
-    }
+    best = [
+        _largest(what, {row["judge"]: (row[name]["cal"] or {}).get("value") for row in rows})
+        for what, name in (
+            ("AUROC on CAL", "auroc"),
+            ("AUROC within tasks on CAL", "within_task"),
+        )
+    ]
     for side in SIDES:
         for alpha in ALPHAS:
-            cells = {
-                row["judge"]: [
-                    cell
-                    for cell in row["certified"]
-                    if (cell["side"], cell["alpha"]) == (side, alpha)
-                ]
-                for row in judges
-            }
-            things[f"certified {side} coverage at {alpha:g}"] = {
-                name: found[0]["coverage"] or None if found else None
-                for name, found in cells.items()
-            }
-    best = [_largest(what, values) for what, values in things.items()]
+            cells = {row["judge"]: _cell(row, (side, alpha)) for row in judges}
+            coverage = {name: (cell and cell["coverage"]) or None for name, cell in cells.items()}
+            best.append(_largest(f"certified {side} coverage at {alpha:g}", coverage))
     seconds = {row["judge"]: row["cost"]["cpu_seconds_per_trajectory"] for row in judges}
-    cheapest = min(
-        (name for name, value in seconds.items() if value is not None),
-        key=lambda name: seconds[name] or 0.0,
-        default=None,
-    )
-    return [
-        *best,
-        {
-            "what": "CPU seconds a trajectory",
-            "judge": cheapest,
-            "value": seconds.get(cheapest or ""),
-            "next": None,
-        },
-    ]
+    known = {name: value for name, value in seconds.items() if value is not None}
+    cheapest = min(known, key=lambda name: known[name], default=None)
+    value = None if cheapest is None else known[cheapest]
+    what = "CPU seconds a trajectory"
+    return [*best, {"what": what, "judge": cheapest, "value": value, "next": None}]
 
 
 def _largest(what: str, values: Mapping[str, float | None]) -> dict[str, Any]:
@@ -379,126 +360,107 @@ def _largest(what: str, values: Mapping[str, float | None]) -> dict[str, Any]:
     )
     if not order:
         return {"what": what, "judge": None, "value": None, "next": None}
-    tied = [name for value, name in order if value == order[0][0]]
-    after = next(
-        ({"judge": name, "value": value} for value, name in order if value < order[0][0]), None
-    )
-    return {"what": what, "judge": ", ".join(tied), "value": order[0][0], "next": after}
+    most = order[0][0]
+    tied = ", ".join(name for value, name in order if value == most)
+    after = next(({"judge": name, "value": value} for value, name in order if value < most), None)
+    return {"what": what, "judge": tied, "value": most, "next": after}
 
 
 def findings(document: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Return findings of a comparison as codes with sentences.
+    """Return what a reader must know about a comparison, above all what does not help.
 
     Parameters
     ----------
     document : mapping
-        LabelledScores, differences, missing judges and evaluations on unseen agents, as `compare` gathers them.
+        ``rows``, ``differences``, ``agent_disjoint`` and ``pretraining`` of `compare`.
     """
     rows = {row["judge"]: row for row in document["rows"]}
-    said = [
-        *_ranking(document["differences"]),
-        *_coverage(rows),
-        *_audits(rows),
-        *_reading(rows),
-        *_agents(document["agent_disjoint"]),
+    said = [*_ranking(document["differences"]), *_coverage(rows)]
+    said += [
+        (
+            "audit_error",
+            f"The {cell['side']} certificate of {name} at {cell['alpha']:g} failed its audit: "
+            f"error {cell['test_error']:.3f} on TEST.",
+        )
+        for name, row in rows.items()
+        for cell in row["certified"]
+        if cell["audit"] == "ERROR"
     ]
+    said += [found for name, row in rows.items() for found in _limits(name, row)]
+    said += [("agent_disjoint", item["sentence"]) for item in document["agent_disjoint"]]
     said += [("agents_in_pretraining", document["pretraining"])] if document["pretraining"] else []
     return [{"code": code, "message": message} for code, message in said]
 
 
-def _ranking(differences: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
-    # a judge with another's scores has nothing of its own to be said of
+def _ranking(differences: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    # of a judge with another's scores nothing else is to be reported
     same = {item["judge"] for item in differences if item["verdict"] == "same"}
     for item in differences:
         if item["verdict"] == "beats" or (item["judge"] in same and item["verdict"] != "same"):
             continue
-        code = (
-            "floor"
-            if item["against"] == _FLOOR
-            else "control"
-            if item["against"] in CONTROLS
-            else "start"
-        )
+        against = item["against"]
+        code = "floor" if against == _FLOOR else "control" if against in CONTROLS else "start"
         yield f"not_above_{code}", item["sentence"]
 
 
 def _coverage(rows: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
     floor = _cell(rows.get(_FLOOR))
-    if floor is None:
+    if floor is None or not floor["coverage"]:
         return
     for name, row in rows.items():
         cell = _cell(row)
-        nothing_to_beat = (
-            cell is None or cell["coverage"] > floor["coverage"] or not floor["coverage"]
-        )
-        if name == _FLOOR or cell is None or nothing_to_beat:
+        if name == _FLOOR or cell is None or cell["coverage"] > floor["coverage"]:
             continue
         words = "no more than" if cell["coverage"] == floor["coverage"] else "less than"
         yield (
             "coverage_not_above_floor",
-            f"{name} certifies {words} the lexical floor: reject coverage {cell['coverage']:.3f} against {floor['coverage']:.3f} at 0.1.",
+            f"{name} certifies {words} the lexical floor: reject coverage {cell['coverage']:.3f} "
+            f"against {floor['coverage']:.3f} at 0.1.",
         )
 
 
-def _audits(rows: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
-    for name, row in rows.items():
-        for cell in row["certified"]:
-            if cell["audit"] == "ERROR":
-                yield (
-                    "audit_error",
-                    f"The {cell['side']} certificate of {name} at {cell['alpha']:g} failed its audit: error {cell['test_error']:.3f} on TEST.",
-                )
+def _limits(name: str, row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield what limits the figures of one judge."""
+    counts, certified_on = row["counts"]["cal"], row.get("certified_on")
+    if counts["unscored"]:
+        yield (
+            "unscored",
+            f"{name} left {counts['unscored']} of {counts['rows']} labelled CAL rows unscored; "
+            "its figures are of the others.",
+        )
+    if certified_on and certified_on["split"] != "cal":
+        yield (
+            "half_of_cal",
+            f"{name} is certified on half B of CAL alone, {certified_on['tasks']} tasks; half A "
+            "let its pseudo-labels through, and its AUROC on CAL is of both.",
+        )
+    if row["candidates"] > 1:
+        yield (
+            "chosen_on_cal",
+            f"{name} was chosen among {row['candidates']} candidates on CAL: its certificates pay "
+            "for that, its AUROC on CAL does not.",
+        )
+    if row["trained_on_rl"]:
+        yield (
+            "trained_on_rl",
+            f"The RL rows are rows that {name} was trained on; its AUROC there is no evidence.",
+        )
 
 
-def _reading(rows: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
-    for name, row in rows.items():
-        counts = row["counts"]["cal"]
-        if counts["unscored"]:
-            yield (
-                "unscored",
-                f"{name} left {counts['unscored']} of {counts['rows']} labelled CAL rows unscored; its figures are of the others.",
-            )
-        on = row.get("certified_on")
-        if on and on["split"] != "cal":
-            yield (
-                "half_of_cal",
-                f"{name} is certified on half B of CAL alone, {on['tasks']} tasks; half A let its pseudo-labels through, and its AUROC on CAL is of both.",
-            )
-        if row["candidates"] > 1:
-            yield (
-                "chosen_on_cal",
-                f"{name} was chosen among {row['candidates']} candidates on CAL: its certificates pay for that, its AUROC on CAL does not.",
-            )
-        if row["trained_on_rl"]:
-            yield (
-                "trained_on_rl",
-                f"The RL rows are rows that {name} was trained on; its AUROC there is no evidence.",
-            )
-
-
-def _agents(evaluations: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
-    for item in evaluations:
-        yield "agent_disjoint", item["sentence"]
-
-
-def _cell(row: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+def _cell(
+    row: Mapping[str, Any] | None, of: tuple[str, float] = _HEADLINE
+) -> Mapping[str, Any] | None:
     cells = row["certified"] if row else []
-    return next((cell for cell in cells if (cell["side"], cell["alpha"]) == _HEADLINE), None)
+    return next((cell for cell in cells if (cell["side"], cell["alpha"]) == of), None)
 
 
 def gather_table(store: Store, corpora: Iterable[str] | None = None) -> dict[str, Any]:
-    """Compare the judges of every corpus; a corpus that gives no row is left out with the reason.
-
-    Parameters
-    ----------
-    store : Store
-    corpora : iterable of str, optional
-        All that the data root has where it is not given.
+    """Compare the judges of every corpus, by default of all that are registered.
 
     Returns
     -------
     dict
-        ``corpora``, a comparison each, and ``left_out``.
+        ``corpora``, a comparison each, and ``left_out``, those without one with the reason.
     """
     documents, left_out = [], []
     for corpus in registered_corpora(store) if corpora is None else corpora:

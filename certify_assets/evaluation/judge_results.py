@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from certify_assets.certificates.auroc import auroc
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError
-from certify_assets.evaluation.audit import load_audits
+from certify_assets.evaluation.audit import CertificateAudit, load_audits
 from certify_assets.evaluation.certification import load_certificates
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.record import columns
@@ -70,7 +70,7 @@ class JudgeResults:
         Whether its RL rows are rows it was trained on.
     certificates : tuple of Certificate
         Of the deciding procedure, recomputed.
-    audits : dict of str to dict
+    audits : dict of str to CertificateAudit
         By the hash of the certificate that each is of.
     timings : dict of str to dict
     cost : mapping
@@ -89,7 +89,7 @@ class JudgeResults:
     selection: str = ""
     trained_on_rl: bool = False
     certificates: tuple[Certificate, ...] = ()
-    audits: dict[str, dict[str, Any]] = field(default_factory=dict)
+    audits: dict[str, CertificateAudit] = field(default_factory=dict)
     timings: dict[str, dict[str, Any]] = field(default_factory=dict)
     cost: Mapping[str, Any] = field(default_factory=dict)
     start: str = ""
@@ -151,7 +151,7 @@ def _judged(
     }
     rows["cal"] = _certifying(frames["cal"], rows["cal"], judge.spec)
     certificates: tuple[Certificate, ...] = ()
-    audits: dict[str, dict[str, Any]] = {}
+    audits: dict[str, CertificateAudit] = {}
     try:
         certificates = tuple(
             item
@@ -161,8 +161,8 @@ def _judged(
     except CertifyError as error:
         missing.append({"judge": judge.spec.name, "what": "certificate", "reason": str(error)})
     try:
-        documents, test = load_audits(judge.beside(judge.spec.name))
-        audits = {document["certificate_sha256"]: document for document in documents}
+        found, test = load_audits(judge.beside(judge.spec.name))
+        audits = {audit.certificate_sha256: audit for audit in found}
         scores, outcomes, tasks = columns(test)
         rows["test"] = LabelledScores(
             scores,

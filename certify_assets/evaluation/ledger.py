@@ -1,19 +1,20 @@
-"""The TEST ledger: nobody reads the outcomes of a TEST split without leaving a line.
+"""The TEST ledger: no outcome of a TEST split is read without a line in it.
 
-A *registration* fixes what will be read before it is read: the split manifest, seeds, grid, budgets and the judge, as one hash. A *read*
-carries the hash of the configuration that asks (registration, judge, adapter, scores, certificates, TEST itself). Reading again with the
-same hash is a replay; a changed configuration under one registration after a result was seen is a violation. A *result* carries the hash
-of what came of the read, so that an altered audit is found.
+A *registration* fixes what will be read before it is read: split manifest, seeds, grid, budgets
+and judge, as one hash. A *read* carries the hash of the configuration that asks (registration,
+judge, adapter, scores, certificates, TEST itself). The same hash again is a replay; a changed
+configuration under one registration, after a result was seen, is a violation. A *result* carries
+the hash of what came of the read, so that an altered audit is found.
 
-Every line names the hash of the line before it: a line that was changed or taken out of the middle breaks the chain. What was cut off
-at the end is found by whoever kept a later hash: the audit document, the asset's metadata and MLflow do. Somebody who can write all of
+The lines are chained. What was cut off at the end is found by a later head that was stored
+elsewhere: in the audit document, the asset's metadata and MLflow. Somebody who can write all of
 these can rewrite history; the ledger makes that a deliberate act, not an accident.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -25,8 +26,8 @@ from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.storage.journal import Journal, LineFormat
 from certify_assets.storage.store import Store
 
+READ_KINDS = ("first", "replay", "changed", "unregistered")
 _FORMAT = LineFormat(entry="a ledger entry", error=LedgerError)
-_READS = ("first", "replay", "changed", "unregistered")
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class LedgerEntry:
     Parameters
     ----------
     kind : str
-        ``registration``, ``first`` (read), ``replay``, ``changed``, ``unregistered`` or ``result``.
+        ``registration``, one of `READ_KINDS`, or ``result``.
     corpus, judge : str
         `judge` is empty on a registration.
     registration : str
@@ -60,9 +61,13 @@ class LedgerEntry:
     time: str
     previous: str = ""
 
+    def registers(self, registration: str) -> bool:
+        """Whether this line is that registration."""
+        return self.kind == "registration" and self.registration == registration
+
 
 def ledger_entries(corpus: Corpus) -> list[LedgerEntry]:
-    """Return every line of a corpus's ledger, oldest first, after checking their chain.
+    """Return every line of a corpus's ledger, oldest first.
 
     Raises
     ------
@@ -73,12 +78,12 @@ def ledger_entries(corpus: Corpus) -> list[LedgerEntry]:
 
 
 def ledger_head(corpus: Corpus) -> str:
-    """Return the hash of the ledger's last line, empty where there is none: keep it to notice later that lines were cut off."""
+    """Return the hash of the last line, by which a later reader notices that lines were cut off."""
     return _journal(corpus).head()
 
 
 def require_in_ledger(corpus: Corpus, head: str) -> None:
-    """Refuse a ledger that no longer holds the line whose hash somebody kept.
+    """Refuse a ledger that no longer holds the line with a stored hash.
 
     Raises
     ------
@@ -86,7 +91,8 @@ def require_in_ledger(corpus: Corpus, head: str) -> None:
     """
     if head and head not in {line.sha256 for line in _journal(corpus).lines()}:
         raise LedgerError(
-            f"the ledger of {corpus} lost the line {head[:12]} that an audit names: lines were cut off; restore it from a backup."
+            f"the ledger of {corpus} lost the line {head[:12]} that an audit names: lines were cut "
+            "off; restore it from a backup."
         )
 
 
@@ -95,25 +101,22 @@ def register(corpus: Corpus, plan: Mapping[str, Any], *, run_id: str) -> str:
 
     Parameters
     ----------
-    store : Store
-        The data root.
-    corpus : str
-        The corpus.
+    corpus : Corpus
     plan : mapping
         Manifest hash, seeds, grid, budgets, confidence and judge: a JSON object.
     run_id : str
-        Who registers.
+        Dagster run that registers, or ``cli``.
 
     Notes
     -----
-    Registering the same plan again adds nothing. Another plan is another registration; both stay in the ledger.
+    The same plan again adds nothing. Another plan is another registration; both stay.
     """
     registration = sha256_bytes(canonical_json(dict(plan)))
     journal = _journal(corpus)
     if not _is_registered(journal.read(), registration):
-        corpus.store.write_json(f"ledger/{corpus}.registrations/{registration}.json", dict(plan))
+        corpus.store.write_json(_plan_key(corpus.name, registration), dict(plan))
         line = LedgerEntry("registration", corpus.name, "", registration, "", run_id, _now())
-        journal.append_unless(lambda entry: _registers(entry, registration), line)
+        journal.append_unless(lambda entry: entry.registers(registration), line)
     return registration
 
 
@@ -138,7 +141,8 @@ def record_read(
     (entry,) = _journal(corpus).extend(read)
     if entry.kind == "unregistered":
         raise LedgerError(
-            f"TEST of {corpus} was asked for under the registration {registration[:12]} that is not in the ledger; register first."
+            f"TEST of {corpus} was asked for under the registration {registration[:12]} that is "
+            "not in the ledger; register first."
         )
     return entry
 
@@ -146,11 +150,13 @@ def record_read(
 def announce_study(
     corpus: Corpus, *, reader: str, plan: Mapping[str, Any], run_id: str
 ) -> LedgerEntry:
-    """Register a study and record that it is about to read TEST: the same plan on the same runs by the same version is a replay.
+    """Register a study and record that it is about to read TEST.
+
+    The same plan on the same runs by the same version is a replay.
 
     Parameters
     ----------
-    store, corpus
+    corpus : Corpus
     reader : str
         Name of the study, in the place of a judge's.
     plan : mapping
@@ -158,12 +164,9 @@ def announce_study(
     run_id : str
     """
     registration = register(corpus, plan, run_id=run_id)
-    ground = {
-        "trajectories_sha256": corpus.trajectories_sha256,
-        "version": __version__,
-    }
+    inputs = {"trajectories_sha256": corpus.trajectories_sha256, "version": __version__}
     return record_read(
-        corpus, judge=reader, registration=registration, configuration=ground, run_id=run_id
+        corpus, judge=reader, registration=registration, configuration=inputs, run_id=run_id
     )
 
 
@@ -178,38 +181,37 @@ def record_result(store: Store, read: LedgerEntry, result_sha256: str) -> str:
 
 
 def ledger_violations(corpus: Corpus, judge: str | None = None) -> list[LedgerEntry]:
-    """Return the reads that break the protocol: unregistered ones, and changed configurations under one registration."""
-    entries = ledger_entries(corpus)
+    """Return unregistered reads, and changed configurations under one registration."""
     return [
         entry
-        for entry in entries
-        if entry.kind in {"changed", "unregistered"} and judge in {None, entry.judge}
+        for entry in ledger_entries(corpus)
+        if entry.kind in ("changed", "unregistered") and judge in (None, entry.judge)
     ]
 
 
 def _kind(entries: Sequence[LedgerEntry], judge: str, registration: str, asked: str) -> str:
     if not _is_registered(entries, registration):
         return "unregistered"
-    reads = [
-        e
-        for e in entries
-        if e.kind in _READS and e.judge == judge and e.registration == registration
-    ]
-    if not reads:
+    seen = {
+        entry.configuration
+        for entry in entries
+        if entry.kind in READ_KINDS and (entry.judge, entry.registration) == (judge, registration)
+    }
+    if not seen:
         return "first"
-    return "replay" if any(entry.configuration == asked for entry in reads) else "changed"
+    return "replay" if asked in seen else "changed"
 
 
 def _is_registered(entries: Sequence[LedgerEntry], registration: str) -> bool:
-    return any(_registers(entry, registration) for entry in entries)
-
-
-def _registers(entry: LedgerEntry, registration: str) -> bool:
-    return entry.kind == "registration" and entry.registration == registration
+    return any(entry.registers(registration) for entry in entries)
 
 
 def _journal(corpus: Corpus) -> Journal[LedgerEntry]:
     return Journal(corpus.store, f"ledger/{corpus}.jsonl", _entry, _FORMAT)
+
+
+def _plan_key(corpus: str, registration: str) -> str:
+    return f"ledger/{corpus}.registrations/{registration}.json"
 
 
 def _entry(document: dict[str, Any]) -> LedgerEntry:
@@ -222,22 +224,70 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def protocol_status(store: Store, corpora: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """Return one document a corpus, sorted by name.
+@dataclass(frozen=True)
+class LedgerStatus:
+    """State of the ledger of one corpus.
 
-    Parameters
+    Attributes
     ----------
-    store : Store
-    corpora : sequence of str
-        All registered ones where none is named.
+    corpus : str
+    registrations : tuple of dict
+        Hash, time, run, and the plan that was fixed.
+    reads : tuple of dict
+        Kind, judge, version (number of the registration among its reader's) and time.
+    readers : tuple of dict
+        Reads by kind, and results, of every judge or study.
+    violations : tuple of dict
+        Kind, judge and time of reads that broke a rule of the current registrations.
+    head : str
+    fault : str or None
+        The sentence where the ledger itself was altered.
+    """
 
-    Returns
-    -------
-    list of dict
-        ``registrations`` (hash, time, run, what was fixed), ``reads`` (kind, judge, version: the
-        number of the registration among its reader's, time), ``readers`` (reads by kind, and
-        results, of every judge or study), ``violations`` of the current registrations, ``head`` of
-        the ledger, and ``fault``: the sentence where the ledger itself was altered, else None.
+    corpus: str
+    registrations: Sequence[Mapping[str, Any]] = ()
+    reads: Sequence[Mapping[str, str | int | None]] = ()
+    readers: Sequence[Mapping[str, str | int]] = ()
+    violations: Sequence[Mapping[str, str]] = ()
+    head: str = ""
+    fault: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the status as a JSON object."""
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in asdict(self).items()
+        }
+
+    @classmethod
+    def of(cls, corpus: Corpus) -> LedgerStatus:
+        """Read the ledger of a corpus."""
+        try:
+            entries = ledger_entries(corpus)
+        except LedgerError as error:
+            return cls(corpus.name, fault=str(error))
+        return cls(
+            corpus.name,
+            [
+                _registration(corpus.store, entry)
+                for entry in entries
+                if entry.kind == "registration"
+            ],
+            [
+                {"kind": entry.kind, "judge": entry.judge, "version": version, "time": entry.time}
+                for entry, version in _versions(entries)
+            ],
+            [_reader(entries, name) for name in sorted({e.judge for e in entries if e.judge})],
+            [
+                {"kind": entry.kind, "judge": entry.judge, "time": entry.time}
+                for entry in _violations(entries)
+            ],
+            ledger_head(corpus),
+        )
+
+
+def ledger_states(store: Store, corpora: Sequence[str] = ()) -> list[LedgerStatus]:
+    """Return the state of the ledgers, sorted by corpus; of all registered where none is named.
 
     Raises
     ------
@@ -248,41 +298,10 @@ def protocol_status(store: Store, corpora: Sequence[str] = ()) -> list[dict[str,
     unknown = next((name for name in corpora if name not in known), None)
     if unknown is not None:
         raise InputError(
-            f"there is no corpus {unknown!r} in {store.root}; there are {', '.join(known) or 'none'}."
+            f"there is no corpus {unknown!r} in {store.root}; there are "
+            f"{', '.join(known) or 'none'}."
         )
-    return [_status(Corpus(store, corpus)) for corpus in sorted(corpora or known)]
-
-
-def _status(corpus: Corpus) -> dict[str, Any]:
-    try:
-        entries = ledger_entries(corpus)
-    except LedgerError as error:
-        return {
-            "corpus": corpus.name,
-            "registrations": [],
-            "reads": [],
-            "readers": [],
-            "violations": [],
-            "head": "",
-            "fault": str(error),
-        }
-    registered = [entry for entry in entries if entry.kind == "registration"]
-    readers = sorted({entry.judge for entry in entries if entry.judge})
-    return {
-        "corpus": corpus.name,
-        "registrations": [_registration(corpus.store, entry) for entry in registered],
-        "reads": [
-            {"kind": entry.kind, "judge": entry.judge, "version": version, "time": entry.time}
-            for entry, version in _versions(entries)
-        ],
-        "readers": [_reader(entries, name) for name in readers],
-        "violations": [
-            {"kind": entry.kind, "judge": entry.judge, "time": entry.time}
-            for entry in _violations(entries)
-        ],
-        "head": ledger_head(corpus),
-        "fault": None,
-    }
+    return [LedgerStatus.of(Corpus(store, name)) for name in sorted(corpora or known)]
 
 
 def _versions(entries: Sequence[LedgerEntry]) -> list[tuple[LedgerEntry, int | None]]:
@@ -290,7 +309,7 @@ def _versions(entries: Sequence[LedgerEntry]) -> list[tuple[LedgerEntry, int | N
     seen: dict[str, list[str]] = {}
     found: list[tuple[LedgerEntry, int | None]] = []
     for entry in entries:
-        if entry.kind in _READS:
+        if entry.kind in READ_KINDS:
             mine = seen.setdefault(entry.judge, [])
             if entry.kind != "unregistered" and entry.registration not in mine:
                 mine.append(entry.registration)
@@ -304,7 +323,7 @@ def _violations(entries: Sequence[LedgerEntry]) -> list[LedgerEntry]:
     current = {
         entry.judge: entry.registration
         for entry in entries
-        if entry.kind in _READS and entry.kind != "unregistered"
+        if entry.kind in READ_KINDS and entry.kind != "unregistered"
     }
     last = max((n for n, entry in enumerate(entries) if entry.kind == "registration"), default=-1)
     return [
@@ -317,7 +336,7 @@ def _violations(entries: Sequence[LedgerEntry]) -> list[LedgerEntry]:
 
 
 def _registration(store: Store, entry: LedgerEntry) -> dict[str, Any]:
-    key = f"ledger/{entry.corpus}.registrations/{entry.registration}.json"
+    key = _plan_key(entry.corpus, entry.registration)
     plan = store.read_json(key) if store.exists(key) else None
     return {
         "registration": entry.registration,
@@ -327,8 +346,8 @@ def _registration(store: Store, entry: LedgerEntry) -> dict[str, Any]:
     }
 
 
-def _reader(entries: Sequence[LedgerEntry], judge: str) -> dict[str, Any]:
+def _reader(entries: Sequence[LedgerEntry], judge: str) -> dict[str, str | int]:
     mine = [entry for entry in entries if entry.judge == judge]
-    counts = {kind: sum(entry.kind == kind for entry in mine) for kind in _READS}
+    counts = {kind: sum(entry.kind == kind for entry in mine) for kind in READ_KINDS}
     results = [entry for entry in mine if entry.kind == "result"]
     return {"judge": judge, **counts, "results": len(results), "last": mine[-1].time}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError
-from certify_assets.evaluation.audit import load_audits
+from certify_assets.evaluation.audit import CertificateAudit, load_audits
 from certify_assets.evaluation.ledger import ledger_violations
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.alarms import read_alarms
@@ -80,15 +80,15 @@ def audit_fault(
         found = [
             audit
             for audit in audits
-            if (audit["certificate_sha256"] == item.sha256 if own else _alike(audit, item))
+            if (audit.certificate_sha256 == item.sha256 if own else _alike(audit, item))
         ]
         if not found:
             text = f"the {item.side} certificate of {judge} at {item.alpha:g} was not audited on TEST; materialize judges/{judge}/audit."
             return Refusal("failed_audit", text)
-        if failed := next((audit for audit in found if audit["verdict"] == "ERROR"), None):
+        if failed := next((audit for audit in found if audit.verdict == "ERROR"), None):
             return Refusal(
                 "failed_audit",
-                f"the audit of {judge} on {judge.corpus} failed, {item.side} at {item.alpha:g}: {failed['reason']}",
+                f"the audit of {judge} on {judge.corpus} failed, {item.side} at {item.alpha:g}: {failed.reason}",
             )
     return None
 
@@ -156,8 +156,8 @@ def _raised(entry: dict[str, Any], hashes: set[str]) -> bool:
     return bool(entry["certificate_sha256"] in hashes and entry["result"]["alarm"])
 
 
-def _alike(audit: dict[str, Any], item: Certificate) -> bool:
-    return bool(audit["side"] == item.side and audit["alpha"] == item.alpha)
+def _alike(audit: CertificateAudit, item: Certificate) -> bool:
+    return audit.side == item.side and audit.alpha == item.alpha
 
 
 def _registrations(certificates: Sequence[Certificate]) -> set[str]:

@@ -9,7 +9,7 @@ from certify_assets.corpora.config import registered_corpora
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError
 from certify_assets.evaluation.arms_audit import load_arms_audit
-from certify_assets.evaluation.audit import load_audits
+from certify_assets.evaluation.audit import CertificateAudit, load_audits
 from certify_assets.evaluation.certification import certificate_of, load_certificates
 from certify_assets.judges.harvest.gate import HALF_B
 from certify_assets.judges.judged import JudgedCorpus
@@ -106,13 +106,13 @@ def gates(judge: JudgedCorpus, certificate: Certificate) -> str:
     return gates_markdown(certificate, *columns(cal))
 
 
-def audit_table(audits: Sequence[Mapping[str, Any]]) -> str:
+def audit_table(audits: Sequence[CertificateAudit]) -> str:
     """Return audits as a Markdown table: one row a side and a budget."""
     lines = ["| side | α | verdict | error on TEST | coverage on TEST |", "|---|---|---|---|---|"]
     for audit in audits:
-        error = "" if audit["realized_error"] is None else f"{audit['realized_error']:.3f}"
+        error = "" if audit.realized_error is None else f"{audit.realized_error:.3f}"
         lines.append(
-            f"| {audit['side']} | {audit['alpha']:g} | {audit['verdict']} | {error} | {audit['coverage']:.3f} |"
+            f"| {audit.side} | {audit.alpha:g} | {audit.verdict} | {error} | {audit.coverage:.3f} |"
         )
     return "\n".join(lines)
 
@@ -138,10 +138,8 @@ def _entry(judge: JudgedCorpus) -> dict[str, Any]:
             "coverage": 0.0,
         }
         return {**entry, **unknown, "note": f"Not valid now: {error}"}
-    audit = next(
-        (item for item in audits if item["certificate_sha256"] == certificate.sha256), None
-    )
+    audit = next((item for item in audits if item.certificate_sha256 == certificate.sha256), None)
     note = (
         "Certified on half B of CAL alone." if certificate.provenance.get("split") == HALF_B else ""
     )
-    return {**entry, "certificate": certificate, "audit": audit, "note": note}
+    return {**entry, "certificate": certificate, "audit": audit and audit.to_dict(), "note": note}

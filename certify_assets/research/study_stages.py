@@ -168,7 +168,7 @@ def _stands(judge: JudgedCorpus) -> bool:
         return False
     try:
         judge.require_scores()
-        audited = {audit["certificate_sha256"] for audit in load_audits(judge)[0]}
+        audited = {audit.certificate_sha256 for audit in load_audits(judge)[0]}
         deciding = {
             item.sha256
             for item in certification.load_certificates(judge)

@@ -150,14 +150,14 @@ def test_test_is_what_the_audit_read_and_nothing_else(corpora: Store) -> None:
     assert row["auroc"]["test"]["value"] == pytest.approx(
         roc_auc_score(result.scores["outcome"].astype(int), result.scores["score"]), rel=1e-9
     )
-    audits = {audit["certificate_sha256"]: audit for audit in result.audits}
+    audits = {audit.certificate_sha256: audit for audit in result.audits}
     for cell in (cell for cell in row["certified"] if cell["certified"]):
         audit = audits[cell["certificate_sha256"]]
         assert (cell["audit"], cell["test_error"]) == (
-            audit["verdict"],
-            pytest.approx(audit["realized_error"], rel=1e-9),
+            audit.verdict,
+            pytest.approx(audit.realized_error, rel=1e-9),
         )
-        assert cell["test_coverage"] == pytest.approx(audit["coverage"], rel=1e-9)
+        assert cell["test_coverage"] == pytest.approx(audit.coverage, rel=1e-9)
     with pytest.raises(InputError, match="through the ledger"):
         labelled_rows(Corpus(corpora, "one"), "test")
 

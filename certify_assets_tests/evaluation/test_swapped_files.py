@@ -76,7 +76,7 @@ def _certified(judge: JudgedCorpus) -> bytes:
 
 
 def _audited(judge: JudgedCorpus) -> bytes:
-    return canonical_json(audit_judge(judge).audits)
+    return canonical_json([audit.to_dict() for audit in audit_judge(judge).audits])
 
 
 OPERATIONS: dict[str, tuple[Callable[[JudgedCorpus], bytes], str]] = {

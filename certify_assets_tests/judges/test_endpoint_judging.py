@@ -357,8 +357,8 @@ def test_a_judge_that_gave_no_verdict_is_audited_compared_and_shown(
         for reason in certification.why_nothing(JudgedCorpus(Corpus(store, NAME), "served"))
     )
     result = audit_judge(JudgedCorpus(Corpus(store, NAME), "served"))
-    assert {audit["verdict"] for audit in result.audits} == {"WARN"}
-    assert all("No TEST row has a score" in audit["reason"] for audit in result.audits)
+    assert {audit.verdict for audit in result.audits} == {"WARN"}
+    assert all("No TEST row has a score" in audit.reason for audit in result.audits)
     page = Path(write_page(JudgedCorpus(Corpus(store, NAME), "served"))).read_text(encoding="utf-8")
     assert "No TEST row has a score" in page and "Nothing" in page
     row = next(row for row in compare(Corpus(store, NAME))["rows"] if row["judge"] == "served")

@@ -15,7 +15,7 @@ from certify_assets.defs.names import OWNERS, judge_group, judge_key, key
 from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.evaluation import certification
-from certify_assets.evaluation.audit import audit_judge, audit_metrics
+from certify_assets.evaluation.audit import audit_judge
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import PROCEDURES, JudgeSpec, judges
 from certify_assets.reports import judge_page
@@ -233,7 +233,7 @@ def _audit(spec: JudgeSpec) -> dg.AssetsDefinition:
         result = audit_judge(
             JudgedCorpus(Corpus(store, context.partition_key), spec.name), run_id=context.run.run_id
         )
-        metrics = audit_metrics(result)
+        metrics = result.metrics()
         return dg.MaterializeResult(
             metadata={
                 **metrics,

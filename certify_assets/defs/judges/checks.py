@@ -121,12 +121,12 @@ def _audit_verdict(spec: JudgeSpec) -> dg.AssetChecksDefinition:
         audits, _ = load_audits(
             JudgedCorpus(Corpus(data_root.store(), context.partition_key), spec.name)
         )
-        made = [audit for audit in audits if audit["covered_tasks"]]
+        made = [audit for audit in audits if audit.covered_tasks]
         worst = next(
             (
                 verdict
                 for verdict in ("ERROR", "WARN")
-                if verdict in {audit["verdict"] for audit in made}
+                if verdict in {audit.verdict for audit in made}
             ),
             "PASS",
         )
@@ -134,11 +134,11 @@ def _audit_verdict(spec: JudgeSpec) -> dg.AssetChecksDefinition:
             passed=worst == "PASS" and bool(made),
             severity=_SEVERITIES[worst],
             description="; ".join(
-                f"{audit['side']} at {audit['alpha']:g}: {audit['verdict']}, {audit['reason']}"
+                f"{audit.side} at {audit.alpha:g}: {audit.verdict}, {audit.reason}"
                 for audit in made
             )
             # one sentence where every audit says the same: nothing was certified, or nothing has a score
-            or " ".join(dict.fromkeys(audit["reason"] for audit in audits)),
+            or " ".join(dict.fromkeys(audit.reason for audit in audits)),
         )
 
     return audit_verdict
