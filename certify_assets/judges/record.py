@@ -89,6 +89,7 @@ class JudgeRecord:
         """
         try:
             common = {name: document[name] for name in _COMMON if name in document}
+            common["selection"] = tuple(common.get("selection", ()))
             details = {name: value for name, value in document.items() if name not in _COMMON}
             return cls(**common, details=details)
         except (TypeError, AttributeError):

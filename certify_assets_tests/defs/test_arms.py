@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import dagster as dg
 import pytest
 
@@ -10,6 +12,7 @@ from certify_assets.defs.judges.arms import arm_assets, arm_checks, arm_events, 
 from certify_assets.defs.partitions import CORPORA
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.judges.lm.rewards import ARMS, CONTROLS
+from certify_assets.judges.record import JudgeRecord
 from certify_assets.judges.specs import JUDGES
 from certify_assets.storage.store import Store
 from certify_assets_tests.arms_builders import CORPUS, TINY
@@ -103,18 +106,19 @@ def test_the_audit_is_materialized_and_its_checks_tell_a_forged_one(
 
 def test_arms_that_a_choice_stands_on_are_shown_once_under_their_version() -> None:
     spec = JUDGES["grpo"]
-    document = {"corpus": CORPUS, "arms": {"reject_3": "a" * 64, "reject_5": "b" * 64}}
+    hashes = dict.fromkeys(("adapter_sha256", "manifest_sha256", "renderer_sha256"), "0")
+    versions = {"reject_3": "a" * 64, "reject_5": "b" * 64}
+    record = JudgeRecord(judge="grpo", corpus=CORPUS, seed=42, details={"arms": versions}, **hashes)
     with dg.DagsterInstance.ephemeral() as instance:
-        first = arm_events(instance, spec, document)
+        first = arm_events(instance, spec, record)
         assert {(made.asset_key, made.partition) for made in first} == {
             (ARM, f"reject_3|{CORPUS}"),
             (ARM, f"reject_5|{CORPUS}"),
         }
         for made in first:
             instance.report_runless_asset_event(made)
-        assert arm_events(instance, spec, document) == []
-        (again,) = arm_events(
-            instance, spec, {**document, "arms": {**document["arms"], "reject_5": "c" * 64}}
-        )
+        assert arm_events(instance, spec, record) == []
+        changed = {"arms": {**versions, "reject_5": "c" * 64}}
+        (again,) = arm_events(instance, spec, replace(record, details=changed))
         assert again.partition == f"reject_5|{CORPUS}"
-        assert arm_events(instance, JUDGES["sft"], {"corpus": CORPUS}) == []
+        assert arm_events(instance, JUDGES["sft"], replace(record, details={})) == []

@@ -111,7 +111,7 @@ class LexicalFamily(JudgeFamily):
             renderer_sha256=renderer().sha256,
             seed=spec.seed,
             candidates=spec.candidates,
-            selection=selection,
+            selection=tuple(selection),
             selection_rule=_RULE if selection else "",
             success_weight=chosen,
             **sft_rows(sft),
