@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from certify_assets.corpora.leakage import controls
+from certify_assets.corpora.leakage import check_leaks
 from certify_assets.corpora.profile import duplicated, profile_corpus
 from certify_assets.corpora.splits import SPLITS, make_manifest, select
 
@@ -88,7 +88,7 @@ def main() -> None:
     profile = timed("profile_corpus", lambda: profile_corpus(frame, manifest))
     print(f"duplicates {profile.duplicates:,}, ICC {profile.icc:.3f}, n_eff {profile.n_eff:,.0f}")
     if options.controls:
-        timed("controls", lambda: controls(frame))
+        timed("controls", lambda: check_leaks(frame))
 
 
 if __name__ == "__main__":

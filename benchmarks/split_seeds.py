@@ -19,7 +19,7 @@ import numpy as np
 
 from certify_assets.certificates import audit_certificate, certify, observe
 from certify_assets.corpora.embedded import load_embedded
-from certify_assets.corpora.leakage import controls
+from certify_assets.corpora.leakage import check_leaks
 from certify_assets.corpora.profile import profile_corpus
 from certify_assets.corpora.rendering import Renderer, render_frame
 from certify_assets.corpora.splits import make_manifest
@@ -117,7 +117,7 @@ def main() -> None:
     for corpus in arguments.corpus or EMBEDDED:
         frame = load_embedded(corpus)
         texts = render_frame(frame, Renderer())
-        profile, alone = profile_corpus(frame, rendered=texts), controls(frame, rendered=texts)
+        profile, alone = profile_corpus(frame, rendered=texts), check_leaks(frame, rendered=texts)
         print(
             f"\n{corpus}: {profile.trajectories} trajectories, {profile.tasks} tasks, π "
             f"{profile.success_rate:.3f}, ICC {profile.icc:.3f}, "

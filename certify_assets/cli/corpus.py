@@ -357,14 +357,14 @@ def _show_report(report: CorpusReport, page: Path | None) -> None:
     facts = [
         ("domain", str(report.domain)),
         *pages.profile_facts(profile),
-        *pages.flip_facts(profile["flips"]),
-        *pages.label_rows(report.imported, profile["flips"]),
-        *pages.length_facts(profile["lengths"]),
-        ("runs that read like an earlier one", str(profile["duplicates"])),
-        ("groups of tasks with one instruction", str(len(profile["same_instruction"]))),
+        *pages.flip_facts(profile.flips),
+        *pages.label_rows(report.imported, profile.flips),
+        *pages.length_facts(profile.lengths),
+        ("runs that read like an earlier one", str(profile.duplicates)),
+        ("groups of tasks with one instruction", str(len(profile.same_instruction))),
     ]
     show_table(f"Corpus {name}", ["figure", "value"], facts)
-    if profile["splits"]:
+    if profile.splits:
         show_table(
             "Splits",
             ["split", "tasks", "runs", "π", "ICC", "DEFF", "n_eff"],
@@ -372,28 +372,28 @@ def _show_report(report: CorpusReport, page: Path | None) -> None:
         )
     agents = [
         [row.name, row.runs, row.read, row.success_rate]
-        for row in pages.agent_rows(profile, report.controls)
+        for row in pages.agent_rows(profile, report.leak_checks)
     ]
     show_table(
         "Agents", ["agent", "runs", "labelled, outside TEST", "success rate of those"], agents
     )
     rows = [
         [row.name, row.auroc, row.interval, row.threshold, "over" if row.over else ""]
-        for row in pages.control_rows(report.controls)
+        for row in pages.control_rows(report.leak_checks)
     ]
     show_table(
         "Leak controls, outside TEST",
         ["control", "AUROC", "95 % over tasks", "threshold", ""],
         rows,
     )
-    if profile["dropped"]:
+    if profile.dropped:
         dropped = [
-            [reason, str(number), report.imported["examples"].get(reason, "")]
-            for reason, number in profile["dropped"].items()
+            [reason, str(number), report.imported.examples.get(reason, "")]
+            for reason, number in profile.dropped.items()
         ]
         show_table("Left out", ["reason", "records", "the first"], dropped)
-    if report.imported["notes"]:
-        notes = [[note, str(number)] for note, number in report.imported["notes"].items()]
+    if report.imported.notes:
+        notes = [[note, str(number)] for note, number in report.imported.notes.items()]
         show_table("Left out of records that were kept", ["what", "times"], notes)
     for sentence in (f"{heading}.", *sentences, *([f"Page: {page}"] if page else [])):
         console().print(sentence, markup=False)

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from certify_assets.corpora.formats import Imported, ImportFacts
+    from certify_assets.corpora.leakage import LeakChecks
+    from certify_assets.corpora.profile import CorpusProfile
     from certify_assets.corpora.quality import QualityReport
     from certify_assets.corpora.rendering import Outline
     from certify_assets.storage.store import Store
@@ -258,6 +260,20 @@ class Corpus:
         return stored
 
     @property
+    def profile(self) -> CorpusProfile:
+        """Stored profile."""
+        from certify_assets.corpora.profile import CorpusProfile
+
+        return CorpusProfile.from_dict(self.store.read_json(self.key("profile.json")))
+
+    @property
+    def leak_checks(self) -> LeakChecks:
+        """Stored leak checks."""
+        from certify_assets.corpora.leakage import LeakChecks
+
+        return LeakChecks.from_dict(self.store.read_json(self.key("controls.json")))
+
+    @property
     def hashes(self) -> dict[str, str]:
         """Hashes that profile and leak checks depend on: manifest and stored trajectories."""
         return {
@@ -320,31 +336,29 @@ class Corpus:
         for split in SPLITS:
             self.write_split(split)
 
-    def measure_profile(self) -> dict[str, Any]:
-        """Profile the corpus and its splits; store and return the document."""
+    def measure_profile(self) -> CorpusProfile:
+        """Profile the corpus and its splits, and store the profile."""
         from certify_assets.corpora.profile import profile_corpus
 
         # without the steps, so that a corpus larger than memory can be profiled
         frame, manifest = self.columns(), self.stored_manifest
-        verify_manifest(manifest, frame)
         dropped = self.store.read_json(self.key("import.json"))["dropped"]
-        measured = profile_corpus(frame, manifest, dropped=dropped, rendered=self.outlines())
-        document = {**measured.to_dict(), **self.hashes}
-        self.store.write_json(self.key("profile.json"), document)
-        return document
+        profile = profile_corpus(frame, manifest, dropped=dropped, rendered=self.outlines())
+        self.store.write_json(self.key("profile.json"), {**profile.to_dict(), **self.hashes})
+        return profile
 
-    def measure_leaks(self) -> dict[str, Any]:
-        """Run the leak checks on everything but TEST; store and return the document."""
-        from certify_assets.corpora.leakage import controls
+    def measure_leaks(self) -> LeakChecks:
+        """Run the leak checks on everything but TEST, and store them."""
+        from certify_assets.corpora.leakage import check_leaks
 
         config = self.config
-        document = controls(
+        checks = check_leaks(
             without_test(self.trajectories, self.manifest),
             thresholds=config.leak_thresholds,
             accept_structural_leak=config.accept_structural_leak,
-        ).to_dict()
-        self.store.write_json(self.key("controls.json"), {**document, **self.hashes})
-        return document
+        )
+        self.store.write_json(self.key("controls.json"), {**checks.to_dict(), **self.hashes})
+        return checks
 
     def require_leak_checks(self, manifest_sha256: str | None = None) -> str | None:
         """Refuse a corpus with a structural leak that nobody accepted.
@@ -366,6 +380,8 @@ class Corpus:
             If a structural leak was measured and not accepted, or nothing was measured for this
             manifest and configuration.
         """
+        from certify_assets.corpora.leakage import LeakChecks
+
         document, config = self.store.read_json(self.key("controls.json")), self.config
         measured = f"the leak controls of {self} were measured"
         if document["manifest_sha256"] != (manifest_sha256 or self.stored_manifest.sha256):
@@ -382,17 +398,14 @@ class Corpus:
                 f"{measured} under another leak_thresholds or accept_structural_leak than its "
                 "configuration has now; materialize corpora/leak_controls again."
             )
-        if not document["passed"]:
+        checks = LeakChecks.from_dict(document)
+        if not checks.passed:
             raise LeakError(
-                f"{name_leaks(document)} alone tells the outcome of {self}; a judge would certify "
-                "that, not the work: remove the leak, or set accept_structural_leak to the reason "
-                "for going on."
+                f"{checks.leaks} alone tells the outcome of {self}; a judge would certify that, "
+                "not the work: remove the leak, or set accept_structural_leak to the reason for "
+                "going on."
             )
-        return (
-            f"{name_leaks(document)}; accepted: {document['accepted']}"
-            if document["over"]
-            else None
-        )
+        return f"{checks.leaks}; accepted: {checks.accepted}" if checks.over else None
 
     def quality_report(self, *, stored_splits: bool) -> QualityReport:
         """Run the data-quality suites on the corpus, or on its stored splits as well.
@@ -418,24 +431,6 @@ class Corpus:
         with tempfile.TemporaryDirectory() as folder:
             data = write_trajectories(Path(folder) / "trajectories.parquet", frame)
         return self.store.write_bytes(key, data)
-
-
-def name_leaks(controls: Mapping[str, Any]) -> str:
-    """Name the leak checks that are over their threshold, each with its AUROC."""
-    measured = {
-        "length": controls["length_auroc"],
-        "steps": controls["step_auroc"],
-        "agent": controls["agent_auroc"],
-    }
-    measured |= {f"phrase {name}": value for name, value in controls["phrases"].items()}
-    limits = {
-        name: controls["thresholds"]["phrases" if name.startswith("phrase ") else name]
-        for name in controls["over"]
-    }
-    return ", ".join(
-        f"{name} (AUROC {measured[name]:.3f}, threshold {limit:g})"
-        for name, limit in limits.items()
-    )
 
 
 def embedded_import(name: str) -> Imported:

@@ -93,7 +93,7 @@ class LeakFinding:
 
 
 @dataclass(frozen=True)
-class LeakControls:
+class LeakChecks:
     """How well the outcome is told without reading the run.
 
     Parameters
@@ -144,35 +144,80 @@ class LeakControls:
         """Whether the corpus may proceed: no structural leak, or an accepted one."""
         return not self.over or bool(self.accepted)
 
+    @property
+    def measured(self) -> dict[str, float | None]:
+        """AUROC of every check, None where all outcomes are equal."""
+        values = {
+            "length": self.length_auroc,
+            "steps": self.step_auroc,
+            "agent": self.agent_auroc,
+            **{f"phrase {name}": value for name, value in self.phrases.items()},
+        }
+        return {name: _known(value) for name, value in values.items()}
+
+    def threshold(self, name: str) -> float:
+        """Return the threshold of a check."""
+        return self.thresholds["phrases" if name.startswith("phrase ") else name]
+
+    @property
+    def leaks(self) -> str:
+        """The checks at or over their threshold, each with its AUROC."""
+        return ", ".join(
+            f"{name} (AUROC {self.measured[name]:.3f}, threshold {self.threshold(name):g})"
+            for name in self.over
+        )
+
     def to_dict(self) -> dict[str, Any]:
-        """Return the controls as a JSON object; null where one cannot be measured."""
-        bounds = {
-            name: None if bound is None else list(bound) for name, bound in self.intervals.items()
-        }
-        phrases = {
-            name: None if math.isnan(value) else value for name, value in self.phrases.items()
-        }
+        """Return the checks as a JSON object; null where one cannot be measured."""
         document = asdict(self) | {
             "over": list(self.over),
             "passed": self.passed,
-            "intervals": bounds,
-            "phrases": phrases,
+            "intervals": {n: bound and list(bound) for n, bound in self.intervals.items()},
+            "phrases": {name: _known(value) for name, value in self.phrases.items()},
+            "evidence": self.evidence.to_dict(),
         }
-        document["evidence"] = self.evidence.to_dict()
         return {
-            key: None if isinstance(value, float) and math.isnan(value) else value
+            key: _known(value) if isinstance(value, float) else value
             for key, value in document.items()
         }
 
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> LeakChecks:
+        """Read stored checks; keys of other documents are passed over."""
+        missing: Any = math.nan
+        values = {
+            name: missing if name.endswith("_auroc") and document[name] is None else document[name]
+            for name in cls.__dataclass_fields__
+        }
+        return cls(
+            **values
+            | {
+                "phrases": {
+                    name: math.nan if value is None else value
+                    for name, value in document["phrases"].items()
+                },
+                "intervals": {
+                    name: None if bound is None else (bound[0], bound[1])
+                    for name, bound in document["intervals"].items()
+                },
+                "over": tuple(document["over"]),
+                "evidence": LeakEvidence.from_dict(document["evidence"]),
+            }
+        )
 
-def controls(
+
+def _known(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+def check_leaks(
     frame: pd.DataFrame,
     *,
     rendered: Sequence[Rendered] | None = None,
     thresholds: Mapping[str, float] | None = None,
     accept_structural_leak: str | None = None,
     seed: int = 0,
-) -> LeakControls:
+) -> LeakChecks:
     """Measure what length, steps, agent and verdict phrases alone tell about the outcome.
 
     Parameters
@@ -213,7 +258,7 @@ def controls(
     values = {name: value for name, (value, _, _) in measured.items()} | {
         "agent": agent(np.ones(len(rows)))
     }
-    return LeakControls(
+    return LeakChecks(
         length_auroc=values["length"],
         longer_succeeds=measured["length"][1],
         step_auroc=values["steps"],
@@ -453,6 +498,19 @@ class LeakEvidence:
             for item in document["phrases"]
         ]
         return document | {"agents": list(document["agents"]), "phrases": phrases}
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> LeakEvidence:
+        """Read stored evidence."""
+        length, steps = (
+            Spread(**{name: tuple(values) for name, values in document[part].items()})
+            for part in ("length", "steps")
+        )
+        phrases = tuple(
+            PhraseEvidence(**item | {"examples": tuple(tuple(one) for one in item["examples"])})
+            for item in document["phrases"]
+        )
+        return cls(length, steps, tuple(AgentRate(**item) for item in document["agents"]), phrases)
 
 
 def leak_evidence(

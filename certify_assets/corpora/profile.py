@@ -27,7 +27,7 @@ _FLOOR_SHARE = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
+class SplitGate:
     """Whether a certificate is arithmetically possible on a split, before anything is scored.
 
     Parameters
@@ -91,7 +91,7 @@ class CorpusProfile:
         What the import left out, by reason.
     splits : dict of str to ClusterSummary
         The same figures of every split.
-    gates : tuple of Gate
+    gates : tuple of SplitGate
         For CAL (or the whole corpus, where it is not split) and TEST, at every α.
     flips : FlipRates
         Of everything but TEST.
@@ -115,7 +115,7 @@ class CorpusProfile:
     same_instruction: tuple[tuple[str, ...], ...]
     dropped: dict[str, int]
     splits: dict[str, ClusterSummary]
-    gates: tuple[Gate, ...]
+    gates: tuple[SplitGate, ...]
     flips: FlipRates
     lengths: TextLengths | None
 
@@ -125,6 +125,24 @@ class CorpusProfile:
             "attempts": list(self.attempts),
             "same_instruction": [list(tasks) for tasks in self.same_instruction],
         }
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> CorpusProfile:
+        """Read a stored profile; keys of other documents are passed over."""
+        values = {name: document[name] for name in cls.__dataclass_fields__}
+        fewest, most = document["attempts"]
+        lengths = document["lengths"]
+        return cls(
+            **values
+            | {
+                "attempts": (fewest, most),
+                "same_instruction": tuple(tuple(tasks) for tasks in document["same_instruction"]),
+                "splits": {n: ClusterSummary(**part) for n, part in document["splits"].items()},
+                "gates": tuple(SplitGate(**gate) for gate in document["gates"]),
+                "flips": FlipRates(**document["flips"]),
+                "lengths": None if lengths is None else TextLengths(**lengths),
+            }
+        )
 
 
 def profile_corpus(
@@ -226,7 +244,7 @@ def certification_gate(
     delta: float = _DELTA,
     grid: int = _GRID,
     split: str = "all",
-) -> Gate:
+) -> SplitGate:
     """Say whether a guarded certificate is arithmetically possible on so many tasks.
 
     Notes
@@ -245,7 +263,7 @@ def certification_gate(
         reason = f"{place}; effective sample {summary.n_eff:.1f} is below n_min {at_grid} at δ/{grid}: only a good judge will certify."
     else:
         reason = f"{place}; effective sample {summary.n_eff:.1f} is at least n_min {at_grid} at δ/{grid}: a certificate is possible."
-    return Gate(
+    return SplitGate(
         split,
         alpha,
         delta,

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from certify_assets.corpora.config import CorpusConfig, Domain, complete_thresholds
 from certify_assets.corpora.corpus import Corpus, ImportSummary, embedded_import
 from certify_assets.corpora.embedded import EMBEDDED
+from certify_assets.corpora.leakage import LeakChecks, check_leaks
+from certify_assets.corpora.profile import CorpusProfile, profile_corpus
 from certify_assets.corpora.splits import SplitManifest, plan_splits, without_test
 from certify_assets.errors import InputError
 
@@ -22,10 +24,9 @@ class CorpusReport:
     Parameters
     ----------
     config : CorpusConfig
-    imported : dict
-        The document of the import: files, what was dropped with an example, notes, labels.
-    profile, controls : dict
-        Documents of corpus profile and leak controls.
+    imported : ImportSummary
+    profile : CorpusProfile
+    leak_checks : LeakChecks
     manifest : SplitManifest or None
         None where the corpus cannot be split.
     unsplit : str
@@ -37,9 +38,9 @@ class CorpusReport:
     """
 
     config: CorpusConfig
-    imported: dict[str, Any]
-    profile: dict[str, Any]
-    controls: dict[str, Any]
+    imported: ImportSummary
+    profile: CorpusProfile
+    leak_checks: LeakChecks
     manifest: SplitManifest | None
     unsplit: str
     runs: pd.DataFrame
@@ -56,9 +57,9 @@ class CorpusReport:
             "corpus": self.config.name,
             "domain": {"name": self.domain.name or None, "origin": self.domain.origin},
             "config": self.config.to_dict(),
-            "import": self.imported,
-            "profile": self.profile,
-            "controls": self.controls,
+            "import": self.imported.to_dict(),
+            "profile": self.profile.to_dict(),
+            "controls": self.leak_checks.to_dict(),
             "split_tasks": shares,
             "unsplit": self.unsplit or None,
         }
@@ -81,9 +82,9 @@ def gather_report(corpus: Corpus) -> CorpusReport:
     labelled = readable[readable["outcome"].notna()]
     return CorpusReport(
         config=config,
-        imported=summary.to_dict(),
+        imported=summary,
         profile=_profile(corpus, frame, manifest, summary.dropped),
-        controls=_controls(corpus, readable, manifest),
+        leak_checks=_leak_checks(corpus, readable, manifest),
         manifest=manifest,
         unsplit=unsplit,
         runs=labelled[["task_id", "agent", "attempt", "outcome"]].reset_index(drop=True),
@@ -112,46 +113,35 @@ def _manifest(corpus: Corpus, frame: pd.DataFrame) -> tuple[SplitManifest | None
         return None, str(error)
 
 
-def _stored(
-    corpus: Corpus, name: str, manifest: SplitManifest | None, declared: dict[str, Any]
-) -> dict[str, Any] | None:
-    """Return a stored document of the corpus if it was measured on what is stored now."""
+def _is_current(
+    corpus: Corpus, name: str, manifest: SplitManifest | None, **declared: object
+) -> bool:
+    """Whether a stored document of the corpus was measured on what is stored now."""
     if manifest is None or not corpus.store.exists(corpus.key(name)):
-        return None
+        return False
     wanted = {
         "manifest_sha256": manifest.sha256,
         "trajectories_sha256": corpus.trajectories_sha256,
         **declared,
     }
-    stored: dict[str, Any] = corpus.store.read_json(corpus.key(name))
-    return stored if all(stored.get(key) == value for key, value in wanted.items()) else None
+    stored = corpus.store.read_json(corpus.key(name))
+    return all(stored.get(key) == value for key, value in wanted.items())
 
 
 def _profile(
     corpus: Corpus, frame: pd.DataFrame, manifest: SplitManifest | None, dropped: dict[str, int]
-) -> dict[str, Any]:
-    from certify_assets.corpora.profile import profile_corpus
+) -> CorpusProfile:
+    if _is_current(corpus, "profile.json", manifest):
+        return corpus.profile
+    return profile_corpus(frame, manifest, dropped=dropped)
 
-    stored = _stored(corpus, "profile.json", manifest, {})
-    return stored or profile_corpus(frame, manifest, dropped=dropped).to_dict()
 
-
-def _controls(
+def _leak_checks(
     corpus: Corpus, readable: pd.DataFrame, manifest: SplitManifest | None
-) -> dict[str, Any]:
-    from certify_assets.corpora.leakage import controls
-
+) -> LeakChecks:
     config = corpus.config
-    declared = {
-        "thresholds": complete_thresholds(config.leak_thresholds),
-        "accepted": config.accept_structural_leak,
-    }
-    stored = _stored(corpus, "controls.json", manifest, declared)
-    return (
-        stored
-        or controls(
-            readable,
-            thresholds=config.leak_thresholds,
-            accept_structural_leak=config.accept_structural_leak,
-        ).to_dict()
-    )
+    thresholds, accepted = config.leak_thresholds, config.accept_structural_leak
+    complete = complete_thresholds(thresholds)
+    if _is_current(corpus, "controls.json", manifest, thresholds=complete, accepted=accepted):
+        return corpus.leak_checks
+    return check_leaks(readable, thresholds=thresholds, accept_structural_leak=accepted)

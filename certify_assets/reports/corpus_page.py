@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from certify_assets._version import __version__
@@ -12,6 +12,9 @@ from certify_assets.reports.charts import outcome_heatmap, outcome_histogram
 from certify_assets.reports.wording import DASH, count, counted, environment, percent, rate
 
 if TYPE_CHECKING:
+    from certify_assets.corpora.corpus import ImportSummary
+    from certify_assets.corpora.leakage import LeakChecks
+    from certify_assets.corpora.profile import CorpusProfile, FlipRates, TextLengths
     from certify_assets.corpora.quality import QualityReport
     from certify_assets.corpora.report import CorpusReport
     from certify_assets.storage.store import Store
@@ -53,68 +56,62 @@ class AgentRow:
     bar: str
 
 
-def profile_facts(profile: Mapping[str, Any]) -> list[Fact]:
+def profile_facts(profile: CorpusProfile) -> list[Fact]:
     """Return size and clustering of the corpus, each as what it is and its value."""
-    fewest, most = profile["attempts"]
+    fewest, most = profile.attempts
     return [
-        ("labelled runs", count(profile["trajectories"])),
-        ("without a label", count(profile["unlabelled"])),
-        ("tasks", count(profile["tasks"])),
-        ("agents", count(len(profile["agents"]))),
+        ("labelled runs", count(profile.trajectories)),
+        ("without a label", count(profile.unlabelled)),
+        ("tasks", count(profile.tasks)),
+        ("agents", count(len(profile.agents))),
         ("runs a task", count(fewest) if fewest == most else f"{count(fewest)} to {count(most)}"),
-        ("success rate π", percent(profile["success_rate"])),
-        ("task ICC", rate(profile["icc"])),
-        ("design effect DEFF", f"{profile['deff']:.2f}"),
-        ("effective runs n_eff", f"{profile['n_eff']:,.1f}"),
+        ("success rate π", percent(profile.success_rate)),
+        ("task ICC", rate(profile.icc)),
+        ("design effect DEFF", f"{profile.deff:.2f}"),
+        ("effective runs n_eff", f"{profile.n_eff:,.1f}"),
     ]
 
 
-def gate_rows(profile: Mapping[str, Any]) -> list[dict[str, Any]]:
+def gate_rows(profile: CorpusProfile) -> list[dict[str, Any]]:
     """Return the arithmetic of every split and budget."""
     return [
         {
-            "split": gate["split"].upper(),
-            "alpha": f"{gate['alpha']:g}",
-            "tasks": count(gate["tasks"]),
-            "floor": count(gate["floor_tasks"]),
-            "n_eff": f"{gate['n_eff']:,.1f}",
-            "n_min": f"{gate['n_min']} / {gate['n_min_grid']}",
-            "possible": gate["possible"],
-            "audits": gate["split"] == "test",
-            "reason": gate["reason"],
+            "split": gate.split.upper(),
+            "alpha": f"{gate.alpha:g}",
+            "tasks": count(gate.tasks),
+            "floor": count(gate.floor_tasks),
+            "n_eff": f"{gate.n_eff:,.1f}",
+            "n_min": f"{gate.n_min} / {gate.n_min_grid}",
+            "possible": gate.possible,
+            "audits": gate.split == "test",
+            "reason": gate.reason,
         }
-        for gate in profile["gates"]
+        for gate in profile.gates
     ]
 
 
-def split_rows(profile: Mapping[str, Any]) -> list[tuple[str, ...]]:
+def split_rows(profile: CorpusProfile) -> list[tuple[str, ...]]:
     """Return the figures of every split."""
     return [
         (
             name.upper(),
-            count(part["tasks"]),
-            count(part["trajectories"]),
-            percent(part["success_rate"]),
-            rate(part["icc"]),
-            f"{part['deff']:.2f}",
-            f"{part['n_eff']:,.1f}",
+            count(part.tasks),
+            count(part.trajectories),
+            percent(part.success_rate),
+            rate(part.icc),
+            f"{part.deff:.2f}",
+            f"{part.n_eff:,.1f}",
         )
-        for name, part in profile["splits"].items()
+        for name, part in profile.splits.items()
     ]
 
 
-def control_rows(controls: Mapping[str, Any]) -> list[ControlRow]:
+def control_rows(controls: LeakChecks) -> list[ControlRow]:
     """Return every control with its interval and threshold."""
-    measured = {
-        "length": controls["length_auroc"],
-        "steps": controls["step_auroc"],
-        "agent": controls["agent_auroc"],
-    }
-    measured |= {f"phrase {name}": value for name, value in controls["phrases"].items()}
     rows = []
-    for name, value in measured.items():
-        bound = controls["intervals"].get(name)
-        limit = controls["thresholds"]["phrases" if name.startswith("phrase ") else name]
+    for name, value in controls.measured.items():
+        bound = controls.intervals.get(name)
+        limit = controls.threshold(name)
         interval = DASH if bound is None else f"{rate(bound[0])} to {rate(bound[1])}"
         rows.append(
             ControlRow(
@@ -123,28 +120,28 @@ def control_rows(controls: Mapping[str, Any]) -> list[ControlRow]:
                 interval,
                 f"{limit:g}",
                 f"{100 * (value or 0):.1f}",
-                name in controls["over"],
+                name in controls.over,
             )
         )
     return rows
 
 
-def agent_rows(profile: Mapping[str, Any], controls: Mapping[str, Any]) -> list[AgentRow]:
+def agent_rows(profile: CorpusProfile, controls: LeakChecks) -> list[AgentRow]:
     """Return every agent (at most 60); success rates are of the runs outside TEST."""
-    read = {item["agent"]: item for item in controls["evidence"]["agents"]}
+    read = {item.agent: item for item in controls.evidence.agents}
     rows = []
-    for name, runs in list(profile["agents"].items())[:_MOST_AGENTS]:
+    for name, runs in list(profile.agents.items())[:_MOST_AGENTS]:
         item = read.get(name)
         if item is None:
             rows.append(AgentRow(name, count(runs), "0", "0", DASH, "0"))
             continue
-        share = item["success_rate"]
+        share = item.success_rate
         rows.append(
             AgentRow(
                 name,
                 count(runs),
-                count(item["trajectories"]),
-                count(item["tasks"]),
+                count(item.trajectories),
+                count(item.tasks),
                 percent(share),
                 f"{100 * share:.1f}",
             )
@@ -152,63 +149,63 @@ def agent_rows(profile: Mapping[str, Any], controls: Mapping[str, Any]) -> list[
     return rows
 
 
-def phrase_rows(controls: Mapping[str, Any]) -> list[dict[str, Any]]:
+def phrase_rows(controls: LeakChecks) -> list[dict[str, Any]]:
     """Return every verdict phrase that occurs, with where."""
     return [
         {
-            "name": item["name"],
-            "runs": counted(item["trajectories"], "run"),
-            "with": percent(item["success_rate_with"]),
-            "without": percent(item["success_rate_without"]),
+            "name": item.name,
+            "runs": counted(item.trajectories, "run"),
+            "with": percent(item.success_rate_with),
+            "without": percent(item.success_rate_without),
             "examples": [
-                {"run": run, "step": step, "text": text} for run, step, text in item["examples"]
+                {"run": run, "step": step, "text": text} for run, step, text in item.examples
             ],
         }
-        for item in controls["evidence"]["phrases"]
+        for item in controls.evidence.phrases
     ]
 
 
-def flip_facts(flips: Mapping[str, Any]) -> list[Fact]:
+def flip_facts(flips: FlipRates) -> list[Fact]:
     """Return the flip rates, of agents' attempts and of tasks, and what they leave to a judge."""
     return [
         (
-            f"of {counted(flips['cells'], 'pair')} of task and agent flip",
-            percent(flips["cell_rate"]),
+            f"of {counted(flips.cells, 'pair')} of task and agent flip",
+            percent(flips.cell_rate),
         ),
-        (f"of {counted(flips['tasks'], 'task')} flip", percent(flips["task_rate"])),
+        (f"of {counted(flips.tasks, 'task')} flip", percent(flips.task_rate)),
         (
             "accuracy at most, knowing task and agent without reading",
-            percent(flips["unread_ceiling"]),
+            percent(flips.unread_ceiling),
         ),
-        ("accuracy at most, if equal texts get equal verdicts", percent(flips["label_ceiling"], 2)),
+        ("accuracy at most, if equal texts get equal verdicts", percent(flips.label_ceiling, 2)),
     ]
 
 
-def label_rows(imported: Mapping[str, Any], flips: Mapping[str, Any]) -> list[Fact]:
+def label_rows(imported: ImportSummary, flips: FlipRates) -> list[Fact]:
     """Return where outcomes come from and what speaks of their disagreement."""
     facts = [
         (name.replace("_", " "), f"{value:,.4g}" if value % 1 else count(value))
-        for name, value in imported["label_facts"].items()
+        for name, value in imported.label_facts.items()
     ]
-    contradicted = counted(flips["contradicted"], "run")
+    contradicted = counted(flips.contradicted, "run")
     return [
-        ("source of the outcomes", imported["label_source"] or "not recorded"),
+        ("source of the outcomes", imported.label_source or "not recorded"),
         *facts,
         ("runs whose text has both outcomes", contradicted),
     ]
 
 
-def length_facts(lengths: Mapping[str, Any] | None) -> list[Fact]:
+def length_facts(lengths: TextLengths | None) -> list[Fact]:
     """Return the lengths of the uncut texts and what the renderer's budget takes from them."""
     if lengths is None:
         return []
     return [
-        ("characters, median", count(lengths["median"])),
-        ("95th percentile", count(lengths["p95"])),
-        ("shortest", count(lengths["shortest"])),
-        ("longest", count(lengths["longest"])),
-        ("runs cut to the budget", count(lengths["cut"])),
-        ("of all characters cut", percent(lengths["cut_share"])),
+        ("characters, median", count(lengths.median)),
+        ("95th percentile", count(lengths.p95)),
+        ("shortest", count(lengths.shortest)),
+        ("longest", count(lengths.longest)),
+        ("runs cut to the budget", count(lengths.cut)),
+        ("of all characters cut", percent(lengths.cut_share)),
     ]
 
 
@@ -236,13 +233,13 @@ def render_corpus(report: CorpusReport, *, data_docs: str | None = None) -> str:
     str
         HTML; the same text for the same report.
     """
-    profile, controls = report.profile, report.controls
+    profile, controls = report.profile, report.leak_checks
     state, heading, sentences = standing(report)
     view = {
         "version": __version__,
         "title": report.config.name,
-        "about": f"{counted(profile['trajectories'], 'labelled run')} of {counted(profile['tasks'], 'task')}, {percent(profile['success_rate'])} "
-        f"successful, task ICC {rate(profile['icc'], 2)}; read from the format {report.imported['format']}",
+        "about": f"{counted(profile.trajectories, 'labelled run')} of {counted(profile.tasks, 'task')}, {percent(profile.success_rate)} "
+        f"successful, task ICC {rate(profile.icc, 2)}; read from the format {report.imported.format}",
         "state": state,
         "heading": heading,
         "sentences": sentences,
@@ -253,23 +250,23 @@ def render_corpus(report: CorpusReport, *, data_docs: str | None = None) -> str:
         "unsplit": report.unsplit,
         "manifest": report.manifest,
         "controls": control_rows(controls),
-        "accepted": controls["accepted"],
+        "accepted": controls.accepted,
         "agents": agent_rows(profile, controls),
         "phrases": phrase_rows(controls),
         "figures": _figures(controls),
-        "flips": flip_facts(profile["flips"]),
-        "labels": label_rows(report.imported, profile["flips"]),
-        "lengths": length_facts(profile["lengths"]),
+        "flips": flip_facts(profile.flips),
+        "labels": label_rows(report.imported, profile.flips),
+        "lengths": length_facts(profile.lengths),
         "dropped": [
-            (reason, count(number), report.imported["examples"].get(reason, ""))
-            for reason, number in profile["dropped"].items()
+            (reason, count(number), report.imported.examples.get(reason, ""))
+            for reason, number in profile.dropped.items()
         ],
-        "notes": [(note, count(number)) for note, number in report.imported["notes"].items()],
-        "duplicates": f"{counted(profile['duplicates'], 'run')} ({percent(profile['duplicate_share'])})",
-        "same": profile["same_instruction"][:_MOST],
-        "same_more": max(0, len(profile["same_instruction"]) - _MOST),
-        "files": sorted(report.imported["files"].items())[:_MOST],
-        "files_more": max(0, len(report.imported["files"]) - _MOST),
+        "notes": [(note, count(number)) for note, number in report.imported.notes.items()],
+        "duplicates": f"{counted(profile.duplicates, 'run')} ({percent(profile.duplicate_share)})",
+        "same": profile.same_instruction[:_MOST],
+        "same_more": max(0, len(profile.same_instruction) - _MOST),
+        "files": sorted(report.imported.files.items())[:_MOST],
+        "files_more": max(0, len(report.imported.files) - _MOST),
         **_map(report),
     }
     return environment().get_template("corpus.html").render(**view)
@@ -277,16 +274,16 @@ def render_corpus(report: CorpusReport, *, data_docs: str | None = None) -> str:
 
 def standing(report: CorpusReport) -> tuple[str, str, list[str]]:
     """Return look, heading and sentences of the banner: whether a judge may be certified on this corpus."""
-    controls = report.controls
-    gates = [gate for gate in report.profile["gates"] if gate["split"] != "test"]
-    possible = [gate for gate in gates if gate["possible"]]
-    sentences = [f"α = {gate['alpha']:g}: {gate['reason']}" for gate in gates]
+    controls = report.leak_checks
+    gates = [gate for gate in report.profile.gates if gate.split != "test"]
+    possible = [gate for gate in gates if gate.possible]
+    sentences = [f"α = {gate.alpha:g}: {gate.reason}" for gate in gates]
     if report.unsplit:
         sentences.append(f"It cannot be split: {report.unsplit}")
-    if controls["over"]:
-        names = ", ".join(controls["over"])
+    if controls.over:
+        names = ", ".join(controls.over)
         leak = f"The outcome can be told without reading the run, by {names}"
-        if not controls["passed"]:
+        if not controls.passed:
             return (
                 "failed",
                 "Blocked by a structural leak",
@@ -295,7 +292,7 @@ def standing(report: CorpusReport) -> tuple[str, str, list[str]]:
         return (
             "warn",
             "Open, with an accepted leak",
-            [f"{leak}. Accepted: {controls['accepted']}", *sentences],
+            [f"{leak}. Accepted: {controls.accepted}", *sentences],
         )
     if report.unsplit or not possible:
         return "nothing", "No certificate is possible by arithmetic", sentences
@@ -304,23 +301,23 @@ def standing(report: CorpusReport) -> tuple[str, str, list[str]]:
 
 def corpus_markdown(report: CorpusReport) -> str:
     """Return the asset's block: under 1,000 characters of Markdown, so that it is shown in line. No text of the corpus enters it."""
-    profile, flips = report.profile, report.profile["flips"]
+    profile, flips = report.profile, report.profile.flips
     lines = [f"**{standing(report)[1]}**", ""]
     lines += [
         "| runs | tasks | π | ICC | n_eff | flips: cells / tasks |",
         "|---|---|---|---|---|---|",
     ]
     numbers = [
-        count(profile["trajectories"]),
-        count(profile["tasks"]),
-        rate(profile["success_rate"]),
-        rate(profile["icc"]),
+        count(profile.trajectories),
+        count(profile.tasks),
+        rate(profile.success_rate),
+        rate(profile.icc),
     ]
     lines.append(
-        f"| {' | '.join([*numbers, count(profile['n_eff'])])} | {percent(flips['cell_rate'])} / {percent(flips['task_rate'])} |"
+        f"| {' | '.join([*numbers, count(profile.n_eff)])} | {percent(flips.cell_rate)} / {percent(flips.task_rate)} |"
     )
     lines += ["", "| control | AUROC | 95 % | threshold |", "|---|---|---|---|"]
-    shown = sorted(control_rows(report.controls), key=lambda row: not row.over)[:6]
+    shown = sorted(control_rows(report.leak_checks), key=lambda row: not row.over)[:6]
     lines += [f"| {row.name} | {row.auroc} | {row.interval} | {row.threshold} |" for row in shown]
     block = "\n".join(lines) + "\n"
     if len(block) >= _INLINE:
@@ -330,25 +327,27 @@ def corpus_markdown(report: CorpusReport) -> str:
     return block
 
 
-def _figures(controls: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    evidence = controls["evidence"]
+def _figures(controls: LeakChecks) -> list[tuple[str, str, str]]:
+    evidence = controls.evidence
     return [
         (
             "Text length by outcome",
-            outcome_histogram(evidence["length"], "characters of the uncut text", name="length"),
+            outcome_histogram(
+                asdict(evidence.length), "characters of the uncut text", name="length"
+            ),
             _direction(
                 "length",
-                controls["length_auroc"],
-                "longer" if controls["longer_succeeds"] else "shorter",
+                controls.measured["length"],
+                "longer" if controls.longer_succeeds else "shorter",
             ),
         ),
         (
             "Number of steps by outcome",
-            outcome_histogram(evidence["steps"], "steps", name="steps"),
+            outcome_histogram(asdict(evidence.steps), "steps", name="steps"),
             _direction(
                 "steps",
-                controls["step_auroc"],
-                "with more steps" if controls["more_steps_succeed"] else "with fewer steps",
+                controls.measured["steps"],
+                "with more steps" if controls.more_steps_succeed else "with fewer steps",
             ),
         ),
     ]
@@ -388,7 +387,7 @@ def _map(report: CorpusReport) -> dict[str, Any]:
     }
 
 
-def check_table(controls: Mapping[str, Any]) -> str:
+def check_table(controls: LeakChecks) -> str:
     """Return the controls as a Markdown table for the metadata of their check."""
     lines = ["| control | AUROC | 95 % over tasks | threshold | |", "|---|---|---|---|---|"]
     lines += [

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from certify_assets.corpora.formats import Imported, import_corpus
-from certify_assets.corpora.leakage import controls
+from certify_assets.corpora.leakage import check_leaks
 from certify_assets.corpora.profile import profile_corpus
 from certify_assets.corpora.schema import Step, from_frame
 from certify_assets_tests.corpora.builders import write_json
@@ -200,4 +200,6 @@ def test_the_published_bash_runs() -> None:
     ]
     profile = profile_corpus(flat)
     assert (len(flat), round(profile.success_rate, 3), round(profile.icc, 2)) == (1602, 0.288, 0.33)
-    assert controls(frame).over, "episodes that stop at success are a structural leak, and it shows"
+    assert check_leaks(frame).over, (
+        "episodes that stop at success are a structural leak, and it shows"
+    )

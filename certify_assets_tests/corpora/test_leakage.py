@@ -13,7 +13,7 @@ from certify_assets.corpora.leakage import (
     LEAK_FIELDS,
     LEAK_KEYS,
     VERDICT_PHRASES,
-    controls,
+    check_leaks,
     find_leak_fields,
 )
 from certify_assets.corpora.rendering import render_frame
@@ -41,7 +41,7 @@ OUTCOMES = np.random.default_rng(1).integers(0, 2, 200).tolist()
 
 
 def test_a_corpus_without_leaks_passes() -> None:
-    found = controls(corpus(tasks=60))
+    found = check_leaks(corpus(tasks=60))
     assert found.passed and not found.over and found.phrases == {}
     assert 0.5 <= found.length_auroc < 0.7 and 0.35 < found.agent_auroc < 0.65
     assert json.loads(json.dumps(found.to_dict()))["passed"] is True
@@ -52,10 +52,10 @@ def test_an_episode_that_stops_at_success_shows() -> None:
         OUTCOMES,
         steps=lambda row, outcome: tuple(Step("go", "page") for _ in range(3 if outcome else 9)),
     )
-    found = controls(frame)
+    found = check_leaks(frame)
     assert found.step_auroc == 1.0 and not found.more_steps_succeed and not found.longer_succeeds
     assert set(found.over) == {"length", "steps"} and not found.passed
-    accepted = controls(
+    accepted = check_leaks(
         frame, accept_structural_leak="episodes stop at success; known of this benchmark"
     )
     assert accepted.passed and accepted.over == found.over and accepted.accepted
@@ -67,25 +67,25 @@ def test_length_is_that_of_the_uncut_text() -> None:
     )
     texts = render_frame(frame)
     assert {len(item.text) for item in texts} == {6000}
-    assert controls(frame, rendered=texts).length_auroc == 1.0
+    assert check_leaks(frame, rendered=texts).length_auroc == 1.0
 
 
 def test_an_agent_that_always_succeeds_shows() -> None:
-    found = controls(runs(OUTCOMES, agent=lambda row, outcome: "good" if outcome else "bad"))
+    found = check_leaks(runs(OUTCOMES, agent=lambda row, outcome: "good" if outcome else "bad"))
     assert found.agent_auroc == 1.0 and "agent" in found.over
 
 
 def test_one_agent_tells_nothing() -> None:
-    assert controls(runs(OUTCOMES, agent=lambda row, outcome: "only")).agent_auroc == 0.5
+    assert check_leaks(runs(OUTCOMES, agent=lambda row, outcome: "only")).agent_auroc == 0.5
 
 
 def test_the_agent_control_does_not_peek() -> None:
     # with an agent a row, its success rate on the row itself would be the outcome
-    assert controls(runs(OUTCOMES, agent=lambda row, outcome: f"agent{row}")).agent_auroc == 0.5
+    assert check_leaks(runs(OUTCOMES, agent=lambda row, outcome: f"agent{row}")).agent_auroc == 0.5
 
 
 def test_outcomes_that_are_all_equal_leave_nothing_to_measure() -> None:
-    found = controls(runs([1] * 20))
+    found = check_leaks(runs([1] * 20))
     assert math.isnan(found.length_auroc) and math.isnan(found.agent_auroc) and found.passed
     assert found.to_dict()["length_auroc"] is None
 
@@ -109,13 +109,13 @@ def test_verdict_phrases_in_observations_show(phrase: str, text: str) -> None:
     frame = runs(
         OUTCOMES, steps=lambda row, outcome: (Step("check", text if outcome else "nothing"),)
     )
-    found = controls(frame)
+    found = check_leaks(frame)
     assert found.phrases[phrase] == 1.0 and found.phrase_trajectories[phrase] == sum(OUTCOMES)
     assert f"phrase {phrase}" in found.over
     claimed = runs(
         OUTCOMES, steps=lambda row, outcome: (Step(text if outcome else "nothing", "ok"),)
     )
-    assert controls(claimed).phrases == {}
+    assert check_leaks(claimed).phrases == {}
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_a_verdict_that_every_run_ends_with_shows(phrase: str, good: str, bad: s
             Step("check", good if outcome else bad),
         ),
     )
-    found = controls(frame)
+    found = check_leaks(frame)
     assert (
         found.phrases[phrase] == 1.0
         and found.phrase_trajectories[phrase] == len(OUTCOMES)
@@ -153,7 +153,7 @@ def test_a_verdict_that_every_run_ends_with_shows(phrase: str, good: str, bad: s
 
 
 def test_a_verdict_in_the_instruction_shows() -> None:
-    found = controls(
+    found = check_leaks(
         runs(OUTCOMES, instruction=lambda row, outcome: f"Do it again. Last reward: {outcome}.")
     )
     assert found.phrases == {"reward_value": 1.0} and {
@@ -168,12 +168,12 @@ def test_every_control_has_its_own_threshold() -> None:
             Step("go", "3 passed" if outcome else "page") for _ in range(3 if outcome else 9)
         ),
     )
-    assert controls(frame, thresholds={"length": 1, "steps": 1, "phrases": 1}).over == (
+    assert check_leaks(frame, thresholds={"length": 1, "steps": 1, "phrases": 1}).over == (
         "length",
         "steps",
         "phrase test_summary",
     )
-    found = controls(corpus(tasks=60), thresholds={"agent": 0.51, "length": 0.501})
+    found = check_leaks(corpus(tasks=60), thresholds={"agent": 0.51, "length": 0.501})
     assert found.thresholds == {"length": 0.501, "steps": 0.85, "agent": 0.51, "phrases": 0.85}
     assert ("length" in found.over) == (found.length_auroc >= 0.501) and (
         "agent" in found.over
@@ -193,24 +193,24 @@ def test_every_control_has_its_own_threshold() -> None:
 )
 def test_impossible_thresholds_are_refused(given: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=r"leak.threshold"):
-        controls(corpus(tasks=4), thresholds=given)
+        check_leaks(corpus(tasks=4), thresholds=given)
 
 
 def test_intervals_are_over_tasks() -> None:
     frame = corpus(tasks=40, attempts=4)
-    once = controls(frame)
+    once = check_leaks(frame)
     copied = [frame.assign(trajectory_id=frame["trajectory_id"] + f"/{copy}") for copy in range(5)]
-    again = controls(pd.concat(copied, ignore_index=True))
+    again = check_leaks(pd.concat(copied, ignore_index=True))
     # copies of the runs of a task are no new tasks, so they narrow nothing
     for name, bound in once.intervals.items():
         assert again.intervals[name] == pytest.approx(bound)
     for name, value in (("length", once.length_auroc), ("agent", once.agent_auroc)):
         bound = once.intervals[name]
         assert bound is not None and bound[0] < value < bound[1]
-    assert controls(frame).to_dict() == once.to_dict()
+    assert check_leaks(frame).to_dict() == once.to_dict()
     wide, narrow = (
-        controls(corpus(tasks=15, attempts=4)).intervals["length"],
-        controls(corpus(tasks=240, attempts=4)).intervals["length"],
+        check_leaks(corpus(tasks=15, attempts=4)).intervals["length"],
+        check_leaks(corpus(tasks=240, attempts=4)).intervals["length"],
     )
     assert (
         wide is not None and narrow is not None and wide[1] - wide[0] > 2 * (narrow[1] - narrow[0])
@@ -218,8 +218,8 @@ def test_intervals_are_over_tasks() -> None:
 
 
 def test_what_cannot_be_measured_has_no_interval() -> None:
-    assert set(controls(runs([1] * 20)).to_dict()["intervals"].values()) == {None}
-    one_task = controls(
+    assert set(check_leaks(runs([1] * 20)).to_dict()["intervals"].values()) == {None}
+    one_task = check_leaks(
         to_frame([trajectory(row, task_id="t", outcome=row % 2) for row in range(10)])
     )
     assert one_task.intervals["length"] is None
@@ -235,7 +235,7 @@ def test_the_evidence_shows_spreads_agents_and_places() -> None:
         ),
         agent=lambda row, outcome: f"a{row % 3}",
     )
-    evidence = controls(frame).evidence
+    evidence = check_leaks(frame).evidence
     assert sum(evidence.steps.successes) == sum(OUTCOMES) and sum(
         evidence.length.failures
     ) == 200 - sum(OUTCOMES)

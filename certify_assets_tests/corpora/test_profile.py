@@ -7,6 +7,7 @@ import pytest
 
 from certify_assets.certificates.clustering import ClusterSummary
 from certify_assets.corpora.formats import import_corpus
+from certify_assets.corpora.leakage import check_leaks
 from certify_assets.corpora.profile import (
     certification_gate,
     cluster_summary,
@@ -134,3 +135,11 @@ def test_the_published_retail_runs() -> None:
     assert profile.icc == pytest.approx(0.118, abs=0.001) and profile.attempts == (8, 12)
     assert profile.same_instruction == (("retail/93", "retail/95"),)
     assert math.isclose(profile.n_eff, 579.3, abs_tol=0.1)
+
+
+def test_stored_profiles_and_leak_checks_read_back_what_they_write() -> None:
+    for frame in (corpus(tasks=60), to_frame([trajectory(0, outcome=1), trajectory(1, outcome=1)])):
+        profile, checks = profile_corpus(frame), check_leaks(frame)
+        for found in (profile, checks):
+            document = json.loads(json.dumps(found.to_dict()))
+            assert json.loads(json.dumps(type(found).from_dict(document).to_dict())) == document

@@ -403,7 +403,7 @@ def test_a_threshold_of_the_corpus_decides(store: Store) -> None:
         store,
         replace(load_config(store, "c"), leak_thresholds={"length": measured["length_auroc"]}),
     )
-    assert Corpus(store, "c").measure_leaks()["over"] == ["length"]
+    assert Corpus(store, "c").measure_leaks().over == ("length",)
 
 
 def test_steps_before_their_inputs_say_what_to_run(tmp_path: Path) -> None:

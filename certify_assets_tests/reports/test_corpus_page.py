@@ -174,9 +174,9 @@ def test_figures_of_other_trajectories_are_measured_anew(corpora: Store) -> None
     frame["outcome"] = 1 - frame["outcome"]
     write_trajectories(Path(corpora.root) / "corpora/three/trajectories.parquet", frame)
     after = gather_report(Corpus(corpora, "three")).profile
-    assert after["success_rate"] == pytest.approx(1 - before["success_rate"])
+    assert after.success_rate == pytest.approx(1 - before.success_rate)
     with pytest.raises(LeakError, match="other trajectories"):
-        Corpus(corpora, "three").require_leak_checks(before["manifest_sha256"])
+        Corpus(corpora, "three").require_leak_checks()
 
 
 @pytest.mark.browser

@@ -211,7 +211,8 @@ def corpus_profile(
 ) -> dg.MaterializeResult[Any]:
     """Describe the corpus before any judge reads it."""
     store = data_root.store()
-    profile = Corpus(store, context.partition_key).measure_profile()
+    corpus = Corpus(store, context.partition_key)
+    profile = corpus.measure_profile().to_dict()
     numbers = {
         name: profile[name] for name in ("success_rate", "icc", "deff", "n_eff", "mean_task_size")
     }
@@ -221,7 +222,7 @@ def corpus_profile(
             "tasks": profile["tasks"],
             **{name: float(value) for name, value in numbers.items()},
             "gates": dg.MetadataValue.md(profile_markdown(profile["gates"])),
-            "profile": dg.MetadataValue.json(profile),
+            "profile": dg.MetadataValue.json({**profile, **corpus.hashes}),
             **mlflow.record(context, store, metrics=numbers),
         }
     )
@@ -238,7 +239,7 @@ def leak_controls(
 ) -> dg.MaterializeResult[Any]:
     """Measure what a judge could get without reading."""
     store = data_root.store()
-    controls = Corpus(store, context.partition_key).measure_leaks()
+    controls = Corpus(store, context.partition_key).measure_leaks().to_dict()
     aurocs = {
         name: float(value)
         for name, value in controls.items()
@@ -271,7 +272,8 @@ def corpus_page(
     store = data_root.store()
     report = corpus_report.gather_report(Corpus(store, context.partition_key))
     flips = {
-        f"flip_rate_{name}s": report.profile["flips"][f"{name}_rate"] for name in ("cell", "task")
+        f"flip_rate_{name}s": getattr(report.profile.flips, f"{name}_rate")
+        for name in ("cell", "task")
     }
     return dg.MaterializeResult(
         metadata={

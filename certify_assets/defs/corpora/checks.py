@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from certify_assets.corpora.corpus import Corpus, name_leaks
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.splits import SPLITS
 from certify_assets.defs.names import key
 from certify_assets.defs.partitions import corpora_partitions
@@ -103,10 +103,10 @@ def no_structural_leak(
     context: dg.AssetCheckExecutionContext, data_root: DataRoot
 ) -> dg.AssetCheckResult:
     """Compare the controls with their thresholds."""
-    document = data_root.store().read_json(f"corpora/{context.partition_key}/controls.json")
-    over, accepted = document["over"], document["accepted"]
+    checks = Corpus(data_root.store(), context.partition_key).leak_checks
+    over, accepted = checks.over, checks.accepted
     text = (
-        f"{name_leaks(document)} alone tells the outcome"
+        f"{checks.leaks} alone tells the outcome"
         if over
         else "every control is under its threshold"
     )
@@ -120,8 +120,8 @@ def no_structural_leak(
         severity=dg.AssetCheckSeverity.WARN if accepted else dg.AssetCheckSeverity.ERROR,
         description=text + (f"; accepted: {accepted}" if over and accepted else ""),
         metadata={
-            "controls": dg.MetadataValue.md(check_table(document)),
-            "evidence": dg.MetadataValue.json(document["evidence"]),
+            "controls": dg.MetadataValue.md(check_table(checks)),
+            "evidence": dg.MetadataValue.json(checks.evidence.to_dict()),
         },
     )
 
