@@ -1,8 +1,4 @@
-"""The whole grid at once, for figures: coverage, error, bootstrap bound and guard at every
-threshold.
-
-Audits: what a certified threshold does on tasks it has not seen, and on resamples of those it has.
-"""
+"""Audits and curves: what a threshold does on other tasks, on resamples, over the grid."""
 
 from __future__ import annotations
 
@@ -32,7 +28,16 @@ from certify_assets.certificates.procedures import clopper_pearson_upper
 from certify_assets.certificates.verification import settings_of
 from certify_assets.errors import InputError, quoted
 
-_CURVE_STEPS = 1000
+#: thresholds of the error are searched on this grid, or on the decimals of α
+_STEPS = 1000
+_BY_CONSTRUCTION = (
+    "A threshold chosen by the task bootstrap on these very rows passes by construction; that is "
+    "no independent evidence."
+)
+_OTHER_ESTIMAND = (
+    "The certificate promises an error in which every task weighs the same, and the one measured "
+    "here is over trajectories: they differ where tasks with more of them are wrong more often."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,10 +127,11 @@ def threshold_curve(
 
 
 def bootstrap_quantile(counts: TaskCounts, settings: Settings, passed: bool) -> float:
-    """Smallest rate r on a fine decimal grid with P*(resampled error > r) ≤ level, at one
-    threshold.
+    """Smallest rate r on a decimal grid with P*(resampled error > r) ≤ level, at one threshold.
+
+    ``passed`` says on which side of α it is.
     """
-    steps = math.lcm(_CURVE_STEPS, settings.budget.denominator)
+    steps = math.lcm(_STEPS, settings.budget.denominator)
     at_alpha = int(settings.budget * steps)
     low, high = (-1, at_alpha) if passed else (at_alpha, steps)
     while high - low > 1:
@@ -164,18 +170,6 @@ def bootstrap_errors(
     Settings(side=side, draws=draws, seed=seed)
     counts = count_at(observe(scores, outcomes, tasks), side, np.array([float(threshold)]))
     return resample_errors(counts.covered[0], counts.errors[0], draws, seed)
-
-
-_RESOLUTION = 1000
-_BY_CONSTRUCTION = (
-    "A threshold chosen by the task bootstrap on these very rows passes by construction; that is "
-    "no independent evidence."
-)
-
-_OTHER_ESTIMAND = (
-    "The certificate promises an error in which every task weighs the same, and the one measured "
-    "here is over trajectories: they differ where tasks with more of them are wrong more often."
-)
 
 
 @dataclass(frozen=True)
@@ -271,8 +265,7 @@ def audit_certificate(
     Returns
     -------
     Audit
-        Deterministic: the bound is the bootstrap tail inverted, in the limit of infinitely many
-        resamples.
+        Deterministic: the bound inverts the bootstrap tail of infinitely many resamples.
 
     Raises
     ------
@@ -281,20 +274,13 @@ def audit_certificate(
     """
     observations, settings = observe(scores, outcomes, tasks), settings_of(certificate)
     if not observations.scored:
-        return _of_nothing(certificate, observations)
+        return _unscored_audit(certificate, observations)
     # larger tasks than declared are a finding of an audit, not a reason to make none
     evaluation = evaluate(observations, replace(settings, max_task_size=None))
-    own = (
-        None
-        if evaluation.missing_input
-        else 0.0
-        if evaluation.chosen is None
-        else float(evaluation.counts.coverage[evaluation.chosen])
-    )
+    own = None if evaluation.missing_input else evaluation.chosen_coverage
     certified = certificate.threshold is not None
-    counts = count_at(
-        observations, settings.side, np.array([certificate.threshold] if certified else [])
-    )
+    thresholds = np.array([certificate.threshold] if certified else [])
+    counts = count_at(observations, settings.side, thresholds)
     covered = int(counts.covered_trajectories[0]) if certified else 0
     realized = int(counts.error_totals[0]) / covered if covered else None
     lower = lower_error_bound(counts, settings.delta, settings.budget) if covered else 0.0
@@ -319,28 +305,24 @@ def audit_certificate(
     )
 
 
-def _of_nothing(certificate: Certificate, observations: Observations) -> Audit:
-    """Say that a judge which gave no score was not measured: that is no error of its threshold, and
-    no evidence for it.
-    """
-    reason = (
-        "No TEST row has a score: none of the rows to audit on was scored, so there is nothing to "
-        "measure."
-    )
-    nothing: dict[str, Any] = {
-        "coverage": 0.0,
-        "covered_tasks": 0,
-        "trajectories": 0,
-        "tasks": 0,
-        "lower_bound": 0.0,
-    }
-    nothing |= {"realized_error": None, "own_coverage": None, "paper_rule_pass": True}
+def _unscored_audit(certificate: Certificate, observations: Observations) -> Audit:
+    """Return an audit without a single score: no error of the threshold, and no evidence for it."""
     return Audit(
         verdict="WARN",
-        certificate_sha256=certificate.sha256,
+        realized_error=None,
+        lower_bound=0.0,
+        coverage=0.0,
+        covered_tasks=0,
+        trajectories=0,
+        tasks=0,
         unscored=observations.unscored,
-        reason=reason,
-        **nothing,
+        certificate_sha256=certificate.sha256,
+        own_coverage=None,
+        paper_rule_pass=True,
+        reason=(
+            "No TEST row has a score: none of the rows to audit on was scored, so there is nothing "
+            "to measure."
+        ),
     )
 
 
@@ -353,63 +335,51 @@ def _verdict(
 ) -> tuple[str, str]:
     certified, seen, same = facts
     alpha, needed = settings.alpha, n_min(settings.alpha, settings.delta)
+    largest, most = int(counts.sizes.max()), settings.max_task_size
     if not certified:
         return "WARN", "Nothing was certified, so there is nothing to audit."
+    verdict = "WARN"
     if realized is None:
-        return (
-            "WARN",
-            "The certified threshold covers no trajectory here, so there is nothing to measure.",
+        reason = (
+            "The certified threshold covers no trajectory here, so there is nothing to measure."
         )
-    if lower > alpha:
-        return (
-            "ERROR",
-            f"The lower {1 - settings.delta:g} bound {lower:.3f} of the realised error "
-            f"{realized:.3f} exceeds alpha {alpha:g}.",
-        )
-    if realized > alpha:
-        return (
-            "WARN",
+    elif lower > alpha:
+        verdict, bound = "ERROR", f"The lower {1 - settings.delta:g} bound {lower:.3f}"
+        reason = f"{bound} of the realised error {realized:.3f} exceeds alpha {alpha:g}."
+    elif realized > alpha:
+        reason = (
             f"The realised error {realized:.3f} exceeds alpha {alpha:g}; its lower bound "
-            f"{lower:.3f} does not.",
+            f"{lower:.3f} does not."
         )
-    if same:
-        return (
-            "WARN",
+    elif same:
+        reason = (
             "These are the rows that the certificate was issued on; an audit on them is no "
-            "independent evidence.",
+            "independent evidence."
         )
-    if seen < needed:
-        return (
-            "WARN",
+    elif seen < needed:
+        reason = (
             f"{seen} covered tasks are fewer than {needed}, too few to see an error of {alpha:g} "
-            "that comes as wrong tasks.",
+            "that comes as wrong tasks."
         )
-    largest = int(counts.sizes.max())
-    if settings.max_task_size is not None and largest > settings.max_task_size:
-        return (
-            "WARN",
-            f"A task has {largest} trajectories, above the declared max_task_size "
-            f"{settings.max_task_size}.",
-        )
-    return (
-        "PASS",
-        f"The realised error {realized:.3f} is at most alpha {alpha:g} over {seen} covered tasks.",
-    )
+    elif most is not None and largest > most:
+        reason = f"A task has {largest} trajectories, above the declared max_task_size {most}."
+    else:
+        verdict, over = "PASS", f"over {seen} covered tasks"
+        reason = f"The realised error {realized:.3f} is at most alpha {alpha:g} {over}."
+    return verdict, reason
 
 
 def lower_error_bound(counts: TaskCounts, delta: float, budget: Fraction) -> float:
-    """Task-level lower 1 − δ bound of the error at the first threshold: the δ quantile of the
-    resampled error.
+    """Task-level lower 1 − δ bound of the error at the first threshold, rounded up.
+
+    It is the δ quantile of the resampled error on a grid that holds α, so that it exceeds α exactly
+    when P*(resampled error ≤ α) ≤ δ.
     """
-    steps = math.lcm(_RESOLUTION, budget.denominator)
+    steps = math.lcm(_STEPS, budget.denominator)
 
     def above(step: int) -> float:
-        return float(
-            bootstrap_tails(
-                error_lattice(counts.covered[:1], counts.errors[:1], Fraction(step, steps)),
-                1 - delta,
-            )[0]
-        )
+        lattice = error_lattice(counts.covered[:1], counts.errors[:1], Fraction(step, steps))
+        return float(bootstrap_tails(lattice, 1 - delta)[0])
 
     low, high = -1, steps
     while high - low > 1:
@@ -430,8 +400,7 @@ def resample_audit(
     draws: int | str = 3000,
     seed: int = 42,
 ) -> ResampleAudit:
-    """Resample tasks with replacement and record how often the selective error at a threshold
-    exceeds α.
+    """Resample tasks and record how often the selective error at a threshold exceeds α.
 
     Parameters
     ----------
@@ -453,45 +422,36 @@ def resample_audit(
     number: Any = 1 if draws == "exact" else draws
     settings = Settings(side=side, alpha=alpha, delta=delta, seed=seed, draws=number)
     at = _finite(threshold)
+
+    def result(share: float, passed: bool | None, note: str) -> ResampleAudit:
+        return ResampleAudit(share, draws, passed, coverage, note)
+
+    coverage = 0.0
     observations = observe(scores, outcomes, tasks)
     if not observations.scored:
-        return ResampleAudit(
-            0.0, draws, None, 0.0, "No row has a score, so there is no error to measure."
-        )
+        return result(0.0, None, "No row has a score, so there is no error to measure.")
     counts = count_at(observations, side, np.array([at]))
-    if not int(counts.covered_trajectories[0]):
-        return ResampleAudit(
-            0.0,
-            draws,
-            None,
-            0.0,
-            "The threshold covers nothing here, so there is no error to measure.",
-        )
     coverage = float(counts.coverage[0])
+    if not coverage:
+        note = "The threshold covers nothing here, so there is no error to measure."
+        return result(0.0, None, note)
     if draws == "exact":
-        tail = float(
-            bootstrap_tails(
-                error_lattice(counts.covered, counts.errors, settings.budget), settings.delta
-            )[0]
-        )
-        return ResampleAudit(tail, draws, tail <= delta, coverage, _BY_CONSTRUCTION)
+        lattice = error_lattice(counts.covered, counts.errors, settings.budget)
+        tail = float(bootstrap_tails(lattice, settings.delta)[0])
+        return result(tail, tail <= delta, _BY_CONSTRUCTION)
     shares = exceedance_shares(counts, settings.budget, settings.draws, settings.seed)
-    if settings.draws < draws_needed(delta):
-        note = (
-            f"{settings.draws} draws cannot resolve delta {delta:g}; give at least "
-            f"{draws_needed(delta)}."
-        )
-        return ResampleAudit(float(shares[0]), draws, None, coverage, note)
+    needed = draws_needed(delta)
+    if settings.draws < needed:
+        note = f"{settings.draws} draws cannot resolve delta {delta:g}; give at least {needed}."
+        return result(float(shares[0]), None, note)
     passed = bool(tail_estimate(shares, settings.draws)[0] <= delta)
-    return ResampleAudit(float(shares[0]), draws, passed, coverage, _BY_CONSTRUCTION)
+    return result(float(shares[0]), passed, _BY_CONSTRUCTION)
 
 
 def _finite(threshold: object) -> float:
+    kinds = int | float | np.integer | np.floating
     number = (
-        threshold
-        if isinstance(threshold, int | float | np.integer | np.floating)
-        and not isinstance(threshold, bool)
-        else math.nan
+        threshold if isinstance(threshold, kinds) and not isinstance(threshold, bool) else math.nan
     )
     try:
         value = float(number)

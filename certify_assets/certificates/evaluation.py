@@ -1,5 +1,4 @@
-"""How a grid of thresholds is paid for: the level at which each threshold is tested, and which of
-them pass.
+"""Settings of a certificate, the payment for a grid of thresholds, and each threshold's answer.
 
 References
 ----------
@@ -8,9 +7,6 @@ Wiens (2003), A fixed sequence Bonferroni procedure for testing multiple endpoin
 Westfall and Young (1993), Resampling-based multiple testing (step-down max-T).
 Angelopoulos and others (2025), Learn then test: calibrating predictive algorithms to achieve risk
 control.
-
-One question put to one table: the settings of a certificate, and every threshold's answer under
-them.
 """
 
 from __future__ import annotations
@@ -46,14 +42,11 @@ def level_shares(multiplicity: str, grid: int, starts: Sequence[float] | None) -
 
 
 def start_places(starts: Sequence[float], grid: int) -> tuple[int, ...]:
-    """First threshold of the grid whose quantile is at least each start; the last one where there
-    is none.
-    """
+    """First threshold of the grid whose quantile is at least each start, else the last one."""
     quantiles = np.linspace(*_QUANTILES, grid)
     # .3 lies within rounding of a quantile of some grids
-    return tuple(
-        sorted({min(int(np.searchsorted(quantiles, start - _TIE)), grid - 1) for start in starts})
-    )
+    first = (int(np.searchsorted(quantiles, start - _TIE)) for start in starts)
+    return tuple(sorted({min(place, grid - 1) for place in first}))
 
 
 def chain(
@@ -222,11 +215,8 @@ class Settings:
     @property
     def test(self) -> Test:
         """What the procedure is asked."""
-        cap = (
-            self.max_task_size
-            if self.method.weighted and self.applied_estimand == "trajectory"
-            else None
-        )
+        capped = self.method.weighted and self.applied_estimand == "trajectory"
+        cap = self.max_task_size if capped else None
         return Test(self.budget, self.lone_level, self.engine, self.draws, self.seed, cap)
 
 
@@ -277,20 +267,24 @@ class Evaluation:
         places = np.flatnonzero(self.passed)
         return int(places[-1]) if places.size else None
 
+    @property
+    def chosen_coverage(self) -> float:
+        """Coverage of the widest certified threshold, 0 when there is none."""
+        return 0.0 if self.chosen is None else float(self.counts.coverage[self.chosen])
+
 
 def evaluate(
     observations: Observations, settings: Settings, pilot: Observations | None = None
 ) -> Evaluation:
     """Count tasks on the grid and put every threshold to procedure and guard."""
     missing_input, plan = _prepare(observations, settings, pilot)
-    counts = (
-        count_tasks(observations, settings.side, settings.grid)
-        if plan is None
-        else count_at(observations, settings.side, plan.thresholds)
-    )
-    most = settings.max_task_size
-    if most is not None and counts.sizes.size and int(counts.sizes.max()) > most:
-        largest = int(counts.sizes.max())
+    side, most = settings.side, settings.max_task_size
+    if plan is None:
+        counts = count_tasks(observations, side, settings.grid)
+    else:
+        counts = count_at(observations, side, plan.thresholds)
+    largest = int(counts.sizes.max(initial=0))
+    if most is not None and largest > most:
         raise InputError(
             f"A task has {largest} scored trajectories, above max_task_size {most}; keep at most "
             f"{most} attempts a task."
@@ -304,45 +298,38 @@ def evaluate(
         size_ratio=settings.size_ratio,
         max_task_size=most,
     )
-    tested = (
-        count_at(observations.one_a_task(settings.seed), settings.side, counts.thresholds)
-        if settings.method.one_draw
-        else counts
-    )
+    tested = counts
+    if settings.method.one_draw:
+        tested = count_at(observations.one_a_task(settings.seed), side, counts.thresholds)
     test = settings.test if plan is None else replace(settings.test, bets=plan.bets)
-    tails = (
-        np.ones(counts.thresholds.size)
-        if missing_input or not tested.tasks
-        else _tails(tested, test, settings)
-    )
-    starts = (
-        None
-        if settings.applied_starts is None
-        else start_places(settings.applied_starts, settings.grid)
-    )
-    starts = starts if plan is None else (plan.start,)
+    tails = np.ones(counts.thresholds.size)
+    if not missing_input and tested.tasks:
+        tails = _tails(tested, test, settings)
+    starts: tuple[int, ...] | None = None if plan is None else (plan.start,)
+    if settings.applied_starts is not None:
+        starts = start_places(settings.applied_starts, settings.grid)
     levels = np.full(tails.size, settings.level)
     passed = tails <= levels
     if starts is not None:
         levels, passed = chain(tails, starts, settings.level)
     return Evaluation(
-        counts,
-        tested,
-        tails,
-        levels,
-        passed & (missing_input is None),
-        guard,
-        test,
-        starts,
-        plan,
-        missing_input,
+        counts=counts,
+        tested=tested,
+        tails=tails,
+        levels=levels,
+        passed_test=passed & (missing_input is None),
+        guard=guard,
+        test=test,
+        starts=starts,
+        plan=plan,
+        missing_input=missing_input,
     )
 
 
 def _prepare(
     observations: Observations, settings: Settings, pilot: Observations | None
 ) -> tuple[str | None, BettingPlan | None]:
-    """The input that is lacking, and what the pilot fixes."""
+    """Return the input that is missing, and what the pilot fixes."""
     method, test = settings.method, settings.test
     if method.pilot and pilot is not None:
         check_pilot(pilot, observations)
@@ -393,10 +380,8 @@ def _check_multiplicity(multiplicity: str, starts: object, method: Procedure) ->
         )
     most = 1 if multiplicity == "fixed" else _MOST_STARTS
     if isinstance(starts, str) or not isinstance(starts, Sequence) or not 1 <= len(starts) <= most:
-        raise InputError(
-            f"starts is {quoted(starts)}; give "
-            f"{'one quantile' if most == 1 else f'1 to {most} quantiles'}."
-        )
+        words = "one quantile" if most == 1 else f"1 to {most} quantiles"
+        raise InputError(f"starts is {quoted(starts)}; give {words}.")
     for start in starts:
         _between("start", start, 0.0, 1.0)
     if len(set(starts)) < len(starts):
@@ -406,11 +391,8 @@ def _check_multiplicity(multiplicity: str, starts: object, method: Procedure) ->
 
 
 def _whole(name: str, value: object, least: int, most: int) -> None:
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int | np.integer)
-        or not least <= value <= most
-    ):
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole or not least <= value <= most:  # type: ignore[operator]
         raise InputError(f"{name} is {quoted(value)}; give a whole number from {least} to {most}.")
 
 

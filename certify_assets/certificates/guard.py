@@ -1,32 +1,28 @@
-"""Whether so few tasks carry the covered trajectories that resampling tasks says nothing.
+"""Guards for what resampling tasks cannot see.
 
-Two rules, both of which the bootstrap itself cannot see, because a table on which the heavy tasks
-happen to be right has a tail of zero whatever the number of light ones.
+A few tasks that are wrong throughout can be missed by a threshold: error-free data say nothing of
+whole-task errors beyond (1 − α)^G_covered. The adaptive floor asks how likely error-free data are
+if the true error is α and errors cluster as strongly as the same corpus shows at wider thresholds.
 
-* **Even odds.** Let the L largest covered tasks hold a share W_L of the covered trajectories. Suppose that only tasks as large as these are
-  ever wrong, each throughout and with probability α/W_L: the error is α, and all L are right with
-  probability (1 − α/W_L)^L. Where that exceeds one half, a judge that breaks the budget passes more
-  often than not. For L = 1 it says that one task holds more than 2α.
-* **A resample must be able to look away.** It holds a given task with probability about 1 − 1/e, so all of G_eff effective ones with about
-  (1 − 1/e)^G_eff. Where that exceeds δ, the bootstrap law at δ has left no task out: fewer than ln
-  δ / ln(1 − 1/e) effective tasks, 6.5 at δ = .05.
+Two more rules refuse thresholds of which so few tasks hold the covered trajectories that resampling
+says nothing: where the heavy tasks happen to be right the bootstrap tail is zero.
 
-Neither refuses twenty or more equal tasks: a share W_L ≤ L/20 passes the first, and the second asks
-for at most twenty. They are the least that a guard can ask, no test at δ; against a few large tasks
-that are wrong, declare ``size_ratio`` or ``max_task_size``.
+* **Even odds.** Let the L largest covered tasks hold a share W_L of the covered trajectories, and
+  suppose that only tasks as large as these are ever wrong, each throughout and with probability
+  α/W_L: the error is α, and all L are right with probability (1 − α/W_L)^L. Where that exceeds one
+  half, a judge that breaks the budget passes more often than not. For L = 1: one task holds more
+  than 2α.
+* **A resample must be able to leave a task out.** It holds all of G_eff effective tasks with
+  probability about (1 − 1/e)^G_eff. Where that exceeds δ, the bootstrap law at δ has left no task
+  out: fewer than ln δ / ln(1 − 1/e) effective tasks, 6.5 at δ = .05.
+
+Neither refuses twenty or more equal tasks. They are the least that a guard can ask, no test at δ;
+against a few large tasks that are wrong, declare ``size_ratio`` or ``max_task_size``.
 
 Measured at α = .1 (100 tasks of one trajectory and some of 400, the large ones wrong with a true
 error of .15; share of 300 tables certified by the floor without and with these rules, standard
 error at most .03; benchmarks/guards.py): 1 large task .84 → 0, 2 .69 → 0, 3 .60 → 0, 5 .41 → 0, 8
-.32 → .32, 20 .02 → .02. On tasks of Poisson size at 20 to 50 tasks, α of .05, .1 and .2, no
-coverage changed.
-
-Guards for what resampling tasks cannot see: a few tasks that are wrong throughout and that a
-threshold happened to miss.
-
-Error-free data at a threshold carry no information about whole-task errors beyond (1 −
-α)^G_covered. The adaptive floor asks how likely error-free data would be if the true error were α
-and errors clustered as strongly as the same corpus shows at wider thresholds.
+.32 → .32, 20 .02 → .02. On tasks of Poisson size at 20 to 50 tasks no coverage changed.
 
 References
 ----------
@@ -56,15 +52,13 @@ def least_effective(delta: float) -> float:
 
 
 def _limits(alpha: float) -> NDArray[np.float64]:
-    """Largest W_L that the first rule allows, for L = 1, 2, …; beyond L = 20 anything is allowed."""
+    """Largest W_L that the first rule allows for L = 1 to 20; beyond, any is allowed."""
     places = np.arange(1, _EQUAL + 1, dtype=np.float64)
     return np.maximum(alpha / -np.expm1(math.log(_ODDS) / places), places / _EQUAL)
 
 
 def largest_shares(counts: TaskCounts) -> NDArray[np.float64]:
-    """Share of the covered trajectories that the largest covered task holds, at each threshold; 0
-    where nothing is covered.
-    """
+    """Share of the covered trajectories in the largest covered task, 0 with nothing covered."""
     return np.asarray(
         counts.covered.max(axis=1) / np.maximum(counts.covered_trajectories, 1), dtype=np.float64
     )

@@ -1,36 +1,29 @@
-"""E-processes over tasks in order: evidence for or against an error rate that holds at every task
-at once.
+"""The monitor: what newly labelled tasks, in order, say of a certified threshold at every task at
+once.
 
 With n_g covered trajectories and k_g errors in task g, and a weight a task s_g (its scored
-trajectories m_g, or one declared cap M on n_g), let x_g(c) = (k_g − c·n_g)/s_g, which lies in [−c,
-1−c]. The error of the estimand is at most c exactly when E[x_g(c)] ≤ 0, so that
+trajectories m_g, or one declared cap M on n_g), let x_g(c) = (k_g − c·n_g)/s_g in [−c, 1−c]. The
+error of the estimand is at most c exactly when E[x_g(c)] ≤ 0, so that for every share 0 < u < 1 of
+the largest bet
 
-    W↑_t(c) = ∏ (1 + (u/c)·x_g(c))  is a test martingale where the error is c and a supermartingale
-    below, W↓_t(c) = ∏ (1 − (u/(1−c))·x_g(c))  the same from above, for every share 0 < u < 1 of the
-    largest bet.
+    W↑_t(c) = ∏ (1 + (u/c)·x_g(c))
 
-Mixed over fixed u they stay so, and by Ville's inequality one exceeds 1/δ at any time with
-probability at most δ. The alarm is W↑(α), started anew at every task under weights that sum to one,
-so that a long good past does not hide a change; certification is W↓(α); the interval is every c
-that neither W↑(c) nor W↓(c) excludes at 2/δ; the Shiryaev–Roberts detector starts W↑(α) at every
-task with weight one.
+is a test martingale where the error is c and a supermartingale below, and
+
+    W↓_t(c) = ∏ (1 − (u/(1−c))·x_g(c))
+
+is the same from above. Mixed over fixed u they stay so, and by Ville's inequality one exceeds 1/δ
+at any time with probability at most δ. The alarm is W↑(α), restarted at every task under weights
+that sum to one, so that a long good past does not hide a change; certification is W↓(α); the
+interval is every c that neither W↑(c) nor W↓(c) excludes at 2/δ; the Shiryaev–Roberts detector
+starts W↑(α) at every task with weight one.
 
 References
 ----------
-Ville, J. (1939). Étude critique de la notion de collectif. Gauthier-Villars.
-Waudby-Smith, I. and Ramdas, A. (2024). Estimating means of bounded random variables by betting. J.
-R. Stat. Soc. B 86(1), 1–27.
-Shin, J., Ramdas, A. and Rinaldo, A. (2024). E-detectors: a nonparametric framework for sequential
-change detection. NEJSDS 2(2), 229–260.
-
-The monitor: what newly labelled tasks, taken in order, say about a certified threshold, valid at
-every task at once.
-
-The statistics are those of :mod:`certify_assets.certificates.monitor`; here tasks become a stream,
-and the stream an answer.
-
-How the answer of a monitor came about: both detectors and the interval after each task, for a
-picture.
+Ville (1939), Étude critique de la notion de collectif.
+Waudby-Smith and Ramdas (2024), Estimating means of bounded random variables by betting.
+Shin, Ramdas and Rinaldo (2024), E-detectors: a nonparametric framework for sequential change
+detection.
 """
 
 from __future__ import annotations
@@ -48,6 +41,13 @@ from certify_assets.certificates.inputs import Observations, observe, task_codes
 from certify_assets.errors import InputError, quoted
 from certify_assets.files import significant
 
+DETECTORS = ("e_process", "shiryaev_roberts")
+ESTIMANDS = ("task", "trajectory")
+#: a false alarm within T tasks then has probability at most T/10,000, by optional stopping
+RUN_LENGTH = 10_000
+#: exp of more is no float
+_LARGEST_LOG = 700.0
+_POINTS = 60
 _BISECTIONS = 30
 # a bet for an error above c is small (the excess over 1 − c), one for an error below is a share of
 # c itself: hence the two spacings
@@ -57,7 +57,7 @@ _DOWNWARD: NDArray[np.float64] = np.array([0.05, 0.15, 0.3, 0.5, 0.7, 0.9, 0.99]
 
 @dataclass(frozen=True, eq=False)
 class TaskStream:
-    """Tasks in the order in which they came.
+    """Tasks in the order of their first labelled rows.
 
     Attributes
     ----------
@@ -80,10 +80,13 @@ class TaskStream:
         weight = float((self.covered / self.scale).sum())
         return float((self.errors / self.scale).sum()) / weight if weight else None
 
+    def head(self, length: int) -> TaskStream:
+        """Return the first tasks alone."""
+        covered, errors = self.covered[:length], self.errors[:length]
+        return TaskStream(covered, errors, self.scale[:length], self.labels[:length])
+
     def excess(self, level: float) -> NDArray[np.float64]:
-        """Return x_g(c) = (k_g − c·n_g)/s_g, from −c to 1 − c; 0 for a task of which nothing is
-        covered.
-        """
+        """Return x_g(c) = (k_g − c·n_g)/s_g, from −c to 1 − c; 0 where nothing is covered."""
         return np.asarray((self.errors - level * self.covered) / self.scale)
 
 
@@ -151,17 +154,28 @@ def error_interval(stream: TaskStream, delta: float) -> tuple[float, float]:
             outer, inner = (middle, inner) if rejected(middle, upward) else (outer, middle)
         return outer
 
-    return significant(end(0.0, True)) if point > 0 else 0.0, significant(
-        end(1.0, False)
-    ) if point < 1 else 1.0
+    low = significant(end(0.0, True)) if point > 0 else 0.0
+    high = significant(end(1.0, False)) if point < 1 else 1.0
+    return low, high
 
 
-DETECTORS = ("e_process", "shiryaev_roberts")
-ESTIMANDS = ("task", "trajectory")
-#: a false alarm within T tasks then has probability at most T/10,000, by optional stopping
-RUN_LENGTH = 10_000
-#: exp of more is no float
-_LARGEST_LOG = 700.0
+@dataclass(frozen=True)
+class DetectorState:
+    """A detector at the last task; ``largest`` is over all tasks so far."""
+
+    value: float
+    largest: float
+    threshold: float
+    alarm: bool
+    first_alarm_at: int | None
+
+    @classmethod
+    def of(cls, log_process: NDArray[np.float64], threshold: float) -> DetectorState:
+        """Summarise the logarithm of a process and its threshold."""
+        logs = (float(log_process[-1]), float(log_process.max()))
+        value, largest = (significant(math.exp(min(log, _LARGEST_LOG))) for log in logs)
+        first = _first(log_process, threshold)
+        return cls(value, largest, significant(threshold), first is not None, first)
 
 
 @dataclass(frozen=True)
@@ -193,8 +207,7 @@ class Monitoring:
         these tasks alone.
     covered_tasks, covered_trajectories, errors, trajectories, unscored : int
     realized_error : float or None
-    e_process, shiryaev_roberts : dict
-        Of each detector: value, largest (so far), threshold, alarm, first_alarm_at.
+    e_process, shiryaev_roberts : DetectorState
     findings : tuple of dict
         Each {"code", "message"}.
     """
@@ -217,17 +230,13 @@ class Monitoring:
     trajectories: int
     unscored: int
     realized_error: float | None
-    e_process: dict[str, Any]
-    shiryaev_roberts: dict[str, Any]
+    e_process: DetectorState
+    shiryaev_roberts: DetectorState
     findings: tuple[dict[str, str], ...]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result as JSON values."""
-        return {
-            **asdict(self),
-            "interval": list(self.interval),
-            "findings": [dict(finding) for finding in self.findings],
-        }
+        return asdict(self) | {"interval": list(self.interval), "findings": list(self.findings)}
 
 
 def monitor_certificate(
@@ -275,10 +284,8 @@ def monitor_certificate(
         If the table cannot be used, is the certificate's own, holds a task above the cap, or the
         certificate certifies nothing.
     """
-    for name, value, allowed in (
-        ("estimand", estimand, ESTIMANDS),
-        ("detector", detector, DETECTORS),
-    ):
+    choices = (("estimand", estimand, ESTIMANDS), ("detector", detector, DETECTORS))
+    for name, value, allowed in choices:
         if value not in allowed:
             raise InputError(f"{name} is {quoted(value)}; give one of {', '.join(allowed)}.")
     if not 1 < run_length < math.inf:
@@ -295,13 +302,14 @@ def monitor_certificate(
     stream = task_stream(certificate, scores, outcomes, tasks, max_task_size=cap)
     alpha, delta = certificate.alpha, certificate.delta
     alarms = {
-        "e_process": _summary(alarm_process(stream, alpha), 1 / delta),
-        "shiryaev_roberts": _summary(shiryaev_roberts(stream, alpha), float(run_length)),
+        "e_process": DetectorState.of(alarm_process(stream, alpha), 1 / delta),
+        "shiryaev_roberts": DetectorState.of(shiryaev_roberts(stream, alpha), float(run_length)),
     }
-    first = alarms[detector]["first_alarm_at"]
+    realized = stream.realized_error
+    first = alarms[detector].first_alarm_at
     return Monitoring(
         alarm=first is not None,
-        e_value=alarms["e_process"]["value"],
+        e_value=alarms["e_process"].value,
         tasks=len(stream.labels),
         interval=error_interval(stream, delta),
         detector=detector,
@@ -317,9 +325,7 @@ def monitor_certificate(
         errors=int(stream.errors.sum()),
         trajectories=observations.scored,
         unscored=observations.unscored,
-        realized_error=None
-        if stream.realized_error is None
-        else significant(stream.realized_error),
+        realized_error=None if realized is None else significant(realized),
         findings=_findings(certificate, observations, stream, estimand),
         **alarms,
     )
@@ -333,8 +339,10 @@ def task_stream(
     *,
     max_task_size: int | None = None,
 ) -> TaskStream:
-    """Count what a certified threshold decides, and how much of it wrongly, task by task in the
-    order of their first rows.
+    """Count what a certified threshold decides, rightly and wrongly, in each task in order.
+
+    The rows are those of :func:`monitor_certificate`. With ``max_task_size``, a cap on the covered
+    trajectories of a task, that is every task's scale.
     """
     if certificate.threshold is None:
         raise InputError(
@@ -383,21 +391,6 @@ def _first(log_process: NDArray[np.float64], threshold: float) -> int | None:
     return int(np.argmax(reached)) + 1 if reached.any() else None
 
 
-def _summary(log_process: NDArray[np.float64], threshold: float) -> dict[str, Any]:
-    value, largest = (
-        significant(math.exp(min(float(log), _LARGEST_LOG)))
-        for log in (log_process[-1], log_process.max())
-    )
-    first = _first(log_process, threshold)
-    return {
-        "value": value,
-        "largest": largest,
-        "threshold": significant(threshold),
-        "alarm": first is not None,
-        "first_alarm_at": first,
-    }
-
-
 def _findings(
     certificate: Certificate, observations: Observations, stream: TaskStream, estimand: str
 ) -> tuple[dict[str, str], ...]:
@@ -408,12 +401,9 @@ def _findings(
             f"the {estimand}-weighted one: they differ where "
             "tasks of another size err more or less often"
         )
-        remedy = (
-            "; give estimand trajectory with a cap to watch the other."
-            if estimand == "task"
-            else "; give estimand task to watch the other."
-        )
-        found.append(("estimand_differs", text + remedy))
+        other = "trajectory with a cap" if estimand == "task" else "task"
+        text = f"{text}; give estimand {other} to watch the other."
+        found.append(("estimand_differs", text))
     elif certificate.procedure == "task_hoeffding":
         text = (
             "The certificate weighs all covered tasks alike; the monitor weighs a task by the "
@@ -421,13 +411,11 @@ def _findings(
         )
         found.append(("task_weights_differ", text))
     if observations.unscored:
-        found.append(
-            (
-                "unscored_rows",
-                f"{observations.unscored} of {observations.rows} rows have no score, so none is "
-                "decided; left out.",
-            )
+        text = (
+            f"{observations.unscored} of {observations.rows} rows have no score, so none is "
+            "decided; left out."
         )
+        found.append(("unscored_rows", text))
     empty = int(np.count_nonzero(stream.covered == 0))
     if empty:
         text = (
@@ -436,9 +424,6 @@ def _findings(
         )
         found.append(("nothing_covered", text))
     return tuple({"code": code, "message": message} for code, message in found)
-
-
-_POINTS = 60
 
 
 @dataclass(frozen=True)
@@ -478,11 +463,11 @@ def monitor_path(
     max_task_size: int | None = None,
     points: int = _POINTS,
 ) -> MonitorPath:
-    """Follow what :func:`certify_assets.certificates.monitor_certificate` answers, task by task."""
+    """Follow a monitor task by task, with intervals at up to ``points`` places."""
     stream = task_stream(certificate, scores, outcomes, tasks, max_task_size=max_task_size)
     length = stream.covered.size
     at = sorted({int(place) for place in np.linspace(1, length, min(points, length)).round()})
-    heads = [_head(stream, place) for place in at]
+    heads = [stream.head(place) for place in at]
     ends = [error_interval(head, certificate.delta) for head in heads]
     errors = [head.realized_error for head in heads]
     return MonitorPath(
@@ -492,15 +477,6 @@ def monitor_path(
         low=tuple(low for low, _ in ends),
         high=tuple(high for _, high in ends),
         error=tuple(None if error is None else significant(error) for error in errors),
-    )
-
-
-def _head(stream: TaskStream, length: int) -> TaskStream:
-    return TaskStream(
-        stream.covered[:length],
-        stream.errors[:length],
-        stream.scale[:length],
-        stream.labels[:length],
     )
 
 

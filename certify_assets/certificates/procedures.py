@@ -1,8 +1,8 @@
-"""The tests that the bootstrap is compared with: closed forms, from Clopper–Pearson to a
-cluster-linearised bound.
+"""The tests that certify a threshold: task counts in, one tail probability a threshold out.
 
-Each takes task counts and answers for ``tasks`` tasks like those observed, so that the same
-function serves planning.
+A tail is compared with δ/(|Θ|·candidates). Every test also answers for another number of tasks like
+those observed, which serves planning. A procedure states its estimand, its assumptions and how far
+it is valid; a certificate carries these words.
 
 References
 ----------
@@ -11,12 +11,6 @@ binomial.
 Kish (1965), Survey Sampling.
 Korn and Graubard (1998), Confidence intervals for proportions with small expected number of
 positive counts estimated from survey data.
-
-The tests that certify a threshold: each turns task counts into one tail probability a threshold,
-compared with δ/(|Θ|·candidates).
-
-Every procedure says its estimand, its assumptions and how far it is valid; a certificate carries
-these words.
 """
 
 from __future__ import annotations
@@ -281,65 +275,29 @@ _CONJECTURE = (
     "proved for tasks of one trajectory only."
 )
 
+_ROWS, _TASKS = "trajectory", "task"
+_ASYMPTOTIC, _FINITE = "asymptotic", "finite-sample"
+_BOOT, _KG = (*_BOOTSTRAP, _RARE), (_TASKS_IID, _LINEAR, _RARE, *_COMMON)
+_DEFF, _ONCE = (_TASKS_IID, _SAME_DEFF, *_COMMON), (_TASKS_IID, _ONE, *_COMMON)
+_MEAN, _BET = (_TASKS_IID, _TASK_MEAN, *_COMMON), (_TASKS_IID, _PILOT, *_COMMON)
+_GAFFKE, _NAIVE = (_TASKS_IID, _CONJECTURE, *_COMMON), (_INDEPENDENT, *_COMMON)
+
 PROCEDURES: dict[str, Procedure] = {
     procedure.name: procedure
     for procedure in (
         Procedure(
-            "guarded_taskboot",
-            _taskboot,
-            "asymptotic",
-            "trajectory",
-            _BOOTSTRAP,
-            guarded=True,
-            joint=True,
+            "guarded_taskboot", _taskboot, _ASYMPTOTIC, _ROWS, _BOOTSTRAP, guarded=True, joint=True
         ),
-        Procedure(
-            "taskboot", _taskboot, "asymptotic", "trajectory", (*_BOOTSTRAP, _RARE), joint=True
-        ),
-        Procedure("naive", _naive, "none under clustering", "trajectory", (_INDEPENDENT, *_COMMON)),
-        Procedure("deff", _deff, "asymptotic", "trajectory", (_TASKS_IID, _SAME_DEFF, *_COMMON)),
-        Procedure(
-            "one_per_task",
-            _naive,
-            "finite-sample",
-            "task",
-            (_TASKS_IID, _ONE, *_COMMON),
-            one_draw=True,
-        ),
-        Procedure(
-            "task_hoeffding",
-            _task_hoeffding,
-            "finite-sample",
-            "task",
-            (_TASKS_IID, _TASK_MEAN, *_COMMON),
-        ),
-        Procedure(
-            "betting",
-            _betting,
-            "finite-sample",
-            "task",
-            (_TASKS_IID, _PILOT, *_COMMON),
-            weighted=True,
-            pilot=True,
-        ),
-        Procedure(
-            "gaffke",
-            _gaffke,
-            "conjectured",
-            "task",
-            (_TASKS_IID, _CONJECTURE, *_COMMON),
-            weighted=True,
-        ),
-        Procedure(
-            "korn_graubard",
-            _korn_graubard,
-            "asymptotic",
-            "trajectory",
-            (_TASKS_IID, _LINEAR, _RARE, *_COMMON),
-        ),
+        Procedure("taskboot", _taskboot, _ASYMPTOTIC, _ROWS, _BOOT, joint=True),
+        Procedure("naive", _naive, "none under clustering", _ROWS, _NAIVE),
+        Procedure("deff", _deff, _ASYMPTOTIC, _ROWS, _DEFF),
+        Procedure("one_per_task", _naive, _FINITE, _TASKS, _ONCE, one_draw=True),
+        Procedure("task_hoeffding", _task_hoeffding, _FINITE, _TASKS, _MEAN),
+        Procedure("betting", _betting, _FINITE, _TASKS, _BET, weighted=True, pilot=True),
+        Procedure("gaffke", _gaffke, "conjectured", _TASKS, _GAFFKE, weighted=True),
+        Procedure("korn_graubard", _korn_graubard, _ASYMPTOTIC, _ROWS, _KG),
     )
 }
-
 
 #: in the order in which they are listed side by side
 EVERY_PROCEDURE = tuple(PROCEDURES)

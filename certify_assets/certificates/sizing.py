@@ -90,9 +90,7 @@ class _Draws:
         key = (self.settings.seed, stream, *trial)
         # a draw of one trajectory a task must differ between trials
         settings = replace(self.settings, seed=trial[-1])
-        evaluation = evaluate(observe(*self.population.draw(tasks, key)), settings)
-        chosen = evaluation.chosen
-        return 0.0 if chosen is None else float(evaluation.counts.coverage[chosen])
+        return evaluate(observe(*self.population.draw(tasks, key)), settings).chosen_coverage
 
     def share(self, tasks: int) -> float:
         """Share of common draws that certify something; as many draws as it takes to be clearly off

@@ -197,7 +197,7 @@ def test_a_judge_that_breaks_raises_the_alarm_and_a_good_one_is_certified() -> N
         assert found.alarm and found.detector == detector
         assert found.first_alarm_at is not None and 150 < found.first_alarm_at < 190
         assert found.first_alarm_task == str(found.first_alarm_at - 1)
-        assert found.e_process["alarm"] and found.e_value == found.e_process["value"] > 20
+        assert found.e_process.alarm and found.e_value == found.e_process.value > 20
     assert found.to_dict()["interval"] == list(found.interval)
 
 
