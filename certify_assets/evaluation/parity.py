@@ -13,7 +13,7 @@ import numpy as np
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, StaleCertificateError
 from certify_assets.files import sha256_bytes
-from certify_assets.judges.endpoint.judging import BilledJudge
+from certify_assets.judges.endpoint.judge import BilledJudge
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.record import renderer, texts
 from certify_assets.judges.specs import JUDGES, JudgeSpec

@@ -19,7 +19,7 @@ from certify_assets.evaluation.audit import audit_judge, overview
 from certify_assets.evaluation.comparison import compare, gather_table
 from certify_assets.evaluation.ledger import ledger_entries
 from certify_assets.judges.endpoint.judge import EndpointJudge
-from certify_assets.judges.endpoint.prompt import chat_prompt
+from certify_assets.judges.endpoint.questions import chat_prompt
 from certify_assets.judges.endpoint.settings import Asking, Server
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import JUDGES

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from certify_assets.corpora.rendering import Renderer, defuse
 from certify_assets.corpora.schema import Step
-from certify_assets.judges.endpoint.prompt import (
+from certify_assets.judges.endpoint.questions import (
     ChatPrompt,
     CompletionPrompt,
     TokenPrompt,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.judges.endpoint.prompt import (
+from certify_assets.judges.endpoint.questions import (
     ChatPrompt,
     CompletionPrompt,
     EndpointPrompt,

@@ -1,30 +1,192 @@
-"""A judge behind an OpenAI-compatible server: connect, score, and the bill."""
+"""A judge that asks a server, what its scoring cost, and its answers in the data root."""
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from certify_assets.errors import IntegrityError
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.errors import IntegrityError, StaleCertificateError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.base import JudgeProvenance, Scores
 from certify_assets.judges.endpoint.client import Client
-from certify_assets.judges.endpoint.connecting import connect
-from certify_assets.judges.endpoint.fitting import fitted
-from certify_assets.judges.endpoint.journal import Journal
-from certify_assets.judges.endpoint.prompt import EndpointPrompt, Question
-from certify_assets.judges.endpoint.replies import Reply, conclude, stated_probability, stated_vote
-from certify_assets.judges.endpoint.report import EndpointReport, EndpointRun
-from certify_assets.judges.endpoint.scoring import Answers, Asked, ask_all, complete
+from certify_assets.judges.endpoint.config import EndpointConfig
+from certify_assets.judges.endpoint.questions import (
+    EndpointPrompt,
+    Question,
+    Reply,
+    conclude,
+    stated_probability,
+    stated_vote,
+)
+from certify_assets.judges.endpoint.scoring import (
+    Answers,
+    Asked,
+    Journal,
+    ask_all,
+    complete,
+    connect,
+    fitted,
+)
 from certify_assets.judges.endpoint.settings import Asking, Prices, Server
+from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.judges.record import JudgeRecord, renderer
+from certify_assets.storage.store import Store
 
-__all__ = ["EndpointJudge"]
+_SUMMED = (
+    *(
+        "decisions",
+        "scored",
+        "answers",
+        "unparsed_answers",
+        "same_votes",
+        "requests",
+        "retries",
+        "cache_hits",
+        "prompt_tokens",
+    ),
+    *("completion_tokens", "uncounted_answers", "cost", "cost_now", "seconds", "cut_texts"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointReport:
+    """Counts of one scoring.
+
+    Parameters
+    ----------
+    decisions, scored : int
+        Texts, and those with a verdict.
+    unscored : mapping of str to int
+        Texts without, by reason: unparsed, missing, not_finite, refused or failed.
+    answers, unparsed_answers : int
+        Answers read, and those in which no verdict was found; with k votes a text has k.
+    same_votes : int
+        Texts whose votes, two or more, are word for word the same: where that is most of them, the server does not sample.
+    requests, retries, cache_hits : int
+        Sent now (those sent again included), sent again, and answers that the journal had.
+    prompt_tokens, completion_tokens : int
+        Of every answer, those of the journal included, as the server counts them.
+    uncounted_answers : int
+        Answers without usage: tokens and cost then are lower bounds.
+    cost, cost_now : float
+        Of all answers, and of those asked for now.
+    currency : str
+    seconds : float
+        Wall time of this scoring.
+    models, fingerprints : tuple of str
+        What the server said it is.
+    journal_sha256 : str
+        Hash of the last line of the journal.
+    cut_texts : int
+        Texts whose middle was cut to the budget of tokens.
+    """
+
+    decisions: int
+    scored: int
+    unscored: Mapping[str, int]
+    answers: int
+    unparsed_answers: int
+    same_votes: int
+    requests: int
+    retries: int
+    cache_hits: int
+    prompt_tokens: int
+    completion_tokens: int
+    uncounted_answers: int
+    cost: float
+    cost_now: float
+    currency: str
+    seconds: float
+    models: tuple[str, ...]
+    fingerprints: tuple[str, ...]
+    journal_sha256: str
+    cut_texts: int = 0
+
+    @property
+    def parse_rate(self) -> float:
+        """Share of the answers in which a verdict was found; NaN without answers."""
+        return 1 - self.unparsed_answers / self.answers if self.answers else float("nan")
+
+    @property
+    def cost_per_decision(self) -> float:
+        """Cost of a text, scored or not; NaN without texts."""
+        return self.cost / self.decisions if self.decisions else float("nan")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as a JSON object; what cannot be divided is null."""
+        counts = {name: getattr(self, name) for name in self.__slots__}
+        shares = {"parse_rate": self.parse_rate, "cost_per_decision": self.cost_per_decision}
+        lists = {
+            "unscored": dict(self.unscored),
+            "models": list(self.models),
+            "fingerprints": list(self.fingerprints),
+        }
+        return {
+            **counts,
+            **lists,
+            **{name: value if np.isfinite(value) else None for name, value in shares.items()},
+        }
+
+    @classmethod
+    def merged(cls, reports: Sequence[EndpointReport]) -> EndpointReport:
+        """Add up the scorings of several tables, in their order.
+
+        Raises
+        ------
+        IntegrityError
+            If the server answered as another model in one of them.
+        """
+        models = tuple(sorted({name for report in reports for name in report.models}))
+        if len(models) > 1:
+            raise IntegrityError(
+                f"the server answered as {' and as '.join(models)} in one scoring; pin one model and score again."
+            )
+        unscored: Counter[str] = Counter()
+        for report in reports:
+            unscored.update(report.unscored)
+        sums = {name: sum(getattr(report, name) for report in reports) for name in _SUMMED}
+        prints = tuple(sorted({name for report in reports for name in report.fingerprints}))
+        last = reports[-1]
+        said: dict[str, Any] = {
+            "currency": last.currency,
+            "journal_sha256": last.journal_sha256,
+            "models": models,
+            "fingerprints": prints,
+        }
+        return cls(unscored=dict(sorted(unscored.items())), **said, **sums)
+
+
+@dataclass(frozen=True, eq=False)
+class EndpointRun:
+    """Scores with their bill.
+
+    Parameters
+    ----------
+    scores : Scores
+    report : EndpointReport
+    reasons : tuple of str
+        Why a text has no score; empty where it has one.
+    tokens : int64 array, shape (n, 2)
+        Prompt and completion tokens of every text.
+    costs : float64 array, shape (n,)
+        In the currency of the report.
+    """
+
+    scores: Scores
+    report: EndpointReport
+    reasons: tuple[str, ...]
+    tokens: NDArray[np.int64]
+    costs: NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -269,3 +431,153 @@ def _same_votes(answers: Answers) -> int:
     for (row, _), reply in answers.replies.items():
         texts.setdefault(row, []).append(reply.text)
     return sum(len(said) > 1 and len(set(said)) == 1 for said in texts.values())
+
+
+@dataclass(frozen=True, eq=False)
+class BilledJudge:
+    """An endpoint judge whose answers are kept in the data root, and whose bills are kept until they are added up.
+
+    Parameters
+    ----------
+    judge : EndpointJudge
+    store : Store
+    corpus : str
+    runs : list of EndpointRun
+        What was scored so far.
+    progress : callable, optional
+        Called with the answers that are there and the answers in all.
+    """
+
+    judge: EndpointJudge
+    store: Store
+    corpus: str
+    runs: list[EndpointRun] = field(default_factory=list)
+    progress: Callable[[int, int], None] | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the judge."""
+        return self.judge.name
+
+    def provenance(self) -> JudgeProvenance:
+        """Say what the scores depend on."""
+        return self.judge.provenance()
+
+    def score(self, texts: Sequence[str]) -> Scores:
+        """Judge rendered trajectories; what was answered before is not asked again."""
+        with journal(JudgedCorpus(Corpus(self.store, self.corpus), self.name)) as path:
+            run = replace(self.judge, journal=path).run(texts, progress=self.progress)
+        self.runs.append(run)
+        return run.scores
+
+    def questions(self, texts: Sequence[str]) -> list[Any]:
+        """Return what the server was asked about texts."""
+        with journal(JudgedCorpus(Corpus(self.store, self.corpus), self.name)) as path:
+            return list(replace(self.judge, journal=path).questions(texts))
+
+    def bill(self) -> dict[str, Any]:
+        """Return counts, tokens, seconds and cost of all that was scored."""
+        return EndpointReport.merged([run.report for run in self.runs]).to_dict()
+
+
+@contextmanager
+def journal(judge: JudgedCorpus) -> Iterator[Path]:
+    """Give the file of answers; that of a remote data root is fetched, and put back whatever happens."""
+    key = judge.key("answers.jsonl")
+    if judge.store.is_local:
+        yield judge.store.local_path(key)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "answers.jsonl"
+        if judge.store.exists(key):
+            path.write_bytes(judge.store.read_bytes(key))
+        try:
+            yield path
+        finally:
+            if path.exists():
+                judge.store.write_bytes(key, path.read_bytes())
+
+
+def register(judge: JudgedCorpus, config: EndpointConfig) -> EndpointJudge:
+    """Ask the server what it is; the judge that it can be asked as is not stored yet.
+
+    Raises
+    ------
+    InputError, UnavailableError
+        If the server cannot be used as the user's document says.
+    """
+    with journal(judge) as path:
+        asked = _connected(judge.name, config, path).asked
+    return EndpointJudge(asked, judge.name, renderer().sha256)
+
+
+def registered_judge(
+    judge: JudgedCorpus, config: EndpointConfig, record: JudgeRecord, *, replay: bool
+) -> BilledJudge:
+    """Return the judge as it was registered.
+
+    Parameters
+    ----------
+    replay : bool
+        Take answers from the journal alone: no request, no cost. Without it the server must still
+        be the registered one.
+
+    Raises
+    ------
+    StaleCertificateError
+        If the server is no longer that of the registration.
+    """
+    reading = record.details["reading"]
+    ids = reading["verdict_ids"]
+    asked = Asked(
+        config.server,
+        config.asking,
+        config.prompt(),
+        reading["read"],
+        None if ids is None else (ids[0], ids[1]),
+        record.details["server"],
+        config.max_failed,
+        _budget(config),
+        reading["counts"],
+        replay,
+    )
+    found = EndpointJudge(asked, judge.name, renderer().sha256, config.prices)
+    if found.provenance().adapter_sha256 != record.adapter_sha256:
+        raise StaleCertificateError(
+            f"the registration of {judge} on {judge.corpus} was altered; "
+            f"materialize judges/{judge}/model again."
+        )
+    if not replay:
+        _require_same_server(judge, found, config)
+    return BilledJudge(found, judge.store, judge.corpus.name)
+
+
+def _require_same_server(judge: JudgedCorpus, then: EndpointJudge, config: EndpointConfig) -> None:
+    with journal(judge) as path:
+        now = _connected(judge.name, config, path).asked.identity
+    was = then.asked.identity
+    differing = next(
+        (name for name in sorted({*now, *was}) if now.get(name) != was.get(name)), None
+    )
+    if differing is not None:
+        raise StaleCertificateError(
+            f"the server of {judge} is not the registered one: its {differing} is "
+            f"{now.get(differing)!r} and was {was.get(differing)!r}; "
+            f"materialize judges/{judge}/model again."
+        )
+
+
+def _connected(name: str, config: EndpointConfig, path: Path) -> EndpointJudge:
+    return EndpointJudge.connect(
+        config.server,
+        config.asking,
+        config.prompt(),
+        budget_tokens=_budget(config),
+        name=name,
+        journal=path,
+    )
+
+
+def _budget(config: EndpointConfig) -> int | None:
+    # an encoder cuts for itself
+    return None if config.form == "tokens" else config.budget_tokens

@@ -1,23 +1,140 @@
-"""Ask for every text: a bounded number of requests at a time, each question once, every answer kept before the next is asked."""
+"""Ask for every text: bounded requests in flight, each question once, every answer kept.
+
+A scoring that is killed at any moment resumes from its journal, whose lines are chained by hashes.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
 
-from certify_assets.errors import CertifyError, InputError
-from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.errors import CertifyError, InputError, IntegrityError
+from certify_assets.files import canonical_json, parse_json, sha256_bytes
 from certify_assets.judges.endpoint.client import Client, RefusedError, UnavailableError
-from certify_assets.judges.endpoint.fitting import NotKeptError, fitted
-from certify_assets.judges.endpoint.journal import Journal
-from certify_assets.judges.endpoint.prompt import EndpointPrompt
-from certify_assets.judges.endpoint.replies import MisshapenError, Reply
-from certify_assets.judges.endpoint.requests import Request, per_text, request
-from certify_assets.judges.endpoint.settings import Asking, Server
+from certify_assets.judges.endpoint.questions import (
+    EndpointPrompt,
+    MisshapenError,
+    Question,
+    Reply,
+    Request,
+    is_chat,
+    per_text,
+    request,
+)
+from certify_assets.judges.endpoint.settings import READS, Asking, Server
+from certify_assets.storage.locks import lock_file
 
-__all__ = ["Answers", "Asked", "ask_all", "ask_once", "complete"]
+_GENESIS = sha256_bytes(b"certify_assets/endpoint-journal/1")
+_FLUSH_SECONDS = 1.0
+
+
+class Journal:
+    """An open journal; it belongs to one process at a time.
+
+    Parameters
+    ----------
+    path : Path, optional
+        File, made where it does not exist; without one the answers are kept in memory alone.
+
+    Raises
+    ------
+    InputError
+        If another scoring has it open, or it cannot be read.
+    IntegrityError
+        If a line was changed, added or taken out.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._known: dict[str, Any] = {}
+        self._flushed = time.monotonic()
+        self.head = _GENESIS
+        self._handle = -1
+        if path is not None:
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                self._handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+            except OSError as error:
+                raise InputError(
+                    f"{path} cannot be opened ({error.strerror}); give another file for the answers."
+                ) from None
+            try:
+                self._lock()
+                self._load(path.read_bytes())
+            except BaseException:
+                os.close(self._handle)
+                raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._handle >= 0:
+            os.fsync(self._handle)
+            os.close(self._handle)
+            self._handle = -1
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def get(self, key: str) -> Any:
+        """Return what was kept under a key, or None."""
+        return self._known.get(key)
+
+    def put(self, key: str, answer: Any) -> None:
+        """Keep an answer: it outlives the process at once, and a power cut after a second."""
+        line = _line(key, answer, self.head)
+        if self._handle >= 0:
+            data = canonical_json(line)
+            while data:
+                data = data[os.write(self._handle, data) :]
+            if time.monotonic() - self._flushed >= _FLUSH_SECONDS:
+                os.fsync(self._handle)
+                self._flushed = time.monotonic()
+        self._known[key] = answer
+        self.head = line["sha256"]
+
+    def _lock(self) -> None:
+        if not lock_file(self._handle, wait=False):
+            raise InputError(
+                f"{self._path} is in use by another scoring; wait for it, or give another file for the answers."
+            )
+
+    def _load(self, data: bytes) -> None:
+        *lines, torn = data.split(b"\n")
+        if torn:
+            # a kill in the middle of a write leaves a part of a line, which was never an answer
+            os.ftruncate(self._handle, len(data) - len(torn))
+        for number, raw in enumerate(lines, start=1):
+            try:
+                line = parse_json(raw.decode("utf-8"))
+                intact = line == _line(line["key"], line["answer"], self.head)
+            except (ValueError, KeyError, TypeError):
+                intact = False
+            if not intact:
+                raise IntegrityError(
+                    f"{self._path}, line {number}: the answer was changed, added or taken out after it was written; "
+                    "delete the file and ask the server again."
+                )
+            self._known[line["key"]] = line["answer"]
+            self.head = line["sha256"]
+
+
+def _line(key: str, answer: Any, previous: str) -> dict[str, Any]:
+    body = {"key": key, "answer": answer, "previous": previous}
+    return {**body, "sha256": sha256_bytes(canonical_json(body))}
+
 
 _T = TypeVar("_T")
 # a scoring in which so many answers show no verdict would cost all the same and give no score
@@ -253,3 +370,222 @@ def _first(errors: BaseExceptionGroup[CertifyError]) -> CertifyError:
         found = found.exceptions[0]
     assert isinstance(found, CertifyError)
     return found
+
+
+_NOTE = "\n[middle of the run cut]\n  "
+# marks of a chat template, beyond the bytes of the messages
+_TEMPLATE = 64
+# English text has about four characters a token, pages and code about three
+_CHARACTERS = 3
+_ROUNDS = 8
+
+
+class NotKeptError(CertifyError):
+    """A scoring that may not ask the server needs an answer that the journal does not hold."""
+
+
+async def can_count(client: Client) -> bool:
+    """Whether the server counts tokens for us, as vLLM does."""
+    try:
+        answer = await client.ask(
+            f"{client.server.root_url}/tokenize", {"model": client.server.model, "prompt": "one"}
+        )
+    except CertifyError:
+        return False
+    return type(answer.get("count")) is int
+
+
+async def fitted(
+    client: Client, journal: Journal, asked: Asked, text: str
+) -> tuple[Question, bool]:
+    """Render a text, cut in its middle until its prompt fits.
+
+    Parameters
+    ----------
+    client : Client
+    journal : Journal
+        Keeps the counts, so that a scoring can be repeated without the server.
+    asked : Asked
+        With the budget; none where the prompt cuts for itself.
+    text : str
+
+    Returns
+    -------
+    question : messages, text or token ids
+    cut : bool
+        Whether something of the run is missing.
+    """
+    whole = question = asked.prompt.render(text)
+    budget = asked.budget_tokens
+    # a token is at least one byte
+    if budget is None or _characters(whole, bytes_=True) + _TEMPLATE <= budget:
+        return whole, False
+    if not asked.counts:
+        excess = _characters(whole) - _CHARACTERS * budget
+        return (
+            (whole, False)
+            if excess <= 0
+            else (asked.prompt.render(_cut(text, len(text) - excess - len(_NOTE))), True)
+        )
+    kept = len(text)
+    for _ in range(_ROUNDS):
+        count = await _count(client, journal, asked, question)
+        if count <= budget:
+            break
+        # as many characters as the excess has on average, and a tenth more: the next count mostly fits
+        kept = min(
+            kept - 1,
+            kept - int(1.1 * (count - budget) * _characters(question) / count) - len(_NOTE),
+        )
+        question = asked.prompt.render(_cut(text, kept))
+    return question, question != whole
+
+
+async def _count(client: Client, journal: Journal, asked: Asked, question: Question) -> int:
+    if isinstance(question, str):
+        content: dict[str, Any] = {"prompt": question}
+    else:
+        content = {"messages": list(question), "add_generation_prompt": True}
+    payload = {"model": asked.server.model, **content}
+    key = sha256_bytes(canonical_json({"server": dict(asked.identity), "count": payload}))
+    known = journal.get(key)
+    if known is None:
+        if asked.replay:
+            raise NotKeptError("the journal does not hold how long a prompt is.")
+        answer = await client.ask(f"{asked.server.root_url}/tokenize", payload)
+        known = {"count": answer.get("count")}
+        journal.put(key, known)
+    count = known["count"]
+    return count if type(count) is int else 0
+
+
+def _characters(question: Question, *, bytes_: bool = False) -> int:
+    texts = (
+        [question]
+        if isinstance(question, str)
+        else [item["content"] for item in question if isinstance(item, Mapping)]
+    )
+    return sum(len(text.encode("utf-8", "replace")) if bytes_ else len(text) for text in texts)
+
+
+def _cut(text: str, kept: int) -> str:
+    kept = max(0, kept)
+    return f"{text[: kept - kept // 2]}{_NOTE}{text[len(text) - kept // 2 :]}"
+
+
+# stands for a run in the request that settles how verdicts are read
+_PROBE = "TASK\n  none\n"
+
+
+async def connect(asked: Asked, journal_path: Path | None) -> Asked:
+    """Complete what every request shares: the server's identity, the verdicts' tokens, the way to read them.
+
+    Parameters
+    ----------
+    asked : Asked
+        Without identity; `read` may be "auto".
+    journal_path : Path, optional
+        Keeps the answer to the request that settles the way.
+
+    Raises
+    ------
+    InputError, UnavailableError
+        If the server cannot be used.
+    """
+    async with Client(asked.server) as client:
+        counts = asked.budget_tokens is not None and await can_count(client)
+        asked = replace(asked, identity=await _identity(client), counts=counts)
+        if asked.asking.mode != "logprob":
+            return replace(asked, read="top")
+        ids = asked.ids or (
+            None if asked.read == "top" else await _verdict_ids(client, asked.asking)
+        )
+        asked = replace(asked, ids=ids)
+        if asked.read != "auto":
+            return asked
+        with Journal(journal_path) as journal:
+            return await _settled(client, journal, asked)
+
+
+async def _identity(client: Client) -> dict[str, Any]:
+    server = client.server
+    listed = await _told(client, f"{server.plain_url}/models")
+    version = (await _told(client, f"{server.root_url}/version")).get("version")
+    said = {"version": version if isinstance(version, str) else "", **_entry(listed, server)}
+    return {"url": server.plain_url, "revision": server.revision, **said}
+
+
+async def _told(client: Client, url: str) -> Mapping[str, Any]:
+    try:
+        return await client.ask(url, None)
+    except UnavailableError as error:
+        if not error.status:
+            raise UnavailableError(f"{error}; start the server, or correct the url.", 0) from None
+    except CertifyError:
+        # a server, or a key, may be good for verdicts and not for this; whether it is, the first verdict says
+        pass
+    return {}
+
+
+def _entry(listed: Mapping[str, Any], server: Server) -> dict[str, Any]:
+    data = listed.get("data")
+    for item in data if isinstance(data, list) else []:
+        if isinstance(item, dict) and item.get("id") == server.model:
+            return {
+                name: item[name]
+                for name in ("parent", "max_model_len", "owned_by")
+                if isinstance(item.get(name), (str, int))
+            }
+    return {}
+
+
+async def _verdict_ids(client: Client, asking: Asking) -> tuple[int, int] | None:
+    before = await _tokens(client, asking.marker) if asking.marker else []
+    found: list[int] = []
+    for word in asking.words:
+        whole = await _tokens(client, asking.marker + word)
+        if (
+            before is None
+            or whole is None
+            or whole[: len(before)] != before
+            or len(whole) != len(before) + 1
+        ):
+            return None
+        found.append(whole[-1])
+    return (found[0], found[1]) if found[0] != found[1] else None
+
+
+async def _tokens(client: Client, text: str) -> list[int] | None:
+    payload = {"model": client.server.model, "prompt": text, "add_special_tokens": False}
+    try:
+        answer = await client.ask(f"{client.server.root_url}/tokenize", payload)
+    except CertifyError:
+        return None
+    tokens = answer.get("tokens")
+    return (
+        tokens if isinstance(tokens, list) and all(type(token) is int for token in tokens) else None
+    )
+
+
+async def _settled(client: Client, journal: Journal, asked: Asked) -> Asked:
+    question = asked.prompt.render(_PROBE)
+    said = "it knows none of the ways"
+    for read in READS:
+        if read != "top" and (asked.ids is None or (read == "scoring" and is_chat(question))):
+            continue
+        item = request(asked.server, asked.asking, question, read=read, ids=asked.ids, index=0)
+        try:
+            reply, _ = await ask_once(client, journal, asked, item)
+        except (RefusedError, MisshapenError) as error:
+            said = str(error).rstrip(".")
+            continue
+        if read == "top" or _exact(reply):
+            return replace(asked, read=read)
+    raise InputError(
+        f"{asked.server.plain_url} gives no log-probabilities of verdicts ({said}); check URL and model, or choose mode cot or vote."
+    )
+
+
+def _exact(reply: Reply) -> bool:
+    # a server that does not know the field leaves it out of account and returns other tokens
+    return reply.reason != "missing"

@@ -15,7 +15,7 @@ from certify_assets.storage.progress import Report
 
 if TYPE_CHECKING:
     from certify_assets.judges.base import Judge
-    from certify_assets.judges.endpoint.judging import BilledJudge
+    from certify_assets.judges.endpoint.judge import BilledJudge
 
 
 class EndpointSpec(JudgeSpec):
@@ -84,7 +84,7 @@ class EndpointFamily(JudgeFamily):
         InputError, UnavailableError
             If the server cannot be used as the user's document says.
         """
-        from certify_assets.judges.endpoint.judging import register
+        from certify_assets.judges.endpoint.judge import register
 
         config = _config(judge)
         registered = register(judge, config)
@@ -115,7 +115,7 @@ class EndpointFamily(JudgeFamily):
         self, judge: JudgedCorpus, *, expected_sha256: str, resume: bool, replay: bool
     ) -> BilledJudge:
         """Return the judge as it was registered, if settings and server are still the same."""
-        from certify_assets.judges.endpoint.judging import registered_judge
+        from certify_assets.judges.endpoint.judge import registered_judge
 
         record = judge.stored_artifact
         self.require_current(judge, record)
@@ -172,7 +172,7 @@ def _config(judge: JudgedCorpus) -> EndpointConfig:
 
 
 def _billed(model: Judge) -> BilledJudge:
-    from certify_assets.judges.endpoint.judging import BilledJudge
+    from certify_assets.judges.endpoint.judge import BilledJudge
 
     assert isinstance(model, BilledJudge)
     return model

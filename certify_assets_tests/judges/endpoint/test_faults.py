@@ -9,9 +9,8 @@ import pytest
 
 from certify_assets.errors import CertifyError, InputError, IntegrityError
 from certify_assets.judges.endpoint.client import UnavailableError
-from certify_assets.judges.endpoint.judge import EndpointJudge
-from certify_assets.judges.endpoint.prompt import chat_prompt
-from certify_assets.judges.endpoint.report import EndpointRun
+from certify_assets.judges.endpoint.judge import EndpointJudge, EndpointRun
+from certify_assets.judges.endpoint.questions import chat_prompt
 from certify_assets.judges.endpoint.settings import Asking, Server
 from certify_assets_tests.judges.endpoint.faulty_server import (
     Action,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from certify_assets.errors import InputError, IntegrityError
-from certify_assets.judges.endpoint.journal import Journal
+from certify_assets.judges.endpoint.scoring import Journal
 
 
 def _filled(path: Path) -> str:

@@ -18,7 +18,7 @@ import pytest
 from certify_assets.errors import IntegrityError
 from certify_assets.judges.base import Judge
 from certify_assets.judges.endpoint.judge import EndpointJudge
-from certify_assets.judges.endpoint.prompt import chat_prompt
+from certify_assets.judges.endpoint.questions import chat_prompt
 from certify_assets.judges.endpoint.settings import Asking, Prices, Server
 from certify_assets_tests.judges.endpoint.faulty_server import (
     Action,
@@ -175,7 +175,7 @@ _SCORE = """
 import sys
 from pathlib import Path
 from certify_assets.judges.endpoint.judge import EndpointJudge
-from certify_assets.judges.endpoint.prompt import chat_prompt
+from certify_assets.judges.endpoint.questions import chat_prompt
 from certify_assets.judges.endpoint.settings import Asking, Server
 server = Server(sys.argv[1], "m", concurrency=4, timeout_seconds=30)
 judge = EndpointJudge.connect(server, Asking(read="top"), chat_prompt("logprob"), journal=Path(sys.argv[2]))

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from certify_assets.errors import IntegrityError
-from certify_assets.judges.endpoint.replies import (
+from certify_assets.judges.endpoint.questions import (
     MisshapenError,
     Reply,
     conclude,

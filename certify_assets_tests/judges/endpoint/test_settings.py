@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from certify_assets.errors import InputError
-from certify_assets.judges.endpoint.pacing import Pace, Pause, backoff_seconds, retry_after_seconds
-from certify_assets.judges.endpoint.prompt import (
+from certify_assets.judges.endpoint.client import Pace, Pause, backoff_seconds, retry_after_seconds
+from certify_assets.judges.endpoint.questions import (
     ChatPrompt,
     CompletionPrompt,
     auditor_prompt,

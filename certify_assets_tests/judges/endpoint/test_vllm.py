@@ -10,14 +10,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from certify_assets.judges.endpoint.judge import EndpointJudge
-from certify_assets.judges.endpoint.prompt import (
+from certify_assets.judges.endpoint.judge import EndpointJudge, EndpointRun
+from certify_assets.judges.endpoint.questions import (
     ChatPrompt,
     CompletionPrompt,
     EndpointPrompt,
     chat_prompt,
 )
-from certify_assets.judges.endpoint.report import EndpointRun
 from certify_assets.judges.endpoint.settings import Asking, Server
 from certify_assets.judges.lm.prompt import AuditorPrompt
 from certify_assets_tests.judges.endpoint.tiny_model import write_tiny_adapter, write_tiny_model

@@ -15,7 +15,7 @@ import pytest
 
 from certify_assets.errors import CertifyError
 from certify_assets.judges.endpoint.judge import EndpointJudge
-from certify_assets.judges.endpoint.prompt import chat_prompt
+from certify_assets.judges.endpoint.questions import chat_prompt
 from certify_assets.judges.endpoint.settings import Asking, Server
 from certify_assets_tests.paths import REPOSITORY
 

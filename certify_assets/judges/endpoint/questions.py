@@ -1,0 +1,518 @@
+"""What a server is asked, in the words of the auditor's prompt, and what its answer means."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from typing import Any, Protocol, TypeGuard
+
+from certify_assets.corpora.rendering import defuse
+from certify_assets.errors import CertifyError, InputError, IntegrityError
+from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.judges.endpoint.settings import Asking, Server
+from certify_assets.judges.lm.prompt import AuditorPrompt, PromptEncoder
+
+Question = Sequence[Mapping[str, str]] | Sequence[int] | str
+
+# the last lines of the auditor's prompt where the answer is more than one word
+_CLOSINGS = {
+    "cot": (
+        "END OF RUN\nWas the task done? Reason in a few sentences, then end with one line P_SUCCESS=n, where n is a whole number from 0 "
+        "to 100: the probability in percent that the task was done."
+    ),
+    "vote": "END OF RUN\nWas the task done? Reason in a few sentences, then end with one line, VERDICT: SUCCESS or VERDICT: FAIL.",
+}
+_MARKS = re.compile(r"P_SUCCESS(?==)|VERDICT(?=:)", re.IGNORECASE)
+
+
+class EndpointPrompt(Protocol):
+    """What turns a rendered trajectory into a question."""
+
+    @property
+    def sha256(self) -> str:
+        """Hash of everything but the trajectory."""
+
+    def render(self, text: str) -> Question:
+        """Return messages (chat), or a text or token ids (completion) that end where the verdict begins."""
+
+
+def auditor_prompt(mode: str, **texts: str) -> AuditorPrompt:
+    """Return the prompt of all judges, with the question of a mode at its end.
+
+    Parameters
+    ----------
+    mode : {"logprob", "cot", "vote"}
+    **texts
+        Fields of `AuditorPrompt` in other words.
+    """
+    closing = {"closing": _CLOSINGS[mode]} if mode in _CLOSINGS else {}
+    return replace(AuditorPrompt(), **{**closing, **texts})
+
+
+def _safe(text: str, marker: str) -> str:
+    """Break up chat markup and what an answer is read by, so that a run can neither close its message nor answer in the auditor's place."""
+    broken = _MARKS.sub(lambda match: f"{match.group()} ", defuse(text))
+    return re.sub(
+        re.escape(marker),
+        lambda match: f"{match.group()[:-1]} {match.group()[-1]}",
+        broken,
+        flags=re.IGNORECASE,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ChatPrompt:
+    """Two messages, the same that the local encoder puts into a chat template: the auditor's rules, then the run and the question.
+
+    Parameters
+    ----------
+    auditor : AuditorPrompt
+        Its marker is not sent: the verdict is the first token of the answer.
+    """
+
+    auditor: AuditorPrompt = field(default_factory=AuditorPrompt)
+
+    @property
+    def sha256(self) -> str:
+        """Hash of the texts."""
+        return sha256_bytes(canonical_json({"kind": "chat", **asdict(self.auditor)}))
+
+    def render(self, text: str) -> list[dict[str, str]]:
+        """Return the messages; chat markup inside the run is broken up, so that it cannot close its message."""
+        user = f"{self.auditor.opening}{_safe(text, self.auditor.marker)}\n{self.auditor.closing}"
+        return [
+            {"role": "system", "content": self.auditor.system},
+            {"role": "user", "content": user},
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionPrompt:
+    """One text that ends with the verdict marker, for base models and for servers without a chat template.
+
+    Parameters
+    ----------
+    auditor : AuditorPrompt
+        Its marker comes last; the verdict is the next token.
+    """
+
+    auditor: AuditorPrompt = field(default_factory=AuditorPrompt)
+
+    @property
+    def sha256(self) -> str:
+        """Hash of the texts."""
+        return sha256_bytes(canonical_json({"kind": "completion", **asdict(self.auditor)}))
+
+    def render(self, text: str) -> str:
+        """Return the text; chat markup inside the run is broken up."""
+        auditor = self.auditor
+        return f"{auditor.system}\n\n{auditor.opening}{_safe(text, auditor.marker)}\n{auditor.closing}\n{auditor.marker}"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class TokenPrompt:
+    """The token ids of a local encoder: a server gets exactly what the local judge of the same model reads.
+
+    Parameters
+    ----------
+    encoder : PromptEncoder
+        Of the tokenizer that the server's model has; it cuts to its own budget.
+    """
+
+    encoder: PromptEncoder
+
+    @property
+    def sha256(self) -> str:
+        """Hash of the encoder."""
+        return self.encoder.sha256
+
+    def render(self, text: str) -> list[int]:
+        """Return the ids; no control token of the tokenizer is left in the run."""
+        return list(self.encoder.encode_text(text).ids)
+
+
+def chat_prompt(mode: str) -> ChatPrompt:
+    """Return the auditor's messages for a mode: logprob, cot or vote."""
+    return ChatPrompt(auditor_prompt(mode))
+
+
+# vLLM and others write −9999 for a probability of zero, or for a token that they did not keep
+_NO_PROBABILITY = -9999.0
+_ROUNDING = 1e-5
+_STATED = re.compile(r"P_SUCCESS")
+_PERCENT = re.compile(r"P_SUCCESS ?= ?([0-9]{1,3}(?:\.[0-9]{1,4})?)(?!\w|[.,]\d|[-–/])")
+_CLAIMED = re.compile(r"VERDICT")
+_VERDICT = re.compile(r"VERDICT: ?(SUCCESS|FAIL)(?![\w/|])(?! or\b)")
+
+
+class MisshapenError(CertifyError):
+    """An answer of another form than the interface has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What is kept of one answer.
+
+    Parameters
+    ----------
+    logs : tuple of float, optional
+        Log-probabilities of success and failure; one of them where the question was for one.
+    text : str
+        Modes cot and vote: what was written.
+    cut : bool
+        Whether it ended at the limit of tokens.
+    reason : str
+        Why there is no number: missing (not among the tokens returned) or not_finite; empty otherwise.
+    model, fingerprint : str
+        What the server says it is.
+    prompt_tokens, completion_tokens : int, optional
+        Usage as the server counts it.
+    """
+
+    logs: tuple[float, ...] | None = None
+    text: str = ""
+    cut: bool = False
+    reason: str = ""
+    model: str = ""
+    fingerprint: str = ""
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as a JSON object."""
+        return {**asdict(self), "logs": None if self.logs is None else list(self.logs)}
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any]) -> Reply:
+        """Take it back from a journal.
+
+        Raises
+        ------
+        IntegrityError
+            If it is no reply that this module wrote.
+        """
+        try:
+            logs = value["logs"]
+            return cls(**{**value, "logs": None if logs is None else tuple(map(float, logs))})
+        except (TypeError, KeyError, ValueError):
+            raise IntegrityError(
+                "an answer in the journal is of another version; delete the file and ask the server again."
+            ) from None
+
+
+def read_logprobs(body: Mapping[str, Any], names: Sequence[str]) -> Reply:
+    """Read the log-probabilities of two tokens at the first position, from a chat or a completion.
+
+    Raises
+    ------
+    MisshapenError
+        If there is no list of tokens.
+    """
+    choice = _choice(body)
+    found = _first_position(choice)
+    values = [found.get(name) for name in names]
+    if any(value is None or (_is_number(value) and value <= _NO_PROBABILITY) for value in values):
+        return _reply(body, reason="missing")
+    numbers = [float(value) if _is_number(value) else math.nan for value in values]
+    if not all(math.isfinite(number) and number <= _ROUNDING for number in numbers):
+        return _reply(body, reason="not_finite")
+    return _reply(body, logs=tuple(min(number, 0.0) for number in numbers))
+
+
+def read_probability(body: Mapping[str, Any]) -> Reply:
+    """Read the probability of the first label from an answer of /generative_scoring.
+
+    Raises
+    ------
+    MisshapenError
+        If there is no list with one score.
+    """
+    results = body.get("data", body.get("results"))
+    if (
+        not isinstance(results, list)
+        or len(results) != 1
+        or not isinstance(results[0], dict)
+        or not _is_number(results[0].get("score"))
+    ):
+        raise MisshapenError("the server's answer has no list with one score.")
+    value = float(results[0]["score"])
+    if not (math.isfinite(value) and 0 < value <= 1 + _ROUNDING):
+        return _reply(body, reason="missing" if value == 0 else "not_finite")
+    return _reply(body, logs=(min(math.log(value), 0.0),))
+
+
+def read_text(body: Mapping[str, Any]) -> Reply:
+    """Read what was written.
+
+    Raises
+    ------
+    MisshapenError
+        If there is neither a message nor a text.
+    """
+    choice = _choice(body)
+    message = choice.get("message")
+    text = message.get("content", "") if isinstance(message, dict) else choice.get("text")
+    if text is not None and not isinstance(text, str):
+        raise MisshapenError("the server's answer has a message that is no text.")
+    if text is None and not isinstance(message, dict):
+        raise MisshapenError("the server's answer has neither a message nor a text.")
+    return _reply(body, text=text or "", cut=choice.get("finish_reason") == "length")
+
+
+def stated_probability(text: str, *, cut: bool = False) -> float | None:
+    """Return the percentage that the last P_SUCCESS= of a text states, 0 to 100, or None where that one cannot be read.
+
+    Examples
+    --------
+    >>> stated_probability("P_SUCCESS=10, no: P_SUCCESS=85"), stated_probability("P_SUCCESS=85 or P_SUCCESS=high")
+    (85.0, None)
+    """
+    found = _last(_STATED, _PERCENT, text, cut=cut)
+    value = None if found is None else float(found)
+    return value if value is not None and value <= 100 else None
+
+
+def stated_vote(text: str, *, cut: bool = False) -> bool | None:
+    """Return whether the last VERDICT: of a text is SUCCESS, or None where that one cannot be read."""
+    found = _last(_CLAIMED, _VERDICT, text, cut=cut)
+    return None if found is None else found == "SUCCESS"
+
+
+def conclude(mode: str, replies: Sequence[Reply], votes: int) -> tuple[float, float, str]:
+    """Return log p(success), log p(failure) and, where there is no verdict (NaN twice), why.
+
+    Modes cot and vote state p coarsely; (100 p + ½)/101 and (k p + ½)/(k + 1) keep the order and keep 0 and 1 finite. A vote needs more
+    than half of its k answers readable.
+    """
+    reason = next((reply.reason for reply in replies if reply.reason), "")
+    if mode == "logprob":
+        logs = [value for reply in replies for value in reply.logs or ()]
+        return (
+            (logs[0], logs[1], "")
+            if not reason and len(logs) == 2
+            else (math.nan, math.nan, reason or "missing")
+        )
+    if mode == "cot":
+        percent = stated_probability(replies[0].text, cut=replies[0].cut)
+        return (math.nan, math.nan, "unparsed") if percent is None else _logs((percent + 0.5) / 101)
+    read = [
+        vote for reply in replies if (vote := stated_vote(reply.text, cut=reply.cut)) is not None
+    ]
+    if 2 * len(read) <= votes:
+        return math.nan, math.nan, "unparsed"
+    return _logs((votes * sum(read) / len(read) + 0.5) / (votes + 1))
+
+
+def _logs(p: float) -> tuple[float, float, str]:
+    return math.log(p), math.log1p(-p), ""
+
+
+def _last(claim: re.Pattern[str], strict: re.Pattern[str], text: str, *, cut: bool) -> str | None:
+    starts = [match.start() for match in claim.finditer(text)]
+    match = strict.match(text, starts[-1]) if starts else None
+    # "P_SUCCESS=8" at the very end of an answer that was cut may have been 85
+    if match is None or (cut and match.end() == len(text)):
+        return None
+    return match.group(1)
+
+
+def _choice(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    choices = body.get("choices")
+    if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
+        raise MisshapenError("the server's answer has no choice.")
+    return choices[0]
+
+
+def _first_position(choice: Mapping[str, Any]) -> dict[str, Any]:
+    block = choice.get("logprobs")
+    if not isinstance(block, dict):
+        raise MisshapenError(
+            "the server's answer has no log-probabilities; choose mode cot or vote for this server."
+        )
+    content, tops = block.get("content"), block.get("top_logprobs")
+    if isinstance(content, list) and content and isinstance(content[0], dict):
+        entries = content[0].get("top_logprobs") or []
+        listed = [content[0], *entries] if isinstance(entries, list) else []
+        return {
+            item["token"]: item.get("logprob")
+            for item in listed
+            if isinstance(item, dict) and isinstance(item.get("token"), str)
+        }
+    if isinstance(tops, list) and tops and isinstance(tops[0], dict):
+        return tops[0]
+    raise MisshapenError(
+        "the server's answer lists no tokens; choose mode cot or vote for this server."
+    )
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _reply(body: Mapping[str, Any], **found: Any) -> Reply:
+    raw = body.get("usage")
+    usage = raw if isinstance(raw, dict) else {}
+    counts: dict[str, Any] = {}
+    for name in ("prompt_tokens", "completion_tokens"):
+        value = usage.get(name)
+        counts[name] = value if isinstance(value, int) and 0 <= value < 1 << 40 else None
+    named = {"model": body.get("model"), "fingerprint": body.get("system_fingerprint")}
+    said: dict[str, Any] = {
+        name: value[:200] for name, value in named.items() if isinstance(value, str)
+    }
+    return Reply(**found, **counts, **said)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request and how its answer is read.
+
+    Parameters
+    ----------
+    url : str
+    payload : dict
+    read : callable
+    tokens : int
+        Estimate of the tokens it uses: a quarter of its characters and the longest answer.
+    """
+
+    url: str
+    payload: dict[str, Any]
+    read: Callable[[Mapping[str, Any]], Reply]
+    tokens: int
+
+
+def is_chat(question: Question) -> bool:
+    """Whether a question is a list of messages."""
+    return not isinstance(question, str) and bool(question) and isinstance(question[0], Mapping)
+
+
+def per_text(asking: Asking, read: str) -> int:
+    """Requests a text costs."""
+    return (
+        asking.votes
+        if asking.mode == "vote"
+        else 2
+        if asking.mode == "logprob" and read == "scoring"
+        else 1
+    )
+
+
+def request(
+    server: Server,
+    asking: Asking,
+    question: Question,
+    *,
+    read: str,
+    ids: tuple[int, int] | None,
+    index: int,
+) -> Request:
+    """Build request number ``index`` of a text.
+
+    Parameters
+    ----------
+    server : Server
+    asking : Asking
+    question : messages, text or token ids
+    read : str
+        How a verdict is read in mode logprob.
+    ids : tuple of int, optional
+        Tokens of the two verdicts.
+    index : int
+        From 0 to `per_text` − 1.
+
+    Raises
+    ------
+    InputError
+        If the way to read verdicts needs token ids that are not known, or does not take messages.
+    """
+    chat = is_chat(question)
+    if asking.mode != "logprob":
+        fields: dict[str, Any] = {
+            "max_tokens": asking.max_tokens,
+            "temperature": asking.heat,
+            "seed": asking.seed + index,
+        }
+        return _routed(server, asking, question, fields, read_text)
+    first: dict[str, Any] = {"max_tokens": 1, "temperature": asking.heat}
+    if read == "top":
+        asked: dict[str, Any] = (
+            {"logprobs": True, "top_logprobs": asking.top} if chat else {"logprobs": asking.top}
+        )
+        return _routed(
+            server, asking, question, first | asked, partial(read_logprobs, names=asking.words)
+        )
+    if ids is None:
+        raise InputError(
+            f"reading verdicts by {read} needs their token ids and the server has no /tokenize; give verdict_ids."
+        )
+    if read == "token_ids":
+        asked = {
+            "logprobs": True if chat else 1,
+            "logprob_token_ids": list(ids),
+            "return_tokens_as_token_ids": True,
+        }
+        names = [f"token_id:{number}" for number in ids]
+        return _routed(server, asking, question, first | asked, partial(read_logprobs, names=names))
+    if chat:
+        raise InputError(
+            "reading verdicts by scoring takes a text or token ids, not messages; choose another way or a completion prompt."
+        )
+    return _scoring(server, asking, question, ids if index == 0 else ids[::-1])
+
+
+def _routed(
+    server: Server,
+    asking: Asking,
+    question: Question,
+    fields: dict[str, Any],
+    read: Callable[[Mapping[str, Any]], Reply],
+) -> Request:
+    chat = is_chat(question)
+    content = (
+        {"messages": list(question)}
+        if chat
+        else {"prompt": question if isinstance(question, str) else list(question)}
+    )
+    payload = _merged({"model": server.model, **content, **fields}, asking.extra)
+    route = "/chat/completions" if chat else "/completions"
+    return Request(
+        server.plain_url + route, payload, read, _estimate(question, fields["max_tokens"])
+    )
+
+
+def _scoring(
+    server: Server, asking: Asking, question: Question, labels: tuple[int, ...]
+) -> Request:
+    # the score is the probability of the first label: one request a verdict keeps small probabilities exact
+    empty: str | list[int] = "" if isinstance(question, str) else []
+    query = question if isinstance(question, str) else list(question)
+    fields = {
+        "model": server.model,
+        "query": query,
+        "items": [empty],
+        "label_token_ids": list(labels),
+        "apply_softmax": False,
+    }
+    return Request(
+        f"{server.root_url}/generative_scoring",
+        _merged(fields, asking.extra),
+        read_probability,
+        _estimate(question, 1),
+    )
+
+
+def _merged(fields: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in {**fields, **extra}.items() if value is not None}
+
+
+def _estimate(question: Question, answer: int) -> int:
+    if isinstance(question, str):
+        return len(question) // 4 + answer
+    characters = sum(
+        len(item.get("content", "")) if isinstance(item, Mapping) else 4 for item in question
+    )
+    return characters // 4 + answer
