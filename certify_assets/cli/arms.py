@@ -1,4 +1,4 @@
-"""``certify judge arms``: what GRPO was chosen among on CAL, and where the choice stands on TEST."""
+"""``certify judge arms``: the candidates of a GRPO judge on CAL and TEST."""
 
 from __future__ import annotations
 
@@ -40,22 +40,27 @@ _COLUMNS = [
 @click.option(
     "--audit",
     is_flag=True,
-    help="Train missing controls, register every certificate, and read TEST for each through the ledger.",
+    help=(
+        "Train missing controls, register every certificate, and read TEST for each through the "
+        "ledger."
+    ),
 )
 @root_option
 @json_option
 def arms(corpus: str, name: str, audit: bool, root: str | None, as_json: bool) -> None:
-    """Show the arms that a judge was chosen among on CORPUS: candidates on CAL, the choice, and its place on TEST.
+    """Show the candidates that a GRPO judge was chosen among.
 
-    `certify judge train CORPUS --judge grpo` trains the arms. Without --audit nothing is trained and TEST is not read: what an earlier audit
-    found is shown, after checking it against the ledger.
+    `certify judge train CORPUS --judge grpo` trains the arms. Without --audit nothing is trained
+    and TEST is not read: what an earlier audit found is shown, after checking it against the
+    ledger.
     """
     from certify_assets.cli.launching import open_corpus_store
 
     store = open_corpus_store(root, corpus)
     if not store.exists(f"judges/{name}/{corpus}/adapter.json"):
         raise InputError(
-            f"{name} was not trained on {corpus}; call `certify judge train {corpus} --judge {name}` first."
+            f"{name} was not trained on {corpus}; call `certify judge train {corpus} --judge "
+            f"{name}` first."
         )
     document = _document(Corpus(store, corpus), name, audit=audit)
     if as_json:
@@ -129,7 +134,10 @@ def _show(document: dict[str, Any]) -> None:
                 for r in cell.rows
             ]
             show_table(
-                f"{title}: {cell.side}, alpha {cell.alpha:g} (gain {cell.gain}, regret {cell.regret})",
+                (
+                    f"{title}: {cell.side}, alpha {cell.alpha:g} (gain {cell.gain}, regret "
+                    f"{cell.regret})"
+                ),
                 _COLUMNS,
                 shown,
             )

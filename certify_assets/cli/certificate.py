@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 _SIDE_BY_SIDE = 2
 _PROCEDURE_HELP = (
-    "guarded_taskboot, taskboot, naive, deff, one_per_task, task_hoeffding, betting (proved at any number of tasks; needs --pilot), gaffke "
+    "guarded_taskboot, taskboot, naive, deff, one_per_task, task_hoeffding, betting (proved "
+    "at any number of tasks; needs --pilot), gaffke "
     "(conjectured) or korn_graubard; or 'all' for every one side by side."
 )
 
@@ -79,7 +80,8 @@ _PROCEDURE_HELP = (
     "--estimand",
     type=click.Choice(["trajectory", "task"]),
     default=None,
-    help="Whose error rate. [default: the procedure's own: task for one_per_task, task_hoeffding, betting and gaffke, else trajectory; betting and "
+    help="Whose error rate. [default: the procedure's own: task for one_per_task, task_hoeffding, "
+    "betting and gaffke, else trajectory; betting and "
     "gaffke take trajectory with --max-task-size]",
 )
 @click.option(
@@ -87,14 +89,18 @@ _PROCEDURE_HELP = (
     type=click.Choice(["bonferroni", "fixed", "fallback", "maxt"]),
     default="bonferroni",
     show_default=True,
-    help="How the grid is paid for: δ/grid a threshold; δ upward from one start; δ shared by several starts; joint bootstrap (TaskBoot only).",
+    help=(
+        "How the grid is paid for: δ/grid a threshold; δ upward from one start; δ shared by "
+        "several starts; joint bootstrap (TaskBoot only)."
+    ),
 )
 @click.option(
     "--start",
     "starts",
     type=float,
     multiple=True,
-    help="Score quantile at which fixed and fallback start, fixed before the outcomes are seen; may be given again for fallback. "
+    help="Score quantile at which fixed and fallback start, fixed before the outcomes are seen; "
+    "may be given again for fallback. "
     "[default: .3; fallback .1 .3 .5 .7]",
 )
 @click.option(
@@ -122,7 +128,10 @@ _PROCEDURE_HELP = (
     "--pilot",
     type=PATH,
     default=None,
-    help="Scores of other, labelled tasks, from which betting takes thresholds, start and bets (its rows with split=pilot, or else split=rl).",
+    help=(
+        "Scores of other, labelled tasks, from which betting takes thresholds, start and bets "
+        "(its rows with split=pilot, or else split=rl)."
+    ),
 )
 @click.option("--joint", is_flag=True, help="Both sides together at 1−δ: δ/2 a side.")
 @click.option("--out", type=PATH, default=None, help="Also write the document to this file.")
@@ -140,8 +149,9 @@ def certificate(
 ) -> None:
     """Certify what share of trajectories a judge may decide alone.
 
-    SCORES is a table (CSV, Parquet or JSON Lines) with the columns task_id, score (higher = more likely a success; empty = unscored) and outcome (0
-    or 1), optionally trajectory_id, agent and split (then the rows with split=cal are used).
+    SCORES is a table (CSV, Parquet or JSON Lines) with the columns task_id, score (higher = more
+    likely a success; empty = unscored) and outcome (0 or 1), optionally trajectory_id, agent and
+    split (then the rows with split=cal are used).
     """
     refuse_overwrite(
         {"--out": out},
@@ -169,13 +179,15 @@ def _refuse(
 ) -> None:
     if pilot is not None and procedure not in ("betting", "all"):
         raise click.UsageError(
-            f"--pilot is for betting, and {procedure} does not read it; leave it out or name betting or all."
+            f"--pilot is for betting, and {procedure} does not read it; leave it out or name "
+            "betting or all."
         )
     if joint and side != "both":
         raise click.UsageError("--joint is about both sides; add --side both.")
     if estimand is not None and procedure == "all":
         raise click.UsageError(
-            "--estimand goes with one procedure, and each of all has its own; leave it out or name a procedure."
+            "--estimand goes with one procedure, and each of all has its own; leave it out or "
+            "name a procedure."
         )
 
 
@@ -204,7 +216,7 @@ def _issue(
 
 
 def _document(certificates: list[Certificate]) -> dict[str, Any]:
-    """The document of several certificates; where each procedure has both sides it says what they promise together."""
+    """Return the document of several certificates, with the joint promise of both sides."""
     from certify_assets.certificates import document_promise
 
     promise = document_promise(certificates)
@@ -243,7 +255,7 @@ def _show(certificates: list[Certificate], promise: str | None) -> None:
 
 
 def _gathered(certificates: list[Certificate]) -> dict[tuple[str, str], list[str]]:
-    """Each finding once, with the certificates that carry it: by procedure, and by side where there are two."""
+    """Return each finding once, with the certificates that carry it."""
     several = len({item.procedure for item in certificates}) > 1
     sides = len({item.side for item in certificates}) > 1
     found: dict[tuple[str, str], list[str]] = {}
@@ -255,7 +267,7 @@ def _gathered(certificates: list[Certificate]) -> dict[tuple[str, str], list[str
 
 
 def _show_upright(certificates: list[Certificate]) -> None:
-    """One column a certificate: a terminal is narrow, and the figures of one certificate belong together."""
+    """Print one column a certificate: a terminal is narrow."""
     figures: dict[str, Callable[[Certificate], str]] = {
         "procedure": lambda item: item.procedure,
         "certified": lambda item: (

@@ -53,9 +53,10 @@ def audit(
 ) -> None:
     """How the certified threshold does on other labelled tasks.
 
-    CERTIFICATE is one certificate, or a document of several from which --side, --alpha and --procedure choose one. Uses the rows with split=test
-    where SCORES has a split column. ERROR (exit 3): the task-level lower bound of the realised error exceeds α. WARN: the point estimate does but
-    not the bound, or too few tasks are covered to tell. PASS otherwise.
+    CERTIFICATE is one certificate, or a document of several from which --side, --alpha and
+    --procedure choose one. Uses the rows with split=test where SCORES has a split column. ERROR
+    (exit 3): the task-level lower bound of the realised error exceeds α. WARN: the point estimate
+    does but not the bound, or too few tasks are covered to tell. PASS otherwise.
     """
     from certify_assets.certificates import audit_certificate
 
@@ -101,8 +102,8 @@ def resample(
 ) -> None:
     """How often a threshold's error exceeds α when tasks are resampled.
 
-    On the scores from which a bootstrap chose its own threshold this passes by construction: it is evidence only on other scores, or for another
-    procedure's threshold.
+    On the scores from which a bootstrap chose its own threshold this passes by construction: it is
+    evidence only on other scores, or for another procedure's threshold.
     """
     from certify_assets.certificates import resample_audit
 
@@ -120,7 +121,8 @@ def resample(
         emit_json({**result, "exact": draws == "exact"})
         return
     console().print(
-        f"The error at {options['threshold']:g} exceeds {options['alpha']:g} in {percent(float(result['exceedance']))} of task resamples "
+        f"The error at {options['threshold']:g} exceeds {options['alpha']:g} in "
+        f"{percent(float(result['exceedance']))} of task resamples "
         f"({'exact' if draws == 'exact' else draws + ' draws'}).",
         markup=False,
     )
@@ -145,9 +147,10 @@ def verify(
 ) -> None:
     """Recompute a certificate from its scores and compare every byte.
 
-    Exit 3, with the first difference, when the certificate was altered, is incomplete, or is of other scores, or when it is one of betting and its
-    pilot table is not given. What the scores cannot show (the names and
-    hashes under provenance, the selection rule) is carried as it stands: the data root's own checks compare those.
+    Exit 3, with the first difference, when the certificate was altered, is incomplete, or is of
+    other scores, or when it is one of betting and its pilot table is not given. What the scores
+    cannot show (the names and hashes under provenance, the selection rule) is carried as it stands:
+    the data root's own checks compare those.
     """
     from certify_assets.certificates import NOT_VOUCHED, Certificate, verify_certificate
 
@@ -178,7 +181,10 @@ def verify(
         emit_json({**result, "not_vouched": NOT_VOUCHED} if difference is None else result)
     elif difference is None:
         console().print(
-            f"Verified: {len(documents)} certificate(s) recomputed from {scores}, byte for byte. {NOT_VOUCHED}",
+            (
+                f"Verified: {len(documents)} certificate(s) recomputed from {scores}, byte for "
+                f"byte. {NOT_VOUCHED}"
+            ),
             markup=False,
         )
     if difference is not None:

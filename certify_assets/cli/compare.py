@@ -38,7 +38,10 @@ if TYPE_CHECKING:
     "judges",
     multiple=True,
     type=click.Choice(tuple(JUDGES)),
-    help="Judge of --agent-disjoint; repeat for more. sft trains once a fold, minutes each. [default: lexical]",
+    help=(
+        "Judge of --agent-disjoint; repeat for more. sft trains once a fold, minutes each. "
+        "[default: lexical]"
+    ),
 )
 @click.option(
     "--folds",
@@ -77,8 +80,9 @@ def compare(
 ) -> None:
     """Compare the judges of corpora: ranking, certified coverage, audit, cost.
 
-    CORPORA are names; without them every corpus of the data root that a judge has scored. Says which judge is best at what, and what does not help.
-    TEST figures are those of the audits: nothing here reads TEST. Exit 3 where no corpus has scores.
+    CORPORA are names; without them every corpus of the data root that a judge has scored. Says
+    which judge is best at what, and what does not help. TEST figures are those of the audits:
+    nothing here reads TEST. Exit 3 where no corpus has scores.
     """
     from certify_assets.cli.launching import open_store
     from certify_assets.corpora.config import load_config

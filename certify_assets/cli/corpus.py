@@ -76,13 +76,19 @@ def corpus() -> None:
     "leak_thresholds",
     multiple=True,
     metavar="CONTROL=AUROC",
-    help="AUROC from which length, steps, agent or phrases is a structural leak; repeat for more. [default: .85 each]",
+    help=(
+        "AUROC from which length, steps, agent or phrases is a structural leak; repeat for more. "
+        "[default: .85 each]"
+    ),
 )
 @click.option(
     "--domain",
     default="",
     metavar="NAME",
-    help="Kind of work, such as web, shell or software, for strict transfer judges. [default: that of the format, where it has one]",
+    help=(
+        "Kind of work, such as web, shell or software, for strict transfer judges. [default: that "
+        "of the format, where it has one]"
+    ),
 )
 @click.option(
     "--replace",
@@ -104,8 +110,8 @@ def import_(
 ) -> None:
     """Read agent runs into a corpus and add its partition.
 
-    PATHS are files, folders or archives. Prints what was read, what was left out, by reason, and whether CAL and TEST of its split are large enough for
-    a certificate and its audit.
+    PATHS are files, folders or archives. Prints what was read, what was left out, by reason, and
+    whether CAL and TEST of its split are large enough for a certificate and its audit.
     """
     from certify_assets.cli.launching import add_partitions, open_store
     from certify_assets.corpora.config import CorpusConfig
@@ -162,7 +168,8 @@ def import_(
     )
     if summary.label_facts.get("labels_only"):
         console().print(
-            "This corpus holds labels without runs: it has a profile, but nothing that could be judged or certified."
+            "This corpus holds labels without runs: it has a profile, but nothing that could "
+            "be judged or certified."
         )
         return
     # TEST audits and certifies nothing: its gate says nothing that a user could act on here
@@ -193,13 +200,14 @@ def _announce_replacement(store: Store, name: str, *, replace: bool) -> None:
     )
     if not replace:
         raise InputError(
-            f"a corpus called {name} is registered already ({number}); import under another name, or give --replace, which does not keep them."
+            f"a corpus called {name} is registered already ({number}); import under another "
+            "name, or give --replace, which does not keep them."
         )
     say(f"{name} is registered already: its {number} are replaced and not kept.")
 
 
 def _register(store: Store, config: CorpusConfig) -> ImportSummary:
-    """Register a corpus and read it; one that cannot be read is not registered, one that was keeps its old configuration."""
+    """Register a corpus and read it; on failure the old configuration, if any, is restored."""
     from certify_assets.corpora.config import save_config
 
     key = f"corpora/{config.name}/corpus.json"
@@ -226,7 +234,7 @@ def _missing_folders(folder: Path) -> list[Path]:
 
 
 def _profile(store: Store, config: CorpusConfig, dropped: dict[str, int]) -> dict[str, Any]:
-    """Profile what was read; the gates are of CAL and TEST, because a certificate is computed on CAL alone."""
+    """Profile what was read; gates of CAL and TEST, since certificates are computed on CAL."""
     from certify_assets.corpora.profile import profile_corpus
     from certify_assets.corpora.splits import make_manifest
 
@@ -271,7 +279,7 @@ def list_(root: str | None, as_json: bool) -> None:
 
 
 def _counts(store: Store, name: str) -> dict[str, int | None]:
-    """Trajectories and tasks as of the last import, nothing before the first, and how many versions a sensor saw land."""
+    """Return trajectories and tasks of the last import, and the number of landed versions."""
     from certify_assets.corpora.landing import read_versions
 
     key = f"corpora/{name}/import.json"
@@ -295,8 +303,8 @@ def _domain(store: Store, name: str) -> dict[str, str]:
 def remove(name: str, yes: bool, root: str | None, as_json: bool) -> None:
     """Take a corpus and its partition out; its source files, certificates and history stay.
 
-    Stay: judges and certificates, the ledger of TEST, and the list of versions. A corpus that a component declares comes back when its files
-    or settings change.
+    Stay: judges and certificates, the ledger of TEST, and the list of versions. A corpus that a
+    component declares comes back when its files or settings change.
     """
     from certify_assets.cli.launching import open_store, remove_partition
     from certify_assets.corpora.config import load_config, remove_corpus
@@ -325,8 +333,9 @@ def remove(name: str, yes: bool, root: str | None, as_json: bool) -> None:
 def show(name: str, page: Path | None, root: str | None, as_json: bool) -> None:
     """Describe a corpus before any judge reads it.
 
-    Prints profile, gates, flip rates, leak controls, labels, texts, and what the import left out. What the data root does not hold yet is measured, not
-    stored. Outcomes of TEST are in no figure but the profile's own.
+    Prints profile, gates, flip rates, leak controls, labels, texts, and what the import left out.
+    What the data root does not hold yet is measured, not stored. Outcomes of TEST are in no figure
+    but the profile's own.
     """
     from certify_assets.cli.launching import open_store
     from certify_assets.corpora.report import gather_report
@@ -342,14 +351,7 @@ def show(name: str, page: Path | None, root: str | None, as_json: bool) -> None:
 
 
 def _show_report(report: CorpusReport, page: Path | None) -> None:
-    """Print the tables of a corpus's page.
-
-    Parameters
-    ----------
-    report : CorpusReport
-    page : Path or None
-        Where the page was drawn.
-    """
+    """Print the tables of a corpus's page."""
     from certify_assets.reports import corpus_page as pages
 
     name, profile = report.config.name, report.profile
@@ -415,10 +417,10 @@ def _show_report(report: CorpusReport, page: Path | None) -> None:
 def splits(
     name: str, profile: str | None, seed: int | None, root: str | None, as_json: bool
 ) -> None:
-    """Print the task-disjoint splits of a corpus: tasks and trajectories of each, and the hash of the manifest.
+    """Print the task-disjoint splits of a corpus and the hash of the manifest.
 
-    Nothing is stored: the asset split_manifest stores the manifest of the corpus's own profile and seed. --profile and --seed show what
-    others would give.
+    Nothing is stored: the asset split_manifest stores the manifest of the corpus's own profile and
+    seed. --profile and --seed show what others would give.
     """
     from certify_assets.cli.launching import open_store
     from certify_assets.corpora.config import load_config

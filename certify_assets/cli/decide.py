@@ -18,7 +18,8 @@ from certify_assets.cli.output import (
 )
 
 _QUEUE_HELP = (
-    "Write the rows that go to people here (CSV, Parquet or JSON Lines). Names are written as they are; a CSV is refused where one "
+    "Write the rows that go to people here (CSV, Parquet or JSON Lines). Names are written as "
+    "they are; a CSV is refused where one "
     "begins like a formula, which a spreadsheet would run."
 )
 
@@ -54,8 +55,9 @@ def decide(
 ) -> None:
     """Decide new trajectories: reject, release, or a person.
 
-    CERTIFICATE is one certificate, or a document with one a side; --side, --alpha and --procedure choose from a document of more. A row in both
-    regions, an unscored row and every row where nothing was certified go to a person (exit 3 when nothing was certified at all).
+    CERTIFICATE is one certificate, or a document with one a side; --side, --alpha and --procedure
+    choose from a document of more. A row in both regions, an unscored row and every row where
+    nothing was certified go to a person (exit 3 when nothing was certified at all).
     """
     from certify_assets.evaluation.decisions import check_table_file, decide_table, write_table_file
 

@@ -25,7 +25,7 @@ def certificate_documents(path: Path) -> list[Any]:
 
 
 def promise_difference(path: Path, certificates: list[Certificate]) -> str | None:
-    """Compare the promise that a document makes beside its certificates with what they promise together; None when there is no difference."""
+    """Return how a document's joint promise differs from that of its certificates, else None."""
     from certify_assets.certificates import verify_promise
 
     told = _parts(path)[1]
@@ -43,7 +43,8 @@ def _parts(path: Path) -> tuple[list[Any], dict[str, Any]]:
             or not inner
         ):
             raise ForgedCertificateError(
-                f"{path} is not a list of certificates as the command writes it; give the file as it was written."
+                f"{path} is not a list of certificates as the command writes it; give the "
+                "file as it was written."
             )
         return inner, {key: value for key, value in document.items() if key != "certificates"}
     return [document], {}
@@ -93,13 +94,7 @@ def choice_options(command: _Command) -> _Command:
 
 
 def load_certificates(path: Path, choice: Choice | None = None) -> list[Certificate]:
-    """Return the certificates of a file that a choice takes, each checked for keys, types and sense.
-
-    Raises
-    ------
-    InputError
-        If the file does not hold certificates, or none that was chosen: for a command that uses one, that is a bad input.
-    """
+    """Return the chosen certificates of a file, each checked for keys, types and sense."""
     from certify_assets.certificates import Certificate
 
     try:
@@ -113,19 +108,14 @@ def load_certificates(path: Path, choice: Choice | None = None) -> list[Certific
     )
     if not chosen:
         raise InputError(
-            f"{path} holds no certificate of that side, budget and procedure; it holds {_named(certificates)}."
+            f"{path} holds no certificate of that side, budget and procedure; it holds "
+            f"{_named(certificates)}."
         )
     return chosen
 
 
 def one_a_side(path: Path, certificates: list[Certificate]) -> list[Certificate]:
-    """Return the certificates, refusing two of one side.
-
-    Raises
-    ------
-    InputError
-        With what there is to choose from, and by which options.
-    """
+    """Return the certificates, refusing two of one side."""
     sides = [item.side for item in certificates]
     if repeated := next((side for side in sides if sides.count(side) > 1), None):
         several = [item for item in certificates if item.side == repeated]
@@ -137,17 +127,12 @@ def one_a_side(path: Path, certificates: list[Certificate]) -> list[Certificate]
 
 
 def one_certificate(path: Path, choice: Choice | None = None) -> Certificate:
-    """Return the one certificate of a file that a choice takes.
-
-    Raises
-    ------
-    InputError
-        If it takes several.
-    """
+    """Return the one certificate of a file that a choice takes."""
     certificates = load_certificates(path, choice)
     if len(certificates) > 1:
         raise InputError(
-            f"{path} holds {len(certificates)} such certificates ({_named(certificates)}); choose one by --side, --alpha and --procedure."
+            f"{path} holds {len(certificates)} such certificates ({_named(certificates)}); "
+            "choose one by --side, --alpha and --procedure."
         )
     return certificates[0]
 

@@ -36,7 +36,10 @@ if TYPE_CHECKING:
     "format_name",
     default="",
     metavar="NAME",
-    help="Source format, or auto to take the one that fits. [default: format and options of the corpus, auto where it comes with the package]",
+    help=(
+        "Source format, or auto to take the one that fits. [default: format and options of the "
+        "corpus, auto where it comes with the package]"
+    ),
 )
 @click.option(
     "--option",
@@ -74,12 +77,15 @@ def ingest(
 ) -> None:
     """Decide new runs of a corpus by the deployed judge: reject, release, or a person.
 
-    Without PATH the files in inbox/CORPUS/ of the data root are read. PATH is a file, folder or archive of runs, or an fsspec URL, whose files are copied
-    within limits; a table of scores is refused, `certify decide` takes it. Outcomes are not needed and never read. Runs that a batch holds already are
-    counted and left; the same files twice are one batch; a call that was killed is gone on with.
+    Without PATH the files in inbox/CORPUS/ of the data root are read. PATH is a file, folder or
+    archive of runs, or an fsspec URL, whose files are copied within limits; a table of scores is
+    refused, `certify decide` takes it. Outcomes are not needed and never read. Runs that a batch
+    holds already are counted and left; the same files twice are one batch; a call that was killed
+    is gone on with.
 
-    Tasks that people will read whatever the judge says are drawn before anything is scored. Where the deployment does not stand (see `certify ops deploy
-    CORPUS`), every run goes to people with the reason, and the exit code is 3.
+    Tasks that people will read whatever the judge says are drawn before anything is scored. Where
+    the deployment does not stand (see `certify ops deploy CORPUS`), every run goes to people with
+    the reason, and the exit code is 3.
     """
     from certify_assets.cli.launching import open_corpus_store
     from certify_assets.operations.batches import receive
@@ -143,7 +149,8 @@ def _write(
         return
     if not documents:
         raise InputError(
-            "nothing was decided by this call, so there is nothing to write; leave --decisions and --queue out."
+            "nothing was decided by this call, so there is nothing to write; leave "
+            "--decisions and --queue out."
         )
     for document in documents:
         require_as_decided(corpus, document["batch"], "decisions")
@@ -174,7 +181,8 @@ def _show(received: Received, documents: list[dict[str, Any]]) -> None:
         or "nothing"
     )
     say(
-        f"{received.runs} runs read; {received.new} new, {received.changed} changed, {received.known} decided before; left out: {dropped}."
+        f"{received.runs} runs read; {received.new} new, {received.changed} changed, "
+        f"{received.known} decided before; left out: {dropped}."
     )
     for sentence in received.sentences:
         say(sentence)

@@ -65,7 +65,8 @@ judge.add_command(compare)
 def list_(ctx: click.Context, /, root: str | None, as_json: bool) -> None:
     """List the judges and what each is: those of the platform, then those of judges.yaml.
 
-    judges.yaml lies in the data root or where CERTIFY_JUDGES says; exit 2 where something of it cannot be used.
+    judges.yaml lies in the data root or where CERTIFY_JUDGES says; exit 2 where something of it
+    cannot be used.
     """
     from certify_assets.cli.launching import open_store
 
@@ -92,10 +93,11 @@ def list_(ctx: click.Context, /, root: str | None, as_json: bool) -> None:
 @root_option
 @json_option
 def train(corpus: str, name: str, root: str | None, as_json: bool) -> None:
-    """Train a judge on the SFT split of a corpus, which must be split already; a transfer judge on those of the other corpora.
+    """Train a judge on the SFT split of a corpus, which must be split already.
 
-    Seconds for the lexical judges; minutes on two cores for a language model, whose training goes on where it was killed. An endpoint judge is not
-    trained but registered: its server is asked what it is, and settings, prompt and answer are stored.
+    Seconds for the lexical judges; minutes on two cores for a language model, whose training goes
+    on where it was killed. An endpoint judge is not trained but registered: its server is asked
+    what it is, and settings, prompt and answer are stored.
     """
     from certify_assets.cli.launching import open_corpus_store
 
@@ -126,7 +128,8 @@ def train(corpus: str, name: str, root: str | None, as_json: bool) -> None:
 def sources(corpus: str, strict: bool, root: str | None, as_json: bool) -> None:
     """Show what a transfer judge of a corpus would be trained on.
 
-    The SFT splits of the other corpora, an equal share of each. Rows whose task or instruction is in CAL or TEST of CORPUS are left out and counted.
+    The SFT splits of the other corpora, an equal share of each. Rows whose task or instruction is
+    in CAL or TEST of CORPUS are left out and counted.
     """
     from certify_assets.cli.launching import open_store
     from certify_assets.judges.transfer import gather_pool
@@ -181,9 +184,10 @@ def score(
 ) -> None:
     """Score runs with the judge that was trained on CORPUS.
 
-    Without PATHS the RL, CAL and TEST splits of the corpus are scored and stored; TEST rows carry no outcome. PATHS are new runs, files, folders or
-    archives: their scores go to --out, for `certify decide`, `audit` or `monitor`; an outcome is kept where a run has one. An endpoint judge asks its
-    server, goes on where it was stopped, and says what it cost.
+    Without PATHS the RL, CAL and TEST splits of the corpus are scored and stored; TEST rows carry
+    no outcome. PATHS are new runs, files, folders or archives: their scores go to --out, for
+    `certify decide`, `audit` or `monitor`; an outcome is kept where a run has one. An endpoint
+    judge asks its server, goes on where it was stopped, and says what it cost.
     """
     from certify_assets.cli.launching import open_corpus_store
 
@@ -237,9 +241,12 @@ def cost_line(bill: dict[str, Any]) -> str:
         # no price is no free lunch
         currency = f"{currency} (no price given)"
     return (
-        f"Cost: {lower}{tokens:,} tokens ({bill['prompt_tokens']:,} in, {bill['completion_tokens']:,} out), {lower}{bill['cost']:.4f} {currency} "
-        f"({bill['cost_now']:.4f} now), {bill['seconds']:.1f} s; parse rate {rate}; {each:.3g} {currency} and "
-        f"{tokens / max(1, bill['decisions']):.0f} tokens a decision; {bill['scored']} of {bill['decisions']} runs scored."
+        f"Cost: {lower}{tokens:,} tokens ({bill['prompt_tokens']:,} in, "
+        f"{bill['completion_tokens']:,} out), {lower}{bill['cost']:.4f} {currency} "
+        f"({bill['cost_now']:.4f} now), {bill['seconds']:.1f} s; parse rate {rate}; "
+        f"{each:.3g} {currency} and "
+        f"{tokens / max(1, bill['decisions']):.0f} tokens a decision; {bill['scored']} of "
+        f"{bill['decisions']} runs scored."
     )
 
 
@@ -250,9 +257,10 @@ def cost_line(bill: dict[str, Any]) -> str:
 @json_option
 @click.pass_context
 def parity(ctx: click.Context, /, corpus: str, name: str, root: str | None, as_json: bool) -> None:
-    """Compare an endpoint judge's stored scores with those of its local counterpart on the same rows of CAL.
+    """Compare an endpoint judge's scores with those of its local counterpart on CAL.
 
-    The server is not asked. Certificates of a judge with asking logprob need a test that passed; exit 3 where it fails.
+    The server is not asked. Certificates of a judge with asking logprob need a test that passed;
+    exit 3 where it fails.
     """
     from certify_assets.cli.launching import open_corpus_store
     from certify_assets.evaluation.parity import run_parity, sentence
@@ -273,9 +281,11 @@ def parity(ctx: click.Context, /, corpus: str, name: str, root: str | None, as_j
 def recalibrate(corpus: str, name: str, root: str | None, as_json: bool) -> None:
     """Show what Platt scaling, a temperature and isotonic regression do to a judge's certificates.
 
-    Each is fitted on RL (on SFT where a corpus has no RL split), never on CAL or TEST, and applied to the stored scores. Platt scaling and a temperature
-    keep every order, so every decision stays; isotonic regression makes ties. Nothing stored changes but the document of this table, which the judge's page
-    shows when it is drawn again. Any judge that has scored the corpus will do; one behind a server answers about SFT where a corpus has no RL split.
+    Each is fitted on RL (on SFT where a corpus has no RL split), never on CAL or TEST, and applied
+    to the stored scores. Platt scaling and a temperature keep every order, so every decision stays;
+    isotonic regression makes ties. Nothing stored changes but the document of this table, which the
+    judge's page shows when it is drawn again. Any judge that has scored the corpus will do; one
+    behind a server answers about SFT where a corpus has no RL split.
     """
     from certify_assets.cli.launching import open_corpus_store
     from certify_assets.evaluation.recalibration import (

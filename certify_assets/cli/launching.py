@@ -1,4 +1,4 @@
-"""Starting Dagster from the command line, always in a process of its own: the command does not pay for loading it."""
+"""Start Dagster in a process of its own, so that a command does not pay for loading it."""
 
 from __future__ import annotations
 
@@ -39,13 +39,7 @@ def open_store(root: str | None) -> Store:
 
 
 def open_corpus_store(root: str | None, corpus: str) -> Store:
-    """Return the data root, after checking that it knows the corpus.
-
-    Raises
-    ------
-    InputError
-        If it does not; the sentence lists those that it knows.
-    """
+    """Return the data root, after checking that it knows the corpus."""
     from certify_assets.corpora.config import load_config
 
     store = open_store(root)
@@ -54,7 +48,7 @@ def open_corpus_store(root: str | None, corpus: str) -> Store:
 
 
 def dagster_environment(store: Store) -> dict[str, str]:
-    """Return the environment of a Dagster process on a data root; make its home where there is none."""
+    """Return the environment of a Dagster process on a data root; make its home if missing."""
     home = os.environ.get("DAGSTER_HOME") or str(store.local_path("dagster"))
     path = Path(home).absolute()
     path.mkdir(parents=True, exist_ok=True)
@@ -64,16 +58,22 @@ def dagster_environment(store: Store) -> dict[str, str]:
 
 
 def add_partitions(store: Store, names: Sequence[str]) -> str:
-    """Add corpora as partitions of the Dagster instance; return a sentence on what happened."""
+    """Add corpora as partitions of the Dagster instance; return a sentence."""
     if reason := _launch(store, "add", *names):
-        return f"The corpus is stored; its partition could not be added ({reason}). Add it in the Dagster UI."
+        return (
+            f"The corpus is stored; its partition could not be added ({reason}). Add it in the "
+            "Dagster UI."
+        )
     return f"Partition {', '.join(names)} is in the Dagster instance."
 
 
 def remove_partition(store: Store, name: str) -> str:
-    """Remove a corpus from the partitions of the Dagster instance; return a sentence on what happened."""
+    """Remove a corpus from the partitions of the Dagster instance; return a sentence."""
     if reason := _launch(store, "remove", name):
-        return f"The corpus is removed; its partition could not be ({reason}). Remove it in the Dagster UI."
+        return (
+            f"The corpus is removed; its partition could not be ({reason}). Remove it in the "
+            "Dagster UI."
+        )
     return f"Partition {name} is no longer in the Dagster instance."
 
 
@@ -87,23 +87,14 @@ def _launch(store: Store, *arguments: str) -> str:
 
 
 def run_corpus(corpus: Corpus, *, quiet: bool, judges: Sequence[str] = ()) -> None:
-    """Materialize the whole line for one corpus, or the chains of language-model judges on it, with progress on stderr.
-
-    Raises
-    ------
-    StepFailedError
-        If the run failed; what was finished is kept and the next run goes on from it.
-    IntegrityError
-        If a blocking check stopped it; the next run would stop there again.
-    InputError
-        If the corpus was imported as labels alone, of which nothing can be judged.
-    """
+    """Run the pipeline of one corpus, or the chains of language-model judges on it."""
     key = corpus.key("import.json")
     if corpus.store.exists(key) and corpus.store.read_json(key).get("label_facts", {}).get(
         "labels_only"
     ):
         raise InputError(
-            f"{corpus} holds labels without runs: it has a profile (`certify corpus show {corpus}`) and nothing that could be judged; import the "
+            f"{corpus} holds labels without runs: it has a profile (`certify corpus show "
+            f"{corpus}`) and nothing that could be judged; import the "
             "runs too."
         )
     command = [
@@ -122,11 +113,13 @@ def run_corpus(corpus: Corpus, *, quiet: bool, judges: Sequence[str] = ()) -> No
     )
     if done.returncode == NOTHING:
         raise IntegrityError(
-            f"{corpus} is stopped by a check (see above), and nothing of it is certified; `certify corpus show {corpus}` says more."
+            f"{corpus} is stopped by a check (see above), and nothing of it is certified; "
+            f"`certify corpus show {corpus}` says more."
         )
     if done.returncode:
         raise StepFailedError(
-            f"the run of {corpus} failed (see above, or `certify ui` for its log); finished assets are kept, call it again to go on."
+            f"the run of {corpus} failed (see above, or `certify ui` for its log); finished "
+            "assets are kept, call it again to go on."
         )
 
 

@@ -74,9 +74,11 @@ def law(
 ) -> None:
     """Fit the certifiability law: coverage from success rate and base AUROC.
 
-    POINTS is a table (CSV, Parquet, JSON Lines, or JSON) with columns corpus, success_rate, auroc, coverage, and optionally n_eff and tasks; without
-    it the corpora of the data root are used, each measured on CAL. Every form is fitted leave-one-corpus-out, and with --predict a new corpus gets
-    an expected coverage, its interval, and what the number rests on. Exit 3 where the data root has too few corpora for a fit.
+    POINTS is a table (CSV, Parquet, JSON Lines, or JSON) with columns corpus, success_rate, auroc,
+    coverage, and optionally n_eff and tasks; without it the corpora of the data root are used, each
+    measured on CAL. Every form is fitted leave-one-corpus-out, and with --predict a new corpus gets
+    an expected coverage, its interval, and what the number rests on. Exit 3 where the data root has
+    too few corpora for a fit.
     """
     new = _new_corpus(
         **{name: settings[name] for name in ("predict", "success_rate", "auroc", "n_eff")}
@@ -119,7 +121,8 @@ def _new_corpus(
     ]
     if missing:
         raise InputError(
-            f"a prediction needs {' and '.join(missing)}; give success rate and base AUROC of the new corpus."
+            f"a prediction needs {' and '.join(missing)}; give success rate and base AUROC of "
+            "the new corpus."
         )
     return {"success_rate": success_rate, "auroc": auroc, "n_eff": n_eff}
 
@@ -160,7 +163,8 @@ def _predict(
 
     if fitted is None:
         raise InputError(
-            f"nothing can be predicted: {document['reason'].removesuffix('.')}. Certify more, or use --paper, which predicts from the paper's points."
+            f"nothing can be predicted: {document['reason'].removesuffix('.')}. Certify more, "
+            "or use --paper, which predicts from the paper's points."
         )
     return predict_coverage(fitted, **new)
 

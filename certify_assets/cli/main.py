@@ -57,7 +57,7 @@ _SECTIONS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "research": (
             "research:research",
             "Run the study, the certifiability law, the simulation and harvests.",
-        ),
+        )
     },
     "Interface": {"ui": ("platform:ui", "Start the Dagster UI and the MLflow UI.")},
 }
@@ -100,7 +100,8 @@ def cli() -> None:
     """Certified selective automation of LLM agent evaluation.
 
     Certifies what share of agent trajectories a judge may decide alone while the error rate among
-    those it decides stays under a budget α with confidence 1−δ, although many attempts share a task.
+    those it decides stays under a budget α with confidence 1−δ, although many attempts share a
+    task.
 
     Exit codes: 0 done or certified; 3 nothing certified, gate closed, audit failed or verification
     failed; 2 bad usage or input; 1 a step of a pipeline or study failed.
@@ -127,7 +128,10 @@ def main(arguments: list[str] | None = None) -> None:
     except OSError as error:
         _abandon_stdout()
         code = _complain(
-            f"{error.filename or 'the output'}: {error.strerror or error}; check the path, its permissions and the free space.",
+            (
+                f"{error.filename or 'the output'}: {error.strerror or error}; check the path, "
+                "its permissions and the free space."
+            ),
             2,
         )
     except ImportError as error:
@@ -152,7 +156,7 @@ def _complain(sentence: str, code: int) -> int:
 
 
 def _abandon_stdout() -> None:
-    """Send what cannot be written nowhere: the interpreter would try again at its end, and say so."""
+    """Discard what cannot be written, or the interpreter complains again at its end."""
     try:
         sys.stdout.flush()
     except (OSError, ValueError):

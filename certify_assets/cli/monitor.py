@@ -34,7 +34,10 @@ from certify_assets.files import sha256_bytes, write_atomic
     "--max-task-size",
     type=click.IntRange(min=1),
     default=None,
-    help="Cap on the covered trajectories of a task, for --estimand trajectory. [default: the certificate's]",
+    help=(
+        "Cap on the covered trajectories of a task, for --estimand trajectory. [default: the "
+        "certificate's]"
+    ),
 )
 @click.option(
     "--detector",
@@ -80,12 +83,15 @@ def monitor(
 ) -> None:
     """Raise an alarm when newly labelled tasks show an error above α.
 
-    LABELS is a score table with an outcome in every row, in the order in which the rows came; a task stands where its first row does. It holds tasks
-    drawn at random before scoring, all attempts labelled: a column provenance that says anything but audit_sample, or a column audit_sample that is
-    not true, is refused. Rows that CERTIFICATE does not decide say nothing about its error; a task without any other is counted and no more.
+    LABELS is a score table with an outcome in every row, in the order in which the rows came; a
+    task stands where its first row does. It holds tasks drawn at random before scoring, all
+    attempts labelled: a column provenance that says anything but audit_sample, or a column
+    audit_sample that is not true, is refused. Rows that CERTIFICATE does not decide say nothing
+    about its error; a task without any other is counted and no more.
 
-    The alarm (exit 3) is false with probability at most δ, however often one looks. The estimand task needs no cap: a task weighs by the share of its
-    attempts that is covered. The estimand trajectory is the error that most certificates speak of and needs a declared cap.
+    The alarm (exit 3) is false with probability at most δ, however often one looks. The estimand
+    task needs no cap: a task weighs by the share of its attempts that is covered. The estimand
+    trajectory is the error that most certificates speak of and needs a declared cap.
     """
     from certify_assets.evaluation.score_table import NOT_STATED, require_audit_sample
     from certify_assets.operations.monitoring import monitor_entry
@@ -135,13 +141,19 @@ def _show(result: dict[str, Any]) -> None:
         rows.append(
             [
                 name,
-                f"{part['value']:.4g} now, at most {part['largest']:.4g}; alarm from {part['threshold']:g}",
+                (
+                    f"{part['value']:.4g} now, at most {part['largest']:.4g}; alarm from "
+                    f"{part['threshold']:g}"
+                ),
             ]
         )
     show_table("Monitor", ["figure", "value"], rows)
     if result["alarm"]:
         console().print(
-            f"Alarm after {result['first_alarm_at']} tasks, at {result['first_alarm_task']}: issue a new certificate.",
+            (
+                f"Alarm after {result['first_alarm_at']} tasks, at {result['first_alarm_task']}: "
+                "issue a new certificate."
+            ),
             markup=False,
         )
     for finding in result["findings"]:

@@ -1,4 +1,4 @@
-"""``certify ops``: deploy a judge, see and undo deployments, and follow decisions to their sources."""
+"""``certify ops``: deployments, history and lineage."""
 
 from __future__ import annotations
 
@@ -53,7 +53,10 @@ ops.add_command(recertify)
 @click.argument("judge")
 @click.option(
     "--alpha", "alphas", multiple=True, metavar="[SIDE=]A",
-    help="Budget, of both sides or of one (reject=.1); repeat for the other. [default: the strictest that certifies]",
+    help=(
+        "Budget, of both sides or of one (reject=.1); repeat for the other. [default: the "
+        "strictest that certifies]"
+    ),
 )  # fmt: skip
 @click.option(
     "--audit-rate",
@@ -72,7 +75,10 @@ ops.add_command(recertify)
     "seed",
     type=click.IntRange(min=0),
     default=None,
-    help="Seed of the draw of tasks; keep it from those who write the agents. [default: as before, at first drawn now]",
+    help=(
+        "Seed of the draw of tasks; keep it from those who write the agents. [default: as before, "
+        "at first drawn now]"
+    ),
 )
 @click.option(
     "--certificates-key",
@@ -184,8 +190,9 @@ def lineage(
 ) -> None:
     """Follow a decision, a certificate or a batch to the files that it comes from.
 
-    ID is the trajectory_id of a decided run, the beginning of a certificate's SHA-256 (8 digits or more), or a batch. Each link is named by a hash, which
-    is compared with what is stored now: it holds, differs or is missing, and exit 3 says that one does not hold. A source file that lies no
+    ID is the trajectory_id of a decided run, the beginning of a certificate's SHA-256 (8 digits or
+    more), or a batch. Each link is named by a hash, which is compared with what is stored now: it
+    holds, differs or is missing, and exit 3 says that one does not hold. A source file that lies no
     longer where it was read is told and breaks nothing: the data root does not own it.
     """
     from certify_assets.cli.launching import open_corpus_store, open_store
@@ -241,7 +248,7 @@ def _label(link: Link) -> Text:
 
 
 def _hashes(link: Link) -> str:
-    """Return the beginnings of the hashes, which --json has whole; of a decision what it is and what it should be."""
+    """Return the beginnings of the hashes; --json has them whole."""
     if link.status == "differs":
         return f" {link.expected[:16]} ≠ {link.found[:16]}"
     return f" {link.expected[:12]}" if link.status == "holds" and link.kind != "decision" else ""
@@ -273,7 +280,8 @@ def _budgets(alphas: tuple[str, ...]) -> dict[str, float] | float | None:
             or (not found and len(alphas) > 1)
         ):
             raise click.UsageError(
-                f"--alpha {text!r} is no budget; give one such as .1, or one a side such as reject=.1 and release=.2."
+                f"--alpha {text!r} is no budget; give one such as .1, or one a side such as "
+                "reject=.1 and release=.2."
             )
         if not found:
             return budget

@@ -34,7 +34,10 @@ pilot_option = click.option(
     "--pilot",
     type=PATH,
     default=None,
-    help="The pilot table that a betting certificate was issued with; it cannot be recomputed without.",
+    help=(
+        "The pilot table that a betting certificate was issued with; it cannot be recomputed "
+        "without."
+    ),
 )
 
 
@@ -76,7 +79,7 @@ def read_scores(path: Path, task_col: str, score_col: str, outcome_col: str) -> 
 
 
 def read_pilot(path: Path, **columns: str) -> Table:
-    """Read a pilot table under the same names: its rows with split=pilot, or where there are none those with split=rl."""
+    """Read a pilot table: its rows with split=pilot, else those with split=rl."""
     table = read_scores(path, **columns)
     named = set() if table.splits is None else set(table.splits)
     chosen = table.choose_split("rl" if "rl" in named and "pilot" not in named else "pilot")

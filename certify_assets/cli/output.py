@@ -1,4 +1,4 @@
-"""What a command says: one JSON document on stdout with ``--json``, else tables for people; errors as one sentence on stderr."""
+"""Output of a command: one JSON document or tables on stdout, errors as one sentence on stderr."""
 
 from __future__ import annotations
 
@@ -19,10 +19,13 @@ if TYPE_CHECKING:
 
 NOTHING = 3
 
-# what moves the cursor, colours, hides or reorders text, or cannot be encoded: categories Cc, Cf, Cs, Zl and Zp
+# what moves the cursor, colours, hides or reorders text, or cannot be encoded: categories Cc, Cf,
+# Cs, Zl and Zp
 _UNPRINTABLE = re.compile(
-    r"[\x00-\x1f\x7f-\x9f\u00ad\u0600-\u0605\u061c\u06dd\u070f\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
-    r"\ud800-\udfff\ufeff\ufff9-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0001-\U000e007f]"
+    r"[\x00-\x1f\x7f-\x9f\u00ad\u0600-\u0605\u061c\u06dd\u070f\u180e\u200b-\u200f"
+    r"\u2028-\u202e\u2060-\u206f"
+    r"\ud800-\udfff\ufeff\ufff9-\ufffb\U0001bca0-\U0001bca3"
+    r"\U0001d173-\U0001d17a\U000e0001-\U000e007f]"
 )
 
 json_option = click.option(
@@ -31,15 +34,7 @@ json_option = click.option(
 
 
 def printable(text: str, *, keep: str = "") -> str:
-    r"""Show what a terminal would obey instead of print (escape sequences, bidi overrides) as \u escapes; names from data are untrusted.
-
-    Parameters
-    ----------
-    text : str
-        Any text.
-    keep : str
-        Characters to leave as they are, such as a line feed.
-    """
+    r"""Write as \u escapes what a terminal would obey instead of print; names are untrusted."""
     return _UNPRINTABLE.sub(lambda match: match[0] if match[0] in keep else _escape(match[0]), text)
 
 
@@ -52,7 +47,7 @@ def _escape(character: str) -> str:
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Return a rich console; it drops colours by itself where the stream is no terminal, and what it prints cannot steer the terminal."""
+    """Return a rich console whose output cannot steer the terminal."""
     from rich.console import Console
 
     class Plain(Console):
@@ -101,7 +96,7 @@ _NAME = 24
 
 
 def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table on stdout, row by row where the terminal is too narrow for its words; names from data are text, never markup."""
+    """Print a table on stdout, row by row where the terminal is narrow; cells are never markup."""
     from rich.table import Table
     from rich.text import Text
 
@@ -110,7 +105,8 @@ def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
         return
     table = Table(title=Text(printable(title)), title_justify="left", header_style="bold")
     for place, column in enumerate(columns):
-        # a name that is cut is a name that cannot be typed: folded where it must be, and in the first column only beyond a fair width
+        # a name that is cut is a name that cannot be typed: folded where it must be, and in the
+        # first column only beyond a fair width
         longest = max((len(row[0]) for row in rows), default=0) if place == 0 else 0
         table.add_column(
             Text(printable(column)),
@@ -162,18 +158,7 @@ def percent(share: float) -> str:
 
 
 def refuse_overwrite(outputs: Mapping[str, Path | None], inputs: Mapping[str, Path | None]) -> None:
-    """Refuse outputs that name an input or one another, before anything is read.
-
-    Parameters
-    ----------
-    outputs, inputs : mapping of str to Path or None
-        Paths by what the command line calls them, such as ``--out`` and ``SCORES``; None where it was not given.
-
-    Raises
-    ------
-    InputError
-        If two of them are one file, under whatever names.
-    """
+    """Refuse outputs that name an input or one another, before anything is read."""
     taken = [(name, path) for name, path in inputs.items() if path is not None]
     for name, path in outputs.items():
         if path is None:
@@ -182,7 +167,8 @@ def refuse_overwrite(outputs: Mapping[str, Path | None], inputs: Mapping[str, Pa
             other := next((other for other, there in taken if _same_file(path, there)), None)
         ) is not None:
             raise InputError(
-                f"{name} is {path}, which is {other} too and would be overwritten; give {name} another path."
+                f"{name} is {path}, which is {other} too and would be overwritten; give "
+                f"{name} another path."
             )
         taken.append((name, path))
 

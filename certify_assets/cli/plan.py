@@ -57,7 +57,10 @@ _REQUIRED = {"success_rate": "--success-rate", "auroc": "--auroc", "icc": "--icc
 @click.option(
     "--within-auroc",
     type=Finite(0, 1),
-    help="AUROC among attempts at one task. [default: that of SCORES, else as in the paper's process]",
+    help=(
+        "AUROC among attempts at one task. [default: that of SCORES, else as in the paper's "
+        "process]"
+    ),
 )
 @click.option(
     "--tasks",
@@ -145,11 +148,13 @@ def plan(
 ) -> None:
     """How many more tasks until a certificate, what it would cover, and the three gates.
 
-    The facts are those of SCORES, a table as for certify certificate (its rows with split=cal); an option takes the place of what the table says.
-    Without SCORES, --success-rate, --auroc and --icc are required.
+    The facts are those of SCORES, a table as for certify certificate (its rows with split=cal); an
+    option takes the place of what the table says. Without SCORES, --success-rate, --auroc and --icc
+    are required.
 
-    Draws are from a model matched to the facts: Gaussian task effects on the logit of success, Gaussian score noise. The planned size is where
-    80 % of the draws certify something, checked on --trials fresh draws. Exit code 3 when no number of tasks does. Progress is on stderr.
+    Draws are from a model matched to the facts: Gaussian task effects on the logit of success,
+    Gaussian score noise. The planned size is where 80 % of the draws certify something, checked on
+    --trials fresh draws. Exit code 3 when no number of tasks does. Progress is on stderr.
     """
     from certify_assets.certificates import GateThresholds, Settings, plan_sample_size
 
@@ -214,8 +219,13 @@ def _show(found: SamplePlan, document: dict[str, Any]) -> None:
         out.print(str(gate_mark(gate)), markup=False)
     coverage, model = document["coverage"], document["model"]
     figures = {
-        "success rate, AUROC, ICC": f"{model['success_rate']:.3f}, {model['auroc']:.3f}, {model['icc']:.3f}",
-        "error budget": f"{found.settings.alpha:g} on the {found.settings.side} side, confidence {1 - found.settings.delta:g}, {found.settings.procedure}",
+        "success rate, AUROC, ICC": (
+            f"{model['success_rate']:.3f}, {model['auroc']:.3f}, {model['icc']:.3f}"
+        ),
+        "error budget": (
+            f"{found.settings.alpha:g} on the {found.settings.side} side, confidence "
+            f"{1 - found.settings.delta:g}, {found.settings.procedure}"
+        ),
         "tasks there": "not given" if found.facts.tasks is None else str(found.facts.tasks),
         "tasks needed": "no number does"
         if document["tasks_needed"] is None

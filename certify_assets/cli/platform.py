@@ -131,7 +131,10 @@ def _show(store: Store, document: dict[str, Any]) -> None:
     for corpus in document["corpora"]:
         for judge in corpus["judges"]:
             if judge["pseudo_labels"]:
-                told = f"{corpus['corpus']}, {judge['judge']}: certified on half B of CAL alone; {judge['pseudo_labels']}."
+                told = (
+                    f"{corpus['corpus']}, {judge['judge']}: certified on half B of CAL alone; "
+                    f"{judge['pseudo_labels']}."
+                )
                 out.print(told, markup=False)
             for sentence in judge["why_nothing"]:
                 out.print(f"{corpus['corpus']}, {judge['judge']}: {sentence}", markup=False)
@@ -143,7 +146,10 @@ def _show(store: Store, document: dict[str, Any]) -> None:
         for judge in corpus["judges"]:
             out.print(f"  {judge['page']}", markup=False)
     out.print(
-        "Guarded TaskBoot, 95 % confidence; sides not shown certify nothing. Assets, lineage and MLflow runs: make dev, then http://127.0.0.1:3000",
+        (
+            "Guarded TaskBoot, 95 % confidence; sides not shown certify nothing. Assets, lineage "
+            "and MLflow runs: make dev, then http://127.0.0.1:3000"
+        ),
         markup=False,
     )
 
@@ -169,9 +175,10 @@ def ledger() -> None:
 def ledger_status(ctx: click.Context, corpus: str | None, root: str | None, as_json: bool) -> None:
     """Show registrations and reads of TEST, of CORPUS or of every corpus.
 
-    first: read under a registration for the first time; replay: again with the same hashes; changed:
-    with others after a result was seen; unregistered: asked for without a registration, and refused.
-    Exit 3 where a rule of the current registration was broken or the journal was altered.
+    first: read under a registration for the first time; replay: again with the same hashes;
+    changed: with others after a result was seen; unregistered: asked for without a registration,
+    and refused. Exit 3 where a rule of the current registration was broken or the journal was
+    altered.
     """
     from certify_assets.cli.launching import open_store
     from certify_assets.evaluation.ledger import ledger_states

@@ -107,9 +107,11 @@ def recertify(
 ) -> None:
     """Certify the judge of CORPUS anew on CAL and the audit sample.
 
-    The audit sample are tasks drawn before anything was scored whose every attempt has a label. Each recertification spends a share of δ that a schedule
-    declares before the first; the same labels twice are one recertification. Decide when to recertify by the calendar or by the number of labels, never
-    by what they say. Exit 3 where nothing is certified, too few tasks are new, or the deployment is refused.
+    The audit sample are tasks drawn before anything was scored whose every attempt has a label.
+    Each recertification spends a share of δ that a schedule declares before the first; the same
+    labels twice are one recertification. Decide when to recertify by the calendar or by the number
+    of labels, never by what they say. Exit 3 where nothing is certified, too few tasks are new, or
+    the deployment is refused.
     """
     from certify_assets.cli.launching import open_corpus_store
 
@@ -275,7 +277,10 @@ def _show(document: dict[str, Any]) -> None:
         )
         rows.append([side["side"], f"{side['alpha']:g}", *cells])
     tasks = document["tasks"]
-    title = f"Recertification {document['number']}: {tasks['cal']} tasks of CAL, {tasks['audit_sample']} of the audit sample, δ {document['delta']:g}"
+    title = (
+        f"Recertification {document['number']}: {tasks['cal']} tasks of CAL, "
+        f"{tasks['audit_sample']} of the audit sample, δ {document['delta']:g}"
+    )
     show_table(
         title,
         [

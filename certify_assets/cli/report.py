@@ -74,8 +74,8 @@ def report(
 ) -> None:
     """Draw a certificate as a page that opens from disk.
 
-    CERTIFICATE is one certificate or a {"certificates": [...]} document; every one must be of SCORES, and is recomputed before it is drawn (exit 3 where
-    one is not).
+    CERTIFICATE is one certificate or a {"certificates": [...]} document; every one must be of
+    SCORES, and is recomputed before it is drawn (exit 3 where one is not).
     """
     from certify_assets.reports.certificate_page import render_page
 

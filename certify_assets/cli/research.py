@@ -63,9 +63,11 @@ def study(
 ) -> None:
     """Every table of the paper with ours beside it, from runs to a site.
 
-    Runs every stage on CORPORA, or on every corpus of the data root: splits, judges, split seeds, harvests, transfer, procedures on real scores, comparison,
-    the law, the simulation. What stands is kept, so that a killed study goes on and a second one takes seconds. The full profile adds language models (on
-    the named corpora, else on the embedded ones), reward arms, more seeds and trials. Exit 1 where a stage failed; the others are run all the same.
+    Runs every stage on CORPORA, or on every corpus of the data root: splits, judges, split seeds,
+    harvests, transfer, procedures on real scores, comparison, the law, the simulation. What stands
+    is kept, so that a killed study goes on and a second one takes seconds. The full profile adds
+    language models (on the named corpora, else on the embedded ones), reward arms, more seeds and
+    trials. Exit 1 where a stage failed; the others are run all the same.
     """
     from certify_assets.cli.launching import open_store
     from certify_assets.research.full_study import run_full_study
@@ -186,9 +188,10 @@ def harvest(
 ) -> None:
     """Self-train on what the certificate lets through, with the controls beside it.
 
-    CORPUS must be imported and split. Half A of its CAL tasks sets the threshold, runs of the pool below it become failures (above it, on the release
-    side, successes), the judge is trained again from its base, half B certifies it and TEST audits it. Labels of the pool are withheld: they only
-    say how many pseudo-labels were wrong. Exit 3 when every gate stayed closed.
+    CORPUS must be imported and split. Half A of its CAL tasks sets the threshold, runs of the pool
+    below it become failures (above it, on the release side, successes), the judge is trained again
+    from its base, half B certifies it and TEST audits it. Labels of the pool are withheld: they
+    only say how many pseudo-labels were wrong. Exit 3 when every gate stayed closed.
     """
     from certify_assets.cli.launching import open_corpus_store
     from certify_assets.reports.harvest_table import control_rows, loop_rows
@@ -211,7 +214,7 @@ def harvest(
 def _show_harvests(
     document: dict[str, Any], rounds: list[dict[str, str]], controls: list[dict[str, str]]
 ) -> None:
-    """One table a profile, side and budget: rounds of every gate, then what came without a certificate."""
+    """Print one table a profile, side and budget: rounds, then the controls."""
     for place in dict.fromkeys(tuple(row[name] for name in _PLACE) for row in rounds):
         mine = [row for row in rounds if tuple(row[name] for name in _PLACE) == place]
         beside = [row for row in controls if tuple(row[name] for name in _PLACE) == place]
@@ -230,8 +233,10 @@ def _show_harvests(
             lines,
         )
     say(
-        f"{document['harvests']} harvests: {document['within_budget']} within budget, {document['beyond_chance']} above it beyond chance; "
-        f"{document['gates_closed']} gates closed. The promise is on the population below the threshold, not on the finite pool."
+        f"{document['harvests']} harvests: {document['within_budget']} within budget, "
+        f"{document['beyond_chance']} above it beyond chance; "
+        f"{document['gates_closed']} gates closed. The promise is on the population below the "
+        "threshold, not on the finite pool."
     )
 
 

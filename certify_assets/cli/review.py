@@ -245,8 +245,10 @@ def _show(corpus: str, queue: Queue, limit: int) -> None:
     )
     share = percent(budget.saved / budget.decided)
     out.print(
-        f"{duration(budget.minutes)} in all, at {budget.minutes_per_run:g} min a run, which is assumed. The certificate decided {budget.saved} of "
-        f"{budget.decided} runs that nobody is asked about ({share}): {duration(budget.saved_minutes)} saved.",
+        f"{duration(budget.minutes)} in all, at {budget.minutes_per_run:g} min a run, which "
+        f"is assumed. The certificate decided {budget.saved} of "
+        f"{budget.decided} runs that nobody is asked about ({share}): "
+        f"{duration(budget.saved_minutes)} saved.",
         markup=False,
     )
     if not limit or queue.frame.empty:
@@ -268,13 +270,15 @@ def _require_reachable(host: str, exposed: bool) -> None:
 
     if host in {"", "0.0.0.0", "::"}:
         raise InputError(
-            f"--host {host!r} is every address of this machine; give the one that reviewers will type."
+            f"--host {host!r} is every address of this machine; give the one that reviewers "
+            "will type."
         )
     if is_loopback(host):
         return
     if not exposed:
         raise InputError(
-            f"other machines reach {host}, and neither link nor labels are encrypted; use 127.0.0.1 and a tunnel (ssh -L), or add --exposed."
+            f"other machines reach {host}, and neither link nor labels are encrypted; use "
+            "127.0.0.1 and a tunnel (ssh -L), or add --exposed."
         )
     say(f"warning: whoever can read the traffic to {host} can label in any reviewer's name")
 
@@ -298,7 +302,10 @@ def _serve(corpus: Corpus, host: str, port: int, as_json: bool, costs: dict[str,
         )
     else:
         console().print(
-            f"{waiting} runs wait. Open this link, which lets whoever has it label:\n  {server.url}",
+            (
+                f"{waiting} runs wait. Open this link, which lets whoever has it label:\n  "
+                f"{server.url}"
+            ),
             markup=False,
         )
     sys.stdout.flush()
@@ -306,7 +313,8 @@ def _serve(corpus: Corpus, host: str, port: int, as_json: bool, costs: dict[str,
         server.serve_forever(poll_interval=0.2)
     except KeyboardInterrupt:
         say(
-            f"stopped; every confirmed label is in {corpus.store.locate(f'operations/{corpus}/labels.jsonl')}"
+            "stopped; every confirmed label is in "
+            f"{corpus.store.locate(f'operations/{corpus}/labels.jsonl')}"
         )
     finally:
         signal.signal(signal.SIGTERM, before)

@@ -27,13 +27,14 @@ if TYPE_CHECKING:
 
 _SEVERAL = ("--tasks", "--rho", "--design", "--procedure", "--excess")
 _PROCEDURE_HELP = (
-    "Procedures, or all; several may follow. After a colon, what is changed for one: guarded_taskboot:kish, gaffke:fixed, betting:trajectory. "
+    "Procedures, or all; several may follow. After a colon, what is changed for one: "
+    "guarded_taskboot:kish, gaffke:fixed, betting:trajectory. "
     "[default: the paper's five, and guarded_taskboot]"
 )
 
 
 class _Several(click.Command):
-    """Lets ``--tasks 20 50`` stand for ``--tasks 20 --tasks 50``; the command takes no arguments, so nothing else can be meant."""
+    """Lets ``--tasks 20 50`` stand for ``--tasks 20 --tasks 50``: the command has no arguments."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         spread: list[str] = []
@@ -162,7 +163,10 @@ class _Several(click.Command):
     "--out",
     type=PATH,
     default=None,
-    help="Write the JSON document to this file as well; an interrupted study goes on from FILE.partial.",
+    help=(
+        "Write the JSON document to this file as well; an interrupted study goes on from "
+        "FILE.partial."
+    ),
 )
 @click.option(
     "--page", type=PATH, default=None, help="Draw the study as a page that opens from disk."
@@ -181,12 +185,13 @@ def simulate(
 ) -> None:
     """How often each procedure certifies wrongly where the truth is known.
 
-    Every trial draws a calibration set, lets each procedure certify a threshold on one side, and reads that threshold's true error over
-    trajectories. Reported are the share of the trials whose true error exceeds α (of all trials, which δ bounds, and of those that certified
-    anything, as the paper prints it) and the mean coverage, 0 where nothing was certified.
+    Every trial draws a calibration set, lets each procedure certify a threshold on one side, and
+    reads that threshold's true error over trajectories. Reported are the share of the trials whose
+    true error exceeds α (of all trials, which δ bounds, and of those that certified anything, as
+    the paper prints it) and the mean coverage, 0 where nothing was certified.
 
-    \b
-    Designs: paper             the clustered process of the paper: 20, 50, 100, 500 tasks, ICC .1, .5, .8
+    \b Designs: paper             the clustered process of the paper: 20, 50, 100, 500 tasks, ICC
+    .1, .5, .8
              low_base_rate     (i) near-perfect judge, few successes
              size_outcome      (ii) larger tasks fail more
              heavy_tails       (iii) heavy-tailed task sizes
@@ -196,8 +201,9 @@ def simulate(
              fooled_scattered  the same with errors of ICC .3 (in failure only)
              fooled_largest    the same with wrong tasks five times larger (in failure only)
 
-    Without --design all but the last two are run, and the paper's process alone where --tasks or --rho is given; failure is the five of fooled tasks,
-    with true errors of 1.02 α and 1.5 α. Progress is on stderr.
+    Without --design all but the last two are run, and the paper's process alone where --tasks or
+    --rho is given; failure is the five of fooled tasks, with true errors of 1.02 α and 1.5 α.
+    Progress is on stderr.
     """  # noqa: D301
     from certify_assets.research import simulation
     from certify_assets.research.designs import study_designs
@@ -256,7 +262,8 @@ def _check_folder(name: str, path: Path | None) -> None:
 
     if path is not None and not path.resolve().parent.is_dir():
         raise InputError(
-            f"{path} cannot be written (its folder does not exist); choose another place for {name}."
+            f"{path} cannot be written (its folder does not exist); choose another place for "
+            f"{name}."
         )
 
 
@@ -302,7 +309,9 @@ def _show(document: Simulation) -> None:
             )
             rows.append(
                 [
-                    f"  {found.procedure.replace(':', ': ')}",  # breaks at the space where the terminal is narrow
+                    (
+                        f"  {found.procedure.replace(':', ': ')}"
+                    ),  # breaks at the space where the terminal is narrow
                     _violation(found),
                     _rate(found.violation_conditional, found.violation_conditional_se),
                     _rate(found.coverage, found.coverage_se),
@@ -315,11 +324,16 @@ def _show(document: Simulation) -> None:
         found.own_violation is not None for cell in document.cells for found in cell.procedures
     )
     console().print(
-        "violation: share of all trials whose true error exceeds α, which δ bounds; if certified: of the trials that certified anything; coverage: 0 "
-        "where nothing was; each ± standard error. paper: violation if certified / coverage. A standard error of 0 proves nothing: --json has the "
+        "violation: share of all trials whose true error exceeds α, which δ bounds; if "
+        "certified: of the trials that certified anything; coverage: 0 "
+        "where nothing was; each ± standard error. paper: violation if certified / coverage. "
+        "A standard error of 0 proves nothing: --json has the "
         "lower and upper 95 % bounds."
         + (
-            " [by task …]: by the error that the procedure promises, in which every task weighs the same."
+            (
+                " [by task …]: by the error that the procedure promises, in which every task "
+                "weighs the same."
+            )
             if by_task
             else ""
         ),

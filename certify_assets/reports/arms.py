@@ -1,4 +1,4 @@
-"""The arms of GRPO in words and tables: what each certified on CAL, where the choice stands on TEST, and whether it beats the controls."""
+"""The candidates of GRPO in words and tables: CAL, TEST, and the controls."""
 
 from __future__ import annotations
 
@@ -10,22 +10,38 @@ from certify_assets.reports.wording import rate
 
 #: column or word → what it means
 MEANINGS = {
-    "on CAL": "certified coverage on CAL, every candidate at the level divided by their number: what the choice compares",
-    "alone": "the same as if there were no other candidate: the paper's number, no promise after a choice",
+    "on CAL": (
+        "certified coverage on CAL, every candidate at the level divided by their number: what "
+        "the choice compares"
+    ),
+    "alone": (
+        "the same as if there were no other candidate: the paper's number, no promise after a "
+        "choice"
+    ),
     "on TEST": "share of TEST that CAL's threshold decides: what is deployed",
     "TEST's own": "what TEST's own scores would certify: no threshold that anybody deploys",
     "error": "realised error among what is decided on TEST",
-    "start": "the judge that every arm was trained from; it is kept unless an arm certifies more on CAL",
-    "control": "weighted cross-entropy on the same rows, steps and optimizer; never deployed, so it costs no confidence",
-    "oracle": "the largest coverage on TEST, known only from TEST's outcomes: reported, never deployed",
+    "start": (
+        "the judge that every arm was trained from; it is kept unless an arm certifies more on CAL"
+    ),
+    "control": (
+        "weighted cross-entropy on the same rows, steps and optimizer; never deployed, so it "
+        "costs no confidence"
+    ),
+    "oracle": (
+        "the largest coverage on TEST, known only from TEST's outcomes: reported, never deployed"
+    ),
     "worst": "the least coverage on TEST",
 }
-_NOISE = "Differences of a few points on one TEST split are within what chance gives; no test of them was made."
+_NOISE = (
+    "Differences of a few points on one TEST split are within what chance gives; no test of them "
+    "was made."
+)
 
 
 @dataclass(frozen=True)
 class ArmRow:
-    """One candidate or control at one side and budget; numbers are formatted, a dash where there is none."""
+    """One candidate or control at one side and budget, as text."""
 
     name: str
     roles: str
@@ -57,42 +73,37 @@ class ArmCell:
 
 
 def arm_cells(document: Mapping[str, Any]) -> list[ArmCell]:
-    """Return the table of every side and budget of an audit of arms.
-
-    Parameters
-    ----------
-    document : mapping
-        Of `evaluation.arms_audit`.
-    """
+    """Return the table of every side and budget of an audit of arms."""
     places = range(len(document["plan"]["cells"]))
     return [_cell(document, place) for place in places]
 
 
 def improvement(cell: Mapping[str, Any], found: Mapping[str, Any]) -> str:
-    """Say whether GRPO counts as an improvement at one side and budget: only where it beats the start and the control.
-
-    Parameters
-    ----------
-    cell : mapping
-        Of the plan: what was certified on CAL.
-    found : mapping
-        The bracket on TEST.
-    """
+    """Say whether GRPO is an improvement: only if it beats the start and the control."""
     where = f"{cell['side']} side at α = {cell['alpha']:g}"
     if not any(row["coverage"] > 0 for row in cell["candidates"]):
         return (
             f"On the {where} no candidate certifies anything on CAL, so nothing is decided on TEST."
         )
     chosen, start, control = found["chosen"], found["baseline"], found["control"]
-    numbers = f"{chosen['name']} decides {rate(chosen['coverage'])} of TEST, the start {rate(start['coverage'])}"
+    numbers = (
+        f"{chosen['name']} decides {rate(chosen['coverage'])} of TEST, the start "
+        f"{rate(start['coverage'])}"
+    )
     if control is not None:
         numbers += f", the control that CAL prefers ({control['name']}) {rate(control['coverage'])}"
     if chosen["name"] == start["name"]:
         return f"On the {where} the start was kept: GRPO is no improvement here. {numbers}."
     if not found["beats_baseline"]:
-        return f"On the {where} GRPO does not beat the judge it starts from, so it is no improvement. {numbers}."
+        return (
+            f"On the {where} GRPO does not beat the judge it starts from, so it is no "
+            f"improvement. {numbers}."
+        )
     if found["beats_control"] is False:
-        return f"On the {where} GRPO does not beat the weighted cross-entropy, so it does not count as an improvement. {numbers}."
+        return (
+            f"On the {where} GRPO does not beat the weighted cross-entropy, so it does not count "
+            f"as an improvement. {numbers}."
+        )
     beside = (
         " and the weighted cross-entropy" if found["beats_control"] else "; no control was trained"
     )
@@ -117,7 +128,7 @@ def arms_markdown(document: Mapping[str, Any]) -> str:
 
 
 def candidates_markdown(document: Mapping[str, Any]) -> str:
-    """Return every candidate and control at every side and budget as Markdown tables with what each says."""
+    """Return every candidate and control as Markdown tables."""
     parts = []
     for cell in arm_cells(document):
         head = [

@@ -61,7 +61,10 @@ if TYPE_CHECKING:
 
     from certify_assets.certificates import Certificate, ThresholdCurve
 
-_STALE = "The stored table is of other scores than the ones of this page; run `certify judge recalibrate` again."
+_STALE = (
+    "The stored table is of other scores than the ones of this page; run `certify judge "
+    "recalibrate` again."
+)
 
 
 def render_page(
@@ -86,7 +89,8 @@ def render_page(
     Parameters
     ----------
     certificates : sequence of Certificate
-        Any number of sides, budgets and procedures, all of one score table. ``guarded_taskboot`` leads where it is present.
+        Any number of sides, budgets and procedures, all of one score table. ``guarded_taskboot``
+        leads where it is present.
     scores_frame : DataFrame
         The CAL scores: task_id, score, outcome, and optionally trajectory_id and agent.
     title : str
@@ -147,7 +151,10 @@ def _view(source: PageSource) -> dict[str, Any]:
     return {
         "version": __version__,
         "title": source.title,
-        "about": f"{_rows(source)}, {percent(main.success_rate)} successful, task ICC {rate(main.icc, 2)}",
+        "about": (
+            f"{_rows(source)}, {percent(main.success_rate)} successful, task ICC "
+            f"{rate(main.icc, 2)}"
+        ),
         "banner": banner(source, reasons),
         "procedure": procedure_words(main.procedure),
         "trust": percent(1 - main.delta),
@@ -184,13 +191,16 @@ def _rows(source: PageSource) -> str:
 
 
 def _grouped(findings: list[FindingRow]) -> list[tuple[bool, list[FindingRow]]]:
-    """Split findings into those of the deployed procedure (first) and those of the others, leaving out an empty group."""
+    """Split findings into those of the deployed procedure and of the others."""
     groups = [(aside, [f for f in findings if f.deployed != aside]) for aside in (False, True)]
     return [(aside, group) for aside, group in groups if group]
 
 
 def _document(certificate: Certificate) -> tuple[str, str]:
-    name = f"Certificate: {procedure_words(certificate.procedure)}, {certificate.side}, α = {percent(certificate.alpha)}"
+    name = (
+        f"Certificate: {procedure_words(certificate.procedure)}, {certificate.side}, α = "
+        f"{percent(certificate.alpha)}"
+    )
     return name, json.dumps(certificate.to_dict(), indent=2, ensure_ascii=False)
 
 
@@ -200,8 +210,9 @@ def render_index(entries: Sequence[Mapping[str, Any]], *, title: str = "Certific
     Parameters
     ----------
     entries : sequence of mappings
-        Each with ``title`` and ``href`` (a relative link), and ``certificate`` (a Certificate) or the keys ``certified``, ``side``,
-        ``alpha``, ``delta`` and ``coverage``; optionally ``audit`` (mapping or Audit) and ``note``.
+        Each with ``title`` and ``href`` (a relative link), and ``certificate`` (a Certificate) or
+        the keys ``certified``, ``side``, ``alpha``, ``delta`` and ``coverage``; optionally
+        ``audit`` (mapping or Audit) and ``note``.
     title : str
         Heading of the index.
 
@@ -233,7 +244,8 @@ def _entry(entry: dict[str, Any]) -> dict[str, Any]:
     href = str(entry["href"])
     if ":" in href or href.startswith(("/", "\\")):
         raise InputError(
-            f"the link {href!r} of {entry['title']!r} is not relative; give the page's path below the index."
+            f"the link {href!r} of {entry['title']!r} is not relative; give the page's path "
+            "below the index."
         )
     facts = {
         **as_mapping(entry.get("certificate")),
@@ -248,7 +260,10 @@ def _entry(entry: dict[str, Any]) -> dict[str, Any]:
         "certified": certified,
         "side": facts["side"],
         "share": percent(facts["coverage"]) if certified else "nothing",
-        "budget": f"{facts['side']}, error at most {percent(facts['alpha'])} with {percent(1 - facts['delta'])} confidence",
+        "budget": (
+            f"{facts['side']}, error at most {percent(facts['alpha'])} with "
+            f"{percent(1 - facts['delta'])} confidence"
+        ),
         "verdict": str(audit.get("verdict", "NONE")) if certified else "",
         "realized": percent(audit.get("realized_error"), 2) if audit else "",
     }
@@ -256,7 +271,7 @@ def _entry(entry: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Panel:
-    """One figure: heading, picture, what it says, and how it stands: ``half`` a row, ``lead`` (caption at its side) or ``wide``."""
+    """One figure with heading and caption; `layout` is ``half``, ``lead`` or ``wide``."""
 
     name: str
     heading: str
@@ -267,7 +282,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class _Focus:
-    """The threshold that the histograms speak of: the certified one, or the one that came nearest."""
+    """The threshold of the histograms: the certified one, or the one that came nearest."""
 
     threshold: float
     words: str
@@ -341,9 +356,15 @@ def _risk_panel(
     if certificate.certified and certificate.selective_error is not None:
         point = (certificate.coverage, certificate.selective_error)
     told = (
-        f"The certified point is the farthest one at which the bound stays within {percent(certificate.alpha)} and the guard agrees."
+        (
+            "The certified point is the farthest one at which the bound stays within "
+            f"{percent(certificate.alpha)} and the guard agrees."
+        )
         if point
-        else f"No threshold of the grid keeps the bound within {percent(certificate.alpha)} and satisfies the guard."
+        else (
+            f"No threshold of the grid keeps the bound within {percent(certificate.alpha)} and "
+            "satisfies the guard."
+        )
     )
     return Panel(
         f"{name}risk",
@@ -351,9 +372,10 @@ def _risk_panel(
         risk_coverage(
             curve, alpha=certificate.alpha, point=point, name=f"{name}risk", large=layout == "lead"
         ),
-        f"Left to right, the judge decides more runs. The solid line is how often it was wrong on {where}; the dashed line is what the error could be once "
-        "runs of one task are resampled together; the dotted line pretends that all runs are independent, and is there for comparison only. "
-        + told,
+        "Left to right, the judge decides more runs. The solid line is how often it was "
+        f"wrong on {where}; the dashed line is what the error could be once "
+        "runs of one task are resampled together; the dotted line pretends that all runs are "
+        "independent, and is there for comparison only. " + told,
         layout,
     )
 
@@ -364,7 +386,10 @@ def _tail_panel(certificate: Certificate, curve: ThresholdCurve, name: str) -> P
     guarded = certificate.parameters["guard"] == "floor"
     guard_level = certificate.delta / certificate.candidates / FLOOR_SHARE if guarded else None
     guard = (
-        f" The guard asks how likely it is to see no error at all if the true rate were α and errors came in whole tasks; it allows {small(guard_level)}."
+        (
+            " The guard asks how likely it is to see no error at all if the true rate were α and "
+            f"errors came in whole tasks; it allows {small(guard_level)}."
+        )
         if guarded
         else ""
     )
@@ -379,7 +404,8 @@ def _tail_panel(certificate: Certificate, curve: ThresholdCurve, name: str) -> P
             point=certificate.coverage if certificate.certified else None,
             name=f"{name}tail",
         ),
-        f"Share of task resamples in which the error exceeds the budget. A threshold passes at {small(certificate.level)}: δ = {rate(certificate.delta, 2)} "
+        "Share of task resamples in which the error exceeds the budget. A threshold passes "
+        f"at {small(certificate.level)}: δ = {rate(certificate.delta, 2)} "
         f"{spent(certificate)}.{guard}",
     )
 
@@ -387,7 +413,10 @@ def _tail_panel(certificate: Certificate, curve: ThresholdCurve, name: str) -> P
 def _score_panel(source: PageSource) -> Panel:
     thresholds = {c.side: c.threshold for c in source.sides if c.threshold is not None}
     told = "; ".join(
-        f"{done(side)} {'at or below' if side == 'reject' else 'at or above'} {log_odds(value, source.score_scale)}"
+        (
+            f"{done(side)} {'at or below' if side == 'reject' else 'at or above'} "
+            f"{log_odds(value, source.score_scale)}"
+        )
         for side, value in sorted(thresholds.items())
     )
     return Panel(
@@ -445,8 +474,10 @@ def _histogram_panel(
     )
     heading = f"{split[0].upper()}{split[1:]} resampled by task, {certificate.side} side"
     caption = (
-        f"Error at {focus.words} in {count(errors.size)} resamples of {split}'s tasks; {percent(above, 2)} lie above {percent(certificate.alpha)} "
-        f"(with ever more resamples: a share of {small(limit.exceedance)}). {_weight(certificate, split)}"
+        f"Error at {focus.words} in {count(errors.size)} resamples of {split}'s tasks; "
+        f"{percent(above, 2)} lie above {percent(certificate.alpha)} "
+        f"(with ever more resamples: a share of {small(limit.exceedance)}). "
+        f"{_weight(certificate, split)}"
     )
     return Panel(name, heading, markup, caption)
 
@@ -455,7 +486,10 @@ def _weight(certificate: Certificate, split: str) -> str:
     if not certificate.certified:
         return "It is not certified, so nothing is decided by it."
     if split != "TEST":
-        return "The threshold was chosen on these very tasks, so this passes by construction: it shows the spread and is no independent evidence."
+        return (
+            "The threshold was chosen on these very tasks, so this passes by construction: it "
+            "shows the spread and is no independent evidence."
+        )
     return "These tasks had no part in choosing the threshold: this is the independent check."
 
 
@@ -476,7 +510,10 @@ def _heatmap_panel(source: PageSource) -> Panel:
         else ""
     )
     wrong = (
-        f"A cross is a wrong decision: {count(drawn.wrong_tasks)} of {count(drawn.tasks)} tasks hold one."
+        (
+            f"A cross is a wrong decision: {count(drawn.wrong_tasks)} of {count(drawn.tasks)} "
+            "tasks hold one."
+        )
         if source.headline.certified
         else ""
     )
@@ -484,7 +521,8 @@ def _heatmap_panel(source: PageSource) -> Panel:
         "map",
         f"Every run of {source.evidence}, by task",
         drawn.markup,
-        "One row is a task, the best success rate on top; one cell is a run, its lowest score left. Rows of one colour are why runs of a task "
+        "One row is a task, the best success rate on top; one cell is a run, its lowest score "
+        "left. Rows of one colour are why runs of a task "
         f"count together: they succeed and fail together. {wrong}{sample}",
         layout="wide",
     )
@@ -492,7 +530,7 @@ def _heatmap_panel(source: PageSource) -> Panel:
 
 @dataclass(frozen=True)
 class RecalibrationTable:
-    """A table with what is said of it; ``stale`` is a sentence instead of both where the scores have changed since."""
+    """A table with its sentences; ``stale`` replaces both where the scores have changed since."""
 
     caption: str
     columns: tuple[str, ...] = ()
@@ -505,16 +543,11 @@ class RecalibrationTable:
 def recalibration_table(
     document: Mapping[str, Any], hashes: Mapping[str, str]
 ) -> RecalibrationTable:
-    """Read a stored recalibration document.
-
-    Parameters
-    ----------
-    document : mapping
-        Of `evaluation.recalibration`.
-    hashes : mapping of str to str
-        Of what the page stands on now; a document of other scores is not shown.
-    """
-    caption = f"Fitted on {document['rows']} runs of {str(document['fitted_on']).upper()}, never on CAL or TEST."
+    """Read a stored recalibration document."""
+    caption = (
+        f"Fitted on {document['rows']} runs of {str(document['fitted_on']).upper()}, never on CAL "
+        "or TEST."
+    )
     if any(document.get(name) != value for name, value in hashes.items()):
         return RecalibrationTable(caption, stale=_STALE)
     columns, rows = recalibration_rows(dict(document))

@@ -1,4 +1,4 @@
-"""What a certificate page is made from, brought into one shape: certificates, score arrays, audits, facts about the corpus."""
+"""The inputs of a certificate page in one shape: certificates, scores, audits, facts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DEPLOYED = "guarded_taskboot"
 
 
 def as_mapping(value: Any) -> dict[str, Any]:
-    """Return a dict of what may be a mapping, a dataclass, or an object with ``to_dict``; None becomes an empty dict."""
+    """Return a dict of a mapping, a dataclass or an object with ``to_dict``; None is empty."""
     if value is None:
         return {}
     if isinstance(value, Mapping):
@@ -33,12 +33,13 @@ def as_mapping(value: Any) -> dict[str, Any]:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
     raise InputError(
-        f"a {type(value).__name__} has no fields that a page could show; give a dict or a dataclass."
+        f"a {type(value).__name__} has no fields that a page could show; give a dict or a "
+        "dataclass."
     )
 
 
 def certificate_settings(certificate: Certificate) -> dict[str, Any]:
-    """Return the keywords that a certificate was made with, for the functions that recompute parts of it."""
+    """Return the keywords that a certificate was made with."""
     from certify_assets.certificates import settings_of
 
     return as_mapping(settings_of(certificate))
@@ -46,7 +47,7 @@ def certificate_settings(certificate: Certificate) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class PageScores:
-    """The labelled rows of one split as arrays; rows without an outcome are left out and counted."""
+    """The labelled rows of one split as arrays; rows without an outcome are counted."""
 
     tasks: list[str]
     scores: NDArray[np.float64]
@@ -55,13 +56,7 @@ class PageScores:
 
     @classmethod
     def from_frame(cls, frame: pd.DataFrame) -> PageScores:
-        """Read a score table.
-
-        Raises
-        ------
-        InputError
-            If ``task_id``, ``score`` or ``outcome`` is missing, or an outcome is neither 0, 1 nor absent.
-        """
+        """Read a score table."""
         missing = [name for name in ("task_id", "score", "outcome") if name not in frame.columns]
         if missing:
             raise InputError(
@@ -71,7 +66,8 @@ class PageScores:
         known = np.isfinite(outcome)
         if not np.isin(outcome[known], (0.0, 1.0)).all():
             raise InputError(
-                "the score table has an outcome that is neither 0 nor 1; leave unknown outcomes empty."
+                "the score table has an outcome that is neither 0 nor 1; leave unknown "
+                "outcomes empty."
             )
         return cls(
             tasks=[str(task) for task, keep in zip(frame["task_id"], known, strict=True) if keep],
@@ -100,7 +96,8 @@ class PageSource:
     def __post_init__(self) -> None:
         if not self.certificates:
             raise InputError(
-                "a page needs at least one certificate; give what certify returned, certified or not."
+                "a page needs at least one certificate; give what certify returned, certified "
+                "or not."
             )
         if self.minutes_per_review <= 0:
             raise InputError(
@@ -109,7 +106,7 @@ class PageSource:
 
     @cached_property
     def deployed(self) -> list[Certificate]:
-        """Return the certificates that decisions would use: guarded TaskBoot where there is one, else the first procedure given."""
+        """The deployed procedure's certificates: guarded TaskBoot, else the first given."""
         wanted = (
             DEPLOYED
             if any(c.procedure == DEPLOYED for c in self.certificates)
@@ -120,13 +117,13 @@ class PageSource:
 
     @cached_property
     def headline(self) -> Certificate:
-        """Return the certificate that the page speaks of first: the strictest budget that certified, then the larger share."""
+        """The certified one of the strictest budget, then of the larger share."""
         certified = [c for c in self.deployed if c.certified]
         return min(certified or self.deployed, key=lambda c: (c.alpha, -c.coverage, c.side))
 
     @cached_property
     def sides(self) -> list[Certificate]:
-        """Return the certified sides at the headline's budget, the headline first; the headline alone when nothing is certified."""
+        """The certified sides at the headline's budget, the headline first."""
         others = [
             c
             for c in self.deployed
@@ -136,14 +133,14 @@ class PageSource:
 
     @cached_property
     def decisions(self) -> list[str]:
-        """Return reject, release or human for every labelled CAL run under the headline's sides; a run in both regions goes to people."""
+        """Reject, release or human for every labelled CAL run; overlaps go to human review."""
         from certify_assets.certificates import decide
 
         return [str(choice) for choice in decide(self.sides, self.cal.scores).decisions]
 
     @property
     def evidence(self) -> str:
-        """Name the rows that the certificates are of: CAL, or the half of it that a harvest left."""
+        """The rows that the certificates are of: CAL, or the half that a harvest left."""
         return "half B of CAL" if self.headline.provenance.get("split") == HALF_B else "CAL"
 
     @property
@@ -164,5 +161,5 @@ class PageSource:
         )
 
     def confidence(self, certificates: Iterable[Certificate]) -> float:
-        """Return the confidence with which several promises hold together: 1 minus the sum of their δ."""
+        """Return the joint confidence of several promises: 1 minus the sum of their δ."""
         return 1 - sum(c.delta for c in certificates)

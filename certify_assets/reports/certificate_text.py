@@ -49,10 +49,16 @@ _PROCEDURES: dict[str, str] = {
 }
 _WRONG = {"reject": "had in fact succeeded", "release": "had in fact failed"}
 _HOLDS = {
-    "asymptotic": "The confidence is approximate: it holds as the number of tasks grows, and simulations support it from about 20 tasks.",
+    "asymptotic": (
+        "The confidence is approximate: it holds as the number of tasks grows, and simulations "
+        "support it from about 20 tasks."
+    ),
     "finite-sample": "The confidence holds at any number of tasks.",
     "conjectured": "The confidence holds at any number of tasks if a published conjecture does.",
-    "none under clustering": "The confidence would need independent runs, and runs of one task are not: do not rely on it.",
+    "none under clustering": (
+        "The confidence would need independent runs, and runs of one task are not: do not rely on "
+        "it."
+    ),
 }
 _VALIDITY: dict[str, str] = {
     "asymptotic": "holds as tasks grow in number",
@@ -95,19 +101,7 @@ class HeadlineShare:
 
 @dataclass(frozen=True)
 class Banner:
-    """The verdict.
-
-    Attributes
-    ----------
-    state : str
-        ``certified``, ``warn``, ``failed`` or ``nothing``: decides colour, icon and heading.
-    heading, sentence : str
-        One line each.
-    claims : tuple of HeadlineShare
-        Empty when nothing is certified.
-    facts : tuple of (str, str)
-        Label and value of the figures beside the number.
-    """
+    """The verdict."""
 
     state: str
     heading: str
@@ -151,15 +145,7 @@ class AuditRow:
 
 
 def banner(source: PageSource, reasons: Sequence[Reason]) -> Banner:
-    """Say the verdict of a page.
-
-    Parameters
-    ----------
-    source : PageSource
-        What the page is about.
-    reasons : sequence of Reason
-        Why budgets and sides certify nothing.
-    """
+    """Say the verdict of a page."""
     main = source.headline
     if not main.certified:
         return _nothing(source, reasons)
@@ -234,7 +220,10 @@ def _facts(source: PageSource) -> tuple[tuple[str, str], ...]:
         facts.append((f"{worst.side} audit: {AUDIT_WORDS[_verdict(audit)]}", wrong))
     facts.append(
         (
-            f"{'half B' if source.evidence != 'CAL' else 'CAL'} tasks with a {done(source.headline.side)} run",
+            (
+                f"{'half B' if source.evidence != 'CAL' else 'CAL'} tasks with a "
+                f"{done(source.headline.side)} run"
+            ),
             f"{count(source.headline.covered_tasks)} of {count(source.headline.tasks)}",
         )
     )
@@ -280,7 +269,7 @@ def _threshold(certificate: Certificate, scale: str) -> str:
 
 
 def audit_rows(source: PageSource) -> list[AuditRow]:
-    """Return one row an audited certificate of the procedure that decisions use; of one that certifies nothing only where no TEST row has a score."""
+    """Return one row an audit of the deployed procedure; uncertified only if TEST has no score."""
     pairs = [(c, source.audit_of(c)) for c in source.deployed]
     return [
         _audit_row(c, audit)
@@ -312,7 +301,7 @@ def _audit_row(certificate: Certificate, audit: Mapping[str, Any]) -> AuditRow:
 
 @dataclass(frozen=True)
 class Obstacle:
-    """One of the things that may stop a certificate: its value, and whether it is what stopped it."""
+    """A value that may stop a certificate, and whether it did."""
 
     value: str
     stopped: bool
@@ -341,8 +330,10 @@ def promises(source: PageSource) -> list[str]:
 def _promise(certificate: Certificate) -> str:
     averaged = "" if certificate.estimand == "trajectory" else ", averaged over tasks,"
     return (
-        f"Of runs like these, {percent(certificate.coverage)} can be {done(certificate.side)} on the judge's word alone; among them{averaged} at most "
-        f"{percent(certificate.alpha)} {_WRONG[certificate.side]}, with {confidence(1 - certificate.delta, certificate.validity)}."
+        f"Of runs like these, {percent(certificate.coverage)} can be {done(certificate.side)} "
+        f"on the judge's word alone; among them{averaged} at most "
+        f"{percent(certificate.alpha)} {_WRONG[certificate.side]}, with "
+        f"{confidence(1 - certificate.delta, certificate.validity)}."
     )
 
 
@@ -351,7 +342,10 @@ def promise_notes(source: PageSource) -> list[str]:
     main = source.headline
     if not main.certified:
         return [
-            f"No promise is made. All {count(1000)} of every 1,000 runs are reviewed: {hours(1, source.minutes_per_review):.1f} reviewer-hours."
+            (
+                f"No promise is made. All {count(1000)} of every 1,000 runs are reviewed: "
+                f"{hours(1, source.minutes_per_review):.1f} reviewer-hours."
+            )
         ]
     saved = hours(source.decided, source.minutes_per_review)
     together = ""
@@ -361,27 +355,36 @@ def promise_notes(source: PageSource) -> list[str]:
         )
         if round(source.overlap, 4) > 0:
             both = percent(source.overlap)
-            together += f" Each side is certified as it stands, before the {both} of runs under both thresholds are handed to people."
+            together += (
+                f" Each side is certified as it stands, before the {both} of runs under both "
+                "thresholds are handed to people."
+            )
     minutes = compact(source.minutes_per_review)
     return [
         _rests(main, source.evidence),
         _HOLDS.get(main.validity, "") + together,
-        f"At {minutes} minutes a review this saves {saved:.1f} of {hours(1, source.minutes_per_review):.1f} reviewer-hours in every 1,000 runs.",
+        (
+            f"At {minutes} minutes a review this saves {saved:.1f} of "
+            f"{hours(1, source.minutes_per_review):.1f} reviewer-hours in every 1,000 runs."
+        ),
     ]
 
 
 def _rests(main: Certificate, evidence: str) -> str:
     weighed = "every run counts once" if main.estimand == "trajectory" else "every task counts once"
     return (
-        f"It rests on {counted(main.trajectories, 'scored run')} of {counted(main.tasks, 'task')} in {evidence}; "
-        f"{counted(main.covered_trajectories, 'run')} of {counted(main.covered_tasks, 'task')} are {done(main.side)}, "
-        f"{count(main.errors)} of them wrongly ({percent(main.selective_error, 2)}). The error is counted by {main.estimand}: {weighed}. "
+        f"It rests on {counted(main.trajectories, 'scored run')} of "
+        f"{counted(main.tasks, 'task')} in {evidence}; "
+        f"{counted(main.covered_trajectories, 'run')} of "
+        f"{counted(main.covered_tasks, 'task')} are {done(main.side)}, "
+        f"{count(main.errors)} of them wrongly ({percent(main.selective_error, 2)}). The "
+        f"error is counted by {main.estimand}: {weighed}. "
         f"δ = {rate(main.delta, 2)} is {spent(main)}."
     )
 
 
 def spent(main: Certificate) -> str:
-    """Return how a certificate's δ is spent over the thresholds of its grid, and over the candidates."""
+    """Return how a certificate's δ is spent over thresholds and candidates."""
     grid = counted(main.parameters["grid"], "threshold")
     others = f" and {count(main.candidates)} candidates" if main.candidates > 1 else ""
     if main.parameters["multiplicity"] == "bonferroni":
@@ -389,7 +392,10 @@ def spent(main: Certificate) -> str:
     each = f", shared among {count(main.candidates)} candidates" if main.candidates > 1 else ""
     way = {
         "fixed": f"spent whole on one of {grid} after the other, up to the first that fails",
-        "fallback": f"shared among {counted(len(main.parameters['starts'] or []), 'start')} of chains over {grid}",
+        "fallback": (
+            f"shared among {counted(len(main.parameters['starts'] or []), 'start')} of chains "
+            f"over {grid}"
+        ),
         "maxt": f"compared with tails adjusted for {grid} together",
     }
     return way.get(main.parameters["multiplicity"], f"shared among {grid}") + each
@@ -417,7 +423,11 @@ def _reason(certificate: Certificate, diagnosis: Diagnosis) -> Reason:
         else "none"
     )
     lift = (
-        f"about {count(diagnosis.tasks_needed)} to {counted(2 * diagnosis.tasks_needed, 'task')} like these, {count(diagnosis.tasks)} now"
+        (
+            f"about {count(diagnosis.tasks_needed)} to "
+            f"{counted(2 * diagnosis.tasks_needed, 'task')} like these, {count(diagnosis.tasks)} "
+            "now"
+        )
         if diagnosis.tasks_needed
         else "no number of tasks like these; a judge that ranks better, or a larger budget"
     )
@@ -448,7 +458,9 @@ def short_reason(reasons: Sequence[Reason]) -> str:
         first.tasks.stopped: "there are too few tasks to show that the judge is good enough",
         first.base_rate.stopped: "there is next to nothing that this side could decide",
         first.judge.stopped: "the judge does not rank runs well enough",
-        first.guard.stopped: "there are too few tasks to rule out that some fool the judge throughout",
+        first.guard.stopped: (
+            "there are too few tasks to rule out that some fool the judge throughout"
+        ),
     }
     return (
         f"On the {first.side} side at {first.alpha}, {told[True]}."
@@ -458,15 +470,17 @@ def short_reason(reasons: Sequence[Reason]) -> str:
 
 
 def arithmetic(source: PageSource) -> str:
-    """Return what any judge would need: the smallest error-free sample, and what the evidence offers."""
+    """Return the smallest error-free sample that any judge needs, and what the evidence offers."""
     from certify_assets.certificates import n_min
 
     main = source.headline
     least, shared = n_min(main.alpha, main.delta), n_min(main.alpha, main.level)
     enough = "clears" if main.n_eff >= shared else "does not clear"
     return (
-        f"To exclude an error of {percent(main.alpha)}, even a faultless judge needs {count(least)} independent decisions at δ, {count(shared)} at δ shared "
-        f"among the thresholds. {compact(round(main.n_eff, 1))} effective runs in {source.evidence}: it {enough} that bar."
+        f"To exclude an error of {percent(main.alpha)}, even a faultless judge needs "
+        f"{count(least)} independent decisions at δ, {count(shared)} at δ shared "
+        f"among the thresholds. {compact(round(main.n_eff, 1))} effective runs in "
+        f"{source.evidence}: it {enough} that bar."
     )
 
 
@@ -537,7 +551,7 @@ class LineageRow:
 
 
 def procedure_table(source: PageSource) -> ProcedureTable | None:
-    """Return what every procedure certifies; None when there is only one, which compares with nothing."""
+    """Return what every procedure certifies; None where there is only one."""
     names = list(dict.fromkeys(c.procedure for c in source.certificates))
     if len(names) < 2:
         return None
@@ -577,7 +591,7 @@ def _procedure_cell(certificate: Certificate) -> ProcedureCell:
 
 
 def finding_rows(source: PageSource) -> list[FindingRow]:
-    """Return every finding of every certificate once, with where it stands; those of the deployed procedure first."""
+    """Return every finding once, those of the deployed procedure first."""
     places: dict[tuple[str, str], list[Certificate]] = {}
     ordered = sorted(source.certificates, key=lambda c: c.procedure != source.headline.procedure)
     for certificate in ordered:
@@ -591,7 +605,10 @@ def finding_rows(source: PageSource) -> list[FindingRow]:
                 certificate
             )
         if taken := certificate.provenance.get("pseudo_labels"):
-            message = f"It is certified on half B of CAL alone, and not all of its training is labelled by people: {taken}."
+            message = (
+                "It is certified on half B of CAL alone, and not all of its training is labelled "
+                f"by people: {taken}."
+            )
             places.setdefault(("pseudo_labels", message), []).append(certificate)
         if reason := certificate.provenance.get("no_parity"):
             message = f"The scores were not compared with those of a local model: {reason}"

@@ -52,28 +52,15 @@ _WORDS: dict[tuple[str, int], str] = {
     ("run", 1): "succeeded",
 }
 _HATCH = (
-    '<defs><pattern id="hatch-release" width="4" height="4" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
-    f'<rect width="4" height="4" fill="#a9cfb5"/><path d="M0 0v4" stroke="{svg.RELEASE}" stroke-width="2"/></pattern></defs>'
+    '<defs><pattern id="hatch-release" width="4" height="4" patternUnits="userSpaceOnUse" '
+    'patternTransform="rotate(45)">'
+    f'<rect width="4" height="4" fill="#a9cfb5"/><path d="M0 0v4" stroke="{svg.RELEASE}" '
+    'stroke-width="2"/></pattern></defs>'
 )
 
 
 def outcome_histogram(spread: Mapping[str, Sequence[float]], quantity: str, *, name: str) -> str:
-    """Draw a spread of `certify_assets.corpora.leakage`.
-
-    Parameters
-    ----------
-    spread : mapping
-        edges (bins + 1), successes and failures (bins) as counts.
-    quantity : str
-        What the horizontal axis is, with its unit.
-    name : str
-        Prefix of ids, unique on the page.
-
-    Returns
-    -------
-    str
-        Inline SVG; each outcome is drawn in shares of its own trajectories, so that a rare one is as visible as the other.
-    """
+    """Draw a spread of `certify_assets.corpora.leakage`, each outcome in shares of its own runs."""
     sides = [_shares(spread["successes"]), _shares(spread["failures"])]
     top = max([*sides[0], *sides[1], 1e-9])
     width = (_BARS_WIDTH - 2 * _MARGIN) / max(1, len(sides[0]))
@@ -85,13 +72,16 @@ def outcome_histogram(spread: Mapping[str, Sequence[float]], quantity: str, *, n
                 height = share / top * _HALF
                 y = middle - height if side == 0 else middle
                 paths[side] += (
-                    f"M{_MARGIN + place * width:.2f} {y:.2f}h{width - 1:.2f}v{height:.2f}h-{width - 1:.2f}z"
+                    f"M{_MARGIN + place * width:.2f} "
+                    f"{y:.2f}h{width - 1:.2f}v{height:.2f}h-{width - 1:.2f}z"
                 )
-    body = (
-        _pattern(name)
-        + f'<path fill="{svg.JUDGE}" d="{paths[0]}"/><path fill="url(#{name}-hatch)" d="{paths[1]}"/>'
+    body = _pattern(name) + (
+        f'<path fill="{svg.JUDGE}" d="{paths[0]}"/><path fill="url(#{name}-hatch)" d="{paths[1]}"/>'
     )
-    body += f'<path stroke="{svg.INK}" stroke-width="1" d="M{_MARGIN:g} {middle:g}H{_BARS_WIDTH - _MARGIN:g}"/>'
+    body += (
+        f'<path stroke="{svg.INK}" stroke-width="1" d="M{_MARGIN:g} '
+        f'{middle:g}H{_BARS_WIDTH - _MARGIN:g}"/>'
+    )
     body += _bars_text(
         _MARGIN, 13, "successes up, failures down, each in shares of its own"
     ) + _bars_axis(spread["edges"], quantity, len(sides[0]), width)
@@ -110,8 +100,10 @@ def _shares(counts: Sequence[float]) -> list[float]:
 
 def _pattern(name: str) -> str:
     return (
-        f'<defs><pattern id="{name}-hatch" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
-        f'<rect width="5" height="5" fill="#ecd0d0"/><path d="M0 0v5" stroke="{svg.REJECT}" stroke-width="2.4"/></pattern></defs>'
+        f'<defs><pattern id="{name}-hatch" width="5" height="5" patternUnits="userSpaceOnUse" '
+        'patternTransform="rotate(45)">'
+        f'<rect width="5" height="5" fill="#ecd0d0"/><path d="M0 0v5" stroke="{svg.REJECT}" '
+        'stroke-width="2.4"/></pattern></defs>'
     )
 
 
@@ -136,14 +128,20 @@ def _bars_axis(edges: Sequence[float], quantity: str, bins: int, width: float) -
 
 
 def _bars_text(x: float, y: float, text: str, anchor: str = "start") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" font-size="11" fill="{svg.MUTED}" text-anchor="{anchor}">{escape(text)}</text>'
+    return (
+        f'<text x="{x:.1f}" y="{y:.1f}" font-size="11" fill="{svg.MUTED}" '
+        f'text-anchor="{anchor}">{escape(text)}</text>'
+    )
 
 
 def _bars_label(spread: Mapping[str, Any], quantity: str) -> str:
     up, down = (
         compact(_bars_median(spread["edges"], spread[side])) for side in ("successes", "failures")
     )
-    return f"Histogram of {quantity} by outcome: half of the successes are below about {up}, half of the failures below about {down}."
+    return (
+        f"Histogram of {quantity} by outcome: half of the successes are below about {up}, half of "
+        f"the failures below about {down}."
+    )
 
 
 def _bars_median(edges: Sequence[float], counts: Sequence[float]) -> float | None:
@@ -158,24 +156,7 @@ def _bars_median(edges: Sequence[float], counts: Sequence[float]) -> float | Non
 def sparkline_svg(
     curve: ThresholdCurve, *, alpha: float, certified: float | None = None, side: str = "reject"
 ) -> str:
-    """Draw error against share decided in about 400 characters.
-
-    Parameters
-    ----------
-    curve : ThresholdCurve
-        The grid on CAL.
-    alpha : float
-        The error budget, a dashed line.
-    certified : float, optional
-        The certified share; a filled dot on the curve.
-    side : str
-        Colour of the dot.
-
-    Returns
-    -------
-    str
-        One standalone ``<svg>`` element of 120 by 30 units.
-    """
+    """Draw error against share decided in about 400 characters."""
     share, error = _thinned(curve)
     top = max(2.5 * alpha, 1e-9)
     points = " ".join(
@@ -185,11 +166,15 @@ def sparkline_svg(
     dot = ""
     if certified is not None:
         at = _spark_height(float(np.interp(certified, share, error)), top)
-        dot = f"<circle cx='{120 * certified:.0f}' cy='{at:.0f}' r='3' fill='{svg.side_colour(side)}'/>"
+        dot = (
+            f"<circle cx='{120 * certified:.0f}' cy='{at:.0f}' r='3' "
+            f"fill='{svg.side_colour(side)}'/>"
+        )
     return (
         "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 120 30' width='240' height='60'>"
         f"<path d='M0 {line:.0f}h120' stroke='{svg.ALPHA_INK}' stroke-dasharray='4 2'/>"
-        f"<polyline points='{points}' fill='none' stroke='{svg.JUDGE}' stroke-width='1.5'/>{dot}</svg>"
+        f"<polyline points='{points}' fill='none' stroke='{svg.JUDGE}' "
+        f"stroke-width='1.5'/>{dot}</svg>"
     )
 
 
@@ -208,25 +193,18 @@ def _spark_height(error: float, top: float) -> float:
 
 
 def verdict_markdown(certificate: Certificate, curve: ThresholdCurve) -> str:
-    """Write the verdict block of an asset: a status line, one row of numbers, the sparkline.
-
-    Parameters
-    ----------
-    certificate : Certificate
-        What is certified, or that nothing is.
-    curve : ThresholdCurve
-        The grid it was chosen from.
-
-    Returns
-    -------
-    str
-        Markdown of fewer than 1,000 characters, which Dagster shows without a click. No text of the corpus enters it.
-    """
+    """Write the verdict block of an asset: a status line, one row of numbers, the sparkline."""
     budget, trust = percent(certificate.alpha), percent(1 - certificate.delta)
     if certificate.certified:
-        status = f"**\N{CHECK MARK} {certificate.side} {percent(certificate.coverage)}** at error ≤ {budget}, confidence {trust}"
+        status = (
+            f"**\N{CHECK MARK} {certificate.side} {percent(certificate.coverage)}** at error ≤ "
+            f"{budget}, confidence {trust}"
+        )
     else:
-        status = f"**\N{EN DASH} Nothing certified** ({certificate.side}, error ≤ {budget}, confidence {trust})"
+        status = (
+            f"**\N{EN DASH} Nothing certified** ({certificate.side}, error ≤ {budget}, confidence "
+            f"{trust})"
+        )
     image = base64.b64encode(
         sparkline_svg(
             curve,
@@ -235,14 +213,19 @@ def verdict_markdown(certificate: Certificate, curve: ThresholdCurve) -> str:
             side=certificate.side,
         ).encode()
     ).decode()
+    error = certificate.selective_error if certificate.certified else None
     row = (
-        f"|{signed(certificate.threshold)}|{percent(certificate.selective_error if certificate.certified else None)}"
+        f"|{signed(certificate.threshold)}|{percent(error)}"
         f"|{certificate.covered_tasks}/{certificate.tasks}|"
     )
-    block = f"{status}\n\n|θ|error|tasks|\n|-|-|-|\n{row}\n\n![error by share decided](data:image/svg+xml;base64,{image})\n"
+    block = (
+        f"{status}\n\n|θ|error|tasks|\n|-|-|-|\n{row}\n\n![error by share "
+        f"decided](data:image/svg+xml;base64,{image})\n"
+    )
     if len(block) >= _INLINE:
         raise RuntimeError(
-            f"the verdict block has {len(block)} characters; it must stay under {_INLINE} to be shown inline"
+            f"the verdict block has {len(block)} characters; it must stay under {_INLINE} to "
+            "be shown inline"
         )
     return block
 
@@ -278,21 +261,9 @@ def task_heatmap(
     *,
     name: str = "map",
 ) -> Heatmap:
-    """Draw one row a task (best success rate on top), one cell a run (lowest score left).
-
-    Parameters
-    ----------
-    tasks, scores, outcomes, decisions : sequences of length n
-        One entry a run; decisions are ``reject``, ``release`` or ``human``.
-    name : str
-        Prefix of ids, unique on the page.
-
-    Returns
-    -------
-    Heatmap
-        Inline SVG; above 640 tasks or 9,000 cells an even sample of the sorted rows is drawn, and `shown` says how many.
-    """
-    # unscored runs stand at the right end of their row: nothing is known of them, so they go to a person
+    """Draw one row a task (best success rate on top), one cell a run (lowest score left)."""
+    # unscored runs stand at the right end of their row: nothing is known of them, so they go to a
+    # person
     rows = _sorted_rows(
         tasks, outcomes, lambda i: (bool(np.isnan(scores[i])), float(np.nan_to_num(scores[i])))
     )
@@ -314,25 +285,13 @@ def outcome_heatmap(
     *,
     name: str = "map",
 ) -> Heatmap:
-    """Draw the outcomes of a corpus that no judge has read: one row a task (best success rate on top), one cell a run (by agent and attempt).
-
-    Parameters
-    ----------
-    tasks, agents, attempts, outcomes : sequences of length n
-        One entry a labelled run.
-    name : str
-        Prefix of ids, unique on the page.
-
-    Returns
-    -------
-    Heatmap
-        As `task_heatmap`; no task holds a wrong decision.
-    """
+    """Draw the outcomes of a corpus that no judge has read: one row a task, one cell a run."""
     rows = _sorted_rows(tasks, outcomes, lambda i: (agents[i], attempts[i]))
     kinds = [("run", int(outcome)) for outcome in outcomes]
     even = sum(len({int(outcomes[i]) for i in members}) == 1 for _, members in rows)
     label = (
-        f"Map of {counted(len(kinds), 'run')} of {counted(len(rows), 'task')} sorted by success rate ({percent(float(np.mean(outcomes)))} overall): "
+        f"Map of {counted(len(kinds), 'run')} of {counted(len(rows), 'task')} sorted by "
+        f"success rate ({percent(float(np.mean(outcomes)))} overall): "
         f"all attempts at {counted(even, 'task')} end alike."
     )
     return _draw_map(rows, kinds, label, 0, name=name)
@@ -429,7 +388,8 @@ def _map_cell(
     elif shape == "cross":
         arm = min(width, height) * 0.27
         parts[f'stroke="{ink}" stroke-width="{arm * 0.55:.3g}" fill="none"'].append(
-            f"M{middle - arm:.4g} {centre - arm:.5g}l{2 * arm:.3g} {2 * arm:.3g}m-{2 * arm:.3g} 0l{2 * arm:.3g}-{2 * arm:.3g}"
+            f"M{middle - arm:.4g} {centre - arm:.5g}l{2 * arm:.3g} "
+            f"{2 * arm:.3g}m-{2 * arm:.3g} 0l{2 * arm:.3g}-{2 * arm:.3g}"
         )
 
 
@@ -440,7 +400,10 @@ def _paths(parts: dict[str, list[str]]) -> str:
 
 
 def _row_label(task: str, x: float, y: float) -> str:
-    return f'<text x="{x:.4g}" y="{y:.5g}"><title>{escape(task)}</title>{escape(_shortened(task))}</text>'
+    return (
+        f'<text x="{x:.4g}" '
+        f'y="{y:.5g}"><title>{escape(task)}</title>{escape(_shortened(task))}</text>'
+    )
 
 
 def _shortened(task: str) -> str:
@@ -471,6 +434,7 @@ def _map_label(
         for kind in ("reject", "release", "human")
     )
     return (
-        f"Map of {counted(len(decisions), 'run')} of {counted(len(rows), 'task')} sorted by success rate ({percent(float(np.mean(outcomes)))} overall): "
+        f"Map of {counted(len(decisions), 'run')} of {counted(len(rows), 'task')} sorted by "
+        f"success rate ({percent(float(np.mean(outcomes)))} overall): "
         f"{shares}; {count(wrong)} tasks hold at least one wrong decision."
     )

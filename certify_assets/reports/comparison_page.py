@@ -53,7 +53,7 @@ class Table:
 
 
 def comparison_tables(documents: Sequence[Mapping[str, Any]]) -> list[Table]:
-    """Return the tables of one or more comparisons: ranking, certified coverage, cost, and unseen agents where they were evaluated."""
+    """Return ranking, certified coverage, cost, and unseen agents where evaluated."""
     tables = [ranking_table(documents), certified_table(documents), cost_table(documents)]
     return (
         [*tables, agent_table(documents)]
@@ -122,7 +122,7 @@ def certified_table(documents: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def cost_table(documents: Sequence[Mapping[str, Any]]) -> Table:
-    """What training and scoring took: CPU seconds, memory, tokens, money and the share of answers with a verdict where a judge is behind a server."""
+    """Return CPU seconds, memory, tokens, money and parse rate of training and scoring."""
     columns = (
         "corpus",
         "judge",
@@ -271,18 +271,7 @@ def _memory(stage: Mapping[str, Any] | None) -> str:
 
 
 def write_table(table: Table, kind: str) -> str:
-    """Write a table.
-
-    Parameters
-    ----------
-    table : Table
-    kind : {"csv", "markdown", "latex"}
-
-    Returns
-    -------
-    str
-        Ending in a line feed; the same text for the same table.
-    """
+    """Write a table."""
     return {"csv": _csv, "markdown": _markdown, "latex": _latex}[kind](table)
 
 
@@ -330,7 +319,7 @@ def _latex_text(text: str) -> str:
 
 
 def auroc_figure(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Draw AUROC on CAL with its 95 % interval: filled dots for judges, open ones for leak controls, a diamond within tasks."""
+    """Draw AUROC on CAL with its 95 % interval; controls are open, within-task is a diamond."""
     lowest = min([0.5, *(value for row in rows for value in _extremes(row))])
     low = max(0.0, int(lowest * 10) / 10)
     ticks = [round(low + 0.1 * step, 1) for step in range(round((1 - low) * 10) + 1)]
@@ -366,7 +355,7 @@ def auroc_figure(rows: Sequence[Mapping[str, Any]]) -> str:
 def coverage_figure(
     rows: Sequence[Mapping[str, Any]], *, side: str, alphas: Sequence[float]
 ) -> str:
-    """Draw certified coverage of one side: a bar a judge and budget, the smaller budget on top and darker."""
+    """Draw certified coverage of one side, a bar a judge and budget."""
     judges = [row for row in rows if row["certified"]]
     parts = _frame(len(judges), [(percent(tick), tick) for tick in (0.0, 0.25, 0.5, 0.75, 1.0)])
     said = []
@@ -381,7 +370,8 @@ def coverage_figure(
             width = _SPAN * found.get(alpha, 0.0)
             opacity = 1 - 0.55 * place / max(1, len(alphas) - 1) if len(alphas) > 1 else 1
             parts.append(
-                f'<rect x="{_LEFT}" y="{y + 5 + place * height:.1f}" width="{width:.1f}" height="{height - 1:.1f}" '
+                f'<rect x="{_LEFT}" y="{y + 5 + place * height:.1f}" width="{width:.1f}" '
+                f'height="{height - 1:.1f}" '
                 f'fill="{svg.side_colour(side)}" fill-opacity="{opacity:.2f}"/>'
             )
         words = " / ".join(
@@ -418,35 +408,49 @@ def _frame(rows: int, ticks: Sequence[tuple[str, float]], strong: float | None =
     bottom = _height(rows) - 6
     lines = [
         f'<path d="M{_place(share):.1f} {_TOP - 4}V{bottom}" stroke="{svg.GRID}"/>'
-        f'<text x="{_place(share):.1f}" y="{_TOP - 10}" font-size="11" text-anchor="middle" fill="{svg.MUTED}">{escape(words)}</text>'
+        f'<text x="{_place(share):.1f}" y="{_TOP - 10}" font-size="11" text-anchor="middle" '
+        f'fill="{svg.MUTED}">{escape(words)}</text>'
         for words, share in ticks
     ]
     if strong is not None:
         lines.append(
-            f'<path d="M{_place(strong):.1f} {_TOP - 4}V{bottom}" stroke="{svg.ALPHA_INK}" stroke-dasharray="5 3"/>'
+            f'<path d="M{_place(strong):.1f} {_TOP - 4}V{bottom}" stroke="{svg.ALPHA_INK}" '
+            'stroke-dasharray="5 3"/>'
         )
     return lines
 
 
 def _label(name: str, y: float) -> str:
     text = name if len(name) <= 20 else f"{name[:19]}…"
-    return f'<text x="{_LEFT - 12}" y="{y + 4:.1f}" font-size="13" text-anchor="end" fill="{svg.INK}">{escape(text)}</text>'
+    return (
+        f'<text x="{_LEFT - 12}" y="{y + 4:.1f}" font-size="13" text-anchor="end" '
+        f'fill="{svg.INK}">{escape(text)}</text>'
+    )
 
 
 def _note(words: str, y: float) -> str:
-    return f'<text x="{_LEFT + _SPAN + 10}" y="{y + 4:.1f}" font-size="12" fill="{svg.INK}">{escape(words)}</text>'
+    return (
+        f'<text x="{_LEFT + _SPAN + 10}" y="{y + 4:.1f}" font-size="12" '
+        f'fill="{svg.INK}">{escape(words)}</text>'
+    )
 
 
 def _dot(places: Mapping[str, float], y: float, *, own: bool) -> str:
     line = ""
     if "low" in places and "high" in places:
-        line = f'<path d="M{places["low"]:.1f} {y:.1f}H{places["high"]:.1f}" stroke="{svg.JUDGE if own else svg.HUMAN}" stroke-width="2"/>'
+        line = (
+            f'<path d="M{places["low"]:.1f} {y:.1f}H{places["high"]:.1f}" '
+            f'stroke="{svg.JUDGE if own else svg.HUMAN}" stroke-width="2"/>'
+        )
     look = f'fill="{svg.JUDGE}"' if own else f'fill="white" stroke="{svg.HUMAN}" stroke-width="2"'
     return f'{line}<circle cx="{places["value"]:.1f}" cy="{y:.1f}" r="5" {look}/>'
 
 
 def _diamond(x: float, y: float) -> str:
-    return f'<path d="M{x:.1f} {y - 6:.1f}l4.5 6l-4.5 6l-4.5-6z" fill="none" stroke="{svg.ALPHA_INK}" stroke-width="1.6"/>'
+    return (
+        f'<path d="M{x:.1f} {y - 6:.1f}l4.5 6l-4.5 6l-4.5-6z" fill="none" '
+        f'stroke="{svg.ALPHA_INK}" stroke-width="1.6"/>'
+    )
 
 
 def write_comparison_page(store: Store, page: str, corpus: str | None = None) -> str:
@@ -469,25 +473,15 @@ def write_main_exports(store: Store, documents: Sequence[Mapping[str, Any]]) -> 
 def render_comparison(
     documents: Sequence[Mapping[str, Any]], left_out: Sequence[Mapping[str, str]] = ()
 ) -> str:
-    """Render one or more comparisons as a page.
-
-    Parameters
-    ----------
-    documents : sequence of mapping
-        Of `compare`.
-    left_out : sequence of mapping
-        Corpora that gave none, with the reason.
-
-    Returns
-    -------
-    str
-        HTML; the same text for the same documents.
-    """
+    """Render one or more comparisons as a page."""
     names = [str(document["corpus"]) for document in documents]
     view = {
         "version": __version__,
         "title": f"Judges on {names[0]}" if len(names) == 1 else "Judges compared",
-        "about": f"{count(len(names))} {'corpus' if len(names) == 1 else 'corpora'}: {', '.join(names) or 'none'}",
+        "about": (
+            f"{count(len(names))} {'corpus' if len(names) == 1 else 'corpora'}: "
+            f"{', '.join(names) or 'none'}"
+        ),
         "corpora": [_view(document) for document in documents],
         "tables": [table for table in comparison_tables(documents) if table.rows],
         "left_out": left_out,
@@ -497,10 +491,13 @@ def render_comparison(
 
 
 def comparison_markdown(document: Mapping[str, Any]) -> str:
-    """Return the block of the comparison: one row a judge, under 1,000 characters where their number allows it."""
+    """Return the block of the comparison, one row a judge."""
     alphas = document["alphas"]
     lines = [
-        f"| judge | AUROC | in task |{''.join(f' {side} {alpha:g} |' for side in ('rej.', 'rel.') for alpha in alphas)}"
+        (
+            "| judge | AUROC | in task "
+            f"|{''.join(f' {side} {alpha:g} |' for side in ('rej.', 'rel.') for alpha in alphas)}"
+        )
     ]
     lines.append(f"|{'---|' * (3 + 2 * len(alphas))}")
     for row in document["rows"]:
@@ -522,14 +519,13 @@ def folds_markdown(evaluations: Sequence[Mapping[str, Any]]) -> str:
             item["trained_on_all"]["auroc"]["value"],
             item["difference"]["auroc"]["value"],
         ]
-        lines.append(
-            f"|{'|'.join([item['judge'], *map(rate, values), rate(item['disjoint']['within_agent']['value'])])}|"
-        )
+        within = item["disjoint"]["within_agent"]["value"]
+        lines.append(f"|{'|'.join([item['judge'], *map(rate, [*values, within])])}|")
     return "\n".join(lines) + "\n"
 
 
 def table_markdown(documents: Sequence[Mapping[str, Any]]) -> str:
-    """Return the block of the main table: of every corpus the judge that ranks best and the one that certifies most at the first budget."""
+    """Return the block of the main table: of every corpus the best judges."""
     lines = [
         "| corpus | best AUROC | lexical | most certified | coverage |",
         "|---|---|---|---|---|",
@@ -559,7 +555,7 @@ def table_markdown(documents: Sequence[Mapping[str, Any]]) -> str:
 
 
 def comparison_metrics(document: Mapping[str, Any]) -> dict[str, float]:
-    """Return the numbers that Dagster and MLflow plot: AUROC on CAL and reject coverage at the first budget, judge by judge, controls last."""
+    """Return AUROC on CAL and reject coverage at the first budget, controls last."""
     metrics = {}
     for row in sorted(document["rows"], key=lambda row: row["family"] == "control"):
         area = row["auroc"]["cal"] or {}
@@ -583,7 +579,10 @@ def _view(document: Mapping[str, Any]) -> dict[str, Any]:
     cal = document["cal"]
     return {
         "name": document["corpus"],
-        "facts": f"CAL: {count(cal['trajectories'])} labelled runs of {count(cal['tasks'])} tasks, success rate {rate(cal['success_rate'])}",
+        "facts": (
+            f"CAL: {count(cal['trajectories'])} labelled runs of {count(cal['tasks'])} tasks, "
+            f"success rate {rate(cal['success_rate'])}"
+        ),
         "best": [_best(item) for item in document["best"]],
         "findings": [item["message"] for item in document["findings"]],
         "missing": document["missing"],

@@ -34,7 +34,7 @@ _TABLES = {
 
 @dataclass(frozen=True, slots=True)
 class ControlRow:
-    """One control as it is shown: name, AUROC, interval over tasks, threshold, width of its bar in percent, whether it is over."""
+    """One control as shown; `width` is that of its bar in percent."""
 
     name: str
     auroc: str
@@ -46,7 +46,7 @@ class ControlRow:
 
 @dataclass(frozen=True, slots=True)
 class AgentRow:
-    """One agent: all its runs, those with an outcome outside TEST, their tasks, success rate in words and in percent."""
+    """One agent: its runs, those with an outcome outside TEST, their tasks and success rate."""
 
     name: str
     runs: str
@@ -210,7 +210,7 @@ def length_facts(lengths: TextLengths | None) -> list[Fact]:
 
 
 def write_corpus_page(store: Store, report: CorpusReport) -> str:
-    """Store a corpus's page, with a link to its Data Docs where there are any; return where it is."""
+    """Store a corpus's page, linked to its Data Docs; return where it is."""
     corpus = report.config.name
     docs = "data_docs/index.html" if store.exists(data_docs_key(corpus)) else None
     store.write_bytes(
@@ -220,26 +220,16 @@ def write_corpus_page(store: Store, report: CorpusReport) -> str:
 
 
 def render_corpus(report: CorpusReport, *, data_docs: str | None = None) -> str:
-    """Render the page.
-
-    Parameters
-    ----------
-    report : CorpusReport
-    data_docs : str, optional
-        Relative link to the corpus's Data Docs.
-
-    Returns
-    -------
-    str
-        HTML; the same text for the same report.
-    """
+    """Render the page."""
     profile, controls = report.profile, report.leak_checks
     state, heading, sentences = standing(report)
     view = {
         "version": __version__,
         "title": report.config.name,
-        "about": f"{counted(profile.trajectories, 'labelled run')} of {counted(profile.tasks, 'task')}, {percent(profile.success_rate)} "
-        f"successful, task ICC {rate(profile.icc, 2)}; read from the format {report.imported.format}",
+        "about": f"{counted(profile.trajectories, 'labelled run')} of "
+        f"{counted(profile.tasks, 'task')}, {percent(profile.success_rate)} "
+        f"successful, task ICC {rate(profile.icc, 2)}; read from the format "
+        f"{report.imported.format}",
         "state": state,
         "heading": heading,
         "sentences": sentences,
@@ -273,7 +263,7 @@ def render_corpus(report: CorpusReport, *, data_docs: str | None = None) -> str:
 
 
 def standing(report: CorpusReport) -> tuple[str, str, list[str]]:
-    """Return look, heading and sentences of the banner: whether a judge may be certified on this corpus."""
+    """Return state, heading and sentences of the banner: can a judge be certified here."""
     controls = report.leak_checks
     gates = [gate for gate in report.profile.gates if gate.split != "test"]
     possible = [gate for gate in gates if gate.possible]
@@ -300,7 +290,7 @@ def standing(report: CorpusReport) -> tuple[str, str, list[str]]:
 
 
 def corpus_markdown(report: CorpusReport) -> str:
-    """Return the asset's block: under 1,000 characters of Markdown, so that it is shown in line. No text of the corpus enters it."""
+    """Return the asset's block: under 1,000 characters, no text of the corpus."""
     profile, flips = report.profile, report.profile.flips
     lines = [f"**{standing(report)[1]}**", ""]
     lines += [
@@ -314,7 +304,8 @@ def corpus_markdown(report: CorpusReport) -> str:
         rate(profile.icc),
     ]
     lines.append(
-        f"| {' | '.join([*numbers, count(profile.n_eff)])} | {percent(flips.cell_rate)} / {percent(flips.task_rate)} |"
+        f"| {' | '.join([*numbers, count(profile.n_eff)])} | {percent(flips.cell_rate)} / "
+        f"{percent(flips.task_rate)} |"
     )
     lines += ["", "| control | AUROC | 95 % | threshold |", "|---|---|---|---|"]
     shown = sorted(control_rows(report.leak_checks), key=lambda row: not row.over)[:6]
@@ -322,7 +313,8 @@ def corpus_markdown(report: CorpusReport) -> str:
     block = "\n".join(lines) + "\n"
     if len(block) >= _INLINE:
         raise RuntimeError(
-            f"the block of the corpus has {len(block)} characters; it must stay under {_INLINE} to be shown inline"
+            f"the block of the corpus has {len(block)} characters; it must stay under "
+            f"{_INLINE} to be shown inline"
         )
     return block
 
@@ -356,7 +348,10 @@ def _figures(controls: LeakChecks) -> list[tuple[str, str, str]]:
 def _direction(name: str, auroc: float | None, words: str) -> str:
     if auroc is None:
         return f"Nothing to measure {name} by: all outcomes are equal."
-    return f"Where a success and a failure are drawn, the one {words} is the success in {percent(auroc)} of pairs. TEST is left out."
+    return (
+        f"Where a success and a failure are drawn, the one {words} is the success in "
+        f"{percent(auroc)} of pairs. TEST is left out."
+    )
 
 
 def _map(report: CorpusReport) -> dict[str, Any]:
@@ -378,11 +373,16 @@ def _map(report: CorpusReport) -> dict[str, Any]:
     left = (
         ""
         if report.manifest is None
-        else f" The {len(report.manifest.tasks['test'])} tasks of TEST are left out: their outcomes are not looked at."
+        else (
+            f" The {len(report.manifest.tasks['test'])} tasks of TEST are left out: their "
+            "outcomes are not looked at."
+        )
     )
     return {
         "map": drawn.markup,
-        "map_caption": f"One row a task, the easiest on top; one cell a run, by agent and attempt. Rows of one colour are tasks that always end alike."
+        "map_caption": "One row a task, the easiest on top; one "
+        "cell a run, by agent and attempt. Rows of "
+        "one colour are tasks that always end alike."
         f"{part}{left}",
     }
 
@@ -391,7 +391,10 @@ def check_table(controls: LeakChecks) -> str:
     """Return the controls as a Markdown table for the metadata of their check."""
     lines = ["| control | AUROC | 95 % over tasks | threshold | |", "|---|---|---|---|---|"]
     lines += [
-        f"| {row.name} | {row.auroc} | {row.interval} | {row.threshold} | {'at or over' if row.over else ''} |"
+        (
+            f"| {row.name} | {row.auroc} | {row.interval} | {row.threshold} | "
+            f"{'at or over' if row.over else ''} |"
+        )
         for row in control_rows(controls)
     ]
     return "\n".join(lines)
@@ -411,20 +414,7 @@ def write_data_docs(corpus: Corpus, report: QualityReport) -> str:
 
 
 def render_data_docs(corpus: str, report: QualityReport) -> str:
-    """Render the validation results of a corpus.
-
-    Parameters
-    ----------
-    corpus : str
-        Name.
-    report : QualityReport
-        Results and what Great Expectations rendered of them.
-
-    Returns
-    -------
-    str
-        HTML; the same text for the same tables: the times and fingerprints that the library adds are left out.
-    """
+    """Render the validation results of a corpus."""
     failed = [result for result in report.results if not result.passed]
     blocking = [result for result in failed if result.severity == "error"]
     view = {
@@ -510,5 +500,8 @@ def _text(block: Any) -> str:
             .strip()
         )
     if block.get("content_block_type") == "table":
-        return f"{', '.join(map(str, block.get('header_row', [])))}: {', '.join(_text(row) for row in block['table'])}"
+        return (
+            f"{', '.join(map(str, block.get('header_row', [])))}: "
+            f"{', '.join(_text(row) for row in block['table'])}"
+        )
     return ""

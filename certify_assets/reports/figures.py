@@ -26,7 +26,7 @@ _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def canvas(width: int, height: int, legend_rows: int = 2) -> tuple[Figure, Axes]:
-    """Return a figure with fixed margins in pixels: 52 left, 40 below, a line of 16 above for each row of the legend."""
+    """Return a figure with fixed margins, and a line above for each row of the legend."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width / 72, height / 72))
@@ -65,26 +65,7 @@ def risk_coverage(
     name: str,
     large: bool = True,
 ) -> str:
-    """Draw the error among decided trajectories against the share decided.
-
-    Parameters
-    ----------
-    curve : ThresholdCurve
-        The grid on CAL: coverage, empirical selective error, bootstrap and naive upper bounds.
-    alpha : float
-        The error budget.
-    point : (float, float) or None
-        Coverage and selective error of the certified threshold.
-    name : str
-        Prefix of ids.
-    large : bool
-        Whether it has most of the page's width, or half of it.
-
-    Returns
-    -------
-    str
-        Inline SVG.
-    """
+    """Draw the error among decided trajectories against the share decided."""
     side, colour = curve.side, svg.side_colour(curve.side)
     order = np.argsort(curve.coverage, kind="stable")
     share, error = curve.coverage[order], curve.selective_error[order]
@@ -169,9 +150,13 @@ def _risk_label(
         else ""
     )
     if point is None:
-        return f"Risk-coverage curve of the {side} side: no threshold is certified at a budget of {percent(alpha)}. {widest}"
+        return (
+            f"Risk-coverage curve of the {side} side: no threshold is certified at a budget of "
+            f"{percent(alpha)}. {widest}"
+        )
     return (
-        f"Risk-coverage curve of the {side} side: the certified point decides {percent(point[0])} of runs with an observed error of "
+        f"Risk-coverage curve of the {side} side: the certified point decides "
+        f"{percent(point[0])} of runs with an observed error of "
         f"{percent(point[1])}, below the budget of {percent(alpha)}. {widest}"
     )
 
@@ -184,26 +169,7 @@ def tail_curve(
     point: float | None,
     name: str,
 ) -> str:
-    """Draw the test of every threshold: bootstrap tail against its level, the guard's floor against its own.
-
-    Parameters
-    ----------
-    curve : ThresholdCurve
-        Tails and floor probabilities over the grid.
-    level : float
-        What a tail may be at most: δ over grid size and candidates.
-    guard_level : float or None
-        What the floor probability may be at most; None leaves the floor out.
-    point : float or None
-        Coverage of the certified threshold.
-    name : str
-        Prefix of ids.
-
-    Returns
-    -------
-    str
-        Inline SVG.
-    """
+    """Draw the test of every threshold: bootstrap tail and guard against their levels."""
     order = np.argsort(curve.coverage, kind="stable")
     share = curve.coverage[order]
     tail = np.clip(curve.tail[order], _TAIL_FLOOR, 1.0)
@@ -273,34 +239,16 @@ def tail_curve(
 
 
 def _tail_label(passed: NDArray[np.bool_], level: float) -> str:
-    return f"Tail probability of every threshold of the grid on a log scale: {passed.sum()} of {passed.size} pass their level {small(level)} and the guard."
+    return (
+        f"Tail probability of every threshold of the grid on a log scale: {passed.sum()} of "
+        f"{passed.size} pass their level {small(level)} and the guard."
+    )
 
 
 def error_histogram(
     errors: FloatArray, *, alpha: float, side: str, observed: float | None, where: str, name: str
 ) -> str:
-    """Draw the selective error under resampling of tasks, with the budget and the share above it.
-
-    Parameters
-    ----------
-    errors : FloatArray, shape (B,)
-        One selective error a resample.
-    alpha : float
-        The error budget.
-    side : str
-        ``reject`` or ``release``.
-    observed : float or None
-        The error on the tasks as they are.
-    where : str
-        The split, ``CAL`` or ``TEST``.
-    name : str
-        Prefix of ids.
-
-    Returns
-    -------
-    str
-        Inline SVG.
-    """
+    """Draw the selective error under resampling of tasks, and the share above the budget."""
     above = float(np.mean(errors > alpha))
     top = float(min(1.0, max(1.35 * alpha, np.max(errors, initial=0.0) * 1.08)))
     # the budget is an edge, so that no bar straddles it
@@ -350,7 +298,10 @@ def error_histogram(
         )
         _percent_axes(axes, x=True, y=True)
         legend(axes, 2)
-        label = f"Histogram of {count(errors.size)} task resamples of {where}: {percent(above, 2)} of them have an error above {percent(alpha)}."
+        label = (
+            f"Histogram of {count(errors.size)} task resamples of {where}: {percent(above, 2)} of "
+            f"them have an error above {percent(alpha)}."
+        )
         return svg.figure_svg(figure, name, label)
 
 
@@ -362,30 +313,12 @@ def score_distribution(
     scale: str,
     name: str,
 ) -> str:
-    """Draw scores by outcome, successes upward and failures downward, with the certified thresholds.
-
-    Parameters
-    ----------
-    scores : FloatArray, shape (n,)
-        Judge scores; NaN are left out.
-    outcomes : NDArray, shape (n,)
-        1 success, 0 failure.
-    thresholds : dict of str to float
-        Threshold by side.
-    scale : str
-        ``log-odds`` or the name of another scale, for the axis.
-    name : str
-        Prefix of ids.
-
-    Returns
-    -------
-    str
-        Inline SVG.
-    """
+    """Draw scores by outcome with the certified thresholds."""
     known = np.isfinite(scores)
     values, truth = scores[known], outcomes[known] == 1
     edges = _score_edges(values)
-    # a handful of saturated scores belongs to the outermost bars, or it squeezes everybody else into one
+    # a handful of saturated scores belongs to the outermost bars, or it squeezes everybody else
+    # into one
     shown = np.clip(values, edges[0], edges[-1])
     success, failure = np.histogram(shown[truth], edges)[0], np.histogram(shown[~truth], edges)[0]
     with svg.style_context():
@@ -454,7 +387,8 @@ def _score_label(values: FloatArray, truth: NDArray[np.bool_], thresholds: dict[
         or "no certified threshold"
     )
     return (
-        f"Scores of {count(truth.sum())} successes (median {compact(middles[0])}) and {count((~truth).sum())} failures "
+        f"Scores of {count(truth.sum())} successes (median {compact(middles[0])}) and "
+        f"{count((~truth).sum())} failures "
         f"(median {compact(middles[1])}); {marks}."
     )
 
@@ -462,26 +396,7 @@ def _score_label(values: FloatArray, truth: NDArray[np.bool_], thresholds: dict[
 def detector_path(
     logs: list[float], *, threshold: float, first_alarm_at: int | None, words: str, name: str
 ) -> str:
-    """Draw a detector after each task on a log scale.
-
-    Parameters
-    ----------
-    logs : list of float
-        Natural logarithms, one a task.
-    threshold : float
-        Where the alarm is raised.
-    first_alarm_at : int or None
-        After which task it was.
-    words : str
-        What the detector is called.
-    name : str
-        Prefix of ids.
-
-    Returns
-    -------
-    str
-        Inline SVG.
-    """
+    """Draw a detector after each task on a log scale."""
     # far below one nothing is to be seen, and the alarm line is to stay in sight
     values = np.maximum(np.array(logs) / math.log(10), _LOWEST)
     tasks = np.arange(1, values.size + 1)
@@ -507,7 +422,8 @@ def detector_path(
                 linestyle="none",
                 label="first alarm",
             )
-        # twice the line is as good as any evidence beyond it, which would only flatten what came before
+        # twice the line is as good as any evidence beyond it, which would only flatten what came
+        # before
         top = min(max(values.max(), line), 2 * line + 2) + 0.6
         axes.set(ylim=(min(values.min(), 0) - 0.3, top), ylabel="evidence (log scale)")
         axes.yaxis.set_major_locator(_whole())
@@ -522,20 +438,7 @@ def detector_path(
 
 
 def interval_band(path: Mapping[str, Any], *, alpha: float, name: str) -> str:
-    """Draw the interval for the error after each task, and the realised error, around the budget.
-
-    Parameters
-    ----------
-    path : mapping
-        ``at``, ``low``, ``high`` and ``error`` of a monitor's path.
-    alpha : float
-    name : str
-
-    Returns
-    -------
-    str
-        Inline SVG.
-    """
+    """Draw the interval for the error after each task, and the realised error."""
     at, low, high = (np.array(path[key], dtype=np.float64) for key in ("at", "low", "high"))
     error = np.array([math.nan if value is None else value for value in path["error"]])
     top = min(
@@ -573,7 +476,10 @@ def interval_band(path: Mapping[str, Any], *, alpha: float, name: str) -> str:
         axes.set(ylim=(0, top), ylabel="error among decided runs")
         axes.yaxis.set_major_formatter(lambda value, _: percent(round(float(value), 6)))
         _finish_monitor(axes, int(at[-1]))
-        label = f"Interval for the error: {percent(low[-1])} to {percent(high[-1])} after {count(at[-1])} tasks; budget {percent(alpha)}."
+        label = (
+            f"Interval for the error: {percent(low[-1])} to {percent(high[-1])} after "
+            f"{count(at[-1])} tasks; budget {percent(alpha)}."
+        )
         return svg.figure_svg(figure, name, label)
 
 

@@ -1,4 +1,4 @@
-"""The harvest tables: rounds, and controls without a certificate, as texts for a terminal, Markdown, CSV or a page."""
+"""Harvest tables: rounds, and controls without a certificate."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def loop_rows(document: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Return one row a round of every loop: what was harvested, how much of it is wrong, and coverage on half B and TEST."""
+    """Return one row a round: harvest, share of wrong labels, coverage on half B and TEST."""
     return [
         {**_loop(loop), **_round(row, loop["gate"])}
         for loop in document["loops"]
@@ -16,7 +16,7 @@ def loop_rows(document: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def control_rows(document: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Return one row a control, each once a profile, side and budget: it does not depend on the gate."""
+    """Return one row a control, once a profile, side and budget: it has no gate."""
     rows: dict[tuple[str, ...], dict[str, str]] = {}
     for loop in document["loops"]:
         for control in loop["controls"]:
@@ -41,7 +41,8 @@ def harvest_markdown(document: Mapping[str, Any], limit: int = 8) -> str:
     for loop, row in made[:limit]:
         found = row["harvest"]
         lines.append(
-            f"| {loop['profile']} | {loop['side']} | {loop['alpha']:g} | {loop['gate']} | {row['round']} | {found['size']}/{found['pool']} | "
+            f"| {loop['profile']} | {loop['side']} | {loop['alpha']:g} | {loop['gate']} | "
+            f"{row['round']} | {found['size']}/{found['pool']} | "
             f"{found['contamination']:.3f} |"
         )
     rest = f"\n\n{len(made) - limit} more in the document." if len(made) > limit else ""

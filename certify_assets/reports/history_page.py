@@ -36,7 +36,7 @@ _SHOWN = 6
 
 
 def coverage_history(steps: Sequence[Mapping[str, Any]]) -> str:
-    """Draw certified coverage a side: filled where it decided, open where it was never deployed, nothing where nothing was certified."""
+    """Draw certified coverage a side: filled where it was deployed, open where not."""
     top = _rounded(max([0.1, *(side["coverage"] for step in steps for side in step["sides"])]))
     parts, said = _frame(steps, top), []
     for name in ("reject", "release"):
@@ -51,7 +51,10 @@ def coverage_history(steps: Sequence[Mapping[str, Any]]) -> str:
             said.append(f"{_short(step)} {name} {percent(side['coverage'])}")
         parts.insert(
             0,
-            f'<path d="M{" L".join(line)}" fill="none" stroke="{svg.side_colour(name)}" stroke-width="1.4"/>'
+            (
+                f'<path d="M{" L".join(line)}" fill="none" stroke="{svg.side_colour(name)}" '
+                'stroke-width="1.4"/>'
+            )
             if len(line) > 1
             else "",
         )
@@ -61,7 +64,7 @@ def coverage_history(steps: Sequence[Mapping[str, Any]]) -> str:
 
 
 def error_history(steps: Sequence[Mapping[str, Any]]) -> str:
-    """Draw the realised error of what each set decided, with its interval, against the budget; a cross where it raised an alarm."""
+    """Draw the realised error of each set with interval and budget; a cross marks an alarm."""
     shown = [side for step in steps for side in step["sides"] if side["tasks"]]
     top = _rounded(
         max(
@@ -81,7 +84,8 @@ def error_history(steps: Sequence[Mapping[str, Any]]) -> str:
             x = _x(place, len(steps)) + shift
             y = _y(side["alpha"] / top)
             parts.append(
-                f'<path d="M{x - 9:.1f} {y:.1f}h18" stroke="{svg.ALPHA_INK}" stroke-width="1.8" stroke-dasharray="4 2"/>'
+                f'<path d="M{x - 9:.1f} {y:.1f}h18" stroke="{svg.ALPHA_INK}" '
+                'stroke-width="1.8" stroke-dasharray="4 2"/>'
             )
             if side["tasks"] and side["error"] is not None:
                 parts += _band(side, x, top, name)
@@ -100,7 +104,7 @@ def error_history(steps: Sequence[Mapping[str, Any]]) -> str:
 
 
 def spending_history(claims: Sequence[Mapping[str, Any]], *, first: float, promised: float) -> str:
-    """Draw δ of the first certificate and of every recertification, added up, under the most that was declared."""
+    """Draw δ of all certificates so far, cumulated, under the declared total."""
     top = _rounded(1.05 * (first + promised))
     totals = [first]
     for item in claims:
@@ -115,16 +119,22 @@ def spending_history(claims: Sequence[Mapping[str, Any]], *, first: float, promi
         x, y = _x(place, len(totals)), _y(total / top)
         before = _y((totals[place - 1] if place else 0.0) / top)
         parts.append(
-            f'<rect x="{x - width / 2:.1f}" y="{before:.1f}" width="{width:.1f}" height="{_TOP + _TALL - before:.1f}" fill="{svg.GRID}"/>'
+            f'<rect x="{x - width / 2:.1f}" y="{before:.1f}" width="{width:.1f}" '
+            f'height="{_TOP + _TALL - before:.1f}" fill="{svg.GRID}"/>'
         )
         parts.append(
-            f'<rect x="{x - width / 2:.1f}" y="{y:.1f}" width="{width:.1f}" height="{before - y:.1f}" fill="{svg.JUDGE}"/>'
+            f'<rect x="{x - width / 2:.1f}" y="{y:.1f}" width="{width:.1f}" '
+            f'height="{before - y:.1f}" fill="{svg.JUDGE}"/>'
         )
     y = _y((first + promised) / top)
     parts.append(
-        f'<path d="M{_LEFT} {y:.1f}h{_SPAN}" stroke="{svg.ALPHA_INK}" stroke-width="1.6" stroke-dasharray="6 3"/>'
+        f'<path d="M{_LEFT} {y:.1f}h{_SPAN}" stroke="{svg.ALPHA_INK}" stroke-width="1.6" '
+        'stroke-dasharray="6 3"/>'
     )
-    label = f"δ spent: {totals[-1]:.4g} of {first + promised:.4g} declared, by {len(claims)} recertifications and the first certificate."
+    label = (
+        f"δ spent: {totals[-1]:.4g} of {first + promised:.4g} declared, by {len(claims)} "
+        "recertifications and the first certificate."
+    )
     return svg.inline_svg("".join(parts), _BOX, label, classes="plot")
 
 
@@ -146,7 +156,8 @@ def _frame(steps: Sequence[Mapping[str, Any]], top: float) -> list[str]:
         y = _y(share)
         parts.append(f'<path d="M{_LEFT} {y:.1f}h{_SPAN}" stroke="{svg.GRID}"/>')
         parts.append(
-            f'<text x="{_LEFT - 8}" y="{y + 4:.1f}" font-size="11" text-anchor="end" fill="{svg.MUTED}">{escape(percent(share * top))}</text>'
+            f'<text x="{_LEFT - 8}" y="{y + 4:.1f}" font-size="11" text-anchor="end" '
+            f'fill="{svg.MUTED}">{escape(percent(share * top))}</text>'
         )
     # of many columns every so many has its name
     every = -(-len(steps) // _MOST_WORDS) or 1
@@ -155,7 +166,8 @@ def _frame(steps: Sequence[Mapping[str, Any]], top: float) -> list[str]:
             x = _x(place, len(steps))
             words = escape(_short(step))
             parts.append(
-                f'<text x="{x:.1f}" y="{_HEIGHT - 16}" font-size="11" text-anchor="middle" fill="{svg.INK}">{words}</text>'
+                f'<text x="{x:.1f}" y="{_HEIGHT - 16}" font-size="11" text-anchor="middle" '
+                f'fill="{svg.INK}">{words}</text>'
             )
     return parts
 
@@ -187,34 +199,38 @@ def _mark(side: str, x: float, y: float, *, filled: bool) -> str:
 
 def _band(side: Mapping[str, Any], x: float, top: float, name: str) -> list[str]:
     low, high = (_y(end / top) for end in side["interval"])
-    band = f'<rect x="{x - 6:.1f}" y="{high:.1f}" width="12" height="{low - high:.1f}" fill="{svg.JUDGE}" fill-opacity="0.18"/>'
+    band = (
+        f'<rect x="{x - 6:.1f}" y="{high:.1f}" width="12" height="{low - high:.1f}" '
+        f'fill="{svg.JUDGE}" fill-opacity="0.18"/>'
+    )
     return [band, _mark(name, x, _y(side["error"] / top), filled=True)]
 
 
 def _cross(x: float, y: float) -> str:
-    return f'<path d="M{x - 6:.1f} {y - 6:.1f}l12 12m0 -12l-12 12" stroke="{svg.REJECT}" stroke-width="3"/>'
+    return (
+        f'<path d="M{x - 6:.1f} {y - 6:.1f}l12 12m0 -12l-12 12" stroke="{svg.REJECT}" '
+        'stroke-width="3"/>'
+    )
 
 
 def render_history(document: Mapping[str, Any]) -> str:
-    """Render the page; the same text for the same document.
-
-    Parameters
-    ----------
-    document : mapping
-        Of :func:`certify_assets.operations.history.operation_history`.
-    """
+    """Render the page; the same text for the same document."""
     state, heading, reason = _verdict(document)
     steps = document["steps"]
     panels = [
         {
             "heading": "Certified coverage",
             "markup": coverage_history(steps),
-            "caption": "Share of the runs that each set of certificates lets the judge decide: circles reject, squares release; filled where it was deployed.",
+            "caption": (
+                "Share of the runs that each set of certificates lets the judge decide: circles "
+                "reject, squares release; filled where it was deployed."
+            ),
         },
         {
             "heading": "Realised error",
             "markup": error_history(steps),
-            "caption": "Error of what each set decided, over labelled tasks of the draw, with its confidence sequence (band); dashed the budget; a cross "
+            "caption": "Error of what each set decided, over labelled tasks of the draw, with its "
+            "confidence sequence (band); dashed the budget; a cross "
             "where the monitor raised an alarm.",
         },
         {
@@ -222,7 +238,10 @@ def render_history(document: Mapping[str, Any]) -> str:
             "markup": spending_history(
                 document["claims"], first=document["first_delta"], promised=document["promised"]
             ),
-            "caption": "δ of the first certificate and of each recertification, added up, a side and budget; dashed the most that was declared.",
+            "caption": (
+                "δ of the first certificate and of each recertification, added up, a side and "
+                "budget; dashed the most that was declared."
+            ),
         },
     ]
     return (
@@ -244,7 +263,10 @@ def render_history(document: Mapping[str, Any]) -> str:
             columns=COLUMNS,
             rows=history_rows(document),
             alarms=[
-                f"{item['time'][:19]}: {item['judge']}, {item['side']} at {percent(item['alpha'])}, after {counted(item['at'], 'labelled task')}"
+                (
+                    f"{item['time'][:19]}: {item['judge']}, {item['side']} at "
+                    f"{percent(item['alpha'])}, after {counted(item['at'], 'labelled task')}"
+                )
                 for item in document["alarms"]
             ],
             joint=document["joint"],
@@ -267,7 +289,7 @@ def write_history_page(store: Store, document: Mapping[str, Any]) -> str:
 
 
 def history_markdown(document: Mapping[str, Any]) -> str:
-    """Write the verdict block of the asset: fewer than 1,000 characters of Markdown, without any text of the data."""
+    """Return the verdict block of the asset: under 1,000 characters, no text of the data."""
     _, heading, _ = _verdict(document)
     lines = [f"**{heading}**", "", "|set|side|α|certified|error|tasks|", "|-|-|-|-|-|-|"]
     cells = [_short_row(step, side) for step in document["steps"] for side in step["sides"]]
@@ -275,7 +297,8 @@ def history_markdown(document: Mapping[str, Any]) -> str:
     block = "\n".join(lines) + "\n"
     if len(block) >= _INLINE:
         raise RuntimeError(
-            f"the verdict block has {len(block)} characters; it must stay under {_INLINE} to be shown inline"
+            f"the verdict block has {len(block)} characters; it must stay under {_INLINE} to "
+            "be shown inline"
         )
     return block
 

@@ -82,7 +82,7 @@ def write_index(store: Store) -> str:
 
 
 def verdict(judge: JudgedCorpus, certificate: Certificate) -> str:
-    """Return the verdict block of the certificate asset: under 1,000 characters of Markdown, so that it is shown in line."""
+    """Return the verdict block of the certificate asset, short enough to be shown in line."""
     from certify_assets.certificates import threshold_curve
     from certify_assets.judges.record import columns
     from certify_assets.reports.charts import verdict_markdown
@@ -118,7 +118,7 @@ def audit_table(audits: Sequence[CertificateAudit]) -> str:
 
 
 def headline(certificates: list[Certificate]) -> Certificate:
-    """Return the reject certificate that speaks for a judge: of the strictest budget that certifies, else of the strictest."""
+    """Return the reject certificate of the strictest budget that certifies, else the strictest."""
     chosen = [certificate_of(certificates, side="reject", alpha=alpha) for alpha in ALPHAS]
     return next((item for item in chosen if item.certified), chosen[0])
 

@@ -1,4 +1,4 @@
-"""The monitor as a page and as the verdict of its asset: what newly labelled tasks say of the thresholds in use."""
+"""The monitor as a page and as the verdict of its asset."""
 
 from __future__ import annotations
 
@@ -22,20 +22,7 @@ _INLINE = 1000
 
 
 def render_monitor_page(document: Mapping[str, Any], *, title: str) -> str:
-    """Render the page of a monitor.
-
-    Parameters
-    ----------
-    document : mapping
-        As :func:`certify_assets.operations.monitoring.monitor_judge` returns it.
-    title : str
-        Corpus and judge, as text.
-
-    Returns
-    -------
-    str
-        HTML in one file, without a script; the same text for the same document.
-    """
+    """Render the page of a monitor."""
     state, heading = _HEADINGS[document["status"]]
     return (
         environment()
@@ -67,7 +54,7 @@ def write_monitor_page(judge: JudgedCorpus) -> str:
 
 
 def monitor_markdown(document: Mapping[str, Any]) -> str:
-    """Write the verdict block of the asset: fewer than 1,000 characters of Markdown, without any text of the data."""
+    """Return the verdict block of the asset: under 1,000 characters, no text of the data."""
     _, heading = _HEADINGS[document["status"]]
     lines = [f"**{heading}**"]
     if document["monitors"]:
@@ -90,7 +77,8 @@ def monitor_markdown(document: Mapping[str, Any]) -> str:
     block = "\n".join(lines) + "\n"
     if len(block) >= _INLINE:
         raise RuntimeError(
-            f"the verdict block has {len(block)} characters; it must stay under {_INLINE} to be shown inline"
+            f"the verdict block has {len(block)} characters; it must stay under {_INLINE} to "
+            "be shown inline"
         )
     return block
 
@@ -175,9 +163,13 @@ def _detectors(entry: Mapping[str, Any], name: str) -> list[dict[str, str]]:
     result, trust = entry["result"], percent(entry["delta"])
     e_threshold, sr_threshold = (result[key]["threshold"] for key in _DETECTORS)
     captions = (
-        f"Evidence against an error of at most {percent(entry['alpha'])}. It reaches {count(e_threshold)} with probability at most {trust} at any "
+        f"Evidence against an error of at most {percent(entry['alpha'])}. It reaches "
+        f"{count(e_threshold)} with probability at most {trust} at any "
         "time, however often one looks, while the error is within the budget.",
-        f"Quicker after a change. While the error is within the budget, it takes {count(sr_threshold)} tasks or more on average to reach its line.",
+        (
+            "Quicker after a change. While the error is within the budget, it takes "
+            f"{count(sr_threshold)} tasks or more on average to reach its line."
+        ),
     )
     return [
         {
@@ -210,7 +202,9 @@ def _interval(entry: Mapping[str, Any], name: str) -> dict[str, str]:
     return {
         "heading": "Interval for the error",
         "markup": interval_band(entry["path"], alpha=entry["alpha"], name=f"{name}band"),
-        "caption": f"Now {percent(low)} to {percent(high)}, {weight}. It holds at every task at once with {percent(1 - entry['delta'])} confidence, "
+        "caption": f"Now {percent(low)} to {percent(high)}, {weight}. It "
+        "holds at every task at once "
+        f"with {percent(1 - entry['delta'])} confidence, "
         "as long as the error does not change.",
         "layout": "lead",
     }

@@ -1,4 +1,4 @@
-"""The pages of a review: the run to label, the queue with its budget, and what is said beside; no script, nothing loaded."""
+"""Review pages: the run to label, the queue with its budget, messages; no script."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 KIND_WORDS: Final = {
     "audit_sample": (
         "Audit sample",
-        "every attempt of tasks drawn at random: they extend CAL and feed the monitor, once a task is whole",
+        (
+            "every attempt of tasks drawn at random: they extend CAL and feed the monitor, once a "
+            "task is whole"
+        ),
     ),
     "spot_check": (
         "Spot checks",
@@ -51,7 +54,7 @@ class Reviewer:
 
 @dataclass(frozen=True)
 class _Text:
-    """A text as it is shown: whole, or its two ends with the whole folded below, of which the middle may be cut."""
+    """A text as it is shown: whole, or its two ends with the rest folded."""
 
     head: str
     tail: str
@@ -98,7 +101,8 @@ def render_review(
     Returns
     -------
     str
-        HTML. Agent and run are folded away, score and decision of the judge are not in it: they would sway the reviewer.
+        HTML. Agent and run are folded away, score and decision of the judge are not in it: they
+        would sway the reviewer.
     """
     run = shown.run
     limit = max(_SHOWN_CHARS, min(_WHOLE_CHARS, _PAGE_CHARS // (2 * max(1, len(run.steps)))))
@@ -125,22 +129,7 @@ def render_review(
 
 
 def render_queue(queue: Queue, corpus: str, *, limit: int = 200, served: bool = False) -> str:
-    """Render the queue and its budget.
-
-    Parameters
-    ----------
-    queue : Queue
-    corpus : str
-    limit : int
-        Rows of the table.
-    served : bool
-        Whether the page is served beside the one for labels, and links to it.
-
-    Returns
-    -------
-    str
-        HTML; nothing of what the judge said is in it.
-    """
+    """Render the queue and its budget."""
     budget = queue.budget
     kinds = [
         {
@@ -183,10 +172,16 @@ def budget_markdown(budget: Budget) -> str:
     """Return the budget as a short table for an asset's page."""
     lines = ["| asked for | labels | runs | tasks | time |", "|---|---|---|---|---|"]
     lines += [
-        f"| {KIND_WORDS[kind.kind][0]} | {kind.labels} | {kind.runs} | {kind.tasks} | {duration(kind.labels * budget.minutes_per_run)} |"
+        (
+            f"| {KIND_WORDS[kind.kind][0]} | {kind.labels} | {kind.runs} | {kind.tasks} | "
+            f"{duration(kind.labels * budget.minutes_per_run)} |"
+        )
         for kind in budget.kinds
     ]
-    told = f"{count(budget.saved)} of {counted(budget.decided, 'run')} were decided without a person: {duration(budget.saved_minutes)} saved"
+    told = (
+        f"{count(budget.saved)} of {counted(budget.decided, 'run')} were decided without a "
+        f"person: {duration(budget.saved_minutes)} saved"
+    )
     return "\n".join(
         [*lines, "", f"{told}, at {compact(budget.minutes_per_run)} min a run, which is assumed."]
     )
@@ -223,7 +218,7 @@ def render_message(
     skipped: int = 0,
     onward: bool = True,
 ) -> str:
-    """Render a page that says one thing: nothing left, not found, refused; with `onward` a link to the queue."""
+    """Render a message: nothing left, not found, refused; `onward` adds a link to the queue."""
     about = {"corpus": corpus, "reviewer": reviewer, "skipped": skipped, "onward": onward}
     return _render(
         "review_message.html",
@@ -297,7 +292,10 @@ def _judge(row: Mapping[str, Any]) -> str:
     )
     score = float(row["score"])
     known = [
-        f"{side} {'at or below' if side == 'reject' else 'at or above'} {compact(float(row[f'{side}_threshold']))}"
+        (
+            f"{side} {'at or below' if side == 'reject' else 'at or above'} "
+            f"{compact(float(row[f'{side}_threshold']))}"
+        )
         for side in ("reject", "release")
         if math.isfinite(float(row[f"{side}_threshold"]))
     ]

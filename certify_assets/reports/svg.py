@@ -1,6 +1,7 @@
-"""From a matplotlib figure, or from parts written by hand, to one small SVG that may stand inside an HTML page.
+"""Inline SVG from a matplotlib figure or from parts written by hand.
 
-The text stays text (searchable, read by screen readers), names and numbers are escaped, and equal inputs give equal bytes.
+The text stays text (searchable, read by screen readers), names and numbers are escaped, and equal
+inputs give equal bytes.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def side_colour(side: str) -> str:
 
 
 def style_context() -> Any:
-    """Return the context in which figures are drawn: fixed fonts and colours, whatever the user's own matplotlib settings."""
+    """Return the context of every figure: fixed fonts and colours."""
     import matplotlib as mpl
 
     settings: dict[Any, Any] = {
@@ -87,22 +88,7 @@ def style_context() -> Any:
 
 
 def figure_svg(figure: Figure, name: str, label: str) -> str:
-    """Write a matplotlib figure as inline SVG.
-
-    Parameters
-    ----------
-    figure : Figure
-        Drawn within `style_context`, and written within it too.
-    name : str
-        Prefix of every id inside, unique on the page.
-    label : str
-        What the figure shows, in words, for those who do not see it.
-
-    Returns
-    -------
-    str
-        One ``<svg role="img">`` element without prologue, metadata, namespaces or addresses.
-    """
+    """Write a matplotlib figure as inline SVG."""
     stream = io.StringIO()
     figure.savefig(
         stream,
@@ -141,6 +127,7 @@ def inline_svg(body: str, view_box: str, label: str, *, classes: str = "", title
     width, height = (float(v) for v in view_box.split()[2:])
     named = f"<title>{escape(title)}</title>" if title else ""
     return (
-        f'<svg class="{escape(classes)}" viewBox="{view_box}" width="{width:g}" height="{height:g}" role="img" '
+        f'<svg class="{escape(classes)}" viewBox="{view_box}" width="{width:g}" '
+        f'height="{height:g}" role="img" '
         f'aria-label="{escape(label)}">{named}{body}</svg>'
     )

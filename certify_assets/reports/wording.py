@@ -17,7 +17,7 @@ _PERCENT = "\N{NARROW NO-BREAK SPACE}%"
 
 
 def percent(share: float | None, digits: int = 1) -> str:
-    """Write a share as a percentage: .4321 is 43.2 %; whole percentages lose the decimals; None is a dash."""
+    """Write a share as a percentage: .4321 is 43.2 %, .5 is 50 %, None is a dash."""
     if share is None or not math.isfinite(share):
         return DASH
     text = f"{100 * share:.{digits}f}"
@@ -87,7 +87,7 @@ def probability(score: float) -> float:
 
 
 def log_odds(threshold: float | None, scale: str = "log-odds") -> str:
-    """Write a threshold: on the log-odds scale with the probability it stands for, on any other scale as it is."""
+    """Write a threshold; on the log-odds scale with its probability."""
     if threshold is None or not math.isfinite(threshold):
         return DASH
     if scale == "log-odds":
@@ -96,7 +96,7 @@ def log_odds(threshold: float | None, scale: str = "log-odds") -> str:
 
 
 def hours(share: float, minutes: float) -> float:
-    """Return the reviewer-hours that a share of 1,000 trajectories takes at that many minutes each."""
+    """Return the reviewer-hours of a share of 1,000 runs at that many minutes each."""
     return share * 1000 * minutes / 60
 
 
@@ -106,7 +106,7 @@ def done(side: str) -> str:
 
 
 def confidence(level: float, validity: str) -> str:
-    """Write a confidence with the word that its validity allows: about 95 %, where it holds only as tasks grow in number."""
+    """Write a confidence with the word that its validity allows."""
     words = {
         "asymptotic": f"about {percent(level)} confidence",
         "finite-sample": f"{percent(level)} confidence",

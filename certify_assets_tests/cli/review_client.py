@@ -1,4 +1,4 @@
-"""The review server in a process of its own, and a client that does what a browser without scripts does."""
+"""The review server in a process of its own, and a client without scripts."""
 
 from __future__ import annotations
 

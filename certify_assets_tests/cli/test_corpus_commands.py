@@ -70,13 +70,13 @@ def test_what_was_left_out_is_said_and_many_agents_are_not_all_listed(
     answer = call("corpus", "import", tmp_path / "runs.csv", "--name", "c", "--root", root)
     assert answer.code == 0 and "person 0: 1" in answer.out and "and 70 more" in answer.out
     assert (
-        "no_label (1), the first: runs.csv row 92 has no outcome; keep such runs with the option keep_unlabelled."
-        in answer.out
-    )
+        "no_label (1), the first: runs.csv row 92 has no outcome; keep such runs with the "
+        "option keep_unlabelled."
+    ) in answer.out
     assert (
-        "bad_outcome (1), the first: runs.csv row 93 cannot be used: its outcome is 'maybe', neither 0 nor 1."
-        in answer.out
-    )
+        "bad_outcome (1), the first: runs.csv row 93 cannot be used: its outcome is 'maybe', "
+        "neither 0 nor 1."
+    ) in answer.out
     assert (
         call(
             "corpus",

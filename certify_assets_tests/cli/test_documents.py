@@ -102,7 +102,8 @@ def test_what_is_no_certificate_is_not_verified_and_no_input(
     call: Call, scores: Path, tmp_path: Path, text: str
 ) -> None:
     (tmp_path / "c.json").write_text(text, encoding="utf-8")
-    # verification answers whether the document is a certificate of these scores: it is not; the others cannot begin without one
+    # verification answers whether the document is a certificate of these scores: it is not; the
+    # others cannot begin without one
     assert call("verify", tmp_path / "c.json", scores).code == 3
     for command in ("audit", "decide", "report"):
         assert call(command, tmp_path / "c.json", scores).code == 2

@@ -1,4 +1,4 @@
-"""What reaches the terminal: names from data cannot steer it, and a poor encoding is no reason for a traceback."""
+"""Output in a terminal: names cannot steer it, a poor encoding gives no traceback."""
 
 from __future__ import annotations
 

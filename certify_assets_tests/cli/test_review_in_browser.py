@@ -1,4 +1,4 @@
-"""The review page in a real browser: by keyboard alone, without scripts, on a wide screen, a phone and paper; and hostile text in it."""
+"""The review page in a browser: keyboard alone, no scripts, wide, phone, paper, hostile text."""
 
 from __future__ import annotations
 
@@ -22,15 +22,27 @@ HOSTILE = (
     "<script>document.title = 'owned'</script>",
     "<img src=/owned onerror=\"document.title='owned'\">",
     "\"><svg onload=document.title='owned'></svg>",
-    "'></pre></details></section><form action=//evil.example/><button autofocus accesskey=s>Success</button></form>",
-    "<style>@import '//evil.example/x.css'; * { display: none }</style><link rel=stylesheet href=//evil.example/y.css>",
-    "<iframe srcdoc=\"<script>parent.document.title='owned'</script>\"></iframe><base href=//evil.example/>",
-    "<meta http-equiv=refresh content='0; url=//evil.example/'>{{ 7 * 7 }}{% raw %}<!-- -->&lt;script&gt;",
+    (
+        "'></pre></details></section><form action=//evil.example/><button autofocus "
+        "accesskey=s>Success</button></form>"
+    ),
+    (
+        "<style>@import '//evil.example/x.css'; * { display: none }</style><link rel=stylesheet "
+        "href=//evil.example/y.css>"
+    ),
+    (
+        "<iframe srcdoc=\"<script>parent.document.title='owned'</script>\"></iframe><base "
+        "href=//evil.example/>"
+    ),
+    (
+        "<meta http-equiv=refresh content='0; url=//evil.example/'>{{ 7 * 7 }}{% raw %}<!-- "
+        "-->&lt;script&gt;"
+    ),
 )
 
 
 def press(page: Any, letter: str) -> None:
-    """Press Alt with a letter as a keyboard does; the library's own press leaves out what access keys are compared with."""
+    """Press Alt with a letter; the library's press leaves out what access keys need."""
     session = page.context.new_cdp_session(page)
     key = {
         "modifiers": 1,
@@ -193,7 +205,8 @@ def test_hostile_text_is_shown_and_never_obeyed(browser: Any, store: Store, tmp_
             )
             assert (
                 page.locator(
-                    "script, img, svg, iframe, base, link, .page meta, .page style, form[action*=evil]"
+                    "script, img, svg, iframe, base, link, .page meta, .page style, "
+                    "form[action*=evil]"
                 ).count()
                 == 0
             )
@@ -209,14 +222,17 @@ def test_hostile_text_is_shown_and_never_obeyed(browser: Any, store: Store, tmp_
             f"{base}label",
             f"{base}queue",
         }
-        # and were a page to let markup through, the policy would still keep it from running and loading
+        # and were a page to let markup through, the policy would still keep it from running and
+        # loading
         failed: list[str] = []
         page.on("requestfailed", lambda request: failed.append(f"{request.url} {request.failure}"))
         page.evaluate(
-            "document.body.insertAdjacentHTML('beforeend', '<img src=/owned><b onclick=\"document.title=1\">b</b>')"
+            "document.body.insertAdjacentHTML('beforeend', '<img src=/owned><b "
+            'onclick="document.title=1">b</b>\')'
         )
         page.evaluate(
-            "s = document.createElement('script'); s.text = 'document.title = 2'; document.body.append(s)"
+            "s = document.createElement('script'); s.text = 'document.title = 2'; "
+            "document.body.append(s)"
         )
         page.evaluate("document.body.lastElementChild.previousElementSibling.click()")
         page.wait_for_timeout(200)

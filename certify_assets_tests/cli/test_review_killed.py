@@ -1,4 +1,4 @@
-"""The review server killed while people label: what was confirmed is in the journal, and the next server goes on."""
+"""The review server killed while reviewers label: confirmed labels are in the journal."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from certify_assets_tests.review_builders import session_batch
 
 
 class Person(threading.Thread):
-    """Labels until the server is gone; keeps what was confirmed, and the form that had no answer."""
+    """Labels until the server is gone; keeps confirmed labels and the unanswered form."""
 
     def __init__(self, name: str, client: Client, sent: tuple[Page, int] | None) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class Person(threading.Thread):
 def sessions(
     store: Store, delays: Sequence[float], tear: random.Random
 ) -> tuple[dict[str, list[tuple[str, int]]], int]:
-    """Let two people label, kill the server so long after they begin, tear a line, start the next; return what was confirmed and the tears."""
+    """Let two reviewers label, kill the server after each delay; return confirmed and tears."""
     confirmed: dict[str, list[tuple[str, int]]] = {"ann": [], "bob": []}
     unanswered: dict[str, tuple[Page, int] | None] = {"ann": None, "bob": None}
     torn = 0
@@ -72,7 +72,8 @@ def sessions(
         os.kill(server.process.pid, signal.SIGKILL)
         server.process.communicate()
         if delay is not None and tear.random() < 0.5:
-            # a kill inside the one write of a line is rarer than any test can wait for: this is the trace that it leaves
+            # a kill inside the one write of a line is rarer than any test can wait for: this is the
+            # trace that it leaves
             torn += 1
             with store.local_path("operations/c/labels.jsonl").open("ab") as journal:
                 journal.write(b'{"trajectory_id": "audit-0/0", "outc')
@@ -86,7 +87,7 @@ def sessions(
 def survived(
     store: Store, kills: int, seed: int, capsys: pytest.CaptureFixture[str]
 ) -> tuple[int, int]:
-    """Return how many confirmed labels are in the journal after so many kills, and how many are not."""
+    """Return how many confirmed labels survived that many kills, and how many were lost."""
     session_batch(store, audits=5, undecided=30 * kills)
     draw = random.Random(seed)
     confirmed, torn = sessions(store, [draw.uniform(0.1, 0.5) for _ in range(kills)], draw)
@@ -103,7 +104,8 @@ def survived(
     lost = sum(one not in written for one in told)
     with capsys.disabled():
         print(
-            f"\nreview server killed {kills} times: {len(told) - lost} confirmed labels survived, {lost} lost; {torn} torn lines left"
+            f"\nreview server killed {kills} times: {len(told) - lost} confirmed labels "
+            f"survived, {lost} lost; {torn} torn lines left"
         )
     assert len(written) == len(labels), "a form sent again to the next server is one line"
     assert [label.number for label in labels] == list(range(1, len(labels) + 1))

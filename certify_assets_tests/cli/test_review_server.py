@@ -1,4 +1,4 @@
-"""The review server over real sockets: who gets in, what is refused, and what every answer carries."""
+"""The review server over real sockets: entry, refusals, headers of every answer."""
 
 from __future__ import annotations
 
@@ -102,7 +102,8 @@ def test_every_answer_forbids_scripts_framing_and_storing(client: Client) -> Non
         assert style is not None and "<script" not in page.text
         digest = base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
         assert page.headers["Content-Security-Policy"] == (
-            f"default-src 'none'; style-src 'sha256-{digest}'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+            f"default-src 'none'; style-src 'sha256-{digest}'; form-action 'self'; base-uri "
+            "'none'; frame-ancestors 'none'"
         )
         assert (
             page.headers["Cache-Control"] == "no-store"
@@ -272,7 +273,10 @@ def test_a_form_that_ends_early_is_not_written(
     before = len(read_labels(Corpus(store, "c")))
     cookies = "; ".join(f"{name}={value}" for name, value in client.cookies.items())
     body = f"csrf={page.field('csrf')}&run={page.field('run')}&number=0&outcome=1"
-    head = f"POST /label HTTP/1.0\r\nHost: localhost\r\nCookie: {cookies}\r\nContent-Type: application/x-www-form-urlencoded\r\n"
+    head = (
+        f"POST /label HTTP/1.0\r\nHost: localhost\r\nCookie: {cookies}\r\nContent-Type: "
+        "application/x-www-form-urlencoded\r\n"
+    )
     answer = raw(server, f"{head}Content-Length: {len(body) + 9}\r\n\r\n{body}".encode())
     assert (
         b" 400 " in answer

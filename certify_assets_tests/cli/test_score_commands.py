@@ -1,4 +1,4 @@
-"""The commands on score tables, called as a user would: arguments in, exit code, stdout and stderr out."""
+"""Commands on score tables: arguments in, exit code, stdout and stderr out."""
 
 from __future__ import annotations
 
@@ -108,7 +108,8 @@ def test_formats_and_row_order_do_not_matter(
     else:
         frame.to_json(path, orient="records", lines=True, double_precision=15)
     answer = call("verify", certificate, path, "--json")
-    # JSON Lines of pandas keep fifteen digits, which may move a score by one bit: then the table is another one
+    # JSON Lines of pandas keep fifteen digits, which may move a score by one bit: then the table is
+    # another one
     assert answer.code == 0 or (suffix == "jsonl" and "inputs" in answer.json["difference"])
 
 

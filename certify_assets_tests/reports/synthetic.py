@@ -1,4 +1,4 @@
-"""Clustered judge scores with known truth: task effects, attempts that share them, a judge that sees outcome and effect."""
+"""Clustered judge scores with known truth."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ def score_table(
 ) -> pd.DataFrame:
     """Draw a score table from the task-effect model of the validity study, scores as log-odds.
 
-    ``spread`` is the deviation of task effects (ICC about .1, .5, .8 at .9, 2.6, 5), ``signal`` what the judge knows of an outcome.
+    ``spread`` is the deviation of task effects (ICC about .1, .5, .8 at .9, 2.6, 5), ``signal``
+    what the judge knows of an outcome.
     """
     rng = np.random.default_rng(seed)
     effects = rng.normal(0, spread, tasks)

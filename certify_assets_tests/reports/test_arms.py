@@ -27,7 +27,7 @@ def table(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def document(strengths: dict[str, float]) -> dict[str, Any]:
-    """An audit of arms whose scores know the outcome to these degrees, made by the functions that the platform uses."""
+    """An audit of candidates whose scores know the outcome to these degrees."""
     outcomes, tasks, noise = table(0)
     scores = {name: strength * outcomes + noise for name, strength in strengths.items()}
     beside = {name: scores.pop(name) for name in list(scores) if name.startswith("weighted")}
@@ -64,7 +64,10 @@ def document(strengths: dict[str, float]) -> dict[str, Any]:
         ),
         (
             (2.0, 3.0, 4.0, 6.0),
-            "GRPO does not beat the weighted cross-entropy, so it does not count as an improvement.",
+            (
+                "GRPO does not beat the weighted cross-entropy, so it does not count as an "
+                "improvement."
+            ),
         ),
         ((5.0, 3.0, 2.0, 1.0), "the start was kept: GRPO is no improvement here."),
         ((0.0, 0.0, 0.0, 0.0), "no candidate certifies anything on CAL"),

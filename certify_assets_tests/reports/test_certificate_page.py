@@ -48,7 +48,7 @@ HOSTILE = [
 
 
 class Outline(HTMLParser):
-    """Collects what the assertions ask: tags, ids, addresses, headings, whether the tags balance."""
+    """Collects tags, ids, addresses and headings, and whether the tags balance."""
 
     VOID = frozenset({"meta", "br", "img", "link", "hr", "input"})
 

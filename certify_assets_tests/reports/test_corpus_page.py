@@ -55,7 +55,7 @@ def _read(html: str) -> _Tags:
 
 @pytest.fixture(scope="module")
 def nasty(tmp_path_factory: pytest.TempPathFactory) -> CorpusReport:
-    """A corpus whose ids, agents and observations are markup, and whose observations give the outcome away."""
+    """A corpus whose texts are markup, and whose observations reveal the outcome."""
     folder = tmp_path_factory.mktemp("nasty")
     path = write_runs(folder / "runs.jsonl", tasks=40)
     records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
@@ -141,8 +141,7 @@ def test_the_page_links_data_docs_where_there_are_some(corpora: Store) -> None:
     assert "data_docs" not in Path(write_corpus_page(corpora, report)).read_text(encoding="utf-8")
     docs = Path(
         write_data_docs(
-            Corpus(corpora, "one"),
-            Corpus(corpora, "one").quality_report(stored_splits=True),
+            Corpus(corpora, "one"), Corpus(corpora, "one").quality_report(stored_splits=True)
         )
     )
     page = Path(write_corpus_page(corpora, report))

@@ -19,7 +19,10 @@ def test_a_page_has_three_lamps_with_icon_word_and_reason(certified: Case, nothi
     for case in (certified, nothing):
         block = lamps_of(case.html)
         items = re.findall(
-            r'<li><span class="tag \w+"><svg.*?</svg>([a-z ]+)</span><p><b>([^<]+)</b> ([^<]{30,})</p></li>',
+            (
+                r'<li><span class="tag \w+"><svg.*?</svg>([a-z ]+)</span><p><b>([^<]+)</b> '
+                r"([^<]{30,})</p></li>"
+            ),
             block,
             flags=re.DOTALL,
         )

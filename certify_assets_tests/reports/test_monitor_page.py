@@ -1,4 +1,4 @@
-"""The monitor's page and verdict: one file without a script, whatever the data say, and short enough to be shown inline."""
+"""The monitor's page and verdict: one file, no script, short enough to be inline."""
 
 from __future__ import annotations
 
