@@ -1,1 +1,1 @@
-"""Evaluation: score tables, the TEST ledger, certification, audits, parity and the comparison of judges."""
+"""Evaluation: score tables, the TEST ledger, certification, audits, parity, comparison."""

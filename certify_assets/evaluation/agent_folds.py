@@ -1,7 +1,8 @@
-"""Does a judge work on runs of agents it has never seen? Folds over agents: trained on the SFT runs of the others, read on CAL runs of the held out.
+"""Folds over agents: how a judge ranks runs of agents that it has never seen.
 
-Figures are over pairs of one fold, because two folds have two judges whose scores need not be on one scale; the judge trained on all agents is read on
-the same pairs.
+A fold is trained on the SFT runs of the other agents and read on CAL runs of those held out.
+Figures are over pairs of one fold, because two folds have two judges whose scores need not be on
+one scale; the judge trained on all agents is read on the same pairs.
 """
 
 from __future__ import annotations
@@ -31,14 +32,6 @@ if TYPE_CHECKING:
 
     from certify_assets.judges.base import Judge
 
-__all__ = [
-    "agent_groups",
-    "evaluate_agent_folds",
-    "evaluate_scored",
-    "fold_judges",
-    "pretraining_caveat",
-    "stored_agent_folds",
-]
 
 _SCHEMA = "certify_assets/agent_disjoint/1"
 
@@ -61,7 +54,8 @@ def agent_groups(agents: Sequence[str], folds: int, seed: int) -> list[list[str]
         raise InputError(f"{folds} folds over agents were asked for; give 2, 3 or 4.")
     if len(names) < 2:
         raise InputError(
-            "the corpus has runs of one agent alone, so none can be held out; import runs of several."
+            "the corpus has runs of one agent alone, so none can be held out; import runs of "
+            "several."
         )
     order = np.random.default_rng([seed, len(names)]).permutation(len(names))
     count = min(folds, len(names))
@@ -69,14 +63,12 @@ def agent_groups(agents: Sequence[str], folds: int, seed: int) -> list[list[str]
 
 
 def evaluate_agent_folds(judge: JudgedCorpus, *, folds: int = 4, seed: int = 42) -> dict[str, Any]:
-    """Train a judge without some agents and read it on them, fold by fold; store and return the document.
+    """Train a judge without some agents and read it on them, fold by fold; store the document.
 
     Parameters
     ----------
-    store : Store
-    corpus : str
-    judge : str
-        One that is trained on SFT alone and has scored the corpus. A language model is trained once a fold, in minutes each.
+    judge : JudgedCorpus
+        Trained on SFT alone. A language model is trained once a fold, in minutes each.
     folds : int
         2 to 4; no more than there are agents.
     seed : int
@@ -85,15 +77,16 @@ def evaluate_agent_folds(judge: JudgedCorpus, *, folds: int = 4, seed: int = 42)
     Returns
     -------
     dict
-        ``disjoint`` and ``trained_on_all``, each with AUROC and within-agent AUROC over CAL rows of held-out agents and pairs of one fold; their
-        ``difference``; a row a fold; folds that were left out with the reason.
+        ``disjoint`` and ``trained_on_all``, each with AUROC and within-agent AUROC over CAL rows
+        of held-out agents and pairs of one fold; their ``difference``; a row a fold; the folds
+        that were left out, with the reason.
 
     Raises
     ------
     InputError
         If the judge is not trained on SFT alone, there is one agent, or no fold can be trained.
     StaleCertificateError
-        If the judge's scores are not those of its stored adapter.
+        If the judge's scores are not those of its stored artifact.
     """
     spec = judge_spec(judge.name)
     if not spec.retrainable:
@@ -118,7 +111,8 @@ def evaluate_agent_folds(judge: JudgedCorpus, *, folds: int = 4, seed: int = 42)
         read.fold(number, held)
     if not read.rows:
         raise InputError(
-            f"no fold over the agents of {judge.corpus} can be trained: {read.left_out[0]['reason']}; import runs of more agents."
+            f"no fold over the agents of {judge.corpus} can be trained: "
+            f"{read.left_out[0]['reason']}; import runs of more agents."
         )
     document = {
         "schema": _SCHEMA,
@@ -156,7 +150,7 @@ def evaluate_scored(
 
 
 def stored_agent_folds(corpus: Corpus) -> list[dict[str, Any]]:
-    """Return the evaluations that stand on the adapters and scores stored now."""
+    """Return the evaluations of the artifacts and scores that are stored now."""
     found = []
     for name in fold_judges():
         if not corpus.store.exists(_key(corpus.name, name)):
@@ -205,7 +199,7 @@ class _Folds:
         self.left_out: list[dict[str, Any]] = []
 
     def fold(self, number: int, held: list[str]) -> None:
-        """Train without the held-out agents and score their CAL runs; leave the fold out where that cannot be done."""
+        """Train without the held-out agents and score their CAL runs, where both can be done."""
         inside = self._cal["agent"].astype(str).isin(held).to_numpy()
         known = self._sft[~self._sft["agent"].astype(str).isin(held)]
         if known["outcome"].nunique() < 2 or not inside.any():
@@ -238,7 +232,7 @@ class _Folds:
         self.rows.append(row)
 
     def figures(self) -> dict[str, Any]:
-        """AUROC over pairs of one fold, and over pairs of one agent, on the rows that every judge here scored."""
+        """Return AUROC over pairs of one fold, and of one agent, on the rows that all scored."""
         scores = {**self._scores, "trained_on_all": self._cal["score"].to_numpy(np.float64)}
         kept = (self._owner >= 0) & np.isfinite(np.stack(list(scores.values()))).all(axis=0)
         outcomes = self._cal["outcome"].to_numpy(np.float64)[kept]
@@ -286,11 +280,14 @@ def _sentence(document: dict[str, Any]) -> str:
     words = (
         "ranks runs of unseen agents worse" if loses else "is not shown to lose on unseen agents"
     )
-    return f"{judge} {words}: AUROC {new:.3f} against {old:.3f} when trained on all ({difference['value']:+.3f}{span})."
+    return (
+        f"{judge} {words}: AUROC {new:.3f} against {old:.3f} when trained on all "
+        f"({difference['value']:+.3f}{span})."
+    )
 
 
 def pretraining_caveat(judges: Sequence[str], agents: Sequence[str]) -> str:
-    """Say which of a corpus's agents the compact model saw in its pretraining, where a judge stands on it; no fold holds those out."""
+    """Name the agents of a corpus that a judge's compact base model saw in its pretraining."""
     named = [name for name in judges if name in JUDGES and JUDGES[name].model == "compact"]
     if not named:
         return ""
@@ -301,7 +298,9 @@ def pretraining_caveat(judges: Sequence[str], agents: Sequence[str]) -> str:
     if not both:
         return ""
     return (
-        f"The compact model below {', '.join(named)} is no stranger to these agents: {len(both)} of the {len(set(agents))} ran tasks that it was "
-        f"pretrained on, with their outcomes (of {len(seen)} agents in all), so a fold keeps an agent out of the "
+        f"The compact model below {', '.join(named)} is no stranger to these agents: {len(both)} "
+        f"of the {len(set(agents))} ran tasks that it was "
+        f"pretrained on, with their outcomes (of {len(seen)} agents in all), so a fold keeps an "
+        "agent out of the "
         "fine-tuning alone."
     )

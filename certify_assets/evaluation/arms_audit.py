@@ -1,6 +1,7 @@
-"""The arms on TEST: every certificate registered first, every read through the ledger, and the choice put between the best and the worst.
+"""Candidates of GRPO on TEST: the choice between the best and the worst candidate.
 
-The oracle is chosen with TEST's outcomes. It says what a better choice could have had, and is never deployed.
+Every certificate is registered first, and every read goes through the ledger. The best one on TEST
+is chosen with TEST's outcomes: it says what a better choice could have had, and is never deployed.
 """
 
 from __future__ import annotations
@@ -39,25 +40,24 @@ if TYPE_CHECKING:
     from certify_assets.certificates import Certificate
     from certify_assets.judges.selection import Bracket, Selection
 
-__all__ = ["arm_reads", "audit_arms", "brackets", "load_arms_audit", "plan_arms", "verify_arms"]
-
 
 def audit_arms(
     judged: JudgedCorpus, *, run_id: str = "cli", report: Report = silent
 ) -> dict[str, Any]:
-    """Register every candidate's and control's certificates, read TEST for each through the ledger, and store what came of it.
+    """Register every candidate's and control's certificates, and read TEST for each.
 
-    Controls that are missing are trained. Reading again what was read under the same hashes is a replay and gives the same results.
+    Missing controls are trained. Reading the same hashes again is a replay with the same results.
 
     Returns
     -------
     dict
-        ``plan`` (registered), ``registration``, ``results`` (of each candidate and control), ``brackets``, ``ledger_head``.
+        ``plan`` (registered), ``registration``, ``results`` (of each candidate and control),
+        ``brackets``, ``ledger_head``.
 
     Raises
     ------
     StaleCertificateError
-        If the deployed adapter is not the one chosen among these arms.
+        If the deployed adapter is not the one chosen among these candidates.
     LedgerError
         If the ledger lost lines, or TEST was seen under this registration with other scores.
     """
@@ -108,16 +108,20 @@ def audit_arms(
 def plan_arms(
     judge: JudgedCorpus, *, report: Report = silent
 ) -> tuple[dict[str, Any], dict[str, list[Certificate]]]:
-    """Certify every candidate and control on CAL; return what is registered before TEST is read, and the certificates of each.
+    """Certify every candidate and control on CAL; return the plan to register, and these.
 
     Raises
     ------
     StaleCertificateError
-        If arms, start or scores are not those among which the deployed adapter was chosen.
+        If candidates or scores are not those among which the deployed adapter was chosen.
     """
     adapter = judge.beside(judge.spec.name).artifact
     keys = {arm: arm_key(judge, arm) for arm in [*ARMS, *CONTROLS]}
-    stale = f"the adapter of {judge.spec.name} on {judge.corpus} was not chosen among the arms of now; materialize judges/{judge.spec.name}/model again."
+    stale = (
+        f"the adapter of {judge.spec.name} on {judge.corpus} was not chosen among the arms of "
+        "now; "
+        f"materialize judges/{judge.spec.name}/model again."
+    )
     if adapter.details["arms"] != {arm: keys[arm] for arm in ARMS}:
         raise StaleCertificateError(stale)
     for arm in keys:
@@ -165,7 +169,7 @@ def plan_arms(
 
 
 def load_arms_audit(judge: JudgedCorpus) -> dict[str, Any]:
-    """Return the stored audit of a judge's arms, after checking it against the ledger and the deployed adapter.
+    """Return the stored audit of a judge's candidates.
 
     Raises
     ------
@@ -184,7 +188,8 @@ def load_arms_audit(judge: JudgedCorpus) -> dict[str, Any]:
         or _sha256(document["plan"]) != document["registration"]
     ):
         raise LedgerError(
-            f"the plan of the arms of {judge.spec.name} on {judge.corpus} is not the registered one: it was altered; {again}"
+            f"the plan of the arms of {judge.spec.name} on {judge.corpus} is not the registered "
+            f"one: it was altered; {again}"
         )
     for name, result in document["results"].items():
         found = [
@@ -198,21 +203,24 @@ def load_arms_audit(judge: JudgedCorpus) -> dict[str, Any]:
             or found[-1].registration != document["registration"]
         ):
             raise LedgerError(
-                f"the audit of {name} of {judge.spec.name} on {judge.corpus} is not what the last read of TEST gave; {again}"
+                f"the audit of {name} of {judge.spec.name} on {judge.corpus} is not what the "
+                f"last read of TEST gave; {again}"
             )
     if [found.to_dict() for found in brackets(document)] != document["brackets"]:
         raise LedgerError(
-            f"the brackets of {judge.spec.name} on {judge.corpus} are not those of its audits: they were altered; {again}"
+            f"the brackets of {judge.spec.name} on {judge.corpus} are not those of its audits: "
+            f"they were altered; {again}"
         )
     if document["plan"]["adapter_sha256"] != judge.beside(judge.spec.name).artifact.adapter_sha256:
         raise StaleCertificateError(
-            f"the arms of {judge.spec.name} on {judge.corpus} were audited for another adapter than the deployed one; {again}"
+            f"the arms of {judge.spec.name} on {judge.corpus} were audited for another adapter "
+            f"than the deployed one; {again}"
         )
     return document
 
 
 def verify_arms(judge: JudgedCorpus) -> str | None:
-    """Certify every candidate again from the stored scores; return what differs from the registered plan, None where nothing does."""
+    """Certify every candidate again from the stored scores; return what differs, if anything."""
     document = load_arms_audit(judge)
     plan, _ = plan_arms(judge)
     if _sha256(plan) == document["registration"]:
@@ -220,11 +228,14 @@ def verify_arms(judge: JudgedCorpus) -> str | None:
     differing = next(
         (name for name, value in plan.items() if document["plan"].get(name) != value), "cells"
     )
-    return f"{differing} of the arms is not what was registered; materialize judges/{judge.spec.name}/arms_audit again."
+    return (
+        f"{differing} of the arms is not what was registered; materialize "
+        f"judges/{judge.spec.name}/arms_audit again."
+    )
 
 
 def brackets(document: Mapping[str, Any]) -> list[Bracket]:
-    """Put the deployed candidate between the best and the worst on TEST, for each side and budget of the plan."""
+    """Put the deployed candidate between the best and the worst on TEST, for each cell."""
     from certify_assets.judges.selection import bracket
 
     plan, results = document["plan"], document["results"]
@@ -235,7 +246,7 @@ def brackets(document: Mapping[str, Any]) -> list[Bracket]:
 
 
 def arm_reads(judge: JudgedCorpus) -> tuple[dict[str, int], list[LedgerEntry]]:
-    """Count the ledger's reads of TEST by the arms of a judge, by kind; return those that break the protocol as well."""
+    """Count the reads of TEST by the candidates, by kind; return the violations as well."""
     prefix = f"{judge}/"
     kinds = [
         entry.kind
@@ -311,8 +322,9 @@ def _refuse_changed(corpus: str, spec: JudgeSpec, reads: Any) -> None:
     changed = next((entry for entry in reads if entry.kind == "changed"), None)
     if changed is not None:
         raise LedgerError(
-            f"TEST of {corpus} was read before for {changed.judge} under the same registration with other scores, and the result was seen; "
-            f"restore the adapter and scores of that read, or train {spec.name} anew."
+            f"TEST of {corpus} was read before for {changed.judge} under the same registration "
+            "with other scores, and the result was seen; "
+            f"restore the adapter and scores of that read, or train {spec.name} again."
         )
 
 

@@ -1,7 +1,7 @@
-"""Certificates of one judge on one corpus: made from CAL, stored as canonical documents, recomputed on demand.
+"""Certificates of one judge on one corpus: made from CAL, stored, recomputed on demand.
 
-A certificate stands on hashes of adapter, renderer, manifest, scores and trajectories. Whoever reads it compares them with what is stored
-now, in whatever run that happens.
+A certificate depends on the hashes of artifact, renderer, manifest, scores and trajectories; every
+reader compares them with what is stored now.
 """
 
 from __future__ import annotations
@@ -27,18 +27,9 @@ if TYPE_CHECKING:
     from certify_assets.certificates import Certificate
     from certify_assets.judges.specs import JudgeSpec
 
-__all__ = [
-    "certificate_of",
-    "certify_judge",
-    "load_certificates",
-    "require_paid",
-    "verify_stored",
-    "why_nothing",
-]
-
 
 def certify_judge(judge: JudgedCorpus, *, run_id: str = "cli") -> list[Certificate]:
-    """Certify both sides at both budgets with every procedure on CAL, store the certificates, and register the TEST read to come."""
+    """Certify both sides at all budgets with every procedure, and register the read of TEST."""
     from certify_assets.certificates import certify
 
     cal, hashes, adapter = judge.calibration
@@ -86,14 +77,16 @@ def certify_judge(judge: JudgedCorpus, *, run_id: str = "cli") -> list[Certifica
 
 @remembered
 def load_certificates(judge: JudgedCorpus) -> list[Certificate]:
-    """Return the stored certificates of a judge, recomputed, after checking that they stand on what is stored now.
+    """Return the stored certificates of a judge, recomputed.
 
     Raises
     ------
     StaleCertificateError
-        If the scores, adapter, renderer, manifest or trajectories have changed since, or the parity test of a server's scores.
+        If scores, artifact, renderer, manifest or trajectories have changed since, or the parity
+        test of a server's scores.
     ForgedCertificateError
-        If a certificate does not recompute: a check guards only the run that it is in, this guards every reader.
+        If a certificate does not recompute: a check guards only the run that it is in, this
+        guards every reader.
     """
     from certify_assets.certificates import Certificate, verify_certificate
 
@@ -108,13 +101,15 @@ def load_certificates(judge: JudgedCorpus) -> list[Certificate]:
         )
         if stale is not None:
             raise StaleCertificateError(
-                f"the certificates of {judge} on {judge.corpus} belong to another {stale.removesuffix('_sha256')} than the stored one; "
+                f"the certificates of {judge} on {judge.corpus} belong to another "
+                f"{stale.removesuffix('_sha256')} than the stored one; "
                 f"materialize judges/{judge}/certificate again."
             )
         difference = verify_certificate(certificate, *columns(cal))
         if difference is not None:
             raise ForgedCertificateError(
-                f"a stored certificate of {judge} on {judge.corpus} does not recompute: {difference}"
+                f"a stored certificate of {judge} on {judge.corpus} does not recompute: "
+                f"{difference}"
             )
     return certificates
 
@@ -145,14 +140,15 @@ def certificate_of(
 
 
 def verify_stored(judge: JudgedCorpus) -> list[str]:
-    """Score CAL again and recompute every stored certificate; return what differs, empty when nothing does."""
+    """Score CAL again and recompute every stored certificate; return what differs."""
     from certify_assets.certificates import verify_certificate
 
     cal, hashes, _ = judge.calibration
     again = judge.rescored()
     if not np.array_equal(again, cal["score"].to_numpy(np.float64), equal_nan=True):
         return [
-            f"the stored adapter gives other scores on CAL than those certified; materialize judges/{judge}/scores again."
+            "the stored adapter gives other scores on CAL than those certified; materialize "
+            f"judges/{judge}/scores again."
         ]
     documents = judge.store.read_json(judge.key("certificates.json"))["certificates"]
     found = []
@@ -167,13 +163,14 @@ def verify_stored(judge: JudgedCorpus) -> list[str]:
             found.append(difference)
         elif stale:
             found.append(
-                f"provenance.{stale[0]} is not that of what is stored now; materialize judges/{judge}/certificate again."
+                f"provenance.{stale[0]} is not that of what is stored now; materialize "
+                f"judges/{judge}/certificate again."
             )
     return found
 
 
 def why_nothing(judge: JudgedCorpus) -> list[str]:
-    """Return, for each budget at which the reject side is not certified, the sentence that says what stopped it."""
+    """Return what stopped the reject side, a sentence for each budget without a certificate."""
     from certify_assets.certificates import diagnose
 
     certificates = load_certificates(judge)
@@ -195,7 +192,9 @@ def why_nothing(judge: JudgedCorpus) -> list[str]:
 
 
 def require_paid(judge: JudgedCorpus, paid: int) -> None:
-    """Refuse an adapter document that says it was picked among fewer candidates than its judge has: the level is divided by their number.
+    """Refuse an artifact that counts fewer candidates than its judge has.
+
+    The level of a certificate is divided by their number.
 
     Raises
     ------
@@ -204,12 +203,14 @@ def require_paid(judge: JudgedCorpus, paid: int) -> None:
     number = judge.spec.candidates
     if paid < number:
         raise IntegrityError(
-            f"the adapter document of {judge} on {judge.corpus} counts {paid} candidates, and the judge has {number}; materialize judges/{judge}/model again."
+            f"the adapter document of {judge} on {judge.corpus} counts {paid} candidates, and "
+            f"the judge has {number}; materialize judges/{judge}/model again."
         )
 
 
 def _plan(manifest_sha256: str, seed: int, judge: JudgeSpec) -> dict[str, Any]:
-    # no other judge: one that is added or changed would make the registrations of the rest new, and what they saw of TEST before would not count
+    # no other judge: one that is added or changed would make the registrations of the rest new, and
+    # what they saw of TEST before would not count
     return {
         "manifest_sha256": manifest_sha256,
         "seed": seed,

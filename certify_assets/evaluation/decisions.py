@@ -1,4 +1,4 @@
-"""Decisions on new trajectories: reject, release or a person, with a reason on every row."""
+"""Decisions on new trajectories: reject, release or human review, with a reason each."""
 
 from __future__ import annotations
 
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from certify_assets.certificates import Certificate
 
-__all__ = ["Decisions", "check_table_file", "decide_table", "write_table_file"]
-
 
 _ENDINGS = frozenset({".csv", ".parquet", ".pq", ".jsonl", ".ndjson"})
 # a whole number with its sign is no formula; a sign before anything else is
@@ -36,7 +34,8 @@ class Decisions:
     Parameters
     ----------
     frame : pandas.DataFrame
-        The score table's columns plus decision, reason, reject_threshold, release_threshold and certificate_sha256.
+        The score table's columns plus decision, reason, reject_threshold, release_threshold and
+        certificate_sha256.
     certificate_sha256 : tuple of str
         Hashes of the certificates that decided.
     """
@@ -56,7 +55,7 @@ class Decisions:
         }
 
     def queue(self) -> pd.DataFrame:
-        """Return the rows that go to people, those in the middle between the thresholds first: there the judge is least sure."""
+        """Return the rows for human review, those in the middle between the thresholds first."""
         rows = self.frame[self.frame["decision"] == "human"]
         return rows.iloc[np.argsort(np.abs(_distance(rows)), kind="stable")] if len(rows) else rows
 
@@ -74,7 +73,8 @@ def decide_table(certificates: Sequence[Certificate], table: ScoreTable) -> Deci
     sides = [certificate.side for certificate in certificates]
     if repeated := next((side for side in sides if sides.count(side) > 1), None):
         raise InputError(
-            f"there are {sides.count(repeated)} certificates of the {repeated} side; give one a side, of the procedure and budget to use."
+            f"there are {sides.count(repeated)} certificates of the {repeated} side; give one a "
+            "side, of the procedure and budget to use."
         )
     codes = decision_codes(certificates, table.scores)
     hashes = tuple(certificate.sha256 for certificate in certificates)
@@ -107,8 +107,9 @@ def check_table_file(path: Path, frame: pd.DataFrame) -> None:
 
     Notes
     -----
-    Names of tasks, runs and agents are untrusted, and the queue goes to people, who open it in a spreadsheet. A name in another spelling
-    would be lost to every later join, so it is neither altered nor written: the other formats hold it as it is.
+    Names of tasks, runs and agents are untrusted, and reviewers open the queue in a spreadsheet. A
+    name in another spelling would be lost to every later join, so it is neither altered nor
+    written: the other formats hold it as it is.
     """
     if path.suffix.lower() not in _ENDINGS:
         raise InputError(
@@ -124,13 +125,14 @@ def check_table_file(path: Path, frame: pd.DataFrame) -> None:
         )
         if found:
             raise InputError(
-                f"{path} cannot hold the {column} {found[0]!r} ({len(found)} such): a spreadsheet would run it as a formula; "
+                f"{path} cannot hold the {column} {found[0]!r} ({len(found)} such): a "
+                "spreadsheet would run it as a formula; "
                 "choose a name that ends in .jsonl or .parquet, which hold it as it is."
             )
 
 
 def write_table_file(path: Path, frame: pd.DataFrame) -> None:
-    """Write a table as CSV, Parquet or JSON Lines, told by the ending, atomically; every name as it is.
+    """Write a table as CSV, Parquet or JSON Lines, by the ending, atomically.
 
     Raises
     ------

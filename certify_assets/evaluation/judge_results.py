@@ -1,4 +1,4 @@
-"""What every judge said of a corpus's labelled rows, what it certified there, and what it cost: gathered, with what is missing and why."""
+"""Scores, certificates, audits and costs of every judge of a corpus, with what is missing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from certify_assets.certificates import Certificate
 
-__all__ = ["CONTROLS", "JudgeResults", "LabelledScores", "gather_judges", "labelled_rows"]
 
 #: judges that read no run
 CONTROLS = {
@@ -97,12 +96,12 @@ class JudgeResults:
 
 
 def labelled_rows(corpus: Corpus, split: str) -> pd.DataFrame:
-    """Return the labelled trajectories of a split other than TEST, whose outcomes come only through the ledger.
+    """Return the labelled trajectories of a split other than TEST.
 
     Raises
     ------
     InputError
-        If TEST is asked for.
+        If TEST is asked for, whose outcomes come only through the ledger.
     """
     if split == "test":
         raise InputError(
@@ -113,11 +112,12 @@ def labelled_rows(corpus: Corpus, split: str) -> pd.DataFrame:
 
 
 def gather_judges(corpus: Corpus) -> tuple[list[JudgeResults], list[dict[str, str]]]:
-    """Return the judges that scored the corpus, those of judges.yaml too, and the leak controls, and what is missing of each, with the reason.
+    """Return the judges that scored the corpus, the leak controls, and what is missing of each.
 
     Notes
     -----
-    Certificates are recomputed and audits checked against the ledger on the way: one that is stale or altered is missing with its reason.
+    Certificates are recomputed and audits checked against the ledger on the way: one that is stale
+    or altered is missing with its reason.
     """
     frames = {split: labelled_rows(corpus, split) for split in ("rl", "cal")}
     found: list[JudgeResults] = []
@@ -192,7 +192,7 @@ def _judged(
 
 
 def _certifying(cal: pd.DataFrame, rows: LabelledScores, spec: JudgeSpec) -> LabelledScores:
-    """Leave out the scores of rows that let the judge's own harvest through: the judge learned from what they chose."""
+    """Leave out the scores of rows that chose the judge's own pseudo-labels."""
     own = set(spec.calibration_rows(cal)["trajectory_id"])
     return replace(
         rows, scores=np.where([name in own for name in rows.trajectories], rows.scores, np.nan)

@@ -1,4 +1,7 @@
-"""The gate before a server's log-probabilities may certify: on the same rows they must be those of a local Transformers model."""
+"""The parity test before a server's log-probabilities may certify.
+
+On the same rows they must be those of a local Transformers model.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +27,6 @@ if TYPE_CHECKING:
     from certify_assets.judges.endpoint.scoring import Asked
     from certify_assets.judges.lm.contract import LanguageModel
 
-__all__ = ["parity_exemption", "parity_provenance", "run_parity", "sentence"]
-
 
 def parity_exemption(spec: JudgeSpec) -> str | None:
     """Return why a judge needs no parity test, or None where it does."""
@@ -33,12 +34,9 @@ def parity_exemption(spec: JudgeSpec) -> str | None:
 
 
 def run_parity(judge: JudgedCorpus) -> dict[str, Any]:
-    """Score rows of CAL with the local counterpart, compare, and store what came of it; the server is not asked.
+    """Score rows of CAL with the local counterpart, compare, and store the document.
 
-    Returns
-    -------
-    dict
-        The stored document: figures, whether it passed, and what was compared.
+    The server is not asked.
 
     Raises
     ------
@@ -63,7 +61,8 @@ def run_parity(judge: JudgedCorpus) -> dict[str, Any]:
     assert isinstance(billed, BilledJudge)
     questions = billed.questions(texts(frame, renderer()))
     reference, about = _reference(judge.corpus, config, billed.judge.asked, questions)
-    # no certificate stands yet whose decisions could change: its threshold will be of these very scores
+    # no certificate stands yet whose decisions could change: its threshold will be of these very
+    # scores
     found = parity(
         reference,
         candidate,
@@ -91,24 +90,30 @@ def parity_provenance(judge: JudgedCorpus) -> dict[str, str]:
     Raises
     ------
     StaleCertificateError
-        If the test is missing, failed, or is of other scores, another server or other settings than those stored now.
+        If the test is missing, failed, or is of other scores, another server or other settings
+        than those stored now.
     """
     spec = judge.spec
     if not spec.hosted:
         return {}
     if spec.parity is None:
         return {"no_parity": str(spec.no_parity)}
-    how = f"run `certify judge parity {judge.corpus} --judge {judge}` or the check {judge}/scores:parity"
+    how = (
+        f"run `certify judge parity {judge.corpus} --judge {judge}` or the check "
+        f"{judge}/scores:parity"
+    )
     if not judge.store.exists(_key(judge.corpus.name, judge.name)):
         raise StaleCertificateError(
-            f"the scores of {judge} on {judge.corpus} were not compared with those of the local model; {how}."
+            f"the scores of {judge} on {judge.corpus} were not compared with those of the local "
+            f"model; {how}."
         )
     document = judge.store.read_json(_key(judge.corpus.name, judge.name))
     expected = {**_bound(judge), "configuration": asdict(spec.parity)}
     stale = next((name for name, value in expected.items() if document.get(name) != value), None)
     if stale is not None:
         raise StaleCertificateError(
-            f"the parity test of {judge} on {judge.corpus} is of another {stale.removesuffix('_sha256')} than the present one; {how}."
+            f"the parity test of {judge} on {judge.corpus} is of another "
+            f"{stale.removesuffix('_sha256')} than the present one; {how}."
         )
     if document.get("passed") is not True:
         raise StaleCertificateError(sentence(document))
@@ -119,19 +124,23 @@ def sentence(document: dict[str, Any]) -> str:
     """Say how a parity test went."""
     if document["passed"]:
         return (
-            f"{document['judge']} agrees with {document['reference']['model']} of the local engine on {document['rows']} rows: log-odds within "
+            f"{document['judge']} agrees with {document['reference']['model']} of the local "
+            f"engine on {document['rows']} rows: log-odds within "
             f"{document['max_difference']:.2g}, rank agreement {document['rank_agreement']:.4f}."
         )
     return (
-        f"{document['judge']} differs from {document['reference']['model']} of the local engine on {document['rows']} rows: log-odds by up to "
-        f"{document['max_difference']:.2g} ({document['tolerance']:g} allowed), rank agreement {document['rank_agreement']:.4f} (at least "
-        f"{document['least_agreement']:g}), {document['unscored_by_one']} rows scored by one of them alone; serve the same weights, prompt "
+        f"{document['judge']} differs from {document['reference']['model']} of the local engine "
+        f"on {document['rows']} rows: log-odds by up to "
+        f"{document['max_difference']:.2g} ({document['tolerance']:g} allowed), rank agreement "
+        f"{document['rank_agreement']:.4f} (at least "
+        f"{document['least_agreement']:g}), {document['unscored_by_one']} rows scored by one of "
+        "them alone; serve the same weights, prompt "
         "template and precision, and score again."
     )
 
 
 def _bound(judge: JudgedCorpus) -> dict[str, str]:
-    """What a parity test stands on: the registration names server, version and prompt, the scores every number."""
+    """Return what a parity test depends on: registration, scores and manifest."""
     adapter = judge.store.read_json(judge.key("adapter.json"))
     return {
         "adapter_sha256": adapter["adapter_sha256"],
@@ -141,7 +150,7 @@ def _bound(judge: JudgedCorpus) -> dict[str, str]:
 
 
 def _rows(corpus: Corpus, count: int) -> Any:
-    """Rows of CAL in the order of the hashes of their names: as good as drawn, and the same everywhere."""
+    """Return rows of CAL in the order of the hashes of their names, the same everywhere."""
     cal = corpus.split("cal")
     order = sorted(
         range(len(cal)),
@@ -169,7 +178,7 @@ def _reference(
 
 
 def _ids(tokenizer: Any, question: Any, options: dict[str, Any]) -> list[int]:
-    """Return the ids that a server makes of a question: of a text with the tokenizer's own special tokens, of messages by its template."""
+    """Return the token ids that a server makes of a question."""
     if isinstance(question, str):
         return list(tokenizer.encode(question))
     if question and isinstance(question[0], int):
@@ -211,7 +220,8 @@ def _adapter_folder(corpus: Corpus, adapter: str) -> Iterator[Path]:
         return
     if not Path(adapter).is_dir():
         raise InputError(
-            f"the adapter {adapter!r} of the parity test is neither a judge of the platform nor a folder; correct parity.adapter."
+            f"the adapter {adapter!r} of the parity test is neither a judge of the platform nor "
+            "a folder; correct parity.adapter."
         )
     yield Path(adapter)
 

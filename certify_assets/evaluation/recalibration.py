@@ -1,7 +1,8 @@
-"""What recalibration does to certificates: nothing where it keeps every order, ties where it does not.
+"""Recalibration and certificates: nothing changes where every order is kept, ties elsewhere.
 
-A threshold is an observed score, so a strictly increasing map of the scores moves it with them: Platt scaling and a temperature leave every
-decision as it is. Isotonic regression is constant on blocks, and what a block holds is decided alike. Maps are fitted on RL or SFT alone.
+A threshold is an observed score, so a strictly increasing map of the scores moves it with them:
+Platt scaling and a temperature leave every decision as it is. Isotonic regression is constant on
+blocks, and what a block holds is decided alike. Maps are fitted on RL or SFT alone.
 """
 
 from __future__ import annotations
@@ -23,15 +24,6 @@ if TYPE_CHECKING:
 
     from certify_assets.certificates import Certificate
 
-__all__ = [
-    "METHODS",
-    "Recalibration",
-    "fit_recalibration",
-    "recalibrate",
-    "recalibration_lines",
-    "recalibration_rows",
-    "write_recalibration",
-]
 
 METHODS = ("none", "temperature", "platt", "isotonic")
 
@@ -68,7 +60,8 @@ def fit_recalibration(method: str, scores: _Floats, outcomes: NDArray[np.int8]) 
     Parameters
     ----------
     method : {"none", "temperature", "platt", "isotonic"}
-        Log-odds as they are; score / T; slope · score + intercept; the monotone step function of least squares.
+        Log-odds as they are; score / T; slope · score + intercept; the monotone step function of
+        least squares.
     scores : float array, shape (n,)
         Finite log-odds.
     outcomes : int array, shape (n,)
@@ -80,7 +73,8 @@ def fit_recalibration(method: str, scores: _Floats, outcomes: NDArray[np.int8]) 
 
     Notes
     -----
-    Temperature and Platt scaling aim at (n₊ + 1)/(n₊ + 2) and 1/(n₋ + 2) instead of 1 and 0 (Platt 1999), so that rows that a score separates
+    Temperature and Platt scaling aim at (n₊ + 1)/(n₊ + 2) and 1/(n₋ + 2) instead of 1 and 0 (Platt
+    1999), so that rows that a score separates
     do not send the slope to infinity.
     """
     if method not in METHODS:
@@ -108,8 +102,10 @@ def recalibrate(judge: JudgedCorpus) -> dict[str, Any]:
     Returns
     -------
     dict
-        Split and rows that the maps were fitted on; for each method its parameters, log loss and distinct scores on CAL, and for each side
-        and budget coverage, threshold, rank of the threshold and rows of CAL and TEST that are decided otherwise than by the scores as they are.
+        Split and rows that the maps were fitted on; for each method its parameters, log loss and
+        distinct scores on CAL, and for each side
+        and budget coverage, threshold, rank of the threshold and rows of CAL and TEST that are
+        decided otherwise than by the scores as they are.
     """
     cal, hashes, adapter = judge.calibration
     fitted_on, fit = _fitting_rows(judge)
@@ -142,7 +138,7 @@ def recalibrate(judge: JudgedCorpus) -> dict[str, Any]:
 
 
 def write_recalibration(judge: JudgedCorpus) -> dict[str, Any]:
-    """Recalibrate and store the document beside the judge's certificates."""
+    """Recalibrate and store the document next to the judge's certificates."""
     document = recalibrate(judge)
     judge.store.write_json(judge.key("recalibration.json"), document)
     return document
@@ -173,7 +169,8 @@ def recalibration_lines(document: dict[str, Any]) -> list[str]:
     ]
     if document["trained_on"]:
         said.append(
-            f"The {document['fitted_on'].upper()} runs are runs that {document['judge']} was trained on: it is surer of them than of others."
+            f"The {document['fitted_on'].upper()} runs are runs that {document['judge']} was "
+            "trained on: it is surer of them than of others."
         )
     return said
 

@@ -1,4 +1,7 @@
-"""Score tables: the one input that a stranger brings. Everything that is refused is refused here, in a sentence with file, row and column."""
+"""Score tables: reading and checking CSV, Parquet and JSON Lines.
+
+Everything that is refused is refused here, in a sentence with file, row and column.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +70,8 @@ class Rows:
     numbers : ndarray of int64, shape (n,)
         Row numbers, the first data row being 1 (the line, in JSON Lines).
     lines : ndarray of int64, shape (n,), or None
-        Lines of a CSV that the rows begin on: not the same where it has blank lines or fields of several lines.
+        Lines of a CSV that the rows begin on: not the same where it has blank lines or fields of
+        several lines.
     """
 
     numbers: npt.NDArray[np.int64]
@@ -83,7 +87,7 @@ class Rows:
 def read_rows(
     path: Path, wanted: AbstractSet[str]
 ) -> tuple[list[str], dict[str, npt.NDArray[Any]], Rows]:
-    """Read the wanted columns of a table, as far as it has them, with a Python value a row; see :func:`read_columns`."""
+    """Return the wanted columns that a table has, with a Python value a row."""
     names, columns, rows = read_columns(path, wanted)
     return names, {name: rows_of(values) for name, values in columns.items()}, rows
 
@@ -96,11 +100,12 @@ def read_columns(
     Parameters
     ----------
     path : Path
-        CSV, Parquet or JSON Lines, told by the file's ending.
+        CSV, Parquet or JSON Lines, by the file's ending.
     wanted : set of str
         Columns to read; others may hold anything.
     numbers : set of str, optional
-        Those of them in which a missing value is as good as NaN. Where this is given, a Parquet file's numbers come as they are stored, and its other
+        Those of them in which a missing value is as good as NaN. Where this is given, a Parquet
+        file's numbers come as they are stored, and its other
         texts as :class:`Texts`: without a Python object a row.
 
     Returns
@@ -120,7 +125,8 @@ def read_columns(
     reader = _READERS.get(path.suffix.lower())
     if reader is None:
         raise InputError(
-            f"{path} does not end in .csv, .parquet or .jsonl; save the score table in one of these formats."
+            f"{path} does not end in .csv, .parquet or .jsonl; save the score table in one of "
+            "these formats."
         )
     if not path.is_file():
         raise InputError(f"{path} does not exist or is not a file; check the path.")
@@ -139,7 +145,8 @@ def _read_csv(
         ) from None
     except csv.Error as error:
         raise InputError(
-            f"{path} cannot be read as CSV ({_first_line(error)}); save it as comma-separated UTF-8 text with one header row."
+            f"{path} cannot be read as CSV ({_first_line(error)}); save it as comma-separated "
+            "UTF-8 text with one header row."
         ) from None
 
 
@@ -182,8 +189,10 @@ def _csv_columns(
     for number, (line, cells) in enumerate(records, 1):
         if len(cells) != len(header):
             raise InputError(
-                f"{path}, row {number} (line {line}) has {len(cells)} fields, its header has {len(header)}; "
-                "give every row as many fields as the header, with quotes around text that holds a comma."
+                f"{path}, row {number} (line {line}) has {len(cells)} fields, its header has "
+                f"{len(header)}; "
+                "give every row as many fields as the header, with quotes around text that holds "
+                "a comma."
             )
         lines.append(line)
         for name, place in places.items():
@@ -200,7 +209,8 @@ def _check_header(path: Path, header: Sequence[str]) -> None:
     for separator, called in _SEPARATORS.items():
         if len(header) == 1 and separator in header[0]:
             raise InputError(
-                f"{path} is separated by {called}; save it with commas between the fields and points in the numbers."
+                f"{path} is separated by {called}; save it with commas between the fields and "
+                "points in the numbers."
             )
     if any("\0" in name for name in header):
         raise InputError(
@@ -244,7 +254,8 @@ def _arrow_values(
         or (pa.types.is_integer(column.type) and not column.null_count)
     ):
         return np.asarray(column.to_numpy(zero_copy_only=False))
-    # integers stay integers: the way through NumPy floats would turn task 7 into "7.0" as soon as one value is missing
+    # integers stay integers: the way through NumPy floats would turn task 7 into "7.0" as soon as
+    # one value is missing
     if pa.types.is_floating(column.type) and not column.null_count:
         return np.asarray(column.to_numpy(zero_copy_only=False), dtype=object)
     try:
@@ -280,7 +291,8 @@ def _unreadable(path: Path, name: str, column: Any) -> InputError:
                 else _first_line(error)
             )
             return InputError(
-                f"{path}, row {index + 1}, column {name!r} cannot be read ({reason}); write the table again."
+                f"{path}, row {index + 1}, column {name!r} cannot be read ({reason}); write the "
+                "table again."
             )
     return InputError(f"{path}, column {name!r} cannot be read; write the table again.")
 
@@ -312,11 +324,13 @@ def _json_record(path: Path, number: int, line: str) -> dict[str, Any]:
         record = parse_json(line)
     except ValueError as error:
         raise InputError(
-            f"{path}, line {number} is not JSON ({_first_line(error)}); write one JSON object a line."
+            f"{path}, line {number} is not JSON ({_first_line(error)}); write one JSON object a "
+            "line."
         ) from None
     if not isinstance(record, dict):
         raise InputError(
-            f"{path}, line {number} is not a JSON object; write one object a line, with the columns as its keys."
+            f"{path}, line {number} is not a JSON object; write one object a line, with the "
+            "columns as its keys."
         )
     return record
 
@@ -420,16 +434,18 @@ class ScoreTable:
         return int(self.scores.size)
 
     def choose_split(self, wanted: str | None, *, required: bool = False) -> ScoreTable:
-        """Return the rows of one split; all rows where the table has no split column or none is wanted.
+        """Return the rows of one split; all rows without a split column, or where none is wanted.
 
         Raises
         ------
         InputError
-            If the split is absent (the sentence names those found), or is required and the table has no split column.
+            If the split is absent (the sentence names those found), or is required and the table
+            has no split column.
         """
         if required and wanted is not None and self.splits is None:
             raise InputError(
-                f"{self.path} has no split column to choose split={wanted!r} by; add one, or leave --split out."
+                f"{self.path} has no split column to choose split={wanted!r} by; add one, or "
+                "leave --split out."
             )
         if self.splits is None or wanted is None:
             return self
@@ -437,7 +453,8 @@ class ScoreTable:
         if not keep.any():
             found = ", ".join(sorted({str(name) for name in self.splits})) or "none"
             raise InputError(
-                f"{self.path} has no row with split={wanted!r}; splits found: {found}. Give a table that has it or leave the column out."
+                f"{self.path} has no row with split={wanted!r}; splits found: {found}. Give a "
+                "table that has it or leave the column out."
             )
         return self.take(keep)
 
@@ -458,12 +475,14 @@ class ScoreTable:
         """
         if self.outcomes is None:
             raise InputError(
-                f"{self.path} has no outcome column; certification and audits need one with 0 and 1 (or name it with --outcome-col)."
+                f"{self.path} has no outcome column; certification and audits need one with 0 "
+                "and 1 (or name it with --outcome-col)."
             )
         missing = np.flatnonzero(self.outcomes < 0)
         if missing.size:
             raise InputError(
-                f"{self.path}, {Rows(self.rows, self.lines).name(int(missing[0]))} has no outcome ({missing.size} rows have none); "
+                f"{self.path}, {Rows(self.rows, self.lines).name(int(missing[0]))} has no "
+                f"outcome ({missing.size} rows have none); "
                 "label the row as 0 or 1 or leave it out."
             )
         return self.outcomes
@@ -509,7 +528,7 @@ def read_score_table(path: Path, *, columns: ColumnNames | None = None) -> Score
     Parameters
     ----------
     path : Path
-        CSV, Parquet or JSON Lines, told by the file's ending.
+        CSV, Parquet or JSON Lines, by the file's ending.
     columns : ColumnNames, optional
         Other names than the contract's.
 
@@ -520,14 +539,16 @@ def read_score_table(path: Path, *, columns: ColumnNames | None = None) -> Score
     Raises
     ------
     InputError
-        For an empty or unreadable file, a missing column, a missing task, a score that is text or infinite, an outcome other than 0
+        For an empty or unreadable file, a missing column, a missing task, a score that is text or
+        infinite, an outcome other than 0
         or 1, a repeated trajectory_id. One sentence with file, row, column and remedy.
     """
     names = columns or ColumnNames()
     _refuse_one_column_twice(path, names)
     if path.is_file() and path.stat().st_size == 0:
         raise InputError(
-            f"{path} is empty; write the columns {names.task}, {names.score} and {names.outcome} with one row a trajectory."
+            f"{path} is empty; write the columns {names.task}, {names.score} and {names.outcome} "
+            "with one row a trajectory."
         )
     wanted = {getattr(names, entry.name) for entry in fields(names)}
     found, raw, rows = read_columns(
@@ -539,7 +560,8 @@ def read_score_table(path: Path, *, columns: ColumnNames | None = None) -> Score
         if name not in raw:
             shown = ", ".join(found[:12])
             raise InputError(
-                f"{path} has no column {name!r}; its columns are {shown}; rename one or name it with --task-col or --score-col."
+                f"{path} has no column {name!r}; its columns are {shown}; rename one or name it "
+                "with --task-col or --score-col."
             )
     if not len(rows.numbers):
         raise InputError(f"{path} has a header but no rows; write one row a trajectory.")
@@ -570,7 +592,8 @@ def _refuse_one_column_twice(path: Path, names: ColumnNames) -> None:
         same = [other for other, there in options.items() if there == name]
         if len(same) > 1:
             raise InputError(
-                f"{path}: {' and '.join(same)} both name the column {name!r}; give each a column of its own."
+                f"{path}: {' and '.join(same)} both name the column {name!r}; give each a column "
+                "of its own."
             )
 
 
@@ -590,14 +613,15 @@ def _scores(
             )
         if math.isinf(number):
             raise InputError(
-                f"{path}, {rows.name(index)}, column {column!r}: the score is infinite; give a finite number, or leave it empty."
+                f"{path}, {rows.name(index)}, column {column!r}: the score is infinite; give a "
+                "finite number, or leave it empty."
             )
         scores[index] = number
     return scores
 
 
 def _plain_numbers(values: npt.NDArray[Any]) -> npt.NDArray[np.float64] | None:
-    """Return a whole column of numbers, or of texts that Python reads as such; None where its values are to be looked at one by one."""
+    """Return a whole column of numbers, or None where values are to be read one by one."""
     if values.dtype != object:
         return np.array(values, dtype=np.float64)
     listed = values.tolist()
@@ -645,7 +669,8 @@ def _outcomes(
         number = float(value) if isinstance(value, bool | np.bool_) else _number(value)
         if number is None or not (math.isnan(number) or number in (0.0, 1.0)):
             raise InputError(
-                f"{path}, {rows.name(index)}, column {column!r}: {_shown(value)} is not an outcome; "
+                f"{path}, {rows.name(index)}, column {column!r}: {_shown(value)} is not an "
+                "outcome; "
                 "write 1 for a success, 0 for a failure, or leave it empty where there is no label."
             )
         outcomes[index] = -1 if math.isnan(number) else int(number)
@@ -665,7 +690,8 @@ def _labels(
             index for index, label in enumerate(labels) if label.strip().lower() in _MISSING_ID
         )
         raise InputError(
-            f"{path}, {rows.name(index)}, column {column!r} is empty; every trajectory needs the task that it attempts and its own id."
+            f"{path}, {rows.name(index)}, column {column!r} is empty; every trajectory needs the "
+            "task that it attempts and its own id."
         )
     if unique and len(distinct) < len(labels):
         _refuse_repeated_id(path, column, labels, rows)
@@ -679,7 +705,8 @@ def _refuse_repeated_id(
     for index, label in enumerate(labels):
         if label in first:
             raise InputError(
-                f"{path}, {rows.name(index)}, column {column!r}: {_shown(label)} was already used in {rows.name(first[label])}; "
+                f"{path}, {rows.name(index)}, column {column!r}: {_shown(label)} was already "
+                f"used in {rows.name(first[label])}; "
                 "give every trajectory its own id, or leave the column out."
             )
         first[label] = index
@@ -710,12 +737,14 @@ def _one_by_one(
         label = _label(value)
         if label is None:
             raise InputError(
-                f"{path}, {rows.name(index)}, column {column!r}: {_shown(value)} is no name but a {type(value).__name__}; "
+                f"{path}, {rows.name(index)}, column {column!r}: {_shown(value)} is no name but "
+                f"a {type(value).__name__}; "
                 "give text or a whole number."
             )
         if _UNWRITABLE.search(label):
             raise InputError(
-                f"{path}, {rows.name(index)}, column {column!r}: {_shown(label)} holds a NUL or half a character; correct the text."
+                f"{path}, {rows.name(index)}, column {column!r}: {_shown(label)} holds a NUL or "
+                "half a character; correct the text."
             )
         labels[index] = label
     return labels
@@ -750,7 +779,8 @@ PROVENANCE_COLUMNS = ("provenance", "audit_sample", "asked")
 NOT_STATED = {
     "code": "provenance_not_stated",
     "message": (
-        "The table has no column provenance, audit_sample or asked: that its tasks were drawn at random before scoring, with all their attempts, and "
+        "The table has no column provenance, audit_sample or asked: that its tasks were drawn at "
+        "random before scoring, with all their attempts, and "
         "hold no label from the review queue is taken on trust."
     ),
 }
@@ -763,13 +793,15 @@ def require_audit_sample(path: Path) -> bool:
     Parameters
     ----------
     path : Path
-        A score table. Its column ``provenance`` must say ``audit_sample`` in every row, its column ``audit_sample`` be true in every row, its column
+        A score table. Its column ``provenance`` must say ``audit_sample`` in every row, its column
+        ``audit_sample`` be true in every row, its column
         ``asked``, as decisions have it, say ``audit_sample`` or ``spot_check``.
 
     Returns
     -------
     bool
-        Whether the table has one of the columns; where it has none, its provenance is taken on trust.
+        Whether the table has one of the columns; where it has none, its provenance is taken on
+        trust.
 
     Raises
     ------
@@ -782,8 +814,10 @@ def require_audit_sample(path: Path) -> bool:
         if other:
             shown = repr(values[other[0]])
             raise InputError(
-                f"{path}, {rows.name(other[0])}, column {name!r}: {shown if len(shown) <= 60 else shown[:57] + '...'} is no audit sample "
-                f"({len(other)} of {len(values)} rows are none); labels from the review queue are of what the judge could not decide, so give "
+                f"{path}, {rows.name(other[0])}, column {name!r}: "
+                f"{shown if len(shown) <= 60 else shown[:57] + '...'} is no audit sample "
+                f"({len(other)} of {len(values)} rows are none); labels from the review queue "
+                "are of what the judge could not decide, so give "
                 "only tasks drawn at random before scoring, with all their attempts."
             )
     return bool(columns)

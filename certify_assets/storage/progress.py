@@ -1,4 +1,4 @@
-"""How far a long step has come: the trainers and the scorer say it in one form, whoever shows it."""
+"""Progress of long steps, in one form for trainers and scorers."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-
-__all__ = ["Advance", "ProgressLines", "Report", "counted", "silent"]
 
 _LINES = 25
 _APART_S = 10.0
@@ -49,7 +47,8 @@ def counted(report: Report, stage: str) -> Callable[[int, int], None]:
 class ProgressLines:
     """Turns what is reported into lines of a log, with the time that is left.
 
-    A stage has its first and its last line and at most 25 between, which are ten seconds apart or more.
+    A stage has its first and its last line and at most 25 between, which are ten seconds apart or
+    more.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""A data root as one operation sees it: every file has one version, and an answer is computed once."""
+"""A data root in one operation: every file has one version, every answer is computed once."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from typing import IO, Any, Concatenate, ParamSpec, Protocol, TypeVar
 from certify_assets.errors import ChangedInputError
 from certify_assets.files import sha256_bytes, sha256_file
 from certify_assets.storage.store import Store
-
-__all__ = ["Snapshot", "View", "remembered"]
 
 P = ParamSpec("P")
 R = TypeVar("R")

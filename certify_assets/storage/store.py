@@ -1,20 +1,22 @@
-"""The data root: one tree of tables and documents, local or on any fsspec file system, written atomically.
+"""The data root: one tree of tables and documents, local or on any fsspec file system.
 
 Layout (``<corpus>`` and ``<judge>`` are names of letters, digits, '_', '-' and '.')::
 
-    corpora/<corpus>/corpus.json          what the corpus is and how it is split
+    corpora/<corpus>/corpus.json          configuration and split rules
     corpora/<corpus>/trajectories.parquet
     corpora/<corpus>/import.json          files with hashes, what was dropped and why
     corpora/<corpus>/splits/manifest.json, sft.parquet, rl.parquet, cal.parquet, test.parquet
     corpora/<corpus>/profile.json, controls.json, page.html, data_docs/index.html
-    corpora/<corpus>/versions.jsonl       what the sensors saw land: number, time, hash and files of every version
-    corpora/<corpus>/landed_….json        what their last look saw, which saves hashing it again
-    judges/<judge>/<corpus>/adapter/…, adapter.json, scores.parquet, scores.json, certificates.json, audits.json, page.html
+    corpora/<corpus>/versions.jsonl       versions that the sensors saw land
+    corpora/<corpus>/landed_….json        last look of the sensors, which saves hashing again
+    judges/<judge>/<corpus>/adapter/…, adapter.json, scores.parquet, scores.json
+    judges/<judge>/<corpus>/certificates.json, audits.json, test_scores.parquet, page.html
     judges/<judge>/<corpus>/monitor.json, monitor.html
-    judges/<judge>/<corpus>/arms/<arm>/…  an arm of GRPO: its steps' adapters and scores; arms_audit.json beside them is its reading on TEST
+    judges/<judge>/<corpus>/arms/<arm>/…  adapters and scores of a candidate of GRPO
+    judges/<judge>/<corpus>/arms_audit.json
     judges/<judge>/<corpus>/answers.jsonl, parity.json, recalibration.json
     judges.yaml                           judges that users add
-    monitoring/<corpus>/<judge>/…         labelled audit samples that users put there, read in the order of names
+    monitoring/<corpus>/<judge>/…         labelled audit samples of users, in the order of names
     ledger/<corpus>.jsonl                 every read of a TEST split
     inbox/<corpus>/…                      new runs to decide
     operations/<corpus>/…                 deployments, batches, labels: see `operations`
@@ -44,7 +46,7 @@ _PASSWORD = re.compile(r"[a-z0-9+.\-]+://[^/@]*:[^/@]*@", re.IGNORECASE)
 
 
 def default_root() -> str:
-    """Return the data root of this process: ``CERTIFY_ROOT``, else ``.certify`` in the working directory."""
+    """Return ``CERTIFY_ROOT``, else ``.certify`` in the working directory."""
     return os.environ.get("CERTIFY_ROOT") or str(Path.cwd() / ".certify")
 
 
