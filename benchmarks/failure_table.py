@@ -22,20 +22,28 @@ EXCESS = (1.02, 1.5)
 #: (design, α, what it is) → tasks → reference violations of TaskBoot, Kish and floor at each excess
 TABLE = {
     ("fooled_scattered", 0.1, "beta-binomial, error ICC .3"): {
-        20: ((0.75, 0.53), (0, 0), (0.07, 0.01)), 50: ((0.40, 0.26), (0.04, 0), (0.04, 0)), 100: ((0.25, 0.07), (0.05, 0), (0.04, 0)),
+        20: ((0.75, 0.53), (0, 0), (0.07, 0.01)),
+        50: ((0.40, 0.26), (0.04, 0), (0.04, 0)),
+        100: ((0.25, 0.07), (0.05, 0), (0.04, 0)),
     },
     ("fooled_partly", 0.1, "beta-binomial, error ICC .7"): {
-        20: ((0.71, 0.57), (0, 0), (0.03, 0)), 50: ((0.43, 0.25), (0.07, 0.03), (0.05, 0.01)), 100: ((0.23, 0.05), (0.07, 0.01), (0.05, 0.01)),
+        20: ((0.71, 0.57), (0, 0), (0.03, 0)),
+        50: ((0.43, 0.25), (0.07, 0.03), (0.05, 0.01)),
+        100: ((0.23, 0.05), (0.07, 0.01), (0.05, 0.01)),
     },
     ("fooled", 0.1, "whole tasks wrong, α = .1"): {20: None, 50: None, 100: None},
     ("fooled", 0.2, "whole tasks wrong, α = .2"): {
-        20: ((0.43, 0.30), (0.05, 0.01), (0, 0)), 50: ((0.25, 0.11), (0.03, 0.01), (0.01, 0)), 100: ((0.05, 0), (0.04, 0), (0.01, 0)),
+        20: ((0.43, 0.30), (0.05, 0.01), (0, 0)),
+        50: ((0.25, 0.11), (0.03, 0.01), (0.01, 0)),
+        100: ((0.05, 0), (0.04, 0), (0.01, 0)),
     },
     ("fooled_larger", 0.1, "wrong tasks 3 times larger"): {
-        20: None, 50: ((0.45, 0.25), (0.14, 0.05), (0.13, 0.04)), 100: ((0.22, 0.11), (0.11, 0.04), (0.10, 0.03)),
+        20: None,
+        50: ((0.45, 0.25), (0.14, 0.05), (0.13, 0.04)),
+        100: ((0.22, 0.11), (0.11, 0.04), (0.10, 0.03)),
     },
     ("fooled_largest", 0.1, "wrong tasks 5 times larger"): {50: None, 100: None, 200: None},
-}  # fmt: skip
+}
 #: reference violations of TaskBoot alone, by true error and tasks
 ALONE = {
     0.11: {20: 0.68, 30: 0.60, 50: 0.41, 84: 0.25, 200: 0.05},
@@ -91,9 +99,12 @@ def main() -> None:
     arguments = parser.parse_args()
     trials = max(1, arguments.trials // 20) if arguments.quick else arguments.trials
     common = {"trials": trials, "workers": arguments.workers, "side": arguments.side}
-    print(f"Violations, {trials} trials a value, {arguments.side} side; standard error at most "
-          f"{0.5 / math.sqrt(trials):.3f}, at .05 "
-          f"{math.sqrt(0.0475 / trials):.3f}. At true error 1.02 α and 1.5 α; in brackets the reference (150 trials, .018 at .05).")  # fmt: skip
+    print(
+        f"Violations, {trials} trials a value, {arguments.side} side; standard error at most "
+        f"{0.5 / math.sqrt(trials):.3f}, at .05 "
+        f"{math.sqrt(0.0475 / trials):.3f}. At true error 1.02 α and 1.5 α; in brackets the "
+        f"reference (150 trials, .018 at .05)."
+    )
     print(f"{'':10}{'TaskBoot':26}{'Kish':26}floor δ/8")
     asked = {alpha: designs_of(alpha, arguments.side) for alpha in (0.1, 0.2)}
     # one call a budget: every call starts its worker processes anew

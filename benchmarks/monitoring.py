@@ -185,9 +185,19 @@ def delays(streams: int) -> None:
 def certification(streams: int) -> None:
     for error, reference in CERTIFIED.items():
         times = [
-            middle([first(certification_process(stream(600, error, rho, np.random.default_rng([trial, 5])), ALPHA), 1 / DELTA) for trial in range(streams)])
+            middle(
+                [
+                    first(
+                        certification_process(
+                            stream(600, error, rho, np.random.default_rng([trial, 5])), ALPHA
+                        ),
+                        1 / DELTA,
+                    )
+                    for trial in range(streams)
+                ]
+            )
             for rho in RHOS
-        ]  # fmt: skip
+        ]
         show(f"anytime certification at error {error:g}: tasks, median", times, str(reference))
     ends = []
     for rho in RHOS:

@@ -25,7 +25,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -35,24 +34,6 @@ ROUNDS = 3
 COUNTED = ("corpus opened", "corpus hashed", "certificates recomputed", "deployment.json read")
 _CORPUS = re.compile(r"corpora/[^/]+/trajectories\.parquet")
 _DEPLOYMENT = re.compile(r"operations/[^/]+/deployment\.json")
-
-#: where the working tree keeps what the driver calls; the only thing to edit after a rebuild, with
-#: `_new` where a call itself has changed
-NEW = {
-    "Store": "certify_assets.protocol.store:Store",
-    "certified_corpus": "certify_assets_tests.operations_builders:certified_corpus",
-    "deliver": "certify_assets_tests.operations_builders:deliver",
-    "certify_small_corpora": "certify_assets_tests.builders:certify_small_corpora",
-    "profile": "certify_assets.protocol.corpus_steps:profile",
-    "audit_judge": "certify_assets.protocol.auditing:audit_judge",
-    "deploy": "certify_assets.protocol.operations.deployment:deploy",
-    "why_refused": "certify_assets.protocol.operations.deployment:why_refused",
-    "receive": "certify_assets.protocol.operations.batches:receive",
-    "decide_ready": "certify_assets.protocol.operations.deciding:decide_ready",
-    "write_page": "certify_assets.reports.judge_page:write_page",
-    "write_index": "certify_assets.reports.judge_page:write_index",
-    "verify_certificate": "certify_assets.certificates:verify_certificate",
-}
 
 _Call = Callable[[], Any]
 _Trees = dict[str, tuple[str, Path]]
@@ -154,30 +135,44 @@ def _old(root: Path, runs: int, corpora: bool) -> dict[str, dict[str, float]]:
 
 def _new(root: Path, runs: int, corpora: bool) -> dict[str, dict[str, float]]:
     """Operate a corpus through the interface of the working tree."""
-    of = {}
-    for name, place in NEW.items():
-        module, _, attribute = place.partition(":")
-        of[name] = getattr(import_module(module), attribute)
+    from certify_assets import certificates
+    from certify_assets.corpora.corpus import Corpus
+    from certify_assets.evaluation.audit import audit_judge
+    from certify_assets.judges.judged import JudgedCorpus
+    from certify_assets.operations import batches, deciding, deployment
+    from certify_assets.reports import judge_page
+    from certify_assets.storage.store import Store
+    from certify_assets_tests.builders import certify_small_corpora
+    from certify_assets_tests.operations_builders import certified_corpus, deliver
+
     probe = Probe()
-    store = of["certified_corpus"](root)
+    store = certified_corpus(root)
     names = ["c"]
     if corpora:
-        of["certify_small_corpora"](root)
+        certify_small_corpora(root)
         names += ["one", "two", "three"]
     for name in names:
-        of["profile"](store, name)
+        judge = JudgedCorpus(Corpus(store, name), "lexical")
+        judge.corpus.measure_profile()
         if name != "c":
-            of["audit_judge"](store, name, "lexical")
-        of["write_page"](store, name, "lexical")
-    inbox = of["deliver"](root.parent / "new" / "runs.jsonl", tasks=runs // 4, attempts=4)
-    probe.watch(of["Store"], of["verify_certificate"])
-    probe.measure("deploy", lambda: of["deploy"](store, "c", "lexical", track=False))
-    probe.measure("show the deployment", lambda: of["why_refused"](store, "c"))
-    probe.measure(f"receive {runs} runs", lambda: of["receive"](store, "c", [str(inbox)]))
-    documents = probe.measure(f"decide {runs} runs", lambda: of["decide_ready"](store, "c"))
+            audit_judge(judge)
+        judge_page.write_page(judge)
+    inbox = deliver(root.parent / "new" / "runs.jsonl", tasks=runs // 4, attempts=4)
+    probe.watch(Store, certificates.verify_certificate)
+
+    def corpus() -> Corpus:
+        # every command opens its corpus once
+        return Corpus(store, "c")
+
+    probe.measure(
+        "deploy", lambda: deployment.deploy(JudgedCorpus(corpus(), "lexical"), track=False)
+    )
+    probe.measure("show the deployment", lambda: deployment.why_refused(corpus()))
+    probe.measure(f"receive {runs} runs", lambda: batches.receive(corpus(), [str(inbox)]))
+    documents = probe.measure(f"decide {runs} runs", lambda: deciding.decide_ready(corpus()))
     assert [(item["rows"], item["decided"]) for item in documents] == [(runs, True)]
-    probe.measure("index page", lambda: of["write_index"](store))
-    probe.measure("index page, again", lambda: of["write_index"](store))
+    probe.measure("index page", lambda: judge_page.write_index(store))
+    probe.measure("index page, again", lambda: judge_page.write_index(store))
     return probe.found
 
 

@@ -91,9 +91,13 @@ def main() -> None:
                 if ratio.size
                 else np.nan
             )
-            print(f"{name:14} {exact.size:7d} {level:8.5f} {near.sum():6d} {np.median(off):17.5f} "
-                  f"{np.quantile(off, 0.99):7.4f} {worst:12.3f} "
-                  f"{wrong.sum():8d} {((exact <= level) != (chosen <= level)).sum():5d} {(wrong & ~near).sum():9d}", flush=True)  # fmt: skip
+            print(
+                f"{name:14} {exact.size:7d} {level:8.5f} {near.sum():6d} {np.median(off):17.5f} "
+                f"{np.quantile(off, 0.99):7.4f} {worst:12.3f} "
+                f"{wrong.sum():8d} {((exact <= level) != (chosen <= level)).sum():5d} "
+                f"{(wrong & ~near).sum():9d}",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

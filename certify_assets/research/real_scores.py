@@ -121,9 +121,15 @@ def _announced(corpus: Corpus, names: list[str], run_id: str) -> LedgerEntry:
         for name in names
     }
     plan = {
-        "procedures": list(REAL_PROCEDURES), "alphas": list(ALPHAS), "delta": DELTA, "grid": GRID, "sides": list(SIDES), "draws": NAIVE_DRAWS,
-        "manifest_sha256": manifest.sha256, "scores": scores,
-    }  # fmt: skip
+        "procedures": list(REAL_PROCEDURES),
+        "alphas": list(ALPHAS),
+        "delta": DELTA,
+        "grid": GRID,
+        "sides": list(SIDES),
+        "draws": NAIVE_DRAWS,
+        "manifest_sha256": manifest.sha256,
+        "scores": scores,
+    }
     return announce_study(corpus, reader="real scores", plan={"real_scores": plan}, run_id=run_id)
 
 

@@ -30,8 +30,16 @@ if TYPE_CHECKING:
 
 #: the paper's five on real scores, and ours beside them; betting takes its bets from the RL split
 REAL_PROCEDURES = (
-    "naive", "deff", "one_per_task", "task_hoeffding", "taskboot", "guarded_taskboot", "korn_graubard", "gaffke", "betting",
-)  # fmt: skip
+    "naive",
+    "deff",
+    "one_per_task",
+    "task_hoeffding",
+    "taskboot",
+    "guarded_taskboot",
+    "korn_graubard",
+    "gaffke",
+    "betting",
+)
 
 
 @dataclass(frozen=True)
@@ -78,9 +86,16 @@ def run_seeds(
     corpus.require_leak_checks()
     frame = frame[frame["outcome"].notna()].reset_index(drop=True)
     fixed = {
-        **{name: list(value) if isinstance(value, tuple) else value for name, value in asdict(plan).items()},
-        "alphas": list(ALPHAS), "delta": DELTA, "grid": GRID, "sides": list(SIDES), "judge": "lexical",
-    }  # fmt: skip
+        **{
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in asdict(plan).items()
+        },
+        "alphas": list(ALPHAS),
+        "delta": DELTA,
+        "grid": GRID,
+        "sides": list(SIDES),
+        "judge": "lexical",
+    }
     entry = announce_study(corpus, reader="seed study", plan={"seeds": fixed}, run_id=run_id)
     journal = f"seeds/{corpus}.partial.jsonl"
     made = _finished(corpus.store, journal, entry.configuration)

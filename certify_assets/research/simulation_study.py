@@ -31,8 +31,16 @@ DOCUMENT, PAGE, _JOURNAL = (
 )
 #: what the kept study runs
 KEPT_PROCEDURES = (
-    "naive", "deff", "one_per_task", "task_hoeffding", "taskboot", "guarded_taskboot:kish", "guarded_taskboot", "betting", "gaffke:fixed",
-)  # fmt: skip
+    "naive",
+    "deff",
+    "one_per_task",
+    "task_hoeffding",
+    "taskboot",
+    "guarded_taskboot:kish",
+    "guarded_taskboot",
+    "betting",
+    "gaffke:fixed",
+)
 #: how far a cell of 300 trials may lie from the paper's
 TOLERANCE = 0.03
 #: over 4,000 trials this cell covers .199 (standard error .004) and the paper prints .23; 300
@@ -160,7 +168,7 @@ def load_study(store: Store) -> tuple[Simulation, list[TruthCheck]]:
 def beyond_delta(
     simulation: Simulation, procedure: str = "guarded_taskboot", *, proved: bool = True
 ) -> list[tuple[Cell, Rates]]:
-    """Return the cells, without the fooled ones, in which a procedure violates more often than δ."""
+    """Return the cells, fooled ones aside, in which a procedure violates more often than δ."""
     pairs = [(cell, cell.of(procedure)) for cell in simulation.cells if not cell.fooled]
     return [
         (cell, rates)

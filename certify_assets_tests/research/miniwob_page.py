@@ -12,9 +12,22 @@ from certify_assets.research.miniwob.browser import Element
 
 def element(ref: int, kind: str, text: str = "", **changes: Any) -> Element:
     values: dict[str, Any] = {
-        "ref": ref, "tag": {"field": "input", "button": "button", "shape": "rect"}.get(kind, "div"), "kind": kind, "cls": "", "id": "", "text": text,
-        "full": text, "x": 50.0, "y": 60.0 + 20 * ref, "w": 40.0, "h": 14.0, "colour": "", "size": 10.0, "type": "", "index": "",
-    }  # fmt: skip
+        "ref": ref,
+        "tag": {"field": "input", "button": "button", "shape": "rect"}.get(kind, "div"),
+        "kind": kind,
+        "cls": "",
+        "id": "",
+        "text": text,
+        "full": text,
+        "x": 50.0,
+        "y": 60.0 + 20 * ref,
+        "w": 40.0,
+        "h": 14.0,
+        "colour": "",
+        "size": 10.0,
+        "type": "",
+        "index": "",
+    }
     return Element(**(values | changes))
 
 

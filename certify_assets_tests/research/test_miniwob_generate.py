@@ -38,9 +38,16 @@ needs_browser = pytest.mark.skipif(bool(missing_tools()), reason=missing_tools()
 
 def episode(number: int = 0, **changes: Any) -> Episode:
     values: dict[str, Any] = {
-        "corpus": "miniwob_weak", "task_id": "enter-text", "trajectory_id": f"miniwob_weak/enter-text/a/{number}", "agent": "a", "attempt": number,
-        "instruction": 'Enter "Tora"', "steps": (("open the page", "field is empty"), ('claim("done")', "")), "outcome": number % 2, "seed": 42,
-    }  # fmt: skip
+        "corpus": "miniwob_weak",
+        "task_id": "enter-text",
+        "trajectory_id": f"miniwob_weak/enter-text/a/{number}",
+        "agent": "a",
+        "attempt": number,
+        "instruction": 'Enter "Tora"',
+        "steps": (("open the page", "field is empty"), ('claim("done")', "")),
+        "outcome": number % 2,
+        "seed": 42,
+    }
     return Episode(**(values | changes))
 
 

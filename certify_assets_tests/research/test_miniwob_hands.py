@@ -124,16 +124,20 @@ def test_an_episode_has_a_last_step() -> None:
         ("Select -5 with the slider, click the 2nd checkbox, then hit Submit.", "slider_and_box"),
         ("Select 104 with the slider and hit Submit.", "slide_to"),
         ("Enter 7:55 PM as the time and press submit.", "enter_time"),
-        ('Type "tora" in all upper case letters in the text input and press '
-         'Submit.', "type_quoted"),
+        (
+            'Type "tora" in all upper case letters in the text input and press Submit.',
+            "type_quoted",
+        ),
         ("Find the email by Celestyn and click the trash icon to delete it.", "mail"),
         ("Locate Elwira's email and delete it.", "mail"),
         ('For the user @kenda, click on the "Like" button.', "social_posts"),
-        ('Click the "Share" button on 3 posts by @ullamcorper and then click '
-         'Submit.', "social_posts"),
-        ("Move the cube around so that \"5\" is the active side facing the user.", "improvise"),
+        (
+            'Click the "Share" button on 3 posts by @ullamcorper and then click Submit.',
+            "social_posts",
+        ),
+        ('Move the cube around so that "5" is the active side facing the user.', "improvise"),
     ],
-)  # fmt: skip
+)
 def test_instructions_find_their_skill(instruction: str, name: str) -> None:
     assert find_skill(instruction)[0].act.__name__ == name
 

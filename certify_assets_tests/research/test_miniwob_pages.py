@@ -32,10 +32,25 @@ def act(page: TaskPage, fault: str = "") -> Hands:
 @pytest.mark.parametrize(
     "task",
     [
-        "click-checkboxes", "click-dialog", "click-menu", "click-pie", "click-tab-2-hard", "choose-date", "choose-list", "drag-box", "email-inbox",
-        "enter-time", "find-greatest", "form-sequence-2", "multi-layouts", "navigate-tree", "search-engine", "tic-tac-toe", "use-autocomplete",
+        "click-checkboxes",
+        "click-dialog",
+        "click-menu",
+        "click-pie",
+        "click-tab-2-hard",
+        "choose-date",
+        "choose-list",
+        "drag-box",
+        "email-inbox",
+        "enter-time",
+        "find-greatest",
+        "form-sequence-2",
+        "multi-layouts",
+        "navigate-tree",
+        "search-engine",
+        "tic-tac-toe",
+        "use-autocomplete",
     ],
-)  # fmt: skip
+)
 def test_skills_do_real_tasks(chromium: Browser, task: str) -> None:
     page = chromium.open(task, "x0")
     act(page)

@@ -11,13 +11,28 @@ from typing import Protocol, TypeVar
 from certify_assets.research.miniwob.browser import Element
 
 NAMED_COLOURS = {
-    "black": (0, 0, 0), "white": (255, 255, 255), "red": (255, 0, 0), "lime": (0, 255, 0), "blue": (0, 0, 255), "yellow": (255, 255, 0),
-    "cyan": (0, 255, 255), "magenta": (255, 0, 255), "purple": (128, 0, 128), "pink": (255, 192, 203), "orange": (255, 165, 0),
-    "grey": (128, 128, 128), "olive": (128, 128, 0), "green": (0, 128, 0), "teal": (0, 128, 128), "maroon": (128, 0, 0), "navy": (0, 0, 128),
-}  # fmt: skip
+    "black": (0, 0, 0),
+    "white": (255, 255, 255),
+    "red": (255, 0, 0),
+    "lime": (0, 255, 0),
+    "blue": (0, 0, 255),
+    "yellow": (255, 255, 0),
+    "cyan": (0, 255, 255),
+    "magenta": (255, 0, 255),
+    "purple": (128, 0, 128),
+    "pink": (255, 192, 203),
+    "orange": (255, 165, 0),
+    "grey": (128, 128, 128),
+    "olive": (128, 128, 0),
+    "green": (0, 128, 0),
+    "teal": (0, 128, 128),
+    "maroon": (128, 0, 0),
+    "navy": (0, 0, 128),
+}
 _SYNONYMS = {"gray": "grey", "aqua": "cyan", "fuchsia": "magenta"}
 _LAYOUT = re.compile(
-    r"spacer|ui-resizable|ui-button-icon|email-time|ui-dialog-title|ui-icon-triangle|ui-icon-caret|ui-menu-icon|ql-|hide|CodeMirror"
+    r"spacer|ui-resizable|ui-button-icon|email-time|ui-dialog-title"
+    r"|ui-icon-triangle|ui-icon-caret|ui-menu-icon|ql-|hide|CodeMirror"
 )
 _STATES = (
     ("clicked", "marked"),

@@ -8,10 +8,17 @@ from certify_assets.research.miniwob.browser import Element
 from certify_assets.research.miniwob.hands import Hands, colour_name, ordinal, quoted
 
 _TAGS = {"rectangle": "rect", "circle": "circle", "triangle": "polygon"}
-_GRID = (("top left",), ("top", "top center"), ("top right",), ("left", "center left"), ("center",), ("right", "center "
-                                                                                                               "right"), ("bottom "
-                                                                                                                          "left",),
-         ("bottom", "bottom center"), ("bottom right",))  # fmt: skip
+_GRID = (
+    ("top left",),
+    ("top", "top center"),
+    ("top right",),
+    ("left", "center left"),
+    ("center",),
+    ("right", "center right"),
+    ("bottom left",),
+    ("bottom", "bottom center"),
+    ("bottom right",),
+)
 _MOVES = {"up": (0, -38), "down": (0, 38), "left": (-38, 0), "right": (38, 0)}
 
 

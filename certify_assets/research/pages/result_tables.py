@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from certify_assets.corpora.config import registered_corpora
+from certify_assets.files import read_json
 from certify_assets.reports.comparison_page import Table
 from certify_assets.reports.wording import DASH, count
 from certify_assets.research import paper
@@ -87,14 +90,29 @@ class Reader:
         """Add a sentence to what is missing."""
         self._missing.append(sentence)
 
-    def table(self, table: Table, about: str, figure: str = "") -> StudyTable:
-        """Return the table with everything that was read for it."""
-        return StudyTable(
-            table, about, tuple(sorted(self._sources.items())), tuple(self._missing), figure
-        )
+    def table(
+        self,
+        name: str,
+        rows: Sequence[tuple[str, ...]],
+        *,
+        title: str = "",
+        columns: Sequence[str] = (),
+        about: str = "",
+        figure: str = "",
+    ) -> StudyTable:
+        """Return a table with everything that was read for it; its words are in the data file."""
+        words = site_data()["tables"][name]
+        shown = tuple(columns or words["columns"])
+        table = Table(name, title or words["title"], shown, tuple(rows))
+        sources = tuple(sorted(self._sources.items()))
+        return StudyTable(table, about or words["about"], sources, tuple(self._missing), figure)
 
 
-Builder = Callable[[Reader], StudyTable]
+@cache
+def site_data() -> dict[str, Any]:
+    """Return the words of the site: pages, titles, columns and what is said of each table."""
+    document: dict[str, Any] = read_json(Path(paper.__file__).parent / "data" / "study_site.json")
+    return document
 
 
 def number(value: float | None, digits: int = 3) -> str:
@@ -137,7 +155,6 @@ def cell_of(
 
 def corpora_table(reader: Reader) -> StudyTable:
     """Size and clustering of the TEST split of every corpus."""
-    columns = ("whose", "corpus", "n", "G", "π", "ρ", "DEFF", "n_eff", "G of CAL")
     rows = []
     for corpus, document in reader.of_corpora("corpora/{}/profile.json", "splits"):
         test, cal = (document["splits"][split] for split in ("test", "cal"))
@@ -165,16 +182,11 @@ def corpora_table(reader: Reader) -> StudyTable:
             str(found.n_eff),
         )
         rows.append((PAPER, corpus, count(found.rows), count(found.tasks), *clustering, DASH))
-    about = (
-        "n, G: runs and tasks of TEST; π: success rate; ρ: correlation of outcomes within a "
-        "task; DEFF = 1 + (m̃ − 1)ρ; n_eff = n/DEFF."
-    )
-    return reader.table(Table("corpora", "Corpora", columns, tuple(rows)), about)
+    return reader.table("corpora", rows)
 
 
 def gates_table(reader: Reader) -> StudyTable:
     """The three gates of every corpus."""
-    columns = ("whose", "corpus", "judge can learn", "SFT not saturated", "enough samples")
     rows = []
     for corpus, document in reader.of_corpora(_REAL, "real_scores"):
         gates = document["gates"]["gates"]
@@ -186,14 +198,7 @@ def gates_table(reader: Reader) -> StudyTable:
             )
         )
     rows += [(PAPER, *row) for row in paper.table("gates")]
-    about = (
-        "Ours compare the lower 95 % bound of A₀, the AUROC of the fine-tuned judge and n_eff of "
-        "CAL with thresholds fixed beforehand (.6, .97, n_min at δ/40);"
-        " the paper argues its gates after the fact."
-    )
-    return reader.table(
-        Table("gates", "Three gates for when RL helps", columns, tuple(rows)), about
-    )
+    return reader.table("gates", rows)
 
 
 def _gate(gate: Mapping[str, Any]) -> str:
@@ -207,10 +212,14 @@ def main_table(reader: Reader) -> StudyTable:
     """AUROC and coverage of base, SFT and GRPO: one row a corpus and procedure."""
     names = ("lexical", *_TRAINED)
     columns = (
-        "whose", "corpus", "procedure", *(f"AUROC {name}" for name in names), *(f"coverage {name}" for name in names), "gain "
-                                                                                                                       "by "
-                                                                                                                       "RL", "regime",
-    )  # fmt: skip
+        "whose",
+        "corpus",
+        "procedure",
+        *(f"AUROC {name}" for name in names),
+        *(f"coverage {name}" for name in names),
+        "gain by RL",
+        "regime",
+    )
     rows = []
     for corpus, document in reader.of_corpora(_REAL, "real_scores"):
         found = {name: judge_of(document, name) for name in names}
@@ -247,13 +256,7 @@ def main_table(reader: Reader) -> StudyTable:
                 regime,
             )
         )
-    about = (
-        "Share of TEST that the threshold certified on CAL decides (reject side, α = .1, δ = "
-        ".05), and AUROC on TEST. The paper's judges are of 4 billion "
-        "parameters; ours are the lexical judge and a compact model of 1.8 million, on other "
-        "corpora: the columns are read within a row."
-    )
-    return reader.table(Table("main", "Main result", columns, tuple(rows)), about)
+    return reader.table("main", rows, columns=columns)
 
 
 def _deployed(
@@ -285,11 +288,7 @@ def alpha_20_table(reader: Reader) -> StudyTable:
             for corpus, judge, share in paper.table("alpha_20")
         ),
     ]
-    about = (
-        "On CAL: certified coverage. TEST: share that CAL's threshold decides there, its "
-        "error and the audit's verdict. The paper prints TEST alone."
-    )
-    return reader.table(Table("alpha_20", "Reject side at α = .2", _columns(), tuple(rows)), about)
+    return reader.table("alpha_20", rows)
 
 
 def release_table(reader: Reader) -> StudyTable:
@@ -299,24 +298,7 @@ def release_table(reader: Reader) -> StudyTable:
         (PAPER, corpus, judge, "–", f"{tenth} at .1, {fifth} at .2", "–", "–", "–")
         for corpus, judge, tenth, fifth in paper.table("release")
     ]
-    about = (
-        "Runs that are let through without a person. The paper certifies one cell of this "
-        "side on all of its corpora."
-    )
-    return reader.table(Table("release", "Release side", _columns(), tuple(rows)), about)
-
-
-def _columns() -> tuple[str, ...]:
-    return (
-        "whose",
-        "corpus",
-        "judge",
-        "on CAL",
-        "TEST",
-        "error on TEST",
-        "audit",
-        "procedure and α",
-    )
+    return reader.table("release", rows)
 
 
 def _side_rows(reader: Reader, side: str, alphas: tuple[float, ...]) -> Iterator[tuple[str, ...]]:
@@ -339,20 +321,8 @@ def _side_rows(reader: Reader, side: str, alphas: tuple[float, ...]) -> Iterator
                         )
 
 
-def audit_table(reader: Reader) -> StudyTable:
+def audits_table(reader: Reader) -> StudyTable:
     """Realised error on TEST of every threshold that CAL certified."""
-    columns = (
-        "whose",
-        "corpus",
-        "judge",
-        "procedure",
-        "error at .1",
-        "covered at .1",
-        "audit at .1",
-        "error at .2",
-        "covered at .2",
-        "audit at .2",
-    )
     rows = []
     for corpus, document in reader.of_corpora(_REAL, "real_scores"):
         for judge in document["judges"]:
@@ -372,14 +342,7 @@ def audit_table(reader: Reader) -> StudyTable:
         (PAPER, corpus, judge, "taskboot", number(error), *[DASH] * 5)
         for corpus, judge, error in paper.table("audits")
     ]
-    about = (
-        "Thresholds of CAL, measured once on TEST: tasks that no threshold has seen. PASS and "
-        "ERROR need evidence beyond chance, WARN is neither. Judges that "
-        "certify nothing on CAL have no row. At .2 the paper's largest error is .116."
-    )
-    return reader.table(
-        Table("audits", "CAL→TEST audits, reject side", columns, tuple(rows)), about
-    )
+    return reader.table("audits", rows)
 
 
 def _audited(cell: Mapping[str, Any] | None) -> tuple[str, ...]:
@@ -417,27 +380,11 @@ def procedures_table(reader: Reader) -> StudyTable:
     for corpus, name, shares in paper.table("real_rows"):
         place = (count(paper.corpora()[corpus].tasks), number(paper.corpora()[corpus].rho, 2))
         rows.append((PAPER, corpus, name, "TEST", *place, *numbers(shares), *[DASH] * len(_OURS)))
-    about = (
-        "Certified reject coverage at α = .1. The paper's table runs the procedures on TEST's own "
-        "scores, a threshold that nobody deploys; the rows of CAL are "
-        "those that certificates come from. gaffke and betting promise the error by task."
-    )
-    return reader.table(
-        Table("procedures", "Procedures on real scores", columns, tuple(rows)), about
-    )
+    return reader.table("procedures", rows, columns=columns)
 
 
 def naive_audit_table(reader: Reader) -> StudyTable:
     """How often the error of the naive certificate exceeds α when tasks are resampled."""
-    columns = (
-        "whose",
-        "corpus",
-        "judge",
-        "exceeds at .1",
-        "coverage at .1",
-        "exceeds at .2",
-        "coverage at .2",
-    )
     rows: list[tuple[str, ...]] = []
     for corpus, document in reader.of_corpora(_REAL_SCORES, "real_scores"):
         for judge in document["judges"]:
@@ -451,18 +398,7 @@ def naive_audit_table(reader: Reader) -> StudyTable:
         (PAPER, corpus, judge, tenth, DASH, fifth, DASH)
         for corpus, judge, tenth, fifth in paper.table("naive_audit")
     ]
-    about = (
-        "The naive certificate picks its threshold on TEST's scores; 3,000 resamples of tasks "
-        "count how often the error there is above α. Up to δ = .05 agrees "
-        "with its promise. The resamples are of the data that picked the threshold: evidence "
-        "against it, none for it."
-    )
-    return reader.table(
-        Table(
-            "naive_audit", "Task-resampling audit of the naive certificate", columns, tuple(rows)
-        ),
-        about,
-    )
+    return reader.table("naive_audit", rows)
 
 
 def _exceedance(audit: Mapping[str, Any]) -> str:
@@ -471,19 +407,6 @@ def _exceedance(audit: Mapping[str, Any]) -> str:
 
 def seeds_table(reader: Reader) -> StudyTable:
     """How often each certificate was issued and valid over split seeds."""
-    columns = (
-        "corpus",
-        "side",
-        "α",
-        "procedure",
-        "certified",
-        "mean coverage",
-        "sd",
-        "valid on TEST",
-        "issued, above α",
-        "above α beyond chance",
-        "mean error",
-    )
     rows = []
     for corpus, document in reader.of_corpora("seeds/{}.json", "seeds"):
         for found in document["frequencies"]:
@@ -503,31 +426,11 @@ def seeds_table(reader: Reader) -> StudyTable:
                     number(found["error"]),
                 )
             )
-    about = (
-        "The paper has one split seed. Here each seed splits, trains the lexical judge, certifies "
-        "on CAL and reads TEST anew. Valid: the error on TEST "
-        "is at most α; TEST is finite, so a certificate whose true error is just below α is above "
-        "it on about half of the TEST splits. Beyond chance: the "
-        "audit's task-level bound is above α. δ bounds what is issued and above α among all "
-        "draws, not among those that were issued. Seeds share runs, so the "
-        "counts are not independent trials."
-    )
-    return reader.table(Table("seeds", "Validity over split seeds", columns, tuple(rows)), about)
+    return reader.table("seeds", rows)
 
 
 def simulation_table(reader: Reader) -> StudyTable:
     """Violation and coverage where the truth is known, beside the paper's."""
-    columns = (
-        "design",
-        "G",
-        "ρ",
-        "procedure",
-        "violation",
-        "its upper bound",
-        "coverage",
-        "paper's violation",
-        "paper's coverage",
-    )
     rows: list[tuple[str, ...]] = []
     document = reader.document("study/simulation.json")
     if document is None:
@@ -557,6 +460,4 @@ def simulation_table(reader: Reader) -> StudyTable:
         f"bound; {trials}. In the designs called fooled a few "
         "tasks are wrong in every run."
     )
-    return reader.table(
-        Table("simulation", "Simulation where the truth is known", columns, tuple(rows)), about
-    )
+    return reader.table("simulation", rows, about=about)

@@ -317,30 +317,44 @@ def render_simulation(simulation: Simulation, truth: Sequence[TruthCheck]) -> st
     plain = [cell for cell in simulation.cells if not cell.fooled]
     procedures = [rates.procedure for rates in simulation.cells[0].procedures]
     compared, distance = ends_of(truth)
-    return environment().get_template("simulation.html").render(
-        version=__version__,
-        title="Synthetic validity study",
-        about=_about(simulation),
-        verdict=_verdict(simulation, plain),
-        facts=_facts(simulation, plain, distance),
-        delta=percent(simulation.delta),
-        alpha=percent(simulation.alpha),
-        trials=simulation.trials,
-        side=simulation.side,
-        words=[(name, _WORDS[name]) for name in procedures if name in _WORDS],
-        designs=[(name, DESIGNS[name][0]) for name in dict.fromkeys(cell.design for cell in simulation.cells) if name in DESIGNS],
-        violations=[violation_map(part, procedures, simulation.delta) for part in _columns(plain)],
-        coverages=[coverage_map(part, procedures) for part in _columns(plain)],
-        paper_names=[name for name in PAPER_PROCEDURES if name in procedures],
-        paper=_beside_the_paper(plain),
-        tolerance=short_rate(TOLERANCE, 2),
-        exception=f"{EXCEPTION[3]} at {EXCEPTION[1]} tasks and ρ = {EXCEPTION[2]:g}",
-        failures=_failures(simulation, procedures),
-        error=_largest_error(simulation),
-        compared=compared,
-        distance=f"{distance:.1f}",
-        by_task=", ".join(rates.procedure for rates in simulation.cells[0].procedures if rates.estimand == "task"),
-    )  # fmt: skip
+    return (
+        environment()
+        .get_template("simulation.html")
+        .render(
+            version=__version__,
+            title="Synthetic validity study",
+            about=_about(simulation),
+            verdict=_verdict(simulation, plain),
+            facts=_facts(simulation, plain, distance),
+            delta=percent(simulation.delta),
+            alpha=percent(simulation.alpha),
+            trials=simulation.trials,
+            side=simulation.side,
+            words=[(name, _WORDS[name]) for name in procedures if name in _WORDS],
+            designs=[
+                (name, DESIGNS[name][0])
+                for name in dict.fromkeys(cell.design for cell in simulation.cells)
+                if name in DESIGNS
+            ],
+            violations=[
+                violation_map(part, procedures, simulation.delta) for part in _columns(plain)
+            ],
+            coverages=[coverage_map(part, procedures) for part in _columns(plain)],
+            paper_names=[name for name in PAPER_PROCEDURES if name in procedures],
+            paper=_beside_the_paper(plain),
+            tolerance=short_rate(TOLERANCE, 2),
+            exception=f"{EXCEPTION[3]} at {EXCEPTION[1]} tasks and ρ = {EXCEPTION[2]:g}",
+            failures=_failures(simulation, procedures),
+            error=_largest_error(simulation),
+            compared=compared,
+            distance=f"{distance:.1f}",
+            by_task=", ".join(
+                rates.procedure
+                for rates in simulation.cells[0].procedures
+                if rates.estimand == "task"
+            ),
+        )
+    )
 
 
 def write_simulation_page(store: Store) -> str:

@@ -4,7 +4,7 @@ from disk, and as Markdown, LaTeX and CSV.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from certify_assets._version import __version__
 from certify_assets.reports.comparison_page import write_table
 from certify_assets.reports.wording import environment
 from certify_assets.research.pages import result_tables, training_tables
-from certify_assets.research.pages.result_tables import OURS, Reader, StudyTable
+from certify_assets.research.pages.result_tables import OURS, Reader, StudyTable, site_data
 
 if TYPE_CHECKING:
     from certify_assets.storage.store import Store
@@ -30,112 +30,23 @@ class StudyPage:
     short: str
     title: str
     about: str
-    builders: tuple[Callable[[Reader], StudyTable], ...]
+    tables: list[str]
 
 
-PAGES = (
-    StudyPage(
-        "corpora.html", "Corpora", "Corpora and gates", "What was judged, how clustered it is, "
-                                                        "and what could be expected of training "
-                                                        "before any.",
-        (result_tables.corpora_table, result_tables.gates_table),
-    ),
-    StudyPage(
-        "results.html", "Results", "Judges under the certificate", "Main result, the larger "
-                                                                   "budget, the release side, "
-                                                                   "reward arms, endpoint judges.",
-        (result_tables.main_table, result_tables.alpha_20_table, result_tables.release_table, training_tables.arms_table, training_tables.frontier_table),
-    ),
-    StudyPage(
-        "procedures.html", "Procedures", "Procedures and audits", "Every procedure on real "
-                                                                  "scores, and what TEST says of "
-                                                                  "what they certify.",
-        (result_tables.procedures_table, result_tables.naive_audit_table, result_tables.audit_table),
-    ),
-    StudyPage(
-        "seeds.html", "Seeds", "Validity over split seeds", "How often a certificate was issued, "
-                                                            "and how often it was true on tasks "
-                                                            "that it had not seen.",
-        (result_tables.seeds_table,),
-    ),
-    StudyPage(
-        "harvest.html", "Harvests", "The certificate as a filter of "
-                                    "self-training", "CertHarvest: rounds, contamination, "
-                                                     "controls, skew, ranking of rounds.",
-        (
-            training_tables.self_training_table, training_tables.harvests_table, training_tables.controls_table, training_tables.skew_table,
-            training_tables.ranking_table, training_tables.closed_gates_table,
-        ),
-    ),
-    StudyPage(
-        "law.html", "Law", "Coverage before training", "The certifiability law: points, fit and "
-                                                       "validation.",
-        (training_tables.law_points_table, training_tables.law_forms_table),
-    ),
-    StudyPage(
-        "transfer.html", "Transfer and cost", "Transfer, unseen agents and cost", "Judges on "
-                                                                                  "corpora that "
-                                                                                  "they were not "
-                                                                                  "trained on, "
-                                                                                  "and what a "
-                                                                                  "decision costs.",
-        (training_tables.transfer_table, training_tables.agents_table, training_tables.cost_table),
-    ),
-    StudyPage(
-        "simulation.html", "Simulation", "Validity where the truth is known", "Designs of the "
-                                                                              "paper and those in "
-                                                                              "which the score "
-                                                                              "cannot see the "
-                                                                              "errors.",
-        (result_tables.simulation_table,),
-    ),
-    StudyPage("run.html", "What was run", "What was run", "Every stage, whether it stands, and "
-                                                          "why not where it does not.", (training_tables.stages_table,)),
-)  # fmt: skip
-
-LIMITS = (
-    (
-        "An average over decided runs.",
-        " On a single task the judge may be wrong more often, even always.",
-    ),
-    (
-        "Asymptotic in tasks.",
-        " The bootstrap is supported by simulation from about 20 tasks; more attempts at the same "
-        "tasks add little.",
-    ),
-    (
-        "Tasks that fool the judge throughout.",
-        " Resampling cannot show errors that were not seen; the guard asks for enough tasks to "
-        "make that unlikely.",
-    ),
-    (
-        "Runs like those of CAL.",
-        " Another agent, prompt, judge or kind of task ends the promise until new labelled tasks "
-        "confirm it.",
-    ),
-    (
-        "One judge, fixed beforehand.",
-        " Picking the best of several certificates afterwards is a choice that no level here pays "
-        "for; the tables show all.",
-    ),
-    ("Outcomes are taken as true.", " A wrong label counts as the judge's error, or hides one."),
-    (
-        "A harvest's bound is on wrong labels.",
-        " It says nothing of how skewed the harvest is, and holds for the population below the "
-        "threshold, not for a finite pool.",
-    ),
-    (
-        "Split seeds share runs.",
-        " Frequencies over seeds describe one corpus split again and again; they are no "
-        "independent trials.",
-    ),
-)
+PAGES = tuple(StudyPage(**page) for page in site_data()["pages"])
 
 
 def study_tables(store: Store) -> dict[str, list[StudyTable]]:
     """Build every table from the stored documents, by page."""
     reader = Reader.of(store)
-    return {page.href: [build(reader.fresh()) for build in page.builders] for page in PAGES}
+    return {page.href: [_build(name, reader.fresh()) for name in page.tables] for page in PAGES}
+
+
+def _build(name: str, reader: Reader) -> StudyTable:
+    # a table is built by the function of its name
+    module = result_tables if hasattr(result_tables, f"{name}_table") else training_tables
+    table: StudyTable = getattr(module, f"{name}_table")(reader)
+    return table
 
 
 def write_study_site(store: Store) -> str:
@@ -169,7 +80,7 @@ def write_study_site(store: Store) -> str:
         "the paper's own corpora, as it prints them.",
         "blocks": [],
         "facts": study_facts(store, tables),
-        "limits": LIMITS,
+        "limits": site_data()["limits"],
     }
     store.write_bytes(f"{SITE}/index.html", _render("index.html", view).encode("utf-8"))
     store.write_bytes(f"{SITE}/tables.md", study_markdown(flat).encode("utf-8"))
@@ -264,20 +175,15 @@ def _validity(item: Mapping[str, Any]) -> str:
 def _block(block: StudyTable) -> dict[str, Any]:
     # names and words come first; numbers do not break
     words = next(
-        (place for place, name in enumerate(block.table.columns) if name in _FIRST_NUMBERS),
+        (
+            place
+            for place, name in enumerate(block.table.columns)
+            if name in site_data()["first_numbers"]
+        ),
         len(block.table.columns),
     )
     names = ("table", "about", "figure", "missing", "sources")
     return {**{name: getattr(block, name) for name in names}, "names": words}
-
-
-_FIRST_NUMBERS = {
-    "n", "AUROC lexical", "on CAL", "error at .1", "G", "exceeds at .1", "certified", "half B", "harvest", "taken", "agents", "half "
-                                                                                                                              "B "
-                                                                                                                              "by "
-                                                                                                                              "round", "π",
-    "ours: R²", "AUROC on TEST", "CAL runs", "coverage",
-}  # fmt: skip
 
 
 def _render(href: str, view: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from certify_assets.judges.families.endpoint import EndpointSpec
 from certify_assets.judges.specs import TRANSFER_JUDGES, judges
-from certify_assets.reports.comparison_page import Table, agent_table
+from certify_assets.reports.comparison_page import agent_table
 from certify_assets.reports.harvest_table import control_rows, loop_rows
 from certify_assets.reports.wording import DASH, count
 from certify_assets.research import paper
@@ -33,7 +33,6 @@ _MINUTES = 6
 
 def arms_table(reader: Reader) -> StudyTable:
     """Every arm of GRPO: what CAL certifies, and what its threshold covers on TEST."""
-    columns = ("whose", "corpus", "side", "α", "arm", "on CAL", "TEST", "error on TEST", "role")
     rows: list[tuple[str, ...]] = []
     for corpus, document in reader.of_corpora("judges/grpo/{}/arms_audit.json", "arms"):
         for place, cell in enumerate(document["plan"]["cells"]):
@@ -66,16 +65,11 @@ def arms_table(reader: Reader) -> StudyTable:
             rows.append(
                 (PAPER, corpus, "reject", "0.1", name, cal.strip("()") or DASH, share, DASH, role)
             )
-    about = (
-        "Reject coverage of every reward arm. The choice is made on CAL and paid for in the "
-        "level; the best on TEST is reported and never deployed."
-    )
-    return reader.table(Table("arms", "GRPO arms", columns, tuple(rows)), about)
+    return reader.table("arms", rows)
 
 
 def frontier_table(reader: Reader) -> StudyTable:
     """Judges behind an endpoint, beside the paper's frontier judges."""
-    columns = ("whose", "corpus", "judge", "elicitation", "AUROC on TEST", "on CAL", "TEST")
     rows: list[tuple[str, ...]] = []
     endpoints = {
         name: spec
@@ -112,17 +106,11 @@ def frontier_table(reader: Reader) -> StudyTable:
     for name, elicitation, *found in paper.table("frontier"):
         for corpus, (area, share) in zip(("Web-A", "Tool"), (found[:2], found[2:]), strict=True):
             rows.append((PAPER, corpus, name, elicitation, area, DASH, share))
-    about = (
-        "Reject coverage at α = .1 by TaskBoot. No order-preserving recalibration changes a "
-        "certificate, so a judge that certifies nothing needs "
-        "another order."
-    )
-    return reader.table(Table("frontier", "Judges behind an endpoint", columns, tuple(rows)), about)
+    return reader.table("frontier", rows)
 
 
 def law_points_table(reader: Reader) -> StudyTable:
     """The points of the law, with its figure."""
-    columns = ("whose", "corpus", "π", "A₀", "(1−π)(2A₀−1)", "coverage", "n_eff", "G", "best judge")
     rows: list[tuple[str, ...]] = []
     document, figure = reader.document("study/certifiability.json"), ""
     if document is None:
@@ -143,11 +131,7 @@ def law_points_table(reader: Reader) -> StudyTable:
         )
     else:
         about = "The paper's points alone."
-    return reader.table(
-        Table("law_points", "Certified coverage against (1−π)(2A₀−1)", columns, tuple(rows)),
-        about,
-        figure,
-    )
+    return reader.table("law_points", rows, about=about, figure=figure)
 
 
 def _point(item: Mapping[str, Any]) -> tuple[str, ...]:
@@ -187,18 +171,6 @@ def _figure(document: Mapping[str, Any]) -> str:
 
 def law_forms_table(reader: Reader) -> StudyTable:
     """The forms of the law, fitted to our corpora, to the paper's points again, and as printed."""
-    columns = (
-        "form",
-        "ours: R²",
-        "LOOCV R²",
-        "MAE",
-        "paper's points again: R²",
-        "LOOCV R²",
-        "MAE",
-        "printed: R²",
-        "LOOCV R²",
-        "MAE",
-    )
     document = reader.document("study/certifiability.json")
     if document is None:
         reader.lacks("all", "law")
@@ -219,22 +191,11 @@ def law_forms_table(reader: Reader) -> StudyTable:
     about = "In-sample R², leave-one-corpus-out R² and its mean absolute error. " + (
         _unfitted(document) if document else ""
     )
-    return reader.table(
-        Table("law_forms", "Validation of the law", columns, tuple(rows)), about.strip()
-    )
+    return reader.table("law_forms", rows, about=about.strip())
 
 
 def transfer_table(reader: Reader) -> StudyTable:
     """Judges that never saw the target corpus."""
-    columns = (
-        "whose",
-        "target",
-        "judge or what is left out",
-        "AUROC on TEST",
-        "on CAL",
-        "TEST",
-        "error on TEST",
-    )
     rows: list[tuple[str, ...]] = []
     for corpus, document in reader.of_corpora(_REAL, "real_scores"):
         for name in ("lexical", *TRANSFER_JUDGES):
@@ -259,9 +220,7 @@ def transfer_table(reader: Reader) -> StudyTable:
         "corpora of other domains alone. docs/transfer.md says "
         "what is kept apart."
     )
-    return reader.table(
-        Table("transfer", "Leave-one-corpus-out transfer", columns, tuple(rows)), about
-    )
+    return reader.table("transfer", rows, about=about)
 
 
 def agents_table(reader: Reader) -> StudyTable:
@@ -273,26 +232,11 @@ def agents_table(reader: Reader) -> StudyTable:
         )
     ]
     made = agent_table(documents)
-    return reader.table(
-        Table("agents", made.title, made.columns, made.rows),
-        "Folds over agents: trained on the runs of the others, read on CAL. The paper has no such "
-        "table.",
-    )
+    return reader.table("agents", made.rows, title=made.title, columns=made.columns)
 
 
 def cost_table(reader: Reader) -> StudyTable:
     """Reviewer-hours saved, and what a decision costs."""
-    columns = (
-        "whose",
-        "corpus",
-        "judge",
-        "procedure",
-        "coverage",
-        "reviewer-hours saved",
-        "CPU ms a run",
-        "tokens a decision",
-        "money a decision",
-    )
     rows: list[tuple[str, ...]] = []
     for corpus, document in reader.of_corpora(_REAL, "real_scores"):
         comparison = reader.document(f"comparison/{corpus}/comparison.json")
@@ -331,9 +275,7 @@ def cost_table(reader: Reader) -> StudyTable:
         f"t/60 for the share c of TEST that the judge rejects at α = .1. "
         "CPU time is that of this machine; tokens and money are of endpoint judges alone."
     )
-    return reader.table(
-        Table("cost", "Cost in reviewer-hours and per decision", columns, tuple(rows)), about
-    )
+    return reader.table("cost", rows, about=about)
 
 
 def _hours(share: float | None) -> str:
@@ -368,9 +310,7 @@ def stages_table(reader: Reader) -> StudyTable:
         if document
         else "No run yet."
     )
-    return reader.table(
-        Table("stages", "What was run", ("corpus", "stage", "state", "why", "command"), rows), about
-    )
+    return reader.table("stages", rows, about=about)
 
 
 _LEARNERS = {"lexical": "harvests", "sft": "harvests_sft", "lexical_transfer": "harvests_transfer"}
@@ -384,19 +324,7 @@ def _documents(reader: Reader) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
 
 
 def self_training_table(reader: Reader) -> StudyTable:
-    """Coverage before and after each round, reject side, beside labels spent on training instead."""
-    columns = (
-        "whose",
-        "target",
-        "judge",
-        "gate",
-        "α",
-        "half B",
-        "TEST deployed",
-        "TEST's own",
-        "harvest (wrong)",
-        "target labels",
-    )
+    """Coverage before and after each round, reject side, next to labels spent on training."""
     rows: list[tuple[str, ...]] = []
     for corpus, learner, document in _documents(reader):
         for loop in document["loops"]:
@@ -410,16 +338,7 @@ def self_training_table(reader: Reader) -> StudyTable:
         (PAPER, target, judge, "taskboot", "0.1", DASH, share, DASH, harvest, labels)
         for target, judge, share, harvest, labels in paper.table("self_training")
     ]
-    about = (
-        "Reject side, our gate, the first split profile; every loop is in the next table. Half A "
-        "of CAL sets the threshold of the harvest, half B "
-        "certifies the "
-        "judge of every round, TEST audits it. Labels of the pool are withheld and only say how "
-        "many pseudo-labels are wrong."
-    )
-    return reader.table(
-        Table("self_training", "Certificate-gated self-training", columns, tuple(rows)), about
-    )
+    return reader.table("self_training", rows)
 
 
 def _rounds(loop: Mapping[str, Any], learner: str) -> Iterator[tuple[str, ...]]:
@@ -486,23 +405,6 @@ def _harvest(found: Mapping[str, Any] | None) -> str:
 
 def harvests_table(reader: Reader) -> StudyTable:
     """Every harvest that a gate let through: size, contamination, coverage before and after."""
-    columns = (
-        "whose",
-        "target",
-        "start",
-        "profile",
-        "side",
-        "α",
-        "gate",
-        "round",
-        "harvest",
-        "wrong",
-        "audit",
-        "half B before",
-        "after",
-        "TEST before",
-        "after",
-    )
     rows: list[tuple[str, ...]] = []
     counts = dict.fromkeys(("harvests", "within_budget", "beyond_chance", "gates_closed"), 0)
     for corpus, learner, document in _documents(reader):
@@ -538,7 +440,7 @@ def harvests_table(reader: Reader) -> StudyTable:
         "threshold, not on the finite pool. Coverage is that of the gate's procedure, of guarded "
         "TaskBoot where the gate bets."
     )
-    return reader.table(Table("harvests", "All harvests", columns, tuple(rows)), about)
+    return reader.table("harvests", rows, about=about)
 
 
 def _made(loop: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
@@ -573,34 +475,11 @@ def closed_gates_table(reader: Reader) -> StudyTable:
         for row in loop_rows(document)
         if row["note"]
     )
-    about = "Where half A certifies nothing there is no harvest and no new judge."
-    return reader.table(
-        Table(
-            "closed_gates",
-            "Closed gates",
-            ("target", "start", "profile", "side", "α", "gate", "round", "why"),
-            rows,
-        ),
-        about,
-    )
+    return reader.table("closed_gates", rows)
 
 
 def controls_table(reader: Reader) -> StudyTable:
     """What the gate buys: the same training without a certificate."""
-    columns = (
-        "target",
-        "start",
-        "profile",
-        "side",
-        "α",
-        "control",
-        "taken",
-        "wrong",
-        "half B",
-        "TEST own",
-        "TEST deployed",
-        "TEST error",
-    )
     rows = tuple(
         (
             corpus,
@@ -614,33 +493,11 @@ def controls_table(reader: Reader) -> StudyTable:
         for corpus, learner, document in _documents(reader)
         for row in control_rows(document)
     )
-    about = (
-        "verdict: every run that the judge calls so; confidence: those it is sure of by its own "
-        "probability; lowest or highest: a share of the pool, or as "
-        "many "
-        "as the certificate let through; labels_of_half_a: the labels spent on training instead "
-        "of on a threshold."
-    )
-    return reader.table(Table("controls", "Controls without a certificate", columns, rows), about)
+    return reader.table("controls", rows)
 
 
 def skew_table(reader: Reader) -> StudyTable:
     """How far each harvest is from its pool."""
-    columns = (
-        "target",
-        "start",
-        "profile",
-        "side",
-        "α",
-        "gate",
-        "round",
-        "agents",
-        "tasks",
-        "tasks in it",
-        "effective tasks",
-        "length distance",
-        "length ratio",
-    )
     rows = []
     for corpus, learner, document in _documents(reader):
         for loop in document["loops"]:
@@ -664,29 +521,11 @@ def skew_table(reader: Reader) -> StudyTable:
                             *lengths,
                         )
                     )
-    about = (
-        "What the bound on wrong pseudo-labels does not cover. agents, tasks: total variation "
-        "distance between harvest and pool (0 alike, 1 disjoint); length: "
-        "Kolmogorov-Smirnov distance of lengths and ratio of their means."
-    )
-    return reader.table(Table("skew", "Skew of the harvests", columns, tuple(rows)), about)
+    return reader.table("skew", rows)
 
 
 def ranking_table(reader: Reader) -> StudyTable:
     """Whether half B puts the rounds in the order that TEST has them in."""
-    columns = (
-        "whose",
-        "target",
-        "start",
-        "profile",
-        "side",
-        "α",
-        "gate",
-        "certified by",
-        "half B by round",
-        "TEST by round",
-        "same order",
-    )
     rows: list[tuple[str, ...]] = []
     for corpus, learner, document in _documents(reader):
         for loop in document["loops"]:
@@ -723,11 +562,4 @@ def ranking_table(reader: Reader) -> StudyTable:
             "no",
         )
     )
-    about = (
-        "Rounds 0, 1, 2: coverage on half B of CAL and coverage that TEST's own scores certify. "
-        "The number of rounds is fixed beforehand; nothing "
-        "here chooses."
-    )
-    return reader.table(
-        Table("ranking", "Could CAL have ranked the rounds?", columns, tuple(rows)), about
-    )
+    return reader.table("ranking", rows)
