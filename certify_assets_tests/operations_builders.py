@@ -14,7 +14,8 @@ from certify_assets.evaluation.audit import audit_judge
 from certify_assets.evaluation.ledger import ledger_entries, record_result
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.operations import monitoring
+from certify_assets.operations.deployment import strictest_certificates
+from certify_assets.operations.monitoring import monitor_judge
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
 
@@ -85,7 +86,7 @@ def fail_audit(store: Store) -> None:
 
 def raise_alarm(store: Store) -> None:
     """Put labels that are all wrong to the monitor of `c`."""
-    threshold = monitoring.monitored_certificates(
+    threshold = strictest_certificates(
         certification.load_certificates(JudgedCorpus(Corpus(store, "c"), "lexical"))
     )[0].threshold
     rows = [f"fresh-{row // 4},{threshold!r},1,True" for row in range(240)]
@@ -93,6 +94,4 @@ def raise_alarm(store: Store) -> None:
         "monitoring/c/lexical/1.csv",
         "\n".join(["task_id,score,outcome,audit_sample", *rows, ""]).encode("utf-8"),
     )
-    assert (
-        monitoring.monitor_judge(JudgedCorpus(Corpus(store, "c"), "lexical"))["status"] == "alarm"
-    )
+    assert monitor_judge(JudgedCorpus(Corpus(store, "c"), "lexical"))["status"] == "alarm"

@@ -13,15 +13,15 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.files import canonical_json
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import GRID
-from certify_assets.operations.deployment_record import own_key
-from certify_assets.operations.journal import Label, append_labels
+from certify_assets.operations.deployment import strictest_certificates
+from certify_assets.operations.labels import Label, append_labels
 from certify_assets.operations.layout import (
     DECISION_COLUMNS,
     batch_key,
     deployment_key,
     deployments_key,
+    own_key,
 )
-from certify_assets.operations.monitoring import monitored_certificates
 from certify_assets.operations.sampling import SamplingPlan, draw_tasks
 from certify_assets.storage.store import Store
 
@@ -65,7 +65,7 @@ def deploy_by_hand(
 
 def _deciding(store: Store, key: str) -> list[Certificate]:
     """Return the certificates that decide, as they are stored: recomputing them is what the tests are of."""
-    return monitored_certificates(
+    return strictest_certificates(
         [Certificate.from_dict(item) for item in store.read_json(key)["certificates"]]
     )
 

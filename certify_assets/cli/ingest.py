@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from certify_assets.operations.batches import Received
+    from certify_assets.operations.decisions import BatchRecord
 
 
 @click.command()
@@ -88,8 +89,7 @@ def ingest(
     the reason, and the exit code is 3.
     """
     from certify_assets.cli.launching import open_corpus_store
-    from certify_assets.operations.batches import receive
-    from certify_assets.operations.deciding import decide_ready
+    from certify_assets.operations.batches import decide_ready, receive
     from certify_assets.storage.progress import ProgressLines
 
     refuse_overwrite(
@@ -103,14 +103,20 @@ def ingest(
         format=format_name,
         options=parse_options(options),
     )
-    documents = decide_ready(Corpus(store, corpus), report=ProgressLines(say))
-    documents += _decided_before(Corpus(store, corpus), received, documents)
-    _write(Corpus(store, corpus), documents, decisions, queue)
+    records = decide_ready(Corpus(store, corpus), report=ProgressLines(say))
+    records += _decided_before(Corpus(store, corpus), received, records)
+    _write(Corpus(store, corpus), records, decisions, queue)
     if as_json:
-        emit_json({"corpus": corpus, **_received(received), "batches": documents})
+        emit_json(
+            {
+                "corpus": corpus,
+                **_received(received),
+                "batches": [item.to_dict() for item in records],
+            }
+        )
     else:
-        _show(received, documents)
-    ctx.exit(NOTHING if any(not document["decided"] for document in documents) else 0)
+        _show(received, records)
+    ctx.exit(NOTHING if any(not item.decided for item in records) else 0)
 
 
 def _absolute(path: str) -> str:
@@ -118,14 +124,14 @@ def _absolute(path: str) -> str:
 
 
 def _decided_before(
-    corpus: Corpus, received: Received, documents: list[dict[str, Any]]
-) -> list[dict[str, Any]]:
+    corpus: Corpus, received: Received, records: list[BatchRecord]
+) -> list[BatchRecord]:
     """Return the batch that these very files made earlier."""
-    from certify_assets.operations.deciding import batch_document
+    from certify_assets.operations.decisions import BatchRecord
 
-    if received.batch is None or received.batch in {document["batch"] for document in documents}:
+    if received.batch is None or received.batch in {record.batch for record in records}:
         return []
-    return [batch_document(corpus, received.batch)]
+    return [BatchRecord.load(corpus, received.batch)]
 
 
 def _received(received: Received) -> dict[str, Any]:
@@ -138,7 +144,7 @@ def _received(received: Received) -> dict[str, Any]:
 
 
 def _write(
-    corpus: Corpus, documents: list[dict[str, Any]], decisions: Path | None, queue: Path | None
+    corpus: Corpus, records: list[BatchRecord], decisions: Path | None, queue: Path | None
 ) -> None:
     import pandas as pd
 
@@ -147,16 +153,14 @@ def _write(
 
     if decisions is None and queue is None:
         return
-    if not documents:
+    if not records:
         raise InputError(
             "nothing was decided by this call, so there is nothing to write; leave "
             "--decisions and --queue out."
         )
-    for document in documents:
-        require_as_decided(corpus, document["batch"], "decisions")
-    frame = pd.concat(
-        [decisions_of(corpus, document["batch"]) for document in documents], ignore_index=True
-    )
+    for record in records:
+        require_as_decided(corpus, record.batch, "decisions")
+    frame = pd.concat([decisions_of(corpus, record.batch) for record in records], ignore_index=True)
     outputs = [
         (path, table)
         for path, table in ((decisions, frame), (queue, _queue(frame)))
@@ -175,7 +179,7 @@ def _queue(frame: pd.DataFrame) -> pd.DataFrame:
     return rows.iloc[sorted(range(len(rows)), key=lambda row: ASKED.index(rows["asked"].iloc[row]))]
 
 
-def _show(received: Received, documents: list[dict[str, Any]]) -> None:
+def _show(received: Received, records: list[BatchRecord]) -> None:
     dropped = (
         ", ".join(f"{reason}: {number}" for reason, number in (received.dropped or {}).items())
         or "nothing"
@@ -186,23 +190,21 @@ def _show(received: Received, documents: list[dict[str, Any]]) -> None:
     )
     for sentence in received.sentences:
         say(sentence)
-    for document in documents:
+    for record in records:
         rows = [
-            [name, str(number), percent(number / max(1, document["rows"]))]
-            for name, number in document["decisions"].items()
+            [name, str(number), percent(number / max(1, record.rows))]
+            for name, number in record.decisions.items()
         ]
         show_table(
-            f"Batch {document['batch']}: {document['rows']} runs",
+            f"Batch {record.batch}: {record.rows} runs",
             ["decision", "runs", "share"],
             rows,
         )
-        for name, number in document["reasons"].items():
+        for name, number in record.reasons.items():
             console().print(f"  {name}: {number}", markup=False)
-        asked = ", ".join(f"{name} {number}" for name, number in document["asked"].items() if name)
+        asked = ", ".join(f"{name} {number}" for name, number in record.asked.items() if name)
         console().print(f"People are asked about: {asked or 'nothing'}", markup=False)
-        for finding in document["findings"]:
+        for finding in record.findings:
             console().print(f"  {finding['code']}: {finding['message']}", markup=False)
-        if document["refusal"] is not None:
-            console().print(
-                f"{document['refusal']['code']}: {document['refusal']['sentence']}", markup=False
-            )
+        if record.refusal is not None:
+            console().print(f"{record.refusal.code}: {record.refusal.sentence}", markup=False)

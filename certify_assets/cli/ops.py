@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from rich.text import Text
     from rich.tree import Tree
 
-    from certify_assets.operations.deployment import Deployment
-    from certify_assets.operations.links import Link
+    from certify_assets.operations.deployment_record import DeploymentRecord
+    from certify_assets.operations.lineage import Link
     from certify_assets.operations.sampling import SamplingPlan
 
 _SHARE = Finite(0, 1)
@@ -106,7 +106,7 @@ def deploy(
     answer, the deployment holds and says so.
     """
     from certify_assets.cli.launching import open_corpus_store
-    from certify_assets.operations.deployment import deploy as deploy_judge
+    from certify_assets.operations.rollout import deploy as deploy_judge
 
     opened = Corpus(open_corpus_store(root, corpus), corpus)
     made = deploy_judge(
@@ -142,7 +142,8 @@ def rollback(corpus: str, number: int | None, root: str | None, as_json: bool) -
     `certify ops deploy`.
     """
     from certify_assets.cli.launching import open_corpus_store
-    from certify_assets.operations.deployment import read_deployments, redeploy
+    from certify_assets.operations.deployment_record import read_deployments
+    from certify_assets.operations.rollout import redeploy
 
     opened = Corpus(open_corpus_store(root, corpus), corpus)
     if number is None:
@@ -196,7 +197,7 @@ def lineage(
     longer where it was read is told and breaks nothing: the data root does not own it.
     """
     from certify_assets.cli.launching import open_corpus_store, open_store
-    from certify_assets.operations.provenance_walk import find, walk
+    from certify_assets.operations.lineage import find, walk
 
     store = open_store(root) if corpus is None else open_corpus_store(root, corpus)
     found = find(store, name, corpus)
@@ -257,7 +258,7 @@ def _hashes(link: Link) -> str:
 def _plan(corpus: Corpus, changes: dict[str, Any]) -> SamplingPlan:
     from dataclasses import replace
 
-    from certify_assets.operations.deployment import plan_before
+    from certify_assets.operations.deployment_record import plan_before
 
     return replace(
         plan_before(corpus), **{name: value for name, value in changes.items() if value is not None}
@@ -290,9 +291,10 @@ def _budgets(alphas: tuple[str, ...]) -> dict[str, float] | float | None:
 
 
 def _status(corpus: Corpus, *, as_json: bool) -> int:
-    from certify_assets.operations.deployment import load_deployment, read_deployments, why_refused
+    from certify_assets.operations.deployment import Deployment
+    from certify_assets.operations.deployment_record import load_deployment, read_deployments
 
-    refusal = why_refused(corpus)
+    refusal = Deployment.of(corpus).refusal
     found = load_deployment(corpus)
     earlier = read_deployments(corpus)
     past = [
@@ -334,12 +336,12 @@ def _status(corpus: Corpus, *, as_json: bool) -> int:
     return 0 if refusal is None else NOTHING
 
 
-def _words(earlier: Deployment) -> str:
+def _words(earlier: DeploymentRecord) -> str:
     pairs = zip(earlier.alpha.items(), earlier.certificates, strict=True)
     return ", ".join(f"{side} at {alpha:g} {sha256[:12]}" for (side, alpha), sha256 in pairs)
 
 
-def _show_made(made: Deployment, *, as_json: bool) -> None:
+def _show_made(made: DeploymentRecord, *, as_json: bool) -> None:
     if as_json:
         emit_json({**made.to_dict(), "decides": True})
         return
@@ -350,7 +352,7 @@ def _show_made(made: Deployment, *, as_json: bool) -> None:
         say(f"MLflow: {made.mlflow['error']}; the deployment holds without the record.")
 
 
-def _table(made: Deployment) -> None:
+def _table(made: DeploymentRecord) -> None:
     mlflow = made.mlflow or {}
     rows = [
         ["judge", made.judge],

@@ -22,6 +22,7 @@ from certify_assets.errors import InputError
 from certify_assets.judges.judged import JudgedCorpus
 
 if TYPE_CHECKING:
+    from certify_assets.operations.recertification_record import RecertificationRecord
     from certify_assets.operations.spending import Schedule
 
 
@@ -149,49 +150,44 @@ def _recertify(
     deploys: bool,
     as_json: bool,
 ) -> int:
-    from certify_assets.operations import recertification, recertified
-    from certify_assets.operations.events import notify
+    from certify_assets.operations.notifications import notify
+    from certify_assets.operations.recertification import recertify
+    from certify_assets.operations.rollout import promote
 
-    document, said = recertification.recertify(
-        judge, schedule=schedule, reason=reason, least_new_tasks=at_least
-    )
-    deployed = (
-        recertified.promote(judge.corpus, document).number
-        if deploys and document is not None
-        else None
-    )
+    record, said = recertify(judge, schedule=schedule, reason=reason, least_new_tasks=at_least)
+    deployed = promote(judge.corpus, record).number if deploys and record is not None else None
     if as_json:
         emit_json(
             {
                 "said": said,
                 "deployment": deployed,
-                **(document or {"number": None, "corpus": judge.corpus.name, "judge": judge.name}),
+                **(
+                    {"number": None, "corpus": judge.corpus.name, "judge": judge.name}
+                    if record is None
+                    else record.to_dict()
+                ),
             }
         )
     else:
         say(said)
-        if document is not None:
-            _show(document)
+        if record is not None:
+            _show(record)
         if deployed is not None:
             say(f"deployment {deployed} decides now.")
     for sentence in notify(judge.corpus):
         say(sentence)
-    return (
-        0
-        if document is not None and any(item["certified"] for item in document["sides"])
-        else NOTHING
-    )
+    return 0 if record is not None and any(side.certified for side in record.sides) else NOTHING
 
 
 def _deployed(corpus: Corpus) -> str:
-    from certify_assets.operations.in_use import deployed_document
+    from certify_assets.operations.deployment_record import stored_deployment
 
-    document = deployed_document(corpus)
+    document = stored_deployment(corpus)
     if document is None:
         raise InputError(
             f"no judge is deployed on {corpus}; deploy one, or name a judge with --judge."
         )
-    return str(document["judge"])
+    return document.judge
 
 
 def _schedule(kind: str | None, options: dict[str, Any]) -> Schedule | None:
@@ -260,26 +256,26 @@ def _show_preview(found: dict[str, Any]) -> None:
     say("A look at what would come of it is a recertification: run it without --dry-run.")
 
 
-def _show(document: dict[str, Any]) -> None:
+def _show(record: RecertificationRecord) -> None:
     rows = []
-    for side in document["sides"]:
-        audit = side["audit_sample"]
+    for side in record.sides:
+        audit = side.audit_sample
         alone = (
             f"{audit['realized_error']:.3f}, {audit['verdict']}"
             if audit and audit["realized_error"] is not None
             else ""
         )
-        worst = "" if side["worst_error"] is None else f"{side['worst_error']:.3f}"
+        worst = "" if side.worst_error is None else f"{side.worst_error:.3f}"
         cells = (
-            [percent(side["coverage"]), f"{side['threshold']:.4g}", alone, worst]
-            if side["certified"]
+            [percent(side.coverage), f"{side.threshold:.4g}", alone, worst]
+            if side.certified
             else ["nothing", "", "", ""]
         )
-        rows.append([side["side"], f"{side['alpha']:g}", *cells])
-    tasks = document["tasks"]
+        rows.append([side.side, f"{side.alpha:g}", *cells])
+    tasks = record.tasks
     title = (
-        f"Recertification {document['number']}: {tasks['cal']} tasks of CAL, "
-        f"{tasks['audit_sample']} of the audit sample, δ {document['delta']:g}"
+        f"Recertification {record.number}: {tasks['cal']} tasks of CAL, "
+        f"{tasks['audit_sample']} of the audit sample, δ {record.delta:g}"
     )
     show_table(
         title,
@@ -294,13 +290,13 @@ def _show(document: dict[str, Any]) -> None:
         rows,
     )
     out = console()
-    for finding in document["findings"]:
+    for finding in record.findings:
         out.print(f"  {finding['code']}: {finding['message']}", markup=False)
-    out.print(document["joint"], markup=False)
+    out.print(record.joint, markup=False)
 
 
 def _train(corpus: Corpus, as_json: bool) -> None:
-    from certify_assets.operations.training_labels import NOT_TRAINING, write_training_labels
+    from certify_assets.operations.audit_sample import NOT_TRAINING, write_training_labels
 
     made = write_training_labels(corpus)
     if as_json:

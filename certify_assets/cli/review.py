@@ -24,7 +24,7 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 
 if TYPE_CHECKING:
-    from certify_assets.operations.queue import Queue
+    from certify_assets.operations.review_queue import Queue
 
 
 def _costs(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -84,7 +84,7 @@ def _open(root: str | None, corpus: str) -> Corpus:
 @json_option
 def queue_(corpus: str, limit: int, root: str | None, as_json: bool, **costs: float) -> None:
     """Print the review queue of a corpus and what it costs."""
-    from certify_assets.operations.queue import load_queue
+    from certify_assets.operations.review_queue import load_queue
 
     _print(corpus, load_queue(_open(root, corpus), **costs), limit, as_json)
 
@@ -122,7 +122,7 @@ def export(
     refused where a name begins like a formula, which a spreadsheet would run.
     """
     from certify_assets.operations.label_files import export_queue, export_studio
-    from certify_assets.operations.queue import load_queue
+    from certify_assets.operations.review_queue import load_queue
 
     if path is None and studio is None:
         raise InputError("there is no file to write; name FILE, or one with --label-studio.")
@@ -207,7 +207,7 @@ def serve(
 
 
 def _print(corpus: str, queue: Queue, limit: int, as_json: bool) -> None:
-    from certify_assets.operations.queue import BLIND_COLUMNS
+    from certify_assets.operations.review_queue import BLIND_COLUMNS
 
     if not as_json:
         _show(corpus, queue, limit)
@@ -285,7 +285,7 @@ def _require_reachable(host: str, exposed: bool) -> None:
 
 def _serve(corpus: Corpus, host: str, port: int, as_json: bool, costs: dict[str, float]) -> None:
     from certify_assets.cli.review_server import ReviewServer
-    from certify_assets.operations.reviewing import ReviewSession
+    from certify_assets.operations.review_session import ReviewSession
 
     session = ReviewSession(corpus.store, corpus.name, **costs)
     waiting = len(session.queue().frame)

@@ -32,7 +32,7 @@ from certify_assets.reports.review_page import (
 )
 
 if TYPE_CHECKING:
-    from certify_assets.operations.reviewing import ReviewSession
+    from certify_assets.operations.review_session import ReviewSession
 
 _REVIEWER = "certify_reviewer"
 _DRAINED = 1 << 20

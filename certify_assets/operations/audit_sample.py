@@ -1,56 +1,72 @@
-"""The audit sample: which of the tasks that people labelled may extend CAL, and why the others may not.
+"""Labelled tasks: which of them may extend CAL, and which labels may train.
 
-A task counts when it was drawn "audit" before anything was scored and every attempt of it, over all batches, has an outcome that its reviewers agree on
-or that a majority of them gives. The draw is recomputed here from the plans that were deployed: a row that says otherwise is of mixed provenance, and
-nothing counts until that is cleared up.
+A task counts when it was drawn "audit" before anything was scored and every attempt of it, over all
+batches, has an outcome of a majority of its reviewers. The draw is recomputed here from the plans
+that were deployed: a row that contradicts it is of mixed provenance, and nothing counts until that
+is cleared up. Tasks that are still open or tied are left out and reported, not corrected for, so
+whether a task gets complete must not depend on its outcomes. Their share is a figure of every
+recertification, and so is the error if all of their decided runs were wrong: a few open tasks are
+enough to hide half of the errors where reviewers put off what went badly.
 
-What the draw cannot give is said, not corrected: tasks that are still open or tied are left out, so whether a task gets complete must not depend on its
-outcomes. Their share is a figure of every recertification, and so is the error in the worst case, all of their decided runs wrong: a few open tasks
-are enough to hide half of the errors where reviewers put off what went badly.
+Labels of drawn tasks certify and monitor, so they never train. Those of runs that the judge could
+not decide may train. They are of the hardest runs, so they neither certify nor monitor, and their
+table states it in the column ``provenance``, which every reader of labels refuses.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, IntegrityError
+from certify_assets.operations.decisions import REFUSALS
 from certify_assets.operations.deployment_record import read_deployments
-from certify_assets.operations.journal import Label, read_labels, resolve_labels
-from certify_assets.operations.layout import batch_key, batch_names, decisions_of, load_decisions
-from certify_assets.operations.sampling import SamplingPlan, draw_tasks
-from certify_assets.operations.standing import REFUSALS
+from certify_assets.operations.labels import Label, read_labels, resolve_labels
+from certify_assets.operations.layout import (
+    batch_key,
+    batch_names,
+    decisions_of,
+    no_decisions,
+    training_key,
+)
+from certify_assets.operations.sampling import Draw, draw_tasks
+from certify_assets.storage.snapshot import remembered
 
 if TYPE_CHECKING:
     import pandas as pd
+    from numpy.typing import NDArray
 
-__all__ = [
-    "OPEN_SHARE",
-    "REASONS",
-    "CountedTasks",
-    "completed_at",
-    "count_audit_tasks",
-    "drawn_decisions",
-    "with_labels",
-]
-
-#: share of drawn tasks that are open or tied above which a certificate on the others is met with a warning, whatever the worst case
-OPEN_SHARE = 0.05
+#: share of drawn tasks that are open or tied above which a recertification carries a warning
+OPEN_SHARE: Final = 0.05
 #: why a drawn task does not count
-REASONS = {
+REASONS: Final = {
     "open": "not every attempt is labelled",
     "tied": "reviewers of an attempt disagree and neither side has a majority",
     "in_splits": "the task is in the splits of the corpus",
-    "changed_run": "a run came twice under one name with different content, so it is not known which of them was labelled",
-    "drawn_otherwise": "another batch did not draw the task, so its attempts there are not all labelled",
+    "changed_run": (
+        "a run came twice under one name with different content, so it is not known which of them "
+        "was labelled"
+    ),
+    "drawn_otherwise": (
+        "another batch did not draw the task, so its attempts there are not all labelled"
+    ),
     "other_adapter": "an attempt was scored by another adapter than the present one",
 }
-_AUTOMATIC = ("reject", "release")
-_MIXED = "; the provenance of its labels is mixed, so restore the batch as it was written, or take it out."
+#: why a labelled run does not train
+NOT_TRAINING: Final = {
+    "audit_sample": "its task is drawn for the audit sample, which certifies",
+    "spot_check": "its task is drawn for spot checks, which feed the monitor",
+    "in_splits": "its task is in the RL, CAL or TEST split",
+    "tied": "its reviewers disagree and neither side has a majority",
+}
+_MIXED = (
+    "; the provenance of its labels is mixed, so restore the batch as it was written, or take it "
+    "out."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,16 +76,16 @@ class CountedTasks:
     Parameters
     ----------
     rows : pandas.DataFrame
-        trajectory_id, task_id, agent, batch, score, outcome, refused: every row of every task that counts, tasks in the order in which they were
-        complete, rows within one as they were decided. Those of a batch that was refused (`refused`) were never scored.
+        trajectory_id, task_id, agent, batch, score, outcome, refused: every row of every task that
+        counts, in the order of completion. Those of a refused batch were never scored.
     drawn : int
         Tasks that were drawn.
     left_out : mapping of str to int
         Drawn tasks that do not count, by the keys of ``REASONS``.
     unresolved : pandas.DataFrame
-        The rows, scores alone, of the tasks that are open or tied.
+        Rows, scores alone, of the tasks that are open or tied.
     came_again : int
-        Tasks counted by an earlier recertification that got attempts afterwards: those attempts stay out.
+        Tasks of an earlier recertification with later attempts, which stay out.
     """
 
     rows: pd.DataFrame
@@ -80,7 +96,7 @@ class CountedTasks:
 
     @property
     def tasks(self) -> list[str]:
-        """The tasks that count, in the order in which they were complete."""
+        """The tasks that count, in the order of completion."""
         return [str(task) for task in self.rows["task_id"].drop_duplicates()]
 
     @property
@@ -91,118 +107,108 @@ class CountedTasks:
         return waiting / able if able else 0.0
 
 
+@remembered
 def drawn_decisions(corpus: Corpus) -> pd.DataFrame:
-    """Return the decisions of all batches with a column ``drawn`` ("audit", "spot" or ""), recomputed from the plans that were deployed.
+    """Return all decisions with the recomputed draw, "audit", "spot" or "", as column ``drawn``.
 
     Raises
     ------
     InputError
-        If a batch was drawn under a plan that was never deployed, or a row says that it is asked about for another reason than the draw gives: it may
-        have been picked because of its score or of its outcome.
+        If a batch was drawn under a plan that was never deployed, or a row is in the review queue
+        for another reason than the draw gives: its score or outcome may be why.
     """
     import pandas as pd
 
     seen = frozenset(corpus.assignment)
     parts = [_drawn(corpus, name, seen) for name in batch_names(corpus)]
-    return pd.concat(parts, ignore_index=True) if parts else load_decisions(corpus).assign(drawn="")
+    return pd.concat(parts, ignore_index=True) if parts else no_decisions().assign(drawn="")
 
 
 def _drawn(corpus: Corpus, batch: str, in_splits: frozenset[str]) -> pd.DataFrame:
-    rows, draw = (
-        decisions_of(corpus, batch),
-        corpus.store.read_json(batch_key(corpus.name, batch, "draw.json")),
-    )
+    rows, draw = decisions_of(corpus, batch), Draw.load(corpus, batch)
     where = corpus.store.locate(batch_key(corpus.name, batch, "decisions.parquet"))
     about = corpus.store.read_json(batch_key(corpus.name, batch, "batch.json"))
     if (about.get("corpus", corpus.name), about.get("batch", batch)) != (corpus.name, batch):
         raise InputError(
             f"{where}: its batch.json is of {about.get('corpus')}, {about.get('batch')}{_MIXED}"
         )
-    for name, file in (
-        ("decisions_sha256", "decisions.parquet"),
-        ("draw_sha256", "draw.json"),
-        ("identities_sha256", "identities.parquet"),
-    ):
-        # a batch of these has both hashes; where the third is told, it holds too
-        if (name in about or file != "identities.parquet") and corpus.store.sha256(
-            batch_key(corpus.name, batch, file)
-        ) != about.get(name):
+    for file in ("decisions.parquet", "draw.json", "identities.parquet"):
+        name = f"{file.partition('.')[0]}_sha256"
+        # batches of early versions have no hash of the identities
+        required = name in about or file != "identities.parquet"
+        key = batch_key(corpus.name, batch, file)
+        if required and corpus.store.sha256(key) != about.get(name):
             raise InputError(
                 f"{where}: {file} is not what was written when the batch was decided{_MIXED}"
             )
-    if draw["deployment"] is None:
+    if draw.plan is None or draw.deployment is None:
         drawn = np.full(len(rows), "", dtype="<U5")
     else:
         known = {item.number: item.sampling for item in read_deployments(corpus)}
-        plan = SamplingPlan(**draw["plan"])
-        if known.get(draw["deployment"]) != plan:
+        if known.get(draw.deployment) != draw.plan:
             raise InputError(
                 f"{where}: its tasks were drawn under a plan that was never deployed{_MIXED}"
             )
-        drawn = draw_tasks(plan, corpus.name, rows["task_id"])
-    said = rows["asked"].to_numpy(object)
-    wrong = np.flatnonzero(_asked(drawn, rows, _aside(corpus, batch, rows, in_splits)) != said)
+        drawn = draw_tasks(draw.plan, corpus.name, rows["task_id"])
+    expected = _asked(drawn, rows, _excluded(corpus, batch, rows, in_splits))
+    wrong = np.flatnonzero(expected != rows["asked"].to_numpy(object))
     if wrong.size:
         row = rows.iloc[int(wrong[0])]
-        shown = f"row {int(wrong[0]) + 1}, run {row['trajectory_id']!r} is asked about as {row['asked'] or 'nothing'!r}"
         raise InputError(
-            f"{where}, column 'asked': {shown}, which is not what the plan draws{_MIXED}"
+            f"{where}, column 'asked': row {int(wrong[0]) + 1}, run {row['trajectory_id']!r} is "
+            f"asked about as {row['asked'] or 'nothing'!r}, which is not what the plan draws"
+            f"{_MIXED}"
         )
     return rows.assign(drawn=drawn)
 
 
-def _aside(
+def _excluded(
     corpus: Corpus, batch: str, rows: pd.DataFrame, in_splits: frozenset[str]
-) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Return which rows no draw is made of: runs that came before with other content, and tasks of the splits."""
+) -> NDArray[np.bool_]:
+    """Return which rows the draw excludes: changed runs, and tasks of the splits."""
     key = batch_key(corpus.name, batch, "identities.parquet")
     changed: set[str] = set()
     if corpus.store.exists(key):
         identities = corpus.store.read_table(key)
         changed = set(identities.loc[identities["changed"].astype(bool), "trajectory_id"])
     seen = (rows["reason"] == "seen_task") & rows["task_id"].isin(in_splits)
-    aside: np.ndarray[Any, np.dtype[np.bool_]] = (
-        seen | rows["trajectory_id"].isin(changed)
-    ).to_numpy(bool)
-    return aside
+    excluded: NDArray[np.bool_] = (seen | rows["trajectory_id"].isin(changed)).to_numpy(bool)
+    return excluded
 
 
-def _asked(
-    drawn: np.ndarray[Any, Any], rows: pd.DataFrame, aside: np.ndarray[Any, np.dtype[np.bool_]]
-) -> np.ndarray[Any, Any]:
+def _asked(drawn: NDArray[Any], rows: pd.DataFrame, excluded: NDArray[np.bool_]) -> NDArray[Any]:
     decisions = rows["decision"].to_numpy(object)
     asked = np.where(decisions == "human", "undecided", "").astype(object)
-    asked[(drawn == "spot") & np.isin(decisions, _AUTOMATIC)] = "spot_check"
-    asked[(drawn == "audit") & ~aside] = "audit_sample"
+    asked[(drawn == "spot") & np.isin(decisions, ("reject", "release"))] = "spot_check"
+    asked[(drawn == "audit") & ~excluded] = "audit_sample"
     return asked
 
 
 def with_labels(frame: pd.DataFrame, labels: Iterable[Label]) -> pd.DataFrame:
-    """Return decisions with the columns ``outcome`` (missing where there is none) and ``tied``, as the journal stands."""
+    """Return decisions with the columns ``outcome``, missing where there is none, and ``tied``."""
     resolved = resolve_labels(labels)
     found = [resolved.get(str(name)) for name in frame["trajectory_id"]]
     outcome = np.array(
         [np.nan if item is None or item.outcome is None else item.outcome for item in found],
         dtype=np.float64,
     )
-    return frame.assign(
-        outcome=outcome, tied=[item is not None and item.outcome is None for item in found]
-    )
+    tied = [item is not None and item.outcome is None for item in found]
+    return frame.assign(outcome=outcome, tied=tied)
 
 
 def completed_at(labels: Iterable[Label], runs: Mapping[str, Sequence[str]]) -> dict[str, int]:
-    """Return of each task the number of the journal's line with which every one of its runs had an outcome for the first time.
+    """Return the line of the journal with which every run of a task first had an outcome.
 
     Parameters
     ----------
     labels : iterable of Label
         The journal, the oldest first.
     runs : mapping of str to sequence of str
-        The runs that matter of each task. A task without any is complete from the start, at 0.
+        Runs of each task. A task without runs is complete from the start, at 0.
 
     Notes
     -----
-    Lines are numbered as they were written, whatever the clock said, and a line once written stays: the order of tasks never changes.
+    Lines are numbered as they were written, whatever the clock said, so the order never changes.
     """
     owner = {run: task for task, names in runs.items() for run in names}
     waiting = {task: set(names) for task, names in runs.items()}
@@ -231,12 +237,11 @@ def count_audit_tasks(
 
     Parameters
     ----------
-    store : Store
-    corpus : str
+    corpus : Corpus
     adapter_sha256 : str
-        Of the judge to certify: rows that another scored do not count.
+        Hash of the judge to certify: rows that another one scored do not count.
     before : mapping of str to frozenset of str, optional
-        Runs of the tasks that earlier recertifications counted; of these tasks nothing else counts.
+        Runs of the tasks that earlier recertifications counted; no other runs of these count.
 
     Raises
     ------
@@ -247,13 +252,11 @@ def count_audit_tasks(
     """
     frame = drawn_decisions(corpus)
     labels = read_labels(corpus)
-    before = before or {}
     frame["twice"] = frame["trajectory_id"].duplicated(keep=False)
-    audit = with_labels(
-        frame[frame["task_id"].isin(set(frame.loc[frame["drawn"] == "audit", "task_id"]))], labels
-    )
-    audit, came_again = _as_counted(audit, before, corpus.name)
-    reasons = _reasons(audit, set(corpus.assignment), adapter_sha256)
+    tasks = set(frame.loc[frame["drawn"] == "audit", "task_id"])
+    audit = with_labels(frame[frame["task_id"].isin(tasks)], labels)
+    audit, came_again = _without_later_runs(audit, before or {}, corpus.name)
+    reasons = _reasons(audit, corpus.assignment, adapter_sha256)
     runs = {
         str(task): [str(name) for name in part]
         for task, part in audit.groupby("task_id", sort=False)["trajectory_id"]
@@ -264,11 +267,9 @@ def count_audit_tasks(
     waiting = audit[audit["task_id"].map(reasons).isin(["open", "tied"])]
     counts = {name: sum(reason == name for reason in reasons.values()) for name in REASONS}
     names = ["trajectory_id", "task_id", "agent", "batch", "score"]
-    rows = rows.assign(refused=rows["reason"].isin(REFUSALS))
+    rows = rows.assign(refused=rows["reason"].isin(REFUSALS)).astype({"outcome": "int8"})
     return CountedTasks(
-        rows=rows[[*names, "outcome", "refused"]]
-        .astype({"outcome": "int8"})
-        .reset_index(drop=True),
+        rows=rows[[*names, "outcome", "refused"]].reset_index(drop=True),
         drawn=len(reasons),
         left_out={name: number for name, number in counts.items() if number},
         unresolved=waiting[names].reset_index(drop=True),
@@ -276,37 +277,94 @@ def count_audit_tasks(
     )
 
 
-def _as_counted(
+def _without_later_runs(
     audit: pd.DataFrame, before: Mapping[str, frozenset[str]], corpus: str
 ) -> tuple[pd.DataFrame, int]:
-    """Keep of tasks that were counted before the runs that were, and no later ones; return the number of tasks that had some."""
+    """Drop later runs of tasks that were counted before; return the number of such tasks too."""
     known = {run for names in before.values() for run in names}
     if missing := sorted(known - set(audit["trajectory_id"])):
         raise IntegrityError(
-            f"{corpus}: the run {missing[0]!r} was counted by an earlier recertification and is no longer among the decisions; restore its batch."
+            f"{corpus}: the run {missing[0]!r} was counted by an earlier recertification and is no "
+            "longer among the decisions; restore its batch."
         )
     later = audit["task_id"].isin(set(before)) & ~audit["trajectory_id"].isin(known)
     return audit[~later], int(audit.loc[later, "task_id"].nunique())
 
 
-def _reasons(audit: pd.DataFrame, in_splits: set[str], adapter_sha256: str) -> dict[str, str]:
+def _reasons(
+    audit: pd.DataFrame, in_splits: Mapping[str, str], adapter_sha256: str
+) -> dict[str, str]:
     """Return why each drawn task does not count; "" where it does."""
     found = {}
     for task, part in audit.groupby("task_id", sort=False):
         missing, tied = part["outcome"].isna(), part["tied"].astype(bool)
+        changed = part["twice"] | ((part["drawn"] == "audit") & (part["asked"] != "audit_sample"))
+        other = (part["adapter_sha256"] != adapter_sha256) & ~part["reason"].isin(REFUSALS)
         tests = {
             "in_splits": task in in_splits,
-            "changed_run": bool(
-                (
-                    part["twice"] | ((part["drawn"] == "audit") & (part["asked"] != "audit_sample"))
-                ).any()
-            ),
+            "changed_run": bool(changed.any()),
             "drawn_otherwise": bool((part["drawn"] != "audit").any()),
-            "other_adapter": bool(
-                ((part["adapter_sha256"] != adapter_sha256) & ~part["reason"].isin(REFUSALS)).any()
-            ),
+            "other_adapter": bool(other.any()),
             "open": bool((missing & ~tied).any()),
             "tied": bool(tied.any()),
         }
         found[str(task)] = next((name for name, holds in tests.items() if holds), "")
     return found
+
+
+@dataclass(frozen=True)
+class TrainingLabels:
+    """Summary of the table of labels that may train.
+
+    Parameters
+    ----------
+    key, sha256 : str
+        Of the table.
+    rows, tasks, successes : int
+    left_out : mapping of str to int
+        Labelled runs that are not in it, by the keys of ``NOT_TRAINING``.
+    """
+
+    key: str
+    sha256: str
+    rows: int
+    tasks: int
+    successes: int
+    left_out: Mapping[str, int]
+
+
+def write_training_labels(corpus: Corpus) -> TrainingLabels:
+    """Store the table of labels that may train.
+
+    Raises
+    ------
+    InputError
+        If rows are of mixed provenance.
+    """
+    frame = with_labels(drawn_decisions(corpus), read_labels(corpus))
+    frame = frame[frame["outcome"].notna() | frame["tied"].astype(bool)]
+    splits = frame["task_id"].map(corpus.assignment)
+    tests = {
+        "audit_sample": frame["drawn"] == "audit",
+        "spot_check": frame["drawn"] == "spot",
+        # a task of the SFT split trains already
+        "in_splits": splits.notna() & (splits != "sft"),
+        "tied": frame["tied"].astype(bool),
+    }
+    left_out: dict[str, int] = {}
+    kept = frame
+    for name, holds in tests.items():
+        out = holds.loc[kept.index]
+        left_out |= {name: int(out.sum())} if out.any() else {}
+        kept = kept[~out]
+    names = ["trajectory_id", "task_id", "agent", "batch", "score", "outcome", "provenance"]
+    table = kept.assign(provenance="undecided")[names].astype({"outcome": "int8"})
+    key = training_key(corpus.name)
+    return TrainingLabels(
+        key,
+        corpus.store.write_table(key, table.reset_index(drop=True)),
+        len(table),
+        int(table["task_id"].nunique()),
+        int(table["outcome"].sum()),
+        left_out,
+    )

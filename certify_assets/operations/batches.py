@@ -1,7 +1,9 @@
-"""New runs become a batch: imported without their outcomes, told apart from what came before, and their tasks drawn before anything is scored.
+"""New runs become a batch, which is decided.
 
-A batch is ready when its ``import.json`` is there, and decided when its ``decisions.parquet`` is (`deciding`). Its name is its number and the
-beginning of the hash of the delivery, so that the same files are the same batch however often they are given.
+Runs are imported without their outcomes, compared with those that came before, and their tasks are
+drawn before anything is scored. A batch is ready when its ``import.json`` is stored, and decided
+when its ``decisions.parquet`` is. Its name is its number and the start of the hash of the delivery,
+so that the same files are the same batch however often they are given.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
@@ -19,19 +21,26 @@ from certify_assets.corpora.landing import inbox_key, is_inbox_empty, settled_in
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.evaluation.score_table import read_rows
 from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.operations.deployment import load_deployment
-from certify_assets.operations.fetching import local_copies, shown_url
-from certify_assets.operations.identities import Identities, Run
-from certify_assets.operations.layout import batch_key
-from certify_assets.operations.sampling import draw_tasks
+from certify_assets.operations.decisions import BatchRecord, Refusal
+from certify_assets.operations.delivery import Identities, Run, local_copies, shown_url
+from certify_assets.operations.deployment import Deployment
+from certify_assets.operations.deployment_record import load_deployment
+from certify_assets.operations.layout import (
+    batch_folders,
+    batch_key,
+    is_decided,
+    operation_key,
+    ready_batches,
+)
+from certify_assets.operations.monitoring import monitor_deployed
+from certify_assets.operations.sampling import Draw
 from certify_assets.storage.locks import lock_file
+from certify_assets.storage.progress import Report, silent
 
 if TYPE_CHECKING:
     from certify_assets.corpora.formats import ImportFacts
     from certify_assets.corpora.formats.gathering import Gathered
     from certify_assets.corpora.schema import Trajectory
-
-__all__ = ["SCHEMA", "Received", "corpus_lock", "ready_batches", "receive"]
 
 SCHEMA: Final = "certify_assets/incoming/1"
 _TABLES = (".csv", ".parquet", ".jsonl")
@@ -39,7 +48,7 @@ _TABLES = (".csv", ".parquet", ".jsonl")
 
 @dataclass(frozen=True)
 class Received:
-    """What a delivery brought.
+    """Summary of a delivery.
 
     Parameters
     ----------
@@ -49,13 +58,14 @@ class Received:
     runs : int
         Runs read.
     new, changed, known : int
-        Runs that no batch holds, that a batch holds under the same trajectory_id with other content, and that a batch holds as they are.
+        Runs that no batch holds, that a batch holds under the same trajectory_id with other
+        content, and that a batch holds as they are.
     dropped : dict of str to int
         Records that could not be used, by reason.
     files : int
         Files read.
     sentences : tuple of str
-        What somebody should look at.
+        What the user should look at.
     """
 
     corpus: str
@@ -80,32 +90,29 @@ def receive(
 
     Parameters
     ----------
-    store : Store
-    corpus : str
+    corpus : Corpus
         A registered corpus.
     paths : sequence of str
-        Files, folders, archives and fsspec URLs; the inbox of the corpus where there are none.
+        Files, folders, archives and fsspec URLs; by default the inbox of the corpus.
     format : str
-        Source format, or ``auto``. Empty takes format and options of the corpus, and ``auto`` where it comes with the package.
+        Source format, or ``auto``. Empty takes format and options of the corpus, and ``auto`` for
+        an embedded corpus.
     options : mapping, optional
         Options of the format.
 
     Raises
     ------
     InputError
-        If nothing can be used, a file is a score table, or a file of the inbox is still being written.
+        If nothing can be used, a file is a score table, or a file of the inbox is still being
+        written.
     """
     config = corpus.config
-    chosen = dict(config.options) if not format else {}
     named = format or ("auto" if config.format == "embedded" else config.format)
-    chosen = {**chosen, **(options or {})}
+    chosen = {**({} if format else config.options), **(options or {})}
     places = list(paths) or [corpus.store.locate(inbox_key(corpus.name)).removeprefix("file://")]
     if not paths and is_inbox_empty(corpus):
-        return Received(
-            corpus.name,
-            None,
-            sentences=(f"{places[0]} holds no file: put new runs there, or name them.",),
-        )
+        sentence = f"{places[0]} holds no file: put new runs there, or name them."
+        return Received(corpus.name, None, sentences=(sentence,))
     with (
         corpus_lock(corpus, "receive"),
         settled_inbox(corpus, watched=not paths) as unchanged,
@@ -114,34 +121,59 @@ def receive(
         try:
             with _gathered(roots, named, corpus.name, chosen) as (runs, facts):
                 unchanged()
-                return _stored(
-                    corpus, list(_identified(runs)), facts, [shown_url(place) for place in places]
-                )
+                shown = [shown_url(place) for place in places]
+                return _stored(corpus, list(_identified(runs)), facts, shown)
         except InputError as error:
             _refuse_score_tables(roots)
-            raise InputError(_without_copies(str(error), roots, places)) from None
+            sentence = str(error)
+            for root, place in zip(roots, places, strict=True):
+                sentence = sentence.replace(str(root), shown_url(place))
+            raise InputError(sentence) from None
 
 
-def ready_batches(corpus: Corpus) -> list[str]:
-    """Return the batches that are imported and drawn, decided or not, the oldest first."""
-    return [
-        name
-        for name in corpus.store.names(f"operations/{corpus}/batches")
-        if corpus.store.exists(batch_key(corpus.name, name, "import.json"))
-    ]
+def decide_ready(corpus: Corpus, *, report: Report = silent) -> list[BatchRecord]:
+    """Decide the batches that wait, the oldest first; return their documents.
+
+    What must hold is checked again for every batch. A batch whose deciding was killed still waits,
+    and resumes with the scores that were stored.
+    """
+    with corpus_lock(corpus, "decide"):
+        fault = None
+        # a refusal stays whatever the labels are
+        if Deployment.of(corpus).refusal is None:
+            try:
+                monitor_deployed(corpus)
+            except CertifyError as error:
+                sentence = (
+                    "the labels that are there cannot be put to the monitor, so an alarm may be "
+                    f"missed: {error}"
+                )
+                fault = Refusal("alarm", sentence)
+        records: list[BatchRecord] = []
+        for name in ready_batches(corpus):
+            if is_decided(corpus, name):
+                continue
+            if records:
+                # an alarm or another deployment may have come during the previous batch
+                corpus.store.refresh()
+            deployment = Deployment.of(corpus)
+            if fault is not None:
+                deployment = deployment.refused(fault)
+            records.append(deployment.decide(name, report=report))
+        return records
 
 
 @contextmanager
 def corpus_lock(corpus: Corpus, what: str) -> Iterator[None]:
-    """Let one process at a time do something with a corpus; a remote root has no lock, so let one process at a time work there."""
+    """Let one process at a time do something with a corpus; a remote root has no lock."""
     if not corpus.store.is_local:
         yield
         return
-    path = corpus.store.local_path(f"operations/{corpus}/{what}.lock")
+    path = corpus.store.local_path(operation_key(corpus.name, f"{what}.lock"))
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as stream:
         lock_file(stream.fileno())
-        # who held the lock before may have written
+        # the process that held the lock before may have written
         corpus.store.refresh()
         yield
 
@@ -160,38 +192,37 @@ def _identified(runs: Gathered) -> Iterator[Run]:
     for row, trajectory in zip(runs.rows, runs.trajectories(), strict=True):
         steps = [[step.action, step.observation] for step in trajectory.steps]
         content = [trajectory.task_id, trajectory.agent, trajectory.instruction, steps]
-        yield Run(
-            trajectory,
-            sha256_bytes(json.dumps(content).encode("ascii")),
-            row.kept.trajectory_id is None,
-        )
+        digest = sha256_bytes(json.dumps(content).encode("ascii"))
+        yield Run(trajectory, digest, row.kept.trajectory_id is None)
 
 
 def _stored(
     corpus: Corpus, runs: Sequence[Run], facts: ImportFacts, paths: Sequence[str]
 ) -> Received:
-    """Write the runs that no batch holds as a batch, and say what became of the others."""
-    sorted_out = Identities.stored(corpus.store, corpus.name, ready_batches(corpus), runs).sort_out(
-        runs
-    )
-    delivery = _delivery(runs)
+    """Store the runs that no batch holds as a batch."""
+    store = corpus.store
+    new = Identities.stored(corpus, ready_batches(corpus), runs).new(runs)
+    # ids where the source has them, and contents, whatever the files are called
+    ids = sorted(["" if run.numbered else run.id, run.content] for run in runs)
+    delivery = sha256_bytes(canonical_json(ids))
     batch = _named(corpus, delivery)
     received = Received(
         corpus.name,
         batch,
         runs=len(runs),
-        new=len(sorted_out.kept) - sorted_out.changed,
-        changed=sorted_out.changed,
-        known=len(runs) - len(sorted_out.kept),
+        new=len(new.kept) - new.changed,
+        changed=new.changed,
+        known=len(runs) - len(new.kept),
         dropped=facts.dropped,
         files=len(facts.files),
-        sentences=tuple(sorted_out.sentences),
+        sentences=tuple(new.sentences),
     )
-    if corpus.store.exists(batch_key(corpus.name, batch, "import.json")):
+    imported = batch_key(corpus.name, batch, "import.json")
+    if store.exists(imported):
         return received
-    if not sorted_out.kept:
+    if not new.kept:
         return replace(received, batch=None)
-    rows = [replace(run.trajectory, outcome=None) for run in sorted_out.kept]
+    rows = [replace(run.trajectory, outcome=None) for run in new.kept]
     about = {
         "schema": SCHEMA,
         "corpus": corpus.name,
@@ -204,19 +235,20 @@ def _stored(
         "dropped": facts.dropped,
         "examples": facts.examples,
         **{name: getattr(received, name) for name in ("runs", "new", "changed", "known")},
-        "outcomes_left_out": sum(run.trajectory.outcome is not None for run in sorted_out.kept),
+        "outcomes_left_out": sum(run.trajectory.outcome is not None for run in new.kept),
         "sentences": list(received.sentences),
-        "runs_sha256": corpus.store.write_stream(
+        "runs_sha256": store.write_stream(
             batch_key(corpus.name, batch, "runs.parquet"), lambda sink: _write(sink, rows)
         ),
-        "identities_sha256": corpus.store.write_table(
-            batch_key(corpus.name, batch, "identities.parquet"), sorted_out.table()
+        "identities_sha256": store.write_table(
+            batch_key(corpus.name, batch, "identities.parquet"), new.table()
         ),
-        "draw_sha256": corpus.store.write_json(
-            batch_key(corpus.name, batch, "draw.json"), _drawn(corpus, rows)
+        "draw_sha256": store.write_json(
+            batch_key(corpus.name, batch, "draw.json"), _drawn(corpus, rows).to_dict()
         ),
     }
-    corpus.store.write_json(batch_key(corpus.name, batch, "import.json"), about)
+    # last: the batch is ready once this document is there
+    store.write_json(imported, about)
     return received
 
 
@@ -230,59 +262,38 @@ def _write(sink: IO[bytes], rows: Sequence[Trajectory]) -> None:
     write_groups(sink, (list(rows[start:end]) for start, end in row_groups(sizes)))
 
 
-def _delivery(runs: Sequence[Run]) -> str:
-    """Return the hash of what was given: ids where the source has them, and contents, whatever the files are called."""
-    return sha256_bytes(
-        canonical_json(
-            sorted(
-                ["" if run.numbered else run.trajectory.trajectory_id, run.content] for run in runs
-            )
-        )
-    )
-
-
 def _named(corpus: Corpus, delivery: str) -> str:
     """Return the batch of a delivery: the one that has its hash, else the next."""
-    names = corpus.store.names(f"operations/{corpus}/batches")
+    names = batch_folders(corpus)
     found = next((name for name in names if name.endswith(f"-{delivery[:12]}")), None)
     last = max((int(name[:6]) for name in names if name[:6].isdecimal()), default=0)
     return found or f"{last + 1:06d}-{delivery[:12]}"
 
 
-def _drawn(corpus: Corpus, rows: Iterable[Trajectory]) -> dict[str, Any]:
-    """Draw the tasks by the plan of the deployment of now; nothing is drawn where there is none."""
+def _drawn(corpus: Corpus, rows: Iterable[Trajectory]) -> Draw:
+    """Draw the tasks by the plan of the current deployment."""
     try:
-        deployment = load_deployment(corpus)
+        record = load_deployment(corpus)
     except CertifyError:
-        # decisions will be refused, with the reason
-        deployment = None
-    if deployment is None:
-        return {"deployment": None, "plan": None, "drawn": {}}
-    tasks = sorted({row.task_id for row in rows})
-    places = draw_tasks(deployment.sampling, corpus.name, tasks).tolist()
-    drawn = {task: place for task, place in zip(tasks, places, strict=True) if place}
-    return {"deployment": deployment.number, "plan": asdict(deployment.sampling), "drawn": drawn}
+        # the decisions will be refused, with the reason
+        record = None
+    if record is None:
+        return Draw(None, None, {})
+    return Draw.of(record.number, record.sampling, corpus.name, (row.task_id for row in rows))
 
 
 def _refuse_score_tables(roots: Sequence[Path]) -> None:
-    """Name the other command where somebody gave scores instead of runs."""
-    for path in (
-        path for root in roots for path in ([root] if root.is_file() else sorted(root.rglob("*")))
-    ):
-        if path.suffix.lower() not in _TABLES or not path.is_file():
-            continue
-        try:
-            columns = set(read_rows(path, set())[0])
-        except InputError:
-            continue
-        if "score" in columns and not columns & {"text", "steps"}:
-            raise InputError(
-                f"{path.name} is a table of scores, without runs; `certify decide CERTIFICATE {path.name}` takes it. Give the runs here."
-            )
-
-
-def _without_copies(sentence: str, roots: Sequence[Path], places: Sequence[str]) -> str:
-    """Name the URL where a sentence names its copy."""
-    for root, place in zip(roots, places, strict=True):
-        sentence = sentence.replace(str(root), shown_url(place))
-    return sentence
+    """Name the other command where scores were given instead of runs."""
+    for root in roots:
+        for path in [root] if root.is_file() else sorted(root.rglob("*")):
+            if path.suffix.lower() not in _TABLES or not path.is_file():
+                continue
+            try:
+                columns = set(read_rows(path, set())[0])
+            except InputError:
+                continue
+            if "score" in columns and not columns & {"text", "steps"}:
+                raise InputError(
+                    f"{path.name} is a table of scores, without runs; `certify decide CERTIFICATE "
+                    f"{path.name}` takes it. Give the runs here."
+                )

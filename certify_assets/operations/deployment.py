@@ -1,257 +1,203 @@
-"""The deployment of a judge: under which certificates it decides new runs, how many tasks people read, and the checks before that.
+"""The deployment of a corpus as one operation sees it: what decides, and why nothing is decided.
 
-``operations/<corpus>/deployment.json`` is the deployment of now, and a line of ``deployments.jsonl``, which keeps every one that was. The
-certificates that decide are kept beside, under their hashes, so that a decision can be followed to them for good.
+``operations/<corpus>/deployment.json`` is the current deployment and ``deployments.jsonl`` keeps
+every one. Certificates that decided are kept under their hashes, so that a decision can be traced.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.errors import (
-    CertifyError,
-    GateClosedError,
-    InputError,
-    IntegrityError,
-    StaleCertificateError,
-)
-from certify_assets.evaluation.certification import certificate_of, load_certificates
+from certify_assets.errors import CertifyError, InputError, IntegrityError, StaleCertificateError
+from certify_assets.evaluation.audit import load_audits
+from certify_assets.evaluation.certification import load_certificates
+from certify_assets.evaluation.ledger import ledger_violations
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.specs import GRID, PROCEDURES, SIDES
+from certify_assets.judges.specs import ALPHAS, GRID, PROCEDURES, SIDES
+from certify_assets.operations.alarms import read_alarms
+from certify_assets.operations.decisions import BatchRecord, Refusal, decide_batch
 from certify_assets.operations.deployment_record import (
-    SCHEMA,
-    Deployment,
-    append_deployment,
+    DeploymentRecord,
     load_deployment,
-    own_key,
-    plan_before,
-    read_deployments,
+    stored_deployment,
 )
-from certify_assets.operations.layout import deployment_key
-from certify_assets.operations.monitoring import monitored_certificates
-from certify_assets.operations.registry import register_deployment
-from certify_assets.operations.sampling import SamplingPlan
-from certify_assets.operations.standing import Refusal, alarm_fault, audit_fault, journal_fault
-from certify_assets.storage.snapshot import remembered
-from certify_assets.storage.store import Store
+from certify_assets.operations.layout import own_key, recertification_number
+from certify_assets.operations.recertification_record import (
+    load_recertification,
+    recertification_certificates,
+)
+from certify_assets.storage.progress import Report, silent
+from certify_assets.storage.snapshot import Snapshot, remembered
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate
 
-__all__ = [
-    "SCHEMA",
-    "Deployment",
-    "Standing",
-    "certificate_key",
-    "deploy",
-    "deployed_certificates",
-    "load_deployment",
-    "plan_before",
-    "read_certificates",
-    "read_deployments",
-    "redeploy",
-    "standing",
-    "why_refused",
-]
 
-_RECERTIFIED = re.compile(
-    r"operations/(?P<corpus>[^/]+)/recertifications/(?P<number>[0-9]+)/certificates\.json"
-)
+@dataclass(frozen=True, eq=False)
+class Deployment:
+    """The deployment of a corpus, opened and verified for one operation.
+
+    Parameters
+    ----------
+    corpus : Corpus
+    record : DeploymentRecord or None
+        The current deployment; None where there is none, or none that can be read.
+    certificates : tuple of Certificate
+        Those that decide, at most one a side, recomputed.
+    refusal : Refusal or None
+        Why nothing may be decided; None where the judge decides.
+    """
+
+    corpus: Corpus
+    record: DeploymentRecord | None = None
+    certificates: tuple[Certificate, ...] = ()
+    refusal: Refusal | None = None
+
+    @classmethod
+    def of(cls, corpus: Corpus) -> Deployment:
+        """Open the deployment of a corpus; a fault becomes its refusal, never an exception."""
+        return _opened(corpus)
+
+    @property
+    def store(self) -> Snapshot:
+        """Data root, as the corpus sees it."""
+        return self.corpus.store
+
+    @property
+    def judge(self) -> JudgedCorpus | None:
+        """The deployed judge; None where there is none."""
+        return None if self.record is None else JudgedCorpus(self.corpus, self.record.judge)
+
+    def refused(self, refusal: Refusal) -> Deployment:
+        """Return the same deployment, deciding nothing; an earlier refusal stays."""
+        return self if self.refusal is not None else replace(self, refusal=refusal)
+
+    def decide(self, batch: str, *, report: Report = silent) -> BatchRecord:
+        """Decide an imported batch and store its decisions."""
+        return decide_batch(self, batch, report)
 
 
-class Standing(NamedTuple):
-    """What is deployed now: the deployment, the certificates that decide, and why nothing is decided, where that is so."""
-
-    deployment: Deployment | None
-    certificates: tuple[Certificate, ...]
-    refusal: Refusal | None
+@remembered
+def _opened(corpus: Corpus) -> Deployment:
+    record = None
+    try:
+        record = load_deployment(corpus)
+        if record is None:
+            text = (
+                f"no judge is deployed on {corpus}; deploy one with `certify ops deploy {corpus} "
+                "JUDGE`."
+            )
+            return Deployment(corpus, refusal=Refusal("not_deployed", text))
+        certificates = tuple(certificates_of(corpus, record))
+    except CertifyError as error:
+        return Deployment(corpus, record, refusal=Refusal("stale_certificate", str(error)))
+    if not any(item.certified for item in certificates):
+        text = (
+            f"the deployment of {record.judge} on {corpus} names no certificate that certifies "
+            "anything; deploy again."
+        )
+        return Deployment(corpus, record, certificates, Refusal("no_certificate", text))
+    return Deployment(corpus, record, certificates, deployment_fault(corpus, record, certificates))
 
 
 @remembered
 def deployed_certificates(corpus: Corpus) -> list[Certificate]:
-    """Return the certificates that decide, at most one a side, recomputed now.
+    """Return the certificates that decide, at most one a side, recomputed.
 
     Raises
     ------
     InputError
         If nothing is deployed.
     StaleCertificateError
-        If judge, adapter, prompt, renderer, manifest, grid or data are others than those of the deployment.
+        If judge, adapter, prompt, renderer, manifest, grid or data differ from the deployment's.
     ForgedCertificateError
         If a certificate does not recompute.
     """
-    deployment = load_deployment(corpus)
-    if deployment is None:
+    record = load_deployment(corpus)
+    if record is None:
         raise InputError(
-            f"no judge is deployed on {corpus}; deploy one with `certify ops deploy {corpus} JUDGE`."
+            f"no judge is deployed on {corpus}; deploy one with `certify ops deploy {corpus} "
+            "JUDGE`."
         )
-    return _certificates_of(corpus.store, deployment)
+    return certificates_of(corpus, record)
 
 
-def why_refused(corpus: Corpus) -> Refusal | None:
-    """Return why nothing may be decided for a corpus now; None where something may."""
-    return standing(corpus).refusal
+def certificates_in_use(judge: JudgedCorpus) -> list[Certificate] | None:
+    """Return the certificates of a deployed judge, recomputed; None where it is not deployed."""
+    record = stored_deployment(judge.corpus)
+    if record is None or record.judge != judge.name:
+        return None
+    return deployed_certificates(judge.corpus)
 
 
-@remembered
-def standing(corpus: Corpus) -> Standing:
-    """Return what is deployed on a corpus and whether it decides; what is wrong with it is the refusal, never an exception."""
-    deployment = None
-    try:
-        deployment = load_deployment(corpus)
-        if deployment is None:
-            text = f"no judge is deployed on {corpus}; deploy one with `certify ops deploy {corpus} JUDGE`."
-            return Standing(None, (), Refusal("not_deployed", text))
-        certificates = tuple(_certificates_of(corpus.store, deployment))
-    except CertifyError as error:
-        return Standing(deployment, (), Refusal("stale_certificate", str(error)))
-    if not any(item.certified for item in certificates):
-        text = f"the deployment of {deployment.judge} on {corpus} names no certificate that certifies anything; deploy again."
-        return Standing(deployment, certificates, Refusal("no_certificate", text))
-    return Standing(deployment, certificates, _fault(corpus.store, deployment, certificates))
+def strictest_certificates(certificates: Sequence[Certificate]) -> list[Certificate]:
+    """Return of each side the certified one of the deployed procedure with the strictest budget."""
+    found = []
+    for side in SIDES:
+        candidates = [
+            item
+            for item in certificates
+            if item.side == side and item.procedure == PROCEDURES[0] and item.certified
+        ]
+        found += sorted(candidates, key=lambda item: ALPHAS.index(item.alpha))[:1]
+    return found
 
 
-def deploy(
-    judge: JudgedCorpus,
-    *,
-    alpha: Mapping[str, float] | float | None = None,
-    sampling: SamplingPlan | None = None,
-    certificates_key: str | None = None,
-    track: bool = True,
-) -> Deployment:
-    """Deploy a judge, where it may be: certificates that hold, something certified, an audit that did not fail, no alarm.
+def labels_before(judge: JudgedCorpus, key: str) -> int:
+    """Return the line of the journal of labels up to which tasks may be in certificates.
 
-    Parameters
-    ----------
-    store, corpus, judge
-    alpha : mapping of str to float, float or None
-        Budget of each side, or one for those that certify at it; by default the strictest that certifies.
-    sampling : SamplingPlan, optional
-        How many tasks people read; by default that of the deployment before, at first .05 and .05 under a seed drawn now.
-    certificates_key : str, optional
-        Where a recertification stored its certificates; by default the judge's own.
-    track : bool
-        Whether MLflow is asked to record it. What goes wrong there is written into the document.
-
-    Raises
-    ------
-    GateClosedError
-        If nothing is certified at the budget, the audit failed, or an alarm was raised.
-    StaleCertificateError, ForgedCertificateError
-        As `deployed_certificates`.
+    `key` is where they are stored: those of a recertification may contain the tasks that were
+    complete when it was made.
     """
-    _ = judge.spec
-    key = certificates_key or own_key(judge.corpus.name, judge.name)
-    chosen = _choose(read_certificates(judge, key), alpha, f"{judge} on {judge.corpus}")
-    made = Deployment(
-        corpus=judge.corpus.name,
-        judge=judge.name,
-        alpha={item.side: item.alpha for item in chosen},
-        certificates_key=key,
-        certificates=tuple(item.sha256 for item in chosen),
-        fingerprint=_fingerprint(judge),
-        sampling=sampling or plan_before(judge.corpus),
-        number=0,
-        time=datetime.now(UTC).isoformat(timespec="milliseconds"),
-        findings=tuple(_findings(judge, chosen)),
-    )
-    from certify_assets.operations.label_alarm import label_alarm
-
-    if fault := _fault(judge.store, made, chosen) or label_alarm(judge, key, chosen):
-        raise GateClosedError(f"{judge} is not deployed on {judge.corpus}: {fault.sentence}")
-    for item in chosen:
-        judge.store.write_bytes(certificate_key(judge.corpus.name, item.sha256), item.to_json())
-    made = append_deployment(judge.store, made)
-    judge.store.write_json(deployment_key(judge.corpus.name), made.to_dict())
-    if track:
-        made = replace(made, mlflow=register_deployment(judge.store, made.to_dict(), chosen))
-        judge.store.write_json(deployment_key(judge.corpus.name), made.to_dict())
-    return made
-
-
-def redeploy(corpus: Corpus, number: int, *, track: bool = True) -> Deployment:
-    """Deploy again what was deployed under a number, past the same checks.
-
-    Raises
-    ------
-    InputError
-        If there is no such deployment.
-    StaleCertificateError
-        If its certificates are no longer those stored.
-    """
-    earlier = next((item for item in read_deployments(corpus) if item.number == number), None)
-    if earlier is None:
-        raise InputError(
-            f"{corpus} has no deployment number {number}; `certify ops status {corpus}` shows those that were."
-        )
-    _certificates_of(corpus.store, earlier)
-    return deploy(
-        JudgedCorpus(corpus, earlier.judge),
-        alpha=earlier.alpha,
-        sampling=earlier.sampling,
-        certificates_key=earlier.certificates_key,
-        track=track,
-    )
-
-
-def certificate_key(corpus: str, sha256: str) -> str:
-    """Return where a certificate that decided is kept: the file's own hash is its name."""
-    return f"operations/{corpus}/certificates/{sha256}.json"
+    number = recertification_number(judge.corpus.name, key)
+    return load_recertification(judge.corpus, number).labels.lines if number else 0
 
 
 def read_certificates(judge: JudgedCorpus, key: str) -> list[Certificate]:
-    """Return certificates, recomputed, after checking that they stand on what is stored now.
-
-    Those of a recertification lie beside the labelled score table that they were issued on, ``scores.parquet``.
-    """
+    """Return the certificates stored under a key, recomputed on what is stored now."""
     if key == own_key(judge.corpus.name, judge.name):
         return load_certificates(judge)
-    from certify_assets.operations.recertified import load_recertified
-
-    place = _RECERTIFIED.fullmatch(key)
-    if place is None or place["corpus"] != judge.corpus.name:
+    number = recertification_number(judge.corpus.name, key)
+    if not number:
         raise IntegrityError(
-            f"the deployment on {judge.corpus} names {key!r}, which holds no certificates of this corpus; deploy {judge} again."
+            f"the deployment on {judge.corpus} names {key!r}, which holds no certificates of this "
+            f"corpus; deploy {judge} again."
         )
-    return load_recertified(judge.corpus, int(place["number"]))
+    return recertification_certificates(judge.corpus, number)
 
 
-def _certificates_of(store: Store, deployment: Deployment) -> list[Certificate]:
-    corpus, judge = deployment.corpus, deployment.judge
-    now = _fingerprint(JudgedCorpus(Corpus(store, corpus), judge))
-    names = sorted({*now, *deployment.fingerprint})
-    if stale := next(
-        (name for name in names if now.get(name) != deployment.fingerprint.get(name)), None
-    ):
+def certificates_of(corpus: Corpus, record: DeploymentRecord) -> list[Certificate]:
+    """Return the certificates of a deployment, if its fingerprint is that of the stored judge."""
+    judge = JudgedCorpus(corpus, record.judge)
+    now, then = judge_fingerprint(judge), record.fingerprint
+    stale = next((name for name in sorted({*now, *then}) if now.get(name) != then.get(name)), None)
+    if stale:
         raise StaleCertificateError(
-            f"{judge} was deployed on {corpus} with another {stale.removesuffix('_sha256')} than the stored one; certify and audit it, then deploy it again."
+            f"{judge} was deployed on {corpus} with another {stale.removesuffix('_sha256')} than "
+            "the stored one; certify and audit it, then deploy it again."
         )
-    found = {
-        item.sha256: item
-        for item in read_certificates(
-            JudgedCorpus(Corpus(store, corpus), judge), deployment.certificates_key
-        )
-    }
-    if missing := next((sha256 for sha256 in deployment.certificates if sha256 not in found), None):
+    found = {item.sha256: item for item in read_certificates(judge, record.certificates_key)}
+    if missing := next((sha256 for sha256 in record.certificates if sha256 not in found), None):
         raise StaleCertificateError(
-            f"the certificate {missing[:12]} that was deployed on {corpus} is not among those in {deployment.certificates_key}; deploy {judge} again."
+            f"the certificate {missing[:12]} that was deployed on {corpus} is not among those in "
+            f"{record.certificates_key}; deploy {judge} again."
         )
-    chosen = [found[sha256] for sha256 in deployment.certificates]
-    if {item.side: item.alpha for item in chosen} != dict(deployment.alpha) or len(chosen) != len(
-        deployment.alpha
-    ):
+    chosen = [found[sha256] for sha256 in record.certificates]
+    budgets = {item.side: item.alpha for item in chosen}
+    if budgets != dict(record.alpha) or len(chosen) != len(record.alpha):
         raise IntegrityError(
-            f"the deployment on {corpus} names other sides or budgets than its certificates have; deploy {judge} again."
+            f"the deployment on {corpus} names other sides or budgets than its certificates have; "
+            f"deploy {judge} again."
         )
     return chosen
 
 
-def _fingerprint(judge: JudgedCorpus) -> dict[str, str]:
+@remembered
+def judge_fingerprint(judge: JudgedCorpus) -> dict[str, str]:
+    """Return the hashes that the decisions of a judge depend on."""
     _, hashes, record = judge.calibration
     if judge.family.fingerprint(judge, record) != record.adapter_sha256:
         raise StaleCertificateError(
@@ -262,61 +208,130 @@ def _fingerprint(judge: JudgedCorpus) -> dict[str, str]:
     return {**hashes, "prompt_sha256": prompt, "grid": str(GRID)}
 
 
-def _choose(
-    certificates: Sequence[Certificate], alpha: Mapping[str, float] | float | None, whose: str
-) -> list[Certificate]:
-    if alpha is None:
-        chosen = monitored_certificates(certificates)
-    else:
-        wanted = dict(alpha) if isinstance(alpha, Mapping) else dict.fromkeys(SIDES, float(alpha))
-        found = [
-            certificate_of(list(certificates), side=side, alpha=budget, procedure=PROCEDURES[0])
-            for side, budget in wanted.items()
-        ]
-        chosen = [item for item in found if item.certified]
-        if isinstance(alpha, Mapping) and (
-            none := next((item for item in found if not item.certified), None)
-        ):
-            raise GateClosedError(
-                f"{whose} is not deployed: its {none.side} side is not certified at {none.alpha:g}; give another budget."
-            )
-    if not chosen:
-        raise GateClosedError(
-            f"{whose} is not deployed: nothing is certified{'' if alpha is None else ' at that budget'}; see its page for why."
-        )
-    return sorted(chosen, key=lambda item: SIDES.index(item.side))
-
-
-def _fault(
-    store: Store, deployment: Deployment, certificates: Sequence[Certificate]
+def deployment_fault(
+    corpus: Corpus, record: DeploymentRecord, certificates: Sequence[Certificate]
 ) -> Refusal | None:
-    folders = (
-        f"judges/{deployment.judge}/{deployment.corpus}",
-        deployment.certificates_key.rsplit("/", 1)[0],
-    )
-    corpus, judge = deployment.corpus, deployment.judge
+    """Return what the audit, the monitor or the journal of alarms has against a deployment."""
+    judge = JudgedCorpus(corpus, record.judge)
+    folders = (judge.key(), record.certificates_key.rpartition("/")[0])
+    monitors = [f"{folder}/monitor.json" for folder in folders]
     return (
-        audit_fault(JudgedCorpus(Corpus(store, corpus), judge), certificates, own=deployment.own)
-        or alarm_fault(store, certificates, folders)
-        or journal_fault(Corpus(store, corpus), certificates)
+        _audit_fault(judge, certificates, own=record.own)
+        or _monitor_fault(corpus, certificates, monitors)
+        or _journal_fault(corpus, certificates)
     )
 
 
-def _findings(judge: JudgedCorpus, chosen: Sequence[Certificate]) -> list[dict[str, str]]:
-    found = []
-    rivals = [
-        name
-        for name in judge.store.names("judges")
-        if judge.store.exists(own_key(judge.corpus.name, name))
-    ]
-    if len(rivals) > min(item.candidates for item in chosen):
-        text = (
-            f"{len(rivals)} judges have certificates on CAL of {judge.corpus}, and those of {judge} pay for {chosen[0].candidates}: if it was taken because "
-            "its certificate is the best of them, the confidence is overstated; choose by RL, or certify at δ over their number."
+def _audit_fault(
+    judge: JudgedCorpus, certificates: Sequence[Certificate], *, own: bool
+) -> Refusal | None:
+    """Return what the audit on TEST has against certificates.
+
+    Those on CAL must be audited by their hashes. Those of a recertification were issued after TEST
+    was read, so the audit of their side and budget counts.
+    """
+    if not judge.store.exists(judge.key("audits.json")):
+        return Refusal(
+            "failed_audit",
+            f"the certificates of {judge} on {judge.corpus} were never read on TEST; materialize "
+            f"judges/{judge}/audit.",
         )
-        found.append({"code": "chosen_among_judges", "message": text})
-    if len(chosen) > 1:
-        total = sum(item.delta for item in chosen)
-        text = f"Each side holds with its own δ; that both hold, with confidence 1−{total:g}."
-        found.append({"code": "two_sides", "message": text})
-    return found
+    registrations = {str(item.provenance.get("registration", "")) for item in certificates}
+    try:
+        audits, _ = load_audits(judge)
+        broken = [
+            entry
+            for entry in ledger_violations(judge.corpus, judge.name)
+            if entry.registration in registrations
+        ]
+    except CertifyError as error:
+        return Refusal(
+            "failed_audit", f"the audit of {judge} on {judge.corpus} cannot be read: {error}"
+        )
+    if broken:
+        return Refusal(
+            "failed_audit",
+            f"TEST of {judge.corpus} was read by {judge} against its registration "
+            f"({broken[0].kind}, {broken[0].time}); its audit proves nothing.",
+        )
+    for item in certificates:
+        found = [
+            audit
+            for audit in audits
+            if (
+                audit.certificate_sha256 == item.sha256
+                if own
+                else (audit.side, audit.alpha) == (item.side, item.alpha)
+            )
+        ]
+        if not found:
+            return Refusal(
+                "failed_audit",
+                f"the {item.side} certificate of {judge} at {item.alpha:g} was not audited on "
+                f"TEST; materialize judges/{judge}/audit.",
+            )
+        if failed := next((audit for audit in found if audit.verdict == "ERROR"), None):
+            return Refusal(
+                "failed_audit",
+                f"the audit of {judge} on {judge.corpus} failed, {item.side} at {item.alpha:g}: "
+                f"{failed.reason}",
+            )
+    return None
+
+
+def _monitor_fault(
+    corpus: Corpus, certificates: Sequence[Certificate], monitors: Sequence[str]
+) -> Refusal | None:
+    """Return the alarm of these certificates in the documents of monitors.
+
+    A document counts as it is, also where labels came since: an alarm does not go away because its
+    document is old.
+    """
+    hashes = {item.sha256 for item in certificates}
+    for key in dict.fromkeys(monitors):
+        if not corpus.store.exists(key):
+            continue
+        try:
+            alarms = [
+                entry
+                for entry in corpus.store.read_json(key)["monitors"]
+                if entry["certificate_sha256"] in hashes and entry["result"]["alarm"]
+            ]
+        except (CertifyError, KeyError, TypeError):
+            return Refusal(
+                "alarm",
+                f"{corpus.store.locate(key)} is no monitor document, so an alarm may have been "
+                "lost; materialize the monitor again.",
+            )
+        if alarms:
+            first = alarms[0]
+            return Refusal(
+                "alarm",
+                f"the monitor raised an alarm for the {first['side']} side at {first['alpha']:g} "
+                f"after {first['result']['first_alarm_at']} tasks: the error is above the budget; "
+                "recertify, or deploy another judge.",
+            )
+    return None
+
+
+def _journal_fault(corpus: Corpus, certificates: Sequence[Certificate]) -> Refusal | None:
+    """Return the alarm of these certificates in the journal of alarms."""
+    hashes = {item.sha256 for item in certificates}
+    try:
+        raised = next(
+            (alarm for alarm in read_alarms(corpus) if alarm.certificate_sha256 in hashes), None
+        )
+    except (CertifyError, KeyError, TypeError, ValueError) as error:
+        return Refusal(
+            "alarm",
+            f"the journal of alarms of {corpus} cannot be read ({error}), so an alarm may have "
+            "been lost; restore it from a backup.",
+        )
+    if raised is None:
+        return None
+    return Refusal(
+        "alarm",
+        f"the monitor raised an alarm for the {raised.side} side at {raised.alpha:g} after "
+        f"{raised.at} tasks ({raised.time}): the error is above the budget; recertify, or deploy "
+        "another judge.",
+    )

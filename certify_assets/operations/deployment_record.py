@@ -1,4 +1,4 @@
-"""What is written down of a deployment: the document of now, and the journal of every one that was."""
+"""Stored deployments: the document of the current one and the journal of all."""
 
 from __future__ import annotations
 
@@ -10,33 +10,27 @@ from typing import Any, Final
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, IntegrityError
-from certify_assets.operations.layout import deployment_key, deployments_key
+from certify_assets.operations.layout import (
+    deployment_key,
+    deployments_key,
+    own_key,
+    recertification_number,
+)
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.journal import Journal, LineFormat, canonical_line
 from certify_assets.storage.snapshot import remembered
-from certify_assets.storage.store import Store
-
-__all__ = [
-    "SCHEMA",
-    "Deployment",
-    "append_deployment",
-    "load_deployment",
-    "own_key",
-    "plan_before",
-    "read_deployments",
-]
 
 SCHEMA: Final = "certify_assets/deployment/1"
 _FORMAT = LineFormat(
     number="number", unchained_start=True, encode=canonical_line, entry="a deployment"
 )
-# between the line of a journal and the document that repeats it
+# seconds between the line of the journal and the document that repeats it
 _PATIENCE = 0.5
 
 
 @dataclass(frozen=True)
-class Deployment:
-    """Which judge decides the new runs of a corpus.
+class DeploymentRecord:
+    """Which judge decides the new runs of a corpus, and under which certificates.
 
     Parameters
     ----------
@@ -44,22 +38,22 @@ class Deployment:
     alpha : mapping of str to float
         Budget of each side that is decided.
     certificates_key : str
-        Where the certificates are stored.
+        Key of the certificates.
     certificates : tuple of str
         SHA-256 of those that decide, at most one a side.
     fingerprint : mapping of str to str
-        What they stand on: hashes of adapter, renderer, prompt, split manifest, scores and trajectories, and the grid.
+        Hashes of adapter, renderer, prompt, split manifest, scores and trajectories, and the grid.
     sampling : SamplingPlan
     number : int
-        From 1; the line of the journal.
+        Line of the journal, from 1.
     time : str
         UTC, ISO 8601.
     findings : tuple of dict
         code and message of what the user should know.
     mlflow : mapping or None
-        Model, version, alias and run, or why MLflow has no record; None before it was asked.
+        Model, version, alias and run, or the error of MLflow; None before it is asked.
     previous : str
-        Hash of the journal's line before; "" in the first.
+        Hash of the previous line; "" in the first.
     """
 
     corpus: str
@@ -77,8 +71,13 @@ class Deployment:
 
     @property
     def own(self) -> bool:
-        """Whether the certificates are the judge's own, not those of a recertification."""
+        """Whether the certificates are those on CAL, not those of a recertification."""
         return self.certificates_key == own_key(self.corpus, self.judge)
+
+    @property
+    def recertification(self) -> int:
+        """Number of the recertification whose certificates decide; 0 for those on CAL."""
+        return recertification_number(self.corpus, self.certificates_key)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the deployment as a JSON object."""
@@ -90,14 +89,8 @@ class Deployment:
         }
 
     @classmethod
-    def from_dict(cls, document: Any, where: str) -> Deployment:
-        """Read a deployment.
-
-        Raises
-        ------
-        IntegrityError
-            If it is none; the sentence names the file.
-        """
+    def from_dict(cls, document: Any, where: str) -> DeploymentRecord:
+        """Read a deployment; `where` is named if the document is none."""
         try:
             values = dict(document)
             if values.pop("schema") != SCHEMA:
@@ -113,72 +106,77 @@ class Deployment:
             ) from None
 
 
+def stored_deployment(corpus: Corpus) -> DeploymentRecord | None:
+    """Return the current deployment without a look at the journal; None where there is none."""
+    key = deployment_key(corpus.name)
+    if not corpus.store.exists(key):
+        return None
+    return DeploymentRecord.from_dict(corpus.store.read_json(key), corpus.store.locate(key))
+
+
 @remembered
-def load_deployment(corpus: Corpus) -> Deployment | None:
-    """Return the deployment of now; None where nothing was deployed.
+def load_deployment(corpus: Corpus) -> DeploymentRecord | None:
+    """Return the current deployment; None where nothing was deployed.
 
     Raises
     ------
     IntegrityError
         If it is not the last line of the journal of deployments.
     """
-    key = deployment_key(corpus.name)
-    if not corpus.store.exists(key):
+    stored = stored_deployment(corpus)
+    if stored is None:
         return None
-    found, journal = _now(corpus)
+    # the answer of MLflow came after the line was written
+    found, journal = replace(stored, mlflow=None), read_deployments(corpus)
     if found in journal[:-1]:
-        # somebody may be deploying just now: the line comes first
+        # another process may be deploying just now: its line comes first
         clock.sleep(_PATIENCE)
-        found, journal = _now(corpus)
+        corpus.store.forget(deployment_key(corpus.name))
+        stored = stored_deployment(corpus) or stored
+        found, journal = replace(stored, mlflow=None), read_deployments(corpus)
+    where = corpus.store.locate(deployment_key(corpus.name))
     if found not in journal:
         raise IntegrityError(
-            f"{corpus.store.locate(key)} is not line {found.number} of the journal of deployments: it was altered; deploy again."
+            f"{where} is not line {found.number} of the journal of deployments: it was altered; "
+            "deploy again."
         )
     if found != journal[-1]:
         raise IntegrityError(
-            f"{corpus.store.locate(key)} is line {found.number} of {len(journal)} of the journal of deployments: an earlier one was put back, or a deployment was "
-            "cut off; deploy again."
+            f"{where} is line {found.number} of {len(journal)} of the journal of deployments: an "
+            "earlier one was put back, or a deployment was cut off; deploy again."
         )
-    return replace(found, mlflow=corpus.store.read_json(key).get("mlflow"))
+    return stored
 
 
-def _now(corpus: Corpus) -> tuple[Deployment, list[Deployment]]:
-    key = deployment_key(corpus.name)
-    found = Deployment.from_dict(corpus.store.read_json(key), corpus.store.locate(key))
-    # what MLflow said came after the line was written
-    return replace(found, mlflow=None), read_deployments(corpus)
-
-
-def read_deployments(corpus: Corpus) -> list[Deployment]:
+def read_deployments(corpus: Corpus) -> list[DeploymentRecord]:
     """Return every deployment of a corpus, the oldest first.
 
     Raises
     ------
     IntegrityError
-        If a line before the last was altered, taken out or put in.
+        If a line before the last was altered, removed or inserted.
     """
-    return _journal(corpus.store, corpus.name).read()
+    return _journal(corpus).read()
 
 
 def plan_before(corpus: Corpus) -> SamplingPlan:
-    """Return the sampling of the deployment before; at first .05 and .05, under a seed that nobody knows yet."""
+    """Return the sampling of the last deployment; at first .05 and .05 under a new secret seed."""
     journal = read_deployments(corpus)
     return journal[-1].sampling if journal else SamplingPlan(seed=secrets.randbelow(2**31))
 
 
-def own_key(corpus: str, judge: str) -> str:
-    """Return where a judge's own certificates are stored."""
-    return f"judges/{judge}/{corpus}/certificates.json"
+def append_deployment(corpus: Corpus, record: DeploymentRecord) -> DeploymentRecord:
+    """Append a deployment to the journal, and return it with its number."""
+    return _journal(corpus).append(record)[0]
 
 
-def append_deployment(store: Store, deployment: Deployment) -> Deployment:
-    """Write the line of a deployment, and return it with its number."""
-    return _journal(store, deployment.corpus).append(deployment)[0]
-
-
-def _journal(store: Store, corpus: str) -> Journal[Deployment]:
-    key = deployments_key(corpus)
-    where = store.locate(key)
+def _journal(corpus: Corpus) -> Journal[DeploymentRecord]:
+    key = deployments_key(corpus.name)
+    where = corpus.store.locate(key)
     return Journal(
-        store, key, lambda entry: Deployment.from_dict(entry, where), _FORMAT, Deployment.to_dict
+        corpus.store,
+        key,
+        lambda entry: DeploymentRecord.from_dict(entry, where),
+        _FORMAT,
+        DeploymentRecord.to_dict,
     )

@@ -1,13 +1,15 @@
-"""What became of the certificates of a corpus: every set of them in order, what it certified, how often it was wrong, which raised an alarm, what was spent.
+"""The history of the certificates of a corpus: what each certified, its realised error, alarms.
 
-The realised error of a certificate is that of the runs that it decided, over the tasks that people read whatever the judge said, every task weighing by
-the share of its runs that was decided. The order is that of the journals, not of the clock.
+The realised error of a certificate is that of the runs that it decided, over the tasks that were
+labelled whatever the judge said, every task weighing by the share of its runs that was decided. The
+order is that of the journals, not of the clock.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -15,23 +17,75 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.judges.specs import DELTA, PROCEDURES, SIDES
 from certify_assets.operations.alarms import read_alarms
 from certify_assets.operations.audit_sample import completed_at, drawn_decisions, with_labels
-from certify_assets.operations.deployment_record import Deployment, read_deployments
-from certify_assets.operations.journal import Label, read_labels
-from certify_assets.operations.recertified import recertifications
+from certify_assets.operations.deployment_record import DeploymentRecord, read_deployments
+from certify_assets.operations.labels import Label, read_labels
+from certify_assets.operations.layout import history_key
+from certify_assets.operations.recertification_record import RecertificationRecord, recertifications
 from certify_assets.operations.spending import read_spending
-from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["HISTORY_SCHEMA", "history_key", "operation_history", "write_history"]
-
-HISTORY_SCHEMA = "certify_assets/operation_history/1"
+HISTORY_SCHEMA: Final = "certify_assets/operation_history/1"
 
 
-def history_key(corpus: str, name: str = "history.json") -> str:
-    """Return where the history of a corpus is stored."""
-    return f"operations/{corpus}/{name}"
+@dataclass(frozen=True)
+class SideHistory:
+    """One certificate: its figures, and its error on the drawn tasks that are labelled.
+
+    Parameters
+    ----------
+    tasks, runs, errors : int
+        Labelled tasks, and runs and errors among those that it decided.
+    error, interval
+        Realised error with its confidence sequence.
+    alarm : dict or None
+        Tasks (``at``) and time of the first alarm.
+    """
+
+    certificate_sha256: str
+    side: str
+    alpha: float
+    delta: float
+    coverage: float
+    threshold: float | None
+    tasks: int = 0
+    runs: int = 0
+    errors: int = 0
+    error: float | None = None
+    interval: tuple[float, float] = (0.0, 1.0)
+    alarm: Mapping[str, Any] | None = None
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any], sha256: str) -> SideHistory:
+        """Take the figures of a certificate's document."""
+        names = ("side", "alpha", "delta", "coverage", "threshold")
+        return cls(sha256, *(document[name] for name in names))
+
+
+@dataclass(frozen=True)
+class HistoryStep:
+    """One set of certificates.
+
+    Parameters
+    ----------
+    deployed : tuple of int
+        Numbers of its deployments.
+    number : int
+        Of the recertification; 0 for the certificates on CAL.
+    """
+
+    label: str
+    judge: str
+    time: str
+    number: int
+    deployed: tuple[int, ...] = ()
+    sides: tuple[SideHistory, ...] = field(default=())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the step as a JSON object."""
+        sides = [{**asdict(side), "interval": list(side.interval)} for side in self.sides]
+        return {**asdict(self), "deployed": list(self.deployed), "sides": sides}
 
 
 def write_history(corpus: Corpus) -> dict[str, Any]:
@@ -47,8 +101,7 @@ def operation_history(corpus: Corpus) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``steps``, one a set of certificates: ``label``, ``judge``, ``time``, ``deployed`` (numbers), ``number`` (of the recertification, 0 for a judge's
-        first), ``sides`` (of each that certifies: α, δ, coverage, and of what it decided tasks, runs, errors, error, interval, alarm); ``spent``,
+        ``steps``, one a set of certificates, with the fields of `HistoryStep`; ``spent``,
         ``promised``, ``joint``, ``alarms``.
 
     Raises
@@ -56,34 +109,27 @@ def operation_history(corpus: Corpus) -> dict[str, Any]:
     InputError, IntegrityError
         If a journal, or the provenance of a batch, does not hold.
     """
-    spending, alarms = read_spending(corpus), read_alarms(corpus)
-    labels = read_labels(corpus)
+    spending, alarms, labels = read_spending(corpus), read_alarms(corpus), read_labels(corpus)
     decided = with_labels(drawn_decisions(corpus), labels)
-    raised = {
+    first = {
         item.certificate_sha256: {"at": item.at, "time": item.time} for item in reversed(alarms)
     }
-    steps = _steps(corpus)
-    for step in steps:
-        for side in step["sides"]:
-            side |= _realised(
-                decided, labels, side["certificate_sha256"], side["side"], side["delta"]
-            )
-            side["alarm"] = raised.get(side["certificate_sha256"])
+    steps = [
+        replace(
+            step,
+            sides=tuple(
+                replace(_realised(decided, labels, side), alarm=first.get(side.certificate_sha256))
+                for side in step.sides
+            ),
+        )
+        for step in _steps(corpus)
+    ]
+    names = ("judge", "side", "alpha", "at", "time", "source")
     return {
         "schema": HISTORY_SCHEMA,
         "corpus": corpus.name,
-        "steps": steps,
-        "alarms": [
-            {
-                "judge": item.judge,
-                "side": item.side,
-                "alpha": item.alpha,
-                "at": item.at,
-                "time": item.time,
-                "source": item.source,
-            }
-            for item in alarms
-        ],
+        "steps": [step.to_dict() for step in steps],
+        "alarms": [{name: getattr(item, name) for name in names} for item in alarms],
         "first_delta": DELTA,
         "claims": [
             {"number": item.number, "delta": item.delta, "time": item.time}
@@ -96,123 +142,105 @@ def operation_history(corpus: Corpus) -> dict[str, Any]:
     }
 
 
-def _steps(corpus: Corpus) -> list[dict[str, Any]]:
-    """Every set of certificates once, deployed or not, in the order in which they came into use or, where they never did, were made."""
-    made = {str(item["certificates_key"]): item for item in recertifications(corpus)}
-    steps: dict[tuple[str, tuple[str, ...]], dict[str, Any]] = {}
+def _steps(corpus: Corpus) -> list[HistoryStep]:
+    """Return every set of certificates once, in the order of use or, if never used, of issue."""
+    made = {item.certificates_key: item for item in recertifications(corpus)}
+    steps: dict[tuple[str, tuple[str, ...]], HistoryStep] = {}
+
+    def add(step: HistoryStep) -> None:
+        key = (step.label, tuple(side.certificate_sha256 for side in step.sides))
+        known = steps.setdefault(key, step)
+        steps[key] = replace(
+            known, deployed=tuple(dict.fromkeys((*known.deployed, *step.deployed)))
+        )
+
     waiting = dict(made)
     for deployment in read_deployments(corpus):
-        before = [
-            key
-            for key in waiting
-            if key != deployment.certificates_key
-            and _earlier(waiting[key], made.get(deployment.certificates_key))
-        ]
-        for key in before:
-            _add(steps, _undeployed(corpus.store, waiting.pop(key)))
+        used = made.get(deployment.certificates_key)
         waiting.pop(deployment.certificates_key, None)
-        _add(steps, _deployed(corpus.store, deployment, made.get(deployment.certificates_key)))
-    for document in waiting.values():
-        _add(steps, _undeployed(corpus.store, document))
+        for key in [key for key in waiting if used and waiting[key].number < used.number]:
+            add(_undeployed(corpus, waiting.pop(key)))
+        add(_deployed(corpus, deployment, used))
+    for record in waiting.values():
+        add(_undeployed(corpus, record))
     return list(steps.values())
 
 
-def _earlier(document: Mapping[str, Any], other: Mapping[str, Any] | None) -> bool:
-    return other is not None and int(document["number"]) < int(other["number"])
-
-
-def _add(steps: dict[tuple[str, tuple[str, ...]], dict[str, Any]], step: dict[str, Any]) -> None:
-    key = (step["label"], tuple(side["certificate_sha256"] for side in step["sides"]))
-    steps.setdefault(key, step)["deployed"] += [
-        number for number in step["deployed"] if number not in steps[key]["deployed"]
-    ]
-
-
 def _deployed(
-    store: Store, deployment: Deployment, recertified: Mapping[str, Any] | None
-) -> dict[str, Any]:
-    number = 0 if recertified is None else int(recertified["number"])
-    documents = _documents(store, deployment.certificates_key)
-    names = set(deployment.certificates)
-    return {
-        "label": f"recertification {number}" if number else f"{deployment.judge}, first",
-        "judge": deployment.judge,
-        "time": deployment.time if recertified is None else recertified["time"],
-        "number": number,
-        "deployed": [deployment.number],
-        "sides": [_side(item, sha256) for sha256, item in documents.items() if sha256 in names],
-    }
+    corpus: Corpus, deployment: DeploymentRecord, record: RecertificationRecord | None
+) -> HistoryStep:
+    documents = _documents(corpus, deployment.certificates_key)
+    sides = [
+        SideHistory.of(item, sha256)
+        for sha256, item in documents.items()
+        if sha256 in deployment.certificates
+    ]
+    return HistoryStep(
+        f"recertification {record.number}" if record else f"{deployment.judge}, first",
+        deployment.judge,
+        record.time if record else deployment.time,
+        record.number if record else 0,
+        (deployment.number,),
+        tuple(sides),
+    )
 
 
-def _undeployed(store: Store, document: Mapping[str, Any]) -> dict[str, Any]:
-    """A recertification that decides nothing: of each side the strictest budget that certifies."""
-    found: dict[str, dict[str, Any]] = {}
-    for sha256, item in _documents(store, document["certificates_key"]).items():
+def _undeployed(corpus: Corpus, record: RecertificationRecord) -> HistoryStep:
+    """Return a recertification with the strictest budget of each side that certifies."""
+    found: dict[str, SideHistory] = {}
+    for sha256, item in _documents(corpus, record.certificates_key).items():
         if item["certified"] and item["procedure"] == PROCEDURES[0]:
-            found.setdefault(item["side"], _side(item, sha256))
-    return {
-        "label": f"recertification {document['number']}",
-        "judge": document["judge"],
-        "time": document["time"],
-        "number": int(document["number"]),
-        "deployed": [],
-        "sides": [found[side] for side in SIDES if side in found],
-    }
+            found.setdefault(item["side"], SideHistory.of(item, sha256))
+    return HistoryStep(
+        f"recertification {record.number}",
+        record.judge,
+        record.time,
+        record.number,
+        sides=tuple(found[side] for side in SIDES if side in found),
+    )
 
 
-def _documents(store: Store, key: str) -> dict[str, dict[str, Any]]:
-    """Return certificates as documents by their hash; those of a judge that was certified anew since are no longer there."""
+def _documents(corpus: Corpus, key: str) -> dict[str, dict[str, Any]]:
+    """Return the documents of certificates by their hash; none that were issued again since."""
     from certify_assets.certificates import Certificate
 
-    if not store.exists(key):
+    if not corpus.store.exists(key):
         return {}
-    return {
-        Certificate.from_dict(item).sha256: item for item in store.read_json(key)["certificates"]
-    }
+    items = corpus.store.read_json(key)["certificates"]
+    return {Certificate.from_dict(item).sha256: item for item in items}
 
 
-def _side(item: Mapping[str, Any], sha256: str) -> dict[str, Any]:
-    return {
-        "certificate_sha256": sha256,
-        **{name: item[name] for name in ("side", "alpha", "delta", "coverage", "threshold")},
-    }
-
-
-def _realised(
-    frame: pd.DataFrame, labels: Iterable[Label], sha256: str, side: str, delta: float
-) -> dict[str, Any]:
-    """Return how often a certificate was wrong on what it decided, over drawn tasks whose every decided run is labelled."""
+def _realised(frame: pd.DataFrame, labels: Iterable[Label], side: SideHistory) -> SideHistory:
+    """Add the error over drawn tasks whose every decided run is labelled."""
     from certify_assets.certificates.monitor import TaskStream, error_interval
 
-    rows = frame[
-        frame["certificate_sha256"].astype(str).str.split(";").map(lambda names: sha256 in names)
-        & (frame["drawn"] != "")
-    ]
-    mine = rows[rows["decision"] == side]
-    runs = {
-        str(task): [str(name) for name in part["trajectory_id"]]
-        for task, part in mine.groupby("task_id", sort=False)
-    }
-    known = {
-        task for task, part in mine.groupby("task_id", sort=False) if part["outcome"].notna().all()
-    }
-    order = sorted(
-        (place, task) for task, place in completed_at(labels, runs).items() if task in known
+    mine = (
+        frame["certificate_sha256"]
+        .astype(str)
+        .str.split(";")
+        .map(lambda names: side.certificate_sha256 in names)
     )
+    rows = frame[mine & (frame["drawn"] != "")]
+    decided = rows[rows["decision"] == side.side]
+    parts = {str(task): part for task, part in decided.groupby("task_id", sort=False)}
+    runs = {task: [str(name) for name in part["trajectory_id"]] for task, part in parts.items()}
+    complete = {task for task, part in parts.items() if part["outcome"].notna().all()}
+    places = completed_at(labels, runs)
+    names = sorted(complete & set(places), key=lambda task: (places[task], task))
     sizes = rows[rows["score"].notna()].groupby("task_id").size()
-    wrong = mine["outcome"] == (1 if side == "reject" else 0)
-    errors = wrong.groupby(mine["task_id"]).sum()
-    names = [task for _, task in order]
+    wrong = decided["outcome"] == (1 if side.side == "reject" else 0)
+    errors = wrong.groupby(decided["task_id"]).sum()
     stream = TaskStream(
         np.array([len(runs[task]) for task in names], dtype=np.int64),
         np.array([int(errors[task]) for task in names], dtype=np.int64),
         np.array([float(sizes[task]) for task in names]),
     )
-    low, high = error_interval(stream, delta)
-    return {
-        "tasks": len(names),
-        "runs": int(stream.covered.sum()),
-        "errors": int(stream.errors.sum()),
-        "error": stream.realized_error,
-        "interval": [low, high],
-    }
+    low, high = error_interval(stream, side.delta)
+    return replace(
+        side,
+        tasks=len(names),
+        runs=int(stream.covered.sum()),
+        errors=int(stream.errors.sum()),
+        error=stream.realized_error,
+        interval=(low, high),
+    )

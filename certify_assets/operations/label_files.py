@@ -13,17 +13,14 @@ from certify_assets.errors import InputError
 from certify_assets.evaluation.decisions import check_table_file, write_table_file
 from certify_assets.evaluation.score_table import read_rows
 from certify_assets.files import parse_json, sha256_bytes, sha256_file, write_atomic
-from certify_assets.operations.journal import Label, append_labels, read_labels, resolve_labels
-from certify_assets.operations.layout import batch_key, batch_names, decisions_of
-from certify_assets.operations.queue import BLIND_COLUMNS, QUEUE_COLUMNS, Queue
-from certify_assets.operations.reviewing import MAX_COMMENT, reviewer_name
-from certify_assets.operations.run_lookup import RunLookup
+from certify_assets.operations.labels import Label, append_labels, read_labels, resolve_labels
+from certify_assets.operations.layout import RunLookup, batch_key, batch_names, decisions_of
+from certify_assets.operations.review_queue import BLIND_COLUMNS, QUEUE_COLUMNS, Queue
+from certify_assets.operations.review_session import MAX_COMMENT, reviewer_name
 from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
     import pandas as pd
-
-__all__ = ["STUDIO_CONFIG", "Imported", "export_queue", "export_studio", "import_labels"]
 
 #: the labelling interface that the exported tasks are made for
 STUDIO_CONFIG = """\

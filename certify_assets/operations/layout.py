@@ -1,37 +1,30 @@
-"""Where the documents of operation lie, and the columns of a table of decisions."""
+"""Storage keys of operation, tables of decisions, and single runs of stored batches."""
 
 from __future__ import annotations
 
 import re
+from collections import OrderedDict
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.corpora.schema import COLUMNS, Step, Trajectory
 from certify_assets.errors import InputError, IntegrityError
+from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
     import pandas as pd
-
-__all__ = [
-    "ASKED",
-    "DECISION_COLUMNS",
-    "batch_key",
-    "batch_names",
-    "batch_runs",
-    "decisions_of",
-    "deployment_key",
-    "deployments_key",
-    "labels_key",
-    "load_decisions",
-    "recertification_key",
-    "require_as_decided",
-]
+    import pyarrow as pa
 
 _BATCH = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,79}")
+_RECERTIFIED = re.compile(
+    r"operations/(?P<corpus>[^/]+)/recertifications/(?P<number>[0-9]+)/certificates\.json"
+)
+_GROUPS_KEPT = 4
 
-#: why a person is asked about a run, the most needed first; "" where nobody is
+#: why a run is in the review queue, the most urgent first; "" where it is not
 ASKED: Final = ("audit_sample", "spot_check", "undecided", "")
 
-#: of every row that was decided: whose run it is, what became of it, why, and what it stands on
 DECISION_COLUMNS: Final = (
     "corpus",
     "batch",
@@ -42,8 +35,8 @@ DECISION_COLUMNS: Final = (
     "judge",
     "score",
     "decision",  # reject, release or human
-    # of certificates.decision.decide; seen_task or changed_run, of which the promise does not speak; or why nothing was decided: not_deployed,
-    # stale_certificate, no_certificate, failed_audit, alarm
+    # a reason of certificates.decision.decide; seen_task or changed_run, which the promise does
+    # not cover; or the code of the refusal
     "reason",
     "asked",  # one of ASKED
     "reject_threshold",
@@ -55,53 +48,130 @@ DECISION_COLUMNS: Final = (
 )
 
 
+def operation_key(corpus: str, *parts: str) -> str:
+    """Return the storage key of a file or folder of the operation of a corpus."""
+    return "/".join(("operations", corpus, *parts))
+
+
 def deployment_key(corpus: str) -> str:
-    """Return where the deployment of now is stored."""
-    return f"operations/{corpus}/deployment.json"
+    """Return the key of the current deployment."""
+    return operation_key(corpus, "deployment.json")
 
 
 def deployments_key(corpus: str) -> str:
-    """Return the journal of deployments."""
-    return f"operations/{corpus}/deployments.jsonl"
+    """Return the key of the journal of deployments."""
+    return operation_key(corpus, "deployments.jsonl")
+
+
+def certificate_key(corpus: str, sha256: str) -> str:
+    """Return the key of a certificate that was deployed; its hash is its name."""
+    return operation_key(corpus, "certificates", f"{sha256}.json")
+
+
+def own_key(corpus: str, judge: str) -> str:
+    """Return the key of the certificates that a judge has on CAL."""
+    return f"judges/{judge}/{corpus}/certificates.json"
 
 
 def labels_key(corpus: str) -> str:
-    """Return the journal of labels."""
-    return f"operations/{corpus}/labels.jsonl"
+    """Return the key of the journal of labels."""
+    return operation_key(corpus, "labels.jsonl")
 
 
-def batch_key(corpus: str, batch: str, name: str) -> str:
-    """Return where a document of a batch is stored.
+def alarms_key(corpus: str) -> str:
+    """Return the key of the journal of alarms."""
+    return operation_key(corpus, "alarms.jsonl")
 
-    Raises
-    ------
-    InputError
-        If the batch cannot be the name of a folder.
-    """
-    if not _BATCH.fullmatch(batch):
-        raise InputError(
-            f"{batch!r} cannot name a batch; use up to 80 letters, digits, '_', '-' and '.', a letter or digit first."
-        )
-    return f"operations/{corpus}/batches/{batch}/{name}"
+
+def spending_key(corpus: str) -> str:
+    """Return the key of the journal of the confidence that recertifications spend."""
+    return operation_key(corpus, "spending.jsonl")
+
+
+def notifications_key(corpus: str) -> str:
+    """Return the key of the journal of deliveries of notifications."""
+    return operation_key(corpus, "notifications.jsonl")
+
+
+def reviewed_key(corpus: str) -> str:
+    """Return the key of the table of resolved labels."""
+    return operation_key(corpus, "labels.parquet")
+
+
+def training_key(corpus: str) -> str:
+    """Return the key of the table of labels that may train."""
+    return operation_key(corpus, "training_labels.parquet")
+
+
+def history_key(corpus: str, name: str = "history.json") -> str:
+    """Return the key of the history of a corpus."""
+    return operation_key(corpus, name)
 
 
 def recertification_key(corpus: str, number: int, name: str) -> str:
-    """Return where a document of a recertification is stored."""
-    return f"operations/{corpus}/recertifications/{number}/{name}"
+    """Return the key of a document of a recertification."""
+    return operation_key(corpus, "recertifications", str(number), name)
+
+
+def recertification_number(corpus: str, key: str) -> int:
+    """Return the recertification whose certificates are stored under a key; 0 for any other."""
+    found = _RECERTIFIED.fullmatch(key)
+    return int(found["number"]) if found and found["corpus"] == corpus else 0
+
+
+def batch_key(corpus: str, batch: str, name: str) -> str:
+    """Return the key of a document of a batch; refuse what cannot name a folder."""
+    if not _BATCH.fullmatch(batch):
+        raise InputError(
+            f"{batch!r} cannot name a batch; use up to 80 letters, digits, '_', '-' and '.', a "
+            "letter or digit first."
+        )
+    return operation_key(corpus, "batches", batch, name)
+
+
+def batch_folders(corpus: Corpus) -> list[str]:
+    """Return the names of all batches, complete or not, the oldest first."""
+    # a name begins with the number of the batch
+    return corpus.store.names(operation_key(corpus.name, "batches"))
 
 
 def batch_names(corpus: Corpus) -> list[str]:
-    """Return the batches that were decided, the oldest first: in the order of their names, which begin with their number."""
+    """Return the decided batches, the oldest first."""
+    return [name for name in batch_folders(corpus) if is_decided(corpus, name)]
+
+
+def ready_batches(corpus: Corpus) -> list[str]:
+    """Return the imported batches, decided or not, the oldest first."""
     return [
         name
-        for name in corpus.store.names(f"operations/{corpus}/batches")
-        if corpus.store.exists(batch_key(corpus.name, name, "decisions.parquet"))
+        for name in batch_folders(corpus)
+        if corpus.store.exists(batch_key(corpus.name, name, "import.json"))
     ]
+
+
+def is_decided(corpus: Corpus, batch: str) -> bool:
+    """Whether a batch has its decisions."""
+    return corpus.store.exists(batch_key(corpus.name, batch, "decisions.parquet"))
 
 
 def decisions_of(corpus: Corpus, batch: str) -> pd.DataFrame:
     """Return the decisions of a batch, with `DECISION_COLUMNS`."""
     return corpus.store.read_table(batch_key(corpus.name, batch, "decisions.parquet"))
+
+
+def load_decisions(corpus: Corpus) -> pd.DataFrame:
+    """Return the decisions of all batches, the oldest first."""
+    import pandas as pd
+
+    parts = [decisions_of(corpus, name) for name in batch_names(corpus)]
+    return pd.concat(parts, ignore_index=True) if parts else no_decisions()
+
+
+def no_decisions() -> pd.DataFrame:
+    """Return a table of decisions without rows."""
+    import pandas as pd
+
+    return pd.DataFrame({name: [] for name in DECISION_COLUMNS})
 
 
 def batch_runs(corpus: Corpus, batch: str) -> pd.DataFrame:
@@ -113,34 +183,112 @@ def batch_runs(corpus: Corpus, batch: str) -> pd.DataFrame:
 
 
 def require_as_decided(corpus: Corpus, batch: str, name: str) -> None:
-    """Raise unless a table of a batch, ``runs`` or ``decisions``, is as when the batch was decided.
-
-    Nothing is asked where no document of the batch tells its hash.
-
-    Raises
-    ------
-    IntegrityError
-    """
-    key, about = (
-        batch_key(corpus.name, batch, f"{name}.parquet"),
-        batch_key(corpus.name, batch, "batch.json"),
-    )
-    told = (
+    """Raise unless a table of a batch, ``runs`` or ``decisions``, is the one that was decided."""
+    key = batch_key(corpus.name, batch, f"{name}.parquet")
+    about = batch_key(corpus.name, batch, "batch.json")
+    # a batch that an old version wrote has no document
+    logged = (
         corpus.store.read_json(about).get(f"{name}_sha256") if corpus.store.exists(about) else None
     )
-    if told is not None and corpus.store.sha256(key) != told:
+    if logged is not None and corpus.store.sha256(key) != logged:
         raise IntegrityError(
-            f"{corpus.store.locate(key)} is not what it was when the batch was decided; restore it from a backup."
+            f"{corpus.store.locate(key)} is not what it was when the batch was decided; restore "
+            "it from a backup."
         )
 
 
-def load_decisions(corpus: Corpus) -> pd.DataFrame:
-    """Return the decisions of all batches, the oldest first; without rows where nothing was decided."""
-    import pandas as pd
+def stamp(store: Store, key: str) -> tuple[int, int]:
+    """Return size and time of a stored file; zeros where there is none or the root is remote."""
+    if not store.is_local or not store.exists(key):
+        return (0, 0)
+    found = store.local_path(key).stat()
+    return (found.st_size, found.st_mtime_ns)
 
-    parts = [decisions_of(corpus, name) for name in batch_names(corpus)]
-    return (
-        pd.concat(parts, ignore_index=True)
-        if parts
-        else pd.DataFrame({name: [] for name in DECISION_COLUMNS})
+
+class RunLookup:
+    """Runs of the batches of a corpus by their ids; not for several threads at once.
+
+    Of a batch the column of ids is kept, of its texts the last few row groups: rows are sorted by
+    task, so the attempts of a task are mostly in one group. A batch that is replaced is read again.
+    """
+
+    def __init__(self, store: Store, corpus: str) -> None:
+        self._store = store
+        self._corpus = corpus
+        self._places: dict[str, tuple[tuple[int, int], dict[str, tuple[int, int]]]] = {}
+        self._groups: OrderedDict[tuple[str, tuple[int, int], int], pa.Table] = OrderedDict()
+
+    def find(self, batch: str, trajectory_id: str) -> Trajectory:
+        """Return a run.
+
+        Raises
+        ------
+        InputError
+            If the batch does not hold it, or cannot be read.
+        IntegrityError
+            If the runs are not those that were decided.
+        """
+        key = batch_key(self._corpus, batch, "runs.parquet")
+        now = stamp(self._store, key)
+        with self._store.as_file(key) as path:
+            if batch not in self._places or self._places[batch][0] != now:
+                # a new view each time: a session lives longer than one operation
+                require_as_decided(Corpus(self._store, self._corpus), batch, "runs")
+                self._places[batch] = (now, _places(path))
+            place = self._places[batch][1].get(trajectory_id)
+            if place is None:
+                raise InputError(
+                    f"{path} has no run {trajectory_id!r}, which its decisions name; import the "
+                    "batch again."
+                )
+            group, row = place
+            return _trajectory(self._group(path, (batch, now, group)).slice(row, 1))
+
+    def _group(self, path: Path, name: tuple[str, tuple[int, int], int]) -> pa.Table:
+        if name not in self._groups:
+            self._groups[name] = _read_group(path, name[2], COLUMNS)
+            if len(self._groups) > _GROUPS_KEPT:
+                self._groups.popitem(last=False)
+        self._groups.move_to_end(name)
+        return self._groups[name]
+
+
+def _places(path: Path) -> dict[str, tuple[int, int]]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path) as file:
+            groups = file.num_row_groups
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(
+            f"{path} is not a readable Parquet file ({type(error).__name__}); import the batch "
+            "again."
+        ) from None
+    found: dict[str, tuple[int, int]] = {}
+    for group in range(groups):
+        names = _read_group(path, group, ("trajectory_id",)).column("trajectory_id").to_pylist()
+        found |= {name: (group, row) for row, name in enumerate(names)}
+    return found
+
+
+def _read_group(path: Path, group: int, columns: tuple[str, ...]) -> pa.Table:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path) as file:
+            return file.read_row_group(group, columns=list(columns))
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(
+            f"{path} is not a table of trajectories ({type(error).__name__}); import the batch "
+            "again."
+        ) from None
+
+
+def _trajectory(table: pa.Table) -> Trajectory:
+    row = table.to_pylist()[0]
+    steps = tuple(
+        Step(step["action"] or "", step["observation"] or "") for step in row["steps"] or ()
     )
+    return Trajectory(**{name: row[name] for name in COLUMNS if name != "steps"}, steps=steps)

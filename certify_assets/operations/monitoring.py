@@ -1,20 +1,27 @@
-"""The monitor of a judge: labelled audit samples that lie in the data root, put to the certificates that decide.
+"""The monitor of a judge: labelled audit samples, compared with the certificates that decide.
 
-``monitoring/<corpus>/<judge>/`` holds score tables with outcomes (CSV, Parquet or JSON Lines). Files are read in the order of their names and
-rows as they stand, so that a file added later must have a later name; what was read before is recorded with its hash. The judge that is deployed is
-monitored on what operation brings as well: labelled tasks of the draw, a stream and an e-process of their own.
+``monitoring/<corpus>/<judge>/`` holds score tables with outcomes (CSV, Parquet or JSON Lines). They
+are read in the order of their names, so a file that is added later must have a later name. The
+deployed judge is monitored on the labelled tasks of operation too, a stream with an e-process of
+its own. Tasks drawn "audit" come with every attempt, tasks drawn "spot" with the attempts that were
+decided without review: of the others the score is enough, outside of the certified region. Where a
+batch was decided under narrower thresholds than the monitored ones, spot tasks have unlabelled
+attempts inside the region. Leaving such tasks out alone would keep the easy ones, so the spot tasks
+of the whole batch are left out. A task has its place where its last missing label is in the
+journal; neither a later batch nor a clock that was set back moves it.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, StaleCertificateError
 from certify_assets.evaluation.certification import load_certificates
 from certify_assets.evaluation.score_table import (
@@ -23,42 +30,60 @@ from certify_assets.evaluation.score_table import (
     read_score_table,
     require_audit_sample,
 )
-from certify_assets.files import sha256_bytes
+from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.specs import ALPHAS, PROCEDURES, SIDES
 from certify_assets.operations.alarms import record_alarms
-from certify_assets.operations.in_use import in_use
-from certify_assets.operations.monitor_stream import feed, feed_source, grown_at_its_end
+from certify_assets.operations.audit_sample import completed_at, drawn_decisions, with_labels
+from certify_assets.operations.decisions import REFUSALS, Refusal
+from certify_assets.operations.deployment import (
+    certificates_in_use,
+    labels_before,
+    strictest_certificates,
+)
+from certify_assets.operations.deployment_record import stored_deployment
+from certify_assets.operations.labels import read_labels
+from certify_assets.operations.layout import (
+    batch_key,
+    batch_names,
+    labels_key,
+    recertification_number,
+)
 
 if TYPE_CHECKING:
+    import pandas as pd
+    from numpy.typing import NDArray
+
     from certify_assets.certificates import Certificate
 
-__all__ = [
-    "STATUSES",
-    "AuditSample",
-    "describe_monitors",
-    "load_monitor",
-    "monitor_entry",
-    "monitor_judge",
-    "monitored_certificates",
-    "read_audit_sample",
-]
-
-#: how a monitor stands, from the worst
+#: status of a monitor, from the worst
 STATUSES = ("alarm", "too_few", "nothing", "quiet")
 _ENDINGS = (".csv", ".parquet", ".pq", ".jsonl", ".ndjson")
 _REWRITTEN = {
     "code": "stream_rewritten",
     "message": (
-        "Labels that an earlier reading for these certificates held were changed, removed, or preceded by a file of an earlier name; the alarm's "
-        "probability holds for a stream that only grows at its end."
+        "Labels that an earlier reading for these certificates held were changed, removed, or "
+        "preceded by a file of an earlier name; the alarm's probability holds for a stream that "
+        "only grows at its end."
+    ),
+}
+_SEVERAL = {
+    "code": "several_monitors",
+    "message": (
+        "Each certificate's monitor raises a false alarm with probability at most its own delta; "
+        "together at most their sum."
     ),
 }
 
 
+class _Columns(NamedTuple):
+    scores: NDArray[np.float64]
+    outcomes: NDArray[np.int8]
+    tasks: NDArray[np.object_]
+
+
 @dataclass(frozen=True, eq=False)
 class AuditSample:
-    """The labelled rows of all files, in order.
+    """Labelled rows of all files, in order.
 
     Parameters
     ----------
@@ -66,74 +91,112 @@ class AuditSample:
     files : tuple of dict
         name, sha256, rows and tasks of each file.
     stated : bool
-        Whether every file says of its rows that they are an audit sample.
+        Whether every file states that its rows are an audit sample.
     """
 
-    scores: np.ndarray[Any, np.dtype[np.float64]]
-    outcomes: np.ndarray[Any, np.dtype[np.int8]]
-    tasks: np.ndarray[Any, np.dtype[np.object_]]
+    scores: NDArray[np.float64]
+    outcomes: NDArray[np.int8]
+    tasks: NDArray[np.object_]
     files: tuple[dict[str, Any], ...]
     stated: bool
 
+    @property
+    def columns(self) -> _Columns:
+        """Scores, outcomes and tasks."""
+        return _Columns(self.scores, self.outcomes, self.tasks)
 
-def monitored_certificates(certificates: Sequence[Certificate]) -> list[Certificate]:
-    """Return the certificates that decide: of each side the one of the deployed procedure with the strictest budget that certifies."""
-    found = []
-    for side in SIDES:
-        candidates = [
-            item
-            for item in certificates
-            if item.side == side and item.procedure == PROCEDURES[0] and item.certified
-        ]
-        found += sorted(candidates, key=lambda item: ALPHAS.index(item.alpha))[:1]
-    return found
+
+@dataclass(frozen=True, eq=False)
+class OperationStream:
+    """Labelled tasks of operation for one certificate.
+
+    Parameters
+    ----------
+    scores, outcomes, tasks : arrays, shape (rows,)
+        Tasks in the order of their completion. An attempt that the certificate does not decide may
+        have no label; its outcome is 0 then, which nothing reads.
+    audit_tasks, spot_tasks : int
+    left_out : mapping of str to int
+        Drawn tasks that are not in the stream, by reason.
+    """
+
+    scores: NDArray[np.float64]
+    outcomes: NDArray[np.int8]
+    tasks: NDArray[np.object_]
+    audit_tasks: int
+    spot_tasks: int
+    left_out: Mapping[str, int]
+
+    @property
+    def columns(self) -> _Columns:
+        """Scores, outcomes and tasks."""
+        return _Columns(self.scores, self.outcomes, self.tasks)
+
+    def about(self) -> dict[str, Any]:
+        """Return the figures as JSON values, and a hash of the rows in their order."""
+        return {
+            "rows": len(self.scores),
+            "audit_tasks": self.audit_tasks,
+            "spot_tasks": self.spot_tasks,
+            "left_out": dict(self.left_out),
+            "sha256": self.sha256(len(self.scores)),
+        }
+
+    def sha256(self, rows: int) -> str:
+        """Return the hash of the first rows."""
+        scores = [None if np.isnan(score) else float(score) for score in self.scores[:rows]]
+        tasks = [str(task) for task in self.tasks[:rows]]
+        return sha256_bytes(canonical_json([scores, self.outcomes[:rows].tolist(), tasks]))
 
 
 def monitor_judge(judge: JudgedCorpus) -> dict[str, Any]:
-    """Put the audit sample of a judge to its certificates; store and return the document.
+    """Compare the labels of a judge with its certificates; store and return the document.
 
     Raises
     ------
     InputError
-        If a row is no audit sample, has no outcome, or belongs to a task of the splits or of another file.
+        If a row is no audit sample, has no outcome, or belongs to a task of the splits or of
+        another file.
     StaleCertificateError, ForgedCertificateError
-        If the stored certificates are not those of what is stored now.
+        If the certificates are not those of what is stored now.
     """
-    certificates = _in_use(judge)
-    sample = read_audit_sample(judge)
-    columns = None if sample is None else (sample.scores, sample.outcomes, sample.tasks)
-    entries = (
-        []
-        if columns is None
-        else [{**monitor_entry(item, *columns), "source": "files"} for item in certificates]
-    )
-    # a stream of its own: files that come later would otherwise have to stand before or between its tasks
-    streams = {item.sha256: feed(judge, item) for item in certificates}
-    fed = [
-        (item, stream)
-        for item in certificates
-        if (stream := streams[item.sha256]) is not None and len(stream.tasks)
-    ]
-    entries += [
-        {**monitor_entry(item, stream.scores, stream.outcomes, stream.tasks), "source": "operation"}
-        for item, stream in fed
+    certificates, sample = _monitored(judge), read_audit_sample(judge)
+    fed = _is_deployed(judge)
+    # a stream of its own: files that come later would otherwise precede or divide its tasks
+    streams = {item.sha256: _fed(judge, item) for item in certificates} if fed else {}
+    entries = [
+        {**monitor_entry(item, *columns), "source": source}
+        for source, item, columns in (
+            *(("files", item, sample.columns) for item in certificates if sample is not None),
+            *(
+                ("operation", item, streams[item.sha256].columns)
+                for item in certificates
+                if item.sha256 in streams and len(streams[item.sha256].tasks)
+            ),
+        )
     ]
     files = [] if sample is None else list(sample.files)
-    document: dict[str, Any] = {
+    findings = [_SEVERAL] if len(entries) > 1 else []
+    findings += [NOT_STATED] if sample is not None and not sample.stated else []
+    before = _document_before(judge)
+    if _rewritten(before, certificates, files) or not _grown(before, certificates, streams):
+        findings.append(_REWRITTEN)
+    document = {
         "corpus": judge.corpus.name,
         "judge": judge.name,
-        **_describe(entries, certificates, f"monitoring/{judge.corpus}/{judge}"),
+        **_summary(entries, certificates, _folder(judge)),
         "certificates": [item.sha256 for item in certificates],
         "files": files,
         "monitors": entries,
-        "findings": [*_several(entries), *_findings(judge, certificates, sample)],
-        "operation": feed_source(
-            judge, {name: stream for name, stream in streams.items() if stream is not None}
-        ),
+        "findings": [dict(finding) for finding in findings],
+        "operation": {
+            **stream_source(judge.corpus),
+            "streams": {name: stream.about() for name, stream in streams.items()},
+        }
+        if fed
+        else None,
     }
-    if not grown_at_its_end(judge.store, _key(judge.corpus.name, judge.name), streams):
-        document["findings"] += [] if _told(document["findings"]) else [dict(_REWRITTEN)]
-    judge.store.write_json(_key(judge.corpus.name, judge.name), document)
+    judge.store.write_json(judge.key("monitor.json"), document)
     record_alarms(judge, entries)
     return document
 
@@ -144,41 +207,83 @@ def load_monitor(judge: JudgedCorpus) -> dict[str, Any]:
     Raises
     ------
     StaleCertificateError
-        If it is of other certificates or other files than those stored now.
+        If it belongs to other certificates or labels than those stored now.
     """
-    document: dict[str, Any] = judge.store.read_json(_key(judge.corpus.name, judge.name))
-    now = [item.sha256 for item in _in_use(judge)]
-    folder = f"monitoring/{judge.corpus}/{judge}"
+    document, folder = judge.store.read_json(judge.key("monitor.json")), _folder(judge)
     files = {name: judge.store.sha256(f"{folder}/{name}") for name in judge.store.names(folder)}
-    fed = _stands_on(document.get("operation")) == _stands_on(feed_source(judge, {}))
+    then = document.get("operation")
+    now = stream_source(judge.corpus) if _is_deployed(judge) else None
     if (
-        not fed
-        or document["certificates"] != now
+        (then is None) != (now is None)
+        or any(then[name] != now[name] for name in ("labels_sha256", "batches") if then and now)
+        or document["certificates"] != [item.sha256 for item in _monitored(judge)]
         or {file["name"]: file["sha256"] for file in document["files"]} != files
     ):
         raise StaleCertificateError(
-            f"the monitor of {judge} on {judge.corpus} is of other certificates or labels than those stored now; materialize judges/{judge}/monitor again."
+            f"the monitor of {judge} on {judge.corpus} is of other certificates or labels than "
+            f"those stored now; materialize judges/{judge}/monitor again."
         )
-    return document
+    return dict(document)
 
 
-def _stands_on(operation: dict[str, Any] | None) -> tuple[Any, Any] | None:
-    return None if operation is None else (operation["labels_sha256"], operation["batches"])
+def label_alarm(
+    judge: JudgedCorpus, key: str, certificates: Sequence[Certificate]
+) -> Refusal | None:
+    """Return the alarm that the present labels raise against certificates stored under a key.
+
+    An alarm of the certificate in use is no evidence on one with a wider budget or of another day;
+    these labels are, and the false alarms of each are bounded by its own δ.
+    """
+    after = labels_before(judge, key)
+    sample = None if recertification_number(judge.corpus.name, key) else read_audit_sample(judge)
+    for item in certificates:
+        stream = operation_stream(judge.corpus, item, after=after)
+        columns = [] if sample is None else [sample.columns]
+        columns += [stream.columns] if len(stream.tasks) else []
+        results = [monitor_entry(item, *part)["result"] for part in columns]
+        if raised := next((result for result in results if result["alarm"]), None):
+            return Refusal(
+                "alarm",
+                f"the labels that are there raise an alarm for its {item.side} side at "
+                f"{item.alpha:g} after {raised['first_alarm_at']} tasks: the error is above the "
+                "budget; recertify, or deploy another judge.",
+            )
+    return None
 
 
-def _in_use(judge: JudgedCorpus) -> list[Certificate]:
-    """Return the certificates that are monitored: those of the deployment, else the judge's own that would decide."""
-    deployed = in_use(judge)
+def monitor_deployed(corpus: Corpus) -> dict[str, Any] | None:
+    """Monitor the deployed judge; None where none is deployed."""
+    record = stored_deployment(corpus)
+    return None if record is None else monitor_judge(JudgedCorpus(corpus, record.judge))
+
+
+def _monitored(judge: JudgedCorpus) -> list[Certificate]:
+    """Return the certificates of the deployment, else those on CAL that would decide."""
+    deployed = certificates_in_use(judge)
     if deployed is not None:
         return [item for item in deployed if item.certified]
-    return monitored_certificates(load_certificates(judge))
+    return strictest_certificates(load_certificates(judge))
+
+
+def _is_deployed(judge: JudgedCorpus) -> bool:
+    record = stored_deployment(judge.corpus)
+    return record is not None and record.judge == judge.name
+
+
+def _folder(judge: JudgedCorpus) -> str:
+    return f"monitoring/{judge.corpus}/{judge}"
+
+
+def _document_before(judge: JudgedCorpus) -> dict[str, Any]:
+    key = judge.key("monitor.json")
+    return dict(judge.store.read_json(key)) if judge.store.exists(key) else {}
 
 
 def monitor_entry(
     certificate: Certificate,
-    scores: np.ndarray[Any, Any],
-    outcomes: np.ndarray[Any, Any],
-    tasks: np.ndarray[Any, Any],
+    scores: NDArray[Any],
+    outcomes: NDArray[Any],
+    tasks: NDArray[Any],
     **options: Any,
 ) -> dict[str, Any]:
     """Monitor one certificate, with all that its page draws.
@@ -188,13 +293,13 @@ def monitor_entry(
     certificate : Certificate
     scores, outcomes, tasks : arrays
     **options
-        Of :func:`certify_assets.certificates.monitor_certificate`.
+        Options of :func:`certify_assets.certificates.monitor_certificate`.
 
     Returns
     -------
     dict
-        side, alpha, delta, threshold, coverage, procedure, promise, certificate_sha256, needed (covered tasks below which silence says
-        little), result (the monitoring) and path.
+        side, alpha, delta, threshold, coverage, procedure, promise, certificate_sha256, needed
+        (covered tasks below which silence means little), result (the monitoring) and path.
     """
     from certify_assets.certificates import monitor_certificate, n_min
     from certify_assets.certificates.monitor import monitor_path
@@ -213,14 +318,14 @@ def monitor_entry(
 
 
 def read_audit_sample(judge: JudgedCorpus) -> AuditSample | None:
-    """Read every file of a judge's audit sample, in the order of names; None when there is none.
+    """Read every file of a judge's audit sample, in the order of names; None without files.
 
     Raises
     ------
     InputError
         With file, row and remedy, for anything that may not feed a monitor.
     """
-    folder = f"monitoring/{judge.corpus}/{judge}"
+    folder = _folder(judge)
     names = judge.store.names(folder)
     if not names:
         return None
@@ -228,23 +333,19 @@ def read_audit_sample(judge: JudgedCorpus) -> AuditSample | None:
     tables, files, stated = [], [], True
     owner: dict[str, str] = {}
     for name in names:
+        where = f"{judge.store.locate(folder)}/{name}"
         if Path(name).suffix.lower() not in _ENDINGS:
             raise InputError(
-                f"{judge.store.locate(folder)}/{name} is no score table; keep only {', '.join(_ENDINGS)} files there."
+                f"{where} is no score table; keep only {', '.join(_ENDINGS)} files there."
             )
         data = judge.store.read_bytes(f"{folder}/{name}")
-        table, said = _read(data, name, judge.store.locate(f"{folder}/{name}"))
-        stated &= said
-        _refuse_seen(table, name, assignment, owner)
-        owner.update(dict.fromkeys((str(task) for task in table.tasks), name))
-        files.append(
-            {
-                "name": name,
-                "sha256": sha256_bytes(data),
-                "rows": len(table),
-                "tasks": len(set(table.tasks)),
-            }
-        )
+        table, states = _read(data, name, where)
+        stated &= states
+        tasks = list(dict.fromkeys(str(task) for task in table.tasks))
+        _refuse_seen(tasks, name, assignment, owner)
+        owner.update(dict.fromkeys(tasks, name))
+        facts = {"rows": len(table), "tasks": len(tasks)}
+        files.append({"name": name, "sha256": sha256_bytes(data), **facts})
         tables.append(table)
     return AuditSample(
         np.concatenate([table.scores for table in tables]),
@@ -253,10 +354,6 @@ def read_audit_sample(judge: JudgedCorpus) -> AuditSample | None:
         tuple(files),
         stated,
     )
-
-
-def _key(corpus: str, judge: str) -> str:
-    return f"judges/{judge}/{corpus}/monitor.json"
 
 
 def _read(data: bytes, name: str, location: str) -> tuple[ScoreTable, bool]:
@@ -272,86 +369,171 @@ def _read(data: bytes, name: str, location: str) -> tuple[ScoreTable, bool]:
             raise InputError(str(error).replace(str(path), location)) from None
 
 
-def _refuse_seen(table: ScoreTable, name: str, assignment: Any, owner: dict[str, str]) -> None:
-    for task in dict.fromkeys(str(task) for task in table.tasks):
+def _refuse_seen(
+    tasks: Sequence[str], name: str, assignment: Mapping[str, str], owner: Mapping[str, str]
+) -> None:
+    for task in tasks:
         if task in assignment:
             raise InputError(
-                f"{name}: task {task!r} is in the {assignment[task]} split; only tasks that the judge and its certificate have not seen may feed "
-                "the monitor, so take it out."
+                f"{name}: task {task!r} is in the {assignment[task]} split; only tasks that the "
+                "judge and its certificate have not seen may feed the monitor, so take it out."
             )
         if task in owner:
             raise InputError(
-                f"{name}: task {task!r} is in {owner[task]} as well; all attempts of a task belong together, so give them in one file."
+                f"{name}: task {task!r} is in {owner[task]} as well; all attempts of a task belong "
+                "together, so give them in one file."
             )
 
 
-def describe_monitors(entries: Sequence[dict[str, Any]]) -> dict[str, str]:
+def describe_monitors(entries: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Return the status of some monitors (see ``STATUSES``) and the reason for it in words."""
     if any(entry["result"]["alarm"] for entry in entries):
         status = "alarm"
     else:
         few = any(entry["result"]["covered_tasks"] < entry["needed"] for entry in entries)
         status = "too_few" if few else "quiet"
-    return {"status": status, "reason": "; ".join(_stands(entry) for entry in entries) + "."}
+    return {"status": status, "reason": "; ".join(_sentence(entry) for entry in entries) + "."}
 
 
-def _describe(
-    entries: Sequence[dict[str, Any]], certificates: Sequence[Certificate], folder: str
+def _summary(
+    entries: Sequence[Mapping[str, Any]], certificates: Sequence[Certificate], folder: str
 ) -> dict[str, str]:
-    if not certificates:
-        return {
-            "status": "nothing",
-            "reason": "nothing is certified, so there is nothing to monitor.",
-        }
-    if not entries:
-        return {
-            "status": "nothing",
-            "reason": f"no labelled audit sample lies in {folder} or came from operation, so nothing was monitored.",
-        }
-    return describe_monitors(entries)
+    if entries:
+        return describe_monitors(entries)
+    reason = (
+        f"no labelled audit sample lies in {folder} or came from operation, so nothing was "
+        "monitored."
+        if certificates
+        else "nothing is certified, so there is nothing to monitor."
+    )
+    return {"status": "nothing", "reason": reason}
 
 
-def _stands(entry: dict[str, Any]) -> str:
-    result = entry["result"]
-    where = f"{entry['side']} at {entry['alpha']:g}"
+def _sentence(entry: Mapping[str, Any]) -> str:
+    result, where = entry["result"], f"{entry['side']} at {entry['alpha']:g}"
     if result["alarm"]:
         return f"{where}: alarm after {result['first_alarm_at']} tasks, issue a new certificate"
     seen = f"{result['covered_tasks']} covered tasks"
     if result["covered_tasks"] < entry["needed"]:
-        return (
-            f"{where}: no alarm, but {seen} are fewer than {entry['needed']}, too few to say much"
-        )
+        needed = f"{entry['needed']}, too few to say much"
+        return f"{where}: no alarm, but {seen} are fewer than {needed}"
     return f"{where}: no alarm on {seen}"
 
 
-def _findings(
-    judge: JudgedCorpus, certificates: Sequence[Certificate], sample: AuditSample | None
-) -> list[dict[str, str]]:
-    found = []
-    if sample is not None and not sample.stated:
-        found.append(dict(NOT_STATED))
-    if _rewritten(judge, certificates, sample):
-        found.append(dict(_REWRITTEN))
-    return found
-
-
-def _several(entries: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
-    text = "Each certificate's monitor raises a false alarm with probability at most its own delta; together at most their sum."
-    return [{"code": "several_monitors", "message": text}] if len(entries) > 1 else []
-
-
-def _told(findings: Sequence[dict[str, str]]) -> bool:
-    return any(finding["code"] == "stream_rewritten" for finding in findings)
+def _noted(document: Mapping[str, Any]) -> bool:
+    return any(item["code"] == _REWRITTEN["code"] for item in document.get("findings", []))
 
 
 def _rewritten(
-    judge: JudgedCorpus, certificates: Sequence[Certificate], sample: AuditSample | None
+    before: Mapping[str, Any], certificates: Sequence[Certificate], files: Sequence[Any]
 ) -> bool:
-    """Whether the stream has ever been something else than what it was, grown at its end, since these certificates were issued."""
-    if not judge.store.exists(_key(judge.corpus.name, judge.name)):
+    """Whether files were ever rewritten since these certificates were issued."""
+    if not before or before["certificates"] != [item.sha256 for item in certificates]:
         return False
-    before = judge.store.read_json(_key(judge.corpus.name, judge.name))
-    if before["certificates"] != [item.sha256 for item in certificates]:
-        return False
-    files = [] if sample is None else list(sample.files)
-    return _told(before["findings"]) or before["files"] != files[: len(before["files"])]
+    return _noted(before) or before["files"] != list(files[: len(before["files"])])
+
+
+def _grown(
+    before: Mapping[str, Any],
+    certificates: Sequence[Certificate],
+    streams: Mapping[str, OperationStream],
+) -> bool:
+    """Whether every stream of operation begins with what the stored monitor read of it."""
+    read = (before.get("operation") or {}).get("streams", {})
+    both = [item.sha256 for item in certificates if item.sha256 in read]
+    grown = all(
+        name in streams and streams[name].sha256(read[name]["rows"]) == read[name]["sha256"]
+        for name in both
+    )
+    return grown and not (_noted(before) and both)
+
+
+def stream_source(corpus: Corpus) -> dict[str, Any]:
+    """Return what the stream depends on: lines and hash of the labels, hashes of the decisions."""
+    key = labels_key(corpus.name)
+    data = corpus.store.read_bytes(key) if corpus.store.exists(key) else b""
+    whole = data[: data.rfind(b"\n") + 1]
+    batches = {
+        name: corpus.store.sha256(batch_key(corpus.name, name, "decisions.parquet"))
+        for name in batch_names(corpus)
+    }
+    return {"labels": whole.count(b"\n"), "labels_sha256": sha256_bytes(whole), "batches": batches}
+
+
+def _fed(judge: JudgedCorpus, certificate: Certificate) -> OperationStream:
+    record = stored_deployment(judge.corpus)
+    assert record is not None
+    after = labels_before(judge, record.certificates_key)
+    return operation_stream(judge.corpus, certificate, after=after)
+
+
+def operation_stream(
+    corpus: Corpus, certificate: Certificate, *, after: int = 0
+) -> OperationStream:
+    """Return the stream of operation for a certificate.
+
+    Parameters
+    ----------
+    corpus : Corpus
+    certificate : Certificate
+        Certified, of the adapter that scored the rows.
+    after : int
+        Line of the journal up to which tasks may be in the certificate; they are left out.
+
+    Raises
+    ------
+    InputError
+        If rows are of mixed provenance.
+    """
+    every = drawn_decisions(corpus)
+    narrow = _narrow_batches(every, certificate)
+    every["twice"] = every["trajectory_id"].duplicated(keep=False)
+    first = every.groupby("task_id", sort=False)["batch"].transform("first")
+    labels = read_labels(corpus)
+    frame = with_labels(every[(every["drawn"] != "") & (every["batch"] == first)], labels)
+    assignment = corpus.assignment
+    adapter = certificate.provenance.get("adapter_sha256", "")
+    needed: dict[str, list[str]] = {}
+    kinds: dict[str, str] = {}
+    left_out: dict[str, int] = {}
+    for task, part in frame.groupby("task_id", sort=False):
+        kinds[str(task)] = drawn = str(part["drawn"].iloc[0])
+        wanted = part if drawn == "audit" else part[part["asked"] == "spot_check"]
+        tests = {
+            "in_splits": task in assignment,
+            "changed_run": bool(part["twice"].any()),
+            "not_scored": bool(part["reason"].isin(REFUSALS).any()),
+            "other_adapter": bool((part["adapter_sha256"] != adapter).any()),
+            "other_threshold": drawn == "spot" and part["batch"].iloc[0] in narrow,
+            "nothing_decided": wanted.empty,
+            "open": bool(wanted["outcome"].isna().any()),
+        }
+        reason = next((name for name, holds in tests.items() if holds), "")
+        if reason:
+            left_out[reason] = left_out.get(reason, 0) + 1
+        else:
+            needed[str(task)] = [str(name) for name in wanted["trajectory_id"]]
+    order = {task: place for task, place in completed_at(labels, needed).items() if place > after}
+    if len(order) < len(needed):
+        left_out["before_certificate"] = len(needed) - len(order)
+    places = frame["task_id"].map(order)
+    rows = frame[places.notna()].iloc[np.argsort(places[places.notna()].to_numpy(), kind="stable")]
+    spots = sum(kinds[task] == "spot" for task in order)
+    return OperationStream(
+        scores=rows["score"].to_numpy(np.float64),
+        outcomes=rows["outcome"].fillna(0).to_numpy(np.int8),
+        tasks=rows["task_id"].to_numpy(object),
+        audit_tasks=len(order) - spots,
+        spot_tasks=spots,
+        left_out=left_out,
+    )
+
+
+def _narrow_batches(frame: pd.DataFrame, certificate: Certificate) -> set[str]:
+    """Return the batches in which a run inside the certified region was not decided."""
+    scores, threshold = frame["score"].to_numpy(np.float64), certificate.threshold
+    if threshold is None:
+        return set()
+    inside = scores <= threshold if certificate.side == "reject" else scores >= threshold
+    undecided = (frame["decision"] != certificate.side).to_numpy()
+    return {str(name) for name in frame.loc[inside & undecided, "batch"]}

@@ -1,29 +1,31 @@
-"""Recertification: certificates of the deployed judge on CAL and the audit sample together, at a δ of their own.
+"""Recertification: certificates of the deployed judge on CAL and the audit sample, at their own δ.
 
-A recertification is made of CAL with the judge's stored scores, of the tasks that count (`audit_sample`) with the scores that decided them, and of δ_n
-(`spending`). Its number is claimed before it is computed; the same inputs are the same recertification. What is left is a folder from which anybody can
-recompute it: ``certify verify recertifications/<n>/certificates.json recertifications/<n>/scores.parquet``.
+It is made of CAL with the judge's stored scores, of the tasks that count (`audit_sample`) with the
+scores that decided them, and of δ_n (`spending`). Its number is claimed before it is computed; the
+same inputs are the same recertification. Its folder is enough to recompute it: ``certify verify
+recertifications/<n>/certificates.json recertifications/<n>/scores.parquet``.
 
-Its population is that of CAL and the audit sample together. Where the runs have changed since CAL was drawn, the mixture says less of those to come than
-the audit sample alone does, so each new threshold is also audited on the audit sample alone, and an ERROR there keeps it from being deployed.
+Its population is that of CAL and the audit sample together. Where the runs have changed since CAL
+was drawn, the mixture says less about later runs than the audit sample alone, so each new
+threshold is also audited on the audit sample alone, and an ERROR there keeps it from deployment.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.errors import InputError
+from certify_assets.errors import CertifyError, GateClosedError, InputError
 from certify_assets.evaluation.certification import require_paid
 from certify_assets.evaluation.parity import parity_provenance
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.record import columns
-from certify_assets.judges.specs import ALPHAS, DELTA, GRID, PROCEDURES, SIDES
+from certify_assets.judges.specs import ALPHAS, DELTA, GRID, PROCEDURES, SIDES, judges
 from certify_assets.operations.audit_sample import (
     OPEN_SHARE,
     REASONS,
@@ -31,15 +33,25 @@ from certify_assets.operations.audit_sample import (
     count_audit_tasks,
 )
 from certify_assets.operations.batches import corpus_lock
-from certify_assets.operations.layout import batch_runs, recertification_key, require_as_decided
-from certify_assets.operations.monitor_stream import stream_source
-from certify_assets.operations.recertified import (
+from certify_assets.operations.deployment_record import stored_deployment
+from certify_assets.operations.layout import (
+    batch_runs,
+    own_key,
+    recertification_key,
+    require_as_decided,
+)
+from certify_assets.operations.monitoring import stream_source
+from certify_assets.operations.recertification_record import (
     CERTIFICATES,
     DOCUMENT,
     SCORES,
+    CertifiedSide,
+    LabelPrefix,
+    RecertificationRecord,
     load_recertification,
     recertifications,
 )
+from certify_assets.operations.rollout import promote
 from certify_assets.operations.spending import (
     Claim,
     Schedule,
@@ -55,15 +67,16 @@ if TYPE_CHECKING:
 
     from certify_assets.certificates import Certificate
 
-__all__ = ["RECERTIFICATION_SCHEMA", "Plan", "plan_recertification", "recertify"]
-
-RECERTIFICATION_SCHEMA = "certify_assets/recertification/1"
+NOTHING_DEPLOYED: Final = "no judge is deployed, so there is nothing to monitor or to recertify."
 _COLUMNS = ["task_id", "trajectory_id", "agent", "score", "outcome", "split", "provenance", "batch"]
+# steps that the weekly run repeats for a judge whose scores are current
+_CERTIFYING: Final = ("certificate", "audit", "page", "monitor")
+_CHAIN: Final = ("adapter", "scores", *_CERTIFYING)
 
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What a recertification would be made of; nothing in it says what would come of it.
+    """The inputs of a recertification, independent of what would come of it.
 
     Parameters
     ----------
@@ -72,12 +85,12 @@ class Plan:
         CAL and the tasks that count, sorted by task and run.
     counted : CountedTasks
     new_tasks : tuple of str
-        Tasks that no recertification before has counted.
+        Tasks that no earlier recertification has counted.
     hashes : mapping of str to str
     candidates : int
     selection : str
     inputs_sha256 : str
-        Of the table, the hashes, the candidates, budgets and procedure.
+        Hash of table, hashes, candidates, budgets and procedure.
     """
 
     judge: str
@@ -91,14 +104,15 @@ class Plan:
 
 
 def plan_recertification(judge: JudgedCorpus) -> Plan:
-    """Gather what a recertification would be made of, without a look at what would come of it.
+    """Gather the inputs of a recertification.
 
     Raises
     ------
     InputError, IntegrityError
-        As `count_audit_tasks` does; and if the adapter's document counts fewer candidates than the judge has: δ is divided by their number.
+        As `count_audit_tasks`; and if the adapter's document counts fewer candidates than the
+        judge has, since δ is divided by their number.
     StaleCertificateError
-        If the judge's scores are of something else than what is stored now.
+        If the judge's scores belong to something else than what is stored now.
     """
     cal, hashes, adapter = judge.calibration
     require_paid(judge, adapter.candidates)
@@ -139,15 +153,14 @@ def recertify(
     schedule: Schedule | None = None,
     reason: str = "",
     least_new_tasks: int | None = None,
-) -> tuple[dict[str, Any] | None, str]:
+) -> tuple[RecertificationRecord | None, str]:
     """Certify the judge on CAL and the audit sample, once for each set of inputs.
 
     Parameters
     ----------
-    store : Store
-    corpus, judge : str
+    judge : JudgedCorpus
     schedule : Schedule, optional
-        Declared where none is yet; the default one where none is given.
+        Declared where none is yet; by default the default one.
     reason : str
         Why the schedule changes, where it does.
     least_new_tasks : int, optional
@@ -155,106 +168,124 @@ def recertify(
 
     Returns
     -------
-    document : dict or None
+    record : RecertificationRecord or None
         None where too few tasks are new and nothing was spent.
-    said : str
-        What happened, in a sentence.
+    sentence : str
+        What happened.
 
     Raises
     ------
     InputError, IntegrityError, StaleCertificateError
-        As `plan_recertification` and `claim` do.
+        As `plan_recertification` and `claim`.
     """
-    # one at a time: the files of one number are of one reading of the labels
-    with corpus_lock(judge.corpus, "recertify"):
-        spending = read_spending(judge.corpus)
+    corpus = judge.corpus
+    # one at a time: the files of one number belong to one reading of the labels
+    with corpus_lock(corpus, "recertify"):
+        spending = read_spending(corpus)
         if schedule is not None or spending.schedule is None:
-            spending = declare(judge.corpus, schedule or Schedule(), reason=reason)
-        return _recertified(judge.corpus, plan_recertification(judge), spending, least_new_tasks)
-
-
-def _recertified(
-    corpus: Corpus, plan: Plan, spending: Spending, least_new_tasks: int | None
-) -> tuple[dict[str, Any] | None, str]:
-    known = next(
-        (item for item in spending.claims if item.inputs_sha256 == plan.inputs_sha256), None
-    )
-    if known is not None and corpus.store.exists(
-        key := recertification_key(corpus.name, known.number, DOCUMENT)
-    ):
-        if known.number not in spending.made:
-            # a kill came between the document and its line
-            finish(corpus, known.number, corpus.store.sha256(key))
-        return load_recertification(
-            corpus, known.number
-        ), f"these labels are recertification {known.number} already; nothing was spent."
-    least = (
-        (spending.schedule or Schedule()).least_new_tasks
-        if least_new_tasks is None
-        else least_new_tasks
-    )
-    if known is None and len(plan.new_tasks) < least:
-        return (
-            None,
-            f"{len(plan.new_tasks)} tasks are new and complete, {least} are needed; nothing was spent.",
+            spending = declare(corpus, schedule or Schedule(), reason=reason)
+        plan = plan_recertification(judge)
+        known = next(
+            (item for item in spending.claims if item.inputs_sha256 == plan.inputs_sha256), None
         )
-    claimed = claim(corpus, plan.inputs_sha256)
-    document = _make(corpus, plan, claimed)
-    certified = [item for item in document["sides"] if item["certified"]]
-    return (
-        document,
-        f"recertification {claimed.number}: {len(certified)} of {len(document['sides'])} sides and budgets are certified.",
-    )
+        if known is not None and (record := _finished(corpus, known, spending)) is not None:
+            return record, (
+                f"these labels are recertification {known.number} already; nothing was spent."
+            )
+        least = least_new_tasks
+        if least is None:
+            least = (spending.schedule or Schedule()).least_new_tasks
+        if known is None and len(plan.new_tasks) < least:
+            return None, (
+                f"{len(plan.new_tasks)} tasks are new and complete, {least} are needed; nothing "
+                "was spent."
+            )
+        record = _make(corpus, plan, claim(corpus, plan.inputs_sha256))
+        certified = sum(side.certified for side in record.sides)
+        return record, (
+            f"recertification {record.number}: {certified} of {len(record.sides)} sides and "
+            "budgets are certified."
+        )
 
 
-def _make(corpus: Corpus, plan: Plan, claimed: Claim) -> dict[str, Any]:
+def recertify_deployed(
+    corpus: Corpus, *, deploy: bool = False
+) -> tuple[RecertificationRecord | None, str]:
+    """Recertify the deployed judge where it is due; deploy the result where that is asked for.
+
+    Returns
+    -------
+    record : RecertificationRecord or None
+        None where nothing was due.
+    sentence : str
+        What happened.
+    """
+    now = stored_deployment(corpus)
+    if now is None:
+        return None, NOTHING_DEPLOYED
+    record, sentence = recertify(JudgedCorpus(corpus, now.judge))
+    now = stored_deployment(corpus)
+    in_use = record and now and now.certificates_key == record.certificates_key
+    if record is None or not deploy or in_use:
+        return record, sentence
+    try:
+        number = promote(corpus, record).number
+        return record, f"{sentence} Deployment {number} decides now."
+    except GateClosedError as error:
+        return record, f"{sentence} {error}"
+
+
+def _finished(corpus: Corpus, known: Claim, spending: Spending) -> RecertificationRecord | None:
+    """Return the recertification of a claim; None where a kill came before its document."""
+    key = recertification_key(corpus.name, known.number, DOCUMENT)
+    if not corpus.store.exists(key):
+        return None
+    if known.number not in spending.made:
+        # a kill came between the document and its line
+        finish(corpus, known.number, corpus.store.sha256(key))
+    return load_recertification(corpus, known.number)
+
+
+def _make(corpus: Corpus, plan: Plan, claimed: Claim) -> RecertificationRecord:
     spending, source = read_spending(corpus), stream_source(corpus)
-    scores_sha256 = corpus.store.write_table(
-        recertification_key(corpus.name, claimed.number, SCORES), plan.table
-    )
+    store, counted = corpus.store, plan.counted
+    scores = recertification_key(corpus.name, claimed.number, SCORES)
+    scores_sha256 = store.write_table(scores, plan.table)
     certificates = _certify(corpus.name, plan, claimed, spending, source)
     key = recertification_key(corpus.name, claimed.number, CERTIFICATES)
-    corpus.store.write_json(key, {"certificates": [item.to_dict() for item in certificates]})
-    counted, sides = plan.counted, [_side(item, plan) for item in certificates]
-    document = {
-        "schema": RECERTIFICATION_SCHEMA,
-        "corpus": corpus.name,
-        "judge": plan.judge,
-        "adapter_sha256": plan.hashes["adapter_sha256"],
-        "number": claimed.number,
-        "time": claimed.time,
-        "delta": claimed.delta,
-        "first_delta": DELTA,
-        "spent": spending.spent,
-        "schedule": "" if spending.schedule is None else spending.schedule.words(),
-        "joint": spending.joint(DELTA),
-        "inputs_sha256": plan.inputs_sha256,
-        "scores_sha256": scores_sha256,
-        "certificates_key": key,
-        "certificates": [item.sha256 for item in certificates],
-        "sides": sides,
-        "tasks": {
-            "cal": len(set(plan.table.loc[plan.table["provenance"] == "cal", "task_id"])),
-            "audit_sample": len(counted.tasks),
-        },
-        "drawn": counted.drawn,
-        "new_tasks": list(plan.new_tasks),
-        "left_out": dict(counted.left_out),
-        "open_share": counted.open_share,
-        "came_again": counted.came_again,
-        "findings": _findings(counted, sides),
-        "labels": {"lines": source["labels"], "sha256": source["labels_sha256"]},
-        "batches": source["batches"],
-    }
-    # the last of the folder: what a kill left without it is made again under the same number
-    finish(
-        corpus,
-        claimed.number,
-        corpus.store.write_json(
-            recertification_key(corpus.name, claimed.number, DOCUMENT), document
-        ),
+    store.write_json(key, {"certificates": [item.to_dict() for item in certificates]})
+    sides = tuple(_side(item, plan) for item in certificates)
+    cal = plan.table.loc[plan.table["provenance"] == "cal", "task_id"]
+    record = RecertificationRecord(
+        corpus=corpus.name,
+        judge=plan.judge,
+        adapter_sha256=plan.hashes["adapter_sha256"],
+        number=claimed.number,
+        time=claimed.time,
+        delta=claimed.delta,
+        first_delta=DELTA,
+        spent=spending.spent,
+        schedule="" if spending.schedule is None else spending.schedule.words(),
+        joint=spending.joint(DELTA),
+        inputs_sha256=plan.inputs_sha256,
+        scores_sha256=scores_sha256,
+        certificates_key=key,
+        certificates=tuple(item.sha256 for item in certificates),
+        sides=sides,
+        tasks={"cal": len(set(cal)), "audit_sample": len(counted.tasks)},
+        drawn=counted.drawn,
+        new_tasks=plan.new_tasks,
+        left_out=dict(counted.left_out),
+        open_share=counted.open_share,
+        came_again=counted.came_again,
+        findings=tuple(_findings(counted, sides)),
+        labels=LabelPrefix(source["labels"], source["labels_sha256"]),
+        batches=source["batches"],
     )
-    return document
+    # the last of the folder: without it the files are made again under the same number
+    document = recertification_key(corpus.name, claimed.number, DOCUMENT)
+    finish(corpus, claimed.number, store.write_json(document, record.to_dict()))
+    return record
 
 
 def _certify(
@@ -292,47 +323,45 @@ def _certify(
     ]
 
 
-def _side(certificate: Certificate, plan: Plan) -> dict[str, Any]:
-    """Return the figures of a certificate: what it covers, how it stands on the audit sample alone, and with every open run wrong."""
+def _side(certificate: Certificate, plan: Plan) -> CertifiedSide:
+    """Return the figures of a certificate, on the audit sample alone and in the worst case too."""
     from certify_assets.certificates import audit_certificate
 
     names = ("side", "alpha", "certified", "threshold", "coverage", "selective_error")
-    found: dict[str, Any] = {name: getattr(certificate, name) for name in names}
-    found |= {"certificate_sha256": certificate.sha256, "audit_sample": None, "worst_error": None}
+    figures: dict[str, Any] = {name: getattr(certificate, name) for name in names}
+    figures["certificate_sha256"] = certificate.sha256
     audit = plan.table[plan.table["provenance"] == "audit_sample"]
     if not certificate.certified or audit.empty or certificate.threshold is None:
-        return found
-    found["audit_sample"] = audit_certificate(certificate, *columns(audit)).to_dict()
+        return CertifiedSide(**figures)
     waiting = plan.counted.unresolved["score"].to_numpy(np.float64)
-    inside = (
-        waiting <= certificate.threshold
-        if certificate.side == "reject"
-        else waiting >= certificate.threshold
+    reject, threshold = certificate.side == "reject", certificate.threshold
+    inside = int((waiting <= threshold if reject else waiting >= threshold).sum())
+    covered = certificate.covered_trajectories + inside
+    return CertifiedSide(
+        **figures,
+        audit_sample=audit_certificate(certificate, *columns(audit)).to_dict(),
+        worst_error=(certificate.errors + inside) / covered if covered else None,
     )
-    covered, wrong = (
-        certificate.covered_trajectories + int(inside.sum()),
-        certificate.errors + int(inside.sum()),
-    )
-    found["worst_error"] = wrong / covered if covered else None
-    return found
 
 
-def _findings(counted: CountedTasks, sides: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+def _findings(counted: CountedTasks, sides: Sequence[CertifiedSide]) -> list[dict[str, str]]:
     found = []
     above = [
-        f"{side['side']} at {side['alpha']:g}: {side['worst_error']:.3f}"
+        f"{side.side} at {side.alpha:g}: {side.worst_error:.3f}"
         for side in sides
-        if (side["worst_error"] or 0) > side["alpha"]
+        if side.worst_error is not None and side.worst_error > side.alpha
     ]
     if counted.open_share > OPEN_SHARE or above:
         worst = (
-            f" Were every open run wrong that is decided, the error would exceed the budget ({'; '.join(above)})."
+            " Were every open run wrong that is decided, the error would exceed the budget "
+            f"({'; '.join(above)})."
             if above
             else ""
         )
         text = (
-            f"{100 * counted.open_share:.0f} % of the drawn tasks that could count are open or tied.{worst} The certificates hold for tasks that got "
-            "complete; label the rest, or be sure that whether a task gets complete does not depend on its outcomes."
+            f"{100 * counted.open_share:.0f} % of the drawn tasks that could count are open or "
+            f"tied.{worst} The certificates hold for tasks that got complete; label the rest, or "
+            "be sure that whether a task gets complete does not depend on its outcomes."
         )
         found.append({"code": "open_tasks", "message": text})
     found += [
@@ -340,19 +369,20 @@ def _findings(counted: CountedTasks, sides: Sequence[Mapping[str, Any]]) -> list
         for name, number in counted.left_out.items()
     ]
     if counted.came_again:
-        text = f"{counted.came_again} tasks that count got attempts after they were counted; those attempts are left out."
+        text = (
+            f"{counted.came_again} tasks that count got attempts after they were counted; those "
+            "attempts are left out."
+        )
         found.append({"code": "came_again", "message": text})
     return found
 
 
 def _counted_before(judge: JudgedCorpus, adapter_sha256: str) -> dict[str, frozenset[str]]:
     """Return the runs of the tasks that the last recertification of this very judge counted."""
-    earlier = [item for item in recertifications(judge.corpus) if item["judge"] == judge.name]
-    for document in reversed(earlier):
-        if document["adapter_sha256"] == adapter_sha256:
-            table = judge.store.read_table(
-                recertification_key(judge.corpus.name, document["number"], SCORES)
-            )
+    for record in reversed(recertifications(judge.corpus)):
+        if (record.judge, record.adapter_sha256) == (judge.name, adapter_sha256):
+            key = recertification_key(judge.corpus.name, record.number, SCORES)
+            table = judge.store.read_table(key)
             rows = table[table["provenance"] == "audit_sample"]
             return {
                 str(task): frozenset(map(str, names))
@@ -373,7 +403,8 @@ def _table(cal: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
     if table["trajectory_id"].duplicated().any():
         name = table.loc[table["trajectory_id"].duplicated(), "trajectory_id"].iloc[0]
         raise InputError(
-            f"the run {name!r} is in CAL and in the audit sample; a run counts once, so take it out of its batch."
+            f"the run {name!r} is in CAL and in the audit sample; a run counts once, so take it "
+            "out of its batch."
         )
     return table.astype({"outcome": "int8", "score": "float64"}).sort_values(
         ["task_id", "trajectory_id"], kind="stable", ignore_index=True
@@ -381,21 +412,51 @@ def _table(cal: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _scored(judge: JudgedCorpus, rows: pd.DataFrame) -> pd.DataFrame:
-    """Score the rows of refused batches now: the draw was made before, and whoever recertifies after an alarm needs them."""
+    """Score the rows of refused batches: a recertification after an alarm needs them."""
     rows = rows.copy()
     for batch in rows.loc[rows["refused"], "batch"].drop_duplicates():
         require_as_decided(judge.corpus, str(batch), "runs")
         wanted = rows["refused"] & (rows["batch"] == batch)
-        runs = (
-            batch_runs(judge.corpus, str(batch))
-            .set_index("trajectory_id", drop=False)
-            .loc[rows.loc[wanted, "trajectory_id"]]
-        )
-        rows.loc[wanted, "score"] = judge.score_runs(runs.reset_index(drop=True))[0][
-            "score"
-        ].to_numpy(np.float64)
+        runs = batch_runs(judge.corpus, str(batch)).set_index("trajectory_id", drop=False)
+        runs = runs.loc[rows.loc[wanted, "trajectory_id"]].reset_index(drop=True)
+        rows.loc[wanted, "score"] = judge.score_runs(runs)[0]["score"].to_numpy(np.float64)
     return rows
 
 
 def _number(score: Any) -> float | None:
     return None if np.isnan(score) else float(score)
+
+
+def to_recertify(corpus: Corpus) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
+    """Return the steps of each judge that the weekly run repeats, and the judges it leaves alone.
+
+    Returns
+    -------
+    parts : dict of str to tuple of str
+        The whole chain of judges that need seconds or whose scores are stale; of other judges the
+        certificate and what follows it.
+    left_alone : dict of str to str
+        The reason for each judge that is left alone.
+    """
+    parts: dict[str, tuple[str, ...]] = {}
+    left_alone: dict[str, str] = {}
+    for name, spec in judges(corpus.store.root).items():
+        if spec.quick:
+            parts[name] = _CHAIN
+        elif corpus.store.exists(own_key(corpus.name, name)):
+            stale = _stale(JudgedCorpus.of(corpus, spec))
+            if stale and spec.hosted:
+                left_alone[name] = f"scoring it costs money, so nobody does it unasked: {stale}"
+            elif stale:
+                parts[name] = (*_CHAIN, *(("arms_audit",) if spec.arms else ()))
+            else:
+                parts[name] = _CERTIFYING
+    return parts, left_alone
+
+
+def _stale(judge: JudgedCorpus) -> str:
+    try:
+        judge.require_scores()
+    except CertifyError as error:
+        return str(error)
+    return ""

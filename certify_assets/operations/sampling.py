@@ -1,17 +1,18 @@
-"""Which tasks people read whatever the judge says: drawn at random by task, before anything is scored."""
+"""Tasks that are labelled whatever the judge says: drawn at random before anything is scored."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
-
-__all__ = ["SamplingPlan", "draw_tasks"]
+from certify_assets.operations.layout import batch_key
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class SamplingPlan:
     spot_rate : float
         Share of tasks whose auto-decided attempts are labelled: they feed the monitor alone.
     seed : int
-        Of the draw. Keep it from those who write the agents: whoever knows it knows which tasks nobody reads.
+        Seed of the draw. Keep it from the authors of the agents: it tells which tasks nobody reads.
     """
 
     audit_rate: float = 0.05
@@ -40,33 +41,65 @@ class SamplingPlan:
                 )
         if self.audit_rate + self.spot_rate > 1.0:
             raise InputError(
-                f"audit_rate and spot_rate add up to {self.audit_rate + self.spot_rate:g}; give shares of at most 1 together."
+                f"audit_rate and spot_rate add up to {self.audit_rate + self.spot_rate:g}; give "
+                "shares of at most 1 together."
             )
+
+    def places(self, corpus: str, tasks: Iterable[str]) -> dict[str, str]:
+        """Return ``audit``, ``spot`` or ``""`` of each task."""
+        return {task: self._place(corpus, task) for task in dict.fromkeys(map(str, tasks))}
+
+    def _place(self, corpus: str, task: str) -> str:
+        # seed, corpus and task and nothing else: no score, outcome or agent, so the draw is as
+        # if made before scoring, and a task that comes again is drawn as it was
+        digest = hashlib.sha256(f"{self.seed}\0{corpus}\0{task}".encode()).digest()
+        uniform = int.from_bytes(digest[:8], "big") / 2.0**64
+        if uniform < self.audit_rate:
+            return "audit"
+        return "spot" if uniform < self.audit_rate + self.spot_rate else ""
 
 
 def draw_tasks(plan: SamplingPlan, corpus: str, tasks: Iterable[str]) -> NDArray[np.str_]:
-    """Say of each task whether it is drawn.
+    """Return ``audit``, ``spot`` or ``""`` for each entry of `tasks`, shape (n,)."""
+    names = [str(task) for task in tasks]
+    places = plan.places(corpus, names)
+    return np.array([places[task] for task in names], dtype="<U5")
+
+
+@dataclass(frozen=True)
+class Draw:
+    """The drawn tasks of a batch.
 
     Parameters
     ----------
-    plan : SamplingPlan
-    corpus : str
-    tasks : iterable of str, length n
-
-    Returns
-    -------
-    ndarray of str, shape (n,)
-        ``audit``, ``spot`` or ``""``. The draw hashes seed, corpus and task and nothing else: no score, no outcome, no agent, so that it
-        is as if made before scoring, and a task that comes again in a later batch is drawn as it was.
+    deployment : int or None
+        Deployment whose plan drew them; None where no judge was deployed, so nothing is drawn.
+    plan : SamplingPlan or None
+    drawn : mapping of str to str
+        ``audit`` or ``spot`` of each drawn task.
     """
-    names = np.asarray(list(tasks), dtype=object)
-    known = {task: _place(plan, corpus, str(task)) for task in dict.fromkeys(names.tolist())}
-    return np.array([known[task] for task in names.tolist()], dtype="<U5")
 
+    deployment: int | None
+    plan: SamplingPlan | None
+    drawn: Mapping[str, str]
 
-def _place(plan: SamplingPlan, corpus: str, task: str) -> str:
-    digest = hashlib.sha256(f"{plan.seed}\0{corpus}\0{task}".encode()).digest()
-    uniform = int.from_bytes(digest[:8], "big") / 2.0**64
-    if uniform < plan.audit_rate:
-        return "audit"
-    return "spot" if uniform < plan.audit_rate + plan.spot_rate else ""
+    @classmethod
+    def of(cls, number: int, plan: SamplingPlan, corpus: str, tasks: Iterable[str]) -> Draw:
+        """Draw tasks by the plan of a deployment."""
+        places = plan.places(corpus, sorted(set(tasks)))
+        return cls(number, plan, {task: place for task, place in places.items() if place})
+
+    @classmethod
+    def load(cls, corpus: Corpus, batch: str) -> Draw:
+        """Read the draw of a batch."""
+        document = corpus.store.read_json(batch_key(corpus.name, batch, "draw.json"))
+        plan = None if document["plan"] is None else SamplingPlan(**document["plan"])
+        return cls(document["deployment"], plan, document["drawn"])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the draw as a JSON object."""
+        return {
+            "deployment": self.deployment,
+            "plan": None if self.plan is None else asdict(self.plan),
+            "drawn": dict(self.drawn),
+        }

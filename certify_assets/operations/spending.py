@@ -1,8 +1,9 @@
-"""What recertifications spend: every one of them may be wrong with a probability of its own, declared before the first.
+"""The journal of δ: what recertifications spend, by a schedule declared before the first.
 
-The first certificate of a judge spends its whole δ. The n-th recertification spends δ_n of a further budget by a schedule that is written into a journal
-before any of them is made. By the union bound all certificates of one side and one budget hold together with at least 1 − δ − Σ δ_n, however much their
-data overlap. A number is claimed in the journal before anything is computed: a look is a test, and what was looked at and thrown away is spent too.
+The first certificate of a judge spends its whole δ. The n-th recertification spends δ_n of a
+further budget. By the union bound all certificates of one side and one budget hold together with
+at least 1 − δ − Σ δ_n, however much their data overlap. A number is claimed before anything is
+computed: a look is a test, and what was looked at and dropped is spent too.
 """
 
 from __future__ import annotations
@@ -18,19 +19,8 @@ from typing import Any
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.operations.deployment_record import read_deployments
+from certify_assets.operations.layout import operation_key, spending_key
 from certify_assets.storage.journal import Journal, LineFormat
-
-__all__ = [
-    "SCHEDULES",
-    "Claim",
-    "Schedule",
-    "Spending",
-    "claim",
-    "declare",
-    "finish",
-    "read_spending",
-    "spending_key",
-]
 
 _FORMAT = LineFormat(encode=partial(json.dumps, sort_keys=True, ensure_ascii=False))
 SCHEDULES = ("inverse_square", "geometric", "equal")
@@ -45,15 +35,16 @@ class Schedule:
     Parameters
     ----------
     kind : {"inverse_square", "geometric", "equal"}
-        δ_n = total·6/(π²n²); total·(1 − ratio)·ratio^(n−1); total/count for the first `count`, and nothing is left afterwards.
+        δ_n = total·6/(π²n²); total·(1 − ratio)·ratio^(n−1); total/count for the first `count`, and
+        nothing afterwards.
     total : float
-        What all of them spend together.
+        Sum of all shares.
     ratio : float
-        Of the geometric schedule.
+        Ratio of the geometric schedule.
     count : int
-        Of the equal schedule.
+        Number of shares of the equal schedule.
     least_new_tasks : int
-        A recertification is made when so many tasks are new since the one before, a number that says nothing of their outcomes.
+        New tasks that a recertification needs, a number that is independent of their outcomes.
     """
 
     kind: str = "inverse_square"
@@ -70,16 +61,18 @@ class Schedule:
         for name in ("total", "ratio"):
             if not 0.0 < getattr(self, name) < 1.0:
                 raise InputError(
-                    f"{name} of the schedule is {getattr(self, name)!r}; give a number between 0 and 1."
+                    f"{name} of the schedule is {getattr(self, name)!r}; give a number between 0 "
+                    "and 1."
                 )
         for name in ("count", "least_new_tasks"):
             if getattr(self, name) < 1:
                 raise InputError(
-                    f"{name} of the schedule is {getattr(self, name)!r}; give a whole number from 1."
+                    f"{name} of the schedule is {getattr(self, name)!r}; give a whole number from "
+                    "1."
                 )
 
     def share(self, number: int) -> float:
-        """Return δ of the n-th recertification under this schedule, n from 1; at most four significant digits, rounded down."""
+        """Return δ of the n-th recertification, n from 1, rounded down to four digits."""
         if self.kind == "inverse_square":
             share = self.total * 6 / (math.pi * number) ** 2
         elif self.kind == "geometric":
@@ -89,7 +82,7 @@ class Schedule:
         return _down(share)
 
     def words(self) -> str:
-        """Return the schedule in words."""
+        """Describe the schedule."""
         how = {
             "inverse_square": f"{self.total:g}·6/(π²n²)",
             "geometric": f"{self.total:g}·{1 - self.ratio:g}·{self.ratio:g}^(n−1)",
@@ -100,17 +93,7 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Claim:
-    """A recertification that was begun.
-
-    Parameters
-    ----------
-    number : int
-    delta : float
-        What it spends, for each side and budget.
-    inputs_sha256 : str
-        Of all that it is made from.
-    time : str
-    """
+    """A recertification that was begun: δ of each side and budget, and the hash of its inputs."""
 
     number: int
     delta: float
@@ -120,17 +103,17 @@ class Claim:
 
 @dataclass(frozen=True)
 class Spending:
-    """What was declared and what was spent.
+    """Content of the journal of δ.
 
     Parameters
     ----------
     schedule : Schedule or None
         The one in force; None before the first declaration.
     since : int
-        Recertifications that were claimed before it came into force.
+        Recertifications claimed before it came into force.
     claims : tuple of Claim
     reasons : tuple of str
-        Why the schedule was changed, each time.
+        Reason of each change of the schedule.
     head : str
         Hash of the journal's last line.
     made : mapping of int to str
@@ -151,41 +134,39 @@ class Spending:
 
     @property
     def promised(self) -> float:
-        """Most that recertifications will ever have spent: what was spent under earlier schedules, and all of the present one."""
+        """Sum of what earlier schedules spent and of the whole present one."""
         if self.schedule is None:
             return self.spent
         return math.fsum(item.delta for item in self.claims[: self.since]) + self.schedule.total
 
     def next_share(self) -> float:
-        """Return δ of the recertification to come."""
+        """Return δ of the next recertification."""
         return (
             0.0 if self.schedule is None else self.schedule.share(len(self.claims) + 1 - self.since)
         )
 
     def joint(self, delta: float) -> str:
-        """Say with what confidence all certificates hold together, the first having spent `delta`."""
+        """Describe the joint confidence of all certificates, the first having spent `delta`."""
         now, ever = (max(0.0, 1 - delta - part) for part in (self.spent, self.promised))
         made = len(self.claims)
         since = f"{made} recertification{'' if made == 1 else 's'} since (Σδ = {self.spent:.4g})"
         both = [f"{100 * max(0.0, 2 * level - 1):.4g} %" for level in (now, ever)]
         return (
-            f"For one side and one budget, the first certificate (δ = {delta:g}) and {since} hold at once with confidence {100 * now:.4g} %, and with "
-            f"{100 * ever:.4g} % whatever follows under the declared schedule; for both sides at once with {both[0]} and {both[1]}."
+            f"For one side and one budget, the first certificate (δ = {delta:g}) and {since} hold "
+            f"at once with confidence {100 * now:.4g} %, and with {100 * ever:.4g} % whatever "
+            "follows under the declared schedule; for both sides at once with "
+            f"{both[0]} and {both[1]}."
         )
 
 
-def spending_key(corpus: str) -> str:
-    """Return the journal of what recertifications of a corpus spend."""
-    return f"operations/{corpus}/spending.jsonl"
-
-
 def read_spending(corpus: Corpus) -> Spending:
-    """Return what the journal says, after checking its chain and that no recertification is missing from it.
+    """Return the content of the journal, after checking its chain.
 
     Raises
     ------
     IntegrityError
-        If a line was changed or taken out, or a recertification is stored that no line claims: its δ would be spent twice.
+        If a line was altered or removed, or a recertification is stored that no line claims: its δ
+        would be spent twice.
     """
     journal = _journal(corpus)
     lines, where = journal.lines(), corpus.store.locate(journal.key)
@@ -198,25 +179,22 @@ def read_spending(corpus: Corpus) -> Spending:
         if not item.own
         for part in item.certificates_key.split("/")[3:4]
     ]
-    if lost := [
-        name
-        for name in (*corpus.store.names(f"operations/{corpus}/recertifications"), *deployed)
-        if name not in known
-    ]:
+    stored = corpus.store.names(operation_key(corpus.name, "recertifications"))
+    if lost := [name for name in (*stored, *deployed) if name not in known]:
         raise IntegrityError(
-            f"{where} has no line for recertification {lost[0]}, which is stored or was deployed: lines were cut off; restore the file "
-            "from a backup."
+            f"{where} has no line for recertification {lost[0]}, which is stored or was deployed: "
+            "lines were cut off; restore the file from a backup."
         )
     return spending
 
 
 def declare(corpus: Corpus, schedule: Schedule, *, reason: str = "") -> Spending:
-    """Write the schedule into the journal; the same one again adds nothing.
+    """Append the schedule to the journal; the same one again adds nothing.
 
     Raises
     ------
     InputError
-        If another schedule is in force and no sentence says why it changes.
+        If another schedule is in force and no reason is given.
     """
     read_spending(corpus)
 
@@ -225,8 +203,9 @@ def declare(corpus: Corpus, schedule: Schedule, *, reason: str = "") -> Spending
             return None
         if before.schedule is not None and not reason.strip():
             raise InputError(
-                f"{corpus} has declared another schedule ({before.schedule.words()}); keep to it, or say in a sentence why it changes: what was spent "
-                "stays spent, and the joint promise gets weaker by the whole of the new one."
+                f"{corpus} has declared another schedule ({before.schedule.words()}); keep to it, "
+                "or say in a sentence why it changes: what was spent stays spent, and the joint "
+                "promise gets weaker by the whole of the new one."
             )
         return {"entry": "schedule", **asdict(schedule), "reason": reason.strip()}
 
@@ -235,7 +214,7 @@ def declare(corpus: Corpus, schedule: Schedule, *, reason: str = "") -> Spending
 
 
 def claim(corpus: Corpus, inputs_sha256: str) -> Claim:
-    """Claim a number for a recertification of these inputs before it is computed; the same inputs get the number that they have.
+    """Claim the number of a recertification before it is computed; one number for the same inputs.
 
     Raises
     ------
@@ -251,12 +230,14 @@ def claim(corpus: Corpus, inputs_sha256: str) -> Claim:
             return None
         if before.schedule is None:
             raise InputError(
-                f"{corpus} has declared no schedule of δ; declare one before the first recertification."
+                f"{corpus} has declared no schedule of δ; declare one before the first "
+                "recertification."
             )
         share = before.next_share()
         if not share > 0.0:
             raise InputError(
-                f"the schedule of {corpus} has nothing left ({before.schedule.words()}); declare another, with the reason."
+                f"the schedule of {corpus} has nothing left ({before.schedule.words()}); declare "
+                "another, with the reason."
             )
         made.append(Claim(len(before.claims) + 1, share, inputs_sha256, _now()))
         return {"entry": "claim", **asdict(made[-1])}
@@ -266,7 +247,7 @@ def claim(corpus: Corpus, inputs_sha256: str) -> Claim:
 
 
 def finish(corpus: Corpus, number: int, document_sha256: str) -> None:
-    """Write down that a recertification is finished, and what its document is, so that the document cannot be altered unseen."""
+    """Log that a recertification is finished, with the hash of its document."""
 
     def line(before: Spending) -> dict[str, Any] | None:
         if before.made.get(number) == document_sha256:

@@ -7,7 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from certify_assets._version import __version__
-from certify_assets.operations.history import history_key
+from certify_assets.operations.layout import history_key
 from certify_assets.reports import svg
 from certify_assets.reports.wording import DASH, compact, count, counted, environment, percent
 

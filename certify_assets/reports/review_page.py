@@ -16,8 +16,8 @@ from certify_assets.reports.wording import compact, count, counted, environment,
 
 if TYPE_CHECKING:
     from certify_assets.corpora.schema import Trajectory
-    from certify_assets.operations.queue import Budget, Queue
-    from certify_assets.operations.reviewing import Said, Shown
+    from certify_assets.operations.review_queue import Budget, Queue
+    from certify_assets.operations.review_session import QueuedRun, Statement
 
 KIND_WORDS: Final = {
     "audit_sample": (
@@ -85,14 +85,14 @@ def style_hash() -> str:
 
 
 def render_review(
-    shown: Shown, said: Said | None, budget: Budget, corpus: str, reviewer: Reviewer
+    shown: QueuedRun, said: Statement | None, budget: Budget, corpus: str, reviewer: Reviewer
 ) -> str:
     """Render the page on which one run is labelled.
 
     Parameters
     ----------
-    shown : Shown
-    said : Said or None
+    shown : QueuedRun
+    said : Statement or None
         The reviewer's label before this one, which is confirmed here and can be taken back.
     budget : Budget
     corpus : str
@@ -214,7 +214,7 @@ def render_message(
     *,
     corpus: str = "",
     reviewer: Reviewer | None = None,
-    said: Said | None = None,
+    said: Statement | None = None,
     skipped: int = 0,
     onward: bool = True,
 ) -> str:
@@ -272,7 +272,7 @@ def _text(raw: str, limit: int) -> _Text:
     return _Text(head, tail, whole, count(len(text)), count(folded), count(cut) if cut else "")
 
 
-def _said(said: Said) -> dict[str, Any]:
+def _said(said: Statement) -> dict[str, Any]:
     """Say what a reviewer labelled last; what the judge said of it is folded below."""
     word = "a success" if said.label.outcome else "a failure"
     return {

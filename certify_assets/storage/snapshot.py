@@ -72,6 +72,19 @@ class Snapshot(Store):
         self._files.clear()
         self._answers.clear()
 
+    def forget(self, key: str) -> None:
+        """Forget the version of one key, which another process may be replacing just now."""
+        self._drop(key)
+
+    def require_unchanged(self, *folders: str) -> None:
+        """Raise `ChangedInputError` if a file read below these folders was replaced since."""
+        places = tuple(f"{folder}/" for folder in folders)
+        for key, digest in list(self._versions.items()):
+            if key.startswith(places) and (
+                not self._base.exists(key) or self._base.sha256(key) != digest
+            ):
+                raise ChangedInputError(_changed(self.locate(key)))
+
     def exists(self, key: str) -> bool:
         """Whether something is stored under the key."""
         self._touch(key)

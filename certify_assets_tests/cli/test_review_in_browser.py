@@ -10,7 +10,7 @@ import pytest
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import Step, Trajectory
-from certify_assets.operations.journal import read_labels
+from certify_assets.operations.labels import read_labels
 from certify_assets.storage.store import Store
 from certify_assets_tests.cli.review_client import Served, served
 from certify_assets_tests.paths import assert_painted

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.operations.journal import read_labels
-from certify_assets.operations.queue import load_queue
+from certify_assets.operations.labels import read_labels
+from certify_assets.operations.review_queue import load_queue
 from certify_assets.storage.store import Store
 from certify_assets_tests.cli.review_client import Client, Page, serve
 from certify_assets_tests.review_builders import session_batch

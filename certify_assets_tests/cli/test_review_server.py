@@ -18,9 +18,9 @@ import pytest
 from certify_assets.cli.review_server import Limits, ReviewServer, is_loopback
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
-from certify_assets.operations.journal import read_labels
+from certify_assets.operations.labels import read_labels
 from certify_assets.operations.layout import labels_key
-from certify_assets.operations.reviewing import ReviewSession
+from certify_assets.operations.review_session import ReviewSession
 from certify_assets.storage.store import Store
 from certify_assets_tests.cli.review_client import Client, Served, serve
 from certify_assets_tests.review_builders import session_batch

@@ -16,7 +16,7 @@ from certify_assets.defs.partitions import CORPORA
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.evaluation import certification
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.operations.monitoring import monitored_certificates
+from certify_assets.operations.deployment import strictest_certificates
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
 
@@ -55,7 +55,7 @@ def materialize(store: Store, *, raise_on_error: bool = True) -> Any:
 
 
 def put(store: Store, name: str, error: float, first: int) -> None:
-    threshold = monitored_certificates(
+    threshold = strictest_certificates(
         certification.load_certificates(JudgedCorpus(Corpus(store, "c"), "lexical"))
     )[0].threshold
     rng = np.random.default_rng(0)

@@ -16,8 +16,8 @@ from certify_assets.defs.operations.sensors import new_inbox_sensor
 from certify_assets.defs.partitions import CORPORA
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.operations.deployment import deploy
 from certify_assets.operations.layout import DECISION_COLUMNS
+from certify_assets.operations.rollout import deploy
 from certify_assets.storage.store import Store
 from certify_assets_tests.operations_builders import deliver, raise_alarm
 

@@ -28,9 +28,10 @@ from certify_assets.defs.partitions import CORPORA
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.evaluation import certification
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.operations import deployment
-from certify_assets.operations.events import certificate_age
-from certify_assets.operations.journal import Label, append_label, append_labels
+from certify_assets.operations.deployment_record import load_deployment, read_deployments
+from certify_assets.operations.labels import Label, append_label, append_labels
+from certify_assets.operations.notifications import certificate_age
+from certify_assets.operations.rollout import deploy
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store
 from certify_assets_tests.operations_builders import certified_corpus
@@ -44,7 +45,7 @@ MONDAY = datetime(2026, 1, 5, 6, tzinfo=UTC)
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     store = certified_corpus(tmp_path_factory.mktemp("assets") / "root")
-    deployment.deploy(JudgedCorpus(Corpus(store, "c"), "lexical"), sampling=PLAN, track=False)
+    deploy(JudgedCorpus(Corpus(store, "c"), "lexical"), sampling=PLAN, track=False)
     label_rows(store, "c", write_batch(store, "c", "0001-a", PLAN, tasks=AUDIT))
     return Path(store.root)
 
@@ -120,7 +121,7 @@ def test_the_job_monitors_recertifies_deploys_and_draws(store: Store) -> None:
             )
         again = run(store, instance, deploy=True)
         assert again.success and "nothing was spent" in made(again)["recertification"]["said"].value
-    assert len(deployment.read_deployments(Corpus(store, "c"))) == 2
+    assert len(read_deployments(Corpus(store, "c"))) == 2
 
 
 @pytest.mark.slow
@@ -143,43 +144,43 @@ def test_an_alarm_is_an_error_and_the_work_goes_on(store: Store) -> None:
 
 
 def test_without_a_deployment_it_says_so(corpora: Store) -> None:
-    from certify_assets.operations import recertifying
+    from certify_assets.operations import checks, recertification
 
-    assert recertifying.recertify_deployed(Corpus(corpora, "one")) == (
+    assert recertification.recertify_deployed(Corpus(corpora, "one")) == (
         None,
-        recertifying.NOTHING_DEPLOYED,
+        recertification.NOTHING_DEPLOYED,
     )
-    checks = (recertifying.no_alarm, recertifying.not_expired, recertifying.audit_sample_complete)
-    assert {ask(Corpus(corpora, "one")).status for ask in checks} == {"WARN"}
+    asked = (checks.no_alarm, checks.not_expired, checks.audit_sample_complete)
+    assert {ask(Corpus(corpora, "one")).status for ask in asked} == {"WARN"}
 
 
 def test_checks_have_three_states(store: Store) -> None:
-    from certify_assets.operations import recertifying
+    from certify_assets.operations import checks
     from certify_assets.operations.spending import Schedule, claim, declare
 
-    assert recertifying.audit_sample_complete(Corpus(store, "c")).status == "PASS"
+    assert checks.audit_sample_complete(Corpus(store, "c")).status == "PASS"
     write_batch(store, "c", "0002-b", PLAN, tasks=drawn_tasks(PLAN, "c", "audit", 5, prefix="open"))
-    assert recertifying.audit_sample_complete(Corpus(store, "c")).status == "WARN"
+    assert checks.audit_sample_complete(Corpus(store, "c")).status == "WARN"
     write_batch(
         store, "c", "0003-c", PLAN, tasks=drawn_tasks(PLAN, "c", "audit", 60, prefix="more")
     )
-    assert recertifying.audit_sample_complete(Corpus(store, "c")).status == "ERROR"
+    assert checks.audit_sample_complete(Corpus(store, "c")).status == "ERROR"
     declare(Corpus(store, "c"), Schedule("geometric", ratio=0.5))
     found = []
     for number in range(5):
-        found.append(recertifying.delta_left(Corpus(store, "c")).status)
+        found.append(checks.delta_left(Corpus(store, "c")).status)
         claim(Corpus(store, "c"), f"{number}")
     assert found == ["PASS", "PASS", "PASS", "PASS", "WARN"]
     declare(Corpus(store, "c"), Schedule("equal", count=1), reason="the last one.")
     claim(Corpus(store, "c"), "last")
-    assert recertifying.delta_left(Corpus(store, "c")).status == "ERROR"
-    made = deployment.load_deployment(Corpus(store, "c"))
+    assert checks.delta_left(Corpus(store, "c")).status == "ERROR"
+    made = load_deployment(Corpus(store, "c"))
     assert made is not None
-    days = certificate_age(store, made) / timedelta(days=1)
+    days = certificate_age(Corpus(store, "c"), made) / timedelta(days=1)
     aged = []
     for longest in (1000.0, days / 0.9, days / 2):
         store.write_bytes("notifications.yaml", f"certificate_days: {longest:.12f}".encode())
-        aged.append(recertifying.not_expired(Corpus(store, "c")).status)
+        aged.append(checks.not_expired(Corpus(store, "c")).status)
     assert aged == ["PASS", "WARN", "ERROR"]
 
 
@@ -259,7 +260,7 @@ def test_the_week_certifies_every_judge_that_is_there_and_trains_no_language_mod
 def test_a_judge_beyond_the_quick_ones_is_certified_anew_and_made_anew_only_where_it_is_stale(
     corpora: Store,
 ) -> None:
-    from certify_assets.operations.recertifying import to_recertify
+    from certify_assets.operations.recertification import to_recertify
 
     for name in ("adapter", "scores"):
         assert name in to_recertify(Corpus(corpora, "one"))[0]["lexical"]

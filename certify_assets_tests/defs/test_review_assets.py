@@ -12,9 +12,9 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.operations.review import review_assets, review_checks
 from certify_assets.defs.partitions import CORPORA
 from certify_assets.defs.resources import DataRoot, MlflowTracker
-from certify_assets.operations.journal import Label, append_labels
-from certify_assets.operations.queue import load_queue
-from certify_assets.operations.reviewed import reviewed_key
+from certify_assets.operations.labels import Label, append_labels
+from certify_assets.operations.layout import reviewed_key
+from certify_assets.operations.review_queue import load_queue
 from certify_assets.reports.review_page import queue_key
 from certify_assets.storage.store import Store
 from certify_assets_tests.review_builders import session_batch

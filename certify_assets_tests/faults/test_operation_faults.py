@@ -15,12 +15,11 @@ import pytest
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.operations import deployment, journal, spending
-from certify_assets.operations.batches import receive
-from certify_assets.operations.deciding import decide_ready
-from certify_assets.operations.deployment import load_deployment, read_deployments
-from certify_assets.operations.events import certificate_age
-from certify_assets.operations.journal import (
+from certify_assets.operations import labels, rollout, spending
+from certify_assets.operations.batches import decide_ready, receive
+from certify_assets.operations.deployment import Deployment
+from certify_assets.operations.deployment_record import load_deployment, read_deployments
+from certify_assets.operations.labels import (
     Label,
     append_label,
     append_labels,
@@ -28,6 +27,8 @@ from certify_assets.operations.journal import (
     resolve_labels,
 )
 from certify_assets.operations.layout import load_decisions
+from certify_assets.operations.notifications import certificate_age
+from certify_assets.operations.rollout import deploy
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.operations.spending import Schedule, claim, declare, read_spending
 from certify_assets.storage.store import Store
@@ -54,7 +55,7 @@ class _Clock(datetime):
 
 @pytest.fixture
 def jumping(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (journal, deployment, spending):
+    for module in (labels, rollout, spending):
         monkeypatch.setattr(module, "datetime", _Clock)
 
 
@@ -92,9 +93,7 @@ def test_claims_keep_their_numbers_and_shares(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("jumping")
 def test_the_last_deployment_decides_whatever_its_time_says(operated: Store) -> None:
     for _ in range(len(JUMPS)):
-        made = deployment.deploy(
-            JudgedCorpus(Corpus(operated, "c"), "lexical"), sampling=PLAN, track=False
-        )
+        made = deploy(JudgedCorpus(Corpus(operated, "c"), "lexical"), sampling=PLAN, track=False)
     times = [item.time for item in read_deployments(Corpus(operated, "c"))]
     assert times != sorted(times), "the clock jumped"
     now = load_deployment(Corpus(operated, "c"))
@@ -102,10 +101,12 @@ def test_the_last_deployment_decides_whatever_its_time_says(operated: Store) -> 
         now == made
         and now is not None
         and now.number == len(JUMPS)
-        and deployment.why_refused(Corpus(operated, "c")) is None
+        and Deployment.of(Corpus(operated, "c")).refusal is None
     )
     # a deployment of a time to come is new, not of minus some years
-    assert certificate_age(operated, now, now=datetime(1971, 1, 1, tzinfo=UTC)) == timedelta(0)
+    assert certificate_age(
+        Corpus(operated, "c"), now, now=datetime(1971, 1, 1, tzinfo=UTC)
+    ) == timedelta(0)
 
 
 #: what writes, by what a user calls; a file lies beside the data root
@@ -134,7 +135,7 @@ def labelled(_operated: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("faults") / "root"
     shutil.copytree(_operated, root)
     store = Store(str(root))
-    deployment.deploy(JudgedCorpus(Corpus(store, "c"), "lexical"), sampling=PLAN, track=False)
+    deploy(JudgedCorpus(Corpus(store, "c"), "lexical"), sampling=PLAN, track=False)
     receive(Corpus(store, "c"), [str(deliver(root.parent / "first.jsonl", tasks=40))])
     decide_ready(Corpus(store, "c"))
     rows = load_decisions(Corpus(store, "c"))
@@ -232,7 +233,7 @@ def test_labels_that_do_not_fit_are_none(tmp_path: Path) -> None:
     code = (
         "import resource, sys\nfrom certify_assets.corpora.corpus import Corpus\n"
         "from certify_assets.storage.store import Store\n"
-        "from certify_assets.operations.journal import Label, append_labels\n"
+        "from certify_assets.operations.labels import Label, append_labels\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, 5_000))\n"
         "try:\n    append_labels(Corpus(Store(sys.argv[1]), 'c'), [Label(f'run {n}', 1, 'ann', 'file', f't{n}') for n in range(100)])\n"
         "except OSError as error:\n    print(error.strerror)\n"

@@ -31,7 +31,7 @@ from certify_assets.judges.record import (
     texts,
 )
 from certify_assets.judges.specs import JudgeSpec, families, judge_spec, platform_judges
-from certify_assets.operations.recertifying import to_recertify
+from certify_assets.operations.recertification import to_recertify
 from certify_assets.storage.store import Store
 
 CORPUS, NAME = "one", "bayes"
@@ -114,7 +114,7 @@ def bayes(monkeypatch: pytest.MonkeyPatch) -> Iterator[BayesSpec]:
 
 
 def test_a_new_family_goes_from_training_to_deployment(corpora: Store, bayes: BayesSpec) -> None:
-    from certify_assets.operations.deployment import deploy
+    from certify_assets.operations.rollout import deploy
 
     judge = JudgedCorpus(Corpus(corpora, CORPUS), NAME)
     record = judge.train()

@@ -13,11 +13,15 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.files import sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.operations.audit_sample import completed_at, count_audit_tasks, drawn_decisions
-from certify_assets.operations.journal import Label, append_label, read_labels
-from certify_assets.operations.layout import batch_key
+from certify_assets.operations.audit_sample import (
+    completed_at,
+    count_audit_tasks,
+    drawn_decisions,
+    write_training_labels,
+)
+from certify_assets.operations.labels import Label, append_label, read_labels
+from certify_assets.operations.layout import batch_key, training_key
 from certify_assets.operations.sampling import SamplingPlan
-from certify_assets.operations.training_labels import training_key, write_training_labels
 from certify_assets.storage.store import Store
 from certify_assets_tests.recertification_builders import (
     JUDGE,

@@ -15,21 +15,25 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import IntegrityError
 from certify_assets.files import canonical_json
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.operations import deciding
-from certify_assets.operations.batch_checks import (
+from certify_assets.operations import decisions
+from certify_assets.operations.batches import decide_ready, receive
+from certify_assets.operations.checks import (
     decided_by_deployed,
     deployment_stands,
     drawn_as_planned,
 )
-from certify_assets.operations.batches import ready_batches, receive
-from certify_assets.operations.deciding import batch_document, decide_ready, is_decided, summarize
-from certify_assets.operations.deployment import deploy, deployed_certificates
+from certify_assets.operations.decisions import BatchRecord, summarize
+from certify_assets.operations.deployment import deployed_certificates
 from certify_assets.operations.layout import (
     DECISION_COLUMNS,
     batch_key,
+    batch_runs,
     decisions_of,
+    is_decided,
     load_decisions,
+    ready_batches,
 )
+from certify_assets.operations.rollout import deploy
 from certify_assets.operations.sampling import SamplingPlan, draw_tasks
 from certify_assets.storage.store import Store
 from certify_assets_tests.operations_builders import deliver, fail_audit, raise_alarm
@@ -39,7 +43,8 @@ PLAN = SamplingPlan(0.2, 0.3, 5)
 KILLED = """
 import os, signal, sys
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.operations import batches, deciding
+from certify_assets.operations import decisions
+from certify_assets.operations.batches import decide_ready, receive
 from certify_assets.storage.store import Store
 
 class Doomed(Store):
@@ -49,17 +54,17 @@ class Doomed(Store):
             os.kill(os.getpid(), signal.SIGKILL)
         return done
 
-deciding._SHARE = 50
+decisions._SHARE = 50
 store = Doomed(sys.argv[1])
-batches.receive(Corpus(store, "c"), [sys.argv[3]])
-deciding.decide_ready(Corpus(store, "c"))
+receive(Corpus(store, "c"), [sys.argv[3]])
+decide_ready(Corpus(store, "c"))
 """
 
 
 DECIDE = """
 import sys
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.operations.deciding import decide_ready
+from certify_assets.operations.batches import decide_ready
 from certify_assets.storage.store import Store
 print(len(decide_ready(Corpus(Store(sys.argv[1]), "c"))))
 """
@@ -93,10 +98,10 @@ def decided(store: Store, tmp_path: Path, **delivery: Any) -> dict[str, Any]:
 
 def test_every_row_says_what_it_stands_on(deployed: Store, tmp_path: Path) -> None:
     document = decided(deployed, tmp_path, tasks=40)
-    frame = decisions_of(Corpus(deployed, "c"), document["batch"])
+    frame = decisions_of(Corpus(deployed, "c"), document.batch)
     certificates = deployed_certificates(Corpus(deployed, "c"))
-    assert tuple(frame.columns) == DECISION_COLUMNS and len(frame) == 160 and document["decided"]
-    runs = deciding.batch_runs(Corpus(deployed, "c"), document["batch"])
+    assert tuple(frame.columns) == DECISION_COLUMNS and len(frame) == 160 and document.decided
+    runs = batch_runs(Corpus(deployed, "c"), document.batch)
     again = JudgedCorpus(Corpus(deployed, "c"), "lexical").score_runs(runs)[0]
     assert (
         np.array_equal(frame["score"], again["score"])
@@ -111,21 +116,21 @@ def test_every_row_says_what_it_stands_on(deployed: Store, tmp_path: Path) -> No
     assert (frame["reject_threshold"] == certificates[0].threshold).all() and frame[
         "release_threshold"
     ].isna().all()
-    assert document["decisions"] == {
+    assert document.decisions == {
         name: int((frame["decision"] == name).sum()) for name in sorted(set(frame["decision"]))
     }
     assert (
-        0 < document["decisions"]["reject"] < 160
-        and batch_document(Corpus(deployed, "c"), document["batch"]) == document
+        0 < document.decisions["reject"] < 160
+        and BatchRecord.load(Corpus(deployed, "c"), document.batch) == document
     )
-    assert "40" not in document["judge"] and summarize([document])[1].startswith(
+    assert "40" not in document.judge and summarize([document])[1].startswith(
         "160 runs of one batch are decided."
     )
 
 
 def test_people_are_asked_as_the_plan_draws(deployed: Store, tmp_path: Path) -> None:
     document = decided(deployed, tmp_path, tasks=200, attempts=2)
-    frame = decisions_of(Corpus(deployed, "c"), document["batch"])
+    frame = decisions_of(Corpus(deployed, "c"), document.batch)
     places = draw_tasks(PLAN, "c", frame["task_id"])
     human = (frame["decision"] == "human").to_numpy()
     assert ((frame["asked"] == "audit_sample") == (places == "audit")).all(), (
@@ -134,7 +139,7 @@ def test_people_are_asked_as_the_plan_draws(deployed: Store, tmp_path: Path) -> 
     assert ((frame["asked"] == "spot_check") == ((places == "spot") & ~human)).all()
     assert ((frame["asked"] == "undecided") == (human & (places != "audit"))).all()
     # binomial standard errors .028 and .032
-    drawn = {name: count / 200 for name, count in document["drawn_tasks"].items()}
+    drawn = {name: count / 200 for name, count in document.drawn_tasks.items()}
     assert abs(drawn["audit"] - 0.2) < 4 * 0.028 and abs(drawn["spot"] - 0.3) < 4 * 0.032
     assert drawn_as_planned(Corpus(deployed, "c")).status == "PASS"
 
@@ -146,15 +151,15 @@ def test_the_same_runs_give_the_same_bytes(operated: Store, tmp_path: Path) -> N
         subprocess.run(["cp", "-r", operated.root, store.root], check=True)
         deploy(JudgedCorpus(Corpus(store, "c"), "lexical"), sampling=PLAN, track=False)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(deciding, "_SHARE", share)
+            patch.setattr(decisions, "_SHARE", share)
             document = decided(store, tmp_path, tasks=10)
         tables.append(
             [
-                store.read_bytes(batch_key("c", document["batch"], f"{name}.parquet"))
+                store.read_bytes(batch_key("c", document.batch, f"{name}.parquet"))
                 for name in ("runs", "scores", "decisions")
             ]
         )
-        assert "shares" not in store.names(f"operations/c/batches/{document['batch']}")
+        assert "shares" not in store.names(f"operations/c/batches/{document.batch}")
     assert tables[0] == tables[1]
 
 
@@ -170,15 +175,15 @@ def test_tasks_that_were_seen_and_runs_that_changed_go_to_people(
             record["task_id"] = cal
 
     document = decided(deployed, tmp_path, tasks=8, change=change)
-    frame = decisions_of(Corpus(deployed, "c"), document["batch"]).set_index("trajectory_id")
-    assert document["reasons"]["changed_run"] == 24 and document["reasons"]["seen_task"] == 4
+    frame = decisions_of(Corpus(deployed, "c"), document.batch).set_index("trajectory_id")
+    assert document.reasons["changed_run"] == 24 and document.reasons["seen_task"] == 4
     aside = frame[frame["reason"].isin(["changed_run", "seen_task"])]
     assert (
         set(aside["decision"]) == {"human"}
         and set(aside["asked"]) == {"undecided"}
         and len(frame) == 32
     )
-    findings = {finding["code"]: finding["message"] for finding in document["findings"]}
+    findings = {finding["code"]: finding["message"] for finding in document.findings}
     assert findings["seen_tasks"].startswith("4 runs are of tasks of the splits (4 of CAL)")
     assert "32 runs are of 1 agents without a run in CAL (stranger)" in findings["new_agents"]
     assert "24 runs came before" in findings["changed_runs"]
@@ -229,12 +234,8 @@ def test_where_the_deployment_does_not_stand_everything_goes_to_people(
 ) -> None:
     fault(deployed)
     document = decided(deployed, tmp_path, tasks=20)
-    frame = decisions_of(Corpus(deployed, "c"), document["batch"])
-    assert (
-        not document["decided"]
-        and document["refusal"]["code"] == code
-        and document["reasons"] == {code: 80}
-    )
+    frame = decisions_of(Corpus(deployed, "c"), document.batch)
+    assert not document.decided and document.refusal.code == code and document.reasons == {code: 80}
     assert (
         set(frame["decision"]) == {"human"}
         and frame["score"].isna().all()
@@ -243,9 +244,7 @@ def test_where_the_deployment_does_not_stand_everything_goes_to_people(
     assert set(frame["asked"]) == (
         {"undecided"} if fault is undeploy else {"undecided", "audit_sample"}
     )
-    assert code in summarize([document])[1] and document["refusal"]["sentence"].endswith(
-        (".", ".)")
-    )
+    assert code in summarize([document])[1] and document.refusal.sentence.endswith((".", ".)"))
     assert deployment_stands(Corpus(deployed, "c")).status == status
 
 
@@ -264,14 +263,14 @@ def test_checks_find_altered_decisions_and_picked_tasks(deployed: Store, tmp_pat
         and drawn_as_planned(Corpus(deployed, "c")).status == "WARN"
     )
     document = decided(deployed, tmp_path, tasks=20)
-    batch = document["batch"]
+    batch = document.batch
     assert decided_by_deployed(Corpus(deployed, "c")).status == "PASS"
     key, about = batch_key("c", batch, "decisions.parquet"), batch_key("c", batch, "batch.json")
     frame = deployed.read_table(key)
     deployed.write_table(key, frame.assign(decision="reject"))
     assert "is not what was written" in decided_by_deployed(Corpus(deployed, "c")).sentence
     changed = deployed.write_table(key, frame.assign(certificate_sha256="0" * 64))
-    deployed.write_json(about, document | {"decisions_sha256": changed})
+    deployed.write_json(about, document.to_dict() | {"decisions_sha256": changed})
     assert "never deployed" in decided_by_deployed(Corpus(deployed, "c")).sentence
     deployed.write_table(key, frame.assign(asked="audit_sample"))
     assert "is asked about against the draw" in drawn_as_planned(Corpus(deployed, "c")).sentence
@@ -294,10 +293,10 @@ def test_what_was_killed_is_gone_on_with(deployed: Store, tmp_path: Path, last: 
     shares = deployed.names(f"operations/c/batches/{received.batch}/shares")
     assert len(shares) == {"-00001.parquet": 2, "scores.parquet": 4, "batch.json": 4}.get(last, 0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(deciding, "_SHARE", 50)
+        patch.setattr(decisions, "_SHARE", 50)
         (document,) = decide_ready(Corpus(deployed, "c"))
     assert (
-        document["rows"] == 160
+        document.rows == 160
         and is_decided(Corpus(deployed, "c"), received.batch)
         and decide_ready(Corpus(deployed, "c")) == []
     )
@@ -305,7 +304,7 @@ def test_what_was_killed_is_gone_on_with(deployed: Store, tmp_path: Path, last: 
     assert frame["trajectory_id"].is_unique and np.array_equal(
         frame["score"],
         JudgedCorpus(Corpus(deployed, "c"), "lexical").score_runs(
-            deciding.batch_runs(Corpus(deployed, "c"), received.batch),
+            batch_runs(Corpus(deployed, "c"), received.batch),
         )[0]["score"],
     )
 
@@ -332,8 +331,6 @@ def test_labels_that_cannot_be_put_to_the_monitor_leave_the_next_batch_to_people
     deliver(Path(operated.root) / "inbox/c/runs.jsonl", tasks=4, seed=9)
     receive(Corpus(operated, "c"))
     (document,) = decide_ready(Corpus(operated, "c"))
-    assert not document["decided"] and document["refusal"]["code"] == "alarm"
-    assert (
-        "cannot be put to the monitor, so an alarm may be missed" in document["refusal"]["sentence"]
-    )
-    assert set(decisions_of(Corpus(operated, "c"), document["batch"])["decision"]) == {"human"}
+    assert not document.decided and document.refusal.code == "alarm"
+    assert "cannot be put to the monitor, so an alarm may be missed" in document.refusal.sentence
+    assert set(decisions_of(Corpus(operated, "c"), document.batch)["decision"]) == {"human"}

@@ -22,17 +22,10 @@ from certify_assets.evaluation.ledger import record_read
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import ALPHAS
-from certify_assets.operations.deployment import (
-    certificate_key,
-    deploy,
-    deployed_certificates,
-    load_deployment,
-    read_deployments,
-    redeploy,
-    why_refused,
-)
-from certify_assets.operations.layout import deployment_key
-from certify_assets.operations.registry import ALIAS, model_name
+from certify_assets.operations.deployment import Deployment, deployed_certificates
+from certify_assets.operations.deployment_record import load_deployment, read_deployments
+from certify_assets.operations.layout import certificate_key, deployment_key
+from certify_assets.operations.rollout import ALIAS, deploy, model_name, redeploy
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store
 from certify_assets_tests.operations_builders import fail_audit, raise_alarm
@@ -68,7 +61,7 @@ def test_the_strictest_budget_that_certifies_is_deployed_and_its_certificates_ar
         *(f"{name}_sha256" for name in names),
         "grid",
     } and made.sampling == SamplingPlan(0.1, 0.2, 7)
-    assert why_refused(Corpus(operated, "c")) is None
+    assert Deployment.of(Corpus(operated, "c")).refusal is None
 
 
 def test_a_way_back_is_deploying_the_earlier_one_again(operated: Store) -> None:
@@ -100,7 +93,7 @@ def test_a_budget_at_which_nothing_is_certified_is_refused(operated: Store) -> N
         put(operated, alpha=0.3)
     assert (
         load_deployment(Corpus(operated, "c")) is None
-        and why_refused(Corpus(operated, "c")).code == "not_deployed"
+        and Deployment.of(Corpus(operated, "c")).refusal.code == "not_deployed"
     )  # type: ignore[union-attr]
 
 
@@ -191,7 +184,7 @@ def test_what_does_not_stand_is_neither_deployed_nor_decides(
 ) -> None:
     put(operated)
     fault(operated)
-    refusal = why_refused(Corpus(operated, "c"))
+    refusal = Deployment.of(Corpus(operated, "c")).refusal
     assert refusal is not None and refusal.code == code and words in refusal.sentence
     with pytest.raises(error, match=words):
         put(operated)
@@ -201,7 +194,7 @@ def test_what_does_not_stand_is_neither_deployed_nor_decides(
 def test_certificates_made_anew_do_not_decide_until_they_are_deployed(operated: Store) -> None:
     put(operated)
     reissue(operated)
-    refusal = why_refused(Corpus(operated, "c"))
+    refusal = Deployment.of(Corpus(operated, "c")).refusal
     assert (
         refusal is not None
         and refusal.code == "stale_certificate"
@@ -216,7 +209,7 @@ def test_an_altered_deployment_is_refused(operated: Store) -> None:
     operated.write_json(key, document | {"alpha": {"reject": 0.2}})
     with pytest.raises(IntegrityError, match="not line 1 of the journal"):
         load_deployment(Corpus(operated, "c"))
-    assert why_refused(Corpus(operated, "c")).code == "stale_certificate"  # type: ignore[union-attr]
+    assert Deployment.of(Corpus(operated, "c")).refusal.code == "stale_certificate"  # type: ignore[union-attr]
     operated.write_json(
         key, {name: value for name, value in document.items() if name != "sampling"}
     )
@@ -224,7 +217,7 @@ def test_an_altered_deployment_is_refused(operated: Store) -> None:
         load_deployment(Corpus(operated, "c"))
     operated.write_json(key, document | {"certificates": []})
     operated.delete("operations/c/deployments.jsonl")
-    assert why_refused(Corpus(operated, "c")) is not None
+    assert Deployment.of(Corpus(operated, "c")).refusal is not None
 
 
 def test_a_judge_taken_as_the_best_of_several_is_said_to_be(operated: Store) -> None:
@@ -242,7 +235,7 @@ def test_labels_that_speak_against_every_budget_stop_each_and_so_does_an_unreada
     operated: Store,
 ) -> None:
     made = put(operated, alpha=0.2)
-    assert made.alpha == {"reject": 0.2} and why_refused(Corpus(operated, "c")) is None
+    assert made.alpha == {"reject": 0.2} and Deployment.of(Corpus(operated, "c")).refusal is None
     raise_alarm(operated)
     for document in ("judges/lexical/c/monitor.json", "operations/c/alarms.jsonl"):
         # the alarm of one certificate, told nowhere any more: the labels that raised it are there all the same
@@ -253,7 +246,7 @@ def test_labels_that_speak_against_every_budget_stop_each_and_so_does_an_unreada
         ):
             put(operated, alpha=alpha)
     operated.write_json("judges/lexical/c/monitor.json", {"status": "quiet"})
-    assert why_refused(Corpus(operated, "c")).code == "alarm"  # type: ignore[union-attr]
+    assert Deployment.of(Corpus(operated, "c")).refusal.code == "alarm"  # type: ignore[union-attr]
 
 
 # of the registry's own queries, where it is given SQLAlchemy 2.1
@@ -304,4 +297,4 @@ def test_a_deployment_holds_without_mlflow_and_says_so(
         and made.mlflow["error"].startswith("not recorded: ")
         and load_deployment(Corpus(operated, "c")) == made
     )
-    assert why_refused(Corpus(operated, "c")) is None
+    assert Deployment.of(Corpus(operated, "c")).refusal is None

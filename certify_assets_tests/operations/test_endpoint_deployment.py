@@ -14,10 +14,10 @@ from certify_assets.errors import CertifyError
 from certify_assets.evaluation import certification
 from certify_assets.evaluation.audit import audit_judge
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.operations.batches import receive
-from certify_assets.operations.deciding import decide_ready
-from certify_assets.operations.deployment import deploy, why_refused
+from certify_assets.operations.batches import decide_ready, receive
+from certify_assets.operations.deployment import Deployment
 from certify_assets.operations.layout import load_decisions
+from certify_assets.operations.rollout import deploy
 from certify_assets.storage.store import Store
 from certify_assets_tests.judges.endpoint.faulty_server import (
     Action,
@@ -79,17 +79,15 @@ def test_a_server_decides_as_long_as_it_is_the_registered_one(
     receive(Corpus(operated, "c"), [str(deliver(tmp_path / "a.jsonl", tasks=10))])
     (document,) = decide_ready(Corpus(operated, "c"))
     assert (
-        document["decided"]
-        and document["bill"]["decisions"] == 40
-        and document["decisions"]["reject"] > 0
+        document.decided and document.bill["decisions"] == 40 and document.decisions["reject"] > 0
     )
     configure(operated, server, model="other")
     assert (
-        "another" in str(why_refused(Corpus(operated, "c")))
-        and why_refused(Corpus(operated, "c")).code == "stale_certificate"
+        "another" in str(Deployment.of(Corpus(operated, "c")).refusal)
+        and Deployment.of(Corpus(operated, "c")).refusal.code == "stale_certificate"
     )  # type: ignore[union-attr]
     configure(operated, server, prices={"prompt": 2.0, "completion": 10.0})
-    assert why_refused(Corpus(operated, "c")) is None
+    assert Deployment.of(Corpus(operated, "c")).refusal is None
 
 
 def test_a_server_that_is_down_leaves_the_batch_waiting(operated: Store, tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ import pytest
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.evaluation.decisions import write_table_file
-from certify_assets.operations.journal import read_labels, resolve_labels
 from certify_assets.operations.label_files import export_queue, export_studio, import_labels
+from certify_assets.operations.labels import read_labels, resolve_labels
 from certify_assets.operations.layout import batch_key
-from certify_assets.operations.queue import load_queue
+from certify_assets.operations.review_queue import load_queue
 from certify_assets.storage.store import Store
 from certify_assets_tests.review_builders import decided, session_batch, write_batch
 

@@ -12,13 +12,12 @@ from certify_assets.certificates import Certificate
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.alarms import read_alarms
-from certify_assets.operations.deployment_record import own_key
-from certify_assets.operations.journal import Label, append_label
-from certify_assets.operations.layout import batch_key
-from certify_assets.operations.monitor_stream import operation_stream
-from certify_assets.operations.monitoring import load_monitor, monitor_judge, monitored_certificates
+from certify_assets.operations.deployment import strictest_certificates
+from certify_assets.operations.labels import Label, append_label
+from certify_assets.operations.layout import batch_key, own_key
+from certify_assets.operations.monitoring import load_monitor, monitor_judge, operation_stream
 from certify_assets.operations.recertification import recertify
-from certify_assets.operations.recertified import load_recertified
+from certify_assets.operations.recertification_record import recertification_certificates
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.reports.monitor_page import (
     monitor_markdown,
@@ -49,7 +48,7 @@ def store(corpora: Store) -> Store:
 @pytest.fixture
 def certificate(store: Store) -> Certificate:
     stored = store.read_json(own_key("one", JUDGE))["certificates"]
-    return monitored_certificates([Certificate.from_dict(item) for item in stored])[0]
+    return strictest_certificates([Certificate.from_dict(item) for item in stored])[0]
 
 
 def test_audit_tasks_come_whole_and_spot_tasks_with_the_scores_of_what_nobody_read(
@@ -172,8 +171,8 @@ def test_a_recertified_threshold_is_monitored_on_what_came_after_it(store: Store
     )
     document, _ = recertify(JudgedCorpus(Corpus(store, "one"), JUDGE))
     assert document is not None
-    chosen = monitored_certificates(load_recertified(Corpus(store, "one"), 1))
-    deploy_by_hand(store, "one", PLAN, key=document["certificates_key"], number=2)
+    chosen = strictest_certificates(recertification_certificates(Corpus(store, "one"), 1))
+    deploy_by_hand(store, "one", PLAN, key=document.certificates_key, number=2)
     seen = monitor_judge(JudgedCorpus(Corpus(store, "one"), JUDGE))
     assert seen["certificates"] == [item.sha256 for item in chosen] and seen["monitors"] == []
     about = seen["operation"]["streams"][chosen[0].sha256]
@@ -182,6 +181,6 @@ def test_a_recertified_threshold_is_monitored_on_what_came_after_it(store: Store
     seen = monitor_judge(JudgedCorpus(Corpus(store, "one"), JUDGE))
     assert (
         seen["monitors"][0]["result"]["tasks"] == 10
-        and seen["monitors"][0]["delta"] == document["delta"]
+        and seen["monitors"][0]["delta"] == document.delta
     )
     assert load_monitor(JudgedCorpus(Corpus(store, "one"), JUDGE)) == seen

@@ -14,12 +14,8 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, StaleCertificateError
 from certify_assets.evaluation import certification
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.operations.monitoring import (
-    load_monitor,
-    monitor_judge,
-    monitored_certificates,
-    read_audit_sample,
-)
+from certify_assets.operations.deployment import strictest_certificates
+from certify_assets.operations.monitoring import load_monitor, monitor_judge, read_audit_sample
 from certify_assets.reports.monitor_page import (
     monitor_markdown,
     monitor_metrics,
@@ -55,7 +51,7 @@ def sample(
     store: Store, *, tasks: int, error: float, start: int = 0, seed: int = 5
 ) -> pd.DataFrame:
     """Tasks that the reject certificate decides throughout, wrong with a probability of `error` a run."""
-    threshold = monitored_certificates(
+    threshold = strictest_certificates(
         certification.load_certificates(JudgedCorpus(Corpus(store, "c"), JUDGE))
     )[0].threshold
     assert threshold is not None
@@ -96,7 +92,7 @@ def test_without_labels_it_says_so(store: Store) -> None:
 
 def test_only_the_strictest_certified_budget_of_a_side_is_monitored(store: Store) -> None:
     certificates = certification.load_certificates(JudgedCorpus(Corpus(store, "c"), JUDGE))
-    chosen = monitored_certificates(certificates)
+    chosen = strictest_certificates(certificates)
     assert chosen and all(
         item.certified and item.procedure == "guarded_taskboot" for item in chosen
     )

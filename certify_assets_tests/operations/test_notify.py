@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +18,14 @@ import pytest
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
-from certify_assets.operations.notify import (
-    SIGNATURE,
-    Event,
-    deliver,
-    notifications_key,
-    read_deliveries,
+from certify_assets.operations.layout import notifications_key
+from certify_assets.operations.notification_config import (
+    VARIABLE,
+    Notifications,
+    Target,
+    read_notifications,
 )
-from certify_assets.operations.notify_config import VARIABLE, Target, read_notifications
+from certify_assets.operations.notifications import SIGNATURE, Event, deliver, read_deliveries
 from certify_assets.storage.store import Store
 
 EVENT = Event("alarm", "c", "lexical", "abc", "the error is above the budget.")
@@ -255,15 +256,21 @@ def test_without_a_document_nobody_is_told_and_the_environment_may_name_one(
     monkeypatch.setenv(VARIABLE, str(path))
     assert read_notifications(store).certificate_days == 30
     assert deliver(Corpus(store, "c"), [EVENT]) == [] and len(server.got) == 1
-    assert Target("a", webhook="http://localhost:1/").attempts == 2
+    assert Target(name="a", webhook="http://localhost:1/").attempts == 2
+
+
+def test_the_shipped_schema_is_that_of_the_configuration() -> None:
+    schema = json.dumps(Notifications.model_json_schema(), indent=2, ensure_ascii=False) + "\n"
+    shipped = resources.files("certify_assets") / "schemas" / "notifications.json"
+    assert shipped.read_text(encoding="utf-8") == schema, "write the schema of the model there"
 
 
 def test_an_old_deployment_expires_once_and_a_clock_that_is_set_back_does_not_make_it_young(
     corpora: Store, server: Any
 ) -> None:
-    from certify_assets.operations.deployment import load_deployment
-    from certify_assets.operations.events import certificate_age, gather_events, notify
-    from certify_assets.operations.journal import Label, append_label
+    from certify_assets.operations.deployment_record import load_deployment
+    from certify_assets.operations.labels import Label, append_label
+    from certify_assets.operations.notifications import certificate_age, gather_events, notify
     from certify_assets.operations.sampling import SamplingPlan
     from certify_assets_tests.recertification_builders import deploy_by_hand
 
@@ -276,7 +283,10 @@ def test_an_old_deployment_expires_once_and_a_clock_that_is_set_back_does_not_ma
         assert notify(Corpus(corpora, "one"), now=made - timedelta(days=400)) == []
     assert len(server.got) == 1 and "100 days ago" in json.loads(server.got[0][1])["message"]
     deployment = load_deployment(Corpus(corpora, "one"))
-    assert deployment is not None and certificate_age(corpora, deployment, now=made).days == 100
+    assert (
+        deployment is not None
+        and certificate_age(Corpus(corpora, "one"), deployment, now=made).days == 100
+    )
     # its certificates were never read on TEST
     assert {event.kind for event in gather_events(Corpus(corpora, "one"))} == {
         "expiry",

@@ -11,13 +11,10 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.evaluation import certification
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.operations.batches import receive
-from certify_assets.operations.deciding import decide_ready
-from certify_assets.operations.deployment import certificate_key, deploy
-from certify_assets.operations.judge_lineage import adapter_link
-from certify_assets.operations.layout import batch_key, decisions_of
-from certify_assets.operations.links import Link
-from certify_assets.operations.provenance_walk import find, walk
+from certify_assets.operations.batches import decide_ready, receive
+from certify_assets.operations.layout import batch_key, certificate_key, decisions_of
+from certify_assets.operations.lineage import Link, adapter_link, find, walk
+from certify_assets.operations.rollout import deploy
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
 from certify_assets_tests.operations_builders import deliver

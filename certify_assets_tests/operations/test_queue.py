@@ -8,8 +8,8 @@ import pytest
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
-from certify_assets.operations.journal import Label, append_labels
-from certify_assets.operations.queue import (
+from certify_assets.operations.labels import Label, append_labels
+from certify_assets.operations.review_queue import (
     BLIND_COLUMNS,
     QUEUE_COLUMNS,
     Queue,

@@ -20,10 +20,13 @@ from certify_assets.errors import (
 from certify_assets.evaluation import certification
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.audit_sample import count_audit_tasks
-from certify_assets.operations.journal import Label, append_label
+from certify_assets.operations.labels import Label, append_label
 from certify_assets.operations.layout import batch_key, recertification_key
 from certify_assets.operations.recertification import plan_recertification, recertify
-from certify_assets.operations.recertified import load_recertified, recertifications
+from certify_assets.operations.recertification_record import (
+    recertification_certificates,
+    recertifications,
+)
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.operations.spending import Schedule, read_spending
 from certify_assets.storage.store import Store
@@ -66,10 +69,11 @@ def test_it_certifies_on_cal_and_the_audit_sample_and_says_what_it_is_made_of(st
     document, said = recertify(JudgedCorpus(Corpus(store, "one"), JUDGE))
     assert document is not None and "2 of 4" in said
     first = certification.load_certificates(JudgedCorpus(Corpus(store, "one"), JUDGE))[0]
-    assert document["tasks"] == {"cal": first.tasks, "audit_sample": 30} and document[
-        "delta"
-    ] == Schedule().share(1)
-    certificates = load_recertified(Corpus(store, "one"), 1)
+    assert document.tasks == {
+        "cal": first.tasks,
+        "audit_sample": 30,
+    } and document.delta == Schedule().share(1)
+    certificates = recertification_certificates(Corpus(store, "one"), 1)
     assert [(item.side, item.alpha) for item in certificates] == [
         ("reject", 0.1),
         ("release", 0.1),
@@ -79,15 +83,15 @@ def test_it_certifies_on_cal_and_the_audit_sample_and_says_what_it_is_made_of(st
     for item in certificates:
         assert (
             item.tasks == first.tasks + 30
-            and item.delta == document["delta"]
+            and item.delta == document.delta
             and item.provenance["recertification"] == "1"
         )
         assert (
             item.provenance["labels_sha256"] == store.sha256("operations/one/labels.jsonl")
-            and item.sha256 in document["certificates"]
+            and item.sha256 in document.certificates
         )
         assert item.provenance["adapter_sha256"] == first.provenance["adapter_sha256"]
-    assert "91.96 %" in document["joint"] and "90 %" in document["joint"]
+    assert "91.96 %" in document.joint and "90 %" in document.joint
 
 
 def test_a_stranger_recomputes_it_from_what_lies_beside_it(store: Store) -> None:
@@ -122,18 +126,14 @@ def test_the_next_one_counts_more_and_spends_less(store: Store) -> None:
     more(store, "0003-c", first=45)
     second, _ = recertify(JudgedCorpus(Corpus(store, "one"), JUDGE))
     assert first is not None and second is not None
-    assert (
-        second["number"] == 2
-        and second["delta"] < first["delta"]
-        and second["tasks"]["audit_sample"] == 60
+    assert second.number == 2 and second.delta < first.delta and second.tasks["audit_sample"] == 60
+    assert list(second.new_tasks) == AUDIT[30:] and second.spent == pytest.approx(
+        first.delta + second.delta
     )
-    assert second["new_tasks"] == AUDIT[30:] and second["spent"] == pytest.approx(
-        first["delta"] + second["delta"]
-    )
-    assert [item["number"] for item in recertifications(Corpus(store, "one"))] == [1, 2]
+    assert [item.number for item in recertifications(Corpus(store, "one"))] == [1, 2]
     assert (
-        load_recertified(Corpus(store, "one"), 1)[0].tasks + 30
-        == load_recertified(Corpus(store, "one"), 2)[0].tasks
+        recertification_certificates(Corpus(store, "one"), 1)[0].tasks + 30
+        == recertification_certificates(Corpus(store, "one"), 2)[0].tasks
     )
 
 
@@ -173,7 +173,7 @@ def test_two_at_once_are_one_recertification(store: Store) -> None:
         and made[0] == made[1] == made[2]
         and len(read_spending(Corpus(store, "one")).claims) == 1
     )
-    assert len(load_recertified(Corpus(store, "one"), 1)) == 4
+    assert len(recertification_certificates(Corpus(store, "one"), 1)) == 4
 
 
 def test_what_was_begun_and_never_finished_stays_spent(store: Store) -> None:
@@ -183,9 +183,7 @@ def test_what_was_begun_and_never_finished_stays_spent(store: Store) -> None:
     later, _ = recertify(JudgedCorpus(Corpus(store, "one"), JUDGE))
     assert document is not None and later is not None
     # its certificates may have been seen: the next one has a number of its own, and both are paid for
-    assert later["number"] == 2 and later["spent"] == pytest.approx(
-        document["delta"] + later["delta"]
-    )
+    assert later.number == 2 and later.spent == pytest.approx(document.delta + later.delta)
 
 
 @pytest.mark.parametrize("attack", ["rows", "threshold", "missing", "claim"])
@@ -208,7 +206,7 @@ def test_a_recertification_that_was_altered_is_refused(store: Store, attack: str
     else:
         store.write_json(key(1), {**store.read_json(key(1)), "delta": 0.2})
     with pytest.raises((IntegrityError, ForgedCertificateError)):
-        load_recertified(Corpus(store, "one"), 1)
+        recertification_certificates(Corpus(store, "one"), 1)
 
 
 def test_another_adapter_makes_it_stale_and_the_old_rows_do_not_count(store: Store) -> None:
@@ -217,7 +215,7 @@ def test_another_adapter_makes_it_stale_and_the_old_rows_do_not_count(store: Sto
     adapter = json.loads(path.read_text(encoding="utf-8"))
     path.write_text(json.dumps({**adapter, "adapter_sha256": "e" * 64}), encoding="utf-8")
     with pytest.raises(CertifyError):
-        load_recertified(Corpus(store, "one"), 1)
+        recertification_certificates(Corpus(store, "one"), 1)
     found = count_audit_tasks(Corpus(store, "one"), adapter_sha256="e" * 64)
     assert found.tasks == [] and found.left_out == {"other_adapter": 30}
 
@@ -234,8 +232,8 @@ def test_labels_corrected_afterwards_make_another_recertification_when_it_is_ask
     assert (
         document is not None
         and corrected is not None
-        and corrected["number"] == 2
-        and corrected["new_tasks"] == []
+        and corrected.number == 2
+        and corrected.new_tasks == ()
     )
     rows = [
         store.read_table(key(number, "scores.parquet"))
@@ -253,8 +251,8 @@ def test_open_tasks_are_met_with_a_warning_and_the_worst_case(store: Store) -> N
     document, _ = recertify(JudgedCorpus(Corpus(store, "one"), JUDGE))
     assert (
         document is not None
-        and document["left_out"] == {"open": 1}
-        and [item["code"] for item in document["findings"]] == ["open"]
+        and document.left_out == {"open": 1}
+        and [item["code"] for item in document.findings] == ["open"]
     )
     write_batch(
         store,
@@ -277,10 +275,10 @@ def test_open_tasks_are_met_with_a_warning_and_the_worst_case(store: Store) -> N
         ),
     )
     document, _ = recertify(JudgedCorpus(Corpus(store, "one"), JUDGE))
-    assert document is not None and document["open_share"] == pytest.approx(11 / 90)
-    assert [item["code"] for item in document["findings"]] == ["open_tasks", "open"]
-    side = document["sides"][0]
-    assert side["worst_error"] > side["selective_error"]
+    assert document is not None and document.open_share == pytest.approx(11 / 90)
+    assert [item["code"] for item in document.findings] == ["open_tasks", "open"]
+    side = document.sides[0]
+    assert side.worst_error > side.selective_error
 
 
 def test_a_run_that_is_in_cal_too_is_refused(store: Store) -> None:
@@ -303,4 +301,4 @@ def test_scores_of_other_data_make_it_stale(store: Store) -> None:
         encoding="utf-8",
     )
     with pytest.raises(StaleCertificateError):
-        load_recertified(Corpus(store, "one"), 1)
+        recertification_certificates(Corpus(store, "one"), 1)

@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +18,29 @@ from certify_assets.cli.recertify import recertify as command
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import GateClosedError
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.operations import batches, deciding, deployment, monitoring
-from certify_assets.operations.journal import Label, append_labels
-from certify_assets.operations.layout import decisions_of, load_decisions
-from certify_assets.operations.provenance_walk import find, walk
-from certify_assets.operations.recertification import plan_recertification, recertify
-from certify_assets.operations.recertified import load_recertification, load_recertified, promote
-from certify_assets.operations.recertifying import (
+from certify_assets.operations.batches import decide_ready, receive
+from certify_assets.operations.checks import (
     audit_sample_complete,
     delta_left,
     no_alarm,
     not_expired,
+)
+from certify_assets.operations.deployment import Deployment
+from certify_assets.operations.deployment_record import load_deployment, read_deployments
+from certify_assets.operations.labels import Label, append_labels
+from certify_assets.operations.layout import decisions_of, load_decisions
+from certify_assets.operations.lineage import find, walk
+from certify_assets.operations.monitoring import monitor_judge
+from certify_assets.operations.recertification import (
+    plan_recertification,
+    recertify,
     recertify_deployed,
 )
+from certify_assets.operations.recertification_record import (
+    load_recertification,
+    recertification_certificates,
+)
+from certify_assets.operations.rollout import deploy, promote, redeploy
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.operations.spending import read_spending
 from certify_assets.storage.store import Store
@@ -42,7 +53,7 @@ PLAN = SamplingPlan(0.3, 0.2, 5)
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     store = certified_corpus(tmp_path_factory.mktemp("recertified") / "root")
-    deployment.deploy(JudgedCorpus(Corpus(store, "c"), "lexical"), sampling=PLAN, track=False)
+    deploy(JudgedCorpus(Corpus(store, "c"), "lexical"), sampling=PLAN, track=False)
     return Path(store.root)
 
 
@@ -55,9 +66,9 @@ def store(template: Path, tmp_path: Path) -> Store:
 def bring(store: Store, *, seed: int, wrong: bool = False) -> str:
     """Deliver 100 new tasks, decide them, and label all that people are asked about; `wrong` lets failures be successes."""
     path = deliver(Path(store.root) / f"inbox/c/{seed}.jsonl", tasks=100, seed=seed)
-    received = batches.receive(Corpus(store, "c"))
+    received = receive(Corpus(store, "c"))
     assert received.batch is not None
-    deciding.decide_ready(Corpus(store, "c"))
+    decide_ready(Corpus(store, "c"))
     told = Path(store.root).parent / f"told-{seed}.jsonl"
     truth = {
         f"new-{seed}-{item['trajectory_id']}": item["outcome"]
@@ -87,7 +98,7 @@ def test_a_recertification_is_deployed_and_decides(store: Store) -> None:
     done = CliRunner().invoke(command, ["c", "--root", store.root, "--deploy", "--json"])
     assert done.exit_code == 0, done.output
     document = json.loads(done.stdout)
-    now = deployment.load_deployment(Corpus(store, "c"))
+    now = load_deployment(Corpus(store, "c"))
     assert (
         document["number"] == 1
         and document["deployment"] == 2
@@ -97,10 +108,10 @@ def test_a_recertification_is_deployed_and_decides(store: Store) -> None:
     assert now.certificates_key == document["certificates_key"] and set(now.certificates) <= set(
         document["certificates"]
     )
-    assert deployment.why_refused(Corpus(store, "c")) is None
+    assert Deployment.of(Corpus(store, "c")).refusal is None
     assert (
         promote(Corpus(store, "c"), document) == now
-        and len(deployment.read_deployments(Corpus(store, "c"))) == 2
+        and len(read_deployments(Corpus(store, "c"))) == 2
     )
     batch = bring(store, seed=2)
     rows = decisions_of(Corpus(store, "c"), batch)
@@ -108,7 +119,7 @@ def test_a_recertification_is_deployed_and_decides(store: Store) -> None:
         set(rows["certificate_sha256"]) == {";".join(now.certificates)}
         and (rows["decision"] != "human").any()
     )
-    seen = monitoring.monitor_judge(JudgedCorpus(Corpus(store, "c"), "lexical"))
+    seen = monitor_judge(JudgedCorpus(Corpus(store, "c"), "lexical"))
     about = next(iter(seen["operation"]["streams"].values()))
     assert about["audit_tasks"] > 0 and about["left_out"]["before_certificate"] > 0
     assert (
@@ -124,7 +135,7 @@ def test_the_lineage_of_a_recertified_certificate_names_its_labels_and_batches(
     batch = bring(store, seed=1)
     document = recertify(JudgedCorpus(Corpus(store, "c"), "lexical"))[0]
     assert document is not None
-    found = find(store, document["certificates"][0])[0]
+    found = find(store, document.certificates[0])[0]
     links = {link.kind: link for link in walk(store, found).walk()}
     assert (
         links["labels"].status == links["batches"].status == links["table"].status == "holds"
@@ -159,7 +170,7 @@ def test_the_asset_deploys_once_and_says_what_it_did(store: Store) -> None:
     assert (
         again == document
         and "nothing was spent" in said
-        and len(deployment.read_deployments(Corpus(store, "c"))) == 2
+        and len(read_deployments(Corpus(store, "c"))) == 2
     )
 
 
@@ -169,10 +180,10 @@ def test_a_recertification_on_less_than_half_of_what_was_drawn_is_not_deployed(
 ) -> None:
     bring(store, seed=1)
     document, _ = recertify(JudgedCorpus(Corpus(store, "c"), "lexical"))
-    assert document is not None and document["open_share"] == 0.0
+    assert document is not None and document.open_share == 0.0
     with pytest.raises(GateClosedError, match="60 % of the drawn tasks were open or tied"):
-        promote(Corpus(store, "c"), {**document, "open_share": 0.6})
-    assert len(deployment.read_deployments(Corpus(store, "c"))) == 1
+        promote(Corpus(store, "c"), replace(document, open_share=0.6))
+    assert len(read_deployments(Corpus(store, "c"))) == 1
 
 
 @pytest.mark.slow
@@ -181,19 +192,19 @@ def test_labels_that_show_errors_stop_the_next_batch_and_every_certificate_that_
 ) -> None:
     bring(store, seed=1, wrong=True)
     # nobody has run the monitor yet
-    before = deployment.read_deployments(Corpus(store, "c"))
+    before = read_deployments(Corpus(store, "c"))
     for alpha in (0.1, 0.2):
         with pytest.raises(
             GateClosedError, match=r"raise an alarm for its reject side|nothing is certified"
         ):
-            deployment.deploy(JudgedCorpus(Corpus(store, "c"), "lexical"), alpha=alpha, track=False)
+            deploy(JudgedCorpus(Corpus(store, "c"), "lexical"), alpha=alpha, track=False)
     with pytest.raises(GateClosedError, match="labels that are there raise an alarm"):
-        deployment.redeploy(Corpus(store, "c"), 1, track=False)
-    assert len(deployment.read_deployments(Corpus(store, "c"))) == len(before)
+        redeploy(Corpus(store, "c"), 1, track=False)
+    assert len(read_deployments(Corpus(store, "c"))) == len(before)
     assert set(decisions_of(Corpus(store, "c"), bring(store, seed=2))["reason"]) == {"alarm"}
     # an alarm stays, also where its labels are gone from the monitor's document
     store.delete("judges/lexical/c/monitor.json")
-    refusal = deployment.why_refused(Corpus(store, "c"))
+    refusal = Deployment.of(Corpus(store, "c")).refusal
     assert (
         refusal is not None
         and refusal.code == "alarm"
@@ -207,7 +218,7 @@ def test_after_an_alarm_the_drawn_tasks_of_refused_batches_are_scored_for_the_re
 ) -> None:
     bring(store, seed=1, wrong=True)
     assert (
-        monitoring.monitor_judge(JudgedCorpus(Corpus(store, "c"), "lexical"))["status"] == "alarm"
+        monitor_judge(JudgedCorpus(Corpus(store, "c"), "lexical"))["status"] == "alarm"
         and no_alarm(Corpus(store, "c")).status == "ERROR"
     )
     batch = bring(store, seed=2)
@@ -222,8 +233,8 @@ def test_after_an_alarm_the_drawn_tasks_of_refused_batches_are_scored_for_the_re
     with pytest.raises(GateClosedError):
         promote(Corpus(store, "c"), document)
     assert (
-        deployment.why_refused(Corpus(store, "c")) is not None
-        and len(deployment.read_deployments(Corpus(store, "c"))) == 1
+        Deployment.of(Corpus(store, "c")).refusal is not None
+        and len(read_deployments(Corpus(store, "c"))) == 1
     )
 
 
@@ -262,7 +273,7 @@ def test_a_kill_at_any_moment_of_the_command_leaves_one_claim_and_the_next_call_
         json.loads(done.stdout)["number"] == 1
         and len(read_spending(Corpus(store, "c")).claims) == 1
     )
-    assert len(load_recertified(Corpus(store, "c"), 1)) == 4 and not list(
+    assert len(recertification_certificates(Corpus(store, "c"), 1)) == 4 and not list(
         Path(store.root).rglob("*.part")
     )
 
@@ -271,13 +282,9 @@ def test_what_the_audit_sample_alone_speaks_against_is_not_deployed(store: Store
     bring(store, seed=1)
     document, _ = recertify(JudgedCorpus(Corpus(store, "c"), "lexical"))
     assert document is not None
-    against = {
-        **document,
-        "sides": [
-            {**side, "audit_sample": {"verdict": "ERROR", "reason": "too many."}}
-            for side in document["sides"]
-        ],
-    }
+    failed = {"verdict": "ERROR", "reason": "too many."}
+    sides = tuple(replace(side, audit_sample=failed) for side in document.sides)
+    against = replace(document, sides=sides)
     with pytest.raises(GateClosedError, match="on the audit sample alone"):
         promote(Corpus(store, "c"), against)
     assert load_recertification(Corpus(store, "c"), 1) == document

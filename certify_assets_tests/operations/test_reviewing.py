@@ -8,13 +8,18 @@ import pytest
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import Step, Trajectory
 from certify_assets.errors import InputError
-from certify_assets.operations import run_lookup
-from certify_assets.operations.journal import Label, append_label, read_labels, resolve_labels
-from certify_assets.operations.layout import batch_key
-from certify_assets.operations.queue import load_queue
-from certify_assets.operations.reviewed import review_labels, reviewed_key, write_reviewed
-from certify_assets.operations.reviewing import ReviewSession, Shown, reviewer_name
-from certify_assets.operations.run_lookup import RunLookup
+from certify_assets.operations import layout
+from certify_assets.operations.labels import (
+    Label,
+    append_label,
+    label_table,
+    read_labels,
+    resolve_labels,
+    write_label_table,
+)
+from certify_assets.operations.layout import RunLookup, batch_key, reviewed_key
+from certify_assets.operations.review_queue import load_queue
+from certify_assets.operations.review_session import QueuedRun, ReviewSession, reviewer_name
 from certify_assets.storage.store import Store
 from certify_assets_tests.review_builders import decided, session_batch, write_batch
 
@@ -31,7 +36,7 @@ def session(store: Store) -> ReviewSession:
     return ReviewSession(store, "c")
 
 
-def shown(session: ReviewSession, reviewer: str) -> Shown:
+def shown(session: ReviewSession, reviewer: str) -> QueuedRun:
     found = session.shown(reviewer)
     assert found is not None
     return found
@@ -242,10 +247,10 @@ def test_a_run_is_found_without_reading_its_whole_batch_again(
     store, runs = Store(str(tmp_path)), _many(9000)
     write_batch(store, [decided(run.trajectory_id) for run in runs], runs)
     lookup, read = RunLookup(store, "c"), []
-    original = run_lookup._read
+    original = layout._read_group
     monkeypatch.setattr(
-        run_lookup,
-        "_read",
+        layout,
+        "_read_group",
         lambda path, group, columns: (
             read.append((group, len(columns))) or original(path, group, columns)
         ),
@@ -272,7 +277,7 @@ def test_resolved_labels_join_the_decisions(store: Store) -> None:
     ]
     for number, (run, outcome, who) in enumerate([*said, ("gone/0", 1, "ann")]):
         append_label(Corpus(store, "c"), Label(run, outcome, who, "page", f"t{number}"))
-    reviewed = write_reviewed(Corpus(store, "c"))
+    reviewed = write_label_table(Corpus(store, "c"))
     rows = reviewed.frame.set_index("trajectory_id")
     assert rows["outcome"].isna().to_dict() == {
         "open-0/0": True,
@@ -302,7 +307,7 @@ def test_resolved_labels_join_the_decisions(store: Store) -> None:
 
 
 def test_no_labels_are_an_empty_table(store: Store) -> None:
-    reviewed = review_labels(Corpus(store, "c"))
+    reviewed = label_table(Corpus(store, "c"))
     assert (
         reviewed.frame.empty
         and reviewed.disagreement is None

@@ -11,8 +11,8 @@ import pytest
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, IntegrityError
-from certify_assets.operations.layout import recertification_key
-from certify_assets.operations.spending import Schedule, claim, declare, read_spending, spending_key
+from certify_assets.operations.layout import recertification_key, spending_key
+from certify_assets.operations.spending import Schedule, claim, declare, read_spending
 from certify_assets.storage.store import Store
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.operations.history import history_key, operation_history, write_history
+from certify_assets.operations.history import operation_history, write_history
+from certify_assets.operations.layout import history_key
 from certify_assets.operations.monitoring import monitor_judge
 from certify_assets.operations.recertification import recertify
 from certify_assets.operations.sampling import SamplingPlan

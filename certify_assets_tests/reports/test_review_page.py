@@ -8,9 +8,9 @@ import pytest
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import Step, Trajectory
-from certify_assets.operations.journal import Label
-from certify_assets.operations.queue import Budget, load_queue
-from certify_assets.operations.reviewing import Said, Shown
+from certify_assets.operations.labels import Label
+from certify_assets.operations.review_queue import Budget, load_queue
+from certify_assets.operations.review_session import QueuedRun, Statement
 from certify_assets.reports.review_page import (
     Reviewer,
     duration,
@@ -26,9 +26,11 @@ from certify_assets_tests.review_builders import decided, session_batch
 ANN = Reviewer("Ann", "f" * 64)
 
 
-def page(*steps: Step, instruction: str = "Do it", said: Said | None = None) -> str:
+def page(*steps: Step, instruction: str = "Do it", said: Statement | None = None) -> str:
     run = Trajectory("c", "t", "run", "agent-a", 0, instruction, steps, None)
-    return render_review(Shown(run, "k" * 32, 1, 0, 3, 0), said, Budget((), 4.0, 10, 5), "c", ANN)
+    return render_review(
+        QueuedRun(run, "k" * 32, 1, 0, 3, 0), said, Budget((), 4.0, 10, 5), "c", ANN
+    )
 
 
 def body(text: str) -> str:
@@ -102,7 +104,7 @@ def test_unseen_characters_are_written_out() -> None:
 )
 def test_the_judge_speaks_after_the_label(row: dict[str, float], words: str) -> None:
     label = Label("run", 0, "Ann", "page", "t", number=12)
-    text = page(said=Said(label, decided("run", **row)))
+    text = page(said=Statement(label, decided("run", **row)))
     assert (
         words in body(text)
         and "a failure, a run of task run" in body(text)

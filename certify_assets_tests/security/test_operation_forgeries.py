@@ -13,20 +13,29 @@ import pytest
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, IntegrityError
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.operations import batches, deciding, deployment, monitoring
 from certify_assets.operations.alarms import record_alarms
-from certify_assets.operations.batch_checks import decided_by_deployed, drawn_as_planned
-from certify_assets.operations.identities import Identities
-from certify_assets.operations.journal import Label, append_labels
-from certify_assets.operations.layout import batch_names, batch_runs, decisions_of
-from certify_assets.operations.monitor_stream import operation_stream
-from certify_assets.operations.provenance_walk import find, walk
-from certify_assets.operations.queue import load_asked
+from certify_assets.operations.batches import decide_ready, receive
+from certify_assets.operations.checks import decided_by_deployed, delta_left, drawn_as_planned
+from certify_assets.operations.delivery import Identities
+from certify_assets.operations.deployment import Deployment, deployed_certificates
+from certify_assets.operations.deployment_record import read_deployments
+from certify_assets.operations.labels import Label, append_labels
+from certify_assets.operations.layout import (
+    RunLookup,
+    batch_names,
+    batch_runs,
+    certificate_key,
+    decisions_of,
+    is_decided,
+    ready_batches,
+)
+from certify_assets.operations.lineage import find, walk
+from certify_assets.operations.monitoring import load_monitor, monitor_judge, operation_stream
 from certify_assets.operations.recertification import plan_recertification, recertify
-from certify_assets.operations.recertified import load_recertified
-from certify_assets.operations.recertifying import delta_left
-from certify_assets.operations.reviewing import ReviewSession
-from certify_assets.operations.run_lookup import RunLookup
+from certify_assets.operations.recertification_record import recertification_certificates
+from certify_assets.operations.review_queue import load_asked
+from certify_assets.operations.review_session import ReviewSession
+from certify_assets.operations.rollout import deploy
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import write_runs
@@ -99,25 +108,25 @@ def root(_operated: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("forged") / "root"
     shutil.copytree(_operated, folder)
     store = Store(str(folder))
-    deployment.deploy(JudgedCorpus(Corpus(store, "c"), "lexical"), sampling=PLAN, track=False)
+    deploy(JudgedCorpus(Corpus(store, "c"), "lexical"), sampling=PLAN, track=False)
     for seed in (1, 2):
         _bring(store, seed)
     document, _ = recertify(JudgedCorpus(Corpus(store, "c"), "lexical"), least_new_tasks=0)
     assert document is not None
-    deployment.deploy(
+    deploy(
         JudgedCorpus(Corpus(store, "c"), "lexical"),
-        certificates_key=document["certificates_key"],
+        certificates_key=document.certificates_key,
         track=False,
     )
-    monitoring.monitor_judge(JudgedCorpus(Corpus(store, "c"), "lexical"))
+    monitor_judge(JudgedCorpus(Corpus(store, "c"), "lexical"))
     return folder
 
 
 def _bring(store: Store, seed: int) -> None:
     """Deliver new tasks, decide them, and label all of what was drawn with the truth."""
     path = deliver(Path(store.root).parent / f"{seed}.jsonl", tasks=30, seed=seed)
-    batch = str(batches.receive(Corpus(store, "c"), [str(path)]).batch)
-    deciding.decide_ready(Corpus(store, "c"))
+    batch = str(receive(Corpus(store, "c"), [str(path)]).batch)
+    decide_ready(Corpus(store, "c"))
     told = (
         write_runs(Path(store.root).parent / f"told-{seed}.jsonl", tasks=30, attempts=4, seed=seed)
         .read_text("utf-8")
@@ -135,18 +144,18 @@ def _bring(store: Store, seed: int) -> None:
 
 
 def _decide(store: Store) -> None:
-    if (refusal := deployment.why_refused(Corpus(store, "c"))) is not None:
+    if (refusal := Deployment.of(Corpus(store, "c")).refusal) is not None:
         raise CertifyError(refusal.sentence)
 
 
 def _recertify(store: Store) -> None:
     plan_recertification(JudgedCorpus(Corpus(store, "c"), "lexical"))
-    load_recertified(Corpus(store, "c"), 1)
+    recertification_certificates(Corpus(store, "c"), 1)
 
 
 def _monitor(store: Store) -> None:
-    monitoring.load_monitor(JudgedCorpus(Corpus(store, "c"), "lexical"))
-    for certificate in deployment.deployed_certificates(Corpus(store, "c")):
+    load_monitor(JudgedCorpus(Corpus(store, "c"), "lexical"))
+    for certificate in deployed_certificates(Corpus(store, "c")):
         operation_stream(Corpus(store, "c"), certificate)
 
 
@@ -166,7 +175,8 @@ def _review(store: Store) -> None:
 
 def _receive(store: Store) -> None:
     # who was there before, which a delivery is compared with
-    Identities.stored(store, "c", batches.ready_batches(Corpus(store, "c")), ())
+    corpus = Corpus(store, "c")
+    Identities.stored(corpus, ready_batches(corpus), ())
 
 
 def _check(store: Store) -> None:
@@ -239,9 +249,7 @@ def _key(store: Store, name: str) -> str:
     if kind == "recertifications":
         return f"operations/c/recertifications/1/{file}"
     if kind == "certificates":
-        return deployment.certificate_key(
-            "c", deployment.read_deployments(Corpus(store, "c"))[0].certificates[0]
-        )
+        return certificate_key("c", read_deployments(Corpus(store, "c"))[0].certificates[0])
     return f"operations/c/{name}"
 
 
@@ -311,12 +319,10 @@ def test_documents_that_change_places_are_refused(store: Store) -> None:
     ]
     # a description of one delivery or another changes nothing that is decided; the table of runs beside it does
     sha256 = (
-        deployment.read_deployments(Corpus(store, "c"))[0].certificates[0],
-        deployment.read_deployments(Corpus(store, "c"))[1].certificates[0],
+        read_deployments(Corpus(store, "c"))[0].certificates[0],
+        read_deployments(Corpus(store, "c"))[1].certificates[0],
     )
-    places += [
-        (deployment.certificate_key("c", sha256[0]), deployment.certificate_key("c", sha256[1]))
-    ]
+    places += [(certificate_key("c", sha256[0]), certificate_key("c", sha256[1]))]
     noticed = {}
     for one, other in places:
         _swap(store, one, other)
@@ -341,7 +347,7 @@ def test_a_claim_that_is_removed_with_its_folder_is_missed(store: Store) -> None
 
 
 def test_an_alarm_stays_when_its_document_is_altered_or_deleted(store: Store) -> None:
-    certificate = deployment.deployed_certificates(Corpus(store, "c"))[0]
+    certificate = deployed_certificates(Corpus(store, "c"))[0]
     entry = {
         "judge": "lexical",
         "side": certificate.side,
@@ -366,16 +372,14 @@ def test_what_waits_is_not_decided_once_it_is_altered(
     store: Store, tmp_path: Path, file: str
 ) -> None:
     batch = str(
-        batches.receive(
-            Corpus(store, "c"), [str(deliver(tmp_path / "more.jsonl", tasks=5, seed=9))]
-        ).batch
+        receive(Corpus(store, "c"), [str(deliver(tmp_path / "more.jsonl", tasks=5, seed=9))]).batch
     )
     key = f"operations/c/batches/{batch}/{file}"
     data = store.read_bytes(key)
     store.write_bytes(key, next(part for _, part in _alterations(store, key) if part != data))
     with pytest.raises(IntegrityError, match="is not what was imported"):
-        deciding.decide_ready(Corpus(store, "c"))
-    assert not deciding.is_decided(Corpus(store, "c"), batch)
+        decide_ready(Corpus(store, "c"))
+    assert not is_decided(Corpus(store, "c"), batch)
 
 
 def test_a_recertification_pays_for_as_many_candidates_as_the_judge_has(store: Store) -> None:

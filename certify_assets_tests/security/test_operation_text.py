@@ -20,10 +20,10 @@ from certify_assets.defs.operations.review import review_assets
 from certify_assets.defs.partitions import CORPORA
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.operations import deployment
-from certify_assets.operations.journal import Label, append_labels
+from certify_assets.operations.labels import Label, append_labels
 from certify_assets.operations.layout import load_decisions
-from certify_assets.operations.notify import Event, deliver, read_deliveries
+from certify_assets.operations.notifications import Event, deliver, read_deliveries
+from certify_assets.operations.rollout import deploy
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store
 from certify_assets_tests import operations_builders
@@ -71,7 +71,7 @@ def operation(_operated: Path, tmp_path_factory: pytest.TempPathFactory) -> Oper
     folder = tmp_path_factory.mktemp("hostile") / "root"
     shutil.copytree(_operated, folder)
     store = Store(str(folder))
-    deployment.deploy(
+    deploy(
         JudgedCorpus(Corpus(store, "c"), "lexical"), sampling=SamplingPlan(0.5, 0.2, 5), track=False
     )
     name = f"<img src=x onerror=window.{CANARY}=1>.jsonl"

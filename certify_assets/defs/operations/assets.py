@@ -12,8 +12,9 @@ from certify_assets.defs.names import OPERATIONS_GROUP, OWNERS, judge_key, key
 from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.judges.specs import judges
-from certify_assets.operations import batches, deciding, layout
-from certify_assets.operations.deployment import load_deployment
+from certify_assets.operations import batches, layout
+from certify_assets.operations.decisions import BatchRecord, summarize
+from certify_assets.operations.deployment_record import load_deployment
 
 __all__ = ["operation_assets"]
 
@@ -99,17 +100,17 @@ def decisions(
 ) -> dg.MaterializeResult[Any]:
     """Decide the batches that wait."""
     store, corpus = data_root.store(), context.partition_key
-    documents = deciding.decide_ready(Corpus(store, corpus), report=progress_lines(context))
-    counts, said = deciding.summarize(documents)
+    records = batches.decide_ready(Corpus(store, corpus), report=progress_lines(context))
+    counts, said = summarize(records)
     return dg.MaterializeResult(
         metadata={
             **_table(Corpus(store, corpus)),
             **column_lineage(_sources(Corpus(store, corpus))),
             **counts,
             "said": said,
-            "batches": dg.MetadataValue.json(documents),
+            "batches": dg.MetadataValue.json([item.to_dict() for item in records]),
             **mlflow.record(
-                context, store, metrics=counts, params={"said": said}, tags=_tags(documents)
+                context, store, metrics=counts, params={"said": said}, tags=_tags(records)
             ),
         }
     )
@@ -119,16 +120,14 @@ def _table(corpus: Corpus) -> dict[str, Any]:
     """Return rows of all batches, and the columns of the last."""
     names = layout.batch_names(corpus)
     last = layout.decisions_of(corpus, names[-1]) if names else layout.load_decisions(corpus)
-    return table_metadata(
-        last, rows=sum(deciding.batch_document(corpus, name)["rows"] for name in names)
-    )
+    return table_metadata(last, rows=sum(BatchRecord.load(corpus, name).rows for name in names))
 
 
-def _tags(documents: list[dict[str, Any]]) -> dict[str, str]:
+def _tags(records: list[BatchRecord]) -> dict[str, str]:
     """Return by what the record is found from a certificate or a batch."""
-    hashes = dict.fromkeys(sha256 for item in documents for sha256 in item["certificates"])
+    hashes = dict.fromkeys(sha256 for item in records for sha256 in item.certificates)
     return {
-        "certify.batches": ";".join(item["batch"] for item in documents)[:5000],
+        "certify.batches": ";".join(item.batch for item in records)[:5000],
         "certificate_sha256": ";".join(hashes),
     }
 

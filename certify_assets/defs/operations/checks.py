@@ -8,25 +8,25 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.names import key
 from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot
-from certify_assets.operations import batch_checks
+from certify_assets.operations import checks
 
 __all__ = ["operation_checks"]
 
 # name → what is asked, whether it stops what comes after, and the promise
-_CHECKS: dict[str, tuple[Callable[[Corpus], batch_checks.Verdict], bool, str]] = {
+_CHECKS: dict[str, tuple[Callable[[Corpus], checks.Verdict], bool, str]] = {
     "deployment_stands": (
-        batch_checks.deployment_stands,
+        checks.deployment_stands,
         # rows that were refused go to people: what comes after is for them
         False,
         "PASS; WARN where no judge is deployed, or MLflow has no record of it; ERROR where certificates are stale, the audit failed or an alarm was raised.",
     ),
     "decided_by_deployed": (
-        batch_checks.decided_by_deployed,
+        checks.decided_by_deployed,
         True,
         "PASS; WARN where no row is decided; ERROR where a table was altered, or rows stand on a certificate that was never deployed or is not kept.",
     ),
     "drawn_as_planned": (
-        batch_checks.drawn_as_planned,
+        checks.drawn_as_planned,
         True,
         "PASS; WARN where a batch came while no judge was deployed; ERROR where the drawn tasks are not those of the plan.",
     ),

@@ -11,9 +11,11 @@ from certify_assets.defs.names import OPERATIONS_GROUP, OWNERS, key
 from certify_assets.defs.partitions import CORPORA, corpora_partitions
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.operations import events, history, monitoring, recertifying
-from certify_assets.operations.batch_checks import Verdict
-from certify_assets.operations.monitor_stream import stream_source
+from certify_assets.operations import checks, history
+from certify_assets.operations.checks import Verdict
+from certify_assets.operations.monitoring import monitor_deployed, stream_source
+from certify_assets.operations.notifications import notify
+from certify_assets.operations.recertification import NOTHING_DEPLOYED, recertify_deployed
 from certify_assets.reports import history_page, monitor_page
 
 __all__ = ["recertify_assets", "recertify_checks", "recertify_job", "reviewed_labels_sensor"]
@@ -58,11 +60,12 @@ def operation_monitor(
     context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
 ) -> dg.MaterializeResult[Any]:
     """Monitor the judge that is deployed, whichever it is."""
-    store, corpus = data_root.store(), context.partition_key
-    judge = recertifying.deployed_judge(Corpus(store, corpus))
-    if judge is None:
-        return dg.MaterializeResult(metadata={"reason": recertifying.NOTHING_DEPLOYED})
-    document = monitoring.monitor_judge(JudgedCorpus(Corpus(store, corpus), judge))
+    store = data_root.store()
+    corpus = Corpus(store, context.partition_key)
+    document = monitor_deployed(corpus)
+    if document is None:
+        return dg.MaterializeResult(metadata={"reason": NOTHING_DEPLOYED})
+    judge = document["judge"]
     metrics = monitor_page.monitor_metrics(document)
     return dg.MaterializeResult(
         metadata={
@@ -70,9 +73,9 @@ def operation_monitor(
             "reason": document["reason"],
             "judge": judge,
             "page": dg.MetadataValue.path(
-                monitor_page.write_monitor_page(JudgedCorpus(Corpus(store, corpus), judge))
+                monitor_page.write_monitor_page(JudgedCorpus(corpus, judge))
             ),
-            "not_told": dg.MetadataValue.json(events.notify(Corpus(store, corpus))),
+            "not_told": dg.MetadataValue.json(notify(corpus)),
             **metrics,
             **mlflow.record(
                 context,
@@ -105,31 +108,31 @@ def recertification(
 ) -> dg.MaterializeResult[Any]:
     """Recertify where it is due; deploy where that is asked for."""
     store, corpus = data_root.store(), context.partition_key
-    document, said = recertifying.recertify_deployed(Corpus(store, corpus), deploy=config.deploy)
-    if document is None:
+    record, said = recertify_deployed(Corpus(store, corpus), deploy=config.deploy)
+    if record is None:
         return dg.MaterializeResult(metadata={"said": said})
-    metrics = recertifying.recertification_metrics(document)
+    metrics = record.metrics
     return dg.MaterializeResult(
         metadata={
             "said": said,
-            "joint": document["joint"],
-            "findings": dg.MetadataValue.json(document["findings"]),
-            "left_out": dg.MetadataValue.json(document["left_out"]),
-            "certificates": dg.MetadataValue.path(store.locate(document["certificates_key"])),
+            "joint": record.joint,
+            "findings": dg.MetadataValue.json(list(record.findings)),
+            "left_out": dg.MetadataValue.json(dict(record.left_out)),
+            "certificates": dg.MetadataValue.path(store.locate(record.certificates_key)),
             **metrics,
             **mlflow.record(
                 context,
                 store,
                 params={
-                    "number": document["number"],
-                    "schedule": document["schedule"],
-                    "labels_sha256": document["labels"]["sha256"],
+                    "number": record.number,
+                    "schedule": record.schedule,
+                    "labels_sha256": record.labels.sha256,
                 },
                 metrics=metrics,
-                tags={"inputs_sha256": document["inputs_sha256"]},
+                tags={"inputs_sha256": record.inputs_sha256},
             ),
         },
-        data_version=dg.DataVersion(document["inputs_sha256"]),
+        data_version=dg.DataVersion(record.inputs_sha256),
     )
 
 
@@ -156,7 +159,7 @@ def operation_history(
             "verdict": dg.MetadataValue.md(history_page.history_markdown(document)),
             "page": dg.MetadataValue.path(history_page.write_history_page(store, document)),
             "joint": document["joint"],
-            "not_told": dg.MetadataValue.json(events.notify(Corpus(store, corpus))),
+            "not_told": dg.MetadataValue.json(notify(Corpus(store, corpus))),
             **metrics,
             **mlflow.record(context, store, metrics=metrics),
         }
@@ -166,19 +169,19 @@ def operation_history(
 # asset, check → what is asked, and the promise
 _CHECKS: dict[tuple[str, str], tuple[Callable[[Corpus], Verdict], str]] = {
     ("monitor", "no_alarm"): (
-        recertifying.no_alarm,
+        checks.no_alarm,
         "PASS; ERROR on an alarm; WARN where nothing is deployed or labelled, or too few tasks are covered for silence to mean much.",
     ),
     ("recertification", "delta_left"): (
-        recertifying.delta_left,
+        checks.delta_left,
         "PASS; WARN where the next share of delta is under a tenth of the first; ERROR where none is left, or the journal was altered.",
     ),
     ("recertification", "audit_sample_complete"): (
-        recertifying.audit_sample_complete,
+        checks.audit_sample_complete,
         "PASS; WARN where more than a twentieth of the drawn tasks that could count are open or tied; ERROR from a half, or of mixed provenance.",
     ),
     ("recertification", "not_expired"): (
-        recertifying.not_expired,
+        checks.not_expired,
         "PASS; WARN from four fifths of the age at which certificates expire; ERROR beyond it.",
     ),
 }

@@ -9,7 +9,8 @@ from certify_assets.defs.metadata import column_lineage, table_metadata
 from certify_assets.defs.names import OPERATIONS_GROUP, OWNERS, key
 from certify_assets.defs.partitions import corpora_partitions
 from certify_assets.defs.resources import DataRoot, MlflowTracker
-from certify_assets.operations import queue, reviewed
+from certify_assets.operations.labels import label_table, write_label_table
+from certify_assets.operations.review_queue import KINDS, load_queue
 from certify_assets.reports import review_page
 
 __all__ = ["review_assets", "review_checks"]
@@ -56,7 +57,7 @@ def review_queue(
 ) -> dg.MaterializeResult[Any]:
     """Write table and page of the queue."""
     store, corpus = data_root.store(), context.partition_key
-    made = queue.load_queue(
+    made = load_queue(
         Corpus(store, corpus), minutes_per_run=config.minutes_per_run, double=config.double
     )
     page = review_page.write_queue_page(Corpus(store, corpus), made)
@@ -114,9 +115,9 @@ def reviewed_labels(
 ) -> dg.MaterializeResult[Any]:
     """Write the table of resolved labels."""
     store = data_root.store()
-    made = reviewed.write_reviewed(Corpus(store, context.partition_key))
+    made = write_label_table(Corpus(store, context.partition_key))
     figures = {name: value for name, value in made.figures().items() if value is not None}
-    by_kind = {f"labelled_{kind}": int((made.frame["asked"] == kind).sum()) for kind in queue.KINDS}
+    by_kind = {f"labelled_{kind}": int((made.frame["asked"] == kind).sum()) for kind in KINDS}
     lineage = column_lineage(
         {
             name: [(DECISIONS, name)]
@@ -138,7 +139,7 @@ def reviewers_agree(
     context: dg.AssetCheckExecutionContext, data_root: DataRoot
 ) -> dg.AssetCheckResult:
     """Compare the share in dispute with what is bearable."""
-    made = reviewed.review_labels(Corpus(data_root.store(), context.partition_key))
+    made = label_table(Corpus(data_root.store(), context.partition_key))
     share = made.disagreement
     told = (
         "no run was labelled by two people, so it is not known whether they agree."
@@ -164,7 +165,7 @@ def labels_of_known_runs(
     context: dg.AssetCheckExecutionContext, data_root: DataRoot
 ) -> dg.AssetCheckResult:
     """Count labels without a decision."""
-    unknown = reviewed.review_labels(Corpus(data_root.store(), context.partition_key)).unknown
+    unknown = label_table(Corpus(data_root.store(), context.partition_key)).unknown
     told = (
         f"{len(unknown)} labelled runs are in no decided batch, such as {unknown[0]!a}; restore the batch."
         if unknown

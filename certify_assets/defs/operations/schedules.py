@@ -11,7 +11,7 @@ from certify_assets.defs.names import CORPORA_GROUP, judge_key, key
 from certify_assets.defs.operations.jobs import WEEKLY
 from certify_assets.defs.partitions import CORPORA
 from certify_assets.defs.resources import DataRoot
-from certify_assets.operations.recertifying import to_recertify
+from certify_assets.operations.recertification import to_recertify
 from certify_assets.storage.store import Store
 
 __all__ = ["TIMEZONE", "weekly_recertification", "weekly_timezone"]

@@ -14,13 +14,10 @@ from typing import Any
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import Trajectory
 from certify_assets.errors import InputError, IntegrityError
-from certify_assets.operations.journal import Label, append_label, read_labels, resolve_labels
-from certify_assets.operations.layout import batch_key, batch_names, labels_key
-from certify_assets.operations.queue import Asked, Queue, build_queue, load_asked
-from certify_assets.operations.run_lookup import RunLookup, stamp
+from certify_assets.operations.labels import Label, append_label, read_labels, resolve_labels
+from certify_assets.operations.layout import RunLookup, batch_key, batch_names, labels_key, stamp
+from certify_assets.operations.review_queue import Asked, Queue, build_queue, load_asked
 from certify_assets.storage.store import Store
-
-__all__ = ["MAX_COMMENT", "ReviewSession", "Said", "Shown", "reviewer_name"]
 
 MAX_COMMENT = 2000
 _MAX_NAME = 80
@@ -30,7 +27,7 @@ _PATIENCE = 5
 
 
 @dataclass(frozen=True)
-class Shown:
+class QueuedRun:
     """A run as it is put to a reviewer.
 
     Parameters
@@ -55,7 +52,7 @@ class Shown:
 
 
 @dataclass(frozen=True)
-class Said:
+class Statement:
     """The last statement of a reviewer that stands, with the row that it is about."""
 
     label: Label
@@ -129,12 +126,12 @@ class ReviewSession:
         """Return a reviewer's name as the journal knows it; as `reviewer_name`."""
         return reviewer_name(given, [label.reviewer for label in self._now().labels])
 
-    def shown(self, reviewer: str) -> Shown | None:
+    def shown(self, reviewer: str) -> QueuedRun | None:
         """Return the run that a reviewer is to label next: none that they labelled, skipped, or that another reads just now.
 
         Returns
         -------
-        Shown or None
+        QueuedRun or None
             None where nothing is left but what they skipped.
         """
         with self._lock:
@@ -158,7 +155,7 @@ class ReviewSession:
                     continue
                 self._shown[name] = (reviewer, time.monotonic())
                 skipped = sum(name in self._skipped.get(reviewer, ()) for name in mine)
-                return Shown(
+                return QueuedRun(
                     run,
                     _key(name),
                     int(row["task_labels"]),
@@ -177,7 +174,7 @@ class ReviewSession:
         return len(self._skipped.get(reviewer, ()))
 
     def say(self, reviewer: str, key: str, outcome: int, number: int, comment: str = "") -> Label:
-        """Write what a reviewer says of a run, named by `Shown.key`, and return the line of the journal that holds it.
+        """Write what a reviewer says of a run, named by `QueuedRun.key`, and return the line of the journal that holds it.
 
         Raises
         ------
@@ -232,7 +229,7 @@ class ReviewSession:
             return written
 
     def skip(self, reviewer: str, key: str) -> None:
-        """Leave a run, named by `Shown.key`, for the others; it is not shown to the reviewer until they ask for it."""
+        """Leave a run, named by `QueuedRun.key`, for the others; it is not shown to the reviewer until they ask for it."""
         with self._lock:
             if trajectory_id := self._now().ids.get(key):
                 self._skipped.setdefault(reviewer, {})[trajectory_id] = None
@@ -243,7 +240,7 @@ class ReviewSession:
         with self._lock:
             self._skipped.pop(reviewer, None)
 
-    def last(self, reviewer: str) -> Said | None:
+    def last(self, reviewer: str) -> Statement | None:
         """Return the last statement that a reviewer made on the page and that stands."""
         view = self._now()
         seen: set[str] = set()
@@ -253,7 +250,7 @@ class ReviewSession:
             seen.add(label.trajectory_id)
             if label.outcome is not None and label.via == "page":
                 rows = view.asked.frame[view.asked.frame["trajectory_id"] == label.trajectory_id]
-                return Said(
+                return Statement(
                     label,
                     {str(name): value for name, value in rows.iloc[0].items()} if len(rows) else {},
                 )

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
-from certify_assets.operations.journal import Resolved, read_labels, resolve_labels
+from certify_assets.operations.labels import Resolved, read_labels, resolve_labels
 from certify_assets.operations.layout import (
     ASKED,
     DECISION_COLUMNS,
@@ -23,19 +23,6 @@ from certify_assets.operations.layout import (
 
 if TYPE_CHECKING:
     import pandas as pd
-
-__all__ = [
-    "BLIND_COLUMNS",
-    "KINDS",
-    "QUEUE_COLUMNS",
-    "Asked",
-    "Budget",
-    "KindBudget",
-    "Queue",
-    "build_queue",
-    "load_asked",
-    "load_queue",
-]
 
 #: why a person is asked, the most needed first
 KINDS: Final = tuple(kind for kind in ASKED if kind)

@@ -10,7 +10,7 @@ import pytest
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
-from certify_assets.operations.journal import (
+from certify_assets.operations.labels import (
     Label,
     append_label,
     append_labels,
@@ -22,7 +22,7 @@ from certify_assets.storage.store import Store
 
 WRITER = """
 import sys
-from certify_assets.operations.journal import Label, append_label
+from certify_assets.operations.labels import Label, append_label
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.storage.store import Store
 store, name = Store(sys.argv[1]), sys.argv[2]

@@ -1,0 +1,215 @@
+"""Checks of operation: what must hold of deployments, decisions, labels and recertifications."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.errors import CertifyError
+from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.operations.audit_sample import OPEN_SHARE
+from certify_assets.operations.deployment import Deployment
+from certify_assets.operations.deployment_record import (
+    load_deployment,
+    read_deployments,
+    stored_deployment,
+)
+from certify_assets.operations.layout import batch_key, batch_names, certificate_key, decisions_of
+from certify_assets.operations.monitoring import load_monitor
+from certify_assets.operations.notification_config import read_notifications
+from certify_assets.operations.notifications import certificate_age
+from certify_assets.operations.recertification import NOTHING_DEPLOYED, plan_recertification
+from certify_assets.operations.sampling import Draw, SamplingPlan
+from certify_assets.operations.spending import read_spending
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pandas as pd
+
+# shares from which a check warns or fails
+_HALF, _LATE, _LITTLE = 0.5, 0.8, 0.1
+
+
+class Verdict(NamedTuple):
+    """PASS, WARN or ERROR, and the sentence."""
+
+    status: str
+    sentence: str
+
+
+def deployment_stands(corpus: Corpus) -> Verdict:
+    """WARN where no judge is deployed or the deployment has findings; ERROR where it is refused."""
+    now = Deployment.of(corpus)
+    if now.refusal is not None:
+        status = "WARN" if now.refusal.code == "not_deployed" else "ERROR"
+        return Verdict(status, f"{now.refusal.code}: {now.refusal.sentence}")
+    made = now.record
+    assert made is not None
+    sides = ", ".join(f"{side} at {alpha:g}" for side, alpha in made.alpha.items())
+    found = [item["message"] for item in made.findings if item["code"] != "two_sides"]
+    if made.mlflow is not None and "error" in made.mlflow:
+        found.append(f"MLflow: {made.mlflow['error']}")
+    sentence = f"{made.judge} decides ({sides}; deployment {made.number})."
+    return Verdict("WARN" if found else "PASS", " ".join([sentence, *found]))
+
+
+def decided_by_deployed(corpus: Corpus) -> Verdict:
+    """WARN where nothing is decided; ERROR where a row was decided by other certificates."""
+    deployed = {";".join(item.certificates) for item in read_deployments(corpus)}
+    rows = 0
+    for batch in batch_names(corpus):
+        key = batch_key(corpus.name, batch, "decisions.parquet")
+        about = batch_key(corpus.name, batch, "batch.json")
+        document = corpus.store.read_json(about) if corpus.store.exists(about) else {}
+        if corpus.store.sha256(key) != document.get("decisions_sha256"):
+            sentence = (
+                f"{key} is not what was written when the batch was decided; restore it from a "
+                "backup."
+            )
+            return Verdict("ERROR", sentence)
+        frame = decisions_of(corpus, batch)
+        automatic = frame[frame["decision"] != "human"]
+        if (wrong := _undeployed(corpus, automatic, deployed)) is not None:
+            return Verdict("ERROR", f"{key}: {wrong}")
+        rows += len(automatic)
+    if not rows:
+        return Verdict("WARN", "no row was decided.")
+    return Verdict(
+        "PASS", f"{rows} rows were decided without a person, all on deployed certificates."
+    )
+
+
+def _undeployed(corpus: Corpus, automatic: pd.DataFrame, deployed: set[str]) -> str | None:
+    """Return what is wrong with the certificates of rows that were decided."""
+    for names in sorted(set(automatic["certificate_sha256"])):
+        if names not in deployed:
+            return (
+                f"rows were decided under the certificates {names[:12] or '(none)'}, which were "
+                "never deployed."
+            )
+        for sha256 in names.split(";"):
+            key = certificate_key(corpus.name, sha256)
+            if not corpus.store.exists(key) or corpus.store.sha256(key) != sha256:
+                return (
+                    f"the certificate {sha256[:12]} is not kept as it was; restore {key} from a "
+                    "backup."
+                )
+    return None
+
+
+def drawn_as_planned(corpus: Corpus) -> Verdict:
+    """WARN where nothing could be drawn; ERROR where the drawn tasks are not those of the plan."""
+    plans = {item.number: item.sampling for item in read_deployments(corpus)}
+    tasks = undrawn = drawn = 0
+    for batch in batch_names(corpus):
+        key = batch_key(corpus.name, batch, "draw.json")
+        frame, draw = decisions_of(corpus, batch), Draw.load(corpus, batch)
+        plan = draw.plan or SamplingPlan(0.0, 0.0)
+        if draw.plan is not None and plans.get(draw.deployment or 0) != plan:
+            return Verdict(
+                "ERROR", f"{key}: its plan is of no deployment, so the tasks may have been picked."
+            )
+        places = plan.places(corpus.name, frame["task_id"])
+        if dict(draw.drawn) != {task: place for task, place in places.items() if place}:
+            return Verdict("ERROR", f"{key}: the drawn tasks are not those of the plan.")
+        if (odd := _asked_oddly(frame, places)) is not None:
+            table = batch_key(corpus.name, batch, "decisions.parquet")
+            return Verdict("ERROR", f"{table}: the run {odd!r} is asked about against the draw.")
+        tasks += len(places)
+        drawn += len(draw.drawn)
+        undrawn += draw.plan is None
+    if undrawn:
+        sentence = f"{undrawn} batches came while no judge was deployed: nothing is drawn of them."
+        return Verdict("WARN", sentence)
+    if not tasks:
+        return Verdict("WARN", "there is no batch.")
+    return Verdict("PASS", f"{drawn} of {tasks} tasks are drawn, as the plans say.")
+
+
+def _asked_oddly(frame: pd.DataFrame, places: Mapping[str, str]) -> str | None:
+    """Return a run that is in the review queue for another reason than the draw gives."""
+    of_task = frame["task_id"].map(places).to_numpy(object)
+    human = (frame["decision"] == "human").to_numpy(bool)
+    excluded = frame["reason"].isin(["seen_task", "changed_run"]).to_numpy(bool)
+    spots = np.where(of_task == "spot", "spot_check", "")
+    expected = np.where(human, "undecided", spots).astype(object)
+    expected[(of_task == "audit") & ~excluded] = "audit_sample"
+    asked = frame["asked"].to_numpy(object)
+    # a changed run is in no draw, also in a refused batch, whose rows have the refusal as reason
+    changed = (asked == "undecided") & human & (of_task == "audit")
+    odd = np.flatnonzero((asked != expected) & ~changed)
+    return str(frame["trajectory_id"].iloc[int(odd[0])]) if odd.size else None
+
+
+def no_alarm(corpus: Corpus) -> Verdict:
+    """PASS where the monitor of the deployed judge is quiet; ERROR where it raised an alarm."""
+    record = stored_deployment(corpus)
+    if record is None:
+        return Verdict("WARN", NOTHING_DEPLOYED)
+    document = load_monitor(JudgedCorpus(corpus, record.judge))
+    status = {"alarm": "ERROR", "quiet": "PASS"}.get(document["status"], "WARN")
+    return Verdict(status, document["reason"])
+
+
+def delta_left(corpus: Corpus) -> Verdict:
+    """ERROR where nothing is left to spend."""
+    try:
+        spending = read_spending(corpus)
+    except CertifyError as error:
+        return Verdict("ERROR", str(error))
+    if spending.schedule is None:
+        return Verdict(
+            "PASS", "nothing was spent: the first recertification declares the schedule."
+        )
+    share, first = spending.next_share(), spending.schedule.share(1)
+    sentence = (
+        f"{len(spending.claims)} recertifications spent {spending.spent:.4g} of "
+        f"{spending.promised:.4g}; the next gets {share:.4g}."
+    )
+    if not share > 0:
+        return Verdict("ERROR", f"{sentence} Declare another schedule, with the reason.")
+    return Verdict("WARN" if share < _LITTLE * first else "PASS", sentence)
+
+
+def audit_sample_complete(corpus: Corpus) -> Verdict:
+    """WARN where many drawn tasks are open or tied; ERROR from half of them."""
+    record = stored_deployment(corpus)
+    if record is None:
+        return Verdict("WARN", NOTHING_DEPLOYED)
+    try:
+        plan = plan_recertification(JudgedCorpus(corpus, record.judge))
+    except CertifyError as error:
+        return Verdict("ERROR", str(error))
+    counted, share = plan.counted, plan.counted.open_share
+    sentence = (
+        f"{len(counted.tasks)} of {counted.drawn} drawn tasks count, {len(plan.new_tasks)} of them "
+        f"new; {100 * share:.0f} % are open or tied"
+    )
+    if share > OPEN_SHARE:
+        return Verdict(
+            "ERROR" if share > _HALF else "WARN",
+            f"{sentence}: whether a task gets complete must not depend on its outcomes.",
+        )
+    return Verdict("PASS" if counted.tasks else "WARN", f"{sentence}.")
+
+
+def not_expired(corpus: Corpus) -> Verdict:
+    """WARN where the deployed certificates expire soon; ERROR where they are expired."""
+    try:
+        record = load_deployment(corpus)
+        days = read_notifications(corpus.store).certificate_days
+    except CertifyError as error:
+        return Verdict("ERROR", str(error))
+    if record is None:
+        return Verdict("WARN", NOTHING_DEPLOYED)
+    age = certificate_age(corpus, record)
+    sentence = (
+        f"deployment {record.number} is {age.days} days old; certificates expire after {days:g}."
+    )
+    if age > timedelta(days=days):
+        return Verdict("ERROR", sentence)
+    return Verdict("WARN" if age > _LATE * timedelta(days=days) else "PASS", sentence)

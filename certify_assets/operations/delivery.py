@@ -1,0 +1,255 @@
+"""A delivery of new runs: copies of remote files, and which of its runs came before."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit, urlunsplit
+
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.errors import InputError, IntegrityError, MissingToolError
+from certify_assets.operations.layout import batch_key
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from certify_assets.corpora.schema import Trajectory
+
+#: most files, and bytes in all, that one call copies
+FILES = 100_000
+TOTAL_BYTES = 8 << 30
+_COLUMNS = ("trajectory_id", "task_id", "agent", "source_sha256", "content_sha256", "changed")
+
+
+@contextmanager
+def local_copies(places: Sequence[str]) -> Iterator[list[Path]]:
+    """Yield local paths for paths and URLs, those of URLs as copies while the block lasts.
+
+    Raises
+    ------
+    InputError
+        If a URL cannot be read, holds nothing or too much, or names a file outside of it.
+    MissingToolError
+        If the package of a URL's scheme is not installed.
+    """
+    with tempfile.TemporaryDirectory(prefix="certify-incoming-") as folder:
+        yield [
+            _copied(place, Path(folder) / str(number)) if "://" in place else Path(place)
+            for number, place in enumerate(places)
+        ]
+
+
+def shown_url(place: str) -> str:
+    """Return a path or URL as it may be logged: without name, password and query of a URL."""
+    if "://" not in place:
+        return place
+    parts = urlsplit(place)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def _copied(url: str, folder: Path) -> Path:
+    shown = shown_url(url)
+    filesystem, root = _opened(url, shown)
+    try:
+        single = bool(filesystem.isfile(root))
+        if single:
+            sizes = {root: filesystem.size(root)}
+        else:
+            found = filesystem.find(root, detail=True)
+            sizes = {str(name): info.get("size") for name, info in found.items()}
+        _refuse_too_much(sizes, shown)
+        root = str(root).rstrip("/")
+        label = PurePosixPath(root).name or "runs"
+        for name in sorted(sizes):
+            target = folder / label if single else folder / label / _inside(name, root, shown)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            filesystem.get_file(name, str(target))
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"{shown} cannot be read ({type(error).__name__}); check the address and the right to "
+            "read it."
+        ) from None
+    return folder / label
+
+
+def _opened(url: str, shown: str) -> tuple[Any, str]:
+    import fsspec
+
+    try:
+        filesystem, root = fsspec.core.url_to_fs(url)
+    except ImportError as error:
+        raise MissingToolError(
+            f"{shown} needs a package that is not installed ({error})."
+        ) from None
+    except (ValueError, OSError) as error:
+        raise InputError(
+            f"{shown} cannot be opened ({type(error).__name__}); give a path or a URL that fsspec "
+            "knows."
+        ) from None
+    return filesystem, root
+
+
+def _refuse_too_much(sizes: dict[str, Any], shown: str) -> None:
+    if not sizes:
+        raise InputError(f"there is no file in {shown}; check the address.")
+    total = sum(int(size or 0) for size in sizes.values())
+    if len(sizes) > FILES or total > TOTAL_BYTES:
+        raise InputError(
+            f"{shown} holds {len(sizes):,} files of {total:,} bytes; at most {FILES:,} files of "
+            f"{TOTAL_BYTES:,} bytes are copied at once, so give less."
+        )
+
+
+def _inside(name: str, root: str, shown: str) -> Path:
+    """Return the place of a remote file below its root; the other side chose its name."""
+    relative = PurePosixPath(name.removeprefix(root).lstrip("/"))
+    if relative.is_absolute() or not relative.parts or ".." in relative.parts or "\0" in name:
+        raise InputError(
+            f"{shown} names a file {name!a} that would lie outside of it; it is not read."
+        )
+    return Path(*relative.parts)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run of a delivery.
+
+    Parameters
+    ----------
+    trajectory : Trajectory
+    content : str
+        Hash of task, agent, instruction and steps.
+    numbered : bool
+        Whether the source has no ids, so that this one was made of task, agent and attempt.
+    """
+
+    trajectory: Trajectory
+    content: str
+    numbered: bool
+
+    @property
+    def id(self) -> str:
+        """The trajectory_id."""
+        return self.trajectory.trajectory_id
+
+
+@dataclass(frozen=True)
+class NewRuns:
+    """The runs of a delivery that no batch holds, in the order of a corpus.
+
+    Parameters
+    ----------
+    kept : list of Run
+        New runs, and those that came before under the same id with other content.
+    changed_ids : set of str
+        Ids of the latter.
+    sentences : list of str
+    """
+
+    kept: list[Run]
+    changed_ids: set[str]
+    sentences: list[str] = field(default_factory=list)
+
+    @property
+    def changed(self) -> int:
+        """How many came before with other content."""
+        return len(self.changed_ids)
+
+    def table(self) -> pd.DataFrame:
+        """Return the identities of the runs, for later deliveries."""
+        import pandas as pd
+
+        rows = [
+            (
+                run.id,
+                run.trajectory.task_id,
+                run.trajectory.agent,
+                run.trajectory.source_sha256,
+                run.content,
+                run.id in self.changed_ids,
+            )
+            for run in self.kept
+        ]
+        return pd.DataFrame(rows, columns=list(_COLUMNS))
+
+
+@dataclass(frozen=True)
+class Identities:
+    """The runs of all batches.
+
+    Parameters
+    ----------
+    ids : dict of str to set of str
+        For every id the hashes of its contents and of its source files.
+    contents : Counter of (task, agent, content)
+        How often a run came.
+    """
+
+    ids: dict[str, set[str]]
+    contents: Counter[tuple[str, str, str]]
+
+    @classmethod
+    def stored(cls, corpus: Corpus, batches: Iterable[str], runs: Sequence[Run]) -> Identities:
+        """Read the runs of batches, as far as they concern the runs of a delivery."""
+        ids: dict[str, set[str]] = {}
+        contents: Counter[tuple[str, str, str]] = Counter()
+        names = {run.id for run in runs if not run.numbered}
+        tasks = {run.trajectory.task_id for run in runs if run.numbered}
+        for batch in batches:
+            key = batch_key(corpus.name, batch, "identities.parquet")
+            about = corpus.store.read_json(batch_key(corpus.name, batch, "import.json"))
+            if corpus.store.sha256(key) != about["identities_sha256"]:
+                raise IntegrityError(
+                    f"{corpus.store.locate(key)} is not what was imported, so known runs could "
+                    "come again; restore it from a backup."
+                )
+            table = corpus.store.read_table(key)
+            table = table[table["trajectory_id"].isin(names) | table["task_id"].isin(tasks)]
+            for name, task, agent, source, content in zip(
+                *(table[column] for column in _COLUMNS[:5]), strict=True
+            ):
+                ids.setdefault(name, set()).update((source, content) if source else (content,))
+                contents[task, agent, content] += 1
+        return cls(ids, contents)
+
+    def new(self, runs: Sequence[Run]) -> NewRuns:
+        """Return the runs that are in no batch yet.
+
+        A source without ids numbers the attempts of one delivery; a run of a later delivery gets
+        the next free number.
+        """
+        left = self.contents.copy()
+        taken = {*self.ids, *(run.id for run in runs if not run.numbered)}
+        kept: list[Run] = []
+        changed: set[str] = set()
+        for run in runs:
+            if run.numbered:
+                key = (run.trajectory.task_id, run.trajectory.agent, run.content)
+                left[key] -= 1
+                if left[key] < 0:
+                    kept.append(_numbered(run, taken))
+                    taken.add(kept[-1].id)
+            elif not self.ids.get(run.id, set()) & {run.content, run.trajectory.source_sha256}:
+                kept.append(run)
+                changed |= {run.id} & set(self.ids)
+        kept.sort(key=lambda run: (run.trajectory.task_id, run.id))
+        sentences = []
+        if changed:
+            sentences.append(
+                f"{len(changed)} runs came before under the same trajectory_id with other content, "
+                f"such as {min(changed)}: people decide them; give a run that was made again an id "
+                "of its own."
+            )
+        return NewRuns(kept, changed, sentences)
+
+
+def _numbered(run: Run, taken: set[str]) -> Run:
+    made, attempt = run.trajectory, run.trajectory.attempt
+    while (name := f"{made.task_id}/{made.agent}/{attempt}") in taken:
+        attempt += 1
+    return replace(run, trajectory=replace(made, attempt=attempt, trajectory_id=name))

@@ -1,0 +1,301 @@
+"""Labels of reviewers: the journal, one line each and never rewritten, and what they amount to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.errors import InputError
+from certify_assets.operations.layout import (
+    batch_names,
+    decisions_of,
+    labels_key,
+    require_as_decided,
+    reviewed_key,
+)
+from certify_assets.storage.journal import Journal, LineFormat
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+REVIEWED_COLUMNS: Final = (
+    "trajectory_id",
+    "task_id",
+    "batch",
+    "outcome",
+    "votes",
+    "disputed",
+    "asked",
+    "decision",
+    "time",
+)
+_VIAS = ("page", "file", "label_studio", "cli")
+_FORMAT = LineFormat(
+    number="number",
+    unchained_start=True,
+    encode=partial(json.dumps, ensure_ascii=False),
+    entry="a label",
+)
+
+
+@dataclass(frozen=True)
+class Label:
+    """A statement of one reviewer on one run.
+
+    Parameters
+    ----------
+    trajectory_id : str
+    outcome : {0, 1} or None
+        None takes back the last statement of this reviewer.
+    reviewer : str
+    via : {"page", "file", "label_studio", "cli"}
+    token : str
+        Names this statement: a form or file that is sent twice adds one line.
+    comment : str
+    number : int
+        Line of the journal, from 1; 0 until it is written.
+    time : str
+        UTC, ISO 8601; "" until it is written.
+    previous : str
+        Hash of the previous line; "" in the first.
+    """
+
+    trajectory_id: str
+    outcome: int | None
+    reviewer: str
+    via: str
+    token: str
+    comment: str = ""
+    number: int = 0
+    time: str = ""
+    previous: str = field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        if self.outcome not in (0, 1, None) or isinstance(self.outcome, bool):
+            raise InputError(
+                f"{self.trajectory_id}: the outcome {self.outcome!r} is neither 0, 1 nor empty; "
+                "give 1 for success, 0 for failure."
+            )
+        for name in ("trajectory_id", "reviewer", "token"):
+            if not getattr(self, name).strip():
+                raise InputError(
+                    f"a label of {self.trajectory_id or 'a run'} has no {name}; give one."
+                )
+        if self.via not in _VIAS:
+            raise InputError(
+                f"{self.trajectory_id}: a label cannot come by {self.via!r}; give one of "
+                f"{', '.join(_VIAS)}."
+            )
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """The last statements of all reviewers on one run.
+
+    Parameters
+    ----------
+    trajectory_id : str
+    outcome : {0, 1} or None
+        The majority's; None where it is a tie.
+    votes : tuple of (str, int)
+        The last statement of every reviewer, sorted by name.
+    time : str
+        Time of the last statement.
+    """
+
+    trajectory_id: str
+    outcome: int | None
+    votes: tuple[tuple[str, int], ...]
+    time: str
+
+    @property
+    def disputed(self) -> bool:
+        """Whether two reviewers disagree."""
+        return len({outcome for _, outcome in self.votes}) > 1
+
+
+def append_label(corpus: Corpus, label: Label) -> Label:
+    """Append one label; as `append_labels`."""
+    return append_labels(corpus, [label])[0]
+
+
+def append_labels(corpus: Corpus, labels: Sequence[Label]) -> list[Label]:
+    """Append labels and return them as stored; one whose token is stored is returned as it is.
+
+    Raises
+    ------
+    InputError
+        If another label was written under a token; then none of them is written.
+    IntegrityError
+        As `read_labels`.
+    """
+    stored: list[Label] = []
+
+    def new(before: list[Label]) -> list[Label]:
+        by_token = {entry.token: entry for entry in before}
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        added = []
+        for label in labels:
+            if label.token not in by_token:
+                by_token[label.token] = replace(label, time=now)
+                added.append(by_token[label.token])
+            _require_same(by_token[label.token], label, corpus.name)
+            stored.append(by_token[label.token])
+        return added
+
+    written = {label.token: label for label in _journal(corpus).extend(new)}
+    return [written.get(label.token, label) for label in stored]
+
+
+def _require_same(written: Label, label: Label, corpus: str) -> None:
+    names = ("trajectory_id", "outcome", "reviewer")
+    if any(getattr(written, name) != getattr(label, name) for name in names):
+        raise InputError(
+            f"line {written.number} of the journal of {corpus} has the token {label.token!r} and "
+            "says something else; give another token."
+        )
+
+
+def read_labels(corpus: Corpus) -> list[Label]:
+    """Return the journal, the oldest first; empty where there is none.
+
+    Raises
+    ------
+    IntegrityError
+        If a line before the last was altered, removed or inserted.
+    """
+    return _journal(corpus).read()
+
+
+def _journal(corpus: Corpus) -> Journal[Label]:
+    return Journal(corpus.store, labels_key(corpus.name), lambda entry: Label(**entry), _FORMAT)
+
+
+def resolve_labels(labels: Iterable[Label]) -> Mapping[str, Resolved]:
+    """Return the majority of the last statements on each run.
+
+    Returns
+    -------
+    mapping of str to Resolved
+        By trajectory, in the order of their first label, without runs whose every statement was
+        taken back.
+    """
+    votes: dict[str, dict[str, int]] = {}
+    times: dict[str, str] = {}
+    for label in labels:
+        of_run = votes.setdefault(label.trajectory_id, {})
+        times[label.trajectory_id] = label.time
+        if label.outcome is None:
+            of_run.pop(label.reviewer, None)
+        else:
+            of_run[label.reviewer] = label.outcome
+    return {
+        name: Resolved(name, _majority(of_run), tuple(sorted(of_run.items())), times[name])
+        for name, of_run in votes.items()
+        if of_run
+    }
+
+
+def _majority(votes: Mapping[str, int]) -> int | None:
+    successes, failures = sum(votes.values()), len(votes) - sum(votes.values())
+    return None if successes == failures else int(successes > failures)
+
+
+@dataclass(frozen=True)
+class LabelTable:
+    """The resolved labels of a corpus, one row a run.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        With `REVIEWED_COLUMNS`: `outcome` is missing where reviewers are tied, `votes` is a JSON
+        object of reviewer to outcome, `asked` is "" for a run that was not in the queue.
+    statements : int
+        Lines of the journal.
+    unknown : tuple of str
+        Labelled runs that no batch decided.
+    """
+
+    frame: pd.DataFrame
+    statements: int
+    unknown: tuple[str, ...]
+
+    @property
+    def doubly(self) -> int:
+        """Runs that two reviewers or more labelled."""
+        votes = self.frame["votes"].map(lambda text: len(json.loads(text))).astype(int)
+        return int(votes.ge(2).sum())
+
+    @property
+    def disputed(self) -> int:
+        """Runs on which reviewers disagree."""
+        return int(self.frame["disputed"].sum())
+
+    @property
+    def disagreement(self) -> float | None:
+        """Share of the doubly labelled runs that are disputed; None without such runs."""
+        return self.disputed / self.doubly if self.doubly else None
+
+    def sentence(self) -> str:
+        """Describe the disagreement."""
+        return (
+            f"reviewers differ on {self.disputed} of {self.doubly} runs that two of them or more "
+            "labelled."
+        )
+
+    def figures(self) -> dict[str, int | float | None]:
+        """Return the counts and rates."""
+        share = self.disagreement
+        return {
+            "labelled": len(self.frame),
+            "statements": self.statements,
+            "labelled_twice": self.doubly,
+            "unknown": len(self.unknown),
+            "disputed": self.disputed,
+            "tied": int(self.frame["outcome"].isna().sum()),
+            "agreement": None if share is None else round(1.0 - share, 4),
+        }
+
+
+def label_table(corpus: Corpus) -> LabelTable:
+    """Join the journal with the decisions, the run with the oldest label first."""
+    import pandas as pd
+
+    labels = read_labels(corpus)
+    resolved = resolve_labels(labels)
+    decided: dict[str, dict[str, Any]] = {}
+    for batch in batch_names(corpus):
+        require_as_decided(corpus, batch, "decisions")
+        frame = decisions_of(corpus, batch)
+        # of a run that was decided twice the later decision
+        for row in frame[frame["trajectory_id"].isin(list(resolved))].to_dict("records"):
+            decided[row["trajectory_id"]] = {str(name): value for name, value in row.items()}
+    rows = [
+        {
+            **decided[name],
+            "outcome": one.outcome,
+            "votes": json.dumps(dict(one.votes), ensure_ascii=False),
+            "disputed": one.disputed,
+            "time": one.time,
+        }
+        for name, one in resolved.items()
+        if name in decided
+    ]
+    table = pd.DataFrame(rows, columns=list(REVIEWED_COLUMNS))
+    return LabelTable(
+        table.astype({"outcome": "Int8", "disputed": bool}),
+        len(labels),
+        tuple(name for name in resolved if name not in decided),
+    )
+
+
+def write_label_table(corpus: Corpus) -> LabelTable:
+    """Store the table of resolved labels; as `label_table`."""
+    table = label_table(corpus)
+    corpus.store.write_table(reviewed_key(corpus.name), table.frame)
+    return table

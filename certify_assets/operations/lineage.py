@@ -1,0 +1,549 @@
+"""Lineage of a decision, batch or certificate, every link compared with what is stored now.
+
+decision → certificate → scores → adapter → harvest → splits → import → source files
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from certify_assets.corpora.config import registered_corpora
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.errors import CertifyError, InputError, IntegrityError
+from certify_assets.files import canonical_json, sha256_bytes, sha256_file
+from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.judges.record import renderer
+from certify_assets.operations.deployment_record import read_deployments
+from certify_assets.operations.layout import (
+    batch_key,
+    batch_names,
+    certificate_key,
+    labels_key,
+    operation_key,
+    own_key,
+    ready_batches,
+    recertification_key,
+)
+from certify_assets.storage.snapshot import Snapshot
+from certify_assets.storage.store import Store
+
+if TYPE_CHECKING:
+    from certify_assets.certificates import Certificate
+
+#: a link has the hash by which it is named, another one, is not there, or is named by no hash
+STATUSES: Final = ("holds", "differs", "missing", "told")
+_HASH = re.compile(r"[0-9a-f]{8,64}")
+
+
+@dataclass(frozen=True)
+class Link:
+    """One link of a lineage.
+
+    Parameters
+    ----------
+    kind : str
+        decision, batch, table, certificate, scores, adapter, harvest, manifest, import, source, …
+    name : str
+        Key in the data root, or another name.
+    status : str
+        One of `STATUSES`.
+    expected, found : str
+        SHA-256 by which it is named, and of what is stored; empty where there is none.
+    detail : str
+        Further facts.
+    must : bool
+        Whether the lineage is broken where it does not hold.
+    links : tuple of Link
+        What it depends on.
+    """
+
+    kind: str
+    name: str
+    status: str
+    expected: str = ""
+    found: str = ""
+    detail: str = ""
+    must: bool = True
+    links: tuple[Link, ...] = ()
+
+    @property
+    def broken(self) -> bool:
+        """Whether this link does not hold and should."""
+        return self.must and self.status in ("differs", "missing")
+
+    def walk(self) -> Iterator[Link]:
+        """Iterate over this link and all below it."""
+        yield self
+        for link in self.links:
+            yield from link.walk()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the link and all below it as a JSON object."""
+        names = ("kind", "name", "status", "expected", "found", "detail", "must")
+        return {
+            **{name: getattr(self, name) for name in names},
+            "links": [link.to_dict() for link in self.links],
+        }
+
+
+def compared(
+    kind: str, name: str, expected: str, found: str, *, detail: str = "", links: Sequence[Link] = ()
+) -> Link:
+    """Return the link of something with a known hash; `found` is empty where it is missing."""
+    if not expected:
+        return Link(kind, name, "told", found=found, detail=detail, must=False, links=tuple(links))
+    status = "missing" if not found else "holds" if found == expected else "differs"
+    return Link(kind, name, status, expected, found, detail, links=tuple(links))
+
+
+def file_link(
+    store: Store,
+    kind: str,
+    key: str,
+    expected: str,
+    *,
+    detail: str = "",
+    links: Sequence[Link] = (),
+) -> Link:
+    """Return the link of a stored file by the hash of its bytes."""
+    try:
+        found = store.sha256(key) if store.exists(key) else ""
+    except (CertifyError, OSError) as error:
+        return replace(compared(kind, key, expected, "", links=links), detail=str(error))
+    return compared(kind, key, expected, found, detail=detail, links=links)
+
+
+def unhashed(kind: str, name: str, detail: str = "", links: Sequence[Link] = ()) -> Link:
+    """Return the link of something that nothing names by a hash."""
+    return Link(kind, name, "told", detail=detail, must=False, links=tuple(links))
+
+
+@dataclass(frozen=True)
+class Found:
+    """What an id names.
+
+    Parameters
+    ----------
+    kind : {"decision", "batch", "certificate"}
+    corpus : str
+    name : str
+        Batch, or hash of the certificate.
+    row : dict or None
+        Of the table of decisions.
+    """
+
+    kind: str
+    corpus: str
+    name: str
+    row: dict[str, Any] | None = None
+
+
+def find(store: Store, name: str, corpus: str | None = None) -> list[Found]:
+    """Return what a trajectory_id, the start of a certificate's hash, or a batch names.
+
+    Raises
+    ------
+    InputError
+        If it names nothing, or things in several corpora or of several kinds.
+    """
+    store = Snapshot.of(store)
+    corpora = (
+        [corpus] if corpus else sorted({*registered_corpora(store), *store.names("operations")})
+    )
+    found = [item for one in corpora for item in _named(Corpus(store, one), name)]
+    if not found:
+        where = "" if corpus is None else f" of {corpus}"
+        raise InputError(
+            f"{name!r} is no trajectory_id of a decision, no batch and no certificate{where}; give "
+            "one, of a hash at least 8 digits."
+        )
+    if len({item.corpus for item in found}) > 1:
+        places = ", ".join(sorted({item.corpus for item in found}))
+        raise InputError(f"{name!r} is in {places}; choose one with --corpus.")
+    certificates = {item.name for item in found if item.kind == "certificate"}
+    if len({item.kind for item in found}) > 1 or len(certificates) > 1:
+        names = ", ".join(f"{item.kind} {item.name}" for item in found)
+        raise InputError(f"{name!r} names {names}; give more of it.")
+    return found
+
+
+def _named(corpus: Corpus, name: str) -> Iterator[Found]:
+    for batch in batch_names(corpus):
+        for row in _read_rows(corpus, batch, "decisions.parquet", name):
+            yield Found("decision", corpus.name, batch, row)
+    if name in ready_batches(corpus):
+        yield Found("batch", corpus.name, name)
+    if _HASH.fullmatch(name):
+        kept = corpus.store.names(operation_key(corpus.name, "certificates"))
+        hashes = {entry.removesuffix(".json") for entry in kept}
+        hashes |= {_document_hash(item) for item in _issued(corpus)}
+        for sha256 in sorted(hashes):
+            if sha256.startswith(name):
+                yield Found("certificate", corpus.name, sha256)
+
+
+def walk(store: Store, found: Found) -> Link:
+    """Trace what was found to its source files, comparing every link with what is stored now."""
+    corpus = Corpus(store, found.corpus)
+    try:
+        if found.kind == "certificate":
+            return certificate_link(corpus, found.name)
+        if found.kind == "batch":
+            about = _read(corpus.store, batch_key(corpus.name, found.name, "batch.json"))
+            hashes = about.get("certificates", [])
+            certificates = [certificate_link(corpus, sha256) for sha256 in hashes]
+            return batch_link(corpus, found.name, extra=certificates)
+        return _decision_link(corpus, found.name, found.row or {})
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        return Link(
+            found.kind,
+            found.name,
+            "differs",
+            detail=f"a document that it stands on has a value of another kind ({error}).",
+        )
+
+
+def certificate_link(corpus: Corpus, sha256: str) -> Link:
+    """Return a certificate: the kept one if it decided, else from its judge's documents."""
+    key = certificate_key(corpus.name, sha256)
+    item = _stored_certificate(corpus, sha256)
+    if item is None:
+        detail = "it is nowhere in the data root any more."
+        return file_link(corpus.store, "certificate", key, sha256, detail=detail)
+    detail = (
+        f"{item.side} at {item.alpha:g}, δ={item.delta:g}, threshold {item.threshold}, of "
+        f"{item.provenance.get('judge', 'a score table')}"
+    )
+    links = certificate_links(corpus.store, item)
+    if corpus.store.exists(key):
+        return file_link(corpus.store, "certificate", key, sha256, detail=detail, links=links)
+    name = f"{sha256[:12]} (not deployed)"
+    return compared("certificate", name, sha256, item.sha256, detail=detail, links=links)
+
+
+def batch_link(
+    corpus: Corpus, batch: str, *, sources: Sequence[str] | None = None, extra: Sequence[Link] = ()
+) -> Link:
+    """Return a batch with its tables and source files, by default all of these."""
+    store = corpus.store
+    about = _read(store, batch_key(corpus.name, batch, "batch.json"))
+    imported = _read(store, batch_key(corpus.name, batch, "import.json"))
+
+    def stored(kind: str, file: str, links: Sequence[Link] = ()) -> Link:
+        expected = str(about.get(f"{file.partition('.')[0]}_sha256", ""))
+        key = batch_key(corpus.name, batch, file)
+        return file_link(store, kind, key, expected, links=links)
+
+    read = [
+        source_link(imported.get("paths", []), name, sha256)
+        for name, sha256 in sorted(imported.get("files", {}).items())
+        if sources is None or name in sources
+    ]
+    tables = [stored("table", f"{name}.parquet") for name in ("decisions", "scores", "identities")]
+    inputs = [stored("runs", "runs.parquet", read), stored("draw", "draw.json")]
+    links = [*tables, stored("import", "import.json", inputs), *extra]
+    key = batch_key(corpus.name, batch, "batch.json")
+    if not about:
+        detail = "the document of the batch is gone."
+        return Link("batch", key, "missing", detail=detail, links=tuple(links))
+    refusal = (about.get("refusal") or {}).get("sentence", "")
+    detail = (
+        f"{about.get('rows', 0)} runs, decided under deployment {about.get('deployment')} at "
+        f"{about.get('time', '')} {refusal}"
+    )
+    return unhashed("batch", key, detail.strip(), links)
+
+
+def _decision_link(corpus: Corpus, batch: str, row: Mapping[str, Any]) -> Link:
+    certificates = [certificate_link(corpus, sha256) for sha256 in _certificate_hashes(row)]
+    expected, given = _decided_again(corpus, batch, row), f"{row['decision']} {row['reason']}"
+    score = "no score" if row["score"] is None else f"score {row['score']:.6g}"
+    detail = (
+        f"{row['decision']} ({row['reason']}), {score} of {row['judge'] or 'no judge'}, task "
+        f"{row['task_id']}, agent {row['agent']}"
+        + (f", asked as {row['asked']}" if row["asked"] else "")
+    )
+    return Link(
+        "decision",
+        str(row["trajectory_id"]),
+        "told" if expected is None else "holds" if expected == given else "differs",
+        expected or "",
+        given,
+        detail,
+        must=expected is not None,
+        links=(*certificates, batch_link(corpus, batch, sources=[str(row["source_file"])])),
+    )
+
+
+def _certificate_hashes(row: Mapping[str, Any]) -> list[str]:
+    return [sha256 for sha256 in str(row["certificate_sha256"]).split(";") if sha256]
+
+
+def _decided_again(corpus: Corpus, batch: str, row: Mapping[str, Any]) -> str | None:
+    """Decide the run again by its stored score; None where no threshold decided it."""
+    from certify_assets.certificates import decide
+
+    items = [_stored_certificate(corpus, sha256) for sha256 in _certificate_hashes(row)]
+    kept = [item for item in items if item is not None]
+    if not kept or len(kept) < len(items) or row["reason"] in ("seen_task", "changed_run"):
+        return None
+    scores = _read_rows(corpus, batch, "scores.parquet", str(row["trajectory_id"]))
+    if not scores:
+        return "no stored score"
+    again = decide(kept, [math.nan if scores[0]["score"] is None else scores[0]["score"]])
+    return f"{again.decisions[0]} {again.reasons[0]}"
+
+
+def _stored_certificate(corpus: Corpus, sha256: str) -> Certificate | None:
+    """Return a certificate that decided, or that a judge or recertification has now."""
+    from certify_assets.certificates import Certificate
+
+    key = certificate_key(corpus.name, sha256)
+    documents = (
+        [corpus.store.read_json(key)]
+        if corpus.store.exists(key)
+        else [item for item in _issued(corpus) if _document_hash(item) == sha256]
+    )
+    try:
+        return Certificate.from_dict(documents[0]) if documents else None
+    except CertifyError:
+        return None
+
+
+def _issued(corpus: Corpus) -> list[Any]:
+    """Return the documents of all certificates that judges and recertifications have now."""
+    numbers = corpus.store.names(operation_key(corpus.name, "recertifications"))
+    keys = [
+        *(own_key(corpus.name, judge) for judge in corpus.store.names("judges")),
+        *(
+            operation_key(corpus.name, "recertifications", number, "certificates.json")
+            for number in numbers
+        ),
+    ]
+    return [
+        item
+        for key in keys
+        if corpus.store.exists(key)
+        for item in _read(corpus.store, key).get("certificates", [])
+    ]
+
+
+def certificate_links(store: Store, certificate: Certificate) -> list[Link]:
+    """Return what a certificate of the platform depends on."""
+    hashes = certificate.provenance
+    name, judge_name = hashes.get("corpus", ""), hashes.get("judge", "")
+    if not name or not judge_name:
+        detail = "the certificate was not issued by the platform, so it names no adapter."
+        return [unhashed("scores", "a score table of its own", detail)]
+    corpus = Corpus(store, name)
+    judge, store = JudgedCorpus(corpus, judge_name), corpus.store
+    version = "the renderer of this version"
+    found = [_recertification_link(corpus, hashes)] if "recertification" in hashes else []
+    found += [
+        file_link(
+            store,
+            "scores",
+            judge.key("scores.parquet"),
+            hashes["scores_sha256"],
+            detail="split=cal certified",
+        ),
+        adapter_link(judge, hashes["adapter_sha256"]),
+        compared("renderer", version, hashes["renderer_sha256"], renderer().sha256),
+        manifest_link(corpus, hashes["manifest_sha256"]),
+        trajectories_link(corpus, hashes["trajectories_sha256"]),
+    ]
+    if "parity_sha256" in hashes:
+        found.append(file_link(store, "parity", judge.key("parity.json"), hashes["parity_sha256"]))
+    if registration := hashes.get("registration"):
+        key = f"ledger/{corpus}.registrations/{registration}.json"
+        found.append(compared("registration", key, registration, _stored_hash(store, key)))
+    return found + [
+        unhashed("deployment", f"number {item.number}", f"{item.judge}, {item.time}")
+        for item in read_deployments(corpus)
+        if certificate.sha256 in item.certificates
+    ]
+
+
+def adapter_link(judge: JudgedCorpus, expected: str) -> Link:
+    """Return the adapter of a judge by the hash of its files, and what its training began with."""
+    if not judge.store.exists(judge.key("adapter.json")):
+        return compared("adapter", judge.key(), expected, "")
+    try:
+        record = judge.stored_artifact
+        found = judge.family.fingerprint(judge, record)
+        links = _training_links(judge, record.details)
+    except (CertifyError, KeyError, TypeError, AttributeError) as error:
+        detail = f"it cannot be read: {error}"
+        return Link("adapter", judge.key(), "differs", expected, "", detail)
+    detail = f"SFT: {record.sft_trajectories} runs of {record.sft_tasks} tasks, seed {record.seed}"
+    return compared("adapter", judge.key(), expected, found, detail=detail, links=links)
+
+
+def _training_links(judge: JudgedCorpus, document: Mapping[str, Any]) -> list[Link]:
+    """Return the adapter a training began with, its harvest and gate, its source corpora."""
+    found, store = [], judge.store
+    before = judge.spec.upstream
+    if before and "start_sha256" in document:
+        found.append(adapter_link(judge.beside(before), document["start_sha256"]))
+    if harvest := document.get("harvest"):
+        start, gate = judge.beside(harvest["start"]), judge.key("harvest.json")
+        links = [
+            compared("gate", gate, harvest["gate_sha256"], _stored_hash(store, gate)),
+            file_link(store, "scores", start.key("scores.parquet"), harvest["start_scores_sha256"]),
+            adapter_link(start, harvest["start_adapter_sha256"]),
+        ]
+        detail = f"{harvest['size']} pseudo-labels"
+        key = judge.key("harvest.parquet")
+        found.append(
+            file_link(store, "harvest", key, harvest["sha256"], detail=detail, links=links)
+        )
+    for source in document.get("transfer", {}).get("sources", []):
+        found.append(manifest_link(Corpus(store, source["corpus"]), source["manifest_sha256"]))
+    return found
+
+
+def manifest_link(corpus: Corpus, expected: str) -> Link:
+    """Return the split manifest of a corpus by the hash of its content."""
+    key = corpus.key("splits/manifest.json")
+    try:
+        found = corpus.stored_manifest.content_sha256() if corpus.store.exists(key) else ""
+    except CertifyError as error:
+        return Link("manifest", key, "differs", expected, "", str(error))
+    return compared("manifest", key, expected, found)
+
+
+def trajectories_link(corpus: Corpus, expected: str) -> Link:
+    """Return the trajectories of a corpus with their import and source files."""
+    store, key = corpus.store, corpus.key("trajectories.parquet")
+    imported = corpus.key("import.json")
+    if not store.exists(imported):
+        links = [compared("import", imported, expected, "")]
+        return file_link(store, "trajectories", key, expected, links=links)
+    try:
+        about = store.read_json(imported)
+        roots = corpus.config.paths
+        link = compared(
+            "import",
+            imported,
+            expected,
+            str(about["sha256"]),
+            detail=f"read as {about['format']}",
+            links=[
+                source_link(roots, name, sha256) for name, sha256 in sorted(about["files"].items())
+            ],
+        )
+    except (CertifyError, KeyError, TypeError, AttributeError) as error:
+        link = Link("import", imported, "differs", expected, "", f"it cannot be read: {error}")
+    return file_link(store, "trajectories", key, expected, links=[link])
+
+
+def source_link(roots: Sequence[str], name: str, expected: str) -> Link:
+    """Return a source file in the folder it was read from.
+
+    Sources are outside of the data root: a missing one is reported and breaks nothing, a changed
+    one does.
+    """
+    parts = Path(name).parts
+    if ".." in parts or Path(name).is_absolute():
+        return Link("source", name, "differs", expected, "", "the name leads out of its folder.")
+    for root in roots:
+        if "://" in root:
+            continue
+        # the name begins with the last part of the path that was given, or with the last two
+        for parent in list(Path(root).parents)[:2]:
+            path = parent / name
+            if path.is_file() and path.is_relative_to(parent):
+                return compared("source", name, expected, sha256_file(path))
+    where = "it is not where it was read" if roots else "its runs came with the package"
+    detail = f"{where}; its hash is on record."
+    return Link("source", name, "missing", expected, "", detail, must=False)
+
+
+def _recertification_link(corpus: Corpus, hashes: Mapping[str, str]) -> Link:
+    """Return the rows of a recertification with the labels and decisions they were made of."""
+    number, store = int(hashes["recertification"]), corpus.store
+    key, labels = (
+        recertification_key(corpus.name, number, "recertification.json"),
+        labels_key(corpus.name),
+    )
+    about = store.read_json(key) if store.exists(key) else {}
+    lines, batches = int(about.get("labels", {}).get("lines", 0)), about.get("batches", {})
+    # later labels are appended, and change nothing of what the certificate depends on
+    journal = store.read_bytes(labels).splitlines(keepends=True) if store.exists(labels) else []
+    read = sha256_bytes(b"".join(journal[:lines])) if len(journal) >= lines else ""
+    decided = [
+        file_link(store, "table", batch_key(corpus.name, name, "decisions.parquet"), sha256)
+        for name, sha256 in sorted(batches.items())
+    ]
+    links = [
+        compared(
+            "labels",
+            labels,
+            hashes.get("labels_sha256", ""),
+            read,
+            detail=f"its first {lines} lines",
+        ),
+        compared(
+            "batches",
+            key,
+            hashes.get("decisions_sha256", ""),
+            _document_hash(batches) if about else "",
+            detail=f"{len(batches)} were decided",
+            links=decided,
+        ),
+    ]
+    return file_link(
+        store,
+        "audit_sample",
+        recertification_key(corpus.name, number, "scores.parquet"),
+        str(about.get("scores_sha256", "")),
+        detail=f"recertification {number}: CAL and the audit sample",
+        links=links,
+    )
+
+
+def _document_hash(document: Any) -> str:
+    return sha256_bytes(canonical_json(document))
+
+
+def _stored_hash(store: Store, key: str) -> str:
+    """Return the hash of the content of a JSON document; empty without one."""
+    try:
+        return _document_hash(store.read_json(key)) if store.exists(key) else ""
+    except (CertifyError, ValueError):
+        return "unreadable"
+
+
+def _read(store: Store, key: str) -> dict[str, Any]:
+    """Return a document; empty where it is missing or unreadable, which its link reports."""
+    try:
+        found = store.read_json(key) if store.exists(key) else {}
+    except CertifyError:
+        found = {}
+    return found if isinstance(found, dict) else {}
+
+
+def _read_rows(corpus: Corpus, batch: str, file: str, trajectory: str) -> list[dict[str, Any]]:
+    """Return the rows of a run in a table of a batch, without loading the others."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    store, key = corpus.store, batch_key(corpus.name, batch, file)
+    if not store.exists(key):
+        return []
+    try:
+        with store.as_file(key) as path:
+            rows: list[dict[str, Any]] = pq.read_table(
+                path, filters=[("trajectory_id", "=", trajectory)]
+            ).to_pylist()
+    except (pa.ArrowException, OSError) as error:
+        raise IntegrityError(
+            f"{store.locate(key)} cannot be read ({type(error).__name__}); restore it from a "
+            "backup."
+        ) from None
+    return rows

@@ -1,0 +1,264 @@
+"""Notifications: an alarm, an expired certificate, a closed gate, a failed audit; each sent once.
+
+``operations/<corpus>/notifications.jsonl`` logs every attempt. What failed is tried again with the
+next delivery, and stops nothing. A delivery that was killed between sending and logging is repeated:
+a receiver may get an event twice, with the same id, and never misses one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import http.client
+import os
+import signal
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.errors import CertifyError, InputError
+from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.operations.alarms import read_alarms
+from certify_assets.operations.deployment import Deployment
+from certify_assets.operations.deployment_record import DeploymentRecord
+from certify_assets.operations.labels import read_labels
+from certify_assets.operations.layout import notifications_key
+from certify_assets.operations.notification_config import EXPIRY_DAYS, Target, read_notifications
+from certify_assets.storage.journal import UNCHAINED, Journal
+
+SIGNATURE: Final = "X-Certify-Signature"
+
+
+@dataclass(frozen=True)
+class Event:
+    """An event that a user should know.
+
+    Parameters
+    ----------
+    kind : {"alarm", "expiry", "closed_gate", "failed_audit"}
+    corpus, judge : str
+    subject : str
+        Hash of a certificate, or number of a deployment. One event a kind and subject is sent.
+    message : str
+        One sentence.
+    """
+
+    kind: str
+    corpus: str
+    judge: str
+    subject: str
+    message: str
+
+    @property
+    def id(self) -> str:
+        """Hash of all but the message, by which a receiver recognizes it."""
+        return sha256_bytes(canonical_json([self.kind, self.corpus, self.judge, self.subject]))[:32]
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """An attempt to send an event.
+
+    Parameters
+    ----------
+    event, kind, target : str
+    sent : bool
+    why : str
+        What went wrong, in a word or a number; nothing of address, key or answer.
+    time : str
+    """
+
+    event: str
+    kind: str
+    target: str
+    sent: bool
+    why: str
+    time: str
+
+
+def read_deliveries(corpus: Corpus) -> list[Delivery]:
+    """Return every attempt, the oldest first."""
+    return _journal(corpus).read()
+
+
+def latest_time(corpus: Corpus, *, now: datetime | None = None) -> datetime:
+    """Return the present, or the latest logged time where the clock was set back."""
+    logged = [label.time for label in read_labels(corpus)[-1:]]
+    logged += [alarm.time for alarm in read_alarms(corpus)[-1:]]
+    return max([now or datetime.now(UTC), *(_parsed(text) for text in logged if text)])
+
+
+def certificate_age(
+    corpus: Corpus, record: DeploymentRecord, *, now: datetime | None = None
+) -> timedelta:
+    """Return the age of a deployment; zero where its time is in the future."""
+    return max(timedelta(0), latest_time(corpus, now=now) - _parsed(record.time))
+
+
+def _parsed(text: str) -> datetime:
+    time = datetime.fromisoformat(text)
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
+
+
+def gather_events(corpus: Corpus, *, now: datetime | None = None) -> list[Event]:
+    """Return the events of a corpus; none where nothing was ever deployed."""
+    found = [
+        Event(
+            "alarm",
+            corpus.name,
+            alarm.judge,
+            f"{alarm.certificate_sha256}:{alarm.source}",
+            f"{corpus}: the monitor of {alarm.judge} raised an alarm on the {alarm.side} side at "
+            f"{alarm.alpha:g} after {alarm.at} labelled tasks.",
+        )
+        for alarm in read_alarms(corpus)
+    ]
+    deployment = Deployment.of(corpus)
+    record, refusal = deployment.record, deployment.refusal
+    judge = "" if record is None else record.judge
+    subject = "deployment" if record is None else f"deployment {record.number}"
+    # where nothing was ever deployed, nothing is closed; a deployment that cannot be read is
+    if refusal is not None and refusal.code != "not_deployed":
+        kind = "failed_audit" if refusal.code == "failed_audit" else "closed_gate"
+        message = (
+            f"{corpus}: {judge or 'the judge'} decides nothing, every run goes to people "
+            f"({refusal.code}): {refusal.sentence}"
+        )
+        found.append(Event(kind, corpus.name, judge, f"{subject}: {refusal.code}", message))
+    if record is None:
+        return found
+    try:
+        days = read_notifications(corpus.store).certificate_days
+    except CertifyError:
+        # reported by the delivery; expiry is checked all the same
+        days = EXPIRY_DAYS
+    age = certificate_age(corpus, record, now=now)
+    if age > timedelta(days=days):
+        text = (
+            f"{corpus}: {judge} decides under certificates of {age.days} days ago, more than "
+            f"{days:g}; recertify."
+        )
+        found.append(Event("expiry", corpus.name, judge, subject, text))
+    return found
+
+
+def notify(corpus: Corpus, *, now: datetime | None = None) -> list[str]:
+    """Send the events of a corpus; return a sentence on each failure. Nothing is raised."""
+    try:
+        events = gather_events(corpus, now=now)
+    except (CertifyError, OSError, ValueError) as error:
+        return [f"nobody was told: {error}"]
+    return deliver(corpus, events)
+
+
+def deliver(corpus: Corpus, events: Iterable[Event]) -> list[str]:
+    """Send every target its new events; return a sentence on each failure. Nothing is raised."""
+    try:
+        return _deliver(corpus, list(events))
+    except (CertifyError, OSError, ValueError, TypeError) as error:
+        return [f"nobody was told: {error}"]
+
+
+def _deliver(corpus: Corpus, events: Sequence[Event]) -> list[str]:
+    if not events:
+        return []
+    sent = {(item.event, item.target) for item in read_deliveries(corpus) if item.sent}
+    failed = []
+    for target in read_notifications(corpus.store).targets:
+        for event in events:
+            if event.kind not in target.events or (event.id, target.name) in sent:
+                continue
+            why = _send(target, event)
+            now = datetime.now(UTC).isoformat(timespec="seconds")
+            _journal(corpus).append(Delivery(event.id, event.kind, target.name, not why, why, now))
+            sent.add((event.id, target.name))
+            if why:
+                failed.append(
+                    f"{target.name} was not told of {event.kind} ({why}); it is tried again."
+                )
+    return failed
+
+
+def _journal(corpus: Corpus) -> Journal[Delivery]:
+    return Journal(
+        corpus.store,
+        notifications_key(corpus.name),
+        lambda entry: Delivery(**entry),
+        replace(UNCHAINED, entry="a delivery"),
+    )
+
+
+def _send(target: Target, event: Event) -> str:
+    """Send an event, several times if need be; return "" or what went wrong."""
+    body = canonical_json({**asdict(event), "id": event.id, "schema": "certify_assets/event/1"})
+    why = ""
+    for _ in range(target.attempts):
+        try:
+            why = _run(target, body) if target.command else _post(target, body)
+        except (OSError, ValueError, InputError, http.client.HTTPException) as error:
+            # the text of such errors may hold the address
+            why = type(error).__name__
+        if not why:
+            break
+    return why
+
+
+def _run(target: Target, body: bytes) -> str:
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen(
+        list(target.command),
+        stdin=subprocess.PIPE,
+        stdout=quiet,
+        stderr=quiet,
+        # a session of its own, so that its children end with it
+        start_new_session=True,
+    ) as process:
+        try:
+            process.communicate(body, timeout=target.timeout)
+        except subprocess.TimeoutExpired:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            return "timeout"
+    return "" if process.returncode == 0 else f"exit {process.returncode}"
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """An event is sent to the configured address and nowhere else: a redirect is a failure."""
+
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        return None
+
+
+def _post(target: Target, body: bytes) -> str:
+    headers = {"Content-Type": "application/json", "User-Agent": "certify_assets"}
+    if target.secret_variable:
+        secret = os.environ.get(target.secret_variable, "")
+        if not secret:
+            return "no secret in the environment"
+        digest = hmac.new(secret.encode("utf-8"), body, hashlib.sha256).hexdigest()
+        headers[SIGNATURE] = f"sha256={digest}"
+    request = urllib.request.Request(target.webhook, data=body, headers=headers, method="POST")
+    handlers: list[Any] = [_NoRedirect]
+    if target.webhook.startswith("http:"):
+        # a proxy of the environment would see what http is kept to this machine for
+        handlers.append(urllib.request.ProxyHandler({}))
+    try:
+        opener = urllib.request.build_opener(*handlers)
+        with opener.open(request, timeout=target.timeout) as answer:
+            return "" if 200 <= answer.status < 300 else f"status {answer.status}"
+    except urllib.error.HTTPError as error:
+        with suppress(OSError):
+            error.close()
+        return f"status {error.code}"
+    except TimeoutError:
+        return "timeout"
+    except urllib.error.URLError as error:
+        if isinstance(error.reason, TimeoutError):
+            return "timeout"
+        return f"not reached: {type(error.reason).__name__}"

@@ -1,0 +1,243 @@
+"""Stored recertifications: read with all their hashes, and recomputed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.errors import ForgedCertificateError, IntegrityError, StaleCertificateError
+from certify_assets.files import sha256_bytes
+from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.judges.record import columns
+from certify_assets.operations.layout import labels_key, operation_key, recertification_key
+from certify_assets.operations.spending import read_spending
+from certify_assets.storage.snapshot import remembered
+
+if TYPE_CHECKING:
+    from certify_assets.certificates import Certificate
+
+SCHEMA: Final = "certify_assets/recertification/1"
+DOCUMENT: Final = "recertification.json"
+SCORES: Final = "scores.parquet"
+CERTIFICATES: Final = "certificates.json"
+
+
+@dataclass(frozen=True)
+class CertifiedSide:
+    """One certificate of a recertification.
+
+    Parameters
+    ----------
+    side, alpha, certified, threshold, coverage, selective_error
+        Figures of the certificate.
+    certificate_sha256 : str
+    audit_sample : dict or None
+        Its audit on the audit sample alone.
+    worst_error : float or None
+        Error if every open or tied run that it decides were wrong.
+    """
+
+    side: str
+    alpha: float
+    certified: bool
+    threshold: float | None
+    coverage: float
+    selective_error: float | None
+    certificate_sha256: str
+    audit_sample: Mapping[str, Any] | None = None
+    worst_error: float | None = None
+
+
+@dataclass(frozen=True)
+class LabelPrefix:
+    """The first lines of the journal of labels, by their number and hash."""
+
+    lines: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class RecertificationRecord:
+    """The document of a recertification; fields as stored.
+
+    Parameters
+    ----------
+    delta, first_delta, spent : float
+        δ of this one, of the first certificate, and of all recertifications.
+    inputs_sha256, scores_sha256 : str
+        Hash of all inputs, and of the score table.
+    certificates : tuple of str
+        Hashes, in the order of `sides`.
+    tasks : mapping of str to int
+        Tasks of ``cal`` and ``audit_sample``.
+    drawn : int
+        Tasks that were drawn.
+    left_out : mapping of str to int
+        Drawn tasks that do not count, by reason.
+    labels : LabelPrefix
+        Labels that it was made of.
+    batches : mapping of str to str
+        Hash of the decisions of every batch.
+    """
+
+    corpus: str
+    judge: str
+    adapter_sha256: str
+    number: int
+    time: str
+    delta: float
+    first_delta: float
+    spent: float
+    schedule: str
+    joint: str
+    inputs_sha256: str
+    scores_sha256: str
+    certificates_key: str
+    certificates: tuple[str, ...]
+    sides: tuple[CertifiedSide, ...]
+    tasks: Mapping[str, int]
+    drawn: int
+    new_tasks: tuple[str, ...]
+    left_out: Mapping[str, int]
+    open_share: float
+    came_again: int
+    findings: tuple[Mapping[str, str], ...]
+    labels: LabelPrefix
+    batches: Mapping[str, str]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the document as a JSON object."""
+        return {
+            "schema": SCHEMA,
+            **asdict(self),
+            **{
+                name: list(getattr(self, name))
+                for name in ("certificates", "new_tasks", "findings")
+            },
+            "sides": [asdict(side) for side in self.sides],
+        }
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> RecertificationRecord:
+        """Read a document; raise KeyError, TypeError or ValueError if it is none."""
+        values = dict(document)
+        values.pop("schema")
+        sides = tuple(CertifiedSide(**side) for side in values.pop("sides"))
+        for name in ("certificates", "new_tasks", "findings"):
+            values[name] = tuple(values[name])
+        labels = LabelPrefix(**values.pop("labels"))
+        return cls(**values, sides=sides, labels=labels)
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """Coverage of every side and budget, tasks, open share and δ, at most twelve numbers."""
+        coverage = {f"{side.side}_coverage_at_{side.alpha:g}": side.coverage for side in self.sides}
+        return {
+            **coverage,
+            "audit_tasks": float(self.tasks["audit_sample"]),
+            "open_share": self.open_share,
+            "delta": self.delta,
+            "spent": self.spent,
+        }
+
+
+def recertifications(corpus: Corpus) -> list[RecertificationRecord]:
+    """Return all finished recertifications, the oldest first."""
+    names = corpus.store.names(operation_key(corpus.name, "recertifications"))
+    numbers = sorted(int(name) for name in names if name.isdecimal())
+    return [
+        load_recertification(corpus, number)
+        for number in numbers
+        if corpus.store.exists(recertification_key(corpus.name, number, DOCUMENT))
+    ]
+
+
+@remembered
+def load_recertification(corpus: Corpus, number: int) -> RecertificationRecord:
+    """Return the document of a recertification.
+
+    Raises
+    ------
+    IntegrityError
+        If it, its rows or the labels it was made of were altered, or the journal of δ does not
+        claim it.
+    """
+    key = recertification_key(corpus.name, number, DOCUMENT)
+    where = corpus.store.locate(key)
+    try:
+        record = RecertificationRecord.from_dict(corpus.store.read_json(key))
+    except (KeyError, TypeError, ValueError) as error:
+        raise IntegrityError(
+            f"{where} is not what was written when it was finished ({error}); restore it from a "
+            "backup."
+        ) from None
+    spending = read_spending(corpus)
+    if spending.made.get(number, (found := corpus.store.sha256(key))) != found:
+        raise IntegrityError(
+            f"{where} is not what was written when it was finished; restore it from a backup."
+        )
+    rows = recertification_key(corpus.name, number, SCORES)
+    if record.number != number or corpus.store.sha256(rows) != record.scores_sha256:
+        raise IntegrityError(
+            f"the rows of recertification {number} of {corpus} are not those that it was made of; "
+            "restore its folder."
+        )
+    claim = next((item for item in spending.claims if item.number == number), None)
+    if claim is None or (claim.inputs_sha256, claim.delta) != (record.inputs_sha256, record.delta):
+        raise IntegrityError(
+            f"recertification {number} of {corpus} is not the one that the journal of δ claims; "
+            "restore both from a backup."
+        )
+    key = labels_key(corpus.name)
+    data = corpus.store.read_bytes(key) if corpus.store.exists(key) else b""
+    prefix = b"".join(data.splitlines(keepends=True)[: record.labels.lines])
+    if sha256_bytes(prefix) != record.labels.sha256:
+        raise IntegrityError(
+            f"{corpus.store.locate(key)} does not begin as it was when recertification {number} "
+            "was made of it: labels were altered; restore it from a backup."
+        )
+    return record
+
+
+@remembered
+def recertification_certificates(corpus: Corpus, number: int) -> list[Certificate]:
+    """Return the certificates of a recertification, recomputed from its rows.
+
+    Raises
+    ------
+    StaleCertificateError
+        If adapter, renderer, manifest, scores or trajectories of the judge have changed since.
+    ForgedCertificateError
+        If a certificate does not recompute, or is not one that the document names.
+    IntegrityError
+        As `load_recertification`.
+    """
+    from certify_assets.certificates import Certificate, verify_certificate
+
+    record = load_recertification(corpus, number)
+    table = corpus.store.read_table(recertification_key(corpus.name, number, SCORES))
+    _, hashes, _ = JudgedCorpus(corpus, record.judge).calibration
+    stored = corpus.store.read_json(recertification_key(corpus.name, number, CERTIFICATES))
+    certificates = [Certificate.from_dict(item) for item in stored["certificates"]]
+    if tuple(item.sha256 for item in certificates) != record.certificates:
+        raise ForgedCertificateError(
+            f"the certificates of recertification {number} of {corpus} are not those that its "
+            "document names."
+        )
+    for item in certificates:
+        stale = next(
+            (name for name, value in hashes.items() if item.provenance.get(name) != value), None
+        )
+        if stale is not None:
+            raise StaleCertificateError(
+                f"recertification {number} of {corpus} belongs to another "
+                f"{stale.removesuffix('_sha256')} than the stored one; recertify."
+            )
+        if difference := verify_certificate(item, *columns(table)):
+            raise ForgedCertificateError(
+                f"a certificate of recertification {number} of {corpus} does not recompute: "
+                f"{difference}"
+            )
+    return certificates

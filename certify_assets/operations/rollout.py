@@ -1,0 +1,303 @@
+"""Deploying a judge: the checks before it, its record in the data root and in MLflow's registry."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.errors import GateClosedError, InputError
+from certify_assets.evaluation.certification import certificate_of
+from certify_assets.files import canonical_json
+from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.judges.specs import PROCEDURES, SIDES
+from certify_assets.operations.deployment import (
+    certificates_of,
+    deployment_fault,
+    judge_fingerprint,
+    read_certificates,
+    strictest_certificates,
+)
+from certify_assets.operations.deployment_record import (
+    DeploymentRecord,
+    append_deployment,
+    load_deployment,
+    plan_before,
+    read_deployments,
+)
+from certify_assets.operations.layout import certificate_key, deployment_key, own_key
+from certify_assets.operations.monitoring import label_alarm
+from certify_assets.operations.recertification_record import RecertificationRecord
+from certify_assets.operations.sampling import SamplingPlan
+from certify_assets.storage.tracking import Record, Tracker
+
+if TYPE_CHECKING:
+    from certify_assets.certificates import Certificate
+
+#: share of the drawn tasks that may be open or tied in a recertification that decides
+MOST_OPEN: Final = 0.5
+#: alias of the model version that decides
+ALIAS: Final = "deployed"
+_FILES = {".safetensors", ".json"}
+
+
+def deploy(
+    judge: JudgedCorpus,
+    *,
+    alpha: Mapping[str, float] | float | None = None,
+    sampling: SamplingPlan | None = None,
+    certificates_key: str | None = None,
+    track: bool = True,
+) -> DeploymentRecord:
+    """Deploy a judge whose certificates hold, whose audit did not fail and that has no alarm.
+
+    Parameters
+    ----------
+    judge : JudgedCorpus
+    alpha : mapping of str to float, float or None
+        Budget of each side, or one for the sides that certify at it; by default the strictest.
+    sampling : SamplingPlan, optional
+        Tasks to label; by default the plan of the last deployment, at first .05 and .05 under a
+        random seed.
+    certificates_key : str, optional
+        Key of the certificates of a recertification; by default those on CAL.
+    track : bool
+        Whether MLflow records it. An error of MLflow is stored in the document.
+
+    Raises
+    ------
+    GateClosedError
+        If nothing is certified at the budget, the audit failed, or an alarm was raised.
+    StaleCertificateError, ForgedCertificateError
+        If the certificates are not those of what is stored now.
+    """
+    corpus, store = judge.corpus, judge.store
+    _ = judge.spec
+    key = certificates_key or own_key(corpus.name, judge.name)
+    chosen = _choose(read_certificates(judge, key), alpha, f"{judge} on {corpus}")
+    record = DeploymentRecord(
+        corpus=corpus.name,
+        judge=judge.name,
+        alpha={item.side: item.alpha for item in chosen},
+        certificates_key=key,
+        certificates=tuple(item.sha256 for item in chosen),
+        fingerprint=judge_fingerprint(judge),
+        sampling=sampling or plan_before(corpus),
+        number=0,
+        time=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        findings=tuple(_findings(judge, chosen)),
+    )
+    fault = deployment_fault(corpus, record, chosen) or label_alarm(judge, key, chosen)
+    if fault:
+        raise GateClosedError(f"{judge} is not deployed on {corpus}: {fault.sentence}")
+    # certified, checked and deployed must be the same judge on the same corpus
+    store.require_unchanged(judge.key(), corpus.key())
+    for item in chosen:
+        store.write_bytes(certificate_key(corpus.name, item.sha256), item.to_json())
+    record = append_deployment(corpus, record)
+    store.write_json(deployment_key(corpus.name), record.to_dict())
+    if track:
+        record = replace(record, mlflow=register_deployment(judge, record, chosen))
+        store.write_json(deployment_key(corpus.name), record.to_dict())
+    return record
+
+
+def redeploy(corpus: Corpus, number: int, *, track: bool = True) -> DeploymentRecord:
+    """Deploy again what was deployed under a number, after the same checks.
+
+    Raises
+    ------
+    InputError
+        If there is no such deployment.
+    StaleCertificateError
+        If its certificates are no longer those stored.
+    """
+    earlier = next((item for item in read_deployments(corpus) if item.number == number), None)
+    if earlier is None:
+        raise InputError(
+            f"{corpus} has no deployment number {number}; `certify ops status {corpus}` "
+            "shows those that were."
+        )
+    certificates_of(corpus, earlier)
+    return deploy(
+        JudgedCorpus(corpus, earlier.judge),
+        alpha=earlier.alpha,
+        sampling=earlier.sampling,
+        certificates_key=earlier.certificates_key,
+        track=track,
+    )
+
+
+def promote(corpus: Corpus, document: RecertificationRecord) -> DeploymentRecord:
+    """Deploy a recertification at the current budgets; return the deployment if it is in use.
+
+    Raises
+    ------
+    GateClosedError
+        If no such side is certified at its budget, the audit sample alone contradicts one, or the
+        checks of `deploy` do.
+    """
+    name = f"recertification {document.number} of {corpus}"
+    now = load_deployment(corpus)
+    same_judge = now is not None and now.judge == document.judge
+    if now is not None and same_judge and now.certificates_key == document.certificates_key:
+        return now
+    if document.open_share > MOST_OPEN:
+        raise GateClosedError(
+            f"{name} is not deployed: {100 * document.open_share:.0f} % of the drawn tasks were "
+            "open or tied, and those that were complete may be the easy ones; label the rest of "
+            "the audit sample, then recertify."
+        )
+    budgets = dict(now.alpha) if now is not None and same_judge else None
+    sides = [
+        side
+        for side in document.sides
+        if side.certified and (budgets is None or budgets.get(side.side) == side.alpha)
+    ]
+    if not sides:
+        at = "" if budgets is None else " at the budgets that decide now"
+        raise GateClosedError(f"{name} certifies nothing{at}; the deployment stays as it is.")
+    for side in sides:
+        if side.audit_sample and side.audit_sample.get("verdict") == "ERROR":
+            raise GateClosedError(
+                f"{name} is not deployed: on the audit sample alone its {side.side} side at "
+                f"{side.alpha:g} fails ({side.audit_sample['reason']}) The runs are no longer "
+                "those of CAL."
+            )
+    return deploy(
+        JudgedCorpus(corpus, document.judge),
+        alpha=None if budgets is None else {side.side: side.alpha for side in sides},
+        certificates_key=document.certificates_key,
+    )
+
+
+def _choose(
+    certificates: Sequence[Certificate], alpha: Mapping[str, float] | float | None, whose: str
+) -> list[Certificate]:
+    if alpha is None:
+        chosen = strictest_certificates(certificates)
+    else:
+        wanted = dict(alpha) if isinstance(alpha, Mapping) else dict.fromkeys(SIDES, float(alpha))
+        found = [
+            certificate_of(list(certificates), side=side, alpha=budget, procedure=PROCEDURES[0])
+            for side, budget in wanted.items()
+        ]
+        chosen = [item for item in found if item.certified]
+        # budgets that were named one by one must all be certified
+        if isinstance(alpha, Mapping) and len(chosen) < len(found):
+            none = next(item for item in found if not item.certified)
+            raise GateClosedError(
+                f"{whose} is not deployed: its {none.side} side is not certified at "
+                f"{none.alpha:g}; give another budget."
+            )
+    if not chosen:
+        raise GateClosedError(
+            f"{whose} is not deployed: nothing is certified"
+            f"{'' if alpha is None else ' at that budget'}; see its page for why."
+        )
+    return sorted(chosen, key=lambda item: SIDES.index(item.side))
+
+
+def _findings(judge: JudgedCorpus, chosen: Sequence[Certificate]) -> list[dict[str, str]]:
+    found = []
+    corpus = judge.corpus
+    rivals = sum(
+        judge.store.exists(own_key(corpus.name, name)) for name in judge.store.names("judges")
+    )
+    if rivals > min(item.candidates for item in chosen):
+        text = (
+            f"{rivals} judges have certificates on CAL of {corpus}, and those of {judge} pay for "
+            f"{chosen[0].candidates}: if it was taken because its certificate is the best of them, "
+            "the confidence is overstated; choose by RL, or certify at δ over their number."
+        )
+        found.append({"code": "chosen_among_judges", "message": text})
+    if len(chosen) > 1:
+        total = sum(item.delta for item in chosen)
+        text = f"Each side holds with its own δ; that both hold, with confidence 1−{total:g}."
+        found.append({"code": "two_sides", "message": text})
+    return found
+
+
+def model_name(corpus: str) -> str:
+    """Return the name of the registered model whose versions are the deployments on a corpus."""
+    return f"certify-{corpus}"
+
+
+def register_deployment(
+    judge: JudgedCorpus, record: DeploymentRecord, certificates: Sequence[Certificate]
+) -> dict[str, str]:
+    """Record a deployment in MLflow; return model, version, alias and run, or ``error``.
+
+    The registry is the record for other tools, the data root is the truth: a deployment holds
+    whatever MLflow does.
+    """
+    try:
+        return _registered(Tracker.for_store(judge.store), judge, record, certificates)
+    except Exception as error:
+        # any exception of MLflow's backend
+        first = (str(error).splitlines() or [""])[0][:300]
+        return {"error": f"not recorded: {type(error).__name__}: {first}"}
+
+
+def _registered(
+    tracker: Tracker,
+    judge: JudgedCorpus,
+    record: DeploymentRecord,
+    certificates: Sequence[Certificate],
+) -> dict[str, str]:
+    corpus = record.corpus
+    document: dict[str, Any] = record.to_dict()
+    # more people read a tracking server than may know which tasks nobody reads
+    document["sampling"] = {
+        name: value for name, value in document["sampling"].items() if name != "seed"
+    }
+    tags = {
+        "certify.corpus": corpus,
+        "certify.judge": record.judge,
+        "certify.deployment": str(record.number),
+        "adapter_sha256": record.fingerprint["adapter_sha256"],
+        **{f"certificate_sha256.{item.side}": item.sha256 for item in certificates},
+    }
+    documents = {
+        f"certificates/{item.side}.json": item.to_json().decode("utf-8") for item in certificates
+    }
+    where = {"dagster.asset": "operations/deployment", "dagster.partition": corpus}
+    with judge.artifact_files() as folder:
+        url = tracker.write(
+            Record(
+                name=f"deploy {judge} on {corpus}",
+                tags={**where, **tags},
+                params={f"alpha_{item.side}": item.alpha for item in certificates},
+                metrics={f"coverage_{item.side}": item.coverage for item in certificates},
+                documents={
+                    "deployment.json": canonical_json(document).decode("utf-8"),
+                    **documents,
+                },
+                files={
+                    path: "adapter" for path in sorted(folder.iterdir()) if path.suffix in _FILES
+                },
+            )
+        )
+    version = _version(tracker.uri, model_name(corpus), url.rsplit("/", 1)[-1], tags)
+    return {"model": model_name(corpus), "version": version, "alias": ALIAS, "run": url}
+
+
+def _version(uri: str, name: str, run: str, tags: Mapping[str, str]) -> str:
+    from mlflow.exceptions import MlflowException
+    from mlflow.tracking import MlflowClient
+
+    client = MlflowClient(tracking_uri=uri, registry_uri=uri)
+    try:
+        client.get_registered_model(name)
+    except MlflowException:
+        client.create_registered_model(
+            name,
+            description="Judges that decide new runs; the alias deployed marks the one that does "
+            "now.",
+        )
+    source = f"{client.get_run(run).info.artifact_uri}/adapter"
+    version = str(client.create_model_version(name, source, run_id=run, tags=dict(tags)).version)
+    client.set_registered_model_alias(name, ALIAS, version)
+    return version
