@@ -1,4 +1,4 @@
-"""Configuration of corpora: what a user declares, validated, and its registration in a data root."""
+"""Configuration of corpora, validated, and their registration in a data root."""
 
 from __future__ import annotations
 
@@ -234,12 +234,15 @@ def load_config(store: Store, name: str) -> CorpusConfig:
         return embedded_config(name)
     known = ", ".join(registered_corpora(store))
     raise InputError(
-        f"no corpus is called {name!r}; known are {known}; register it with `certify corpus import PATH --name {name}`."
+        f"no corpus is called {name!r}; known are {known}; register it with `certify corpus "
+        f"import PATH --name {name}`."
     )
 
 
 def registered_corpora(store: Store) -> list[str]:
-    """Return the names of all corpora: the embedded ones and those registered in the data root, sorted."""
+    """Return the names of all corpora: the embedded ones and those registered in the data root,
+    sorted.
+    """
     imported = [name for name in store.names("corpora") if store.exists(_key(name))]
     return sorted({*EMBEDDED, *imported})
 
@@ -247,8 +250,8 @@ def registered_corpora(store: Store) -> list[str]:
 def remove_corpus(store: Store, name: str) -> list[str]:
     """Take a corpus out of the data root and return the keys that went.
 
-    What landed in it (``versions.jsonl``), the ledger of its TEST split, its judges and certificates stay: they are the record of what was
-    claimed.
+    What landed in it (``versions.jsonl``), the ledger of its TEST split, its judges and
+    certificates stay: they are the record of what was claimed.
 
     Raises
     ------

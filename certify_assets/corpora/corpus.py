@@ -1,4 +1,4 @@
-"""A corpus of the data root, opened for one operation: its documents, and the steps that make them."""
+"""A corpus of the data root, opened for one operation: its documents and how they are made."""
 
 from __future__ import annotations
 

@@ -464,7 +464,8 @@ def read_versions(corpus: Corpus) -> list[dict[str, Any]]:
 
 
 def record_version(store: Store, arrival: Arrival) -> int:
-    """Add an arrival to the versions of its corpus, unless it is the last already; return its number.
+    """Add an arrival to the versions of its corpus, unless it is the last already; return its
+    number.
 
     The number, from 1, makes the run key: content that comes back is a new version, and a look
     that was killed before it requested its run finds its own line and uses the same key.

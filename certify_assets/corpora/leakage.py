@@ -1,4 +1,6 @@
-"""Does something other than the run speak of its outcome? Fields, phrases, and what length or agent alone predict."""
+"""Does something other than the run speak of its outcome? Fields, phrases, and what length or agent
+alone predict.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ if TYPE_CHECKING:
 LEAK_FIELDS: Mapping[str, tuple[str, ...]] = {
     name: adapter.leak_fields for name, adapter in FORMATS.items()
 }
-# names that only harnesses use, so that an agent which reads a file called "results" or prints an "error" is no leak
+# names that only harnesses use, so that an agent which reads a file called "results" or prints an
+# "error" is no leak
 LEAK_KEYS: tuple[str, ...] = (
     "correct_diagnosis",
     "cum_reward",
@@ -49,15 +52,18 @@ LEAK_KEYS: tuple[str, ...] = (
 )
 VERDICT_PHRASES: Mapping[str, str] = {
     "correct_flag": r"\"correct\"\s*:\s*(?:true|false)|<correct>\s*\w+\s*</correct>",
-    "reward_value": r"\b(?:reward|raw_reward)\b[\"']?(?:\s*[:=]\s*|\s+(?:is|of)?\s*)-?\d+(?:\.\d+)?",
+    "reward_value": r"\b(?:reward|raw_reward)\b[\"']?(?:\s*[:=]\s*|\s+(?:is|of)?\s*)"
+    r"-?\d+(?:\.\d+)?",
     "resolved_flag": r"\b(?:is_)?resolved[\"']?\s*[:=]\s*(?:true|false)",
     "score_value": r"\b(?:final_|total_)?score\b[\"']?\s*[:=]\s*-?\d+(?:\.\d+)?",
     "success_flag": r"\bsuccess(?:ful)?[\"']?\s*[:=]\s*(?:true|false|\d+(?:\.\d+)?)",
-    "task_verdict": r"\b(?:task|episode|challenge)\s+(?:was\s+|is\s+)?(?:solved|failed|passed|completed successfully)\b",
+    "task_verdict": r"\b(?:task|episode|challenge)\s+(?:was\s+|is\s+)?"
+    r"(?:solved|failed|passed|completed successfully)\b",
     "test_summary": r"\b\d+ (?:passed|failed)\b(?:, \d+ \w+)*",
     "verdict_word": r"\bverdict\s*[:=]\s*\w+",
 }
-# what a phrase says: its number where it ends in one, else no where it has one of these words, else yes
+# what a phrase says: its number where it ends in one, else no where it has one of these words, else
+# yes
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?\Z")
 _NO = re.compile(
     r"false|(?<!\b0 )fail|incorrect|unsolved|unresolved|wrong|reject|\bno\b", re.IGNORECASE
@@ -99,19 +105,21 @@ class LeakChecks:
     Parameters
     ----------
     length_auroc, step_auroc : float
-        AUROC of the length of the uncut rendering and of the number of steps, in the better of the two directions (at least .5).
+        AUROC of the length of the uncut rendering and of the number of steps, in the better of the
+        two directions (at least .5).
     longer_succeeds, more_steps_succeed : bool
         That direction.
     agent_auroc : float
         AUROC of the agent's success rate on other tasks.
     phrases : dict of str to float
-        For every verdict phrase seen in instructions or observations, the AUROC of its presence or of what it says last (a number; yes or no), whichever is
-        larger, in the better direction: "reward: 0" and "reward: 1" at the end of every run are in all of them alike.
+        For every verdict phrase seen in instructions or observations, the AUROC of its presence or
+        of what it says last (a number; yes or no), whichever is larger, in the better direction:
+        "reward: 0" and "reward: 1" at the end of every run are in all of them alike.
     phrase_trajectories : dict of str to int
         How many trajectories have it.
     intervals : dict of str to (float, float) or None
-        95 % percentile interval over resampled tasks of every control in `over`'s words, in the direction of the control, so that it
-        may reach below .5; None where it cannot be measured.
+        95 % percentile interval over resampled tasks of every control in `over`'s words, in the
+        direction of the control, so that it may reach below .5; None where it cannot be measured.
     thresholds : dict of str to float
         For length, steps, agent and phrases: from there on a control is a structural leak.
     over : tuple of str
@@ -227,11 +235,13 @@ def check_leaks(
     rendered : sequence of Rendered, optional
         Renderings of the rows, to save rendering them again.
     thresholds : mapping of str to float, optional
-        AUROC from which length, steps, agent or phrases is a structural leak; .85 for those that are not named.
+        AUROC from which length, steps, agent or phrases is a structural leak; .85 for those that
+        are not named.
     accept_structural_leak : str, optional
         The reason why the corpus may be used all the same; goes onto every certificate.
     seed : int
-        Of the halvings of tasks behind the agent control, and of the resamples of tasks behind the intervals.
+        Of the halvings of tasks behind the agent control, and of the resamples of tasks behind the
+        intervals.
     """
     limits = complete_thresholds(thresholds or {})
     texts = render_frame(frame) if rendered is None else rendered
@@ -286,7 +296,8 @@ def check_leaks(
 
 
 def find_leak_fields(frame: pd.DataFrame, keys: Sequence[str] = LEAK_KEYS) -> list[LeakFinding]:
-    """Look for columns that no trajectory has, and for keys of harness records in instructions and steps.
+    """Look for columns that no trajectory has, and for keys of harness records in instructions and
+    steps.
 
     Parameters
     ----------
@@ -340,7 +351,7 @@ def _resamples(tasks: NDArray[np.int64], seed: int) -> NDArray[np.float64]:
 def _interval(
     measure: Callable[[NDArray[np.float64]], float], weights: NDArray[np.float64]
 ) -> tuple[float, float] | None:
-    """Percentile interval of a measure of weighted rows; resamples in which all outcomes are equal are left out."""
+    """Percentile interval of a measure of weighted rows."""
     found = [value for value in map(measure, weights) if not math.isnan(value)]
     if not found:
         return None
@@ -351,7 +362,9 @@ def _interval(
 def _either_way(
     values: NDArray[np.float64], outcomes: NDArray[np.int64], weights: NDArray[np.float64]
 ) -> tuple[float, bool, tuple[float, float] | None]:
-    """Return an AUROC in its better direction, whether that is upwards, and its interval in that direction."""
+    """Return an AUROC in its better direction, whether that is upwards, and its interval in that
+    direction.
+    """
     ranking = Ranking.of(values, outcomes)
     area = ranking.auroc(np.ones(values.size))
     if area < 0.5:
@@ -360,9 +373,8 @@ def _either_way(
 
 
 class _AgentControl:
-    """AUROC of the agent's success rate, estimated on one half of the tasks and read on the other, averaged over halvings.
-
-    Leaving out one task at a time would order trajectories of one agent by their own outcomes, backwards.
+    """AUROC of the agent's success rate, estimated on one half of the tasks and read on the other,
+    averaged over halvings.
     """
 
     def __init__(
@@ -399,9 +411,8 @@ class _AgentControl:
 
 
 def _phrases(frame: pd.DataFrame) -> dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]:
-    """Mark, for every verdict phrase that occurs, the trajectories that have it, and what it says last in each.
-
-    Actions are not searched: what agents claim of their own work is for the judge to weigh.
+    """Mark, for every verdict phrase that occurs, the trajectories that have it, and what it says
+    last in each.
     """
     texts = [
         "\n".join([instruction, *(step["observation"] for step in steps)])
@@ -435,7 +446,8 @@ class Spread:
     Parameters
     ----------
     edges : tuple of float
-        Of the bins, one more than there are bins; logarithmic where the quantity spans more than a factor of 10.
+        Of the bins, one more than there are bins; logarithmic where the quantity spans more than a
+        factor of 10.
     successes, failures : tuple of int
         Trajectories in every bin.
     """
@@ -468,8 +480,8 @@ class PhraseEvidence:
     success_rate_with, success_rate_without : float or None
         Success rate of those and of the others; None where there are none.
     examples : tuple of (str, int, str)
-        For a success and a failure, where there are both: trajectory, number of the step (0 is the instruction), and the text
-        around the phrase where it stands last.
+        For a success and a failure, where there are both: trajectory, number of the step (0 is the
+        instruction), and the text around the phrase where it stands last.
     """
 
     name: str
@@ -481,7 +493,9 @@ class PhraseEvidence:
 
 @dataclass(frozen=True, slots=True)
 class LeakEvidence:
-    """What the controls saw: spreads of characters (of the uncut rendering) and steps, agents, phrases."""
+    """What the controls saw: spreads of characters (of the uncut rendering) and steps, agents,
+    phrases.
+    """
 
     length: Spread
     steps: Spread
@@ -588,7 +602,9 @@ def _phrase(
 
 
 def _last(pattern: re.Pattern[str], instruction: str, steps: Any) -> tuple[int, str] | None:
-    """Return the number of the last step that has the phrase, 0 for the instruction, and the text around it."""
+    """Return the number of the last step that has the phrase, 0 for the instruction, and the text
+    around it.
+    """
     for number, text in reversed(
         [(0, instruction), *((number, step["observation"]) for number, step in enumerate(steps, 1))]
     ):

@@ -39,7 +39,8 @@ class SplitGate:
     tasks, n_eff : int, float
         Labelled tasks of the split and effective number of its trajectories.
     floor_tasks : int
-        Covered tasks that the guard needs when errors come by whole tasks: the smallest G with (1 − α)^G ≤ δ/8.
+        Covered tasks that the guard needs when errors come by whole tasks: the smallest G with (1 −
+        α)^G ≤ δ/8.
     n_min, n_min_grid : int
         Smallest error-free sample at δ and at δ over the number of thresholds.
     possible : bool
@@ -74,7 +75,8 @@ class CorpusProfile:
     trajectories, tasks : int
         Labelled trajectories and their tasks.
     unlabelled : int
-        Trajectories without an outcome; in no other figure but `agents`, `duplicates` and `attempts`.
+        Trajectories without an outcome; in no other figure but `agents`, `duplicates` and
+        `attempts`.
     agents : dict of str to int
         Trajectories of every agent.
     attempts : tuple of int
@@ -249,20 +251,30 @@ def certification_gate(
 
     Notes
     -----
-    Where errors come by whole tasks, data without an error have probability (1 − α)^G at an error of α, and the guard accepts them
-    when that is at most δ/8: 49 tasks at α = .1 and 23 at α = .2 for δ = .05. Fewer tasks can pass where the errors that are seen are
-    spread over tasks, which nobody knows before scoring.
+    Where errors come by whole tasks, data without an error have probability (1 − α)^G at an error
+    of α, and the guard accepts them when that is at most δ/8: 49 tasks at α = .1 and 23 at α = .2
+    for δ = .05. Fewer tasks can pass where the errors that are seen are spread over tasks, which
+    nobody knows before scoring.
     """
     floor = n_min(alpha, delta / _FLOOR_SHARE)
     at_delta, at_grid = n_min(alpha, delta), n_min(alpha, delta / grid)
     possible, enough = summary.tasks >= floor, summary.n_eff >= at_grid
     place = f"{split.upper()} has {summary.tasks} tasks, the guard needs {floor} at α={alpha:g}"
     if not possible:
-        reason = f"{place}: no certificate is arithmetically possible when errors come by whole tasks; bring {floor - summary.tasks} more tasks."
+        reason = (
+            f"{place}: no certificate is arithmetically possible when errors come by whole tasks; "
+            f"bring {floor - summary.tasks} more tasks."
+        )
     elif not enough:
-        reason = f"{place}; effective sample {summary.n_eff:.1f} is below n_min {at_grid} at δ/{grid}: only a good judge will certify."
+        reason = (
+            f"{place}; effective sample {summary.n_eff:.1f} is below n_min {at_grid} at δ/{grid}: "
+            "only a good judge will certify."
+        )
     else:
-        reason = f"{place}; effective sample {summary.n_eff:.1f} is at least n_min {at_grid} at δ/{grid}: a certificate is possible."
+        reason = (
+            f"{place}; effective sample {summary.n_eff:.1f} is at least n_min {at_grid} at "
+            f"δ/{grid}: a certificate is possible."
+        )
     return SplitGate(
         split,
         alpha,
@@ -297,7 +309,7 @@ def duplicated(
 
 
 def _same_instruction(frame: pd.DataFrame) -> tuple[tuple[str, ...], ...]:
-    """Group the tasks that have an instruction in common (there may be several instructions to a task)."""
+    """Group the tasks that have an instruction in common."""
     pairs = {
         (text.strip(), task)
         for text, task in set(zip(frame["instruction"], frame["task_id"], strict=True))
@@ -324,17 +336,20 @@ class FlipRates:
     task_rate : float or None
         Their share.
     unread_ceiling : float or None
-        Accuracy that no judge exceeds that knows task and agent but does not read the run: Σ max(k, m − k) / Σ m over the cells, with
-        k successes in m attempts. How far a judge gets beyond it is what reading gives.
+        Accuracy that no judge exceeds that knows task and agent but does not read the run: Σ max(k,
+        m − k) / Σ m over the cells, with k successes in m attempts. How far a judge gets beyond it
+        is what reading gives.
     contradicted : int
         Labelled trajectories whose text equals that of one with the other outcome.
     label_ceiling : float or None
-        Accuracy that no judge exceeds that gives equal texts equal verdicts: 1 − Σ min(k, m − k) / n over groups of equal text.
+        Accuracy that no judge exceeds that gives equal texts equal verdicts: 1 − Σ min(k, m − k) /
+        n over groups of equal text.
 
     Notes
     -----
-    A flip is no label error: an agent may succeed once and fail once. Contradicted texts are what a judge of the text cannot tell apart,
-    be it that labels are wrong or that the text leaves out what decided.
+    A flip is no label error: an agent may succeed once and fail once. Contradicted texts are what a
+    judge of the text cannot tell apart, be it that labels are wrong or that the text leaves out
+    what decided.
     """
 
     cells: int
@@ -425,7 +440,9 @@ def text_lengths(rendered: Sequence[Rendered | Outline]) -> TextLengths | None:
 
 
 def _flipped(rows: pd.DataFrame, by: list[str]) -> tuple[int, int, int, int]:
-    """Return groups of two and more, those with both outcomes, attempts against the majority in them, and their attempts."""
+    """Return groups of two and more, those with both outcomes, attempts against the majority in
+    them, and their attempts.
+    """
     if rows.empty:
         return 0, 0, 0, 0
     grouped = rows.groupby(by)["outcome"].agg(["size", "sum"])

@@ -1,4 +1,6 @@
-"""Great Expectations suites over a corpus and its splits, in one go and in memory: nothing is written and nothing is sent."""
+"""Great Expectations suites over a corpus and its splits, in one go and in memory: nothing is
+written and nothing is sent.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +76,8 @@ class QualityReport:
     results : tuple of QualityResult
         In the order of `run_suites`.
     documents : dict of str to object
-        For every table that was validated, what Great Expectations renders of it for its Data Docs, as a JSON object.
+        For every table that was validated, what Great Expectations renders of it for its Data Docs,
+        as a JSON object.
     """
 
     results: tuple[QualityResult, ...]
@@ -112,8 +115,9 @@ def evaluate_suites(
     manifest : SplitManifest, optional
         Which task belongs where; itself verified.
     splits : mapping of str to DataFrame, optional
-        The split tables as they are stored, and any other table whose tasks must not occur in another (pretraining, transfer,
-        harvest). Without it, the splits are taken from the manifest.
+        The split tables as they are stored, and any other table whose tasks must not occur in
+        another (pretraining, transfer, harvest). Without it, the splits are taken from the
+        manifest.
     rendered : sequence of Rendered, optional
         Renderings of the rows, to save rendering them again.
     alpha : float, default .2
@@ -122,8 +126,8 @@ def evaluate_suites(
     Returns
     -------
     QualityReport
-        Results of schema, unique_trajectory_id, binary_outcome, no_leak_field, duplicates; with a manifest or splits disjoint_tasks and
-        n_min_tasks; with a manifest also manifest.
+        Results of schema, unique_trajectory_id, binary_outcome, no_leak_field, duplicates; with a
+        manifest or splits disjoint_tasks and n_min_tasks; with a manifest also manifest.
     """
     import pandas as pd
 
@@ -161,7 +165,9 @@ class _Check:
 
 
 def _great_expectations() -> Any:
-    """Import the library, whose own imports use two modules of Python's that are marked for removal."""
+    """Import the library, whose own imports use two modules of Python's that are marked for
+    removal.
+    """
     with warnings.catch_warnings():
         warnings.filterwarnings(
             "ignore", message=r"module 'sre_\w+' is deprecated", category=DeprecationWarning
@@ -238,7 +244,7 @@ def _expectations(
 def _validate(
     tables: Mapping[str, pd.DataFrame], checks: Sequence[_Check]
 ) -> tuple[list[QualityResult], dict[str, Any]]:
-    """Validate every table once; gather the results by suite, in the order of the checks, and what the library renders by table."""
+    """Validate every table once."""
     gx = _great_expectations()
     renderer = importlib.import_module(
         "great_expectations.render.renderer"
@@ -283,21 +289,36 @@ def _problem(check: _Check, result: Any, table: pd.DataFrame) -> str:
     """Say what an expectation that was not met found."""
     column = check.expectation.configuration.kwargs.get("column", "")
     if result.exception_info.get("raised_exception"):
-        return f"{column or check.suite} could not be checked ({result.exception_info.get('exception_message')})"
+        return (
+            f"{column or check.suite} could not be checked "
+            f"({result.exception_info.get('exception_message')})"
+        )
     if check.table == "columns":
         missing = set(COLUMNS) - set(table.columns)
         return f"the columns {', '.join(sorted(missing))} are missing: import the corpus again"
     if check.table == "leaks":
-        return f"{', '.join(sorted(set(table['finding']))[:_FEW])}: remove what speaks of the outcome before a judge reads it"
+        return (
+            f"{', '.join(sorted(set(table['finding']))[:_FEW])}: remove what speaks of the "
+            "outcome before a judge reads it"
+        )
     if check.table == "tasks":
         shared = table["task_id"][table[column] != 0].tolist()
-        return f"{len(shared)} tasks are in both {column}, such as {shared[0]!r}: make the splits again"
+        return (
+            f"{len(shared)} tasks are in both {column}, such as {shared[0]!r}: make the splits "
+            "again"
+        )
     if check.table == "cal":
-        return f"CAL has {table['tasks'].iloc[0]} tasks, {check.fine.removeprefix('CAL has at least the ')}"
+        return (
+            f"CAL has {table['tasks'].iloc[0]} tasks, "
+            f"{check.fine.removeprefix('CAL has at least the ')}"
+        )
     if check.suite == "duplicates":
         return f"{int(table['copy'].sum())} of {len(table)} renderings equal an earlier one"
     if check.suite == "schema":
-        return f"{column} is missing in {result.result['unexpected_count']} rows: give every trajectory its {column}"
+        return (
+            f"{column} is missing in {result.result['unexpected_count']} rows: give every "
+            f"trajectory its {column}"
+        )
     values = ", ".join(
         dict.fromkeys(str(value) for value in result.result["partial_unexpected_list"])
     )
@@ -328,7 +349,7 @@ def _unchecked(name: str) -> QualityResult:
 def _members(
     frame: pd.DataFrame, manifest: SplitManifest | None, splits: Mapping[str, pd.DataFrame] | None
 ) -> dict[str, set[str]]:
-    """Return the tasks of every split: of the tables as they are stored, or as the manifest has them."""
+    """Return the tasks of every split."""
     if splits is not None:
         return {name: set(table["task_id"]) for name, table in splits.items()}
     if manifest is not None:
@@ -364,7 +385,8 @@ def _manifest_result(
                 and set(splits[name]["task_id"]) != set(manifest.tasks[name])
             ):
                 raise ManifestError(
-                    f"the stored {name} split has other tasks than the manifest gives it; write the splits again."
+                    f"the stored {name} split has other tasks than the manifest gives it; "
+                    "write the splits again."
                 )
     except ManifestError as error:
         return QualityResult("manifest", False, "error", str(error), 1)

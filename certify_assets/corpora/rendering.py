@@ -1,8 +1,10 @@
-"""The one text of a trajectory that judges read: instruction, then what the agent did and saw, step by step.
+"""The one text of a trajectory that judges read: instruction, then what the agent did and saw, step
+by step.
 
-Only the instruction and the steps come in, so no reward, evaluator output or gold answer can. Both are untrusted. Headings of the
-rendering start in the first column and every line of untrusted text is indented, so no text can pass for a heading; characters
-that hide or reorder text are written out as escapes, and chat markup is broken up.
+Only the instruction and the steps come in, so no reward, evaluator output or gold answer can.
+Both are untrusted. Headings of the rendering start in the first column and every line of
+untrusted text is indented, so no text can pass for a heading; characters that hide or reorder
+text are written out as escapes, and chat markup is broken up.
 """
 
 from __future__ import annotations
@@ -29,13 +31,16 @@ _INDENT = "  "
 _AT_ONCE = 256
 _SMALLEST_BUDGET = 400
 _LINE_BREAKS = re.compile("\r\n|[\r\x0b\x0c\x85\u2028\u2029]")
-# control characters but tab and newline, and the format characters that hide, join or reorder what a reader sees
+# control characters but tab and newline, and the format characters that hide, join or reorder what
+# a reader sees
 _UNSEEN = re.compile(
-    "[\x00-\x08\x0e-\x1f\x7f-\x9f\u00ad\u0600-\u0605\u061c\u06dd\u070f\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "[\x00-\x08\x0e-\x1f\x7f-\x9f\u00ad\u0600-\u0605\u061c\u06dd\u070f\u180e\u200b-\u200f"
+    "\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\U000e0000-\U000e007f]"
 )
 _CHAT_MARKUP = re.compile(
-    r"<(?=\|)|(?<=\|)>|<(?=/?(?:s|bos|eos|pad|unk|start_of_turn|end_of_turn|think|tool_call|tool_response)>)|\[(?=/?INST\])"
+    r"<(?=\|)|(?<=\|)>|<(?=/?(?:s|bos|eos|pad|unk|start_of_turn|end_of_turn|think|"
+    r"tool_call|tool_response)>)|\[(?=/?INST\])"
 )
 
 
@@ -62,7 +67,9 @@ class Rendered:
 
 
 class Outline(NamedTuple):
-    """What the figures of a corpus need of a rendered trajectory: SHA-256 of the text, characters before the cut, characters cut."""
+    """What the figures of a corpus need of a rendered trajectory: SHA-256 of the text, characters
+    before the cut, characters cut.
+    """
 
     digest: bytes
     length: int
@@ -70,7 +77,8 @@ class Outline(NamedTuple):
 
 
 def defuse(text: str) -> str:
-    r"""Make untrusted text safe to show: one kind of line break, no unseen characters, no chat markup.
+    r"""Make untrusted text safe to show: one kind of line break, no unseen characters, no chat
+    markup.
 
     Examples
     --------
@@ -123,7 +131,8 @@ class Renderer:
                 continue
             if isinstance(value, bool) or not isinstance(value, int) or value < smallest:
                 raise InputError(
-                    f"the renderer's {name} is {value!r}; give a whole number of at least {smallest}."
+                    f"the renderer's {name} is {value!r}; give a whole number of at least "
+                    f"{smallest}."
                 )
 
     @property
@@ -160,14 +169,16 @@ class Renderer:
         before: str = "",
         after: str = "",
     ) -> TokenRendered:
-        """Render one trajectory into a prompt within the budget of tokens; the steps are cut by tokens alone.
+        """Render one trajectory into a prompt within the budget of tokens; the steps are cut by
+        tokens alone.
 
         Parameters
         ----------
         instruction, steps
             As for `render`.
         encode : callable
-            The tokenizer, see :func:`certify_assets.corpora.token_budget.fast_encoder`. Its identity is not in `sha256`: record it beside.
+            The tokenizer, see :func:`certify_assets.corpora.token_budget.fast_encoder`. Its
+            identity is not in `sha256`: record it beside.
         before, after : str
             What the prompt begins and ends with, trusted text; kept whole, as the instruction is.
 
@@ -228,7 +239,7 @@ def _indented(text: str) -> str:
 
 
 def _excerpt(text: str, limit: int) -> tuple[str, int]:
-    """Keep the two ends of a text longer than `limit`; the note between them counts towards the limit."""
+    """Keep the two ends of a text longer than `limit`."""
     if len(text) <= limit:
         return text, 0
     room = max(0, limit - len(_note(len(text))) - 2)
@@ -237,7 +248,7 @@ def _excerpt(text: str, limit: int) -> tuple[str, int]:
 
 
 def _cut_middle(body: str, limit: int) -> tuple[str, int]:
-    """Cut whole stretches from the middle of the steps; what follows the note never starts in the first column by the cut."""
+    """Cut whole stretches from the middle of the steps."""
     if len(body) <= limit:
         return body, 0
     room = max(0, limit - len(_note(len(body))) - 2 - len(_INDENT))
@@ -253,7 +264,9 @@ def _note(cut: int) -> str:
 
 
 def outlines(path: Path, renderer: Renderer | None = None) -> list[Outline]:
-    """Render every run of a corpus, in the order of the file, and keep of each what `Outline` holds."""
+    """Render every run of a corpus, in the order of the file, and keep of each what `Outline`
+    holds.
+    """
     renderer = renderer or Renderer()
     return [renderer.render(instruction, steps).outline() for instruction, steps in _texts(path)]
 

@@ -1,4 +1,6 @@
-"""Everything that is known of a corpus before a judge reads it, gathered from the data root; what is not stored yet is measured, not stored."""
+"""Everything that is known of a corpus before a judge reads it, gathered from the data root; what
+is not stored yet is measured, not stored.
+"""
 
 from __future__ import annotations
 
@@ -97,7 +99,8 @@ def _imported(corpus: Corpus) -> tuple[pd.DataFrame, ImportSummary]:
         return corpus.trajectories, corpus.import_summary
     if corpus.name not in EMBEDDED:
         raise InputError(
-            f"{corpus} is registered but its runs were never read; materialize corpora/trajectories, "
+            f"{corpus} is registered but its runs were never read; materialize "
+            "corpora/trajectories, "
             "or import it again with --replace."
         )
     imported = embedded_import(corpus.name)

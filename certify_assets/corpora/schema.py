@@ -1,4 +1,6 @@
-"""What a trajectory is, in memory (`Trajectory`), as a table (a pandas frame) and on disk (Parquet)."""
+"""What a trajectory is, in memory (`Trajectory`), as a table (a pandas frame) and on disk
+(Parquet).
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,8 @@ _IDENTITIES = ("corpus", "task_id", "trajectory_id", "agent")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _MAX_ATTEMPT = 2**31 - 1
-# a row group of the file: so many rows, or fewer where their texts are long, whoever writes it and however it was read
+# a row group of the file: so many rows, or fewer where their texts are long, whoever writes it and
+# however it was read
 _GROUP_ROWS = 4096
 _GROUP_CHARS = 32 << 20
 _PLAIN = tuple(name for name in COLUMNS if name != "steps")
@@ -51,13 +54,15 @@ SMALL_COLUMNS: tuple[str, ...] = tuple(name for name in COLUMNS if name != "step
 
 
 def clean_text(text: str) -> str:
-    """Replace lone surrogates (which JSON allows and UTF-8 does not) by the replacement character."""
+    """Replace lone surrogates, which UTF-8 does not allow, by the replacement character."""
     return text if text.isascii() else _LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One exchange of an agent with its environment: what it did, and an excerpt of what it saw in return."""
+    """One exchange of an agent with its environment: what it did, and an excerpt of what it saw in
+    return.
+    """
 
     action: str
     observation: str
@@ -68,7 +73,8 @@ class Step:
         for name, value in (("action", self.action), ("observation", self.observation)):
             if not isinstance(value, str):
                 raise InputError(
-                    f"a step's {name} is {type(value).__name__}, not text; give text, empty where there was none."
+                    f"a step's {name} is {type(value).__name__}, not text; give text, empty "
+                    "where there was none."
                 )
 
 
@@ -79,8 +85,8 @@ class Trajectory:
     Parameters
     ----------
     corpus, task_id, trajectory_id, agent : str
-        Not empty. `task_id` is the cluster: trajectories of a task are never told apart as independent. `trajectory_id` is
-        unique within the corpus.
+        Not empty. `task_id` is the cluster: trajectories of a task are never told apart as
+        independent. `trajectory_id` is unique within the corpus.
     attempt : int
         Number of this attempt among the agent's attempts at the task, from 0.
     instruction : str
@@ -90,7 +96,8 @@ class Trajectory:
     outcome : {0, 1} or None
         1 = success, None = not labelled.
     source_file, source_sha256 : str
-        Name of the file the record was read from and the SHA-256 of its content ("" where it was generated in place).
+        Name of the file the record was read from and the SHA-256 of its content ("" where it was
+        generated in place).
 
     Raises
     ------
@@ -145,8 +152,9 @@ def to_frame(trajectories: Iterable[Trajectory]) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        One row a trajectory with the columns `COLUMNS`; `steps` holds a tuple of {"action", "observation"} dicts, `outcome`
-        is a nullable Int8. Rows are sorted by task_id, trajectory_id.
+        One row a trajectory with the columns `COLUMNS`; `steps` holds a tuple of {"action",
+        "observation"} dicts, `outcome` is a nullable Int8. Rows are sorted by task_id,
+        trajectory_id.
     """
     items = sorted(
         trajectories, key=lambda item: (clean_text(item.task_id), clean_text(item.trajectory_id))
@@ -155,7 +163,8 @@ def to_frame(trajectories: Iterable[Trajectory]) -> pd.DataFrame:
     columns = [
         text_array([getattr(item, field.name) for item in items], field.type) for field in fields
     ]
-    # the texts of the steps stay the objects that they are: they are most of a corpus, and there is one of each
+    # the texts of the steps stay the objects that they are: they are most of a corpus, and there is
+    # one of each
     steps = [
         tuple(
             {"action": clean_text(step.action), "observation": clean_text(step.observation)}
@@ -190,7 +199,8 @@ def validate_frame(frame: pd.DataFrame) -> None:
 
 
 def write_trajectories(path: Path, frame: pd.DataFrame) -> bytes:
-    """Write a table of trajectories as Parquet (zstd), atomically: the same rows give the same bytes.
+    """Write a table of trajectories as Parquet (zstd), atomically: the same rows give the same
+    bytes.
 
     Returns
     -------
@@ -205,7 +215,8 @@ def write_trajectories(path: Path, frame: pd.DataFrame) -> bytes:
 
 
 def row_groups(chars: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Divide rows into the row groups of a file, by the characters of their texts; the same division on every machine.
+    """Divide rows into the row groups of a file, by the characters of their texts; the same
+    division on every machine.
 
     Yields
     ------
@@ -264,7 +275,8 @@ def read_groups(path: Path, columns: Sequence[str] = COLUMNS) -> Iterator[pa.Tab
         with pq.ParquetFile(path) as file:
             if missing := [name for name in COLUMNS if name not in file.schema_arrow.names]:
                 raise InputError(
-                    f"{path} lacks the columns {', '.join(missing)}; it is not a table of trajectories: import the corpus first."
+                    f"{path} lacks the columns {', '.join(missing)}; it is not a table of "
+                    "trajectories: import the corpus first."
                 )
             # an iterator over all groups would hold on to every group that it has read
             for group in range(file.num_row_groups):
@@ -274,7 +286,8 @@ def read_groups(path: Path, columns: Sequence[str] = COLUMNS) -> Iterator[pa.Tab
                     yield _cast(path, pa.Table.from_batches([batch]), columns)
     except (pa.ArrowException, OSError) as error:
         raise InputError(
-            f"{path} is not a readable Parquet file ({_first_line(error)}); import the corpus again."
+            f"{path} is not a readable Parquet file ({_first_line(error)}); import the corpus "
+            "again."
         ) from None
 
 
@@ -283,7 +296,8 @@ def _cast(path: Path, table: pa.Table, columns: Sequence[str]) -> pa.Table:
         return table.select(columns).cast(pa.schema([ARROW_SCHEMA.field(name) for name in columns]))
     except (pa.ArrowException, ValueError) as error:
         raise InputError(
-            f"{path} has columns of other types than a table of trajectories ({_first_line(error)}); import again."
+            f"{path} has columns of other types than a table of trajectories "
+            f"({_first_line(error)}); import again."
         ) from None
 
 
@@ -309,14 +323,15 @@ def _from_arrow(table: pa.Table) -> list[Trajectory]:
 
 
 def _validated(frame: pd.DataFrame) -> Iterator[pa.Table]:
-    """Go through a checked table by groups of rows: a copy of all of it at once would double what a corpus needs."""
+    """Go through a checked table by groups of rows."""
     if (
         repeated := frame["trajectory_id"][frame["trajectory_id"].duplicated()].tolist()
         if "trajectory_id" in frame
         else []
     ):
         raise InputError(
-            f"trajectory_id {repeated[0]!r} occurs more than once; give every trajectory its own id."
+            f"trajectory_id {repeated[0]!r} occurs more than once; give every trajectory its "
+            "own id."
         )
     for start, end in list(row_groups(_chars(frame))) or [(0, 0)]:
         table = _frame_to_arrow(frame.iloc[start:end], start)
@@ -327,7 +342,7 @@ def _validated(frame: pd.DataFrame) -> Iterator[pa.Table]:
 
 
 def _chars(frame: pd.DataFrame) -> list[int]:
-    """Count the characters of every row's instruction and steps; a row that is none of a trajectory is refused elsewhere."""
+    """Count the characters of every row's instruction and steps."""
     if not {"instruction", "steps"} <= set(frame.columns):
         return [0] * len(frame)
     try:
@@ -342,7 +357,7 @@ def _chars(frame: pd.DataFrame) -> list[int]:
 
 
 def _ordered(frame: pd.DataFrame) -> pd.DataFrame:
-    """Sort a table by task_id and trajectory_id; one in which these are not text is refused later, with the reason."""
+    """Sort a table by task_id and trajectory_id."""
     if not {"task_id", "trajectory_id"} <= set(frame.columns):
         return frame
     keys = list(zip(frame["task_id"].tolist(), frame["trajectory_id"].tolist(), strict=True))
@@ -353,7 +368,7 @@ def _ordered(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _plainly_valid(table: pa.Table) -> bool:
-    """Check by columns what `Trajectory` checks by rows; the types are those of the schema already."""
+    """Check by columns what `Trajectory` checks by rows."""
     distinct = {
         field.name: table.column(field.name).unique().to_pylist()
         for field in ARROW_SCHEMA
@@ -401,12 +416,14 @@ def _frame_to_arrow(frame: pd.DataFrame, first: int = 0) -> pa.Table:
             columns.append(pa.array(values, type=field.type))
         except (pa.ArrowException, TypeError, UnicodeEncodeError) as error:
             raise InputError(
-                f"column {field.name} is not {field.type} throughout ({_first_line(error)}); correct its values."
+                f"column {field.name} is not {field.type} throughout ({_first_line(error)}); "
+                "correct its values."
             ) from None
         if not field.nullable and columns[-1].null_count:
             row = columns[-1].is_null().to_pylist().index(True)
             raise InputError(
-                f"column {field.name} is missing in row {first + row}; give every trajectory its {field.name}."
+                f"column {field.name} is missing in row {first + row}; give every trajectory "
+                f"its {field.name}."
             )
     return pa.Table.from_arrays(columns, schema=ARROW_SCHEMA)
 
@@ -416,9 +433,9 @@ def write_groups(sink: IO[bytes], groups: Iterable[Sequence[Trajectory]]) -> Non
 
     Parameters
     ----------
-    sink : binary stream
-    groups : iterable of sequences of Trajectory
-        The row groups of the file, as `schema.row_groups` divides it, in the order of task_id and trajectory_id; no id may occur twice.
+    sink : binary stream groups : iterable of sequences of Trajectory
+        The row groups of the file, as `schema.row_groups` divides it, in the order of task_id and
+        trajectory_id; no id may occur twice.
     """
     write_tables(sink, map(_table, groups))
 

@@ -1,4 +1,6 @@
-"""Task-disjoint splits: who trains the judge, who calibrates, who audits, and the manifest that says so for good."""
+"""Task-disjoint splits: who trains the judge, who calibrates, who audits, and the manifest that
+says so for good.
+"""
 
 from __future__ import annotations
 
@@ -133,7 +135,8 @@ class SplitManifest:
             )
         if wrong := sorted(_KEYS.symmetric_difference(document)):
             raise ManifestError(
-                f"the split manifest has missing or unknown keys ({', '.join(wrong)}); make the splits again."
+                f"the split manifest has missing or unknown keys ({', '.join(wrong)}); make "
+                "the splits again."
             )
         texts = all(isinstance(document[key], str) for key in ("corpus", "profile", "sha256"))
         numbers = (
@@ -182,29 +185,34 @@ def make_manifest(
 ) -> SplitManifest:
     """Assign every task to one split.
 
-    Tasks are put in the order of SHA-256(seed, task), which depends on nothing but the two, and the splits are filled in the order
-    SFT, RL, CAL, TEST up to sizes from the shares by the largest-remainder rule.
+    Tasks are put in the order of SHA-256(seed, task), which depends on nothing but the two, and
+    the splits are filled in the order SFT, RL, CAL, TEST up to sizes from the shares by the
+    largest-remainder rule.
 
     Parameters
     ----------
     task_ids : iterable of str
         Tasks of the corpus; repetitions and order do not matter.
     corpus : str
-        Name of the corpus; does not enter the shuffle, so that corpora over the same tasks get the same assignment.
+        Name of the corpus; does not enter the shuffle, so that corpora over the same tasks get the
+        same assignment.
     profile : str, default "certify"
-        Shares: "certify", "paper" or "paper_miniwob". "certify" gives CAL at least 50 tasks in a corpus of 100 or more.
+        Shares: "certify", "paper" or "paper_miniwob". "certify" gives CAL at least 50 tasks in a
+        corpus of 100 or more.
     seed : int, default 42
         Declared seed.
     pinned_sft : iterable of str, optional
-        Tasks that belong to SFT whatever the seed (a judge was pretrained on them); they count towards its share. By default those of
-        an embedded corpus that the compact model was pretrained on, which are recorded where the seed alone would not keep them there.
+        Tasks that belong to SFT whatever the seed (a judge was pretrained on them); they count
+        towards its share. By default those of an embedded corpus that the compact model was
+        pretrained on, which are recorded where the seed alone would not keep them there.
     shares : mapping, optional
-        Shares of their own for "sft", "rl", "cal", "test"; the profile is then recorded as "custom".
+        Shares of their own for "sft", "rl", "cal", "test"; the profile is then recorded as
+        "custom".
     train_rl : bool, default True
         False gives RL's share to CAL.
     universe : iterable of str
-        Tasks of other corpora with the same task universe: all are assigned together, so that no task is in one split here and
-        in another there.
+        Tasks of other corpora with the same task universe: all are assigned together, so that no
+        task is in one split here and in another there.
 
     Returns
     -------
@@ -214,7 +222,8 @@ def make_manifest(
     Raises
     ------
     InputError
-        If the profile is unknown, shares are not positive numbers, or there are too few tasks to fill every split.
+        If the profile is unknown, shares are not positive numbers, or there are too few tasks to
+        fill every split.
     """
     own = _tasks(task_ids)
     others = _tasks(universe) - own
@@ -290,37 +299,46 @@ def verify_manifest(manifest: SplitManifest, frame: pd.DataFrame, *, complete: b
     Raises
     ------
     ManifestError
-        Naming the first thing that does not hold: hash, corpus, assignment, pretraining, unknown or missing tasks.
+        Naming the first thing that does not hold: hash, corpus, assignment, pretraining, unknown or
+        missing tasks.
     """
     if manifest.content_sha256() != manifest.sha256:
         raise ManifestError(
-            f"the split manifest of {manifest.corpus} does not have the hash it states: it was altered; make the splits again."
+            f"the split manifest of {manifest.corpus} does not have the hash it states: it "
+            "was altered; make the splits again."
         )
     if strangers := sorted(set(frame["corpus"].unique()) - {manifest.corpus}):
         raise ManifestError(
-            f"the split manifest is of corpus {manifest.corpus}, the trajectories are of {strangers[0]}; use its own manifest."
+            f"the split manifest is of corpus {manifest.corpus}, the trajectories are of "
+            f"{strangers[0]}; use its own manifest."
         )
     _verify_assignment(manifest)
     verify_pretraining(manifest, pretraining_tasks(manifest.corpus))
     present = set(frame["task_id"].unique())
     if unknown := sorted(present - set(manifest.assignment)):
         raise ManifestError(
-            f"task {unknown[0]!r} of {manifest.corpus} is in no split ({len(unknown)} such tasks); make the splits again."
+            f"task {unknown[0]!r} of {manifest.corpus} is in no split ({len(unknown)} such "
+            "tasks); make the splits again."
         )
     if complete and (missing := sorted(set(manifest.assignment) - present)):
         raise ManifestError(
-            f"task {missing[0]!r} of the split manifest has no trajectory ({len(missing)} such tasks); make the splits again."
+            f"task {missing[0]!r} of the split manifest has no trajectory ({len(missing)} "
+            "such tasks); make the splits again."
         )
 
 
 def verify_pretraining(manifest: SplitManifest, tasks: Iterable[str]) -> None:
-    """Refuse, by a ManifestError, a manifest whose CAL or TEST holds a task that a judge was pretrained on."""
+    """Refuse, by a ManifestError, a manifest whose CAL or TEST holds a task that a judge was
+    pretrained on.
+    """
     if seen := sorted(
         task for task in set(tasks) if manifest.assignment.get(task) in ("cal", "test")
     ):
         raise ManifestError(
-            f"a judge was pretrained on task {seen[0]!r}, which is in split {manifest.assignment[seen[0]]} of {manifest.corpus} "
-            f"({len(seen)} such tasks): its certificate would hold for nothing; make the splits again with these tasks pinned to SFT."
+            f"a judge was pretrained on task {seen[0]!r}, which is in split "
+            f"{manifest.assignment[seen[0]]} of {manifest.corpus} "
+            f"({len(seen)} such tasks): its certificate would hold for nothing; make the splits "
+            "again with these tasks pinned to SFT."
         )
 
 
@@ -335,12 +353,14 @@ def _verify_assignment(manifest: SplitManifest) -> None:
         declared = _assign(tasks | others, pinned, manifest.seed, plan)
     except InputError as error:
         raise ManifestError(
-            f"the split manifest of {manifest.corpus} cannot be what its seed and shares give: {error}"
+            f"the split manifest of {manifest.corpus} cannot be what its seed and shares "
+            f"give: {error}"
         ) from None
     for task, split in sorted(manifest.assignment.items()):
         if declared[task] != split:
             raise ManifestError(
-                f"task {task!r} is in split {split} of {manifest.corpus}, seed {manifest.seed} and its shares put it in {declared[task]}: "
+                f"task {task!r} is in split {split} of {manifest.corpus}, seed {manifest.seed} "
+                f"and its shares put it in {declared[task]}: "
                 "the assignment was altered; make the splits again."
             )
 
@@ -391,7 +411,8 @@ def _without_repetition(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     for key, value in pairs:
         if key in document:
             raise ManifestError(
-                f"{key!r} is there twice ({document[key]} and {value}); a task belongs to one split: make the splits again."
+                f"{key!r} is there twice ({document[key]} and {value}); a task belongs to one "
+                "split: make the splits again."
             )
         document[key] = value
     return document
@@ -416,7 +437,9 @@ def _assign(tasks: set[str], pinned: set[str], seed: int, plan: _Plan) -> dict[s
 
 
 def _sizes(tasks: int, pinned: int, plan: _Plan) -> dict[str, int]:
-    """Return how many tasks each split gets, minimum of CAL and pinned tasks first, the rest by share."""
+    """Return how many tasks each split gets, minimum of CAL and pinned tasks first, the rest by
+    share.
+    """
     shares = {name: float(plan.shares.get(name, 0.0)) for name in SPLITS}
     if not plan.train_rl:
         shares |= {"cal": shares["cal"] + shares["rl"], "rl": 0.0}
@@ -430,7 +453,8 @@ def _sizes(tasks: int, pinned: int, plan: _Plan) -> dict[str, int]:
         sizes = _with_fixed(tasks, shares, fixed)
     if empty := [name for name in SPLITS if shares[name] > 0 and sizes[name] < 1]:
         raise InputError(
-            f"{tasks} tasks are too few for a {empty[0].upper()} split of their own; bring more tasks or change the shares."
+            f"{tasks} tasks are too few for a {empty[0].upper()} split of their own; bring "
+            "more tasks or change the shares."
         )
     return sizes
 
@@ -441,7 +465,8 @@ def _with_fixed(
     left = tasks - sum(fixed.values())
     if left < 0:
         raise InputError(
-            f"{tasks} tasks are too few for the {sum(fixed.values())} that are pinned or needed in CAL; pin fewer tasks."
+            f"{tasks} tasks are too few for the {sum(fixed.values())} that are pinned or "
+            "needed in CAL; pin fewer tasks."
         )
     return _largest_remainder(
         left, {name: 0.0 if name in fixed else share for name, share in shares.items()}
@@ -465,7 +490,8 @@ def _shares(profile: str, shares: Mapping[str, float] | None) -> dict[str, float
     if shares is None:
         if profile not in PROFILES:
             raise InputError(
-                f"there is no split profile {profile!r}; choose one of {', '.join(sorted(PROFILES))} or give shares."
+                f"there is no split profile {profile!r}; choose one of "
+                f"{', '.join(sorted(PROFILES))} or give shares."
             )
         return dict(PROFILES[profile])
     if unknown := sorted(set(shares) - set(SPLITS)):
@@ -478,7 +504,8 @@ def _shares(profile: str, shares: Mapping[str, float] | None) -> dict[str, float
         for value in values.values()
     ):
         raise InputError(
-            f"the shares {dict(shares)} are not numbers of at least 0; give relative shares such as 25, 10, 40, 25."
+            f"the shares {dict(shares)} are not numbers of at least 0; give relative shares "
+            "such as 25, 10, 40, 25."
         )
     if not (values["cal"] > 0 and values["test"] > 0):
         raise InputError(

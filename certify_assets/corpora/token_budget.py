@@ -1,6 +1,8 @@
-"""Middle truncation by tokens: a prompt keeps its head and its tail, and only the body between them is cut, in whole tokens.
+"""Middle truncation by tokens: a prompt keeps its head and its tail, and only the body between them
+is cut, in whole tokens.
 
-The ids are those of one encoding of the whole prompt, so nothing is encoded again after the cut but the note that tells of it.
+The ids are those of one encoding of the whole prompt, so nothing is encoded again after the cut
+but the note that tells of it.
 """
 
 from __future__ import annotations
@@ -13,9 +15,11 @@ from typing import Any
 
 from certify_assets.errors import InputError
 
-# headings of a rendering and control tokens of chat templates: half of one would be read as something else
+# headings of a rendering and control tokens of chat templates: half of one would be read as
+# something else
 _MARKER = re.compile(
-    r"^(?:TASK|STEP \d+|ACTION|OBSERVATION|NO STEPS)$|<\|[^|<>\n]{1,64}\|>|<[^<>\s]{1,64}>|\[/?INST\]",
+    r"^(?:TASK|STEP \d+|ACTION|OBSERVATION|NO STEPS)$|"
+    r"<\|[^|<>\n]{1,64}\|>|<[^<>\s]{1,64}>|\[/?INST\]",
     re.MULTILINE,
 )
 _INDENT = "  "
@@ -27,10 +31,9 @@ class Encoding:
 
     Parameters
     ----------
-    ids : sequence of int, length n
-    offsets : sequence of (int, int), length n
-        First character of every token and the one after its last, in ascending order. Tokens that share a character (bytes of one) may
-        have equal offsets.
+    ids : sequence of int, length n offsets : sequence of (int, int), length n
+        First character of every token and the one after its last, in ascending order. Tokens that
+        share a character (bytes of one) may have equal offsets.
     """
 
     ids: Sequence[int]
@@ -96,8 +99,8 @@ def fit_tokens(head: str, body: str, tail: str, *, encode: Encode, budget: int) 
     head, tail : str
         Kept whole, with every token that reaches into them.
     body : str
-        What is cut: never inside a character, a heading of the rendering or a control token, and what follows the note never starts in
-        the first column by the cut.
+        What is cut: never inside a character, a heading of the rendering or a control token, and
+        what follows the note never starts in the first column by the cut.
     encode : callable
         The tokenizer.
     budget : int
@@ -113,7 +116,8 @@ def fit_tokens(head: str, body: str, tail: str, *, encode: Encode, budget: int) 
     ids = tuple(encoding.ids)
     if len(ids) <= budget:
         return TokenRendered(ids, whole, 0)
-    # characters before and after every boundary of tokens; a tokenizer may leave spaces between the two to neither token
+    # characters before and after every boundary of tokens; a tokenizer may leave spaces between the
+    # two to neither token
     ends = [0, *(end for _, end in encoding.offsets)]
     starts = [*(start for start, _ in encoding.offsets), len(whole)]
     places = _cut_places(whole, ends, starts, (len(head), len(head) + len(body)))
@@ -133,7 +137,8 @@ def fit_tokens(head: str, body: str, tail: str, *, encode: Encode, budget: int) 
             )
         kept = -1 if kept == 0 else max(0, kept - over)
     raise InputError(
-        f"a prompt of {len(ids)} tokens cannot be cut to {budget}: head, tail and note need more; give a larger budget of tokens."
+        f"a prompt of {len(ids)} tokens cannot be cut to {budget}: head, tail and note need "
+        "more; give a larger budget of tokens."
     )
 
 
@@ -154,4 +159,7 @@ def _cut_places(
 
 
 def _note(cut: int, before: str, until: str) -> str:
-    return f"{'' if before.endswith(chr(10)) else chr(10)}[{cut} tokens cut]\n{'' if until.endswith(chr(10)) else _INDENT}"
+    return (
+        f"{'' if before.endswith(chr(10)) else chr(10)}[{cut} tokens "
+        f"cut]\n{'' if until.endswith(chr(10)) else _INDENT}"
+    )

@@ -1,8 +1,11 @@
-"""AgentRewardBench: cleaned trajectories, one JSON file a run, and the verdicts of annotators in annotations.csv.
+"""AgentRewardBench: cleaned trajectories, one JSON file a run, and the verdicts of annotators in
+annotations.csv.
 
-A run is found among the annotations by benchmark, task, agent and experiment; its outcome is the majority of its annotators. Files below
-judgments/ hold what judges said of the runs and are never read as runs. The annotations are published apart from the runs: without
-runs there is nothing to judge, and only the option labels_only makes a corpus (of tasks and outcomes, for a profile) of them.
+A run is found among the annotations by benchmark, task, agent and experiment; its outcome is the
+majority of its annotators. Files below judgments/ hold what judges said of the runs and are
+never read as runs. The annotations are published apart from the runs: without runs there is
+nothing to judge, and only the option labels_only makes a corpus (of tasks and outcomes, for a
+profile) of them.
 """
 
 from __future__ import annotations
@@ -44,10 +47,7 @@ _HEADER = 1 << 12
 
 @dataclass
 class _Labels:
-    """Where outcomes come from: annotations or, where that was asked for, the harness's reward.
-
-    `found` are the annotated runs of which there is a file; `taken` the file that an annotation went to, with the run's content.
-    """
+    """Where outcomes come from: annotations or, where that was asked for, the harness's reward."""
 
     annotations: Annotations
     by_reward: bool
@@ -77,7 +77,7 @@ class _Labels:
         return self.annotations.outcome(run) if run else None
 
     def broke_down(self, record: Mapping[str, Any]) -> bool:
-        """Whether the harness gave up; annotators judged such runs too, so it counts only where the reward does."""
+        """Whether the harness gave up."""
         return (
             self.by_reward
             and not self.keep_errors
@@ -115,7 +115,10 @@ def _explain(file: SourceFile) -> str | None:
     if file.suffix == ".json" and all(
         f'"{key}"'.encode() in file.head(_HEAD) for key in ("judge", "benchmark", "agent")
     ):
-        return f"{file.name} holds a judge's opinion of a run of AgentRewardBench, not a run; give the folder cleaned/ and annotations.csv."
+        return (
+            f"{file.name} holds a judge's opinion of a run of AgentRewardBench, not a run; give "
+            "the folder cleaned/ and annotations.csv."
+        )
     return None
 
 
@@ -125,12 +128,16 @@ def _explain(file: SourceFile) -> str | None:
     domain="web",
     fits=_fits,
     explain=_explain,
-    label_source="majority of human annotators (or the reward of the harness, with the option label=reward)",
+    label_source="majority of human annotators (or the reward of the harness, with the option "
+    "label=reward)",
     options={
         "label": "annotations (the default) or reward, the harness's cum_reward",
-        "labels_only": "make a corpus of outcomes without trajectories, for its profile alone (true or false)",
+        "labels_only": (
+            "make a corpus of outcomes without trajectories, for its profile alone (true or false)"
+        ),
         "success_threshold": THRESHOLD_HELP,
-        "keep_errors": "with label=reward: judge runs with an err_msg by their reward (true or false)",
+        "keep_errors": "with label=reward: judge runs with an err_msg by their reward "
+        "(true or false)",
     },
     leak_fields=(
         "summary_info",
@@ -139,7 +146,10 @@ def _explain(file: SourceFile) -> str | None:
         "trajectory_dir",
         "steps[].stats",
         "steps[].chat_messages",
-        "annotations.csv: trajectory_success, trajectory_side_effect, trajectory_optimality, trajectory_looping",
+        (
+            "annotations.csv: trajectory_success, trajectory_side_effect, trajectory_optimality, "
+            "trajectory_looping"
+        ),
         "judgments/",
     ),
 )
@@ -151,7 +161,8 @@ def agent_reward_bench(files: Files, reading: Reading) -> Iterator[Draft]:
     )
     if by_reward and labels_only:
         raise InputError(
-            "the options label=reward and labels_only=true exclude each other; the labels alone are the annotators'."
+            "the options label=reward and labels_only=true exclude each other; the labels "
+            "alone are the annotators'."
         )
     labels = _Labels(
         read_annotations(files, reading),
@@ -199,7 +210,9 @@ def _labels_alone(annotations: Annotations, reading: Reading) -> Iterator[Draft]
         yield Draft(
             task_id=run.task,
             agent=run.agent,
-            instruction=f"LABELS ONLY, no trajectory: task {run.task} of {run.benchmark}, experiment {run.experiment}.",
+            instruction="LABELS ONLY, no trajectory: "
+            f"task {run.task} of {run.benchmark}, experiment "
+            f"{run.experiment}.",
             steps=(),
             outcome=outcome,
             source_file=file.name,
@@ -214,11 +227,16 @@ def _count_without_trajectory(labels: _Labels, reading: Reading) -> None:
     for run in without:
         file, row = annotations.places[run]
         if labels.found:
-            sentence = f"{file.name} row {row} is on {run.task} by {run.agent}, of which there is no readable trajectory file."
+            sentence = (
+                f"{file.name} row {row} is on {run.task} by {run.agent}, of which there is no "
+                "readable trajectory file."
+            )
         else:
             sentence = (
-                f"{file.name} holds labels alone, {annotations.sentence()}, and no trajectory to judge; give the folder of cleaned trajectories "
-                "(cleaned/<benchmark>/<agent>/<experiment>/<task>.json) too, or make a corpus of labels for its profile alone with "
+                f"{file.name} holds labels alone, {annotations.sentence()}, and no trajectory to "
+                "judge; give the folder of cleaned trajectories "
+                "(cleaned/<benchmark>/<agent>/<experiment>/<task>.json) too, or make a corpus of "
+                "labels for its profile alone with "
                 "--format agent_reward_bench --option labels_only=true."
             )
         reading.tally.drop("no_trajectory", sentence)
@@ -240,7 +258,8 @@ def _run(file: SourceFile, labels: _Labels, reading: Reading) -> Iterator[Draft]
     if not _is_run(record):
         reading.tally.other(
             file.name,
-            f"{file.name} is no cleaned trajectory; one has benchmark, goal and steps and is no judge's output.",
+            f"{file.name} is no cleaned trajectory; one has benchmark, goal and steps and is "
+            "no judge's output.",
         )
         return
     draft = _draft(file, record, reading)
@@ -298,7 +317,10 @@ def _labelled(
     if labels.broke_down(record):
         return (
             "infrastructure_error",
-            f"{name} says that the run broke down (summary_info.err_msg); see the option keep_errors.",
+            (
+                f"{name} says that the run broke down (summary_info.err_msg); see the option "
+                "keep_errors."
+            ),
         )
     if not draft.steps:
         return "no_trajectory", f"{name} has no action of the agent; nothing can be judged."
@@ -308,7 +330,10 @@ def _labelled(
     ):
         return (
             "ambiguous_label",
-            f"{name} and {first[0]} are two runs of one annotation, which went to the latter; give one of them.",
+            (
+                f"{name} and {first[0]} are two runs of one annotation, which went to the latter; "
+                "give one of them."
+            ),
         )
     outcome = labels.outcome(record, run)
     if isinstance(outcome, str):
@@ -321,14 +346,17 @@ def _labelled(
         words = (
             "has no cum_reward"
             if labels.by_reward
-            else "has no annotations beside it; give annotations.csv too, or take the reward (label=reward)"
+            else (
+                "has no annotations beside it; give annotations.csv too, or take the reward "
+                "(label=reward)"
+            )
         )
         return "no_label", f"{name} {words}."
     return replace(draft, outcome=outcome)
 
 
 class Run(NamedTuple):
-    """What names an annotated trajectory; task and experiment without the words for variants of a benchmark."""
+    """What names an annotated trajectory."""
 
     benchmark: str
     task: str
@@ -363,14 +391,15 @@ class Annotations:
         self.verdicts.setdefault(run, []).append(verdict)
 
     def outcome(self, run: Run) -> int | None:
-        """Return what most of a trajectory's annotators say; None where they are even or all unsure."""
+        """Return what most of a trajectory's annotators say."""
         decided = [verdict for verdict in self.verdicts[run] if verdict is not None]
         return None if 2 * sum(decided) == len(decided) else int(2 * sum(decided) > len(decided))
 
     def find(self, benchmark: str, task: str, agent: str, experiments: Iterable[str]) -> Run | None:
         """Return the annotated run of that task and agent in one of the experiments.
 
-        A run whose experiment is not known is found where only one of its task and agent was annotated.
+        A run whose experiment is not known is found where only one of its task and agent was
+        annotated.
         """
         runs = self._runs.get((benchmark, normalised(task), agent), [])
         names = [normalised(name) for name in experiments if "_on_" in name]
@@ -378,7 +407,9 @@ class Annotations:
         return found[0] if len(found) == 1 else None
 
     def facts(self) -> dict[str, float]:
-        """Count annotations; the disagreement rate is that of the trajectories with two or more verdicts, unsure ones aside."""
+        """Count annotations; the disagreement rate is that of the trajectories with two or more
+        verdicts, unsure ones aside.
+        """
         decided = [
             [verdict for verdict in verdicts if verdict is not None]
             for verdicts in self.verdicts.values()
@@ -414,30 +445,26 @@ class Annotations:
         )
         summary = summarise_clusters(sizes, successes)
         return (
-            f"{facts['annotations']:,} annotations of {facts['trajectories_annotated']:,} trajectories of {len(tasks):,} tasks "
-            f"({summary.trajectories:,} with a majority, {facts['ties']:,} ties, success rate {summary.success_rate:.3f}, ICC {summary.icc:.3f})"
+            f"{facts['annotations']:,} annotations of {facts['trajectories_annotated']:,} "
+            f"trajectories of {len(tasks):,} tasks "
+            f"({summary.trajectories:,} with a majority, {facts['ties']:,} ties, success rate "
+            f"{summary.success_rate:.3f}, ICC {summary.icc:.3f})"
         )
 
 
 def normalised(name: str) -> str:
-    """Remove the parts of a dotted name that stand for variants of a benchmark: visualwebarena.resized.4 is visualwebarena.4."""
+    """Remove the parts of a dotted name that stand for variants of a benchmark."""
     return ".".join(part for part in name.strip().split(".") if part not in _VARIANTS)
 
 
 def is_annotations(file: SourceFile) -> bool:
-    """Say whether a CSV file has the columns of annotations.
-
-    Raises
-    ------
-    BrokenFileError
-        If it cannot be decompressed.
-    """
+    """Say whether a CSV file has the columns of annotations."""
     header = file.head(_HEADER).decode("utf-8", "replace").removeprefix("\ufeff").partition("\n")[0]
     return {name.strip(' "\r') for name in header.split(",")} >= _COLUMNS
 
 
 def read_annotations(files: Files, reading: Reading) -> Annotations:
-    """Read every annotation file; rows that cannot be used, and rows that repeat one, are counted."""
+    """Read every annotation file; unusable and repeated rows are counted."""
     annotations = Annotations()
     rows_seen: set[tuple[str, Run]] = set()
     for file in files.matching("*.csv", "*.csv.gz"):

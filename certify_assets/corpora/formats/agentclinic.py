@@ -1,7 +1,9 @@
-"""AgentClinic runs: a folder a run, in it ``cases`` with one JSON object a case, which holds the dialogue of doctor, patient and measurements.
+"""AgentClinic runs: a folder a run, in it ``cases`` with one JSON object a case, which holds the
+dialogue of doctor, patient and measurements.
 
-The run's folder without its time stamp names the agent. Small runs are those that people make while they set a benchmark up, often with other
-settings; they are left out, and counted, below the option min_cases.
+The run's folder without its time stamp names the agent. Small runs are those that people make
+while they set a benchmark up, often with other settings; they are left out, and counted, below
+the option min_cases.
 """
 
 from __future__ import annotations
@@ -72,7 +74,10 @@ def agentclinic(files: Files, reading: Reading) -> Iterator[Draft]:
             held[run].clear()
     for run, drafts in held.items():
         for draft in drafts:
-            sentence = f"{draft.source_file} is of a run with {counts[run]} cases; keep runs below {enough} with the option min_cases."
+            sentence = (
+                f"{draft.source_file} is of a run with {counts[run]} cases; keep runs below "
+                f"{enough} with the option min_cases."
+            )
             reading.tally.drop("small_run", sentence)
 
 
@@ -130,7 +135,7 @@ def _task(record: Mapping[str, Any]) -> str:
 
 
 def _steps(dialogue: list[Mapping[str, Any]], reading: Reading) -> tuple[Step, ...]:
-    """What the doctor said, then what patient and measurements answered; the harness's remarks on a turn are left out."""
+    """What the doctor said, then what patient and measurements answered."""
     steps: list[tuple[str, list[str]]] = []
     for turn in dialogue:
         role, text = turn.get("role"), turn.get("text") if isinstance(turn.get("text"), str) else ""

@@ -1,7 +1,10 @@
-"""AutoCodeRover results: a folder a run, ``<run>/<bucket>/<instance>_<time>/``, with the conversation after every round.
+"""AutoCodeRover results: a folder a run, ``<run>/<bucket>/<instance>_<time>/``, with the
+conversation after every round.
 
-The last round holds the whole conversation, the patches that the agent then wrote lie beside it. Buckets tell whether a patch came out, and
-``meta.json`` and ``developer_patch.diff`` hold the solution; none of them is read. Runs named ``…-run-<k>`` are attempts of one agent.
+The last round holds the whole conversation, the patches that the agent then wrote lie beside it.
+Buckets tell whether a patch came out, and
+``meta.json`` and ``developer_patch.diff`` hold the solution; none of them is read.
+Runs named ``…-run-<k>`` are attempts of one agent.
 """
 
 from __future__ import annotations
@@ -79,7 +82,8 @@ def autocoderover(files: Files, reading: Reading) -> Iterator[Draft]:
         elif not (_ROUND.fullmatch(name) or _PATCH.fullmatch(name) or file.name in reading.hashes):
             reading.tally.other(
                 file.name,
-                f"{file.name} is no conversation of AutoCodeRover, nor a patch or report beside one.",
+                f"{file.name} is no conversation of AutoCodeRover, nor a patch or report "
+                "beside one.",
             )
 
 
@@ -143,7 +147,7 @@ def _run(
 
 
 def _after_prompts(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Leave out what was said before the agent spoke: the issue, which is the instruction, and how to work."""
+    """Leave out what was said before the agent spoke: the issue."""
     first = next(
         (number for number, message in enumerate(messages) if message.get("role") == "assistant"),
         len(messages),

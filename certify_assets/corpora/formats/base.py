@@ -27,14 +27,17 @@ class Draft:
     row : int
         Its position in that file, from 1.
     trajectory_id : str, optional
-        The id that the source itself gives the run. Runs without one get an id from task, agent and attempt, and are compared by
-        content with the runs of other files: producers publish copies of one run.
+        The id that the source itself gives the run. Runs without one get an id from task, agent and
+        attempt, and are compared by content with the runs of other files: producers publish copies
+        of one run.
     attempt : int, optional
         The attempt that the source itself states, trusted only together with a trajectory_id.
     repetition : str
-        What tells apart two runs of the same content in one file (a trial number); equal content and repetition is a copy.
+        What tells apart two runs of the same content in one file (a trial number); equal content
+        and repetition is a copy.
     named_agent : str
-        The agent, where the record itself names it rather than its file: runs of two such agents are no copies of each other.
+        The agent, where the record itself names it rather than its file: runs of two such agents
+        are no copies of each other.
     """
 
     task_id: str
@@ -56,7 +59,7 @@ class Draft:
         return f"{self.source_file} row {self.row}"
 
     def content(self) -> bytes:
-        """Hash what copies of one run have in common: task, agent where it is named, instruction and steps."""
+        """Hash what copies of one run have in common."""
         texts = [self.task_id, self.named_agent, self.instruction]
         for step in self.steps:
             texts += (step.action, step.observation)
@@ -66,7 +69,9 @@ class Draft:
 
 
 class Files(Protocol):
-    """Files that can be gone through more than once, all of them or those whose names match a shell pattern; see `walk.FileSet`."""
+    """Files that can be gone through more than once, all of them or those whose names match a shell
+    pattern; see `walk.FileSet`.
+    """
 
     def __iter__(self) -> Iterator[SourceFile]:
         """Go through all files."""
@@ -190,7 +195,7 @@ def corpus_format(
 
 
 def contents(files: Iterable[SourceFile], reading: Reading) -> Iterator[tuple[SourceFile, bytes]]:
-    """Read one file after another; one that cannot be decompressed is counted as file_unreadable."""
+    """Read file by file; one that cannot be decompressed is counted as file_unreadable."""
     for file in files:
         try:
             data = file.read()
@@ -201,7 +206,7 @@ def contents(files: Iterable[SourceFile], reading: Reading) -> Iterator[tuple[So
 
 
 def json_document(file: SourceFile, data: bytes, reading: Reading) -> Any:
-    """Parse a file of one JSON value; one that is not JSON is counted as file_unreadable and gives None, null gives an empty object."""
+    """Parse a file of one JSON value."""
     try:
         document = json.loads(data)
     except (ValueError, RecursionError) as error:

@@ -1,8 +1,11 @@
-"""BrowserGym and AgentLab runs in JSON: a folder for every run with summary_info.json and the list of its steps, steps_info.json.
+"""BrowserGym and AgentLab runs in JSON: a folder for every run with summary_info.json and the list
+of its steps, steps_info.json.
 
-The harness itself stores steps as pickles. Loading a pickle runs code of whoever wrote it, so pickles are counted and never opened: whoever
-has the harness installed writes the steps as JSON. (Its own option save_json overwrites steps_info.json at every step, so that only the last is left.)
-Agent, task and seed are in the folder's name, ``<date>_<agent>_on_<task>_<seed>``. The seed picks an instance of the task; the task is the cluster.
+The harness itself stores steps as pickles. Loading a pickle runs code of whoever wrote it, so
+pickles are counted and never opened: whoever has the harness installed writes the steps as JSON.
+(Its own option save_json overwrites steps_info.json at every step, so that only the last is
+left.) Agent, task and seed are in the folder's name, ``<date>_<agent>_on_<task>_<seed>``. The
+seed picks an instance of the task; the task is the cluster.
 """
 
 from __future__ import annotations
@@ -34,13 +37,15 @@ _HEAD = 1 << 16
 _DATE = r"\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d"
 _FOLDER = re.compile(rf"(?:{_DATE}_)?(?P<agent>.+?)_on_(?P<task>.+?)_(?P<seed>\d+)(?:_\d{{1,3}})?")
 _EXPORT = (
-    "where the harness is installed, load the steps (ExpResult(folder).steps_info) and write them to steps_info.json in the run's folder: a list of "
-    '{"step", "obs": {"goal", "url", "last_action_error", "axtree_txt"}, "action", "agent_info": {"think"}}'
+    "where the harness is installed, load the steps (ExpResult(folder).steps_info) and write "
+    "them to steps_info.json in the run's folder: a list of "
+    '{"step", "obs": {"goal", "url", "last_action_error", "axtree_txt"}, '
+    '"action", "agent_info": {"think"}}'
 )
 
 
 class _Summary(NamedTuple):
-    """What a summary says of its run: the outcome, or the reason for which the run is left out and a sentence on it."""
+    """What a summary says of its run."""
 
     outcome: int | None
     reason: str = ""
@@ -67,15 +72,20 @@ def _explain(file: SourceFile) -> str | None:
         key in file.head(_HEAD) for key in (b'"webarena_verified_version"', b'"evaluators_results"')
     ):
         return (
-            f"{file.name} is a verdict of WebArena Verified; its runs are network logs (network.har) without the instruction, the agent's actions "
-            "and the pages it saw, so nothing can be judged: run the tasks in AgentLab and import its steps as JSON (format browsergym), or write a "
+            f"{file.name} is a verdict of WebArena Verified; its runs are network logs "
+            "(network.har) without the instruction, the agent's actions "
+            "and the pages it saw, so nothing can be judged: run the tasks in AgentLab and "
+            "import its steps as JSON (format browsergym), or write a "
             "table with task_id, outcome and text."
         )
     return None
 
 
 def _refusal(file: SourceFile) -> str:
-    return f"{file.name} is a pickle, which runs code of whoever wrote it when it is loaded, and was not opened; {_EXPORT}."
+    return (
+        f"{file.name} is a pickle, which runs code of whoever wrote it when it is loaded, and was "
+        f"not opened; {_EXPORT}."
+    )
 
 
 def _file_name(file: SourceFile) -> str:
@@ -95,7 +105,10 @@ def _folder(file: SourceFile) -> str:
     label_source="reward of the harness (cum_reward) against a threshold",
     options={
         "success_threshold": THRESHOLD_HELP,
-        "keep_errors": "judge runs with an err_msg by their reward (true or false); the harness sets it for its own and for agents' errors",
+        "keep_errors": (
+            "judge runs with an err_msg by their reward (true or false); the harness sets it for "
+            "its own and for agents' errors"
+        ),
     },
     leak_fields=(
         "summary_info.json",
@@ -128,7 +141,8 @@ def browsergym(files: Files, reading: Reading) -> Iterator[Draft]:
         elif name != _SUMMARY:
             reading.tally.other(
                 file.name,
-                f"{file.name} is neither {_STEPS} nor {_SUMMARY}; this format uses no other JSON file.",
+                f"{file.name} is neither {_STEPS} nor {_SUMMARY}; this format uses no other "
+                "JSON file.",
             )
     for folder, summary in summaries.items():
         if folder not in found:
@@ -186,7 +200,10 @@ def _run(file: SourceFile, summary: _Summary | None, reading: Reading) -> Iterat
     if summary and summary.reason:
         reason, why = summary.reason, summary.sentence
     elif not why and not named:
-        why = f"{file.name} lies in no folder named <agent>_on_<task>_<seed>, so its agent and task are not known; rename the folder."
+        why = (
+            f"{file.name} lies in no folder named <agent>_on_<task>_<seed>, so its agent and task "
+            "are not known; rename the folder."
+        )
     turns = [_turn(info) for info in infos]
     if not why and not (steps := steps_of_turns(turns)):
         reason, why = (
@@ -216,7 +233,8 @@ def _infos(file: SourceFile) -> list[Mapping[str, Any]]:
     infos = json_value(file.read())
     if isinstance(infos, Mapping):
         raise ValueError(
-            f"it holds one step, as the harness's option save_json leaves it, not the list of all; {_EXPORT}"
+            "it holds one step, as the harness's option save_json leaves it, not the list of "
+            f"all; {_EXPORT}"
         )
     if not isinstance(infos, list) or not all(isinstance(info, Mapping) for info in infos):
         raise ValueError("it is not a list of steps")

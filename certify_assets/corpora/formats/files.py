@@ -80,7 +80,8 @@ class Tally:
     notes : Counter of str
         What was left out of records that were kept.
     others : dict of str to str
-        Files that are not of the format, with the sentence that says so; another format may read them.
+        Files that are not of the format, with the sentence that says so; another format may read
+        them.
     """
 
     dropped: Counter[str] = field(default_factory=Counter)
@@ -106,12 +107,14 @@ class Tally:
 
 @dataclass(frozen=True)
 class SourceFile:
-    """One file to read, on disk or inside an archive; one that ends in .gz is decompressed on the way.
+    """One file to read, on disk or inside an archive; one that ends in .gz is decompressed on the
+    way.
 
     Parameters
     ----------
     name : str
-        Where it was, relative to the path that was given and beginning with that path's last part; the same on every machine.
+        Where it was, relative to the path that was given and beginning with that path's last part;
+        the same on every machine.
     size : int
         Bytes as stored.
     stored : callable
@@ -136,7 +139,7 @@ class SourceFile:
         return PurePosixPath(self.plain_name).suffix.lower()
 
     def open(self) -> IO[bytes]:
-        """Open the content for reading, decompressed; what is not as announced shows when it is read."""
+        """Open the content for reading, decompressed."""
         if self.plain_name == self.name:
             return self.stored()
         stored = self.stored()
@@ -146,15 +149,7 @@ class SourceFile:
         return io.BufferedReader(unzipped)
 
     def read(self) -> bytes:
-        """Return the whole content, decompressed.
-
-        Raises
-        ------
-        InputError
-            If it is larger than the limit.
-        BrokenFileError
-            If it cannot be decompressed.
-        """
+        """Return the whole content, decompressed."""
         data = b"" if self.size > self.limit else self.head(self.limit + 1)
         if self.size > self.limit or len(data) > self.limit:
             size = (
@@ -163,18 +158,13 @@ class SourceFile:
                 else "more bytes than that when decompressed"
             )
             raise InputError(
-                f"{self.name} has {size}, the limit is {self.limit:,}; split it or raise the option max_file_mb."
+                f"{self.name} has {size}, the limit is {self.limit:,}; split it or raise the "
+                "option max_file_mb."
             )
         return data
 
     def head(self, count: int) -> bytes:
-        """Return the first bytes of the content, at most `count`; enough to tell a format.
-
-        Raises
-        ------
-        BrokenFileError
-            If they cannot be decompressed.
-        """
+        """Return the first bytes of the content, at most `count`; enough to tell a format."""
         try:
             with self.open() as stream:
                 return stream.read(count)
@@ -193,12 +183,7 @@ class SourceFile:
 
 
 class SmallHeader(tarfile.TarInfo):
-    """A member's header whose extensions hold at most a megabyte; sparse files, whose maps have no such end, are refused.
-
-    Notes
-    -----
-    Give it as ``tarfile.open(…, tarinfo=SmallHeader)``. What it refuses raises `tarfile.ReadError`, as a damaged archive does.
-    """
+    """A member's header whose extensions hold at most a megabyte; sparse files."""
 
     def _proc_member(self, archive: tarfile.TarFile) -> Any:
         if self.type in _EXTENSIONS and self.size > _LONGEST:
@@ -216,9 +201,11 @@ class SmallHeader(tarfile.TarInfo):
 
 
 class FileSet:
-    """Files, folders (in the order of their names) and archives (in their own order) to import from, one file at a time.
+    """Files, folders (in the order of their names) and archives (in their own order) to import
+    from, one file at a time.
 
-    It can be gone through more than once: a format that keeps outcomes in one file and runs in others reads the former with `matching` first.
+    It can be gone through more than once: a format that keeps outcomes in one file and runs in
+    others reads the former with `matching` first.
 
     Parameters
     ----------
@@ -227,7 +214,8 @@ class FileSet:
     suffixes : iterable of str
         Suffixes of interest; other files are noted as of another format and not opened.
     tally : Tally
-        Where files that are left out are counted, once: links and devices, names that lead out of the archive or folder, broken archives.
+        Where files that are left out are counted, once: links and devices, names that lead out of
+        the archive or folder, broken archives.
     limits : Limits
         Largest file and archive.
     """
@@ -245,19 +233,14 @@ class FileSet:
         self._limits = limits or Limits()
 
     def __iter__(self) -> Iterator[SourceFile]:
-        """Go through all files.
-
-        Raises
-        ------
-        InputError
-            If a path does not exist or a limit is exceeded.
-        """
+        """Go through all files."""
         tally = Tally() if self._counted else self._tally
         self._counted = True
         return self._walk(tally, lambda name: True)
 
     def matching(self, *patterns: str) -> Iterator[SourceFile]:
-        """Go through the files whose names match a shell pattern (``*/results/results.json``); counts nothing.
+        """Go through the files whose names match a shell pattern (``*/results/results.json``);
+        counts nothing.
 
         Members of archives that do not match are passed over without keeping them.
         """
@@ -277,7 +260,9 @@ class FileSet:
 
 
 def _roots(paths: Sequence[Path]) -> list[tuple[str, Path]]:
-    """Name every path by its last part, and by more of it where that is not enough to tell two apart."""
+    """Name every path by its last part, and by more of it where that is not enough to tell two
+    apart.
+    """
     unique = sorted(
         {Path(os.path.abspath(path)) for path in paths},  # noqa: PTH100 - links are not followed
         key=lambda path: (path.name, path.as_posix()),
@@ -364,7 +349,8 @@ class _Walk:
             for count, member in enumerate(archive.infolist(), 1):
                 total += member.file_size
                 self._check_archive(label, total, count)
-                # the upper half holds the mode of a Unix file; 0 where the archive was made elsewhere
+                # the upper half holds the mode of a Unix file; 0 where the archive was made
+                # elsewhere
                 mode = stat.S_IFMT(member.external_attr >> 16)
                 kind = (
                     "folder"
@@ -392,12 +378,13 @@ class _Walk:
     def _check_archive(self, label: str, total: int, count: int) -> None:
         if total > self.limits.archive_bytes or count > self.limits.archive_members:
             raise InputError(
-                f"{label} unpacks to more than {self.limits.archive_bytes:,} bytes or {self.limits.archive_members:,} members; "
+                f"{label} unpacks to more than {self.limits.archive_bytes:,} bytes or "
+                f"{self.limits.archive_members:,} members; "
                 "unpack what you need and import that folder."
             )
 
     def _safe(self, label: str, member: str, kind: str, size: int) -> bool:
-        """Say whether a member is a file to read: a regular one, of a wanted kind and size, whose name stays inside the archive."""
+        """Say whether a member is a file to read: a regular one, of a wanted kind and size."""
         name, inside = f"{label}/{member}", PurePosixPath(member)
         if inside.is_absolute() or ".." in inside.parts or "\\" in member or "\0" in member:
             self.tally.drop(
@@ -412,14 +399,16 @@ class _Walk:
         if member.lower().endswith((*_TARS, *_ZIPS)):
             self.tally.drop(
                 "file_nested_archive",
-                f"{name} is an archive inside an archive; unpack the outer one and import its folder.",
+                f"{name} is an archive inside an archive; unpack the outer one and import its "
+                "folder.",
             )
             return False
         if not self._of_interest(name):
             return False
         if size > self.limits.file_bytes:
             raise InputError(
-                f"{name} has {size:,} bytes, the limit is {self.limits.file_bytes:,}; split it or raise the option max_file_mb."
+                f"{name} has {size:,} bytes, the limit is {self.limits.file_bytes:,}; split "
+                "it or raise the option max_file_mb."
             )
         return True
 

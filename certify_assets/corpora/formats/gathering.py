@@ -1,7 +1,9 @@
-"""What every import does after an adapter has read its files: labels, copies, attempts, ids; the texts of runs wait in a temporary file.
+"""What every import does after an adapter has read its files: labels, copies, attempts, ids; the
+texts of runs wait in a temporary file.
 
-What memory holds of a run is its identity and the place of its texts, a few hundred bytes. Most of a corpus is text, and none of it is needed
-to tell copies apart, number attempts and put the runs in order.
+What memory holds of a run is its identity and the place of its texts, a few hundred bytes. Most
+of a corpus is text, and none of it is needed to tell copies apart, number attempts and put the
+runs in order.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ _CODEC = "lz4"
 
 
 class Place(NamedTuple):
-    """Where the texts of a run wait: first byte, bytes, bytes when decompressed, and their characters."""
+    """Where the texts of a run wait."""
 
     start: int
     packed: int
@@ -33,10 +35,13 @@ class Place(NamedTuple):
 
 
 class Texts:
-    """Instructions and steps, compressed, in memory as long as they are few and in a temporary file from then on."""
+    """Instructions and steps, compressed, in memory as long as they are few and in a temporary file
+    from then on.
+    """
 
     def __init__(self) -> None:
-        self._file: Any = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115 - closed by close
+        # closed by close
+        self._file: Any = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115
         self._end = 0
 
     def put(self, instruction: str, steps: Sequence[Step]) -> Place:
@@ -104,8 +109,7 @@ class Gathered:
 
     Parameters
     ----------
-    corpus : str
-    rows : list
+    corpus : str rows : list
         Without their texts.
     texts : Texts
     """
@@ -124,7 +128,7 @@ class Gathered:
             yield [self._trajectory(row) for row in self.rows[start:end]]
 
     def write(self, sink: IO[bytes]) -> None:
-        """Write the runs as Parquet: the bytes that `schema.write_trajectories` makes of their table."""
+        """Write the runs as Parquet."""
         from certify_assets.corpora.schema import write_groups
 
         write_groups(sink, self.groups())
@@ -157,13 +161,8 @@ class Gathered:
 def gather(drafts: Iterable[Draft], corpus: str, reading: Reading, texts: Texts) -> Gathered:
     """Turn drafts into the runs of a corpus.
 
-    Runs without an outcome are left out (unless keep_unlabelled), copies of one run count once, attempts are numbered within
-    task and agent, and every run gets its id.
-
-    Raises
-    ------
-    InputError
-        If the source gives two different runs one id.
+    Runs without an outcome are left out (unless keep_unlabelled), copies of one run count once,
+    attempts are numbered within task and agent, and every run gets its id.
     """
     instructions = _Instructions() if reading.options.get("merge_same_instruction") else None
     kept = list(_without_copies(_labelled(drafts, reading), reading.tally, texts, instructions))
@@ -184,7 +183,8 @@ def gather(drafts: Iterable[Draft], corpus: str, reading: Reading, texts: Texts)
         identity = clean_text(run.trajectory_id or f"{task}/{run.agent}/{attempt}")
         if identity in ids:
             raise InputError(
-                f"{run.where} has the trajectory_id {identity!r} of {ids[identity].where}; give every run its own id."
+                f"{run.where} has the trajectory_id {identity!r} of {ids[identity].where}; "
+                "give every run its own id."
             )
         ids[identity] = run
         rows.append(_Row(task, identity, attempt, run))
@@ -206,7 +206,9 @@ def _labelled(drafts: Iterable[Draft], reading: Reading) -> Iterator[Draft]:
 def _without_copies(
     drafts: Iterable[Draft], tally: Tally, texts: Texts, instructions: _Instructions | None
 ) -> Iterator[_Kept]:
-    """Leave out copies: the same id and content, or without an id the same content in another file or repetition."""
+    """Leave out copies: the same id and content, or without an id the same content in another file
+    or repetition.
+    """
     seen: dict[bytes, tuple[_Kept, ...]] = {}
     for draft in drafts:
         key = hashlib.sha256(

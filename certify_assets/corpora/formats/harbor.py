@@ -1,7 +1,9 @@
-"""Harbor jobs (Terminal-Bench 2 and everything else that Harbor runs): a folder for every trial with result.json and agent/trajectory.json.
+"""Harbor jobs (Terminal-Bench 2 and everything else that Harbor runs): a folder for every trial
+with result.json and agent/trajectory.json.
 
-The verifier's folder is never opened. A trial that ended with an exception has a valid reward only where the agent itself brought it about
-(out of time or context, refusal); all other exceptions are infrastructure errors.
+The verifier's folder is never opened. A trial that ended with an exception has a valid reward
+only where the agent itself brought it about (out of time or context, refusal); all other
+exceptions are infrastructure errors.
 """
 
 from __future__ import annotations
@@ -75,7 +77,8 @@ def _fits(file: SourceFile) -> bool:
     label_source="verifier of the task, run by the harness in the container after the agent",
     options={
         "reward": "name of the reward that counts, where a verifier gives several",
-        "valid_exceptions": "types of exceptions, separated by commas, after which a reward counts all the same",
+        "valid_exceptions": "types of exceptions, separated by commas, after which a reward "
+        "counts all the same",
     },
     leak_fields=(
         "verifier_result",
@@ -187,11 +190,12 @@ def _also_valid(reading: Reading) -> frozenset[str]:
 
 
 def _outcome(trial: _Trial, reading: Reading) -> int | str | None:
-    """Success is a full reward; None where there is none, words where it is not a number from 0 to 1."""
+    """Success is a full reward."""
     key = reading.options.get("reward") or ("reward" if "reward" in trial.rewards else None)
     if key is None and len(trial.rewards) > 1:
         raise InputError(
-            f"{trial.file} has the rewards {', '.join(sorted(trial.rewards))}; name the one that counts with the option reward."
+            f"{trial.file} has the rewards {', '.join(sorted(trial.rewards))}; name the one "
+            "that counts with the option reward."
         )
     reward = trial.rewards.get(key) if key else next(iter(trial.rewards.values()), None)
     if reward is None or (isinstance(reward, float) and math.isnan(reward)):
@@ -292,8 +296,8 @@ def run_of_documents(
 ) -> tuple[str, tuple[Step, ...]]:
     """Return the instruction and the steps of a run, which may go on in further documents.
 
-    The instruction is what the user said before the agent's first step. System messages, copies of earlier context and runs of subagents
-    (counted in the notes of the tally) are left out.
+    The instruction is what the user said before the agent's first step. System messages, copies
+    of earlier context and runs of subagents (counted in the notes of the tally) are left out.
     """
     asked: list[str] = []
     steps: list[tuple[str, list[str]]] = []

@@ -1,4 +1,6 @@
-"""Import of published or incoming agent runs: `import_corpus`, `gather_corpus` and the detection of a format."""
+"""Import of published or incoming agent runs: `import_corpus`, `gather_corpus` and the detection of
+a format.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,8 @@ class ImportFacts:
     label_source : str
         Where the outcomes come from.
     label_facts : dict of str to number
-        What the source says of its labels, such as annotations, ties and their rate of disagreement.
+        What the source says of its labels, such as annotations, ties and their rate of
+        disagreement.
     """
 
     dropped: dict[str, int]
@@ -96,7 +99,8 @@ def import_corpus(
     paths : path or iterable of paths
         Files, folders and tar archives (read without unpacking).
     format : str, default "auto"
-        Name of an form, several joined by + that together make one corpus, or "auto" to take the one that fits the files.
+        Name of an form, several joined by + that together make one corpus, or "auto" to take the
+        one that fits the files.
     name : str
         Name of the corpus.
     options : mapping, optional
@@ -110,7 +114,8 @@ def import_corpus(
     Raises
     ------
     InputError
-        If a path, format or option is unknown, more than one format or none fits, or nothing could be used.
+        If a path, format or option is unknown, more than one format or none fits, or nothing could
+        be used.
     """
     with gather_corpus(paths, format=format, name=name, options=options) as (runs, facts):
         return Imported(frame=to_frame(runs.trajectories()), **vars(facts))
@@ -124,7 +129,8 @@ def gather_corpus(
     name: str,
     options: Mapping[str, Any] | None = None,
 ) -> Iterator[tuple[Gathered, ImportFacts]]:
-    """Read agent runs into one corpus whose texts wait in a temporary file, to be written or gone through while the block lasts.
+    """Read agent runs into one corpus whose texts wait in a temporary file, to be written or gone
+    through while the block lasts.
 
     Parameters and errors are those of `import_corpus`.
     """
@@ -153,7 +159,7 @@ def gather_new_runs(
     name: str,
     options: Mapping[str, Any] | None = None,
 ) -> Iterator[tuple[Gathered, ImportFacts]]:
-    """Read runs whose outcomes nobody knows yet, as `gather_corpus`; with "auto", what is of no other format is read as a table without outcomes."""
+    """Read runs whose outcomes nobody knows yet, as `gather_corpus`."""
     roots, unknown = (
         [Path(paths)] if isinstance(paths, str | Path) else [Path(path) for path in paths],
         None,
@@ -205,7 +211,7 @@ def _facts(
 def _drafts(
     formats: Sequence[CorpusFormat], roots: Sequence[Path], reading: Reading, limits: Limits
 ) -> Iterator[Draft]:
-    """Read the files once for every format; what one of them reads is not left out because another does not."""
+    """Read the files once for every format."""
     others: dict[str, str] | None = None
     for form in formats:
         part = Reading(reading.options, Tally(), reading.hashes, reading.label_facts)
@@ -221,7 +227,8 @@ def _drafts(
 def _known(format: str) -> CorpusFormat:
     if format not in FORMATS:
         raise InputError(
-            f"there is no format {format!r}; name one of {', '.join(sorted(FORMATS))} or auto, or several joined by +."
+            f"there is no format {format!r}; name one of {', '.join(sorted(FORMATS))} or "
+            "auto, or several joined by +."
         )
     return FORMATS[format]
 
@@ -232,7 +239,8 @@ def _options(formats: Sequence[CorpusFormat], options: Mapping[str, Any]) -> dic
         known |= form.options
     if unknown := sorted(set(options) - set(known)):
         raise InputError(
-            f"format {'+'.join(form.name for form in formats)} has no option {unknown[0]!r}; it has {', '.join(sorted(known))}."
+            f"format {'+'.join(form.name for form in formats)} has no option {unknown[0]!r}; "
+            f"it has {', '.join(sorted(known))}."
         )
     return {
         key: _switch(key, value) if key in _SWITCHES else value for key, value in options.items()
@@ -265,7 +273,8 @@ def detect_format(paths: Sequence[Path], limits: Limits | None = None) -> str:
     Raises
     ------
     InputError
-        If none fits (the message says why of the first files), or more than one: the message lists the candidates.
+        If none fits (the message says why of the first files), or more than one: the message lists
+        the candidates.
     """
     fitting: dict[str, str] = {}
     reasons: dict[str, str] = {}
@@ -295,7 +304,8 @@ def detect_format(paths: Sequence[Path], limits: Limits | None = None) -> str:
     if len(fitting) > 1:
         found = ", ".join(f"{key} (such as {file})" for key, file in sorted(fitting.items()))
         raise InputError(
-            f"more than one format fits {given}: {found}; name one with --format, or several that make one corpus joined by +."
+            f"more than one format fits {given}: {found}; name one with --format, or several "
+            "that make one corpus joined by +."
         )
     return next(iter(fitting))
 
@@ -320,7 +330,10 @@ def _encoding(file: SourceFile) -> str | None:
     if head in _UTF16:
         return f"{file.name} is in UTF-16; save it as UTF-8."
     return (
-        f"{file.name} is compressed once more inside; decompress it until its own suffix says what it is."
+        (
+            f"{file.name} is compressed once more inside; decompress it until its own suffix says "
+            "what it is."
+        )
         if head == _GZIP
         else None
     )

@@ -1,8 +1,9 @@
 """Inspect AI logs: .eval (a zip with one member a sample) and .json.
 
-A sample is a task, an epoch an attempt, model and solver are the agent. Logs of evaluations that failed or still run are read as far as
-their samples were scored. They are read by inspect-ai where it is installed and without it elsewhere, zstd members included; what becomes of
-a sample is decided here in both cases.
+A sample is a task, an epoch an attempt, model and solver are the agent. Logs of evaluations that
+failed or still run are read as far as their samples were scored. They are read by inspect-ai
+where it is installed and without it elsewhere, zstd members included; what becomes of a sample
+is decided here in both cases.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ OPTIONS: Mapping[str, str] = {
     "scorer": "name of the scorer that counts, where a log has several",
     "value_key": "key of the value that counts, where a score has several",
     "threshold": "least score that is a success, 1 where it is not given",
-    "partial": "what P (partially correct) is: failure, success or drop; where it is not given, P is .5",
+    "partial": "what P (partially correct) is: failure, success or drop; "
+    "where it is not given, P is .5",
 }
 _LETTERS = {"c": 1.0, "p": 0.5, "i": 0.0, "n": 0.0}
 _WORDS = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
@@ -109,10 +111,16 @@ def _explain(file: SourceFile) -> str | None:
     if file.suffix != ".eval":
         return None
     if file.size > file.limit:
-        return f"{file.name} has {file.size:,} bytes, the limit is {file.limit:,}; raise the option max_file_mb or name --format inspect."
+        return (
+            f"{file.name} has {file.size:,} bytes, the limit is {file.limit:,}; raise the option "
+            "max_file_mb or name --format inspect."
+        )
     try:
         with open_archive(file):
-            return f"{file.name} is a zip archive without header.json and _journal/start.json; it is no Inspect AI log."
+            return (
+                f"{file.name} is a zip archive without header.json and _journal/start.json; it is "
+                "no Inspect AI log."
+            )
     except InputError as error:
         return str(error)
 
@@ -168,7 +176,8 @@ def _read_archive(source: _Source, archive: EvalArchive) -> Iterator[Draft]:
     if header is None:
         tally.other(
             file.name,
-            f"{file.name} has neither header.json nor _journal/start.json; it is no Inspect AI log.",
+            f"{file.name} has neither header.json nor _journal/start.json; it is no Inspect "
+            "AI log.",
         )
         return
     members = sorted((match for name in names if (match := _SAMPLE.fullmatch(name))), key=_order)
@@ -183,7 +192,7 @@ def _read_archive(source: _Source, archive: EvalArchive) -> Iterator[Draft]:
 def _records(
     archive: EvalArchive, header: str, members: list[re.Match[str]]
 ) -> Iterator[dict[str, Any] | str]:
-    """Read a log without inspect-ai: its header first, then its samples; words stand for what cannot be read."""
+    """Read a log without inspect-ai: its header first, then its samples."""
     names = archive.names()
     for name in (header, *(match[0] for match in members)):
         try:
@@ -200,7 +209,7 @@ def _records(
 def _identified(
     records: Iterator[dict[str, Any] | str], written: dict[str, Any] | str
 ) -> Iterator[dict[str, Any] | str]:
-    """Give the header that inspect-ai read the eval_id that is written in the log: it makes one up where there is none."""
+    """Give the header that inspect-ai read the eval_id that is written in the log."""
     header = next(records)
     if isinstance(header, dict) and isinstance(written, dict):
         header = {
@@ -217,14 +226,15 @@ def _identified(
 def _drafts(
     records: Iterator[dict[str, Any] | str], members: Sequence[str], source: _Source, header: str
 ) -> Iterator[Draft]:
-    """Turn the header and samples of a log into drafts, whoever read them; a reader that gives up has read what came before."""
+    """Turn the header and samples of a log into drafts, whoever read them."""
     file, tally, seen = source.file, source.reading.tally, 0
     try:
         document = next(records)
         if isinstance(document, str):
             tally.drop(
                 "file_unreadable",
-                f"{file.name} has a header ({header}) that cannot be used: {document}; fetch it again.",
+                f"{file.name} has a header ({header}) that cannot be used: {document}; fetch "
+                "it again.",
             )
             return
         log = _log(source, document)
@@ -240,13 +250,15 @@ def _drafts(
 
 
 def _order(match: re.Match[str]) -> tuple[int, int, str, int]:
-    """Order samples by id, numbers before words, and epoch: the archive holds them as they ended."""
+    """Order samples by id, numbers before words, and epoch, not as they ended."""
     number = int(match[1]) if match[1].isdecimal() and len(match[1]) < 18 else None
     return (number is None, number or 0, match[1], int(match[2]))
 
 
 def _sample(archive: EvalArchive, name: str, names: list[str]) -> dict[str, Any] | str:
-    """Read a sample from its member, or where it is stored in pieces, from those that hold its messages and attachments."""
+    """Read a sample from its member, or where it is stored in pieces, from those that hold its
+    messages and attachments.
+    """
     shell = _object(archive.read(name))
     if isinstance(shell, str) or not name.endswith("/sample.json"):
         return shell
@@ -383,7 +395,8 @@ def _draft(
         return
     if log.scoring.between(sample.get("scores")):
         reading.tally.notes[
-            "scores between 0 and 1 counted as failures; the option threshold says where success begins"
+            "scores between 0 and 1 counted as failures; "
+            "the option threshold says where success begins"
         ] += 1
     epoch, uuid = sample.get("epoch"), sample.get("uuid")
     yield Draft(
@@ -413,7 +426,7 @@ def _problem(sample: Mapping[str, Any]) -> str | None:
 
 
 def resolved(value: Any, attachments: Mapping[str, Any] | Sequence[Any], depth: int = 0) -> Any:
-    """Replace every text that is a reference to an attachment by the attachment, which may itself be a reference."""
+    """Replace every text that is a reference to an attachment by the attachment."""
     if isinstance(value, str):
         return _text(value, attachments)
     if depth < _DEEPEST and isinstance(value, list):
@@ -424,7 +437,7 @@ def resolved(value: Any, attachments: Mapping[str, Any] | Sequence[Any], depth: 
 
 
 def run_of_sample(sample: Mapping[str, Any], reading: Reading) -> tuple[str, tuple[Step, ...]]:
-    """Return what the sample asked and the steps of the run; targets, scores, metadata, store and events are not looked at."""
+    """Return what the sample asked and the steps of the run."""
     attachments = sample.get("attachments")
     known = attachments if isinstance(attachments, Mapping | list) else {}
     asked = _asked(resolved(sample.get("input"), known), resolved(sample.get("choices"), known))
@@ -482,7 +495,7 @@ def _asked(asked: Any, choices: Any) -> str:
 
 
 def _after_input(messages: list[Any]) -> list[Mapping[str, Any]]:
-    """Leave out what came before the agent's first word: it is the input, or a prompt made of it."""
+    """Leave out what came before the agent's first word, which repeats the input."""
     spoke = (
         number
         for number, message in enumerate(messages)
@@ -492,7 +505,7 @@ def _after_input(messages: list[Any]) -> list[Mapping[str, Any]]:
 
 
 def _message(message: Mapping[str, Any]) -> dict[str, Any]:
-    """Put a message into the form of other chats: thoughts as text, the called function as name, a tool's error behind its output."""
+    """Put a message into the form of other chats."""
     content = message.get("content")
     parts = [{"text": _part(part)} for part in content] if isinstance(content, list) else content
     error = mapping(message.get("error")).get("message")
@@ -512,7 +525,8 @@ def _part(part: Any) -> str:
     if kind == "reasoning":
         text = part.get("summary") if part.get("redacted") else part.get("reasoning")
     elif kind == "tool_use":
-        text = f"{part.get('name')}({arguments_text(part.get('arguments'))})\n{message_text(part.get('result'))}"
+        call = f"{part.get('name')}({arguments_text(part.get('arguments'))})"
+        text = f"{call}\n{message_text(part.get('result'))}"
     else:
         text = part if isinstance(part, str) else mapping(part).get("text")
     return text if isinstance(text, str) else ""
@@ -548,13 +562,7 @@ class Scoring:
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Scoring:
-        """Read the options.
-
-        Raises
-        ------
-        InputError
-            If threshold is not a number or partial is another word.
-        """
+        """Read the options."""
         threshold, partial = options.get("threshold"), options.get("partial")
         if partial is not None and partial not in _PARTIAL:
             raise InputError(f"the option partial is {partial!r}; give failure, success or drop.")
@@ -567,13 +575,7 @@ class Scoring:
         return cls(options.get("scorer"), options.get("value_key"), number, partial)
 
     def outcome(self, scores: Any, where: str) -> int | str | None:
-        """Return the outcome of a sample; None where it has no score that counts, words where the score cannot be used.
-
-        Raises
-        ------
-        InputError
-            If it has several scores or values and the options name none.
-        """
+        """Return the outcome of a sample."""
         score = mapping(_only(mapping(scores), self.scorer, "scorer", where))
         value = score.get("value")
         if isinstance(value, Mapping):
@@ -582,11 +584,14 @@ class Scoring:
         if isinstance(number, str) or number is None:
             return number
         if self.threshold is None and not (0 <= number <= 1 + _TOLERANCE or number == math.inf):
-            return f"its score {number:g} is not from 0 to 1; say by the option threshold from where on it is a success"
+            return (
+                f"its score {number:g} is not from 0 to 1; say by the option threshold from where "
+                "on it is a success"
+            )
         return int(number >= (1.0 if self.threshold is None else self.threshold) - _TOLERANCE)
 
     def misses(self, scores: Any) -> str | None:
-        """Say which scorers a sample has instead of the one that the options name; None where that is not what it lacks."""
+        """Say which scorers a sample has instead of the one that the options name."""
         names = list(mapping(scores))
         return (
             f"has no score of {self.scorer!r}, only of {', '.join(names)}"
@@ -626,6 +631,7 @@ def _only(values: Mapping[str, Any], name: str | None, option: str, where: str) 
         return values.get(name)
     if len(values) > 1:
         raise InputError(
-            f"{where} has {len(values)} scores ({', '.join(map(str, values))}); name the one that counts with the option {option}."
+            f"{where} has {len(values)} scores ({', '.join(map(str, values))}); name the one "
+            f"that counts with the option {option}."
         )
     return next(iter(values.values()), None)

@@ -1,7 +1,8 @@
 """Which reader Inspect AI logs are read by, and inspect-ai's own at work in a process of its own.
 
-The library changes modules of its process and brings dependencies that need not agree with this package's, and what it reads is untrusted: it is
-never imported here. It runs isolated, in an empty folder, without the environment's secrets, and answers in lines of JSON.
+The library changes modules of its process and brings dependencies that need not agree with this
+package's, and what it reads is untrusted: it is never imported here. It runs isolated, in an
+empty folder, without the environment's secrets, and answers in lines of JSON.
 """
 
 from __future__ import annotations
@@ -30,7 +31,10 @@ from certify_assets.errors import InputError
 
 INSPECT_PYTHON = "CERTIFY_INSPECT_PYTHON"
 READER_OPTION: Mapping[str, str] = {
-    "reader": f"auto (the default: inspect-ai's own reader where it is installed, here or at {INSPECT_PYTHON}), inspect_ai or own"
+    "reader": (
+        "auto (the default: inspect-ai's own reader where it is installed, here or at "
+        f"{INSPECT_PYTHON}), inspect_ai or own"
+    )
 }
 _CHOICES = ("auto", "inspect_ai", "own")
 # the first that reads members compressed with zstd
@@ -66,14 +70,7 @@ class InspectPackage:
 
 
 def choose_reader(options: Mapping[str, Any]) -> InspectPackage | None:
-    """Return the inspect-ai that reads the logs; None where the package's own reader does.
-
-    Raises
-    ------
-    InputError
-        If the option reader is another word, inspect-ai is asked for and not there, or the interpreter that `INSPECT_PYTHON` names has none
-        that is recent enough.
-    """
+    """Return the inspect-ai that reads the logs; None where the package's own reader does."""
     choice, named = options.get("reader", "auto"), os.environ.get(INSPECT_PYTHON)
     if choice not in _CHOICES:
         raise InputError(f"the option reader is {choice!r}; give auto, inspect_ai or own.")
@@ -91,7 +88,8 @@ def choose_reader(options: Mapping[str, Any]) -> InspectPackage | None:
         return InspectPackage(sys.executable, here)
     if choice == "inspect_ai":
         raise InputError(
-            f"the option reader asks for inspect-ai, but this interpreter has {_found(here)}; {_remedy()}"
+            f"the option reader asks for inspect-ai, but this interpreter has {_found(here)}; "
+            f"{_remedy()}"
         )
     return None
 
@@ -111,7 +109,10 @@ def _found(version: str) -> str:
 
 def _remedy() -> str:
     oldest = ".".join(map(str, _OLDEST))
-    return f"install inspect-ai {oldest} or later in a virtual environment and let {INSPECT_PYTHON} name its python, or give the option reader=own."
+    return (
+        f"install inspect-ai {oldest} or later in a virtual environment and let {INSPECT_PYTHON} "
+        "name its python, or give the option reader=own."
+    )
 
 
 def _version_here() -> str:
@@ -128,7 +129,8 @@ def _version_at(python: str) -> str:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise InputError(
-            f"{INSPECT_PYTHON} names {python}, which does not run ({type(error).__name__}); {_remedy()}"
+            f"{INSPECT_PYTHON} names {python}, which does not run ({type(error).__name__}); "
+            f"{_remedy()}"
         ) from None
     return done.stdout.strip() if done.returncode == 0 else ""
 
@@ -149,12 +151,12 @@ def open_reader(options: Mapping[str, Any]) -> Iterator[InspectProcess | None]:
 
 
 class InspectProcess:
-    """inspect-ai's reader in a process of its own, which is started for the first log and again after one that ended it.
+    """inspect-ai's reader in a process of its own, which is started for the first log and again
+    after one that ended it.
 
     Parameters
     ----------
-    package : InspectPackage
-    folder : Path
+    package : InspectPackage folder : Path
         An empty folder to work in.
     """
 
@@ -166,15 +168,7 @@ class InspectProcess:
     def records(
         self, file: SourceFile, samples: Sequence[tuple[str, int]] | None
     ) -> Iterator[dict[str, Any] | str]:
-        """Read a log: its header first, then its samples in the order given (None for all of a .json log); words stand for what cannot be read.
-
-        Raises
-        ------
-        BrokenFileError
-            If the process ends, or is silent for ten minutes, before the log does.
-        InputError
-            If the process cannot be started, or a sample is larger than a file may be.
-        """
+        """Read a log: its header first, then its samples in the order given."""
         path = self._folder / f"log{file.suffix}"
         with file.open() as stream, path.open("wb") as copy:
             shutil.copyfileobj(stream, copy)
@@ -219,7 +213,8 @@ class InspectProcess:
             if line is None:
                 self.close()
                 raise InputError(
-                    f"inspect-ai at {self.package.python} cannot be started ({self._last_words()}); {_remedy()}"
+                    f"inspect-ai at {self.package.python} cannot be started "
+                    f"({self._last_words()}); {_remedy()}"
                 )
         return self._process
 
@@ -235,17 +230,19 @@ class InspectProcess:
         line = self._line(process)
         if line is None:
             raise BrokenFileError(
-                f"{file.name} ended inspect-ai {self.package.version} ({self._last_words()}); fetch it again, or give the option reader=own."
+                f"{file.name} ended inspect-ai {self.package.version} ({self._last_words()}); "
+                "fetch it again, or give the option reader=own."
             )
         answer: dict[str, Any] = json.loads(line)
         if "too_large" in answer:
             raise InputError(
-                f"{file.name} has a sample of {answer['too_large']:,} bytes, the limit is {file.limit:,}; raise the option max_file_mb."
+                f"{file.name} has a sample of {answer['too_large']:,} bytes, the limit is "
+                f"{file.limit:,}; raise the option max_file_mb."
             )
         return answer
 
     def _line(self, process: subprocess.Popen[bytes]) -> bytes | None:
-        """Return the next line of the answers; None where the process has ended or says nothing any more."""
+        """Return the next line of the answers."""
         pieces = [self._pending]
         while b"\n" not in pieces[-1]:
             ready, _, _ = select.select([_pipe(process.stdout)], [], [], _PATIENCE)
@@ -294,27 +291,15 @@ class EvalArchive:
         return list(dict.fromkeys(self._archive.namelist()))
 
     def require_small(self) -> None:
-        """Refuse an archive whose members say that they are larger than the limits, before another reader unpacks them.
-
-        Raises
-        ------
-        InputError
-            If one member, or all together, are larger.
+        """Refuse an archive whose members say that they are larger than the limits, before another
+        reader unpacks them.
         """
         sizes = [member.file_size for member in self._archive.infolist()]
         if max(sizes, default=0) > self._file.limit or sum(sizes) > self._left:
             raise self._too_large()
 
     def read(self, name: str) -> bytes:
-        """Return the content of a member.
-
-        Raises
-        ------
-        MemberError
-            If it is damaged or is compressed in a way that cannot be read here.
-        InputError
-            If it, or all members read so far, are larger than the limits.
-        """
+        """Return the content of a member."""
         member, limit = self._archive.getinfo(name), self._file.limit
         try:
             data = (
@@ -324,7 +309,8 @@ class EvalArchive:
             )
         except _DAMAGE as error:
             raise MemberError(
-                f"{self._file.name} has the member {_shown(name)}, which cannot be read ({_words(error, member)})"
+                f"{self._file.name} has the member {_shown(name)}, which cannot be read "
+                f"({_words(error, member)})"
             ) from None
         self._left -= len(data)
         if len(data) > limit or self._left < 0:
@@ -333,7 +319,8 @@ class EvalArchive:
 
     def _too_large(self) -> InputError:
         return InputError(
-            f"{self._file.name} unpacks to more than the limit of {self._file.limit:,} bytes a member or {Limits().archive_bytes:,} in all; "
+            f"{self._file.name} unpacks to more than the limit of {self._file.limit:,} bytes a "
+            f"member or {Limits().archive_bytes:,} in all; "
             "raise the option max_file_mb."
         )
 
@@ -342,7 +329,7 @@ class EvalArchive:
             return stream.read(count)
 
     def _zstd(self, member: zipfile.ZipInfo, count: int) -> bytes:
-        """Unpack a zstd member, which zipfile cannot before Python 3.14; pyarrow brings the decoder."""
+        """Unpack a zstd member, which zipfile cannot before Python 3.14."""
         import pyarrow as pa
 
         self._stream.seek(member.header_offset)
@@ -358,22 +345,15 @@ class EvalArchive:
 
 @contextmanager
 def open_archive(file: SourceFile) -> Iterator[EvalArchive]:
-    """Open a .eval file.
-
-    Raises
-    ------
-    BrokenFileError
-        If it is no whole zip archive, as logs that are still being written may be.
-    InputError
-        If it has more members than an archive may have.
-    """
+    """Open a .eval file."""
     with file.open() as stream:
         try:
             archive = zipfile.ZipFile(stream)
         except _DAMAGE as error:
             words = str(error) or type(error).__name__
             raise BrokenFileError(
-                f"{file.name} is not a whole zip archive ({words}); fetch it again, or wait for its end."
+                f"{file.name} is not a whole zip archive ({words}); fetch it again, or wait "
+                "for its end."
             ) from None
         with archive:
             if len(archive.infolist()) > Limits().archive_members:
@@ -384,7 +364,7 @@ def open_archive(file: SourceFile) -> Iterator[EvalArchive]:
 
 
 def _read(stream: Any, count: int) -> bytes:
-    """Read at most so many bytes in pieces: asked for all at once, the decoder makes room for all at once."""
+    """Read at most so many bytes in pieces."""
     pieces: list[bytes] = []
     while count > 0 and (piece := bytes(stream.read(min(count, _UNPACKED_PIECE)))):
         pieces.append(piece)
@@ -398,5 +378,8 @@ def _shown(name: str) -> str:
 
 def _words(error: Exception, member: zipfile.ZipInfo) -> str:
     if isinstance(error, NotImplementedError):
-        return f"compression method {member.compress_type}; write the log again with inspect log convert"
+        return (
+            f"compression method {member.compress_type}; write the log again with inspect log "
+            "convert"
+        )
     return str(error) or type(error).__name__

@@ -1,9 +1,12 @@
-"""Reads Inspect AI logs by inspect-ai's own functions; a script for an interpreter that has them, never imported by this package.
+"""Reads Inspect AI logs by inspect-ai's own functions; a script for an interpreter that has them,
+never imported by this package.
 
-It knows nothing of this package and is given a line of JSON a log: ``{"path": …, "samples": [[id, epoch], …] or null}``, null for a .json log.
-It answers in lines of JSON: ``{"version": …}`` once, and for every log ``{"header": …}``, then ``{"sample": …}`` or ``{"problem": words}`` for every
-sample asked for (every sample of a .json log), then ``{"end": true}``. A header that cannot be read is a problem followed by the end.
-Targets, scores' metadata, stores and events stay here.
+It knows nothing of this package and is given a line of JSON a log: ``{"path": …, "samples":
+[[id, epoch], …] or null}``, null for a .json log. It answers in lines of JSON: ``{"version":
+…}`` once, and for every log ``{"header": …}``, then ``{"sample": …}`` or ``{"problem": words}``
+for every sample asked for (every sample of a .json log), then ``{"end": true}``. A header that
+cannot be read is a problem followed by the end. Targets, scores' metadata, stores and events
+stay here.
 """
 
 from __future__ import annotations
@@ -95,7 +98,7 @@ def _answers(log: Any, question: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _samples(log: Any, path: str, asked: list[Any]) -> Iterator[dict[str, Any]]:
-    """Read some samples at once, because every call reads the archive's directory; one by one where that is not to be had or fails."""
+    """Read some samples at once, because every call reads the archive's directory."""
     several = getattr(log, "read_eval_log_samples_by_id", None)
     try:
         read = (
@@ -122,7 +125,9 @@ def _samples(log: Any, path: str, asked: list[Any]) -> Iterator[dict[str, Any]]:
 
 
 def _settings(read: Callable[..., Any]) -> dict[str, Any]:
-    """Resolve attachments, and leave out what is not passed on where this version of the library can."""
+    """Resolve attachments, and leave out what is not passed on where this version of the library
+    can.
+    """
     unread = {"exclude_fields": _UNREAD} if "exclude_fields" in signature(read).parameters else {}
     return {"resolve_attachments": True, **unread}
 

@@ -1,8 +1,11 @@
-"""InterCode result files: a JSON object of episodes by index, or one with ``meta`` and the episodes under ``logs``.
+"""InterCode result files: a JSON object of episodes by index, or one with ``meta`` and the episodes
+under ``logs``.
 
-Task ids count from 0 in every data file, so the data file's name becomes their prefix. The agent is model folder and strategy, both from the
-path: ``results/<environment>/<model>/ic_<environment>_<strategy>….json``. Episodes end when their reward reaches 1; that is in their length and
-cannot be hidden here, the leak controls of the corpus measure it.
+Task ids count from 0 in every data file, so the data file's name becomes their prefix. The agent
+is model folder and strategy, both from the path:
+``results/<environment>/<model>/ic_<environment>_<strategy>….json``. Episodes end when their
+reward reaches 1; that is in their length and cannot be hidden here, the leak controls of the
+corpus measure it.
 """
 
 from __future__ import annotations
@@ -119,7 +122,9 @@ def _task(record: Mapping[str, Any]) -> str:
 
 
 def _steps(history: Mapping[str, Any]) -> tuple[Step, ...]:
-    """The plan, where one was made, then actions with the thought before them and what they printed; the last may have been refused."""
+    """The plan, where one was made, then actions with the thought before them and what they
+    printed; the last may have been refused.
+    """
     actions, thoughts, plan = (
         history["actions"],
         history.get("thoughts", []),
@@ -144,7 +149,7 @@ def _outcome(reward: Any) -> int | None:
 
 @lru_cache(maxsize=16)
 def _agent(name: str, environment: str) -> str:
-    """Name model and strategy; the folder above names the model where the folder above that names the environment."""
+    """Name model and strategy."""
     path, short = PurePosixPath(name), environment.removeprefix("ic_")
     strategy = _DATA_FILE.sub("", path.name.split(".json")[0])
     strategy = strategy.removeprefix(f"ic_{short}_") or strategy

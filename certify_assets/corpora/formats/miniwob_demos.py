@@ -1,7 +1,9 @@
-"""MiniWoB++ demonstrations: one JSON object a run of a person, with the events in the browser and the page after each of them.
+"""MiniWoB++ demonstrations: one JSON object a run of a person, with the events in the browser and
+the page after each of them.
 
-Events come twice, when they reach the page and when they leave it; the first of the two is read, the page is that before the next action. The file name
-names task, person and number of the run: ``<task>_<assignment>_d<number>.json.gz``.
+Events come twice, when they reach the page and when they leave it; the first of the two is read,
+the page is that before the next action. The file name names task, person and number of the run:
+``<task>_<assignment>_d<number>.json.gz``.
 """
 
 from __future__ import annotations
@@ -123,8 +125,9 @@ def _outcome(reward: Any) -> int | None:
 def steps_of_states(states: Iterable[Mapping[str, Any]]) -> tuple[Step, ...]:
     """Turn the states of a demonstration into steps.
 
-    The first step has no action and shows the page as it was; keys that follow each other are one action, and a page that did not change is said to
-    be so. Empty where no page was recorded.
+    The first step has no action and shows the page as it was; keys that follow each other are
+    one action, and a page that did not change is said to be so. Empty where no page was
+    recorded.
     """
     opened: Any = {}
     steps: list[tuple[str, Any]] = []
@@ -156,7 +159,7 @@ def _described(steps: list[tuple[str, Any]]) -> Iterator[Step]:
 
 
 def _actions(states: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, Any, bool]]:
-    """Go through the actions, each with the page before it and whether it is a key; at the end nothing, with the last page."""
+    """Go through the actions, each with the page before it and whether it is a key."""
     page: Any = {}
     pressed = ""
     origin: Mapping[str, Any] = {}
@@ -208,7 +211,7 @@ def _key(event: Mapping[str, Any]) -> str:
 
 
 def page_text(page: Any) -> str:
-    """The texts and values of a page, in its order, with the kind of element where a person could use it."""
+    """The texts and values of a page, in its order."""
     parts = [part for node in _nodes(page) if (part := _shown(node))]
     return excerpt("\n".join(parts), _PAGE)
 
@@ -226,7 +229,7 @@ def _shown(node: Mapping[str, Any]) -> str:
 
 
 def _target(page: Any, event: Mapping[str, Any]) -> str:
-    """The innermost element at the place of an event that says or holds something, and the place."""
+    """The innermost element with content at the place of an event, and the place."""
     x, y = event.get("x"), event.get("y")
     if not isinstance(x, int | float) or not isinstance(y, int | float):
         return "somewhere"
@@ -254,7 +257,7 @@ def _distance(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
 
 
 def _nodes(page: Any) -> Iterator[Mapping[str, Any]]:
-    """Go through the elements in the order of the page; without recursion, as pages may be nested deeply."""
+    """Go through the elements in the order of the page."""
     waiting = [page]
     while waiting:
         node = waiting.pop()

@@ -1,7 +1,8 @@
-"""OpenHands evaluation outputs (output.jsonl): a record a run, with its events, or pairs of action and observation, as history.
+"""OpenHands evaluation outputs (output.jsonl): a record a run, with its events, or pairs of action
+and observation, as history.
 
-Outcomes are in the records once the harness has written them back (``report.resolved``), otherwise in a SWE-bench report beside the file.
-Files are read line by line.
+Outcomes are in the records once the harness has written them back (``report.resolved``),
+otherwise in a SWE-bench report beside the file. Files are read line by line.
 """
 
 from __future__ import annotations
@@ -80,17 +81,7 @@ def of_openhands(file: SourceFile) -> bool:
 
 
 def read_output(file: SourceFile, outcomes: Outcomes, reading: Reading) -> Iterator[Draft]:
-    """Read the runs of one output.jsonl.
-
-    Parameters
-    ----------
-    file : SourceFile
-        An output; see `of_openhands`.
-    outcomes : Outcomes
-        For records without an outcome of their own.
-    reading : Reading
-        Where records that are left out are counted.
-    """
+    """Read the runs of one output.jsonl."""
     sha256 = reading.sha256(file)
     try:
         for row, record in _lines(file):
@@ -171,8 +162,14 @@ def named_tasks(files: Files) -> Iterator[tuple[str, str]]:
 
 def _other(file: SourceFile) -> str:
     if file.size > file.limit:
-        return f"{file.name} has {file.size:,} bytes and was not looked into; raise the option max_file_mb or name its format."
-    return f"{file.name} holds no evaluation output of OpenHands, a JSON object a line with instance_id, history and test_result."
+        return (
+            f"{file.name} has {file.size:,} bytes and was not looked into; raise the option "
+            "max_file_mb or name its format."
+        )
+    return (
+        f"{file.name} holds no evaluation output of OpenHands, a JSON object a line with "
+        "instance_id, history and test_result."
+    )
 
 
 def _lines(file: SourceFile) -> Iterator[tuple[int, dict[str, Any] | str]]:
@@ -258,7 +255,9 @@ def _agent(record: Mapping[str, Any]) -> str:
 
 
 def _issue(record: Mapping[str, Any]) -> str:
-    """Return the problem statement, or else the issue inside the instruction that the harness wrote."""
+    """Return the problem statement, or else the issue inside the instruction that the harness
+    wrote.
+    """
     statement, instruction = (
         mapping(record.get("instance")).get("problem_statement"),
         record.get("instruction"),
@@ -295,7 +294,9 @@ def _conversation(events: list[Mapping[str, Any]]) -> tuple[str, tuple[Step, ...
 
 
 def _said(event: Mapping[str, Any]) -> tuple[bool, str]:
-    """Return whether an event is an action of the agent, and its text, empty where nobody said anything."""
+    """Return whether an event is an action of the agent, and its text, empty where nobody said
+    anything.
+    """
     if "kind" in event and not (
         {"action", "observation"} & event.keys() and isinstance(event.get("action"), str)
     ):
@@ -328,7 +329,7 @@ def _said_to_sdk(event: Mapping[str, Any]) -> tuple[bool, str]:
 
 
 def _joined(thought: str, name: str, arguments: Mapping[str, Any]) -> str:
-    """Return an action as text: the thought, then the command, code or message, or all arguments where there is no such."""
+    """Return an action as text."""
     kept = {
         key: value
         for key, value in arguments.items()

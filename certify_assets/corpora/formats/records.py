@@ -27,19 +27,21 @@ _UNPACKED_LIMITS = 8
 
 
 def decode(data: bytes) -> str:
-    """Decode UTF-8; bytes that are not become lone surrogates, which mark the records they are in."""
+    """Decode UTF-8; other bytes become lone surrogates, which mark their records."""
     return data.decode("utf-8", "surrogateescape").removeprefix("\ufeff")
 
 
 def is_object_with(head: bytes, marks: Iterable[re.Pattern[bytes]]) -> bool:
-    """Say whether the first bytes of a file, `HEAD` of them, are those of a JSON object in which every mark occurs."""
+    """Say whether the first bytes of a file, `HEAD` of them, are those of a JSON object in which
+    every mark occurs.
+    """
     return head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{") and all(
         mark.search(head) for mark in marks
     )
 
 
 def first_record(data: bytes, required: frozenset[str]) -> dict[str, Any] | None:
-    """Return the first whole object of a JSON list that has the required keys; None where the first few have none such."""
+    """Return the first whole object of a JSON list that has the required keys."""
     if not data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"["):
         return None
     for number, record in iter_list(data, required):
@@ -51,7 +53,7 @@ def first_record(data: bytes, required: frozenset[str]) -> dict[str, Any] | None
 
 
 def first_object(text: str, key: str, required: str) -> dict[str, Any]:
-    """Return the first object of that key, at any depth, which has the required key; an empty one where there is none."""
+    """Return the first object of that key, at any depth, which has the required key."""
     for count, match in enumerate(_opening(key, "{").finditer(text)):
         record, end = _parse(text, match.end() - 1)
         if end is not None and required in record:
@@ -64,22 +66,10 @@ def first_object(text: str, key: str, required: str) -> dict[str, Any]:
 def iter_list(
     data: bytes | str, required: frozenset[str], under: str = ""
 ) -> Iterator[tuple[int, dict[str, Any] | str]]:
-    """Go through the objects of a JSON list.
+    """Yield the records of a JSON list, from 1: each an object or, in words, what is wrong with it.
 
-    Parameters
-    ----------
-    data : bytes or str
-        The file, or what `decode` made of it.
-    required : frozenset of str
-        Keys of a record: after a broken one, reading goes on at the next object that has them all.
-    under : str
-        Key whose value is the list, where the file is an object that holds it.
-
-    Yields
-    ------
-    tuple of int and (dict or str)
-        Number of the record, from 1, and the record or, in words, what is wrong with it; `REST_LOST` where nobody can say how many
-        records are missing.
+    After a broken one, reading resumes at the next object that has all `required` keys; the list
+    is the whole file or the value of the key `under`.
     """
     text = data if isinstance(data, str) else decode(data)
     for number, _, record in _records(text, _start(text, under, "["), _list_member, required):
@@ -89,18 +79,7 @@ def iter_list(
 def iter_dict(
     data: bytes | str, required: frozenset[str], under: str = ""
 ) -> Iterator[tuple[int, str, dict[str, Any] | str]]:
-    """Go through the objects that are the values of a JSON object.
-
-    Parameters
-    ----------
-    data, required, under
-        As for `iter_list`.
-
-    Yields
-    ------
-    tuple of int, str and (dict or str)
-        Number of the record, from 1, its key ("" where that is broken too), and the record or what is wrong with it, as `iter_list` says it.
-    """
+    """Go through the objects that are the values of a JSON object."""
     text = data if isinstance(data, str) else decode(data)
     yield from _records(text, _start(text, under, "{"), _dict_member, required)
 
@@ -214,22 +193,7 @@ def _resync(
 def parquet_rows(
     file: SourceFile, columns: Sequence[str], *, batch_rows: int
 ) -> Iterator[tuple[int, dict[str, Any] | str]]:
-    """Go through the rows of a Parquet file: number of the row, and the row by column or, in words, why the rest cannot be read.
-
-    Parameters
-    ----------
-    file : SourceFile
-        The file; values of a batch may take its limit, those of all rows eight times that.
-    columns : sequence of str
-        Columns to read.
-    batch_rows : int
-        Most rows decoded at once.
-
-    Raises
-    ------
-    InputError
-        If the values are larger than that.
-    """
+    """Go through the rows of a Parquet file."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -257,10 +221,9 @@ def parquet_rows(
 
 
 def _rows_at_once(group: Any, file: SourceFile, most: int) -> int:
-    """Return how many rows may be decoded at once: a value that a dictionary holds once may stand in every row of a batch.
-
-    The columns' own metadata would say more; on a damaged footer, asking for them ends the process (pyarrow 25).
-    """
+    """Return how many rows may be decoded at once."""
+    # a value that a dictionary holds once may be in every row of a batch; the columns' own metadata
+    # would say more, but asking for it on a damaged footer ends the process (pyarrow 25)
     return max(1, min(most, file.limit // max(1, int(group.total_byte_size))))
 
 
@@ -286,5 +249,6 @@ def _plain(kind: Any) -> Any:
 
 def _too_large(file: SourceFile) -> InputError:
     return InputError(
-        f"{file.name} unpacks to far more than the limit of {file.limit:,} bytes; split it or raise the option max_file_mb."
+        f"{file.name} unpacks to far more than the limit of {file.limit:,} bytes; split it or "
+        "raise the option max_file_mb."
     )

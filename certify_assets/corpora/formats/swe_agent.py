@@ -1,7 +1,9 @@
-"""SWE-agent runs (one ``<instance>.traj`` a run) with reports of a SWE-bench harness, on SWE-bench or on Multi-SWE-bench.
+"""SWE-agent runs (one ``<instance>.traj`` a run) with reports of a SWE-bench harness, on SWE-bench
+or on Multi-SWE-bench.
 
-The agent is what the predictions beside the runs call it, or else the folder of the runs; folders of one agent are its attempts. The
-content of a run does not tell Multi-SWE-bench from SWE-bench; its folder (``evaluation/<language>/…``) or instance id does.
+The agent is what the predictions beside the runs call it, or else the folder of the runs;
+folders of one agent are its attempts. The content of a run does not tell Multi-SWE-bench from
+SWE-bench; its folder (``evaluation/<language>/…``) or instance id does.
 """
 
 from __future__ import annotations
@@ -62,7 +64,10 @@ def _fits_multi(file: SourceFile) -> bool:
 
 def _explain(file: SourceFile) -> str | None:
     if file.suffix == ".traj":
-        return f"{file.name} has no trajectory in it; a SWE-agent run is a JSON object with trajectory, history and info."
+        return (
+            f"{file.name} has no trajectory in it; a SWE-agent run is a JSON object with "
+            "trajectory, history and info."
+        )
     return None
 
 
@@ -100,7 +105,8 @@ def swe_agent(files: Files, reading: Reading) -> Iterator[Draft]:
 @corpus_format(
     suffixes=swe_agent.suffixes,
     domain="software",
-    title="Multi-SWE-bench submissions (SWE-agent .traj or OpenHands output.jsonl, with results.json)",
+    title="Multi-SWE-bench submissions (SWE-agent .traj or OpenHands output.jsonl, with "
+    "results.json)",
     fits=_fits_multi,
     explain=_explain,
     label_source="tests of the instance, run by the Multi-SWE-bench harness on the submitted patch",

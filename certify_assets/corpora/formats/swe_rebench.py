@@ -1,7 +1,9 @@
-"""The two Parquet tables of code repair runs by Nebius: SWE-rebench (OpenHands) and SWE-agent trajectories.
+"""The two Parquet tables of code repair runs by Nebius: SWE-rebench (OpenHands) and SWE-agent
+trajectories.
 
-Tables are read in batches of rows, and of the nested messages only the columns that are used. A run keeps at most `_RUN_CHARS` characters,
-four times what judges are shown: 67,074 runs at full length would not fit into one table of Arrow strings, which hold 2 GiB a column.
+Tables are read in batches of rows, and of the nested messages only the columns that are used. A
+run keeps at most `_RUN_CHARS` characters, four times what judges are shown: 67,074 runs at full
+length would not fit into one table of Arrow strings, which hold 2 GiB a column.
 """
 
 from __future__ import annotations
@@ -85,12 +87,18 @@ def _tops(leaves: list[str]) -> set[str]:
 
 def _explain(file: SourceFile) -> str | None:
     if file.size > file.limit:
-        return f"{file.name} has {file.size:,} bytes and was not looked into; raise the option max_file_mb or name its format."
+        return (
+            f"{file.name} has {file.size:,} bytes and was not looked into; raise the option "
+            "max_file_mb or name its format."
+        )
     return _other(file)
 
 
 def _other(file: SourceFile) -> str:
-    return f"{file.name} has no columns instance_id, trajectory and resolved (or target), as the tables of SWE-rebench have."
+    return (
+        f"{file.name} has no columns instance_id, trajectory and resolved (or target), as the "
+        "tables of SWE-rebench have."
+    )
 
 
 @corpus_format(
@@ -205,7 +213,7 @@ def _draft(
 
 
 def _message(message: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a message in the fields of chats; the SWE-agent table calls its agent ai and has its words in text."""
+    """Return a message in the fields of chats."""
     role, content = message.get("role"), message.get("content")
     return {
         "role": "assistant" if role == "ai" else role,
@@ -216,7 +224,7 @@ def _message(message: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _in_share(task: str, share: float) -> bool:
-    """Draw tasks by the hash of their ids: the same on every machine, whatever the order of rows."""
+    """Draw tasks by the hash of their ids, the same on every machine."""
     return int.from_bytes(
         hashlib.sha256(task.encode("utf-8", "surrogatepass")).digest()[:6], "big"
     ) < share * (1 << 48)

@@ -1,7 +1,9 @@
-"""What the formats of code repair share: instance ids, issue texts, and the reports of the SWE-bench harnesses that hold the outcomes.
+"""What the formats of code repair share: instance ids, issue texts, and the reports of the
+SWE-bench harnesses that hold the outcomes.
 
-A report speaks of the folder that it lies in (a folder that holds only reports, such as ``results``, is passed over) and of the runs below
-it. It names the resolved instances; whether one that it does not name failed or was never evaluated depends on what else it names.
+A report speaks of the folder that it lies in (a folder that holds only reports, such as
+``results``, is passed over) and of the runs below it. It names the resolved instances; whether
+one that it does not name failed or was never evaluated depends on what else it names.
 """
 
 from __future__ import annotations
@@ -47,7 +49,7 @@ _RANKS = (
 
 
 class Unlabelled(NamedTuple):
-    """Why a run has no outcome: the reason that is counted, and the rest of a sentence that begins with the run's file."""
+    """Why a run has no outcome."""
 
     reason: str
     words: str
@@ -82,7 +84,7 @@ class Report:
     total: int | None = None
 
     def outcome(self, task: str) -> int | Unlabelled:
-        """Return the outcome of a run that exists; an instance that was not submitted was not resolved."""
+        """Return the outcome of a run that exists."""
         if task in self.resolved:
             return 1
         if task in self.no_setup:
@@ -130,7 +132,8 @@ class Outcomes:
         if self._runs[report.name, task] > 1:
             return Unlabelled(
                 "ambiguous_label",
-                f"is one of {self._runs[report.name, task]} runs of one instance, of which {report.name} judges one",
+                f"is one of {self._runs[report.name, task]} runs of one instance, of which "
+                f"{report.name} judges one",
             )
         return report.outcome(task)
 
@@ -161,17 +164,7 @@ class Outcomes:
 
 
 def collect_outcomes(files: Files, reading: Reading, runs: Iterable[tuple[str, str]]) -> Outcomes:
-    """Read every report among the files.
-
-    Parameters
-    ----------
-    files : Files
-        Gone through once, JSON files only.
-    reading : Reading
-        Where reports that are broken or passed over are counted.
-    runs : iterable of (str, str)
-        File and task of every run that the reports may speak of: a report cannot tell two runs of one task apart.
-    """
+    """Read every report among the files."""
     best: dict[str, Report] = {}
     found: Counter[str] = Counter()
     for report in _reports(files, reading):
@@ -200,7 +193,9 @@ def of_multi_swe_bench(name: str) -> bool:
 
 
 def issue_text(prompt: str) -> str:
-    """Return the issue in a prompt, without the instructions on how to work that harnesses put around it."""
+    """Return the issue in a prompt, without the instructions on how to work that harnesses put
+    around it.
+    """
     match = _TAGS.search(prompt)
     if match:
         return match[2].strip()
@@ -214,7 +209,9 @@ def parents(name: str) -> list[str]:
 
 
 def run_name(name: str) -> str:
-    """Return the folder that names the run a file belongs to, passing over those that only hold trajectories or are named as the file."""
+    """Return the folder that names the run a file belongs to, passing over those that only hold
+    trajectories or are named as the file.
+    """
     path = PurePosixPath(name)
     names = (parent.name for parent in path.parents)
     return next(
@@ -224,7 +221,7 @@ def run_name(name: str) -> str:
 
 
 def parse_object(data: bytes) -> dict[str, Any] | list[Any] | str:
-    """Parse a file that holds one JSON object or list; where it does not, say in words what is wrong."""
+    """Parse a file that holds one JSON object or list."""
     try:
         value = json.loads(data.decode("utf-8-sig"))
     except UnicodeDecodeError:
@@ -245,7 +242,8 @@ def _reports(files: Files, reading: Reading) -> Iterator[Report]:
             reading.sha256(file)
             reading.tally.drop(
                 "file_unreadable",
-                f"{file.name} seems to hold outcomes and cannot be read: {document}; fetch it again.",
+                f"{file.name} seems to hold outcomes and cannot be read: {document}; fetch it "
+                "again.",
             )
         elif isinstance(document, dict) and (report := _report(file.name, document)):
             reading.sha256(file)

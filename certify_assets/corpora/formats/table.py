@@ -1,7 +1,9 @@
-"""Any table of runs: CSV, JSON lines or Parquet with a task, an outcome, and the run as text or as steps.
+"""Any table of runs: CSV, JSON lines or Parquet with a task, an outcome, and the run as text or as
+steps.
 
-Columns task_id, outcome (not needed where unlabelled runs are kept) and one of text and steps; optional trajectory_id, agent, attempt
-and instruction. Other names are mapped by the option `columns`, for example {"task_id": "problem"}. Columns that are not named are never read.
+Columns task_id, outcome (not needed where unlabelled runs are kept) and one of text and steps;
+optional trajectory_id, agent, attempt and instruction. Other names are mapped by the option
+`columns`, for example {"task_id": "problem"}. Columns that are not named are never read.
 """
 
 from __future__ import annotations
@@ -72,13 +74,19 @@ def _explain(file: SourceFile) -> str | None:
 
 def _no_table(file: SourceFile) -> str:
     if not file.size:
-        return f"{file.name} is empty; write one row a run, with the columns task_id, outcome and text or steps."
+        return (
+            f"{file.name} is empty; write one row a run, with the columns task_id, outcome and "
+            "text or steps."
+        )
     if file.suffix in (".parquet", ".pq"):
         return f"{file.name} is not a Parquet file; write it again."
     for row, values in _rows(file, set()):
         if isinstance(values, str):
             return f"{file.name} row {row} cannot be used: {values}; correct it."
-    return f"{file.name} has no row; write one row a run, with the columns task_id, outcome and text or steps."
+    return (
+        f"{file.name} has no row; write one row a run, with the columns task_id, outcome and text "
+        "or steps."
+    )
 
 
 @corpus_format(
@@ -129,7 +137,8 @@ def _columns(mapping: Any) -> dict[str, str]:
         )
     if unknown := sorted(set(mapping) - set(_FIELDS)):
         raise InputError(
-            f"the option columns names {unknown[0]!r}, which no trajectory has; map {', '.join(_FIELDS)}."
+            f"the option columns names {unknown[0]!r}, which no trajectory has; map "
+            f"{', '.join(_FIELDS)}."
         )
     return {name: str(mapping.get(name, name)) for name in _FIELDS}
 
@@ -148,7 +157,8 @@ def _check_columns(
             )
     if columns["text"] not in names and columns["steps"] not in names:
         raise InputError(
-            f"{file.name} has no column {columns['text']!r} and no column {columns['steps']!r} {found}; {_remedy('text')}."
+            f"{file.name} has no column {columns['text']!r} and no column "
+            f"{columns['steps']!r} {found}; {_remedy('text')}."
         )
 
 
@@ -157,7 +167,7 @@ def _remedy(name: str) -> str:
 
 
 def _column_names(file: SourceFile) -> set[str] | None:
-    """Return the names of a table's columns (of JSON lines: the keys of the first good lines); None where it has none."""
+    """Return the names of a table's columns (of JSON lines: the keys of the first good lines)."""
     if file.suffix in (".parquet", ".pq"):
         return _parquet_names(file)
     if file.suffix in (".csv", ".tsv"):
@@ -190,13 +200,7 @@ def _long_fields() -> Iterator[None]:
 
 
 def csv_rows(file: SourceFile) -> Iterator[_Row]:
-    """Go through the rows of a CSV file: number of the line, and the row by column or, in words, what is wrong with it.
-
-    Raises
-    ------
-    InputError
-        If the header cannot be used, or the file cannot be decompressed.
-    """
+    """Go through the rows of a CSV file."""
     text = file.read().decode("utf-8", "surrogateescape").removeprefix("\ufeff")
     reader = csv.reader(
         io.StringIO(text, newline=""), delimiter="\t" if file.suffix == ".tsv" else ",", strict=True
@@ -210,7 +214,8 @@ def csv_rows(file: SourceFile) -> Iterator[_Row]:
         except StopIteration:
             return
         except csv.Error as error:
-            # a quote that is never closed takes in all that follows: the row that opened it is the one to look at
+            # a quote that is never closed takes in all that follows: the row that opened it is the
+            # one to look at
             rest = (
                 f", with the quote that it opens and nothing closes up to line {reader.line_num}"
                 if reader.line_num > first
@@ -233,7 +238,8 @@ def _header(file: SourceFile, cells: list[str]) -> list[str]:
     for separator, called in _SEPARATORS.items():
         if len(names) == 1 and separator in names[0]:
             raise InputError(
-                f"{file.name} is separated by {called}; save it with commas, or with tabs under a name that ends in .tsv."
+                f"{file.name} is separated by {called}; save it with commas, or with tabs "
+                "under a name that ends in .tsv."
             )
     if repeated := sorted({name for name in names if names.count(name) > 1}):
         raise InputError(f"{file.name} has the column {repeated[0]!r} twice; rename one.")
@@ -283,7 +289,8 @@ def _draft(
         row=source[2],
         trajectory_id=trajectory,
         attempt=attempt,
-        # rows of one table are runs of their own, however alike, unless the table says by an id that they are the same
+        # rows of one table are runs of their own, however alike, unless the table says by an id
+        # that they are the same
         repetition=str(source[2]),
         named_agent=_identity(row["agent"]) or "",
     )
@@ -318,7 +325,7 @@ def _attempt(value: Any) -> int | str | None:
 
 
 def _steps(row: Mapping[str, Any]) -> tuple[Step, ...] | str:
-    """Return the steps of a row: its steps column (a list, or JSON of one) or its text as the one thing observed."""
+    """Return the steps of a row: its steps column."""
     steps, text = row["steps"], row["text"]
     if isinstance(steps, str) and steps.strip():
         try:

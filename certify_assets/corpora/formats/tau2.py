@@ -1,7 +1,9 @@
-"""τ²-bench results: one JSON object with tasks and simulations, or a folder of results.json and one file a simulation.
+"""τ²-bench results: one JSON object with tasks and simulations, or a folder of results.json and one
+file a simulation.
 
-Task ids are those of a domain, which becomes their prefix. The agent is what the file says of it, implementation and model. Only text and calls of
-messages are read; what the harness adds to simulations and tasks (rewards, reviews, criteria, payloads of providers) is not.
+Task ids are those of a domain, which becomes their prefix. The agent is what the file says of
+it, implementation and model. Only text and calls of messages are read; what the harness adds to
+simulations and tasks (rewards, reviews, criteria, payloads of providers) is not.
 """
 
 from __future__ import annotations
@@ -86,9 +88,13 @@ def _fits(file: SourceFile) -> bool:
     suffixes=(".json",),
     domain="customer_service",
     fits=_fits,
-    label_source="the harness's checks after the run (database, actions, assertions), success at reward 1",
+    label_source="the harness's checks after the run (database, actions, assertions), "
+    "success at reward 1",
     options={
-        "domain": "prefix of task ids (retail, airline, telecom …); read from the file where it is not given"
+        "domain": (
+            "prefix of task ids (retail, airline, telecom …); read from the file where it is not "
+            "given"
+        )
     },
     leak_fields=(
         "simulations[].reward_info",
@@ -179,7 +185,8 @@ def _read_results(file: SourceFile, text: str, found: _Found, reading: Reading) 
     if not header.domain:
         reading.tally.drop(
             "file_unreadable",
-            f"{file.name} does not name its domain; give it with the option domain, such as domain=retail.",
+            f"{file.name} does not name its domain; give it with the option domain, such as "
+            "domain=retail.",
         )
         return
     sha256 = reading.sha256(file)
@@ -196,7 +203,8 @@ def _read_results(file: SourceFile, text: str, found: _Found, reading: Reading) 
         elif row in others and isinstance(record, dict) and others[row] is None:
             reading.tally.drop(
                 "unknown_task",
-                f"{file.name} row {row} was checked for another task than {record['task_id']!r}, which it names.",
+                f"{file.name} row {row} was checked for another task than "
+                f"{record['task_id']!r}, which it names.",
             )
         else:
             if row in others and isinstance(record, dict):
@@ -295,9 +303,11 @@ def _count_missing(header: _Header, seen: set[str], reading: Reading) -> None:
 
 
 def chat_messages(simulation: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Go through the messages of a simulation, or what its ticks say where it has none, with nothing but text, calls and their names.
+    """Go through the messages of a simulation, or what its ticks say where it has none, with
+    nothing but text, calls and their names.
 
-    The calls of the simulated user are text of the user; the answers to them are answers of tools, marked as the user's.
+    The calls of the simulated user are text of the user; the answers to them are answers of
+    tools, marked as the user's.
     """
     names: dict[str, str] = {}
     for message in _flat(simulation.get("messages") or _spoken(simulation.get("ticks") or ())):
@@ -323,7 +333,7 @@ def chat_messages(simulation: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def instruction_text(task: Mapping[str, Any]) -> str:
-    """What the simulated user wants, or the ticket where there is no user; never the task's evaluation criteria or notes."""
+    """What the simulated user wants, or the ticket where there is no user."""
     instructions = mapping(task.get("user_scenario")).get("instructions")
     if isinstance(instructions, Mapping):
         return "\n".join(
@@ -342,7 +352,7 @@ def _flat(messages: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
 
 
 def _spoken(ticks: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Join the chunks of an utterance, which ends where its speaker is silent for a tick or calls a tool; both may speak at once."""
+    """Join the chunks of an utterance."""
     said = {"assistant": "", "user": ""}
     for tick in ticks:
         for role, who in _TICK:
@@ -364,7 +374,7 @@ def _objects(value: Any) -> list[Mapping[str, Any]]:
 
 
 def _unwrapped(content: Any) -> Any:
-    """Return the text of a reply that is a JSON object with one text, as some agents answer; any other reply as it is."""
+    """Return the text of a reply that is a JSON object with one text, as some agents answer."""
     if not isinstance(content, str) or not content.startswith("{"):
         return content
     try:
@@ -377,7 +387,7 @@ def _unwrapped(content: Any) -> Any:
 
 @dataclass(frozen=True)
 class Criteria:
-    """What a task checks, or a run was checked for: ids of expected actions, and the other assertions as text."""
+    """What a task checks, or a run was checked for."""
 
     actions: frozenset[str]
     assertions: tuple[str, ...]
@@ -393,21 +403,7 @@ def criteria_of(task: Mapping[str, Any]) -> Criteria:
 def renumbered(
     simulations: Iterable[tuple[int, Mapping[str, Any]]], tasks: Mapping[str, Criteria]
 ) -> dict[int, str | None]:
-    """Find the runs whose checks are those of another task than the one they name.
-
-    Parameters
-    ----------
-    simulations : iterable of int and mapping
-        Row and record of every run of a file.
-    tasks : mapping
-        Criteria of the tasks of that file, by id.
-
-    Returns
-    -------
-    dict of int to (str or None)
-        For those rows the id of the task, None where nobody can tell it. Empty where every run that has checks of actions has those of its task:
-        a run that broke off has no checks, which says nothing by itself.
-    """
+    """Find the runs whose checks are those of another task than the one they name."""
     found: dict[int, str | None] = {}
     silent: list[tuple[int, str, Criteria]] = []
     owners: dict[str, set[str]] = {}

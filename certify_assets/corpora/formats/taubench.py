@@ -1,7 +1,9 @@
-"""τ-bench v1 result files: JSON lists of runs with task_id, trial, reward, info and the messages of the run.
+"""τ-bench v1 result files: JSON lists of runs with task_id, trial, reward, info and the messages of
+the run.
 
-Neither agent nor domain is in a record. The agent is read from the file name, without task range and time stamp; `trial` is the task
-index in some forks and says nothing. Task ids count from 0 in every domain, so the domain becomes their prefix.
+Neither agent nor domain is in a record. The agent is read from the file name, without task range
+and time stamp; `trial` is the task index in some forks and says nothing. Task ids count from 0
+in every domain, so the domain becomes their prefix.
 """
 
 from __future__ import annotations
@@ -143,7 +145,7 @@ def _agent(name: str, domain: str) -> str:
 
 
 def _domain(file: SourceFile, data: bytes) -> str:
-    """Tell the domain from the file's name or, failing that, from the tools that its agents called."""
+    """Derive the domain from the file's name or else from the tools that its agents called."""
     words = set(re.split(r"[^a-z]+", file.name.lower()))
     named = [domain for domain in _TOOLS if domain in words]
     if len(named) == 1:
@@ -155,6 +157,7 @@ def _domain(file: SourceFile, data: bytes) -> str:
     ]
     if len(called) != 1:
         raise InputError(
-            f"{file.name} does not show which τ-bench domain it is of; name it with the option domain, for example domain=retail."
+            f"{file.name} does not show which τ-bench domain it is of; name it with the "
+            "option domain, for example domain=retail."
         )
     return called[0]

@@ -1,9 +1,11 @@
-"""Terminal-Bench runs (`tb run`): a folder for every trial with its results.json and what its terminal showed.
+"""Terminal-Bench runs (`tb run`): a folder for every trial with its results.json and what its
+terminal showed.
 
-The outcome is in a trial's results.json, or in the results.json of its run, which lists all trials. Agent and run are in the path only:
-submissions lie below ``<date>_<agent>_<model>``, runs of one's own have a run_metadata.json. The terminal is read before the tests ran
-(post-agent pane, or the recording of the agent's session); post-test pane, recordings of tests and commands.txt, whose last lines start the
-tests, are never opened.
+The outcome is in a trial's results.json, or in the results.json of its run, which lists all
+trials. Agent and run are in the path only: submissions lie below ``<date>_<agent>_<model>``,
+runs of one's own have a run_metadata.json. The terminal is read before the tests ran (post-agent
+pane, or the recording of the agent's session); post-test pane, recordings of tests and
+commands.txt, whose last lines start the tests, are never opened.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ from certify_assets.corpora.formats.texts import mapping
 from certify_assets.corpora.schema import Step
 
 _HEAD = 1 << 16
-# in the order of preference; each is gone through on its own, so that no two texts of a trial are held at once
+# in the order of preference; each is gone through on its own, so that no two texts of a trial are
+# held at once
 _TERMINALS = ("panes/post-agent.txt", "sessions/agent.log", "sessions/agent.cast")
 _KNOWN = frozenset({"post-agent.txt", "pre-agent.txt", "post-test.txt", "commands.txt"}) | {
     f"{name}.{kind}" for name in ("agent", "tests") for kind in ("log", "cast")
@@ -43,7 +46,8 @@ _ESCAPES = re.compile(
 )
 _BACKSPACE = "\b"
 _PROMPT = re.compile(
-    r"^(?:\([^()\n]{1,60}\) )?(?:[\w.-]+@[\w.-]+:[^\n#$]{0,200}|(?:ba)?sh-\d[\d.]{0,8})[#$][ \t]*(.*)$",
+    r"^(?:\([^()\n]{1,60}\) )?(?:[\w.-]+@[\w.-]+:[^\n#$]{0,200}|"
+    r"(?:ba)?sh-\d[\d.]{0,8})[#$][ \t]*(.*)$",
     re.MULTILINE,
 )
 _FURTHER_LINES = re.compile(r"(?:\n>[^\n]*)+")
@@ -72,7 +76,7 @@ class _Trial(NamedTuple):
 
 @dataclass
 class _Outcomes:
-    """All trials: by their folder, and those that only their run lists, by name; and which of them are done with."""
+    """All trials: by their folder, and those that only their run lists, by name."""
 
     by_folder: dict[str, _Trial] = field(default_factory=dict)
     by_run: dict[tuple[str, str], _Trial] = field(default_factory=dict)
@@ -95,7 +99,7 @@ class _Outcomes:
         )
 
     def copies(self, trial: _Trial) -> str | None:
-        """Return where a trial of the same id was, and remember the first of them; submissions hold copies of their own trials."""
+        """Return where a trial of the same id was, and remember the first of them."""
         where = (
             self.identities.setdefault(trial.identity, trial.where)
             if trial.identity
@@ -104,7 +108,7 @@ class _Outcomes:
         return None if where == trial.where else where
 
     def all(self) -> Iterator[tuple[str, _Trial]]:
-        """Go through the trials, each with its folder; what a run says of a trial with a folder of its own is passed over."""
+        """Go through the trials, each with its folder."""
         listed = {
             (str(run), trial.name)
             for folder, trial in self.by_folder.items()
@@ -169,7 +173,8 @@ def _drop_bare(trial: _Trial, outcomes: _Outcomes, reading: Reading) -> None:
     elif trial.resolved is None:
         reading.tally.drop(
             "no_label",
-            f"{trial.where} has no outcome and no terminal: the trial {trial.name} ended before its tests.",
+            f"{trial.where} has no outcome and no terminal: the trial {trial.name} ended "
+            "before its tests.",
         )
     else:
         reading.tally.drop(
@@ -263,7 +268,8 @@ def _take(file: SourceFile, data: bytes, outcomes: _Outcomes, reading: Reading) 
     else:
         reading.tally.other(
             file.name,
-            f"{file.name} is not a result of Terminal-Bench: it has neither is_resolved nor results.",
+            f"{file.name} is not a result of Terminal-Bench: it has neither is_resolved nor "
+            "results.",
         )
 
 
@@ -317,7 +323,7 @@ def plain_text(recorded: str) -> str:
 
 
 def cast_text(data: str) -> str | None:
-    """Return the output of an asciicast recording (a JSON header, then lines of time, kind and text); None where it is none."""
+    """Return the output of an asciicast recording."""
     lines = data.split("\n")
     if not isinstance(_json(lines[0]), dict):
         return None
@@ -327,8 +333,9 @@ def cast_text(data: str) -> str | None:
 def steps_of_terminal(text: str) -> tuple[Step, ...]:
     """Turn the text of a terminal into steps, one for every command typed at a prompt.
 
-    The installation of the agent by the harness is left out unless nothing else happened. Long output is one step for every thousand
-    characters, so that a judge's budget is not spent on its first and last lines.
+    The installation of the agent by the harness is left out unless nothing else happened. Long
+    output is one step for every thousand characters, so that a judge's budget is not spent on
+    its first and last lines.
     """
     commands = [
         (command, output)
@@ -364,7 +371,9 @@ def _steps_of_command(command: str, output: str) -> Iterator[Step]:
 
 
 def _chunks(text: str) -> list[str]:
-    """Cut a text at line ends into pieces of at most a thousand characters, or where a line is longer, of that line."""
+    """Cut a text at line ends into pieces of at most a thousand characters, or where a line is
+    longer, of that line.
+    """
     chunks: list[str] = []
     for line in text.splitlines(keepends=True):
         if chunks and len(chunks[-1]) + len(line) <= _CHUNK:

@@ -16,16 +16,11 @@ _TOLERANCE = 1e-6
 
 
 def steps_of_messages(messages: Iterable[Mapping[str, Any]], reading: Reading) -> tuple[Step, ...]:
-    """Turn messages into steps: what the assistant said and called, then what user and tools answered.
+    """Turn messages into steps: what the assistant said and called, then what user and tools
+    answered.
 
-    System messages hold the same policy in every run and are left out; so are messages of roles that chats do not have, which are counted in
-    the notes of the tally.
-
-    Parameters
-    ----------
-    messages : iterable of mapping
-        ``role``, ``content`` (text, or a list of parts whose ``text`` counts), on the assistant's ``tool_calls`` (``function.name`` and
-        ``function.arguments``, or ``name`` and ``arguments``), on a tool's ``name``.
+    System messages hold the same policy in every run and are left out; so are messages of roles
+    that chats do not have, which are counted in the notes of the tally.
     """
     steps: list[tuple[str, list[str]]] = []
     for message in messages:
@@ -94,7 +89,7 @@ class Turn(NamedTuple):
 
 
 def steps_of_turns(turns: Iterable[Turn]) -> tuple[Step, ...]:
-    """Turn what was seen before every action into steps that show what came of it; none where the agent did nothing at all."""
+    """Turn what was seen before every action into steps that show what came of it."""
     actions, pages = [""], []
     for turn in turns:
         pages.append(turn.seen)
@@ -107,7 +102,7 @@ def steps_of_turns(turns: Iterable[Turn]) -> tuple[Step, ...]:
 
 
 def page_text(url: Any, error: Any, tree: str) -> str:
-    """Write down what an agent saw: the address, the error of its last action, and the page as text."""
+    """Write down what an agent saw."""
     lines = [
         f"url: {url}" if isinstance(url, str) and url else "",
         f"error: {error}" if isinstance(error, str) and error.strip() else "",
@@ -122,13 +117,7 @@ def text_of(value: Any) -> str:
 
 
 def json_value(data: bytes) -> Any:
-    """Parse a whole file.
-
-    Raises
-    ------
-    ValueError
-        If it is not JSON; the text says why.
-    """
+    """Parse a whole file."""
     try:
         return json.loads(data)
     except json.JSONDecodeError as error:
@@ -140,13 +129,7 @@ def json_value(data: bytes) -> Any:
 
 
 def threshold_of(options: Mapping[str, Any]) -> float:
-    """Return the option success_threshold.
-
-    Raises
-    ------
-    InputError
-        If it is not a number above 0.
-    """
+    """Return the option success_threshold."""
     value = options.get("success_threshold", 1)
     try:
         threshold = float(value)
@@ -158,7 +141,9 @@ def threshold_of(options: Mapping[str, Any]) -> float:
 
 
 def reward_outcome(summary: Mapping[str, Any], threshold: float) -> int | str | None:
-    """Return 1 where cum_reward reaches the threshold, 0 where not, None where there is none, words where it is not a number."""
+    """Return 1 where cum_reward reaches the threshold, 0 where not, None where there is none, words
+    where it is not a number.
+    """
     reward = summary.get("cum_reward")
     if reward is None or (isinstance(reward, float) and math.isnan(reward)):
         return None
@@ -168,13 +153,7 @@ def reward_outcome(summary: Mapping[str, Any], threshold: float) -> int | str | 
 
 
 def switch(options: Mapping[str, Any], name: str) -> bool:
-    """Return an option that is true or false, false where it is not given.
-
-    Raises
-    ------
-    InputError
-        If it is neither.
-    """
+    """Return an option that is true or false, false where it is not given."""
     value = str(options.get(name, False)).lower()
     if value not in ("true", "false"):
         raise InputError(f"the option {name} is {options[name]!r}; give true or false.")
