@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import pytest
 import yaml
 
 from certify_assets.errors import InputError
+from certify_assets.judges.endpoint.config import judges_schema
+from certify_assets.judges.families.endpoint import EndpointSpec
 from certify_assets.judges.specs import JUDGES, judge_problems, judge_spec, judges
 from certify_assets_tests.conftest import platform_environment
 from certify_assets_tests.paths import REPOSITORY
@@ -191,3 +194,25 @@ def test_endpoint_judges_have_a_job_of_their_own_and_run_in_no_other(tmp_path: P
     )
     assert found["compared"] == ["audit", "certificate"], "the comparison comes after it"
     assert "judge 'broken': asking is 'guess'" in log
+
+
+def test_the_shipped_schema_is_that_of_the_classes() -> None:
+    # write judges_schema() there, with an indent of 2 and sorted keys, where this fails
+    shipped = files("certify_assets").joinpath("schemas/judges.json").read_text(encoding="utf-8")
+    assert shipped == json.dumps(judges_schema(), indent=2, sort_keys=True) + "\n"
+
+
+@pytest.mark.parametrize(("written", "stored"), [(1, "1"), (1.0, "1.0"), (0.5, "0.5")])
+def test_a_number_is_hashed_as_it_was_written(tmp_path: Path, written: float, stored: str) -> None:
+    found = judge_spec("mine", _write(tmp_path, {**GOOD, "temperature": written}))
+    assert isinstance(found, EndpointSpec)
+    assert str(found.endpoint.settings()["asking"]["temperature"]) == stored
+
+
+def test_a_field_of_the_request_can_be_taken_out(tmp_path: Path) -> None:
+    extra = {"stream": None, "top_k": 1}
+    found = judge_spec(
+        "mine", _write(tmp_path, {**GOOD, "extra": extra, "prices": {"prompt": None}})
+    )
+    assert isinstance(found, EndpointSpec)
+    assert found.endpoint.asking.extra == extra and found.endpoint.prices.prompt == 0

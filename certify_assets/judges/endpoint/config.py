@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
@@ -22,55 +24,141 @@ from certify_assets.judges.lm.prompt import AuditorPrompt
 if TYPE_CHECKING:
     from certify_assets.judges.lm.prompt import PromptEncoder
 
-__all__ = ["FORMS", "EndpointConfig", "ParityConfig", "parse_judge"]
 
 FORMS = ("chat", "completion", "tokens")
 
-_WORDS_ONLY = "it answers in words (mode {mode}), which have no log-probabilities to compare with those of a local model"
+FORMS = ("chat", "completion", "tokens")
+
+_WORDS_ONLY = (
+    "it answers in words (mode {mode}), which have no log-probabilities to compare with those of a "
+    "local model"
+)
 _VOTES = re.compile(r"sc_([1-9][0-9]{0,2})")
-_SERVER = {
-    "concurrency": int,
-    "attempts": int,
-    "timeout_seconds": float,
-    "longest_wait_seconds": float,
-    "requests_per_minute": float,
-    "tokens_per_minute": float,
-    "key_variable": str,
-    "revision": str,
+_CALLED = {
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "string_type": "a text",
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+    "model_attributes_type": "a mapping",
+    "literal_error": "a mapping",
 }
-_ASKING = {
-    "temperature": float,
-    "seed": int,
-    "max_tokens": int,
-    "read": str,
-    "top": int,
-    "extra": dict,
+
+
+class _Entry(BaseModel):
+    """Settings that a user writes: every one has its type, and there is no other."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    def given(self, *names: str) -> dict[str, Any]:
+        """Return the settings that were written, of these names."""
+        return {name: getattr(self, name) for name in names if name in self.model_fields_set}
+
+
+class ParityEntry(_Entry):
+    """The local model that the server's log-probabilities are compared with."""
+
+    model: str = Field(description="compact, a folder, or a hub name")
+    revision: str = Field(default="", description="commit of the hub repository")
+    adapter: str = Field(default="", description="judge whose LoRA adapter is on it, or a folder")
+    rows: int = Field(default=32, description="runs of CAL that are compared")
+    tolerance: float = Field(default=0.02, description="largest difference of log-odds")
+    least_agreement: float = Field(default=0.99, description="least Kendall tau-b")
+
+
+class PricesEntry(_Entry):
+    """What a million tokens cost."""
+
+    prompt: float = 0.0
+    completion: float = 0.0
+    currency: str = "USD"
+
+
+class PromptEntry(_Entry):
+    """Parts of the auditor's prompt in other words."""
+
+    system: str = ""
+    opening: str = ""
+    closing: str = ""
+    marker: str = ""
+    success: str = ""
+    fail: str = ""
+
+
+class JudgeEntry(_Entry):
+    """A judge behind a server."""
+
+    name: str = Field(description="small letters, digits and '_', a letter first")
+    url: str = Field(description="base URL of the server, like http://host:port/v1")
+    model: str = Field(description="name that the server knows the model by")
+    revision: str = Field(default="", description="commit or hash of the weights, if known")
+    asking: str = Field(default="logprob", description="logprob, cot, or sc_5 for five votes")
+    form: str = Field(default="chat", description="chat, completion or tokens")
+    tokenizer: str = Field(default="", description="of form tokens: compact, a folder, a hub name")
+    tokenizer_revision: str = ""
+    budget_tokens: int = Field(default=5120, description="longest prompt")
+    max_failed: int = Field(default=0, description="runs that may stay unanswered")
+    prompt: PromptEntry = PromptEntry()
+    prices: PricesEntry = PricesEntry()
+    parity: ParityEntry | Literal["none"] | None = None
+    parity_reason: str = Field(default="", description="why parity is none; certificates carry it")
+    # an integer stays one: the hash of the settings tells 1 from 1.0
+    temperature: int | float | None = None
+    seed: int = 42
+    max_tokens: int = Field(default=512, description="longest answer in words")
+    read: str = Field(default="auto", description="auto, token_ids, scoring or top")
+    top: int = Field(default=20, description="likeliest tokens asked for where read is top")
+    extra: dict[str, Any] = Field(default={}, description="further fields of the request body")
+    key_variable: str | None = Field(
+        default=None, description="environment variable that holds the API key"
+    )
+    concurrency: int = Field(default=8, description="most requests in flight")
+    attempts: int = Field(default=6, description="times a request is sent at most")
+    timeout_seconds: float = 120.0
+    longest_wait_seconds: float = 120.0
+    requests_per_minute: float | None = None
+    tokens_per_minute: float | None = None
+
+
+class JudgesDocument(_Entry):
+    """The judges that users add: judges.yaml of the data root."""
+
+    judges: list[JudgeEntry]
+
+
+_SERVER = (
+    "concurrency",
+    "attempts",
+    "timeout_seconds",
+    "longest_wait_seconds",
+    "requests_per_minute",
+    "tokens_per_minute",
+    "key_variable",
+    "revision",
+)
+_ASKING = ("temperature", "seed", "max_tokens", "read", "top", "extra")
+_NESTED: dict[str, type[_Entry]] = {
+    "prompt": PromptEntry,
+    "prices": PricesEntry,
+    "parity": ParityEntry,
 }
-_OWN = {
-    "name": str,
-    "url": str,
-    "model": str,
-    "asking": str,
-    "form": str,
-    "tokenizer": str,
-    "tokenizer_revision": str,
-    "budget_tokens": int,
-    "max_failed": int,
-    "prompt": dict,
-    "prices": dict,
-    "parity": dict,
-    "parity_reason": str,
+# parts that a union adds to the place of an error
+_UNION = ("ParityEntry", "literal['none']", "int", "float")
+_MISSING = {
+    "url": "it has no url; give the server's base URL as url and the model's name as model.",
+    "model": "it has no model; give the server's base URL as url and the model's name as model.",
+    "parity.model": "parity has no model; name the local counterpart: compact, a folder, or a hub "
+    "name with its revision.",
 }
-_PARITY = {
-    "model": str,
-    "revision": str,
-    "adapter": str,
-    "rows": int,
-    "tolerance": float,
-    "least_agreement": float,
-}
-_PRICES = {"prompt": float, "completion": float, "currency": str}
-_CALLED = {int: "a whole number", float: "a number", str: "a text", dict: "a mapping"}
+
+
+def judges_schema() -> dict[str, Any]:
+    """Return the JSON schema of judges.yaml, as ``schemas/judges.json`` ships it."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **JudgesDocument.model_json_schema(),
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,35 +274,75 @@ def parse_judge(entry: Mapping[str, Any]) -> EndpointConfig:
     Raises
     ------
     InputError
-        For an unknown setting, a value of another kind, or settings that do not go together; no value is repeated, it may be a key.
+        For an unknown setting, a value of another kind, or settings that do not go together; no
+        value is repeated, it may be a key.
     """
-    found = _typed(entry, {**_OWN, **_SERVER, **_ASKING}, "a judge")
-    for name in ("url", "model"):
-        if name not in found:
-            raise InputError(
-                f"it has no {name}; give the server's base URL as url and the model's name as model."
-            )
-    mode, votes = _mode(found.get("asking", "logprob"))
-    form = found.get("form", "chat")
-    if form not in FORMS or (form == "tokens" and mode != "logprob"):
+    found = _validated(entry)
+    mode, votes = _mode(found.asking)
+    if found.form not in FORMS or (found.form == "tokens" and mode != "logprob"):
         raise InputError(
-            f"form is {form!r}; choose chat, completion or, with asking logprob, tokens."
+            f"form is {found.form!r}; choose chat, completion or, with asking logprob, tokens."
         )
-    texts = _typed(
-        found.get("prompt", {}), dict.fromkeys(AuditorPrompt.__dataclass_fields__, str), "prompt"
-    )
-    auditor = auditor_prompt(mode, **texts)
+    auditor = auditor_prompt(mode, **found.prompt.model_dump(exclude_unset=True))
     parity, reason = _parity(found, mode)
+    words = auditor.words
+    # in a chat the verdict begins the answer, so no marker precedes it
+    verdicts: dict[str, Any] = (
+        {"words": (words[0].strip(), words[1].strip())}
+        if found.form == "chat"
+        else {"words": words, "marker": auditor.marker}
+    )
     return EndpointConfig(
-        server=Server(found["url"], found["model"], **_chosen(found, _SERVER)),
-        asking=_asking(found, auditor, mode, votes=votes, form=form),
+        server=Server(found.url, found.model, **found.given(*_SERVER)),
+        asking=Asking(mode=mode, votes=votes, **verdicts, **found.given(*_ASKING)),
         auditor=auditor,
-        prices=Prices(**_typed(found.get("prices", {}), _PRICES, "prices")),
-        form=form,
-        **_tokenizer(found, parity, form),
-        **_chosen(found, ("budget_tokens", "max_failed")),
+        prices=Prices(**found.prices.model_dump(exclude_unset=True)),
+        form=found.form,
+        **_tokenizer(found, parity),
+        **found.given("budget_tokens", "max_failed"),
         parity=parity,
         no_parity=reason,
+    )
+
+
+def _validated(entry: Any) -> JudgeEntry:
+    if not isinstance(entry, Mapping):
+        raise InputError("a judge is no mapping of settings to values; write one setting a line.")
+    # a setting without a value is one that was not written
+    written = {
+        str(name): _without_empty(value) if name in _NESTED else value
+        for name, value in entry.items()
+        if value is not None
+    }
+    try:
+        return JudgeEntry.model_validate(written)
+    except ValidationError as error:
+        raise InputError(_sentence(error.errors(include_input=False)[0])) from None
+
+
+def _without_empty(value: Any) -> Any:
+    if not isinstance(value, Mapping):
+        return value
+    return {str(name): item for name, item in value.items() if item is not None}
+
+
+def _sentence(error: Any) -> str:
+    """Return what is wrong with a judge, with the setting and the remedy."""
+    path = [str(part) for part in error["loc"] if part not in _UNION]
+    name, where = path[-1], path[-2] if len(path) > 1 else "a judge"
+    if error["type"] == "missing":
+        return _MISSING.get(".".join(path), f"it has no {name}; give one.")
+    if error["type"] == "extra_forbidden":
+        known = ", ".join(sorted(_NESTED.get(where, JudgeEntry).model_fields))
+        hint = (
+            " The key itself is never written down: name its environment variable by key_variable."
+            if "key" in name.lower()
+            else ""
+        )
+        return f"{where} has no setting {name[:40]!r}; it has {known}.{hint}"
+    return (
+        f"{name} is of another kind than {_CALLED.get(error['type'], 'expected')}; correct it "
+        "(texts that look like numbers need quotes)."
     )
 
 
@@ -225,85 +353,37 @@ def _mode(asking: str) -> tuple[str, int]:
     return ("vote", int(votes.group(1))) if votes else (asking, 5)
 
 
-def _asking(
-    found: Mapping[str, Any], auditor: AuditorPrompt, mode: str, *, votes: int, form: str
-) -> Asking:
-    words = auditor.words
-    # in a chat the verdict begins the answer, so nothing stands before it
-    said = (
-        {"words": (words[0].strip(), words[1].strip())}
-        if form == "chat"
-        else {"words": words, "marker": auditor.marker}
-    )
-    return Asking(mode=mode, votes=votes, **said, **_chosen(found, _ASKING))
-
-
-def _tokenizer(found: Mapping[str, Any], parity: ParityConfig | None, form: str) -> dict[str, Any]:
-    if form != "tokens":
+def _tokenizer(found: JudgeEntry, parity: ParityConfig | None) -> dict[str, Any]:
+    if found.form != "tokens":
         return {}
-    if "tokenizer" in found:
+    if found.tokenizer:
         return {
-            "tokenizer": found["tokenizer"],
-            "tokenizer_revision": found.get("tokenizer_revision"),
+            "tokenizer": found.tokenizer,
+            "tokenizer_revision": found.tokenizer_revision or None,
         }
     if parity is None:
         raise InputError(
-            "form tokens needs the model's tokenizer; give tokenizer: compact, a folder or a hub name with tokenizer_revision."
+            "form tokens needs the model's tokenizer; give tokenizer: compact, a folder or a hub "
+            "name with tokenizer_revision."
         )
     return {"tokenizer": parity.model, "tokenizer_revision": parity.revision}
 
 
-def _parity(found: Mapping[str, Any], mode: str) -> tuple[ParityConfig | None, str]:
-    asked, reason = found.get("parity"), found.get("parity_reason", "").strip()
+def _parity(found: JudgeEntry, mode: str) -> tuple[ParityConfig | None, str]:
+    asked, reason = found.parity, found.parity_reason.strip()
     if mode != "logprob":
-        if isinstance(asked, Mapping):
+        if isinstance(asked, ParityEntry):
             raise InputError(
-                "parity compares log-probabilities, and answers in words have none; take parity out."
+                "parity compares log-probabilities, and answers in words have none; "
+                "take parity out."
             )
-        return None, _WORDS_ONLY.format(mode=found["asking"]) + (f"; {reason}" if reason else "")
-    if isinstance(asked, Mapping):
-        settings = _typed(asked, _PARITY, "parity")
-        if "model" not in settings:
-            raise InputError(
-                "parity has no model; name the local counterpart: compact, a folder, or a hub name with its revision."
-            )
-        return ParityConfig(**settings), ""
+        words = _WORDS_ONLY.format(mode=found.asking)
+        return None, f"{words}; {reason}" if reason else words
+    if isinstance(asked, ParityEntry):
+        return ParityConfig(**asked.model_dump(exclude_unset=True)), ""
     if asked == "none" and reason:
         return None, reason
     raise InputError(
-        "it does not say what its log-probabilities are compared with; give parity: {model: …}, or parity: none with a parity_reason "
-        "that every certificate then carries."
+        "it does not say what its log-probabilities are compared with; give parity: {model: …}, "
+        "or parity: none with a parity_reason that every certificate then carries."
     )
-
-
-def _typed(entry: Any, kinds: Mapping[str, type], where: str) -> dict[str, Any]:
-    if not isinstance(entry, Mapping):
-        raise InputError(f"{where} is no mapping of settings to values; write one setting a line.")
-    unknown = next((str(name) for name in entry if name not in kinds), None)
-    if unknown is not None:
-        hint = (
-            " The key itself is never written down: name its environment variable by key_variable."
-            if "key" in unknown.lower()
-            else ""
-        )
-        raise InputError(
-            f"{where} has no setting {unknown[:40]!r}; it has {', '.join(sorted(kinds))}.{hint}"
-        )
-    return {
-        name: _value(name, value, kinds[name]) for name, value in entry.items() if value is not None
-    }
-
-
-def _value(name: str, value: Any, kind: type) -> Any:
-    if name == "parity" and value == "none":
-        return value
-    fits = isinstance(value, kind) or (kind is float and isinstance(value, int))
-    if not fits or isinstance(value, bool):
-        raise InputError(
-            f"{name} is of another kind than {_CALLED[kind]}; correct it (texts that look like numbers need quotes)."
-        )
-    return value
-
-
-def _chosen(found: Mapping[str, Any], names: Any) -> dict[str, Any]:
-    return {name: found[name] for name in names if name in found}
