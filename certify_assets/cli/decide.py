@@ -59,7 +59,8 @@ def decide(
     choose from a document of more. A row in both regions, an unscored row and every row where
     nothing was certified go to a person (exit 3 when nothing was certified at all).
     """
-    from certify_assets.evaluation.decisions import check_table_file, decide_table, write_table_file
+    from certify_assets.evaluation.decisions import decide_table
+    from certify_assets.evaluation.table_files import check_table_file, write_table_file
 
     refuse_overwrite(
         {"--queue": queue, "--decisions": decisions}, {"CERTIFICATE": certificate, "SCORES": scores}

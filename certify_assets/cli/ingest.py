@@ -148,7 +148,7 @@ def _write(
 ) -> None:
     import pandas as pd
 
-    from certify_assets.evaluation.decisions import check_table_file, write_table_file
+    from certify_assets.evaluation.table_files import check_table_file, write_table_file
     from certify_assets.operations.layout import decisions_of, require_as_decided
 
     if decisions is None and queue is None:

@@ -119,8 +119,7 @@ def plan_arms(
     keys = {arm: arm_key(judge, arm) for arm in [*ARMS, *CONTROLS]}
     stale = (
         f"the adapter of {judge.spec.name} on {judge.corpus} was not chosen among the arms of "
-        "now; "
-        f"materialize judges/{judge.spec.name}/model again."
+        f"now; materialize judges/{judge.spec.name}/model again."
     )
     if adapter.details["arms"] != {arm: keys[arm] for arm in ARMS}:
         raise StaleCertificateError(stale)
@@ -323,8 +322,8 @@ def _refuse_changed(corpus: str, spec: JudgeSpec, reads: Any) -> None:
     if changed is not None:
         raise LedgerError(
             f"TEST of {corpus} was read before for {changed.judge} under the same registration "
-            "with other scores, and the result was seen; "
-            f"restore the adapter and scores of that read, or train {spec.name} again."
+            "with other scores, and the result was seen; restore the adapter and scores of that "
+            f"read, or train {spec.name} again."
         )
 
 

@@ -102,8 +102,8 @@ def load_certificates(judge: JudgedCorpus) -> list[Certificate]:
         if stale is not None:
             raise StaleCertificateError(
                 f"the certificates of {judge} on {judge.corpus} belong to another "
-                f"{stale.removesuffix('_sha256')} than the stored one; "
-                f"materialize judges/{judge}/certificate again."
+                f"{stale.removesuffix('_sha256')} than the stored one; materialize "
+                f"judges/{judge}/certificate again."
             )
         difference = verify_certificate(certificate, *columns(cal))
         if difference is not None:

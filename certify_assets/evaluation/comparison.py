@@ -132,8 +132,8 @@ def _other(row: Mapping[str, Any]) -> str:
     if row["family"] == "harvest":
         used = counts["rows"] - counts["unscored"]
         return (
-            f"{row['judge']} is compared on {used} of {counts['rows']} labelled CAL rows, those of "
-            "half B: half A let its harvest through."
+            f"{row['judge']} is compared on {used} of {counts['rows']} labelled CAL rows, those "
+            "of half B: half A let its harvest through."
         )
     return (
         f"{row['judge']} left {counts['unscored']} of {counts['rows']} labelled CAL rows unscored."
@@ -437,8 +437,8 @@ def _limits(name: str, row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if row["candidates"] > 1:
         yield (
             "chosen_on_cal",
-            f"{name} was chosen among {row['candidates']} candidates on CAL: its certificates pay "
-            "for that, its AUROC on CAL does not.",
+            f"{name} was chosen among {row['candidates']} candidates on CAL: its certificates "
+            "pay for that, its AUROC on CAL does not.",
         )
     if row["trained_on_rl"]:
         yield (

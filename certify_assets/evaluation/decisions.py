@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import io
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,17 +11,11 @@ from numpy.typing import NDArray
 
 from certify_assets.errors import InputError
 from certify_assets.evaluation.score_table import ScoreTable
-from certify_assets.files import write_atomic
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from certify_assets.certificates import Certificate
-
-
-_ENDINGS = frozenset({".csv", ".parquet", ".pq", ".jsonl", ".ndjson"})
-# a whole number with its sign is no formula; a sign before anything else is
-_FORMULA = re.compile(r"\s*([=@＝＠]|[+\-＋－](?!\d+(\.\d+)?\s*$))|[\t\r\n]")
 
 
 @dataclass(frozen=True)
@@ -95,60 +86,6 @@ def _named(names: Sequence[str], codes: NDArray[np.uint8]) -> pd.api.extensions.
 
     texts = pa.array(names, type=pa.large_string()).take(pa.array(codes))
     return pd.array(texts, dtype="str")
-
-
-def check_table_file(path: Path, frame: pd.DataFrame) -> None:
-    """Refuse a table that its kind of file cannot hold, before anything is written.
-
-    Raises
-    ------
-    InputError
-        If the ending is unknown, or a CSV would hold a name that a spreadsheet runs as a formula.
-
-    Notes
-    -----
-    Names of tasks, runs and agents are untrusted, and reviewers open the queue in a spreadsheet. A
-    name in another spelling would be lost to every later join, so it is neither altered nor
-    written: the other formats hold it as it is.
-    """
-    if path.suffix.lower() not in _ENDINGS:
-        raise InputError(
-            f"{path} does not end in .csv, .parquet or .jsonl; choose one of these formats."
-        )
-    if path.suffix.lower() != ".csv":
-        return
-    for column in ("task_id", "trajectory_id", "agent", "split"):
-        found = (
-            [str(value) for value in frame[column] if _FORMULA.match(str(value))]
-            if column in frame
-            else []
-        )
-        if found:
-            raise InputError(
-                f"{path} cannot hold the {column} {found[0]!r} ({len(found)} such): a "
-                "spreadsheet would run it as a formula; "
-                "choose a name that ends in .jsonl or .parquet, which hold it as it is."
-            )
-
-
-def write_table_file(path: Path, frame: pd.DataFrame) -> None:
-    """Write a table as CSV, Parquet or JSON Lines, by the ending, atomically.
-
-    Raises
-    ------
-    InputError
-        As `check_table_file` does.
-    """
-    check_table_file(path, frame)
-    suffix = path.suffix.lower()
-    buffer = io.BytesIO()
-    if suffix == ".csv":
-        buffer.write(frame.to_csv(index=False).encode("utf-8"))
-    elif suffix in {".jsonl", ".ndjson"}:
-        frame.to_json(buffer, orient="records", lines=True, double_precision=15, force_ascii=False)
-    else:
-        frame.to_parquet(buffer, index=False)
-    write_atomic(path, buffer.getvalue())
 
 
 def _distance(rows: pd.DataFrame) -> np.ndarray[tuple[int], np.dtype[np.float64]]:

@@ -91,8 +91,8 @@ def require_in_ledger(corpus: Corpus, head: str) -> None:
     """
     if head and head not in {line.sha256 for line in _journal(corpus).lines()}:
         raise LedgerError(
-            f"the ledger of {corpus} lost the line {head[:12]} that an audit names: lines were cut "
-            "off; restore it from a backup."
+            f"the ledger of {corpus} lost the line {head[:12]} that an audit names: lines were "
+            "cut off; restore it from a backup."
         )
 
 

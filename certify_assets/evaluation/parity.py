@@ -85,7 +85,7 @@ def run_parity(judge: JudgedCorpus) -> dict[str, Any]:
 
 
 def parity_provenance(judge: JudgedCorpus) -> dict[str, str]:
-    """Return what the certificates of a judge say about parity; nothing for a judge of the reference engine.
+    """Return what the certificates of an endpoint judge say about parity.
 
     Raises
     ------

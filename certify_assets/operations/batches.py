@@ -19,7 +19,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.landing import inbox_key, is_inbox_empty, settled_inbox
 from certify_assets.errors import CertifyError, InputError
-from certify_assets.evaluation.score_table import read_rows
+from certify_assets.evaluation.table_files import read_rows
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.operations.decisions import BatchRecord, Refusal
 from certify_assets.operations.delivery import Identities, Run, local_copies, shown_url

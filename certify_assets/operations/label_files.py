@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
-from certify_assets.evaluation.decisions import check_table_file, write_table_file
-from certify_assets.evaluation.score_table import read_rows
+from certify_assets.evaluation.table_files import check_table_file, read_rows, write_table_file
 from certify_assets.files import parse_json, sha256_bytes, sha256_file, write_atomic
 from certify_assets.operations.labels import Label, append_labels, read_labels, resolve_labels
 from certify_assets.operations.layout import RunLookup, batch_key, batch_names, decisions_of

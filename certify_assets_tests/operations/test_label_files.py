@@ -9,7 +9,7 @@ import pytest
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
-from certify_assets.evaluation.decisions import write_table_file
+from certify_assets.evaluation.table_files import write_table_file
 from certify_assets.operations.label_files import export_queue, export_studio, import_labels
 from certify_assets.operations.labels import read_labels, resolve_labels
 from certify_assets.operations.layout import batch_key
