@@ -38,7 +38,7 @@ from certify_assets.storage.snapshot import Snapshot, remembered
 if TYPE_CHECKING:
     import pandas as pd
 
-    from certify_assets.corpora.formats import Imported, ImportFacts
+    from certify_assets.corpora.formats import ImportedCorpus, ImportFacts
     from certify_assets.corpora.leakage import LeakChecks
     from certify_assets.corpora.profile import CorpusProfile
     from certify_assets.corpora.quality import QualityReport
@@ -98,7 +98,7 @@ class ImportSummary:
         return cls(**{name: values[name] for name in cls.__dataclass_fields__})
 
     @classmethod
-    def of_embedded(cls, imported: Imported, sha256: str = "") -> ImportSummary:
+    def of_embedded(cls, imported: ImportedCorpus, sha256: str = "") -> ImportSummary:
         """Summarise the import of an embedded corpus."""
         frame = imported.frame
         size = len(frame), int(frame["task_id"].nunique()), tuple(sorted(frame["agent"].unique()))
@@ -433,16 +433,16 @@ class Corpus:
         return self.store.write_bytes(key, data)
 
 
-def embedded_import(name: str) -> Imported:
+def embedded_import(name: str) -> ImportedCorpus:
     """Read an embedded corpus as an import."""
-    from certify_assets.corpora.formats import Imported
+    from certify_assets.corpora.formats import ImportedCorpus
 
     if name not in EMBEDDED:
         raise InputError(
             f"{name!r} does not come with the package; embedded corpora are {', '.join(EMBEDDED)}."
         )
     frame = load_embedded(name)
-    return Imported(
+    return ImportedCorpus(
         frame=frame,
         dropped={},
         format="embedded",

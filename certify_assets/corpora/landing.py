@@ -18,7 +18,7 @@ import time
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
@@ -65,6 +65,27 @@ class _UnsettledError(WaitingError):
 
 class _RefusedError(WaitingError):
     """A file cannot be used as it is: it is not read again before it changes."""
+
+
+@dataclass
+class _SeenFile:
+    """What a look saw of one file, stored so that the next look hashes it only if it changed."""
+
+    stamp: _Stamp
+    sha256: str | None = None
+    refused: str | None = None
+    #: hash under which it counted, where equal files are next to it
+    counts: str | None = None
+
+    @classmethod
+    def from_dict(cls, entry: Mapping[str, Any]) -> _SeenFile:
+        size, modified, changed, inode = entry["stamp"]
+        return cls(**{**entry, "stamp": (size, modified, changed, inode)})
+
+    def to_dict(self) -> Mapping[str, object]:
+        optional = {"refused": self.refused, "counts": self.counts}
+        kept = {name: value for name, value in optional.items() if value is not None}
+        return {"stamp": list(self.stamp), "sha256": self.sha256, **kept}
 
 
 @dataclass(frozen=True)
@@ -117,18 +138,15 @@ class FolderWatch:
             If there is nothing, or a file is being written, is broken or cannot be read.
         """
         before = self._remembered()
-        seen: dict[str, dict[str, Any]] = {}
+        seen: dict[str, _SeenFile] = {}
         try:
             found = [(path, _stamp(path)) for root in roots for path in _files(root)]
             for path, stamp in found:
-                old = before.get(str(path), {})
-                same = old.get("stamp") == list(stamp)
-                seen[str(path)] = {
-                    "stamp": list(stamp),
-                    "sha256": old.get("sha256") if same else None,
-                }
-                if same and isinstance(old.get("refused"), str):
-                    seen[str(path)]["refused"] = old["refused"]
+                old = before.get(str(path))
+                same = old is not None and old.stamp == stamp
+                seen[str(path)] = (
+                    _SeenFile(stamp, old.sha256, old.refused) if old and same else _SeenFile(stamp)
+                )
             self._refuse_unsettled(found, before)
             self._hash(found, seen)
             files = _once(seen, before)
@@ -138,33 +156,32 @@ class FolderWatch:
             ) from None
         finally:
             if seen != before:
-                self.store.write_json(self.journal, {"files": seen})
+                files_seen = {name: entry.to_dict() for name, entry in seen.items()}
+                self.store.write_json(self.journal, {"files": files_seen})
         if not found:
             raise WaitingError("the folder is empty")
         return FolderContent(sha256_bytes(canonical_json(files)), files)
 
-    def _remembered(self) -> dict[str, dict[str, Any]]:
+    def _remembered(self) -> dict[str, _SeenFile]:
+        if not self.store.exists(self.journal):
+            return {}
         try:
-            files = (
-                self.store.read_json(self.journal)["files"]
-                if self.store.exists(self.journal)
-                else {}
-            )
-            return {str(name): dict(entry) for name, entry in files.items()}
+            files = self.store.read_json(self.journal)["files"]
+            return {str(name): _SeenFile.from_dict(entry) for name, entry in files.items()}
         except (InputError, KeyError, TypeError, ValueError, AttributeError):
             # a journal saves work and is worth nothing else
             return {}
 
     def _refuse_unsettled(
-        self, found: Sequence[tuple[Path, _Stamp]], before: Mapping[str, Mapping[str, Any]]
+        self, found: Sequence[tuple[Path, _Stamp]], before: Mapping[str, _SeenFile]
     ) -> None:
         moment = time.time() if self.now is None else self.now
         for path, stamp in found:
-            old = before.get(str(path), {}).get("stamp")
+            old = before[str(path)].stamp if str(path) in before else None
             age = moment - stamp[1] / 1e9
             # a clock ahead of this one gives files of the future: two looks alike settle those
             if path.name.lower().endswith(_UNFINISHED) or (
-                age < self.settle_seconds and (age >= 0 or old != list(stamp))
+                age < self.settle_seconds and (age >= 0 or old != stamp)
             ):
                 raise _UnsettledError(f"{path.name} may still be written")
             if old is not None and old[0] < stamp[0]:
@@ -172,16 +189,14 @@ class FolderWatch:
                     f"{path.name} grew from {old[0]:,} to {stamp[0]:,} bytes since the last look"
                 )
 
-    def _hash(
-        self, found: Sequence[tuple[Path, _Stamp]], seen: Mapping[str, dict[str, Any]]
-    ) -> None:
+    def _hash(self, found: Sequence[tuple[Path, _Stamp]], seen: Mapping[str, _SeenFile]) -> None:
         until = time.monotonic() + _SCAN_SECONDS if self.until is None else self.until
         for place, (path, stamp) in enumerate(found):
             entry = seen[str(path)]
-            if entry["sha256"]:
+            if entry.sha256:
                 continue
-            if "refused" in entry:
-                raise WaitingError(entry["refused"])
+            if entry.refused is not None:
+                raise WaitingError(entry.refused)
             if time.monotonic() > until:
                 raise _UnsettledError(
                     f"{place:,} of {len(found):,} files are read, the next look resumes"
@@ -189,11 +204,11 @@ class FolderWatch:
             try:
                 digest = _read(path)
             except _RefusedError as error:
-                entry["refused"] = str(error)
+                entry.refused = str(error)
                 raise
             if _stamp(path) != stamp:
                 raise _UnsettledError(f"{path.name} changed while it was read")
-            entry["sha256"] = digest
+            entry.sha256 = digest
 
 
 def _files(root: Path) -> list[Path]:
@@ -241,18 +256,16 @@ def _chunks(path: Path, stream: IO[bytes], end: float) -> Iterator[bytes]:
         yield chunk
 
 
-def _once(
-    seen: Mapping[str, dict[str, Any]], before: Mapping[str, Mapping[str, Any]]
-) -> dict[str, str]:
+def _once(seen: Mapping[str, _SeenFile], before: Mapping[str, _SeenFile]) -> dict[str, str]:
     """Of equal files in a folder keep one: that which counted at the last look, if any."""
+    hashes = {name: str(entry.sha256) for name, entry in seen.items()}
+    counted = {name for name in before if before[name].counts == hashes.get(name)}
     kept: dict[tuple[str, str], str] = {}
-    for name in sorted(
-        seen, key=lambda name: (before.get(name, {}).get("counts") != seen[name]["sha256"], name)
-    ):
-        kept.setdefault((str(Path(name).parent), seen[name]["sha256"]), name)
+    for name in sorted(seen, key=lambda name: (name not in counted, name)):
+        kept.setdefault((str(Path(name).parent), hashes[name]), name)
     for name in kept.values():
-        seen[name]["counts"] = seen[name]["sha256"]
-    return {name: seen[name]["sha256"] for name in sorted(kept.values())}
+        seen[name].counts = hashes[name]
+    return {name: hashes[name] for name in sorted(kept.values())}
 
 
 def _refuse_incomplete(path: Path, end: float) -> None:
@@ -455,45 +468,45 @@ def declare(store: Store, config: CorpusConfig) -> CorpusConfig:
     return config
 
 
-def read_versions(corpus: Corpus) -> list[dict[str, Any]]:
+@dataclass(frozen=True)
+class CorpusVersion:
+    """One line of ``versions.jsonl``: what the files of a corpus were when they arrived."""
+
+    number: int
+    version: str
+    source: str
+    time: str
+    files: dict[str, str]
+
+
+def read_versions(corpus: Corpus) -> list[CorpusVersion]:
     """Return the versions of a corpus's files, the oldest first."""
     key = corpus.key("versions.jsonl")
     data = corpus.store.read_bytes(key) if corpus.store.exists(key) else b""
     # a last line without its end is the trace of a kill
-    return [parse_json(line.decode("utf-8")) for line in data[: data.rfind(b"\n") + 1].splitlines()]
+    lines = data[: data.rfind(b"\n") + 1].splitlines()
+    return [CorpusVersion(**parse_json(line.decode("utf-8"))) for line in lines]
 
 
 def record_version(store: Store, arrival: Arrival) -> int:
-    """Add an arrival to the versions of its corpus, unless it is the last already; return its
-    number.
+    """Add an arrival to the versions of its corpus, unless it is the last; return its number.
 
     The number, from 1, makes the run key: content that comes back is a new version, and a look
     that was killed before it requested its run finds its own line and uses the same key.
     """
-    number = 0
+    corpus, number = Corpus(store, arrival.corpus), 0
 
     def line(old: bytes) -> str:
         nonlocal number
-        versions = [parse_json(entry.decode("utf-8")) for entry in old.splitlines()]
-        number = len(versions) + 1
+        number = len(old.splitlines()) + 1
         moment = datetime.now(UTC).isoformat(timespec="seconds")
-        entry = {
-            "number": number,
-            "version": arrival.version,
-            "source": arrival.source,
-            "time": moment,
-            "files": arrival.files,
-        }
-        return json.dumps(entry, ensure_ascii=False)
+        entry = CorpusVersion(number, arrival.version, arrival.source, moment, arrival.files)
+        return json.dumps(asdict(entry), ensure_ascii=False)
 
-    of_source = [
-        entry
-        for entry in read_versions(Corpus(store, arrival.corpus))
-        if entry["source"] == arrival.source
-    ]
-    if of_source and of_source[-1]["version"] == arrival.version:
-        return int(of_source[-1]["number"])
-    store.append_line(f"corpora/{arrival.corpus}/versions.jsonl", line)
+    of_source = [entry for entry in read_versions(corpus) if entry.source == arrival.source]
+    if of_source and of_source[-1].version == arrival.version:
+        return of_source[-1].number
+    store.append_line(corpus.key("versions.jsonl"), line)
     return number
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from certify_assets.corpora.formats import Imported, detect_format, import_corpus
+from certify_assets.corpora.formats import ImportedCorpus, detect_format, import_corpus
 from certify_assets.corpora.profile import profile_corpus
 from certify_assets.corpora.rendering import render_frame
 from certify_assets.corpora.schema import Step, from_frame
@@ -26,7 +26,7 @@ from certify_assets_tests.paths import shared_data
 ALPHA, BETA = AGENTS
 
 
-def read(root: Path | list[Path], **options: Any) -> Imported:
+def read(root: Path | list[Path], **options: Any) -> ImportedCorpus:
     return import_corpus(root, format="agent_reward_bench", name="arb", options=options)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from certify_assets.corpora.formats import Imported, import_corpus
+from certify_assets.corpora.formats import ImportedCorpus, import_corpus
 from certify_assets.corpora.profile import profile_corpus
 from certify_assets.corpora.schema import Step, from_frame
 from certify_assets.errors import InputError
@@ -14,7 +14,7 @@ from certify_assets_tests.corpora.formats.agentclinic import case
 from certify_assets_tests.paths import shared_data
 
 
-def read(path: Path | list[Path], **options: Any) -> Imported:
+def read(path: Path | list[Path], **options: Any) -> ImportedCorpus:
     return import_corpus(path, name="ac", format="agentclinic", options={"min_cases": 1} | options)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from certify_assets.corpora.formats import Imported, import_corpus
+from certify_assets.corpora.formats import ImportedCorpus, import_corpus
 from certify_assets.corpora.profile import profile_corpus
 from certify_assets.corpora.rendering import render_frame
 from certify_assets.corpora.schema import Step, from_frame
@@ -15,7 +15,7 @@ from certify_assets_tests.paths import shared_data
 STAMP = "2024-04-06_13-51-50"
 
 
-def read(path: Path, format: str = "autocoderover", **options: Any) -> Imported:
+def read(path: Path, format: str = "autocoderover", **options: Any) -> ImportedCorpus:
     return import_corpus(path, format=format, name="c", options=options)
 
 

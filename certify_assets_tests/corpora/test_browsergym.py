@@ -8,7 +8,7 @@ import pytest
 
 from certify_assets.corpora.formats import (
     FORMATS,
-    Imported,
+    ImportedCorpus,
     SourceFile,
     detect_format,
     import_corpus,
@@ -30,7 +30,7 @@ from certify_assets_tests.paths import shared_data
 FOLDER = f"{DATE}_alpha_on_web.press_3"
 
 
-def read(root: Path, **options: Any) -> Imported:
+def read(root: Path, **options: Any) -> ImportedCorpus:
     return import_corpus(root, format="browsergym", name="web", options=options)
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from certify_assets.corpora.formats import FORMATS, Imported, detect_format, import_corpus
+from certify_assets.corpora.formats import FORMATS, ImportedCorpus, detect_format, import_corpus
 from certify_assets.corpora.leakage import find_leak_fields
 from certify_assets.corpora.rendering import render_frame
 from certify_assets.errors import InputError
@@ -18,7 +18,7 @@ SOURCES = load_formats()
 EVERY = pytest.mark.parametrize("form", SOURCES, ids=lambda form: form.name)
 
 
-def read(form: Format, *paths: Path) -> Imported:
+def read(form: Format, *paths: Path) -> ImportedCorpus:
     return import_corpus(list(paths), format=form.name, name="c")
 
 

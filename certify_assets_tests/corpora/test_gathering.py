@@ -10,7 +10,7 @@ import pytest
 
 from certify_assets.corpora import schema
 from certify_assets.corpora.formats import gather_corpus, gathering, import_corpus
-from certify_assets.corpora.formats.gathering import Texts
+from certify_assets.corpora.formats.gathering import StepTexts
 from certify_assets.corpora.profile import profile_corpus
 from certify_assets.corpora.rendering import outlines
 from certify_assets.corpora.schema import (
@@ -91,7 +91,7 @@ def test_texts_come_back_as_they_were(monkeypatch: pytest.MonkeyPatch, limit: in
         ("", ()),
         (TEXT * 999, (Step(TEXT, TEXT),)),
     ]
-    texts = Texts()
+    texts = StepTexts()
     places = [texts.put(*item) for item in kept]
     assert [texts.get(place) for place in reversed(places)] == kept[::-1]
     assert [place.chars for place in places] == [

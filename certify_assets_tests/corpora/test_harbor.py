@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from certify_assets.corpora.formats import Imported, import_corpus
+from certify_assets.corpora.formats import ImportedCorpus, import_corpus
 from certify_assets.corpora.schema import Step, from_frame
 from certify_assets.errors import InputError
 from certify_assets_tests.corpora.formats.harbor import agent_step, put, result, trajectory, write
 
 
-def read(path: Path, **options: Any) -> Imported:
+def read(path: Path, **options: Any) -> ImportedCorpus:
     return import_corpus(path, format="harbor", name="harbor", options=options)
 
 

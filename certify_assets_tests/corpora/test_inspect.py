@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from certify_assets.corpora.formats import Imported, detect_format, import_corpus
-from certify_assets.corpora.formats.files import Limits
+from certify_assets.corpora.formats import ImportedCorpus, detect_format, import_corpus
+from certify_assets.corpora.formats.files import ReadLimits
 from certify_assets.corpora.formats.inspect import resolved
 from certify_assets.corpora.schema import Step, from_frame
 from certify_assets.errors import InputError
@@ -27,7 +27,7 @@ from certify_assets_tests.paths import shared_data
 COLUMNS = ["task_id", "agent", "attempt", "instruction", "steps", "outcome"]
 
 
-def read(path: Path | list[Path], **options: Any) -> Imported:
+def read(path: Path | list[Path], **options: Any) -> ImportedCorpus:
     return import_corpus(
         path, format="inspect", name="inspect", options={"reader": "own", **options}
     )
@@ -177,7 +177,7 @@ def test_a_log_larger_than_a_file_may_be_is_said_to_be_so(tmp_path: Path) -> Non
         InputError,
         match=r"log\.eval has 2,\d{3},\d{3} bytes, the limit is 1,048,576; raise the option max_file_mb",
     ):
-        detect_format([path], Limits(file_bytes=1 << 20))
+        detect_format([path], ReadLimits(file_bytes=1 << 20))
 
 
 def test_attachments() -> None:

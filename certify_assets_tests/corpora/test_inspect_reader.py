@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from certify_assets.corpora.formats import Imported, import_corpus
+from certify_assets.corpora.formats import ImportedCorpus, import_corpus
 from certify_assets.corpora.formats.inspect_reader import INSPECT_PYTHON, choose_reader
 from certify_assets.errors import InputError
 from certify_assets_tests.corpora.eval_files import (
@@ -34,7 +34,7 @@ exec {python} -I -c '{code}'
 """
 
 
-def read(path: Path, reader: str, **options: Any) -> Imported:
+def read(path: Path, reader: str, **options: Any) -> ImportedCorpus:
     return import_corpus(
         path, format="inspect", name="inspect", options={"reader": reader, **options}
     )

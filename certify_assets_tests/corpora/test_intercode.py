@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from certify_assets.corpora.formats import Imported, import_corpus
+from certify_assets.corpora.formats import ImportedCorpus, import_corpus
 from certify_assets.corpora.leakage import check_leaks
 from certify_assets.corpora.profile import profile_corpus
 from certify_assets.corpora.schema import Step, from_frame
@@ -17,7 +17,7 @@ from certify_assets_tests.paths import shared_data
 NAME = "bash/gpt-9/ic_bash_plan_solve_fs_1.json"
 
 
-def read(path: Path | list[Path], **options: Any) -> Imported:
+def read(path: Path | list[Path], **options: Any) -> ImportedCorpus:
     return import_corpus(path, name="ic", format="intercode", options=options)
 
 

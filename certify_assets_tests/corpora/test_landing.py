@@ -195,11 +195,10 @@ def test_versions_count_what_landed_and_a_second_record_of_one_is_none(
         numbers.append(record_version(store, arrival))
     assert numbers == [1, 1, 2, 3]
     versions = read_versions(Corpus(store, "c"))
-    assert [entry["number"] for entry in versions] == [1, 2, 3]
-    assert versions[0]["version"] == versions[2]["version"] != versions[1]["version"]
-    assert [Path(name).name for name in versions[0]["files"]] == ["a.jsonl"] and versions[0][
-        "time"
-    ].endswith("+00:00")
+    assert [entry.number for entry in versions] == [1, 2, 3]
+    assert versions[0].version == versions[2].version != versions[1].version
+    assert [Path(name).name for name in versions[0].files] == ["a.jsonl"]
+    assert versions[0].time.endswith("+00:00")
 
 
 def test_declared_paths_are_looked_at_and_settings_are_part_of_the_version(

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from certify_assets.corpora.formats import Imported, import_corpus
+from certify_assets.corpora.formats import ImportedCorpus, import_corpus
 from certify_assets.corpora.formats.miniwob_demos import page_text
 from certify_assets.corpora.profile import profile_corpus
 from certify_assets.corpora.schema import Step, from_frame
@@ -15,7 +15,7 @@ from certify_assets_tests.paths import shared_data
 NAME = "turk/send-text_3ABC_d1.json.gz"
 
 
-def read(path: Path | list[Path], **options: Any) -> Imported:
+def read(path: Path | list[Path], **options: Any) -> ImportedCorpus:
     return import_corpus(path, name="mw", format="miniwob_demos", options=options)
 
 

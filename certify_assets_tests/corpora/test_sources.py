@@ -15,7 +15,7 @@ import pytest
 from certify_assets.corpora.formats import (
     COMMON_OPTIONS,
     FORMATS,
-    Imported,
+    ImportedCorpus,
     detect_format,
     import_corpus,
 )
@@ -30,7 +30,7 @@ FIXTURES = Path(__file__).parent / "fixtures"
 TABLE = "task_id,outcome,text,agent\na,1,went well,x\na,0,went badly,y\nb,1,fine,x\n"
 
 
-def read(path: Path | list[Path], **options: Any) -> Imported:
+def read(path: Path | list[Path], **options: Any) -> ImportedCorpus:
     return import_corpus(path, name="c", options=options)
 
 

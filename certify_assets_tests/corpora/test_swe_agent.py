@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from certify_assets.corpora.formats import Imported, detect_format, import_corpus
+from certify_assets.corpora.formats import ImportedCorpus, detect_format, import_corpus
 from certify_assets.corpora.profile import profile_corpus
 from certify_assets.corpora.schema import Step, from_frame
 from certify_assets.errors import InputError
@@ -21,11 +21,11 @@ from certify_assets_tests.corpora.swe_builders import (
 from certify_assets_tests.paths import shared_data
 
 
-def read(path: Path, format: str = "swe_agent", **options: Any) -> Imported:
+def read(path: Path, format: str = "swe_agent", **options: Any) -> ImportedCorpus:
     return import_corpus(path, format=format, name="c", options=options)
 
 
-def outcomes(imported: Imported) -> dict[str, int]:
+def outcomes(imported: ImportedCorpus) -> dict[str, int]:
     return dict(zip(imported.frame["task_id"], imported.frame["outcome"].tolist(), strict=True))
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from certify_assets.corpora.formats import Imported, detect_format, import_corpus
+from certify_assets.corpora.formats import ImportedCorpus, detect_format, import_corpus
 from certify_assets.corpora.schema import Step, from_frame
 from certify_assets.errors import InputError
 from certify_assets_tests.corpora.swe_builders import (
@@ -16,7 +16,7 @@ from certify_assets_tests.corpora.swe_builders import (
 )
 
 
-def read(path: Path, **options: Any) -> Imported:
+def read(path: Path, **options: Any) -> ImportedCorpus:
     return import_corpus(path, format="swe_rebench", name="c", options=options)
 
 

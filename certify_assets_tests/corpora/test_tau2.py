@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from certify_assets.corpora.formats import Imported, import_corpus
+from certify_assets.corpora.formats import ImportedCorpus, import_corpus
 from certify_assets.corpora.profile import profile_corpus
 from certify_assets.corpora.schema import Step, from_frame
 from certify_assets.errors import InputError
@@ -15,11 +15,11 @@ from certify_assets_tests.corpora.formats.tau2 import call, results, simulation,
 from certify_assets_tests.paths import shared_data
 
 
-def read(path: Path | list[Path], **options: Any) -> Imported:
+def read(path: Path | list[Path], **options: Any) -> ImportedCorpus:
     return import_corpus(path, name="t2", format="tau2", options=options)
 
 
-def one(tmp_path: Path, **changes: Any) -> Imported:
+def one(tmp_path: Path, **changes: Any) -> ImportedCorpus:
     return read(write_json(tmp_path / "x.json", results([simulation("s", **changes)], [task("0")])))
 
 

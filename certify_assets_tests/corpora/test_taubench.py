@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from certify_assets.corpora.formats import Imported, import_corpus
+from certify_assets.corpora.formats import ImportedCorpus, import_corpus
 from certify_assets.corpora.leakage import LEAK_FIELDS, find_leak_fields
 from certify_assets.corpora.rendering import render_frame
 from certify_assets.corpora.schema import Step, from_frame
@@ -18,7 +18,7 @@ from certify_assets_tests.corpora.builders import tau_failure, tau_record, write
 CANARY = "canary-7f3a"
 
 
-def read(path: Path | list[Path], **options: Any) -> Imported:
+def read(path: Path | list[Path], **options: Any) -> ImportedCorpus:
     return import_corpus(path, name="tau", options=options)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from certify_assets.corpora.formats import Imported, import_corpus
+from certify_assets.corpora.formats import ImportedCorpus, import_corpus
 from certify_assets.corpora.formats.terminal_bench import cast_text, plain_text, steps_of_terminal
 from certify_assets.corpora.profile import profile_corpus
 from certify_assets.corpora.schema import Step, from_frame
@@ -22,11 +22,11 @@ from certify_assets_tests.corpora.formats.terminal_bench import (
 from certify_assets_tests.paths import shared_data
 
 
-def read(path: Path, **options: Any) -> Imported:
+def read(path: Path, **options: Any) -> ImportedCorpus:
     return import_corpus(path, format="terminal_bench", name="terminal", options=options)
 
 
-def one(path: Path, **files: str) -> Imported:
+def one(path: Path, **files: str) -> ImportedCorpus:
     put(
         path / "sort" / "sort.1-of-1.r",
         trial("sort.1-of-1.r", "sort", True),

@@ -12,11 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from certify_assets.corpora.formats.files import BrokenFileError, FileSet, Limits, SourceFile, Tally
+from certify_assets.corpora.formats.files import (
+    BrokenFileError,
+    FileSet,
+    ReadLimits,
+    SourceFile,
+    Tally,
+)
 from certify_assets.errors import InputError
 
 
-def names(path: Path, tally: Tally | None = None, limits: Limits | None = None) -> list[str]:
+def names(path: Path, tally: Tally | None = None, limits: ReadLimits | None = None) -> list[str]:
     return [file.name for file in FileSet([path], {".json"}, tally or Tally(), limits)]
 
 
@@ -31,7 +37,7 @@ def test_a_compressed_file_is_read_as_its_content(tmp_path: Path) -> None:
 
 def test_a_compressed_file_cannot_fill_memory(tmp_path: Path) -> None:
     (tmp_path / "bomb.json.gz").write_bytes(gzip.compress(b"0" * (3 << 20)))
-    (file,) = FileSet([tmp_path], {".json"}, Tally(), Limits(file_bytes=1 << 20))
+    (file,) = FileSet([tmp_path], {".json"}, Tally(), ReadLimits(file_bytes=1 << 20))
     with pytest.raises(
         InputError, match="more bytes than that when decompressed, the limit is 1,048,576"
     ):
@@ -75,9 +81,9 @@ def test_a_zip_cannot_fill_memory_and_a_broken_one_gives_what_it_has(tmp_path: P
     with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("a.json", b"0" * (3 << 20))
     with pytest.raises(InputError, match="the limit is 1,048,576"):
-        names(tmp_path / "bomb.zip", limits=Limits(file_bytes=1 << 20))
+        names(tmp_path / "bomb.zip", limits=ReadLimits(file_bytes=1 << 20))
     with pytest.raises(InputError, match="unpacks to more than 2,097,152 bytes"):
-        names(tmp_path / "bomb.zip", limits=Limits(archive_bytes=2 << 20))
+        names(tmp_path / "bomb.zip", limits=ReadLimits(archive_bytes=2 << 20))
     (tmp_path / "cut.zip").write_bytes((tmp_path / "bomb.zip").read_bytes()[:-30])
     tally = Tally()
     assert names(tmp_path / "cut.zip", tally) == [] and tally.dropped == {"file_broken_archive": 1}

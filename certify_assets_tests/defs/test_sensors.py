@@ -164,5 +164,5 @@ def test_a_thousand_files_at_once_are_one_run(store: Store) -> None:
         path.write_text(str(number), encoding="utf-8")
         os.utime(path, (1, 1))
     requests, cursor, _ = _tick(store, new_runs_sensor)
-    assert len(requests) == 1 and len(read_versions(Corpus(store, "mine"))[0]["files"]) == 1000
+    assert len(requests) == 1 and len(read_versions(Corpus(store, "mine"))[0].files) == 1000
     assert _tick(store, new_runs_sensor, cursor)[0] == []

@@ -123,7 +123,7 @@ def test_versions_count_on_when_the_clock_goes_back(
         for place in range(len(JUMPS))
     ]
     assert numbers == list(range(1, len(JUMPS) + 1))
-    assert [entry["number"] for entry in read_versions(Corpus(store, "c"))] == numbers
+    assert [entry.number for entry in read_versions(Corpus(store, "c"))] == numbers
 
 
 def test_a_tick_evaluated_again_after_the_clock_went_back_asks_under_the_same_key(

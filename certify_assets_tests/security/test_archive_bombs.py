@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from certify_assets.corpora.formats import import_corpus
-from certify_assets.corpora.formats.files import FileSet, Limits, Tally
+from certify_assets.corpora.formats.files import FileSet, ReadLimits, Tally
 from certify_assets.corpora.landing import FolderWatch, WaitingError
 from certify_assets.errors import InputError
 from certify_assets.storage.store import Store
@@ -165,7 +165,7 @@ def test_many_members_and_many_bytes_end_an_archive(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "many.zip", "w") as archive:
         for number in range(200):
             archive.writestr(f"{number}.txt", b"x" * 100)
-    for limits in (Limits(archive_members=100), Limits(archive_bytes=5000)):
+    for limits in (ReadLimits(archive_members=100), ReadLimits(archive_bytes=5000)):
         with pytest.raises(InputError, match="unpack what you need and import that folder"):
             list(FileSet([tmp_path / "many.zip"], [".jsonl"], Tally(), limits))
 

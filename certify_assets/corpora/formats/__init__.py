@@ -9,7 +9,7 @@ from certify_assets.corpora.formats.base import FORMATS, CorpusFormat, Draft, Re
 from certify_assets.corpora.formats.files import SourceFile
 from certify_assets.corpora.formats.importing import (
     COMMON_OPTIONS,
-    Imported,
+    ImportedCorpus,
     ImportFacts,
     detect_format,
     gather_corpus,
@@ -23,7 +23,7 @@ __all__ = [
     "CorpusFormat",
     "Draft",
     "ImportFacts",
-    "Imported",
+    "ImportedCorpus",
     "Reading",
     "SourceFile",
     "corpus_format",

@@ -53,10 +53,10 @@ class _Labels:
     by_reward: bool
     threshold: float
     keep_errors: bool
-    found: set[Run] = field(default_factory=set)
-    taken: dict[Run, tuple[str, bytes]] = field(default_factory=dict)
+    found: set[AnnotatedRun] = field(default_factory=set)
+    taken: dict[AnnotatedRun, tuple[str, bytes]] = field(default_factory=dict)
 
-    def find(self, record: Mapping[str, Any], draft: Draft) -> Run | None:
+    def find(self, record: Mapping[str, Any], draft: Draft) -> AnnotatedRun | None:
         """Return the annotated run that a file holds, and remember that there is a file of it."""
         if self.by_reward:
             return None
@@ -70,7 +70,7 @@ class _Labels:
         self.found |= {run} if run else set()
         return run
 
-    def outcome(self, record: Mapping[str, Any], run: Run | None) -> int | str | None:
+    def outcome(self, record: Mapping[str, Any], run: AnnotatedRun | None) -> int | str | None:
         """Return the outcome of a run, None where it has none, words where it cannot be used."""
         if self.by_reward:
             return reward_outcome(mapping(record.get("summary_info")), self.threshold)
@@ -308,7 +308,11 @@ def _turn(step: Mapping[str, Any]) -> Turn:
 
 
 def _labelled(
-    record: Mapping[str, Any], draft: Draft, run: Run | None, labels: _Labels, reading: Reading
+    record: Mapping[str, Any],
+    draft: Draft,
+    run: AnnotatedRun | None,
+    labels: _Labels,
+    reading: Reading,
 ) -> Draft | tuple[str, str]:
     """Give a run its outcome; a reason and a sentence where it is left out."""
     name = draft.source_file
@@ -355,7 +359,7 @@ def _labelled(
     return replace(draft, outcome=outcome)
 
 
-class Run(NamedTuple):
+class AnnotatedRun(NamedTuple):
     """What names an annotated trajectory."""
 
     benchmark: str
@@ -370,32 +374,34 @@ class Annotations:
 
     Parameters
     ----------
-    verdicts : dict of Run to list of {0, 1, None}
+    verdicts : dict of AnnotatedRun to list of {0, 1, None}
         In the order of the rows; None where the annotator was unsure.
-    places : dict of Run to (SourceFile, int)
+    places : dict of AnnotatedRun to (SourceFile, int)
         File and row of the first.
     files : set of str
         Names of the files that hold annotations.
     """
 
-    verdicts: dict[Run, list[int | None]] = field(default_factory=dict)
-    places: dict[Run, tuple[SourceFile, int]] = field(default_factory=dict)
+    verdicts: dict[AnnotatedRun, list[int | None]] = field(default_factory=dict)
+    places: dict[AnnotatedRun, tuple[SourceFile, int]] = field(default_factory=dict)
     files: set[str] = field(default_factory=set)
-    _runs: dict[tuple[str, str, str], list[Run]] = field(default_factory=dict)
+    _runs: dict[tuple[str, str, str], list[AnnotatedRun]] = field(default_factory=dict)
 
-    def add(self, run: Run, verdict: int | None, place: tuple[SourceFile, int]) -> None:
+    def add(self, run: AnnotatedRun, verdict: int | None, place: tuple[SourceFile, int]) -> None:
         """Add one annotator's verdict."""
         if run not in self.verdicts:
             self._runs.setdefault(run[:3], []).append(run)
             self.places[run] = place
         self.verdicts.setdefault(run, []).append(verdict)
 
-    def outcome(self, run: Run) -> int | None:
+    def outcome(self, run: AnnotatedRun) -> int | None:
         """Return what most of a trajectory's annotators say."""
         decided = [verdict for verdict in self.verdicts[run] if verdict is not None]
         return None if 2 * sum(decided) == len(decided) else int(2 * sum(decided) > len(decided))
 
-    def find(self, benchmark: str, task: str, agent: str, experiments: Iterable[str]) -> Run | None:
+    def find(
+        self, benchmark: str, task: str, agent: str, experiments: Iterable[str]
+    ) -> AnnotatedRun | None:
         """Return the annotated run of that task and agent in one of the experiments.
 
         A run whose experiment is not known is found where only one of its task and agent was
@@ -466,7 +472,7 @@ def is_annotations(file: SourceFile) -> bool:
 def read_annotations(files: Files, reading: Reading) -> Annotations:
     """Read every annotation file; unusable and repeated rows are counted."""
     annotations = Annotations()
-    rows_seen: set[tuple[str, Run]] = set()
+    rows_seen: set[tuple[str, AnnotatedRun]] = set()
     for file in files.matching("*.csv", "*.csv.gz"):
         try:
             if is_annotations(file):
@@ -480,7 +486,10 @@ def read_annotations(files: Files, reading: Reading) -> Annotations:
 
 
 def _read_file(
-    file: SourceFile, annotations: Annotations, rows_seen: set[tuple[str, Run]], reading: Reading
+    file: SourceFile,
+    annotations: Annotations,
+    rows_seen: set[tuple[str, AnnotatedRun]],
+    reading: Reading,
 ) -> None:
     for number, row in csv_rows(file):
         where = f"{file.name} row {number}"
@@ -495,7 +504,7 @@ def _read_file(
                 f"{where} cannot be used: its trajectory_success is {verdict[:40]!r}.",
             )
             continue
-        run = Run(
+        run = AnnotatedRun(
             row["benchmark"].strip(),
             normalised(row["task_id"]),
             row["model_name"].strip(),

@@ -57,7 +57,7 @@ class BrokenFileError(InputError):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ReadLimits:
     """How much one import may read: guards against archives made to fill memory."""
 
     file_bytes: int = _FILE_BYTES
@@ -216,7 +216,7 @@ class FileSet:
     tally : Tally
         Where files that are left out are counted, once: links and devices, names that lead out of
         the archive or folder, broken archives.
-    limits : Limits
+    limits : ReadLimits
         Largest file and archive.
     """
 
@@ -225,12 +225,12 @@ class FileSet:
         paths: Sequence[Path],
         suffixes: Iterable[str],
         tally: Tally,
-        limits: Limits | None = None,
+        limits: ReadLimits | None = None,
     ) -> None:
         self._roots = _roots(paths)
         self._suffixes = frozenset(suffixes)
         self._tally, self._counted = tally, False
-        self._limits = limits or Limits()
+        self._limits = limits or ReadLimits()
 
     def __iter__(self) -> Iterator[SourceFile]:
         """Go through all files."""
@@ -288,7 +288,7 @@ class _Walk:
     suffixes: frozenset[str]
     wanted: Callable[[str], bool]
     tally: Tally
-    limits: Limits
+    limits: ReadLimits
 
     def folder(self, label: str, root: Path) -> Iterator[SourceFile]:
         for parent, folders, names in os.walk(root):

@@ -34,7 +34,7 @@ class Place(NamedTuple):
     chars: int
 
 
-class Texts:
+class StepTexts:
     """Instructions and steps, compressed, in memory as long as they are few and in a temporary file
     from then on.
     """
@@ -111,12 +111,12 @@ class Gathered:
     ----------
     corpus : str rows : list
         Without their texts.
-    texts : Texts
+    texts : StepTexts
     """
 
     corpus: str
     rows: list[_Row]
-    texts: Texts
+    texts: StepTexts
 
     def trajectories(self) -> Iterator[Trajectory]:
         """Go through the runs."""
@@ -158,7 +158,7 @@ class Gathered:
         )
 
 
-def gather(drafts: Iterable[Draft], corpus: str, reading: Reading, texts: Texts) -> Gathered:
+def gather(drafts: Iterable[Draft], corpus: str, reading: Reading, texts: StepTexts) -> Gathered:
     """Turn drafts into the runs of a corpus.
 
     Runs without an outcome are left out (unless keep_unlabelled), copies of one run count once,
@@ -204,7 +204,7 @@ def _labelled(drafts: Iterable[Draft], reading: Reading) -> Iterator[Draft]:
 
 
 def _without_copies(
-    drafts: Iterable[Draft], tally: Tally, texts: Texts, instructions: _Instructions | None
+    drafts: Iterable[Draft], tally: Tally, texts: StepTexts, instructions: _Instructions | None
 ) -> Iterator[_Kept]:
     """Leave out copies: the same id and content, or without an id the same content in another file
     or repetition.
@@ -228,7 +228,7 @@ def _without_copies(
         yield run
 
 
-def _kept(draft: Draft, texts: Texts) -> _Kept:
+def _kept(draft: Draft, texts: StepTexts) -> _Kept:
     return _Kept(
         task_id=draft.task_id,
         agent=draft.agent,

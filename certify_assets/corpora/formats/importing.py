@@ -12,8 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from certify_assets.corpora.formats.base import FORMATS, CorpusFormat, Draft, Reading
-from certify_assets.corpora.formats.files import BrokenFileError, FileSet, Limits, SourceFile, Tally
-from certify_assets.corpora.formats.gathering import Gathered, Texts, gather
+from certify_assets.corpora.formats.files import (
+    BrokenFileError,
+    FileSet,
+    ReadLimits,
+    SourceFile,
+    Tally,
+)
+from certify_assets.corpora.formats.gathering import Gathered, StepTexts, gather
 from certify_assets.corpora.schema import to_frame
 from certify_assets.errors import InputError
 
@@ -73,7 +79,7 @@ class ImportFacts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Imported(ImportFacts):
+class ImportedCorpus(ImportFacts):
     """A corpus as it was read, in memory.
 
     Parameters
@@ -91,7 +97,7 @@ def import_corpus(
     format: str = "auto",
     name: str,
     options: Mapping[str, Any] | None = None,
-) -> Imported:
+) -> ImportedCorpus:
     """Read agent runs into one corpus in memory; `gather_corpus` reads one of any size.
 
     Parameters
@@ -108,7 +114,7 @@ def import_corpus(
 
     Returns
     -------
-    Imported
+    ImportedCorpus
         Trajectories, and a count of everything that was left out.
 
     Raises
@@ -118,7 +124,7 @@ def import_corpus(
         be used.
     """
     with gather_corpus(paths, format=format, name=name, options=options) as (runs, facts):
-        return Imported(frame=to_frame(runs.trajectories()), **vars(facts))
+        return ImportedCorpus(frame=to_frame(runs.trajectories()), **vars(facts))
 
 
 @contextmanager
@@ -146,7 +152,7 @@ def gather_corpus(
         else [_known(part) for part in format.split("+")]
     )
     reading = Reading(_options(formats, options or {}), Tally())
-    with closing(Texts()) as texts:
+    with closing(StepTexts()) as texts:
         runs = gather(_drafts(formats, roots, reading, limits), name, reading, texts)
         yield runs, _facts(runs, formats, roots, reading)
 
@@ -209,7 +215,7 @@ def _facts(
 
 
 def _drafts(
-    formats: Sequence[CorpusFormat], roots: Sequence[Path], reading: Reading, limits: Limits
+    formats: Sequence[CorpusFormat], roots: Sequence[Path], reading: Reading, limits: ReadLimits
 ) -> Iterator[Draft]:
     """Read the files once for every format."""
     others: dict[str, str] | None = None
@@ -255,19 +261,19 @@ def _switch(key: str, value: Any) -> bool:
     return str(value).lower() == "true"
 
 
-def _limits(options: Mapping[str, Any]) -> Limits:
-    megabytes = str(options.get("max_file_mb", Limits().file_bytes >> 20))
+def _limits(options: Mapping[str, Any]) -> ReadLimits:
+    megabytes = str(options.get("max_file_mb", ReadLimits().file_bytes >> 20))
     if not megabytes.isdecimal() or not 0 < int(megabytes) <= 1 << 20:
         raise InputError(
             f"the option max_file_mb is {megabytes!r}; give a whole number of megabytes."
         )
-    return Limits(
+    return ReadLimits(
         file_bytes=int(megabytes) << 20,
-        archive_bytes=max(Limits().archive_bytes, int(megabytes) << 20),
+        archive_bytes=max(ReadLimits().archive_bytes, int(megabytes) << 20),
     )
 
 
-def detect_format(paths: Sequence[Path], limits: Limits | None = None) -> str:
+def detect_format(paths: Sequence[Path], limits: ReadLimits | None = None) -> str:
     """Return the name of the one format that fits the files.
 
     Raises

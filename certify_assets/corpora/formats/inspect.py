@@ -26,6 +26,7 @@ from certify_assets.corpora.formats.inspect_reader import (
     open_archive,
     open_reader,
 )
+from certify_assets.corpora.formats.records import Record
 from certify_assets.corpora.formats.texts import (
     arguments_text,
     mapping,
@@ -191,7 +192,7 @@ def _read_archive(source: _Source, archive: EvalArchive) -> Iterator[Draft]:
 
 def _records(
     archive: EvalArchive, header: str, members: list[re.Match[str]]
-) -> Iterator[dict[str, Any] | str]:
+) -> Iterator[Record | str]:
     """Read a log without inspect-ai: its header first, then its samples."""
     names = archive.names()
     for name in (header, *(match[0] for match in members)):
@@ -206,9 +207,7 @@ def _records(
         yield record
 
 
-def _identified(
-    records: Iterator[dict[str, Any] | str], written: dict[str, Any] | str
-) -> Iterator[dict[str, Any] | str]:
+def _identified(records: Iterator[Record | str], written: Record | str) -> Iterator[Record | str]:
     """Give the header that inspect-ai read the eval_id that is written in the log."""
     header = next(records)
     if isinstance(header, dict) and isinstance(written, dict):
@@ -224,7 +223,7 @@ def _identified(
 
 
 def _drafts(
-    records: Iterator[dict[str, Any] | str], members: Sequence[str], source: _Source, header: str
+    records: Iterator[Record | str], members: Sequence[str], source: _Source, header: str
 ) -> Iterator[Draft]:
     """Turn the header and samples of a log into drafts, whoever read them."""
     file, tally, seen = source.file, source.reading.tally, 0
@@ -255,7 +254,7 @@ def _order(match: re.Match[str]) -> tuple[int, int, str, int]:
     return (number is None, number or 0, match[1], int(match[2]))
 
 
-def _sample(archive: EvalArchive, name: str, names: list[str]) -> dict[str, Any] | str:
+def _sample(archive: EvalArchive, name: str, names: list[str]) -> Record | str:
     """Read a sample from its member, or where it is stored in pieces, from those that hold its
     messages and attachments.
     """
@@ -328,7 +327,7 @@ def _read_json(source: _Source, data: bytes) -> Iterator[Draft]:
     yield from _drafts(records, (), source, "eval")
 
 
-def _object(data: bytes) -> dict[str, Any] | str:
+def _object(data: bytes) -> Record | str:
     """Parse a JSON object, or say what is wrong with it."""
     try:
         document = json.loads(data)
@@ -362,9 +361,7 @@ def _log(source: _Source, document: Mapping[str, Any]) -> _Log:
     )
 
 
-def _draft(
-    sample: dict[str, Any] | str, place: _Place, log: _Log, reading: Reading
-) -> Iterator[Draft]:
+def _draft(sample: Record | str, place: _Place, log: _Log, reading: Reading) -> Iterator[Draft]:
     where = place.of(log)
     problem = sample if isinstance(sample, str) else _problem(sample)
     if problem or isinstance(sample, str):

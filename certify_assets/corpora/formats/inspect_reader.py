@@ -26,7 +26,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import IO, Any
 
-from certify_assets.corpora.formats.files import BrokenFileError, Limits, SourceFile
+from certify_assets.corpora.formats.files import BrokenFileError, ReadLimits, SourceFile
+from certify_assets.corpora.formats.records import Record
 from certify_assets.errors import InputError
 
 INSPECT_PYTHON = "CERTIFY_INSPECT_PYTHON"
@@ -167,7 +168,7 @@ class InspectProcess:
 
     def records(
         self, file: SourceFile, samples: Sequence[tuple[str, int]] | None
-    ) -> Iterator[dict[str, Any] | str]:
+    ) -> Iterator[Record | str]:
         """Read a log: its header first, then its samples in the order given."""
         path = self._folder / f"log{file.suffix}"
         with file.open() as stream, path.open("wb") as copy:
@@ -284,7 +285,7 @@ class EvalArchive:
 
     def __init__(self, file: SourceFile, stream: IO[bytes], archive: zipfile.ZipFile) -> None:
         self._file, self._stream, self._archive = file, stream, archive
-        self._left = max(Limits().archive_bytes, file.limit)
+        self._left = max(ReadLimits().archive_bytes, file.limit)
 
     def names(self) -> list[str]:
         """Return the names of the members, in their order, each once."""
@@ -320,7 +321,7 @@ class EvalArchive:
     def _too_large(self) -> InputError:
         return InputError(
             f"{self._file.name} unpacks to more than the limit of {self._file.limit:,} bytes a "
-            f"member or {Limits().archive_bytes:,} in all; "
+            f"member or {ReadLimits().archive_bytes:,} in all; "
             "raise the option max_file_mb."
         )
 
@@ -356,9 +357,9 @@ def open_archive(file: SourceFile) -> Iterator[EvalArchive]:
                 "for its end."
             ) from None
         with archive:
-            if len(archive.infolist()) > Limits().archive_members:
+            if len(archive.infolist()) > ReadLimits().archive_members:
                 raise InputError(
-                    f"{file.name} has more than {Limits().archive_members:,} members; split it."
+                    f"{file.name} has more than {ReadLimits().archive_members:,} members; split it."
                 )
             yield EvalArchive(file, stream, archive)
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from certify_assets.corpora.formats.base import Draft, Files, Reading, corpus_format, excerpt
 from certify_assets.corpora.formats.files import BrokenFileError, SourceFile
-from certify_assets.corpora.formats.records import iter_lines
+from certify_assets.corpora.formats.records import Record, iter_lines
 from certify_assets.corpora.formats.swe_reports import (
     Outcomes,
     Unlabelled,
@@ -172,7 +172,7 @@ def _other(file: SourceFile) -> str:
     )
 
 
-def _lines(file: SourceFile) -> Iterator[tuple[int, dict[str, Any] | str]]:
+def _lines(file: SourceFile) -> Iterator[tuple[int, Record | str]]:
     number = 0
     try:
         with file.open() as stream:
@@ -187,7 +187,7 @@ def _lines(file: SourceFile) -> Iterator[tuple[int, dict[str, Any] | str]]:
 
 
 def _draft(
-    record: dict[str, Any] | str, source: tuple[str, str, int], outcomes: Outcomes
+    record: Record | str, source: tuple[str, str, int], outcomes: Outcomes
 ) -> Draft | Unlabelled:
     if isinstance(record, str):
         return Unlabelled("unreadable_record", f"cannot be used: {record}")

@@ -21,6 +21,8 @@ _NEXT_MEMBER = re.compile(r'\}\s*,\s*(?="[^"\\]*"\s*:\s*\{)')
 _NOT_UTF8 = re.compile("[\udc80-\udcff]")
 _MOST_RESYNCS = 2_000
 _FIRST_FEW = 5
+#: a JSON object of a source, whose fields only its format knows
+Record = dict[str, Any]
 _Member = Callable[[str, int], tuple[str, Any, int | None]]
 # how many times the limit of a file the values of all its rows may take
 _UNPACKED_LIMITS = 8
@@ -40,7 +42,7 @@ def is_object_with(head: bytes, marks: Iterable[re.Pattern[bytes]]) -> bool:
     )
 
 
-def first_record(data: bytes, required: frozenset[str]) -> dict[str, Any] | None:
+def first_record(data: bytes, required: frozenset[str]) -> Record | None:
     """Return the first whole object of a JSON list that has the required keys."""
     if not data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"["):
         return None
@@ -52,7 +54,7 @@ def first_record(data: bytes, required: frozenset[str]) -> dict[str, Any] | None
     return None
 
 
-def first_object(text: str, key: str, required: str) -> dict[str, Any]:
+def first_object(text: str, key: str, required: str) -> Record:
     """Return the first object of that key, at any depth, which has the required key."""
     for count, match in enumerate(_opening(key, "{").finditer(text)):
         record, end = _parse(text, match.end() - 1)
@@ -65,7 +67,7 @@ def first_object(text: str, key: str, required: str) -> dict[str, Any]:
 
 def iter_list(
     data: bytes | str, required: frozenset[str], under: str = ""
-) -> Iterator[tuple[int, dict[str, Any] | str]]:
+) -> Iterator[tuple[int, Record | str]]:
     """Yield the records of a JSON list, from 1: each an object or, in words, what is wrong with it.
 
     After a broken one, reading resumes at the next object that has all `required` keys; the list
@@ -78,7 +80,7 @@ def iter_list(
 
 def iter_dict(
     data: bytes | str, required: frozenset[str], under: str = ""
-) -> Iterator[tuple[int, str, dict[str, Any] | str]]:
+) -> Iterator[tuple[int, str, Record | str]]:
     """Go through the objects that are the values of a JSON object."""
     text = data if isinstance(data, str) else decode(data)
     yield from _records(text, _start(text, under, "{"), _dict_member, required)
@@ -86,7 +88,7 @@ def iter_dict(
 
 def _records(
     text: str, position: int, member: _Member, required: frozenset[str]
-) -> Iterator[tuple[int, str, dict[str, Any] | str]]:
+) -> Iterator[tuple[int, str, Record | str]]:
     clean = text.isascii() or not _NOT_UTF8.search(text)
     number = resyncs = 0
     while (position := _skip(text, position)) < len(text) and text[position] not in "]}":
@@ -131,13 +133,13 @@ def _dict_member(text: str, position: int) -> tuple[str, Any, int | None]:
     return key, *_parse(text, colon.end())
 
 
-def one_object(text: str) -> dict[str, Any] | str:
+def one_object(text: str) -> Record | str:
     """Return the object that a file holds or, in words, why it holds none."""
     record, end = _parse(text, _skip(text, 0))
     return str(record) if end is None else _checked(record, text[:end])
 
 
-def iter_lines(data: bytes) -> Iterator[tuple[int, dict[str, Any] | str]]:
+def iter_lines(data: bytes) -> Iterator[tuple[int, Record | str]]:
     """Go through JSON lines; as `iter_list`, numbered by line. Empty lines are passed over."""
     text = decode(data)
     number, counted = 1, 0
@@ -152,7 +154,7 @@ def iter_lines(data: bytes) -> Iterator[tuple[int, dict[str, Any] | str]]:
             yield number, str(record) if end is None else _checked(record, line)
 
 
-def _checked(record: Any, raw: str) -> dict[str, Any] | str:
+def _checked(record: Any, raw: str) -> Record | str:
     if not raw.isascii() and _NOT_UTF8.search(raw):
         return "it is not UTF-8"
     return record if isinstance(record, dict) else f"it is {type(record).__name__}, not an object"
@@ -192,7 +194,7 @@ def _resync(
 
 def parquet_rows(
     file: SourceFile, columns: Sequence[str], *, batch_rows: int
-) -> Iterator[tuple[int, dict[str, Any] | str]]:
+) -> Iterator[tuple[int, Record | str]]:
     """Go through the rows of a Parquet file."""
     import pyarrow as pa
     import pyarrow.parquet as pq

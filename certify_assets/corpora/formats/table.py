@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from certify_assets.corpora.formats.base import Draft, Files, Reading, corpus_format, excerpt
 from certify_assets.corpora.formats.files import BrokenFileError, SourceFile
-from certify_assets.corpora.formats.records import iter_lines, parquet_rows
+from certify_assets.corpora.formats.records import Record, iter_lines, parquet_rows
 from certify_assets.corpora.schema import Step
 from certify_assets.errors import InputError
 
@@ -41,7 +41,7 @@ _SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 _FIRST_LINES = 100
 _BATCH_ROWS = 1024
 
-_Row = tuple[int, dict[str, Any] | str]
+_Row = tuple[int, Record | str]
 
 
 class _Unusable(NamedTuple):

@@ -21,6 +21,7 @@ from certify_assets.corpora.formats.files import BrokenFileError, SourceFile
 from certify_assets.corpora.formats.records import (
     HEAD,
     REST_LOST,
+    Record,
     decode,
     first_object,
     is_object_with,
@@ -227,7 +228,7 @@ def _read_simulation(
 
 
 def _drafts(
-    record: dict[str, Any] | str,
+    record: Record | str,
     header: _Header,
     place: tuple[str, str, int],
     found: _Found,
