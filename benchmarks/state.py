@@ -139,7 +139,9 @@ def _new(root: Path, runs: int, corpora: bool) -> dict[str, dict[str, float]]:
     from certify_assets.corpora.corpus import Corpus
     from certify_assets.evaluation.audit import audit_judge
     from certify_assets.judges.judged import JudgedCorpus
-    from certify_assets.operations import batches, deciding, deployment
+    from certify_assets.operations.batches import decide_ready, receive
+    from certify_assets.operations.deployment import Deployment
+    from certify_assets.operations.rollout import deploy
     from certify_assets.reports import judge_page
     from certify_assets.storage.store import Store
     from certify_assets_tests.builders import certify_small_corpora
@@ -164,13 +166,11 @@ def _new(root: Path, runs: int, corpora: bool) -> dict[str, dict[str, float]]:
         # every command opens its corpus once
         return Corpus(store, "c")
 
-    probe.measure(
-        "deploy", lambda: deployment.deploy(JudgedCorpus(corpus(), "lexical"), track=False)
-    )
-    probe.measure("show the deployment", lambda: deployment.why_refused(corpus()))
-    probe.measure(f"receive {runs} runs", lambda: batches.receive(corpus(), [str(inbox)]))
-    documents = probe.measure(f"decide {runs} runs", lambda: deciding.decide_ready(corpus()))
-    assert [(item["rows"], item["decided"]) for item in documents] == [(runs, True)]
+    probe.measure("deploy", lambda: deploy(JudgedCorpus(corpus(), "lexical"), track=False))
+    probe.measure("show the deployment", lambda: Deployment.of(corpus()).refusal)
+    probe.measure(f"receive {runs} runs", lambda: receive(corpus(), [str(inbox)]))
+    documents = probe.measure(f"decide {runs} runs", lambda: decide_ready(corpus()))
+    assert [(item.rows, item.decided) for item in documents] == [(runs, True)]
     probe.measure("index page", lambda: judge_page.write_index(store))
     probe.measure("index page, again", lambda: judge_page.write_index(store))
     return probe.found

@@ -119,7 +119,7 @@ def drawn_decisions(corpus: Corpus) -> pd.DataFrame:
     """
     import pandas as pd
 
-    seen = frozenset(corpus.assignment)
+    seen = frozenset(corpus.manifest.assignment)
     parts = [_drawn(corpus, name, seen) for name in batch_names(corpus)]
     return pd.concat(parts, ignore_index=True) if parts else no_decisions().assign(drawn="")
 
@@ -256,7 +256,7 @@ def count_audit_tasks(
     tasks = set(frame.loc[frame["drawn"] == "audit", "task_id"])
     audit = with_labels(frame[frame["task_id"].isin(tasks)], labels)
     audit, came_again = _without_later_runs(audit, before or {}, corpus.name)
-    reasons = _reasons(audit, corpus.assignment, adapter_sha256)
+    reasons = _reasons(audit, corpus.manifest.assignment, adapter_sha256)
     runs = {
         str(task): [str(name) for name in part]
         for task, part in audit.groupby("task_id", sort=False)["trajectory_id"]
@@ -343,7 +343,7 @@ def write_training_labels(corpus: Corpus) -> TrainingLabels:
     """
     frame = with_labels(drawn_decisions(corpus), read_labels(corpus))
     frame = frame[frame["outcome"].notna() | frame["tied"].astype(bool)]
-    splits = frame["task_id"].map(corpus.assignment)
+    splits = frame["task_id"].map(corpus.manifest.assignment)
     tests = {
         "audit_sample": frame["drawn"] == "audit",
         "spot_check": frame["drawn"] == "spot",

@@ -106,6 +106,7 @@ class DeploymentRecord:
             ) from None
 
 
+@remembered
 def stored_deployment(corpus: Corpus) -> DeploymentRecord | None:
     """Return the current deployment without a look at the journal; None where there is none."""
     key = deployment_key(corpus.name)

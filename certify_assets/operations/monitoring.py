@@ -491,7 +491,7 @@ def operation_stream(
     first = every.groupby("task_id", sort=False)["batch"].transform("first")
     labels = read_labels(corpus)
     frame = with_labels(every[(every["drawn"] != "") & (every["batch"] == first)], labels)
-    assignment = corpus.assignment
+    assignment = corpus.manifest.assignment
     adapter = certificate.provenance.get("adapter_sha256", "")
     needed: dict[str, list[str]] = {}
     kinds: dict[str, str] = {}
