@@ -6,12 +6,11 @@ from typing import Any
 
 import click
 
-from certify_assets.cli.options import root_option
+from certify_assets.cli.options import open_corpus, root_option
 from certify_assets.cli.output import console, emit_json, json_option, say, show_table
-from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.specs import JUDGES, judge_spec
+from certify_assets.judges.specs import JUDGES
 
 _COLUMNS = [
     "candidate",
@@ -54,39 +53,32 @@ def arms(corpus: str, name: str, audit: bool, root: str | None, as_json: bool) -
     and TEST is not read: what an earlier audit found is shown, after checking it against the
     ledger.
     """
-    from certify_assets.cli.launching import open_corpus_store
-
-    store = open_corpus_store(root, corpus)
-    if not store.exists(f"judges/{name}/{corpus}/adapter.json"):
+    judged = JudgedCorpus(open_corpus(root, corpus), name)
+    if not judged.store.exists(judged.key("adapter.json")):
         raise InputError(
             f"{name} was not trained on {corpus}; call `certify judge train {corpus} --judge "
             f"{name}` first."
         )
-    document = _document(Corpus(store, corpus), name, audit=audit)
+    document = _document(judged, audit=audit)
     if as_json:
         emit_json(document)
         return
     _show(document)
 
 
-def _document(corpus: Corpus, name: str, *, audit: bool) -> dict[str, Any]:
+def _document(judge: JudgedCorpus, *, audit: bool) -> dict[str, Any]:
     from certify_assets.evaluation.arms_audit import audit_arms, load_arms_audit
     from certify_assets.reports.arms import MEANINGS, improvement
     from certify_assets.storage.progress import ProgressLines
 
-    spec = judge_spec(name)
-    adapter = JudgedCorpus(corpus, name).artifact
+    adapter = judge.artifact
     if audit:
-        audit_arms(JudgedCorpus.of(corpus, spec), report=ProgressLines(say))
-    seen = (
-        load_arms_audit(JudgedCorpus.of(corpus, spec))
-        if corpus.store.exists(f"judges/{name}/{corpus}/arms_audit.json")
-        else None
-    )
+        audit_arms(judge, report=ProgressLines(say))
+    seen = load_arms_audit(judge) if judge.store.exists(judge.key("arms_audit.json")) else None
     pairs = zip(seen["plan"]["cells"], seen["brackets"], strict=True) if seen else ()
     return {
-        "judge": name,
-        "corpus": corpus.name,
+        "judge": judge.name,
+        "corpus": judge.corpus.name,
         "chosen": adapter.details["chosen"],
         "selection_rule": adapter.selection_rule,
         "candidates": list(adapter.selection),

@@ -133,7 +133,8 @@ def import_(
     if store.exists(f"corpora/{name}/corpus.json"):
         _announce_replacement(store, name, replace=replace)
     summary = _register(store, config)
-    profile = _profile(store, config, summary.dropped)
+    imported = Corpus(store, name)
+    profile = _profile(imported, config, summary.dropped)
     say(add_partitions(store, [name]))
     keys = (
         "trajectories",
@@ -150,7 +151,7 @@ def import_(
     )
     document = {
         "corpus": name,
-        "domain": str(Corpus(store, name).domain),
+        "domain": str(imported.domain),
         **{key: profile[key] for key in keys},
         "gates": profile["gates"],
         "files": len(summary.files),
@@ -233,12 +234,12 @@ def _missing_folders(folder: Path) -> list[Path]:
     return [path for path in (folder, *folder.parents) if not path.exists()]
 
 
-def _profile(store: Store, config: CorpusConfig, dropped: dict[str, int]) -> dict[str, Any]:
+def _profile(imported: Corpus, config: CorpusConfig, dropped: dict[str, int]) -> dict[str, Any]:
     """Profile what was read; gates of CAL and TEST, since certificates are computed on CAL."""
     from certify_assets.corpora.profile import profile_corpus
     from certify_assets.corpora.splits import make_manifest
 
-    frame = Corpus(store, config.name).columns()
+    frame = imported.columns()
     manifest = None
     try:
         manifest = make_manifest(
@@ -246,9 +247,7 @@ def _profile(store: Store, config: CorpusConfig, dropped: dict[str, int]) -> dic
         )
     except InputError as error:
         say(f"The corpus is stored but cannot be split, so the gate below is of all of it: {error}")
-    return profile_corpus(
-        frame, manifest, dropped=dropped, rendered=Corpus(store, config.name).outlines()
-    ).to_dict()
+    return profile_corpus(frame, manifest, dropped=dropped, rendered=imported.outlines()).to_dict()
 
 
 @corpus.command("list")
@@ -261,7 +260,7 @@ def list_(root: str | None, as_json: bool) -> None:
 
     store = open_store(root)
     configs = [
-        {**load_config(store, name).to_dict(), **_counts(store, name), **_domain(store, name)}
+        {**load_config(store, name).to_dict(), **_listed(Corpus(store, name))}
         for name in registered_corpora(store)
     ]
     if as_json:
@@ -278,21 +277,17 @@ def list_(root: str | None, as_json: bool) -> None:
     show_table("Corpora", ["corpus", *keys[1:], "paths"], rows)
 
 
-def _counts(store: Store, name: str) -> dict[str, int | None]:
-    """Return trajectories and tasks of the last import, and the number of landed versions."""
+def _listed(corpus: Corpus) -> dict[str, Any]:
+    """Return size as of the last import, the number of landed versions, and the domain."""
     from certify_assets.corpora.landing import read_versions
 
-    key = f"corpora/{name}/import.json"
-    summary = store.read_json(key) if store.exists(key) else {}
+    key = corpus.key("import.json")
+    summary = corpus.store.read_json(key) if corpus.store.exists(key) else {}
     return {
         **{figure: summary.get(figure) for figure in ("trajectories", "tasks")},
-        "versions": len(read_versions(Corpus(store, name))),
+        "versions": len(read_versions(corpus)),
+        "domain": str(corpus.domain),
     }
-
-
-def _domain(store: Store, name: str) -> dict[str, str]:
-    """Say what kind of work a corpus holds: that of the configuration, else that of its format."""
-    return {"domain": str(Corpus(store, name).domain)}
 
 
 @corpus.command("rm")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from certify_assets.cli.corpus import parse_options
-from certify_assets.cli.options import PATH, root_option
+from certify_assets.cli.options import PATH, open_corpus, root_option
 from certify_assets.cli.output import (
     NOTHING,
     console,
@@ -76,19 +76,18 @@ def ingest(
     root: str | None,
     as_json: bool,
 ) -> None:
-    """Decide new runs of a corpus by the deployed judge: reject, release, or a person.
+    """Decide new runs of a corpus: auto-reject, auto-accept or human review.
 
     Without PATH the files in inbox/CORPUS/ of the data root are read. PATH is a file, folder or
     archive of runs, or an fsspec URL, whose files are copied within limits; a table of scores is
     refused, `certify decide` takes it. Outcomes are not needed and never read. Runs that a batch
-    holds already are counted and left; the same files twice are one batch; a call that was killed
-    is gone on with.
+    holds already are counted and left; the same files twice are one batch; a killed call is
+    resumed.
 
-    Tasks that people will read whatever the judge says are drawn before anything is scored. Where
-    the deployment does not stand (see `certify ops deploy CORPUS`), every run goes to people with
-    the reason, and the exit code is 3.
+    Tasks whose runs are all reviewed are drawn before anything is scored. Where the deployment is
+    not valid (see `certify ops status CORPUS`), every run goes to human review with the reason, and
+    the exit code is 3.
     """
-    from certify_assets.cli.launching import open_corpus_store
     from certify_assets.operations.batches import decide_ready, receive
     from certify_assets.storage.progress import ProgressLines
 
@@ -96,16 +95,16 @@ def ingest(
         {"--decisions": decisions, "--queue": queue},
         {f"PATH {number}": Path(path) for number, path in enumerate(paths, 1)},
     )
-    store = open_corpus_store(root, corpus)
+    opened = open_corpus(root, corpus)
     received = receive(
-        Corpus(store, corpus),
+        opened,
         [_absolute(path) for path in paths],
         format=format_name,
         options=parse_options(options),
     )
-    records = decide_ready(Corpus(store, corpus), report=ProgressLines(say))
-    records += _decided_before(Corpus(store, corpus), received, records)
-    _write(Corpus(store, corpus), records, decisions, queue)
+    records = decide_ready(opened, report=ProgressLines(say))
+    records += _decided_before(opened, received, records)
+    _write(opened, records, decisions, queue)
     if as_json:
         emit_json(
             {

@@ -9,7 +9,7 @@ import click
 
 from certify_assets.cli.arms import arms
 from certify_assets.cli.compare import compare
-from certify_assets.cli.options import PATH, root_option
+from certify_assets.cli.options import PATH, open_corpus, root_option
 from certify_assets.cli.output import (
     NOTHING,
     complain,
@@ -24,7 +24,7 @@ from certify_assets.cli.output import (
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.specs import judge_problems, judge_spec, judges
+from certify_assets.judges.specs import judge_problems, judges
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -99,9 +99,7 @@ def train(corpus: str, name: str, root: str | None, as_json: bool) -> None:
     on where it was killed. An endpoint judge is not trained but registered: its server is asked
     what it is, and settings, prompt and answer are stored.
     """
-    from certify_assets.cli.launching import open_corpus_store
-
-    document = JudgedCorpus(Corpus(open_corpus_store(root, corpus), corpus), name).train().to_dict()
+    document = JudgedCorpus(open_corpus(root, corpus), name).train().to_dict()
     if as_json:
         emit_json(document)
         return
@@ -187,10 +185,8 @@ def score(
     Without PATHS the RL, CAL and TEST splits of the corpus are scored and stored; TEST rows carry
     no outcome. PATHS are new runs, files, folders or archives: their scores go to --out, for
     `certify decide`, `audit` or `monitor`; an outcome is kept where a run has one. An endpoint
-    judge asks its server, goes on where it was stopped, and says what it cost.
+    judge asks its server, resumes where it was stopped, and says what it cost.
     """
-    from certify_assets.cli.launching import open_corpus_store
-
     if paths and out is None:
         raise InputError("there is no place for the scores of new runs; give one with --out.")
     if out is not None and out.suffix.lower() not in _TABLES:
@@ -200,13 +196,8 @@ def score(
     refuse_overwrite(
         {"--out": out}, {f"run {number}": path for number, path in enumerate(paths, 1)}
     )
-    store = open_corpus_store(root, corpus)
-    judge_spec(name, store.root)
-    table, dropped, bill = (
-        _new_runs(Corpus(store, corpus), name, paths, format_name)
-        if paths
-        else _splits(Corpus(store, corpus), name)
-    )
+    judged = JudgedCorpus(open_corpus(root, corpus), name)
+    table, dropped, bill = _new_runs(judged, paths, format_name) if paths else _splits(judged)
     if out is not None:
         _write(table, out)
     document = {
@@ -262,10 +253,9 @@ def parity(ctx: click.Context, /, corpus: str, name: str, root: str | None, as_j
     The server is not asked. Certificates of a judge with asking logprob need a test that passed;
     exit 3 where it fails.
     """
-    from certify_assets.cli.launching import open_corpus_store
     from certify_assets.evaluation.parity import run_parity, sentence
 
-    document = run_parity(JudgedCorpus(Corpus(open_corpus_store(root, corpus), corpus), name))
+    document = run_parity(JudgedCorpus(open_corpus(root, corpus), name))
     if as_json:
         emit_json(document)
     else:
@@ -287,16 +277,13 @@ def recalibrate(corpus: str, name: str, root: str | None, as_json: bool) -> None
     judge's page shows when it is drawn again. Any judge that has scored the corpus will do; one
     behind a server answers about SFT where a corpus has no RL split.
     """
-    from certify_assets.cli.launching import open_corpus_store
     from certify_assets.evaluation.recalibration import (
         recalibration_lines,
         recalibration_rows,
         write_recalibration,
     )
 
-    document = write_recalibration(
-        JudgedCorpus(Corpus(open_corpus_store(root, corpus), corpus), name)
-    )
+    document = write_recalibration(JudgedCorpus(open_corpus(root, corpus), name))
     if as_json:
         emit_json(document)
         return
@@ -310,29 +297,27 @@ def recalibrate(corpus: str, name: str, root: str | None, as_json: bool) -> None
         console().print(line, markup=False)
 
 
-def _splits(
-    corpus: Corpus, name: str
-) -> tuple[pd.DataFrame, dict[str, int], dict[str, Any] | None]:
+def _splits(judge: JudgedCorpus) -> tuple[pd.DataFrame, dict[str, int], dict[str, Any] | None]:
     from certify_assets.storage.progress import ProgressLines
 
     return (
-        JudgedCorpus(corpus, name).score(report=ProgressLines(say)),
+        judge.score(report=ProgressLines(say)),
         {},
-        JudgedCorpus(corpus, name).bill,
+        judge.bill,
     )
 
 
 def _new_runs(
-    corpus: Corpus, name: str, paths: tuple[Path, ...], format_name: str
+    judge: JudgedCorpus, paths: tuple[Path, ...], format_name: str
 ) -> tuple[pd.DataFrame, dict[str, int], dict[str, Any] | None]:
     from certify_assets.corpora.formats import gather_new_runs
     from certify_assets.corpora.schema import to_frame
     from certify_assets.storage.progress import ProgressLines
 
-    with gather_new_runs(list(paths), format=format_name, name=corpus.name) as (runs, found):
+    with gather_new_runs(list(paths), format=format_name, name=judge.corpus.name) as (runs, found):
         frame = to_frame(runs.trajectories())
     say(f"{len(frame)} runs read as {found.format}; left out: {_shown(found.dropped)}.")
-    table, bill = JudgedCorpus(corpus, name).score_runs(frame, report=ProgressLines(say))
+    table, bill = judge.score_runs(frame, report=ProgressLines(say))
     return table, found.dropped, bill
 
 

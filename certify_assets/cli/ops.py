@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from certify_assets.cli.ingest import ingest
-from certify_assets.cli.options import PATH, Finite, root_option
+from certify_assets.cli.options import PATH, Finite, open_corpus, root_option
 from certify_assets.cli.output import (
     NOTHING,
     console,
@@ -105,10 +105,9 @@ def deploy(
     certify-CORPUS with the alias deployed and the certificates attached; where MLflow does not
     answer, the deployment holds and says so.
     """
-    from certify_assets.cli.launching import open_corpus_store
     from certify_assets.operations.rollout import deploy as deploy_judge
 
-    opened = Corpus(open_corpus_store(root, corpus), corpus)
+    opened = open_corpus(root, corpus)
     made = deploy_judge(
         JudgedCorpus(opened, judge),
         alpha=_budgets(alphas),
@@ -125,9 +124,7 @@ def deploy(
 @click.pass_context
 def status(ctx: click.Context, corpus: str, root: str | None, as_json: bool) -> None:
     """Show which judge is deployed, and whether it still decides (exit 3 where it does not)."""
-    from certify_assets.cli.launching import open_corpus_store
-
-    ctx.exit(_status(Corpus(open_corpus_store(root, corpus), corpus), as_json=as_json))
+    ctx.exit(_status(open_corpus(root, corpus), as_json=as_json))
 
 
 @ops.command()
@@ -141,11 +138,10 @@ def rollback(corpus: str, number: int | None, root: str | None, as_json: bool) -
     Judge, budgets, rates and seed of the draw are those of that deployment; the checks are those of
     `certify ops deploy`.
     """
-    from certify_assets.cli.launching import open_corpus_store
     from certify_assets.operations.deployment_record import read_deployments
     from certify_assets.operations.rollout import redeploy
 
-    opened = Corpus(open_corpus_store(root, corpus), corpus)
+    opened = open_corpus(root, corpus)
     if number is None:
         earlier = read_deployments(opened)[:-1]
         if not earlier:
@@ -164,11 +160,10 @@ def rollback(corpus: str, number: int | None, root: str | None, as_json: bool) -
 @json_option
 def history(corpus: str, page: Path | None, root: str | None, as_json: bool) -> None:
     """Show every set of certificates: what it certified, its realised error, alarms, δ spent."""
-    from certify_assets.cli.launching import open_corpus_store
     from certify_assets.operations.history import operation_history
     from certify_assets.reports.history_page import COLUMNS, history_rows, render_history
 
-    document = operation_history(Corpus(open_corpus_store(root, corpus), corpus))
+    document = operation_history(open_corpus(root, corpus))
     if page is not None:
         write_text(page, render_history(document))
     if as_json:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 import numpy as np
 from numpy.typing import NDArray
 
 from certify_assets.evaluation.score_table import ColumnNames, ScoreTable, read_score_table
+
+if TYPE_CHECKING:
+    from certify_assets.corpora.corpus import Corpus
 
 #: scores, outcomes and tasks
 Table = tuple[NDArray[np.float64], NDArray[np.int8], NDArray[np.object_]]
@@ -84,3 +87,11 @@ def read_pilot(path: Path, **columns: str) -> Table:
     named = set() if table.splits is None else set(table.splits)
     chosen = table.choose_split("rl" if "rl" in named and "pilot" not in named else "pilot")
     return chosen.scores, chosen.labelled(), chosen.tasks
+
+
+def open_corpus(root: str | None, name: str) -> Corpus:
+    """Open a registered corpus once for a whole command; InputError names those that are known."""
+    from certify_assets.cli.launching import open_corpus_store
+    from certify_assets.corpora.corpus import Corpus
+
+    return Corpus(open_corpus_store(root, name), name)

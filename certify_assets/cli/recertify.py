@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from certify_assets.cli.options import Finite, root_option
+from certify_assets.cli.options import Finite, open_corpus, root_option
 from certify_assets.cli.output import (
     NOTHING,
     console,
@@ -106,7 +106,7 @@ def recertify(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Certify the judge of CORPUS anew on CAL and the audit sample.
+    """Certify the judge of CORPUS again, on CAL and the audit sample.
 
     The audit sample are tasks drawn before anything was scored whose every attempt has a label.
     Each recertification spends a share of δ that a schedule declares before the first; the same
@@ -114,24 +114,19 @@ def recertify(
     of labels, never by what they say. Exit 3 where nothing is certified, too few tasks are new, or
     the deployment is refused.
     """
-    from certify_assets.cli.launching import open_corpus_store
-
-    store = open_corpus_store(root, corpus)
+    opened = open_corpus(root, corpus)
     if training_labels:
-        _train(Corpus(store, corpus), as_json)
+        _train(opened, as_json)
         return
-    name = judge or _deployed(Corpus(store, corpus))
+    judged = JudgedCorpus(opened, judge or _deployed(opened))
     declared = _schedule(schedule, options)
     if dry_run:
-        emit_json(
-            _preview(JudgedCorpus(Corpus(store, corpus), name), declared)
-        ) if as_json else _show_preview(
-            _preview(JudgedCorpus(Corpus(store, corpus), name), declared)
-        )
+        preview = _preview(judged, declared)
+        emit_json(preview) if as_json else _show_preview(preview)
         return
     ctx.exit(
         _recertify(
-            JudgedCorpus(Corpus(store, corpus), name),
+            judged,
             declared,
             reason,
             at_least,
