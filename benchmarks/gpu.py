@@ -37,9 +37,8 @@ from gpu_bench.sections import about, finite, measured, release, show
 
 from certify_assets.files import canonical_json, write_atomic
 from certify_assets.judges.lm.adapters import attach_lora, quiet
-from certify_assets.judges.lm.contract import Encoded, LanguageModel
-from certify_assets.judges.lm.engine_check import engine_parity
-from certify_assets.judges.lm.hardware import Hardware
+from certify_assets.judges.lm.contract import Encoded, Hardware, LanguageModel
+from certify_assets.judges.lm.parity import engine_parity
 from certify_assets.judges.lm.scoring import ScoringConfig, score_prompts
 
 #: share of the measured peak, and times as fast

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from certify_assets.judges.lm.contract import Encoded, LanguageModel, VerdictTokens
-from certify_assets.judges.lm.hardware import Hardware
+from certify_assets.judges.lm.contract import Encoded, Hardware, LanguageModel, VerdictTokens
 from certify_assets.judges.lm.scoring import ScoringConfig, score_prompts
 
 __all__ = ["FAIL", "QWEN3_4B", "SUCCESS", "TINY", "Bench", "Shape"]

@@ -291,7 +291,7 @@ def pretraining_caveat(judges: Sequence[str], agents: Sequence[str]) -> str:
     named = [name for name in judges if name in JUDGES and JUDGES[name].model == "compact"]
     if not named:
         return ""
-    from certify_assets.judges.lm.compact.data import pretraining_runs
+    from certify_assets.judges.lm.compact.settings import pretraining_runs
 
     seen = {str(name) for name in pretraining_runs()["agent"].unique()}
     both = sorted(set(agents) & seen)

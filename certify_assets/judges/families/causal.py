@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 
     from certify_assets.judges.base import Judge
     from certify_assets.judges.lm.judge import CausalJudge
-    from certify_assets.judges.lm.scoring import Group
-    from certify_assets.judges.lm.shards import Shard
+    from certify_assets.judges.lm.scoring import Group, Shard
 
 _LORA_FILES = ("adapter_model.safetensors", "adapter_config.json")
 

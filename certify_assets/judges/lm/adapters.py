@@ -306,7 +306,7 @@ def bulk_weights(model: Any) -> Iterator[None]:
     """Merge the active adapter where the device makes up for the copy of the weights, that is on CUDA; elsewhere change nothing."""
     from peft.tuners.tuners_utils import BaseTunerLayer
 
-    from certify_assets.judges.lm.hardware import Hardware
+    from certify_assets.judges.lm.contract import Hardware
 
     active = any(
         isinstance(module, BaseTunerLayer) and not module.disable_adapters
@@ -324,7 +324,7 @@ def native_inputs(model: Any) -> Iterator[None]:
     """Let autocast alone choose the type in which a float32 adapter multiplies: a float32 copy of every layer's input would be kept for it."""
     from peft.helpers import disable_input_dtype_casting
 
-    from certify_assets.judges.lm.hardware import Hardware
+    from certify_assets.judges.lm.contract import Hardware
 
     with disable_input_dtype_casting(model, active=Hardware.of(model).half):
         yield

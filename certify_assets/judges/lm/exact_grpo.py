@@ -1,32 +1,39 @@
-r"""GRPO without sampling: one verdict token has three outcomes, so the expected policy gradient has a closed form.
+r"""GRPO without sampling: the expected policy gradient of one verdict token in closed form.
 
-A group draws n verdicts v₁…v_n from the policy π(· | x) at the verdict's position. Their rewards r_i depend on the verdict and the outcome alone;
-advantages are A_i = r_i − r̄, without division by a standard deviation, and the gradient is
+A group draws n verdicts v₁…v_n from the policy π(· | x) at the verdict's position. Their rewards
+r_i depend on the verdict and the outcome alone; advantages are A_i = r_i − r̄, without division by
+a standard deviation, and the gradient is
 
 .. math:: g = \frac{1}{n} \sum_i A_i \nabla \log \pi(v_i).
 
-r̄ contains r_i/n and the rewards of the other draws. Those are independent of v_i, and E[∇ log π(v)] = ∇ Σ_v π(v) = 0, so they drop out:
+r̄ contains r_i/n and the rewards of the other draws. Those are independent of v_i, and E[∇ log
+π(v)] = ∇ Σ_v π(v) = 0, so they drop out:
 
 .. math:: E[g] = \Bigl(1 - \frac{1}{n}\Bigr) E[r(v)\,\nabla \log \pi(v)] = \frac{n-1}{n}\,\nabla \sum_v \pi(v)\,r(v).
 
-All tokens that are no verdict earn the same u, so three probabilities suffice: p_S, p_F and the rest p_O = 1 − p_S − p_F,
+All tokens that are no verdict earn the same u, so three probabilities suffice: p_S, p_F and the
+rest p_O = 1 − p_S − p_F,
 
 .. math:: E[g] = \frac{n-1}{n}\,\nabla\,(p_S r_S + p_F r_F + p_O u).
 
-With m = p_S + p_F, p = p_S/m the judge's score (Eq. 2 of the paper), z = logit p and D = r_S − r_F this is
+With m = p_S + p_F, p = p_S/m the judge's score (Eq. 2 of the paper), z = logit p and D = r_S − r_F
+this is
 
 .. math:: E[g] = \frac{n-1}{n}\,\bigl(m\,p(1-p)\,D\,\nabla z + (p\,r_S + (1-p)\,r_F - u)\,\nabla m\bigr);
 
-with all mass on the two verdicts only p(1 − p)·D·(n − 1)/n·∇z is left. The second term raises m as u is at most either verdict's reward.
-A completion whose first token is no verdict is unparsable, so what it would go on with has no influence on the expectation.
+with all mass on the two verdicts only p(1 − p)·D·(n − 1)/n·∇z is left. The second term raises m as
+u is at most either verdict's reward. A completion whose first token is no verdict is unparsable, so
+what it would go on with has no influence on the expectation.
 
-The expectation is the gradient of ``−(n − 1)/n · E[r]``, which autograd takes in one forward and one backward pass a prompt: no sampling, no
-variance over draws. With β > 0 the loss has β·KL(π₀ ‖ π) over the three outcomes, π₀ being the judge at the start: in that direction, as the
-gradient of the estimator that TRL uses is that of KL(π₀ ‖ π).
+The expectation is the gradient of ``−(n − 1)/n · E[r]``, which autograd takes in one forward and
+one backward pass a prompt: no sampling, no variance over draws. With β > 0 the loss has β·KL(π₀ ‖
+π) over the three outcomes, π₀ being the judge at the start: in that direction, as the gradient of
+the estimator that TRL uses is that of KL(π₀ ‖ π).
 """
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -34,27 +41,135 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from certify_assets.errors import InputError
+from certify_assets.errors import InputError, IntegrityError
+from certify_assets.files import write_atomic
 from certify_assets.judges.lm.adapters import native_inputs
-from certify_assets.judges.lm.contract import Encoded, LanguageModel
-from certify_assets.judges.lm.grpo_checkpoint import (
-    load_checkpoint,
-    save_checkpoint,
-    trainable_weights,
-)
+from certify_assets.judges.lm.contract import Encoded, Hardware, LanguageModel
 from certify_assets.judges.lm.grpo_config import GrpoConfig, check_rows, run_sha256, single_tokens
-from certify_assets.judges.lm.hardware import Hardware
 from certify_assets.judges.lm.rewards import Arm
 from certify_assets.judges.lm.varlen import pack, packable, packed_attention
 
-__all__ = [
-    "GrpoRun",
-    "GrpoStep",
-    "exact_loss",
-    "expected_reward",
-    "train_exact",
-    "verdict_log_probs",
-]
+CHECKPOINT = "checkpoint.safetensors"
+_SCHEMA = "certify-assets/exact-grpo/1"
+_MOMENTS = ("exp_avg", "exp_avg_sq")
+
+
+def trainable_weights(model: Any) -> dict[str, Any]:
+    """Return the parameters that training changes, by name.
+
+    Raises
+    ------
+    InputError
+        If there is none: an adapter that was loaded for inference is frozen.
+    """
+    named = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
+    if not named:
+        raise InputError(
+            "the model has no trainable weight; load the adapter with is_trainable=True, or add one."
+        )
+    return named
+
+
+def save_checkpoint(
+    folder: Path,
+    model: Any,
+    optimizer: Any,
+    *,
+    run: str,
+    document: dict[str, Any],
+    reference: Any = None,
+) -> Path:
+    """Write the state after a step, in the place of the last one.
+
+    Parameters
+    ----------
+    folder : Path
+    model : torch.nn.Module
+    optimizer : torch.optim.AdamW
+    run : str
+        Hash of what the run is.
+    document : dict
+        JSON values: the step and the history.
+    reference : torch.Tensor, optional
+        Log-probabilities of the judge at the start.
+    """
+    from safetensors.torch import save
+
+    tensors = {}
+    for name, weight in trainable_weights(model).items():
+        tensors[f"weight/{name}"] = weight.detach().contiguous()
+        state = optimizer.state.get(weight, {})
+        tensors |= {
+            f"{moment}/{name}": state[moment].contiguous() for moment in _MOMENTS if moment in state
+        }
+    if reference is not None:
+        tensors["reference"] = reference.contiguous()
+    metadata = {"schema": _SCHEMA, "run": run, "document": json.dumps(document, allow_nan=False)}
+    path = folder / CHECKPOINT
+    write_atomic(path, save({name: tensor.cpu() for name, tensor in tensors.items()}, metadata))
+    return path
+
+
+def load_checkpoint(
+    folder: Path, model: Any, optimizer: Any, *, run: str
+) -> tuple[dict[str, Any], Any] | None:
+    """Put weights and optimizer back where a checkpoint left them.
+
+    Returns
+    -------
+    (dict, torch.Tensor or None) or None
+        Document and reference; None where the folder holds no checkpoint.
+
+    Raises
+    ------
+    InputError
+        If the checkpoint is of another run.
+    IntegrityError
+        If the file is damaged.
+    """
+    import torch
+
+    path = folder / CHECKPOINT
+    if not path.is_file():
+        return None
+    metadata, tensors = _read(path)
+    if metadata.get("run") != run:
+        raise InputError(
+            f"{path} is of a run with other rows, settings or judge; give another folder, or delete it to start anew."
+        )
+    weights = trainable_weights(model)
+    if {name.partition("/")[2] for name in tensors if name.startswith("weight/")} != set(weights):
+        raise InputError(
+            f"{path} has other weights than the model; load the adapter with which the run began."
+        )
+    document = json.loads(metadata["document"])
+    with torch.no_grad():
+        for name, weight in weights.items():
+            weight.copy_(tensors[f"weight/{name}"])
+            moments = {
+                moment: tensors[f"{moment}/{name}"].to(weight.device)
+                for moment in _MOMENTS
+                if f"{moment}/{name}" in tensors
+            }
+            if moments:
+                optimizer.state[weight] = {"step": torch.tensor(float(document["step"])), **moments}
+    return document, tensors.get("reference")
+
+
+def _read(path: Path) -> tuple[dict[str, str], dict[str, Any]]:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(str(path), framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except SafetensorError as error:
+        raise IntegrityError(
+            f"{path} is no whole safetensors file ({error}); delete it to start anew."
+        ) from None
+    if metadata.get("schema") != _SCHEMA:
+        raise IntegrityError(f"{path} is no checkpoint of exact GRPO; give another folder.")
+    return metadata, tensors
 
 
 @dataclass(frozen=True, slots=True)

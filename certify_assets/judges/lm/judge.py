@@ -12,19 +12,18 @@ from certify_assets.errors import InputError, IntegrityError, StaleCertificateEr
 from certify_assets.files import canonical_json, read_json, sha256_bytes, write_atomic
 from certify_assets.judges.base import JudgeProvenance, Scores
 from certify_assets.judges.lm.adapters import bulk_weights
-from certify_assets.judges.lm.contract import LanguageModel
-from certify_assets.judges.lm.engine_check import engine_limits, engine_parity
-from certify_assets.judges.lm.hardware import Hardware
+from certify_assets.judges.lm.contract import Hardware, LanguageModel
+from certify_assets.judges.lm.parity import engine_limits, engine_parity
 from certify_assets.judges.lm.prompt import PromptEncoder
 from certify_assets.judges.lm.scoring import (
     Group,
     ScoringConfig,
+    Shard,
     Spread,
     engine_fingerprint,
     score_group,
     score_prompts,
 )
-from certify_assets.judges.lm.shards import Shard
 
 __all__ = ["JUDGE_FILE", "CausalJudge", "load_base", "load_tokenizer"]
 

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from certify_assets.errors import InputError
 from certify_assets.judges.lm.adapters import inner_model
-from certify_assets.judges.lm.contract import LanguageModel, VerdictTokens
-from certify_assets.judges.lm.hardware import Hardware
+from certify_assets.judges.lm.contract import Hardware, LanguageModel, VerdictTokens
 from certify_assets.judges.lm.varlen import pack, packed_attention
 
 __all__ = ["VerdictReader"]

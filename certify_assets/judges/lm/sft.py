@@ -25,10 +25,14 @@ from certify_assets.judges.lm.adapters import (
     save_adapter,
     trainable_parameters,
 )
-from certify_assets.judges.lm.checkpoints import latest_checkpoint
-from certify_assets.judges.lm.contract import LanguageModel
-from certify_assets.judges.lm.hardware import Hardware
-from certify_assets.judges.lm.sft_config import SFT_SOURCES, SftConfig, SftRow, training_rows
+from certify_assets.judges.lm.contract import Hardware, LanguageModel
+from certify_assets.judges.lm.sft_config import (
+    SFT_SOURCES,
+    SftConfig,
+    SftRow,
+    latest_checkpoint,
+    training_rows,
+)
 from certify_assets.judges.lm.sft_trainer import (
     collate,
     collate_packed,

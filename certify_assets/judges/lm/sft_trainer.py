@@ -8,15 +8,16 @@ from typing import Any
 
 from certify_assets.errors import InputError
 from certify_assets.judges.lm.adapters import inner_model, quiet, write_weights
-from certify_assets.judges.lm.checkpoints import (
+from certify_assets.judges.lm.contract import Hardware
+from certify_assets.judges.lm.sft_config import (
+    IGNORED,
+    SftConfig,
     load_optimizer,
     load_random_state,
     mark_complete,
     save_optimizer,
     save_random_state,
 )
-from certify_assets.judges.lm.hardware import Hardware
-from certify_assets.judges.lm.sft_config import IGNORED, SftConfig
 from certify_assets.judges.lm.varlen import bounds_of, pack
 
 __all__ = [

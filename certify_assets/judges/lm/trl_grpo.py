@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from certify_assets.errors import InputError
-from certify_assets.judges.lm.contract import Encoded, LanguageModel
+from certify_assets.judges.lm.contract import Encoded, Hardware, LanguageModel
 from certify_assets.judges.lm.grpo_config import GrpoConfig, check_rows, run_sha256, single_tokens
-from certify_assets.judges.lm.hardware import Hardware
 from certify_assets.judges.lm.rewards import Arm, completion_reward
 
 __all__ = ["make_trainer", "train_trl"]

@@ -15,7 +15,7 @@ from functools import lru_cache, partial
 from itertools import accumulate, chain, pairwise
 from typing import Any
 
-from certify_assets.judges.lm.hardware import Hardware
+from certify_assets.judges.lm.contract import Hardware
 
 __all__ = ["ATTENTION", "Packed", "pack", "packable", "packed_attention"]
 

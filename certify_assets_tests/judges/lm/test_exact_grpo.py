@@ -14,12 +14,12 @@ import pytest
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.judges.lm.contract import Encoded, LanguageModel, VerdictTokens
 from certify_assets.judges.lm.exact_grpo import (
+    CHECKPOINT,
     exact_loss,
     expected_reward,
     train_exact,
     verdict_log_probs,
 )
-from certify_assets.judges.lm.grpo_checkpoint import CHECKPOINT
 from certify_assets.judges.lm.grpo_config import GrpoConfig
 from certify_assets.judges.lm.rewards import ARMS, Arm
 from certify_assets_tests.judges.lm.tiny import random_rows, tiny_judge, with_adapter

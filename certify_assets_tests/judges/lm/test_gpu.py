@@ -12,12 +12,10 @@ import numpy as np
 import pytest
 
 from certify_assets.judges.lm.compact import load_compact
-from certify_assets.judges.lm.contract import Encoded, LanguageModel
-from certify_assets.judges.lm.engine_check import engine_parity
+from certify_assets.judges.lm.contract import Encoded, Hardware, LanguageModel
 from certify_assets.judges.lm.exact_grpo import train_exact
 from certify_assets.judges.lm.grpo_config import GrpoConfig
-from certify_assets.judges.lm.hardware import Hardware
-from certify_assets.judges.lm.parity import parity
+from certify_assets.judges.lm.parity import engine_parity, parity
 from certify_assets.judges.lm.rewards import ARMS
 from certify_assets.judges.lm.scoring import ScoringConfig, score_prompts
 from certify_assets.judges.lm.sft import SftConfig, SftRow, train_sft

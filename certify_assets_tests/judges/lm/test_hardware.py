@@ -15,9 +15,9 @@ import pytest
 
 from certify_assets.errors import StaleCertificateError
 from certify_assets.judges.lm import judge as module
-from certify_assets.judges.lm.engine_check import engine_limits
-from certify_assets.judges.lm.hardware import Hardware
+from certify_assets.judges.lm.contract import Hardware
 from certify_assets.judges.lm.judge import CausalJudge, load_base
+from certify_assets.judges.lm.parity import engine_limits
 from certify_assets.judges.lm.scoring import ScoringConfig
 from certify_assets.judges.lm.sft_config import SftConfig
 from certify_assets.judges.lm.sft_trainer import sft_arguments

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from certify_assets.corpora.rendering import Renderer
 from certify_assets.corpora.schema import Step
 from certify_assets.errors import InputError
-from certify_assets.judges.lm.compact.tokenizer import train_tokenizer
+from certify_assets.judges.lm.compact.settings import train_tokenizer
 from certify_assets.judges.lm.prompt import AuditorPrompt, PromptEncoder
 
 TEXTS = [

@@ -14,9 +14,9 @@ import pytest
 from certify_assets.errors import InputError
 from certify_assets.judges.lm import varlen
 from certify_assets.judges.lm.contract import Encoded, LanguageModel
-from certify_assets.judges.lm.engine_check import engine_parity
 from certify_assets.judges.lm.exact_grpo import train_exact, verdict_log_probs
 from certify_assets.judges.lm.grpo_config import GrpoConfig
+from certify_assets.judges.lm.parity import engine_parity
 from certify_assets.judges.lm.rewards import ARMS
 from certify_assets.judges.lm.scoring import ScoringConfig, compose, score_prompts
 from certify_assets.judges.lm.sft import SftConfig, SftRow, train_sft

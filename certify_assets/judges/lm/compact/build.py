@@ -18,10 +18,14 @@ from certify_assets.files import (
     write_atomic,
     write_json_atomic,
 )
-from certify_assets.judges.lm.compact.data import RUNS_FILE, pretraining_runs
 from certify_assets.judges.lm.compact.pretrain import Example, Progress, pretrain
-from certify_assets.judges.lm.compact.settings import CompactSettings
-from certify_assets.judges.lm.compact.tokenizer import END, train_tokenizer
+from certify_assets.judges.lm.compact.settings import (
+    END,
+    RUNS_FILE,
+    CompactSettings,
+    pretraining_runs,
+    train_tokenizer,
+)
 from certify_assets.judges.lm.prompt import AuditorPrompt, PromptEncoder
 
 __all__ = ["PROVENANCE_FILE", "Built", "build_compact"]

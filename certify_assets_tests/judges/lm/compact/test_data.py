@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from certify_assets.corpora.schema import read_trajectories
-from certify_assets.judges.lm.compact.data import RUNS_FILE
-from certify_assets.judges.lm.compact.tokenizer import train_tokenizer
+from certify_assets.judges.lm.compact.settings import RUNS_FILE, train_tokenizer
 from certify_assets.judges.lm.prompt import AuditorPrompt
 from certify_assets.research.build_compact import PRETRAINING_SEEDS, main, write_runs
 

@@ -17,7 +17,7 @@ from certify_assets.corpora.schema import Step
 from certify_assets.corpora.splits import make_manifest, select
 from certify_assets.files import canonical_json, sha256_bytes, sha256_file
 from certify_assets.judges.lm.compact import compact_model_path, load_compact
-from certify_assets.judges.lm.compact.data import RUNS_FILE, pretraining_runs
+from certify_assets.judges.lm.compact.settings import RUNS_FILE, pretraining_runs
 from certify_assets.judges.lm.contract import Encoded, LanguageModel
 from certify_assets.judges.lm.prompt import PromptEncoder
 
