@@ -13,13 +13,15 @@ from typing import Any
 import pytest
 import yaml
 
-from certify_assets.defs import executors
+from certify_assets.cli.launching import dagster_environment
+from certify_assets.defs import resources as executors
 from certify_assets.storage.shards import ENGINE_VARIABLE, ENGINES
+from certify_assets.storage.store import Store
 from certify_assets_tests.paths import REPOSITORY
 
 DEPLOY = REPOSITORY / "deploy"
 PAGE = (DEPLOY / "README.md").read_text(encoding="utf-8")
-EXAMPLES = ("one-machine", "postgres", "ray")
+EXAMPLES = ("one machine", "postgres", "ray")
 VARIABLES = {
     "DAGSTER_POSTGRES_URL": "postgresql+psycopg2://u:p@127.0.0.1:1/d",
     "RAY_DASHBOARD": "http://127.0.0.1:1",
@@ -27,10 +29,13 @@ VARIABLES = {
 
 
 def example(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load(
-        (DEPLOY / "dagster" / f"{name}.yaml").read_text(encoding="utf-8")
-    )
+    found: dict[str, Any] = yaml.safe_load(path_of(name).read_text(encoding="utf-8"))
     return found
+
+
+def path_of(name: str) -> Path:
+    packaged = REPOSITORY / "certify_assets" / "dagster.yaml"
+    return packaged if name == "one machine" else DEPLOY / "dagster" / f"{name}.yaml"
 
 
 def manifests() -> list[dict[str, Any]]:
@@ -42,10 +47,24 @@ def manifests() -> list[dict[str, Any]]:
     ]
 
 
-def test_the_file_of_one_machine_is_the_one_that_the_demo_copies() -> None:
-    assert example("one-machine") == yaml.safe_load(
-        (REPOSITORY / "dagster.yaml").read_text(encoding="utf-8")
-    )
+def test_the_file_of_one_machine_is_the_one_that_commands_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    dagster_environment(Store(str(tmp_path)))
+    written = (tmp_path / "dagster" / "dagster.yaml").read_bytes()
+    assert written == path_of("one machine").read_bytes()
+
+
+def test_the_examples_differ_from_it_in_storage_and_launcher_alone() -> None:
+    packaged = example("one machine")
+    for name in ("postgres", "ray"):
+        found = {**example(name), "concurrency": None, "run_monitoring": None}
+        others = {**packaged, "concurrency": None, "run_monitoring": None}
+        assert {key: value for key, value in found.items() if key in others} == others
+        assert set(found) - set(others) <= {"storage", "run_launcher"}
+        limits = example(name)["concurrency"]["runs"]["tag_concurrency_limits"]
+        assert limits == packaged["concurrency"]["runs"]["tag_concurrency_limits"]
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -58,13 +77,13 @@ def test_no_example_tells_anybody_or_covers_the_first_page(name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "one-machine",
+        "one machine",
         pytest.param("postgres", marks=pytest.mark.slow),
         pytest.param("ray", marks=pytest.mark.slow),
     ],
 )
 def test_dagster_takes_the_example(name: str, tmp_path: Path) -> None:
-    if name != "one-machine":
+    if name != "one machine":
         pytest.importorskip(
             "dagster_postgres",
             reason="dagster-postgres is not installed; pip install certify_assets[postgres]",
@@ -73,7 +92,7 @@ def test_dagster_takes_the_example(name: str, tmp_path: Path) -> None:
         pytest.importorskip(
             "dagster_ray", reason="dagster-ray is not installed; pip install certify_assets[ray]"
         )
-    shutil.copy(DEPLOY / "dagster" / f"{name}.yaml", tmp_path / "dagster.yaml")
+    shutil.copy(path_of(name), tmp_path / "dagster.yaml")
     # the classes and their settings are checked, nothing is connected
     code = (
         "from dagster._core.instance.ref import InstanceRef\n"

@@ -1,34 +1,29 @@
-"""Start Dagster in a process of its own, so that a command does not pay for loading it."""
+"""The one way from the command line to Dagster: jobs are executed in this process, by name."""
 
 from __future__ import annotations
 
+import importlib
+import importlib.resources
 import os
 import shutil
-import subprocess
+import sqlite3
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from certify_assets.cli.output import NOTHING
+from certify_assets.cli.output import NOTHING, say
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.errors import InputError, IntegrityError, StepFailedError
+from certify_assets.errors import CertifyError, InputError, IntegrityError, StepFailedError
 from certify_assets.files import write_atomic
 from certify_assets.storage.store import Store, default_root
 
-_INSTANCE = """\
-# Written by certify where no instance was; edit it as you like.
-telemetry:
-  enabled: false
-nux:
-  enabled: false
-concurrency:
-  runs:
-    max_concurrent_runs: 2
-  pools:
-    # ops that train or score with a language model are in the pool "gpu": one at a time
-    default_limit: 1
-    granularity: op
-"""
+if TYPE_CHECKING:
+    from certify_assets.research.study import Outcome
+
+_EXECUTION, _STUDY = "certify_assets.defs.execution", "certify_assets.defs.research.study"
+_VARIABLES = ("DAGSTER_HOME", "CERTIFY_ROOT")
 
 
 def open_store(root: str | None) -> Store:
@@ -39,7 +34,13 @@ def open_store(root: str | None) -> Store:
 
 
 def open_corpus_store(root: str | None, corpus: str) -> Store:
-    """Return the data root, after checking that it knows the corpus."""
+    """Return the data root, after checking that it knows the corpus.
+
+    Raises
+    ------
+    InputError
+        If it does not; the sentence lists those that it knows.
+    """
     from certify_assets.corpora.config import load_config
 
     store = open_store(root)
@@ -48,79 +49,124 @@ def open_corpus_store(root: str | None, corpus: str) -> Store:
 
 
 def dagster_environment(store: Store) -> dict[str, str]:
-    """Return the environment of a Dagster process on a data root; make its home if missing."""
+    """Return the environment of a Dagster process on a data root; make its home where there is none."""
     home = os.environ.get("DAGSTER_HOME") or str(store.local_path("dagster"))
     path = Path(home).absolute()
     path.mkdir(parents=True, exist_ok=True)
     if not (path / "dagster.yaml").exists():
-        write_atomic(path / "dagster.yaml", _INSTANCE.encode("utf-8"))
+        template = importlib.resources.files("certify_assets") / "dagster.yaml"
+        write_atomic(path / "dagster.yaml", template.read_bytes())
     return {**os.environ, "DAGSTER_HOME": str(path), "CERTIFY_ROOT": store.root}
 
 
 def add_partitions(store: Store, names: Sequence[str]) -> str:
-    """Add corpora as partitions of the Dagster instance; return a sentence."""
-    if reason := _launch(store, "add", *names):
+    """Add corpora as partitions of the Dagster instance; return a sentence on what happened."""
+    try:
+        with platform(store) as execution:
+            execution.add_partitions(names)
+    except Exception as error:  # the corpus is stored whatever Dagster's database says
         return (
-            f"The corpus is stored; its partition could not be added ({reason}). Add it in the "
-            "Dagster UI."
+            f"The corpus is stored; its partition could not be added ({_reason(error)}). "
+            "Add it in the Dagster UI."
         )
     return f"Partition {', '.join(names)} is in the Dagster instance."
 
 
 def remove_partition(store: Store, name: str) -> str:
-    """Remove a corpus from the partitions of the Dagster instance; return a sentence."""
-    if reason := _launch(store, "remove", name):
+    """Remove a corpus from the partitions of the Dagster instance; return what happened."""
+    try:
+        with platform(store) as execution:
+            execution.remove_partitions([name])
+    except Exception as error:
         return (
-            f"The corpus is removed; its partition could not be ({reason}). Remove it in the "
-            "Dagster UI."
+            f"The corpus is removed; its partition could not be ({_reason(error)}). "
+            "Remove it in the Dagster UI."
         )
     return f"Partition {name} is no longer in the Dagster instance."
 
 
-def _launch(store: Store, *arguments: str) -> str:
-    """Change partitions in a process of its own; return the reason where it failed."""
-    command = [sys.executable, "-m", "certify_assets.defs.launch", *arguments]
-    done = subprocess.run(
-        command, env=dagster_environment(store), capture_output=True, text=True, check=False
-    )
-    return (done.stderr.strip().splitlines() or ["no reason given"])[-1] if done.returncode else ""
+@contextmanager
+def platform(store: Store, module: str = _EXECUTION) -> Iterator[Any]:
+    """Give a module that executes jobs, in the environment of a data root.
+
+    It is loaded by its name: the command line depends on no module of the code location. What
+    the jobs print goes to stderr, since stdout is the command's own.
+    """
+    wanted = dagster_environment(store)
+    before = {name: os.environ.get(name) for name in _VARIABLES}
+    os.environ.update({name: wanted[name] for name in _VARIABLES})
+    try:
+        with redirect_stdout(sys.stderr):
+            yield importlib.import_module(module)
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 def run_corpus(corpus: Corpus, *, quiet: bool, judges: Sequence[str] = ()) -> None:
-    """Run the pipeline of one corpus, or the chains of language-model judges on it."""
+    """Materialize the whole line for one corpus, or the chains of language-model judges on it.
+
+    Raises
+    ------
+    StepFailedError
+        If the run failed; what was finished is kept and the next run resumes from it.
+    IntegrityError
+        If a blocking check stopped it; the next run would stop there again.
+    InputError
+        If the corpus was imported as labels alone, of which nothing can be judged.
+    """
     key = corpus.key("import.json")
     if corpus.store.exists(key) and corpus.store.read_json(key).get("label_facts", {}).get(
         "labels_only"
     ):
         raise InputError(
-            f"{corpus} holds labels without runs: it has a profile (`certify corpus show "
-            f"{corpus}`) and nothing that could be judged; import the "
-            "runs too."
+            f"{corpus} holds labels without runs: it has a profile "
+            f"(`certify corpus show {corpus}`) and nothing that could be judged; import the runs "
+            "too."
         )
-    command = [
-        sys.executable,
-        "-m",
-        "certify_assets.defs.launch",
-        "run",
-        corpus.name,
-        *(part for name in judges for part in ("--judge", name)),
-    ]
-    done = subprocess.run(
-        [*command, "--quiet"] if quiet else command,
-        env=dagster_environment(corpus.store),
-        stdout=sys.stderr,
-        check=False,
-    )
-    if done.returncode == NOTHING:
+    with platform(Store(corpus.store.root)) as execution:
+        try:
+            code = execution.run_corpus(corpus.name, quiet=quiet, judges=judges)
+        except (OSError, CertifyError) as error:
+            raise error if isinstance(error, CertifyError) else _unusable(error) from error
+        except Exception as error:
+            if not isinstance(getattr(error, "orig", error), sqlite3.Error | OSError):
+                raise
+            raise _unusable(error) from error
+    if code == NOTHING:
         raise IntegrityError(
             f"{corpus} is stopped by a check (see above), and nothing of it is certified; "
             f"`certify corpus show {corpus}` says more."
         )
-    if done.returncode:
+    if code:
         raise StepFailedError(
-            f"the run of {corpus} failed (see above, or `certify ui` for its log); finished "
-            "assets are kept, call it again to go on."
+            f"the run of {corpus} failed (see above, or `certify ui` for its log); finished assets "
+            "are kept, call it again to resume."
         )
+
+
+def run_study(store: Store, corpora: Sequence[str], profile: str, workers: int) -> list[Outcome]:
+    """Run the study of a data root, what is not up to date of it; return what became of it."""
+    with platform(store, _STUDY) as study:
+        found: list[Outcome] = study.run_study(corpora, profile=profile, workers=workers, say=say)
+        return found
+
+
+def _unusable(error: Exception) -> StepFailedError:
+    home = os.environ.get("DAGSTER_HOME", "the Dagster home")
+    return StepFailedError(
+        f"{home} cannot be read or written ({_reason(error)}); free space or correct permissions "
+        "there, and call again to resume."
+    )
+
+
+def _reason(error: Exception) -> str:
+    inner = getattr(error, "orig", error)
+    text = inner.strerror if isinstance(inner, OSError) and inner.strerror else str(inner)
+    return (text.strip().splitlines() or [type(error).__name__])[-1]
 
 
 def find_program(name: str) -> str | None:

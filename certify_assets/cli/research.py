@@ -69,13 +69,12 @@ def study(
     language models (on the named corpora, else on the embedded ones), reward arms, more seeds and
     trials. Exit 1 where a stage failed; the others are run all the same.
     """
-    from certify_assets.cli.launching import open_store
-    from certify_assets.research.full_study import run_full_study
-    from certify_assets.research.pages.study_site import write_study_site
+    from certify_assets.cli.launching import open_store, run_study
+    from certify_assets.research.pages.study_site import SITE
 
     store, started = open_store(root), time.monotonic()
-    outcomes = run_full_study(store, corpora, profile=profile, workers=workers, say=say)
-    site = write_study_site(store)
+    outcomes = run_study(store, corpora, profile, workers)
+    site = store.locate(f"{SITE}/index.html")
     document = _study_document(store, outcomes, site, profile, time.monotonic() - started)
     if as_json:
         emit_json(document)

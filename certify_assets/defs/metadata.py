@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from certify_assets.defs.names import key
+from certify_assets.defs.resources import MlflowTracker
+from certify_assets.defs.versions import stored_version
+from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
     import pandas as pd
-
-__all__ = ["bill_metadata", "bill_metrics", "column_lineage", "score_metadata", "table_metadata"]
 
 _BILLED = (
     "cost",
@@ -79,3 +80,31 @@ def bill_metrics(bill: Mapping[str, Any] | None) -> dict[str, float]:
 def bill_metadata(bill: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the bill for the asset's page: figures, and the rest as one document."""
     return {} if bill is None else {**bill_metrics(bill), "bill": dg.MetadataValue.json(dict(bill))}
+
+
+def materialized(
+    context: dg.AssetExecutionContext | dg.OpExecutionContext,
+    store: Store,
+    mlflow: MlflowTracker,
+    metadata: Mapping[str, Any],
+    *,
+    version: str = "",
+    **record: Any,
+) -> dg.MaterializeResult[Any]:
+    """Return the result of an asset: its metadata, its record in MLflow, and its data version.
+
+    The version is the hash of the documents that it stores, unless one is given.
+    """
+    corpus = context.partition_key if context.has_partition_key else ""
+    return dg.MaterializeResult(
+        metadata={**metadata, **mlflow.record(context, store, **record)},
+        data_version=dg.DataVersion(version)
+        if version
+        else stored_version(store, context.asset_key, corpus),
+        value=None,
+    )
+
+
+def three_states(status: str) -> dg.AssetCheckSeverity:
+    """Return the severity of a check whose verdict is PASS, WARN or ERROR."""
+    return dg.AssetCheckSeverity.ERROR if status == "ERROR" else dg.AssetCheckSeverity.WARN

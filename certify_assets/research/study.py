@@ -98,16 +98,19 @@ class Outcome:
 
 def save_outcomes(
     store: Store, profile: str, corpora: Sequence[str], outcomes: Sequence[Outcome]
-) -> None:
-    """Store what became of a run: no time, and kept is as good as done, so that a second run
-    leaves the same bytes.
+) -> bool:
+    """Store what became of a run; return whether it is another than stored.
+
+    It has no time, and kept is as good as done, so that a second run leaves the same bytes.
     """
     stages = []
     for outcome in outcomes:
         item = {name: value for name, value in asdict(outcome).items() if name != "seconds"}
         stages.append(item | {"status": "done" if outcome.status in THERE else outcome.status})
     document = {"schema": _SCHEMA, "profile": profile, "corpora": list(corpora), "stages": stages}
+    before = store.sha256(RUN_KEY) if store.exists(RUN_KEY) else ""
     store.write_json(RUN_KEY, document)
+    return store.sha256(RUN_KEY) != before
 
 
 def load_outcomes(store: Store) -> list[Outcome]:

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from certify_assets.research import full_study
-from certify_assets.research.study_stages import STAGES
+from certify_assets.defs.research import assets, study
+from certify_assets.defs.resources import MlflowTracker
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
 from certify_assets_tests.cli.calling import Call
+from certify_assets_tests.study_builders import named
 
-SHORT = [stage for stage in STAGES if stage.name in ("splits", "lexical", "sft", "real_scores")]
+LAW = named("law")
+NAMES = ("splits", "lexical", "sft", "real_scores")
+
+
+@pytest.fixture(autouse=True)
+def _short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four stages, and no MLflow: its databases cost more than they do."""
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    monkeypatch.setattr(study, "STAGES", named(*NAMES))
+    monkeypatch.setattr(MlflowTracker, "record", lambda *_, **__: {})
 
 
 @pytest.fixture(scope="module")
@@ -28,10 +37,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder / "root")
 
 
-def test_the_study_is_run_shown_and_drawn(
-    call: Call, root: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(full_study, "STAGES", SHORT)
+def test_the_study_is_run_shown_and_drawn(call: Call, root: str) -> None:
     answer = call("research", "study", "c", "--root", root)
     assert answer.code == 0 and "c: lexical done" in answer.err
     assert (
@@ -55,8 +61,8 @@ def test_a_failed_stage_is_exit_1_and_the_rest_is_there(
     def broken(_: object) -> str:
         raise OSError("disk full")
 
-    law = replace(STAGES[-2], run=broken)
-    monkeypatch.setattr(full_study, "STAGES", [*SHORT, law])
+    monkeypatch.setattr(study, "STAGES", [*study.STAGES, *LAW])
+    monkeypatch.setattr(assets.certifiability, "write_certifiability", broken)
     answer = call("research", "study", "c", "--root", root, "--json")
     assert answer.code == 1 and answer.json["counts"]["failed"] == 1
     (failed,) = (item for item in answer.json["stages"] if item["status"] == "failed")

@@ -9,7 +9,7 @@ import pytest
 
 from certify_assets.definitions import defs
 from certify_assets.defs.judges.arms import arm_assets, arm_checks, arm_events, arm_partitions
-from certify_assets.defs.partitions import CORPORA
+from certify_assets.defs.names import CORPORA
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.judges.lm.rewards import ARMS, CONTROLS
 from certify_assets.judges.record import JudgeRecord

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dagster as dg
 
-from certify_assets.defs.partitions import CORPORA, corpora_partitions
+from certify_assets.defs.names import CORPORA, corpora_partitions
+from certify_assets.defs.research.assets import comparison_assets
+from certify_assets.defs.research.checks import comparison_checks
 from certify_assets.defs.resources import DataRoot, MlflowTracker
-from certify_assets.defs.study.comparison import comparison_assets, comparison_checks
 from certify_assets.storage.store import Store
 
 

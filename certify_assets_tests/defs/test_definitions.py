@@ -8,7 +8,7 @@ import dagster as dg
 import pytest
 
 from certify_assets.definitions import defs
-from certify_assets.defs.launch import _chains, _steps
+from certify_assets.defs.execution import _chains, _steps
 from certify_assets.defs.operations.sensors import new_runs_sensor
 from certify_assets.defs.resources import DataRoot
 from certify_assets.judges.specs import HARVEST_JUDGES, JUDGES, TRANSFER_JUDGES
@@ -24,8 +24,10 @@ CORPUS_ASSETS = COMPARISON_ASSETS | named(
     "cal_split leak_controls miniwob_runs profile report rl_split sft_split source_runs "
     "split_manifest test_split trajectories",
 )
-STUDY_ASSETS = named("research", "certifiability simulation main_table report study_run")
-RESEARCH_ASSETS = STUDY_ASSETS | named("research", "harvests real_scores seed_study")
+STUDY_ASSETS = named("research", "certifiability simulation main_table report")
+RESEARCH_ASSETS = STUDY_ASSETS | named(
+    "research", "harvests harvests_lm harvests_transfer real_scores seed_study"
+)
 MODEL_ASSETS = {"judges/compact_model"}
 ARM_ASSETS = {"judges/grpo/arm", "judges/grpo/arms_audit"}
 OPERATION_ASSETS = named(
@@ -145,7 +147,6 @@ def test_the_checks_are_these_and_those_that_must_block_do() -> None:
             "corpora/trajectories:duplicates",
             "corpora/cal_split:n_min_tasks",
             "research/certifiability:certifiability_model_honest",
-            "research/study_run:study_run_passed",
         }
         | {"research/harvests:harvests_within_budget"}
         | {f"research/simulation:{name}" for name in ("validity_within_delta", "matches_the_paper")}
@@ -268,17 +269,23 @@ def test_the_sensor_skips_an_empty_folder_with_the_reason(tmp_path: Path) -> Non
     assert isinstance(result, dg.SkipReason) and "no new runs" in str(result.skip_message)
 
 
+def chains_of(*judges: str) -> set[dg.AssetKey]:
+    ((name, keys),) = _chains(judges).items()
+    assert name == "train_lm_judges" and keys
+    return keys
+
+
 def test_a_demo_with_language_models_takes_their_chains_and_the_comparison() -> None:
-    keys = {key.to_user_string() for key in _chains(defs, ("base", "sft"))}
+    keys = {key.to_user_string() for key in chains_of("base", "sft")}
     chains = {f"judges/{judge}/{name}" for judge in ("base", "sft") for name in CHAIN}
     assert keys == chains | COMPARISON_ASSETS | MODEL_ASSETS
     subset = defs.resolve_job_def("train_lm_judges").get_subset(
-        asset_selection=_chains(defs, ("base", "sft"))
+        asset_selection=chains_of("base", "sft")
     )
     ops = {"model.prepare", "model.train", "model.register", "scores.score", "scores.record"}
     assert _steps(subset.graph) == len(subset.graph.nodes) + 2 * (len(ops) - 2), (
         "the ops of model and scores are steps of their own"
     )
-    assert _chains(defs, ("grpo",)).isdisjoint({dg.AssetKey(["judges", "grpo", "arm"])}), (
+    assert chains_of("grpo").isdisjoint({dg.AssetKey(["judges", "grpo", "arm"])}), (
         "an arm has a partition of its own"
     )

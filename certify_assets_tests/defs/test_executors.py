@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from certify_assets.defs.executors import EXECUTOR_VARIABLE, job_executor
+from certify_assets.defs.resources import EXECUTOR_VARIABLE, job_executor
 from certify_assets.errors import InputError, MissingToolError
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
@@ -25,7 +25,7 @@ LINE = ("corpora/trajectories", "corpora/split_manifest")
 CODE = """
 import dagster as dg
 from certify_assets.defs.corpora.assets import corpus_assets
-from certify_assets.defs.executors import job_executor
+from certify_assets.defs.resources import job_executor
 from certify_assets.defs.resources import MlflowTracker, resources
 
 defs = dg.Definitions(
@@ -100,7 +100,8 @@ class Platform:
         home = Path(self.environment["DAGSTER_HOME"])
         home.mkdir(parents=True)
         shutil.copy(REPOSITORY / "deploy" / "dagster" / example, home / "dagster.yaml")
-        self.call("-m", "certify_assets.defs.launch", "add", "c")
+        code = "from certify_assets.defs.execution import add_partitions; add_partitions(['c'])"
+        self.call("-c", code)
 
     def call(self, *arguments: str, **environment: str) -> str:
         done = subprocess.run(

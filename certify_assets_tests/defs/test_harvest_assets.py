@@ -9,8 +9,8 @@ import dagster as dg
 import pytest
 
 from certify_assets.defs.judges.assets import judge_assets
-from certify_assets.defs.judges.harvest import harvest_assets, harvest_checks
-from certify_assets.defs.partitions import CORPORA
+from certify_assets.defs.judges.checks import judge_checks
+from certify_assets.defs.names import CORPORA
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.storage.store import Store
 from certify_assets_tests.judges.harvest.test_loop import FIRST, made, prepared
@@ -22,7 +22,7 @@ def materialize(store: Store, selection: dg.AssetSelection) -> dg.ExecuteInProce
     with dg.DagsterInstance.ephemeral() as instance:
         instance.add_dynamic_partitions(CORPORA, ["c"])
         return dg.materialize(
-            [*judge_assets(), *harvest_assets(), *harvest_checks()],
+            [*judge_assets(), *judge_checks()],
             selection=selection,
             instance=instance,
             partition_key="c",
@@ -47,7 +47,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 
 def test_a_closed_gate_is_a_skipped_node_with_its_reason(small: Store) -> None:
-    result = materialize(small, dg.AssetSelection.assets(*CHAIN))
+    result = materialize(small, dg.AssetSelection.assets(*CHAIN).without_checks())
     failures = [
         event.event_specific_data.error.to_string() for event in events(result, "STEP_FAILURE")
     ]
@@ -67,7 +67,9 @@ def test_an_open_gate_goes_through_to_the_certificate(tmp_path: Path) -> None:
     store = prepared(tmp_path, tasks=160)
     made(store, "lexical")
     result = materialize(
-        store, dg.AssetSelection.assets(*CHAIN) | dg.AssetSelection.checks_for_assets(CHAIN[0])
+        store,
+        dg.AssetSelection.assets(*CHAIN).without_checks()
+        | dg.AssetSelection.checks_for_assets(CHAIN[0]),
     )
     failures = [
         event.event_specific_data.error.to_string() for event in events(result, "STEP_FAILURE")

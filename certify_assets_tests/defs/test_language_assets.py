@@ -16,7 +16,7 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.definitions import defs
 from certify_assets.defs.judges import training
 from certify_assets.defs.judges.training import POOL, machine_tags
-from certify_assets.defs.partitions import CORPORA
+from certify_assets.defs.names import CORPORA
 from certify_assets.errors import InputError
 from certify_assets.judges.specs import LANGUAGE_JUDGES, QUICK_JUDGES
 from certify_assets.storage.store import Store
@@ -50,7 +50,7 @@ def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
     """An instance as the example configuration makes it, on this disk."""
     home = tmp_path / "home"
     home.mkdir()
-    (home / "dagster.yaml").write_bytes((REPOSITORY / "dagster.yaml").read_bytes())
+    (home / "dagster.yaml").write_bytes((REPOSITORY / "certify_assets/dagster.yaml").read_bytes())
     with dg.DagsterInstance.from_config(str(home)) as opened:
         opened.add_dynamic_partitions(CORPORA, list(NAMES))
         yield opened

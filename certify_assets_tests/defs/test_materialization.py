@@ -254,7 +254,7 @@ def test_the_dagster_ui_shows_the_lineage(webserver: str, browser: Browser, tmp_
 
 
 def _materialize(root: Path, corpus: str) -> Any:
-    from certify_assets.defs.partitions import CORPORA
+    from certify_assets.defs.names import CORPORA
     from certify_assets.defs.resources import DataRoot, MlflowTracker
 
     job = defs.resolve_job_def("onboard_corpus")
@@ -344,7 +344,7 @@ def test_a_structural_leak_blocks_the_certificate_and_its_evidence_is_drawn(tmp_
 def test_the_cause_of_a_failed_step_is_the_sentence_alone() -> None:
     from dagster._utils.error import SerializableErrorInfo
 
-    from certify_assets.defs.launch import _cause
+    from certify_assets.defs.execution import _cause
 
     inner = SerializableErrorInfo(
         "certify_assets.errors.InputError: x has no row;\n  add one.\n", [], "InputError"
@@ -389,7 +389,7 @@ def test_what_a_blocking_check_found_is_said_and_ends_with_its_own_code(tmp_path
 
 
 def _run_corpus(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "certify_assets.defs.launch", "run", CORPUS]
+    command = [sys.executable, "-m", "certify_assets.cli", "run", CORPUS]
     return subprocess.run(
         command, env=environment, cwd=REPOSITORY, capture_output=True, text=True, check=False
     )
@@ -404,7 +404,7 @@ def test_a_killed_materialization_goes_on_and_ends_with_the_same_bytes(
     root = tmp_path / "root"
     environment = platform_environment(root)
     (root / "dagster").mkdir(parents=True)
-    command = [sys.executable, "-m", "certify_assets.defs.launch", "run", CORPUS]
+    command = [sys.executable, "-m", "certify_assets.cli", "run", CORPUS]
     victim = subprocess.Popen(
         command,
         env=environment,
@@ -425,7 +425,7 @@ def test_a_killed_materialization_goes_on_and_ends_with_the_same_bytes(
     before = {path: path.stat().st_mtime_ns for path in root.rglob("*.parquet")}
     done = _run_corpus(environment)
     assert done.returncode == 0, done.stderr
-    assert "going on after a kill" in done.stderr
+    assert "resuming a run that was stopped" in done.stderr
     kept = [path for path, moment in before.items() if path.stat().st_mtime_ns == moment]
     assert root / f"corpora/{CORPUS}/trajectories.parquet" in kept
     for name in ("splits/manifest.json", "trajectories.parquet"):

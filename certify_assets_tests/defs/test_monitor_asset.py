@@ -11,8 +11,9 @@ import pandas as pd
 import pytest
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.defs.judges.monitor import monitor_assets, monitor_checks
-from certify_assets.defs.partitions import CORPORA
+from certify_assets.defs.judges.assets import monitor_assets
+from certify_assets.defs.judges.checks import monitor_checks
+from certify_assets.defs.names import CORPORA
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.evaluation import certification
 from certify_assets.judges.judged import JudgedCorpus

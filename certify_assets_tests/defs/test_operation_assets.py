@@ -10,10 +10,10 @@ import pytest
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.definitions import defs
+from certify_assets.defs.names import CORPORA
 from certify_assets.defs.operations.assets import operation_assets
 from certify_assets.defs.operations.checks import operation_checks
 from certify_assets.defs.operations.sensors import new_inbox_sensor
-from certify_assets.defs.partitions import CORPORA
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.layout import DECISION_COLUMNS

@@ -13,18 +13,15 @@ import pytest
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.definitions import defs
-from certify_assets.defs.operations.recertify import (
-    recertify_assets,
-    recertify_checks,
-    reviewed_labels_sensor,
-)
-from certify_assets.defs.operations.review import review_assets, review_checks
+from certify_assets.defs.names import CORPORA
+from certify_assets.defs.operations.assets import recertify_assets, review_assets
+from certify_assets.defs.operations.checks import recertify_checks, review_checks
 from certify_assets.defs.operations.schedules import (
     TIMEZONE,
     weekly_recertification,
     weekly_timezone,
 )
-from certify_assets.defs.partitions import CORPORA
+from certify_assets.defs.operations.sensors import reviewed_labels_sensor
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.evaluation import certification
 from certify_assets.judges.judged import JudgedCorpus

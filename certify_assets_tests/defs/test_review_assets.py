@@ -9,8 +9,9 @@ import dagster as dg
 import pytest
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.defs.operations.review import review_assets, review_checks
-from certify_assets.defs.partitions import CORPORA
+from certify_assets.defs.names import CORPORA
+from certify_assets.defs.operations.assets import review_assets
+from certify_assets.defs.operations.checks import review_checks
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.operations.labels import Label, append_labels
 from certify_assets.operations.layout import reviewed_key

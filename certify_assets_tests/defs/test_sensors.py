@@ -12,8 +12,8 @@ import pytest
 from certify_assets.corpora.config import CorpusConfig, load_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.landing import read_versions
+from certify_assets.defs.names import CORPORA
 from certify_assets.defs.operations.sensors import declared_corpora_sensor, new_runs_sensor
-from certify_assets.defs.partitions import CORPORA
 from certify_assets.defs.resources import DataRoot
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import write_runs

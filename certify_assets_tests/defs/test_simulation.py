@@ -8,12 +8,9 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from certify_assets.defs.research.assets import simulation_study
+from certify_assets.defs.research.checks import matches_the_paper, validity_within_delta
 from certify_assets.defs.resources import DataRoot, MlflowTracker
-from certify_assets.defs.study.simulation import (
-    matches_the_paper,
-    simulation_study,
-    validity_within_delta,
-)
 from certify_assets.research import simulation_study as study
 from certify_assets.storage.store import Store
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from certify_assets.defs.research.assets import certifiability_model
+from certify_assets.defs.research.checks import certifiability_model_honest
 from certify_assets.defs.resources import DataRoot, MlflowTracker
-from certify_assets.defs.study.assets import certifiability_model
-from certify_assets.defs.study.checks import certifiability_model_honest
 from certify_assets.storage.store import Store
 
 

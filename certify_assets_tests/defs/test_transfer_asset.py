@@ -12,7 +12,7 @@ import pytest
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.definitions import defs
 from certify_assets.defs.judges.training import adapter_artifacts
-from certify_assets.defs.partitions import CORPORA
+from certify_assets.defs.names import CORPORA
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.record import JudgeRecord
 from certify_assets.judges.specs import JUDGES

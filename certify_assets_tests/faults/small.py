@@ -50,7 +50,7 @@ def environment(root: Path, more: Mapping[str, str] | None = None) -> dict[str, 
 
 
 def command(name: str = CORPUS) -> list[str]:
-    return [sys.executable, "-m", "certify_assets.defs.launch", "run", name]
+    return [sys.executable, "-m", "certify_assets.cli", "run", name]
 
 
 def run(

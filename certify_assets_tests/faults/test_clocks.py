@@ -15,8 +15,8 @@ from certify_assets.corpora import landing
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.landing import Arrival, read_versions, record_version, scan_incoming
 from certify_assets.definitions import defs
+from certify_assets.defs.names import CORPORA
 from certify_assets.defs.operations.schedules import weekly_recertification
-from certify_assets.defs.partitions import CORPORA
 from certify_assets.defs.resources import DataRoot
 from certify_assets.evaluation import ledger
 from certify_assets.evaluation.ledger import (

@@ -25,7 +25,7 @@ root = Path(sys.argv[1])
 print("LIST " + json.dumps({name: hashlib.sha256(data).hexdigest() for name, data in results(root).items()}))
 print("PARTS " + json.dumps([path.name for path in root.rglob(".certify.*.part")]))
 """
-_RUN = "$PYTHON -m certify_assets.defs.launch run small > $OUT 2>&1; echo RC $?; cat $OUT"
+_RUN = "$PYTHON -m certify_assets.cli run small > $OUT 2>&1; echo RC $?; cat $OUT"
 
 
 @pytest.fixture(scope="module")

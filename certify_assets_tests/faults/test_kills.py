@@ -141,7 +141,7 @@ def test_a_kill_loses_nothing_and_a_rerun_ends_with_the_same_bytes(
     outcome.again = _made_again(root, told)
     table.append(outcome)
     assert outcome.lost == 0 and outcome.differing == 0 and set(now) == set(wanted)
-    assert "going on after a kill" in done.stderr or len(told) < 2
+    assert "resuming a run that was stopped" in done.stderr or len(told) < 2
 
 
 def _made_again(root: Path, told: list[str]) -> int:

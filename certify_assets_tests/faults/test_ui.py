@@ -65,7 +65,7 @@ def site(demo: Demo, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]
     register_runs(
         Store(str(demo.root)), HOSTILE, source, rl=False, accept_structural_leak="shown on purpose"
     )
-    command = [sys.executable, "-m", "certify_assets.defs.launch", "run", HOSTILE]
+    command = [sys.executable, "-m", "certify_assets.cli", "run", HOSTILE]
     done = subprocess.run(
         command, env=demo.environment, capture_output=True, text=True, check=False, timeout=300
     )

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.research import full_study, paper
-from certify_assets.research.full_study import run_full_study
+from certify_assets.research import paper
 from certify_assets.research.harvest_study import HarvestPlan, run_harvests
 from certify_assets.research.pages.study_site import PAGES, SITE, study_tables, write_study_site
 from certify_assets.research.seed_study import SeedPlan, run_seeds
@@ -22,6 +21,7 @@ from certify_assets.research.study import RUN_KEY
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
 from certify_assets_tests.paths import assert_painted
+from certify_assets_tests.study_builders import named, studied
 
 HOSTILE = "<script>alert(1)</script>|_$"
 
@@ -38,12 +38,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     found = Store(str(folder / "root"))
     register_runs(found, "c", write_runs(folder / "c.jsonl", tasks=130, attempts=4), rl=True)
     names = ("splits", "lexical", "agents", "real_scores", "comparison", "law")
-    run_full_study(
-        found,
-        ["c"],
-        workers=1,
-        stages=[stage for stage in full_study.STAGES if stage.name in names],
-    )
+    studied(found, ["c"], named(*names))
     run_seeds(
         Corpus(found, "c"), SeedPlan(seeds=(42, 43), procedures=("naive", "guarded_taskboot"))
     )

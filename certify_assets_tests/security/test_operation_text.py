@@ -14,10 +14,8 @@ import dagster as dg
 import pytest
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.defs.operations.assets import operation_assets
-from certify_assets.defs.operations.recertify import recertify_assets
-from certify_assets.defs.operations.review import review_assets
-from certify_assets.defs.partitions import CORPORA
+from certify_assets.defs.names import CORPORA
+from certify_assets.defs.operations.assets import operation_assets, recertify_assets, review_assets
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.labels import Label, append_labels

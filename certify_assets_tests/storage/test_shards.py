@@ -1,4 +1,4 @@
-"""Shards give the same bytes on every engine: answers, the synthetic study, the study of a data root, scores of a language model."""
+"""Shards give the same bytes on every engine: answers, the synthetic study, scores of a language model."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError, MissingToolError, StaleCertificateError
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.research import simulation_study as study
-from certify_assets.research.full_study import run_full_study
-from certify_assets.research.study_stages import STAGES
 from certify_assets.storage.shards import ENGINE_VARIABLE, chosen_engine, run_shards
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
@@ -23,7 +21,6 @@ from certify_assets_tests.services import ray_cluster
 QUESTION = study.Question(
     trials=60, tasks=(20,), rhos=(0.5,), procedures=("taskboot", "guarded_taskboot"), workers=2
 )
-SHORT = [stage for stage in STAGES if stage.name in ("splits", "lexical", "real_scores")]
 OTHERS = [
     pytest.param("processes", marks=pytest.mark.slow),
     pytest.param("ray", marks=pytest.mark.slow),
@@ -121,42 +118,6 @@ def test_the_synthetic_study_has_the_same_bytes_and_goes_on_after_an_interrupt(
         spread, replace(QUESTION, engine=engine), lambda cell, done, total: kept.append(done)
     )
     assert len(kept) == 14 and spread.read_bytes(study.DOCUMENT) == alone.read_bytes(study.DOCUMENT)
-
-
-@pytest.mark.parametrize("engine", OTHERS, indirect=True)
-def test_the_study_of_a_data_root_has_the_same_bytes(
-    engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = {}
-    for name in ("inline", engine):
-        monkeypatch.setenv(ENGINE_VARIABLE, name)
-        store = Store(str(tmp_path / name / "root"))
-        for seed, corpus in enumerate(("c", "d")):
-            register_runs(
-                store,
-                corpus,
-                write_runs(tmp_path / f"{corpus}.jsonl", tasks=60, attempts=3, seed=seed),
-                rl=True,
-            )
-        outcomes = run_full_study(
-            store, ["c", "d"], workers=1 if name == "inline" else 2, stages=SHORT
-        )
-        assert {outcome.status for outcome in outcomes} == {"done"}, outcomes
-        found[name] = {
-            str(path.relative_to(tmp_path / name)): path.read_bytes()
-            for path in sorted(_made(tmp_path / name))
-        }
-    assert len(found["inline"]) > 20 and found[engine] == found["inline"]
-
-
-def _made(folder: Path) -> list[Path]:
-    """What a study stores, but for what holds a moment: measured times, the ledger, and the audits that name their entry in it."""
-    moments = {"timings.json", "audits.json", "lexical.json"}
-    return [
-        path
-        for path in folder.rglob("*")
-        if path.is_file() and path.name not in moments and "ledger" not in path.parts
-    ]
 
 
 @pytest.fixture(scope="module")

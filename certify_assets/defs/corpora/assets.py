@@ -1,5 +1,6 @@
-"""Assets of a corpus: runs → trajectories → profile, leak controls, manifest → four task-disjoint splits."""
+"""Assets of a corpus: runs → trajectories → profile, leak controls, manifest → four splits."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import dagster as dg
@@ -8,36 +9,36 @@ from certify_assets.corpora import report as corpus_report
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import to_frame
 from certify_assets.corpora.splits import SPLITS
-from certify_assets.defs.metadata import column_lineage, table_metadata
-from certify_assets.defs.names import CORPORA_GROUP, OWNERS, key
-from certify_assets.defs.partitions import corpora_partitions
+from certify_assets.defs.metadata import column_lineage, materialized, table_metadata
+from certify_assets.defs.names import CORPORA_GROUP, OWNERS, asset, corpora_partitions, key
 from certify_assets.defs.resources import DataRoot, MlflowTracker
+from certify_assets.defs.versions import code_version
 from certify_assets.reports import corpus_page as pages
 from certify_assets.reports.corpus_page import data_docs_key
 from certify_assets.reports.gates import profile_markdown
 
-__all__ = ["corpus_assets", "source_runs"]
-
-_OF_A_CORPUS: dict[str, Any] = {
-    "partitions_def": corpora_partitions,
-    "group_name": CORPORA_GROUP,
+_ABOUT: dict[str, Any] = {"group_name": CORPORA_GROUP, "owners": OWNERS}
+_COMMON: dict[str, Any] = {
+    **_ABOUT,
     "key_prefix": "corpora",
-    "owners": OWNERS,
-    "code_version": "1",
+    "partitions_def": corpora_partitions,
+    "code_version": code_version(),
 }
-_SPLIT_PROMISES = {
-    "sft": "Trajectories that train the judge. Shares no task with any other split.",
-    "rl": "Trajectories kept for reinforcement learning and for the harvest pool. Shares no task with any other split.",
-    "cal": "Trajectories that calibrate thresholds: every certificate is computed here. Shares no task with any other split.",
-    "test": "Trajectories that audit certificates; outcomes are read only through the TEST ledger. Shares no task with any other split.",
+_DISJOINT = " Shares no task with any other split."
+_SPLITS = {
+    "sft": "Trajectories that train the judge.",
+    "rl": "Trajectories kept for reinforcement learning and for the harvest pool.",
+    "cal": "Trajectories that calibrate thresholds: every certificate is computed here.",
+    "test": "Trajectories that audit certificates; outcomes are read only through the ledger.",
 }
 
 source_runs = dg.AssetSpec(
     key("corpora/source_runs"),
-    group_name=CORPORA_GROUP,
     kinds={"file"},
-    owners=OWNERS,
-    description="Agent runs as their harness published them: files and folders named in the corpus's configuration.",
+    partitions_def=corpora_partitions,
+    description="Agent runs as their harness published them: files and folders named in the "
+    "corpus's configuration, whose hash is observed as the data version.",
+    **_ABOUT,
 )
 
 
@@ -62,16 +63,14 @@ class MiniwobConfig(dg.Config):
     tasks: list[str] = []  # noqa: RUF012 - a pydantic field, copied for every instance
 
 
-@dg.asset(
+@asset(
     key_prefix="corpora",
-    group_name=CORPORA_GROUP,
     kinds={"chromium", "parquet"},
-    owners=OWNERS,
-    code_version="1",
-    description=(
-        "Runs of scripted agents on the MiniWoB++ pages in a real Chromium, the source of the two embedded corpora. "
-        "The package ships its output; materialize it to generate the runs again (about ten minutes on two cores, resumable)."
-    ),
+    code_version=code_version(),
+    description="Generate the runs of scripted agents on the MiniWoB++ pages in a real Chromium, "
+    "the source of the two embedded corpora. The package ships the output; materialize it to "
+    "generate the runs again (about ten minutes on two cores, resumable).",
+    **_ABOUT,
 )
 def miniwob_runs(
     context: dg.AssetExecutionContext, config: MiniwobConfig, data_root: DataRoot
@@ -79,35 +78,27 @@ def miniwob_runs(
     """Generate the embedded corpora again."""
     from certify_assets.research.miniwob import generate
 
-    folder = data_root.store().local_path("generated/miniwob")
-
     def progress(done: int, total: int) -> None:
         if done % 100 == 0 or done == total:
             context.log.info(f"{done} of {total} episodes")
 
     made = generate(
-        folder,
-        attempts=config.attempts,
-        seed=config.seed,
-        workers=config.workers,
-        tasks=config.tasks or None,
+        data_root.store().local_path("generated/miniwob"),
+        **{**config.model_dump(), "tasks": config.tasks or None},
         progress=progress,
     )
-    counts: dict[str, Any] = {
-        "episodes": made.episodes,
-        "kept": made.kept,
-        "retries": made.retries,
-        "failed": dg.MetadataValue.json(made.failed),
-    }
+    counts = {name: getattr(made, name) for name in ("episodes", "kept", "retries")}
     tables = {name: dg.MetadataValue.path(str(path)) for name, path in made.tables.items()}
-    return dg.MaterializeResult(metadata={**counts, **tables})
+    failed = dg.MetadataValue.json(made.failed)
+    return dg.MaterializeResult(metadata={**counts, **tables, "failed": failed})
 
 
-@dg.asset(
+@asset(
     deps=[source_runs, miniwob_runs],
     kinds={"parquet"},
-    description="Every attempt of the corpus in one schema, with what was dropped on the way and why.",
-    **_OF_A_CORPUS,
+    description="Import every attempt of the corpus into one schema, with what was dropped and "
+    "why.",
+    **_COMMON,
 )
 def trajectories(
     context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
@@ -115,68 +106,74 @@ def trajectories(
     """Import the corpus."""
     store = data_root.store()
     summary = Corpus(store, context.partition_key).import_trajectories()
-    return dg.MaterializeResult(
-        metadata={
-            **table_metadata(to_frame([]), rows=summary.trajectories),
-            "tasks": summary.tasks,
-            "agents": ", ".join(summary.agents),
-            "dropped": dg.MetadataValue.json(summary.dropped),
-            "source_files": dg.MetadataValue.json(dict(sorted(summary.files.items())[:50])),
-            "sha256": summary.sha256,
-            "data_docs": dg.MetadataValue.path(store.locate(data_docs_key(context.partition_key))),
-            **mlflow.record(
-                context,
-                store,
-                metrics={
-                    "trajectories": summary.trajectories,
-                    "tasks": summary.tasks,
-                    "dropped": sum(summary.dropped.values()),
-                },
-                tags={"trajectories_sha256": summary.sha256},
-            ),
-        },
-        data_version=dg.DataVersion(summary.sha256),
+    counts = {"trajectories": summary.trajectories, "tasks": summary.tasks}
+    metadata = {
+        **table_metadata(to_frame([]), rows=summary.trajectories),
+        "tasks": summary.tasks,
+        "agents": ", ".join(summary.agents),
+        "dropped": dg.MetadataValue.json(summary.dropped),
+        "source_files": dg.MetadataValue.json(dict(sorted(summary.files.items())[:50])),
+        "sha256": summary.sha256,
+        "data_docs": dg.MetadataValue.path(store.locate(data_docs_key(context.partition_key))),
+    }
+    return materialized(
+        context,
+        store,
+        mlflow,
+        metadata,
+        metrics={**counts, "dropped": sum(summary.dropped.values())},
+        tags={"trajectories_sha256": summary.sha256},
     )
 
 
-@dg.asset(
+@asset(
     deps=[trajectories],
     kinds={"json"},
-    description="Which task belongs to SFT, RL, CAL or TEST, with seed, shares and hash. Everything downstream verifies it again before it runs.",
-    **_OF_A_CORPUS,
+    output_required=False,
+    description="Assign each task to SFT, RL, CAL or TEST, with seed, shares and hash. Every "
+    "downstream step verifies it again. Skipped for a corpus of labels without runs.",
+    **_COMMON,
 )
 def split_manifest(
     context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
-) -> dg.MaterializeResult[Any]:
+) -> Iterator[Any]:
     """Assign tasks to splits."""
     store = data_root.store()
-    manifest = Corpus(store, context.partition_key).make_splits()
+    corpus = Corpus(store, context.partition_key)
+    if store.read_json(corpus.key("import.json")).get("label_facts", {}).get("labels_only"):
+        skip(context, "it holds labels without runs, of which nothing can be judged.")
+        return
+    manifest = corpus.make_splits()
     counts = {f"{split}_tasks": len(manifest.tasks[split]) for split in SPLITS}
-    return dg.MaterializeResult(
-        metadata={
-            **counts,
-            "profile": manifest.profile,
-            "seed": manifest.seed,
-            "sha256": manifest.sha256,
-            **mlflow.record(
-                context,
-                store,
-                params={"profile": manifest.profile, "seed": manifest.seed},
-                metrics=counts,
-                tags={"manifest_sha256": manifest.sha256},
-            ),
-        },
-        data_version=dg.DataVersion(manifest.sha256),
+    params = {"profile": manifest.profile, "seed": manifest.seed}
+    yield materialized(
+        context,
+        store,
+        mlflow,
+        {**counts, **params, "sha256": manifest.sha256},
+        params=params,
+        metrics=counts,
+        tags={"manifest_sha256": manifest.sha256},
+    )
+
+
+def skip(context: dg.AssetExecutionContext, reason: str) -> None:
+    """Say why an asset, and all that depends on it, is skipped in this run."""
+    context.log.warning(reason)
+    context.log_event(
+        dg.AssetObservation(
+            context.asset_key, partition=context.partition_key, metadata={"gate_closed": reason}
+        )
     )
 
 
 def _split_asset(split: str) -> dg.AssetsDefinition:
-    @dg.asset(
+    @asset(
         name=f"{split}_split",
         deps=[trajectories, split_manifest],
         kinds={"parquet"},
-        description=_SPLIT_PROMISES[split],
-        **_OF_A_CORPUS,
+        description=_SPLITS[split] + _DISJOINT,
+        **_COMMON,
     )
     def split_asset(
         context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
@@ -184,27 +181,24 @@ def _split_asset(split: str) -> dg.AssetsDefinition:
         store = data_root.store()
         frame = Corpus(store, context.partition_key).write_split(split)
         counts = {"trajectories": len(frame), "tasks": int(frame["task_id"].nunique())}
-        return dg.MaterializeResult(
-            metadata={
-                **table_metadata(frame),
-                "tasks": counts["tasks"],
-                "data_docs": dg.MetadataValue.path(
-                    store.locate(data_docs_key(context.partition_key))
-                ),
-                **column_lineage({name: [(trajectories.key, name)] for name in frame.columns}),
-                **mlflow.record(context, store, metrics=counts),
-            }
-        )
+        metadata = {
+            **table_metadata(frame),
+            "tasks": counts["tasks"],
+            "data_docs": dg.MetadataValue.path(store.locate(data_docs_key(context.partition_key))),
+            **column_lineage({name: [(trajectories.key, name)] for name in frame.columns}),
+        }
+        return materialized(context, store, mlflow, metadata, metrics=counts)
 
     return split_asset
 
 
-@dg.asset(
+@asset(
     name="profile",
     deps=[trajectories, split_manifest],
     kinds={"json"},
-    description="Size, success rate, clustering and duplicates of the corpus and its splits, and whether a certificate is arithmetically possible.",
-    **_OF_A_CORPUS,
+    description="Measure size, success rate, clustering and duplicates of the corpus and its "
+    "splits, and whether a certificate is arithmetically possible.",
+    **_COMMON,
 )
 def corpus_profile(
     context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
@@ -213,26 +207,24 @@ def corpus_profile(
     store = data_root.store()
     corpus = Corpus(store, context.partition_key)
     profile = corpus.measure_profile().to_dict()
-    numbers = {
-        name: profile[name] for name in ("success_rate", "icc", "deff", "n_eff", "mean_task_size")
+    names = ("success_rate", "icc", "deff", "n_eff", "mean_task_size")
+    numbers = {name: float(profile[name]) for name in names}
+    metadata = {
+        "trajectories": profile["trajectories"],
+        "tasks": profile["tasks"],
+        **numbers,
+        "gates": dg.MetadataValue.md(profile_markdown(profile["gates"])),
+        "profile": dg.MetadataValue.json({**profile, **corpus.hashes}),
     }
-    return dg.MaterializeResult(
-        metadata={
-            "trajectories": profile["trajectories"],
-            "tasks": profile["tasks"],
-            **{name: float(value) for name, value in numbers.items()},
-            "gates": dg.MetadataValue.md(profile_markdown(profile["gates"])),
-            "profile": dg.MetadataValue.json({**profile, **corpus.hashes}),
-            **mlflow.record(context, store, metrics=numbers),
-        }
-    )
+    return materialized(context, store, mlflow, metadata, metrics=numbers)
 
 
-@dg.asset(
+@asset(
     deps=[trajectories, split_manifest],
     kinds={"json"},
-    description="How well length, number of steps or the agent's name alone predict the outcome (TEST left out). A judge must beat them.",
-    **_OF_A_CORPUS,
+    description="Measure how well length, number of steps or the agent's name alone predict the "
+    "outcome (TEST left out). A judge must beat them.",
+    **_COMMON,
 )
 def leak_controls(
     context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
@@ -245,25 +237,19 @@ def leak_controls(
         for name, value in controls.items()
         if name.endswith("_auroc") and value is not None
     }
-    return dg.MaterializeResult(
-        metadata={
-            **aurocs,
-            "controls": dg.MetadataValue.json(controls),
-            **mlflow.record(context, store, metrics=aurocs),
-        }
-    )
+    metadata = {**aurocs, "controls": dg.MetadataValue.json(controls)}
+    return materialized(context, store, mlflow, metadata, metrics=aurocs)
 
 
-@dg.asset(
+@asset(
     name="report",
-    # not leak_controls: where its check blocks, the page that shows the evidence must still be drawn
+    # not leak_controls: where its check blocks, the page that shows the evidence is still drawn
     deps=[trajectories, split_manifest, corpus_profile],
     kinds={"html"},
-    description=(
-        "What the corpus is worth before any judge reads it: profile, gates, flips, outcomes by task and attempt (TEST left out), leak controls with "
-        "their evidence, labels, texts, and what the import left out. One file, without scripts."
-    ),
-    **_OF_A_CORPUS,
+    description="Draw the corpus before any judge reads it: profile, gates, flips, outcomes by "
+    "task and attempt (TEST left out), leak controls with their evidence, labels, texts, and what "
+    "the import left out. One file, without scripts.",
+    **_COMMON,
 )
 def corpus_page(
     context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
@@ -275,22 +261,20 @@ def corpus_page(
         f"flip_rate_{name}s": getattr(report.profile.flips, f"{name}_rate")
         for name in ("cell", "task")
     }
-    return dg.MaterializeResult(
-        metadata={
-            "corpus": dg.MetadataValue.md(pages.corpus_markdown(report)),
-            **{name: float(value) for name, value in flips.items() if value is not None},
-            "page": dg.MetadataValue.path(pages.write_corpus_page(store, report)),
-            "data_docs": dg.MetadataValue.path(store.locate(data_docs_key(context.partition_key))),
-            **mlflow.record(context, store, metrics=flips),
-        }
-    )
+    metadata = {
+        "corpus": dg.MetadataValue.md(pages.corpus_markdown(report)),
+        **{name: float(value) for name, value in flips.items() if value is not None},
+        "page": dg.MetadataValue.path(pages.write_corpus_page(store, report)),
+        "data_docs": dg.MetadataValue.path(store.locate(data_docs_key(context.partition_key))),
+    }
+    return materialized(context, store, mlflow, metadata, metrics=flips)
 
 
 split_assets = [_split_asset(split) for split in SPLITS]
 
 
 def corpus_assets() -> list[Any]:
-    """Return every asset of this domain."""
+    """Return every asset of a corpus before its judges."""
     return [
         source_runs,
         miniwob_runs,

@@ -7,8 +7,7 @@ import dagster as dg
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.splits import SPLITS
-from certify_assets.defs.names import key
-from certify_assets.defs.partitions import corpora_partitions
+from certify_assets.defs.names import corpora_partitions, key
 from certify_assets.defs.resources import DataRoot
 from certify_assets.reports.corpus_page import check_table, write_data_docs
 

@@ -7,9 +7,10 @@ import dagster as dg
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.judges.training import POOL, attempted, machine_tags, progress_lines
-from certify_assets.defs.names import OWNERS, judge_group, judge_key, key
-from certify_assets.defs.partitions import corpora_partitions
+from certify_assets.defs.metadata import materialized
+from certify_assets.defs.names import OWNERS, asset, corpora_partitions, judge_group, judge_key, key
 from certify_assets.defs.resources import DataRoot, MlflowTracker
+from certify_assets.defs.versions import judge_code_version
 from certify_assets.evaluation import arms_audit
 from certify_assets.judges.arms import train_arm
 from certify_assets.judges.judged import JudgedCorpus
@@ -17,16 +18,6 @@ from certify_assets.judges.lm.rewards import ARMS, CONTROLS
 from certify_assets.judges.record import JudgeRecord
 from certify_assets.judges.specs import JUDGES, JudgeSpec
 from certify_assets.reports import arms as arms_report
-
-__all__ = [
-    "arm_assets",
-    "arm_checks",
-    "arm_deps",
-    "arm_events",
-    "arm_partitions",
-    "arms_job",
-    "audit_deps",
-]
 
 _VERSION = "dagster/data_version"
 
@@ -91,82 +82,77 @@ arms_job = dg.define_asset_job(
 
 
 def _arm(spec: JudgeSpec) -> dg.AssetsDefinition:
-    @dg.asset(
-        name="arm",
-        key_prefix=["judges", spec.name],
-        group_name=judge_group(spec),
+    sources = [
+        judge_key(spec.start, "model"),
+        *(key(f"corpora/{name}") for name in ("rl_split", "cal_split", "split_manifest")),
+    ]
+
+    @asset(
+        **_about(spec, "arm"),
         partitions_def=arm_partitions,
-        owners=OWNERS,
         kinds={"pytorch"},
-        code_version="1",
         pool=POOL,
         op_tags=machine_tags(spec.model),
-        deps=[dg.AssetDep(source, partition_mapping=_BY_CORPUS) for source in _sources(spec)],
-        description=(
-            f"One arm of {spec.name}, or a weighted cross-entropy that it is held against, trained from {spec.start} on RL; adapters and CAL scores "
-            "of the steps that are candidates. What is finished under the same start, settings, rows and renderer is taken up."
-        ),
+        deps=[dg.AssetDep(source, partition_mapping=_BY_CORPUS) for source in sources],
+        description=f"Train one arm of {spec.name}, or a weighted cross-entropy that it is "
+        f"compared with, from {spec.start} on RL; adapters and CAL scores of the steps that are "
+        "candidates. An arm finished under the same start, settings, rows and renderer is reused.",
     )
     def arm(
         context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
     ) -> dg.MaterializeResult[Any]:
         store = data_root.store()
         place = dict(context.partition_key.keys_by_dimension)
+        judge = JudgedCorpus.of(Corpus(store, place["corpus"]), spec)
         with attempted(context):
-            document = train_arm(
-                JudgedCorpus.of(Corpus(store, place["corpus"]), spec),
-                place["arm"],
-                report=progress_lines(context),
-            )
-        tags = {"arm_key": document["key"], "start_sha256": document["start_sha256"]}
-        params = {
-            **document["reward"],
-            **{
-                name: document[name]
-                for name in ("optimiser", "control", "rl_trajectories", "rl_tasks")
-            },
-        }
-        reward = {
-            "reward_first": _reward(document["history"][0]),
-            "reward_last": _reward(document["history"][-1]),
-        }
-        return dg.MaterializeResult(
-            metadata={
-                **params,
-                **{name: value for name, value in reward.items() if value is not None},
-                "steps": dg.MetadataValue.json(document["steps"]),
-                **mlflow.record(
-                    context,
-                    store,
-                    params={**params, **document["config"]},
-                    metrics=reward,
-                    tags=tags,
-                ),
-            },
-            data_version=dg.DataVersion(document["key"]),
+            document = train_arm(judge, place["arm"], report=progress_lines(context))
+        names = ("optimiser", "control", "rl_trajectories", "rl_tasks")
+        params = {**document["reward"], **{name: document[name] for name in names}}
+        history = {"reward_first": document["history"][0], "reward_last": document["history"][-1]}
+        # the log of either optimiser has the mean reward of a step under this name
+        reward = {name: float(step["reward"]) for name, step in history.items() if "reward" in step}
+        return materialized(
+            context,
+            store,
+            mlflow,
+            {**params, **reward, "steps": dg.MetadataValue.json(document["steps"])},
+            version=document["key"],
+            params={**params, **document["config"]},
+            metrics=reward,
+            tags={"arm_key": document["key"], "start_sha256": document["start_sha256"]},
         )
 
     return arm
 
 
+def _about(spec: JudgeSpec, part: str) -> dict[str, Any]:
+    return {
+        "name": part,
+        "key_prefix": ["judges", spec.name],
+        "group_name": judge_group(spec),
+        "owners": OWNERS,
+        "code_version": judge_code_version(spec, "model"),
+    }
+
+
 def _arms_audit(spec: JudgeSpec) -> dg.AssetsDefinition:
-    @dg.asset(
-        name="arms_audit",
-        key_prefix=["judges", spec.name],
-        group_name=judge_group(spec),
+    splits = ("cal_split", "test_split", "split_manifest")
+
+    @asset(
+        **_about(spec, "arms_audit"),
         partitions_def=corpora_partitions,
-        owners=OWNERS,
         kinds={"json"},
-        code_version="1",
+        # it scores TEST with every arm, on the device
+        pool=POOL,
+        op_tags=machine_tags(spec.model),
         deps=[
             *arm_deps(spec),
             judge_key(spec.name, "model"),
-            *(key(f"corpora/{name}") for name in ("cal_split", "test_split", "split_manifest")),
+            *(key(f"corpora/{name}") for name in splits),
         ],
-        description=(
-            "The choice among arms between the best and the worst on TEST, beside weighted cross-entropy: every certificate registered before TEST "
-            "is read, every read through the ledger. The oracle is known only from TEST's outcomes and is never deployed."
-        ),
+        description="Place the choice among arms between the best and the worst on TEST, next to "
+        "weighted cross-entropy: every certificate registered before TEST is read, every read "
+        "through the ledger. The oracle is known only from TEST's outcomes, and never deployed.",
     )
     def arms_audited(
         context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
@@ -179,18 +165,22 @@ def _arms_audit(spec: JudgeSpec) -> dg.AssetsDefinition:
         )
         metrics = arms_report.arms_metrics(found)
         table = arms_report.candidates_markdown(found)
-        tags = {"registration": found["registration"], "ledger_head": found["ledger_head"]}
-        return dg.MaterializeResult(
-            metadata={
-                "bracket": dg.MetadataValue.md(arms_report.arms_markdown(found)),
-                "candidates": dg.MetadataValue.md(table),
-                "chosen": found["plan"]["deployed"],
-                **metrics,
-                "ledger_head": found["ledger_head"],
-                **mlflow.record(
-                    context, store, metrics=metrics, documents={"arms.md": table}, tags=tags
-                ),
-            }
+        metadata = {
+            "bracket": dg.MetadataValue.md(arms_report.arms_markdown(found)),
+            "candidates": dg.MetadataValue.md(table),
+            "chosen": found["plan"]["deployed"],
+            **metrics,
+            "ledger_head": found["ledger_head"],
+        }
+        tags = {name: found[name] for name in ("registration", "ledger_head")}
+        return materialized(
+            context,
+            store,
+            mlflow,
+            metadata,
+            metrics=metrics,
+            documents={"arms.md": table},
+            tags=tags,
         )
 
     return arms_audited
@@ -202,18 +192,15 @@ def _arms_registered(spec: JudgeSpec) -> dg.AssetChecksDefinition:
         name="arms_registered",
         blocking=True,
         partitions_def=corpora_partitions,
-        description="Every arm's certificates recompute to what was registered, and TEST was read for each under that registration, unchanged.",
+        description="Every arm's certificates recompute to what was registered, and TEST was read "
+        "for each under that registration, unchanged.",
     )
     def arms_registered(
         context: dg.AssetCheckExecutionContext, data_root: DataRoot
     ) -> dg.AssetCheckResult:
-        store = data_root.store()
-        difference = arms_audit.verify_arms(
-            JudgedCorpus.of(Corpus(store, context.partition_key), spec)
-        )
-        kinds, broken = arms_audit.arm_reads(
-            JudgedCorpus(Corpus(store, context.partition_key), spec.name)
-        )
+        corpus = Corpus(data_root.store(), context.partition_key)
+        difference = arms_audit.verify_arms(JudgedCorpus.of(corpus, spec))
+        kinds, broken = arms_audit.arm_reads(JudgedCorpus(corpus, spec.name))
         words = "; ".join(f"{number} {kind}" for kind, number in kinds.items() if number)
         return dg.AssetCheckResult(
             passed=difference is None and not broken,
@@ -230,18 +217,18 @@ def _beats_controls(spec: JudgeSpec) -> dg.AssetChecksDefinition:
         asset=judge_key(spec.name, "arms_audit"),
         name="beats_controls",
         partitions_def=corpora_partitions,
-        description="The chosen arm covers more of TEST on the reject side than the start and than weighted cross-entropy; a warning where not.",
+        description="The chosen arm covers more of TEST on the reject side than the start and "
+        "than weighted cross-entropy; a warning where not.",
     )
     def beats_controls(
         context: dg.AssetCheckExecutionContext, data_root: DataRoot
     ) -> dg.AssetCheckResult:
-        found = arms_audit.load_arms_audit(
-            JudgedCorpus.of(Corpus(data_root.store(), context.partition_key), spec)
-        )
+        corpus = Corpus(data_root.store(), context.partition_key)
+        found = arms_audit.load_arms_audit(JudgedCorpus.of(corpus, spec))
         cells = [
-            pair
-            for pair in zip(found["plan"]["cells"], found["brackets"], strict=True)
-            if pair[0]["side"] == "reject"
+            (cell, seen)
+            for cell, seen in zip(found["plan"]["cells"], found["brackets"], strict=True)
+            if cell["side"] == "reject"
         ]
         return dg.AssetCheckResult(
             passed=all(seen["beats_baseline"] and seen["beats_control"] for _, seen in cells),
@@ -250,15 +237,3 @@ def _beats_controls(spec: JudgeSpec) -> dg.AssetChecksDefinition:
         )
 
     return beats_controls
-
-
-def _sources(spec: JudgeSpec) -> list[dg.AssetKey]:
-    return [
-        judge_key(spec.start, "model"),
-        *(key(f"corpora/{name}") for name in ("rl_split", "cal_split", "split_manifest")),
-    ]
-
-
-def _reward(step: Any) -> float | None:
-    """Mean reward of a step, as either optimiser's log has it."""
-    return float(step["reward"]) if "reward" in step else None

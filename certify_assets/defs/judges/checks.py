@@ -1,178 +1,198 @@
-"""Checks of every judge's chain: the certificate recomputes, the audit holds, TEST was read by the book."""
+"""Checks of every judge's chain: the certificate recomputes, the audit holds, TEST was read once."""
+
+from collections.abc import Callable
 
 import dagster as dg
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.defs.names import judge_key
-from certify_assets.defs.partitions import corpora_partitions
+from certify_assets.defs.names import corpora_partitions, judge_key
 from certify_assets.defs.resources import DataRoot
 from certify_assets.evaluation import certification
 from certify_assets.evaluation import parity as parity_gate
 from certify_assets.evaluation.audit import load_audits
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.specs import JudgeSpec, judges
+from certify_assets.judges.specs import HARVEST_JUDGES, judges
+from certify_assets.operations import monitoring
 
-__all__ = ["judge_checks"]
-
-_SEVERITIES = {
-    "ERROR": dg.AssetCheckSeverity.ERROR,
-    "WARN": dg.AssetCheckSeverity.WARN,
-    "PASS": dg.AssetCheckSeverity.WARN,
-}
+Ask = Callable[[JudgedCorpus], dg.AssetCheckResult]
+_ERROR, _WARN = dg.AssetCheckSeverity.ERROR, dg.AssetCheckSeverity.WARN
 
 
 def judge_checks() -> list[dg.AssetChecksDefinition]:
-    """Return the checks of every judge: those of the platform and those that the user's document adds."""
-    makers = (_reproducible, _certified, _audit_verdict, _test_ledger)
+    """Return the checks of every judge: the platform's, and those of the user's document."""
     known = judges().values()
     return [
-        *(maker(spec) for spec in known for maker in makers),
-        *(_parity(spec) for spec in known if spec.hosted),
+        *(_check(spec.name, *what) for spec in known for what in _OF_EVERY_JUDGE),
+        *(_check(spec.name, *_PARITY) for spec in known if spec.hosted),
+        *(_check(name, *_STAYS_OUT) for name in HARVEST_JUDGES),
     ]
 
 
-def _parity(spec: JudgeSpec) -> dg.AssetChecksDefinition:
+def monitor_checks() -> list[dg.AssetChecksDefinition]:
+    """Return the check of every judge's monitor."""
+    return [_check(spec.name, *_NO_ALARM) for spec in judges().values()]
+
+
+def _check(
+    judge: str, part: str, blocking: bool, ask: Ask, promise: str
+) -> dg.AssetChecksDefinition:
     @dg.asset_check(
-        asset=judge_key(spec.name, "scores"),
-        name="parity",
-        blocking=True,
+        asset=judge_key(judge, part),
+        name=ask.__name__,
+        blocking=blocking,
         partitions_def=corpora_partitions,
-        description="The server's log-probabilities are those of a local model on the same rows; says why where there is none to compare with.",
+        description=promise,
     )
-    def parity(context: dg.AssetCheckExecutionContext, data_root: DataRoot) -> dg.AssetCheckResult:
-        reason = parity_gate.parity_exemption(spec)
-        if reason is not None:
-            return dg.AssetCheckResult(
-                passed=True, description=f"not tested: {reason}. Every certificate says so."
-            )
-        document = parity_gate.run_parity(
-            JudgedCorpus(Corpus(data_root.store(), context.partition_key), spec.name)
-        )
-        return dg.AssetCheckResult(
-            passed=document["passed"],
-            severity=dg.AssetCheckSeverity.ERROR,
-            description=parity_gate.sentence(document),
-            metadata={
-                name: float(document[name]) for name in ("rows", "max_difference", "rank_agreement")
-            },
-        )
+    def check(context: dg.AssetCheckExecutionContext, data_root: DataRoot) -> dg.AssetCheckResult:
+        return ask(JudgedCorpus(Corpus(data_root.store(), context.partition_key), judge))
 
-    return parity
+    return check
 
 
-def _reproducible(spec: JudgeSpec) -> dg.AssetChecksDefinition:
-    @dg.asset_check(
-        asset=judge_key(spec.name, "certificate"),
-        name="reproducible",
-        blocking=True,
-        partitions_def=corpora_partitions,
-        description="Every certificate recomputes bit for bit from the stored scores, and stands on what is stored now.",
+def parity(judge: JudgedCorpus) -> dg.AssetCheckResult:
+    """Compare the server with a local model."""
+    reason = parity_gate.parity_exemption(judge.spec)
+    if reason is not None:
+        described = f"not tested: {reason}. Every certificate says so."
+        return dg.AssetCheckResult(passed=True, description=described)
+    document = parity_gate.run_parity(judge)
+    return dg.AssetCheckResult(
+        passed=document["passed"],
+        severity=_ERROR,
+        description=parity_gate.sentence(document),
+        metadata={
+            name: float(document[name]) for name in ("rows", "max_difference", "rank_agreement")
+        },
     )
-    def reproducible(
-        context: dg.AssetCheckExecutionContext, data_root: DataRoot
-    ) -> dg.AssetCheckResult:
-        differences = certification.verify_stored(
-            JudgedCorpus(Corpus(data_root.store(), context.partition_key), spec.name)
-        )
-        return dg.AssetCheckResult(
-            passed=not differences,
-            severity=dg.AssetCheckSeverity.ERROR,
-            description=differences[0]
-            if differences
-            else "every certificate was recomputed, byte for byte.",
-        )
-
-    return reproducible
 
 
-def _certified(spec: JudgeSpec) -> dg.AssetChecksDefinition:
-    @dg.asset_check(
-        asset=judge_key(spec.name, "certificate"),
-        name="certified",
-        partitions_def=corpora_partitions,
-        description="Something is certified on the reject side; the warning says which of tasks, success rate, ranking or guard stopped it.",
+def reproducible(judge: JudgedCorpus) -> dg.AssetCheckResult:
+    """Recompute every certificate."""
+    found = certification.verify_stored(judge)
+    return dg.AssetCheckResult(
+        passed=not found,
+        severity=_ERROR,
+        description=found[0] if found else "every certificate was recomputed, byte for byte.",
     )
-    def certified(
-        context: dg.AssetCheckExecutionContext, data_root: DataRoot
-    ) -> dg.AssetCheckResult:
-        reasons = certification.why_nothing(
-            JudgedCorpus(Corpus(data_root.store(), context.partition_key), spec.name)
-        )
-        return dg.AssetCheckResult(
-            passed=not reasons,
-            severity=dg.AssetCheckSeverity.WARN,
-            description=" ".join(reasons) or "the reject side is certified at every budget.",
-        )
-
-    return certified
 
 
-def _audit_verdict(spec: JudgeSpec) -> dg.AssetChecksDefinition:
-    @dg.asset_check(
-        asset=judge_key(spec.name, "audit"),
-        name="audit_verdict",
-        blocking=True,
-        partitions_def=corpora_partitions,
-        description="PASS; WARN where the audit cannot tell; ERROR where the realised error on TEST exceeds the budget beyond chance.",
+def certified(judge: JudgedCorpus) -> dg.AssetCheckResult:
+    """Ask whether the reject side is certified."""
+    reasons = certification.why_nothing(judge)
+    return dg.AssetCheckResult(
+        passed=not reasons,
+        severity=_WARN,
+        description=" ".join(reasons) or "the reject side is certified at every budget.",
     )
-    def audit_verdict(
-        context: dg.AssetCheckExecutionContext, data_root: DataRoot
-    ) -> dg.AssetCheckResult:
-        audits, _ = load_audits(
-            JudgedCorpus(Corpus(data_root.store(), context.partition_key), spec.name)
-        )
-        made = [audit for audit in audits if audit.covered_tasks]
-        worst = next(
-            (
-                verdict
-                for verdict in ("ERROR", "WARN")
-                if verdict in {audit.verdict for audit in made}
-            ),
-            "PASS",
-        )
-        return dg.AssetCheckResult(
-            passed=worst == "PASS" and bool(made),
-            severity=_SEVERITIES[worst],
-            description="; ".join(
-                f"{audit.side} at {audit.alpha:g}: {audit.verdict}, {audit.reason}"
-                for audit in made
-            )
-            # one sentence where every audit says the same: nothing was certified, or nothing has a score
-            or " ".join(dict.fromkeys(audit.reason for audit in audits)),
-        )
-
-    return audit_verdict
 
 
-def _test_ledger(spec: JudgeSpec) -> dg.AssetChecksDefinition:
-    @dg.asset_check(
-        asset=judge_key(spec.name, "audit"),
-        name="test_ledger",
-        blocking=True,
-        partitions_def=corpora_partitions,
-        description="TEST was read under a registration, and no configuration changed after a result was seen.",
+def audit_verdict(judge: JudgedCorpus) -> dg.AssetCheckResult:
+    """Take the worst verdict of the audits."""
+    audits, _ = load_audits(judge)
+    made = [audit for audit in audits if audit.covered_tasks]
+    verdicts = {audit.verdict for audit in made}
+    worst = next((verdict for verdict in ("ERROR", "WARN") if verdict in verdicts), "PASS")
+    said = "; ".join(
+        f"{audit.side} at {audit.alpha:g}: {audit.verdict}, {audit.reason}" for audit in made
     )
-    def test_ledger(
-        context: dg.AssetCheckExecutionContext, data_root: DataRoot
-    ) -> dg.AssetCheckResult:
-        from certify_assets.evaluation.ledger import ledger_entries, ledger_violations
+    return dg.AssetCheckResult(
+        passed=worst == "PASS" and bool(made),
+        severity=_ERROR if worst == "ERROR" else _WARN,
+        # one sentence where every audit says the same: nothing was certified or has a score
+        description=said or " ".join(dict.fromkeys(audit.reason for audit in audits)),
+    )
 
-        store = data_root.store()
-        broken = ledger_violations(Corpus(store, context.partition_key), spec.name)
-        reads = [
-            entry
-            for entry in ledger_entries(Corpus(store, context.partition_key))
-            if entry.judge == spec.name and entry.kind != "result"
-        ]
-        kinds = {
-            kind: sum(entry.kind == kind for entry in reads)
-            for kind in ("first", "replay", "changed", "unregistered")
-        }
-        return dg.AssetCheckResult(
-            passed=not broken,
-            severity=dg.AssetCheckSeverity.ERROR,
-            description="; ".join(f"{number} {kind}" for kind, number in kinds.items() if number)
-            + (f"; the read of {broken[0].time} is {broken[0].kind}" if broken else ""),
-        )
 
-    return test_ledger
+def test_ledger(judge: JudgedCorpus) -> dg.AssetCheckResult:
+    """Count the reads of TEST and find those that broke a rule."""
+    from certify_assets.evaluation.ledger import ledger_entries, ledger_violations
+
+    broken = ledger_violations(judge.corpus, judge.name)
+    kinds = [
+        entry.kind
+        for entry in ledger_entries(judge.corpus)
+        if entry.judge == judge.name and entry.kind != "result"
+    ]
+    known = ("first", "replay", "changed", "unregistered")
+    said = "; ".join(f"{kinds.count(kind)} {kind}" for kind in known if kind in kinds)
+    return dg.AssetCheckResult(
+        passed=not broken,
+        severity=_ERROR,
+        description=said
+        + (f"; the read of {broken[0].time} is {broken[0].kind}" if broken else ""),
+    )
+
+
+def pseudo_labels_stay_out(judge: JudgedCorpus) -> dg.AssetCheckResult:
+    """Compare the harvest with the tasks of CAL and TEST."""
+    from certify_assets.judges.families.harvest import harvest_violations
+
+    found = harvest_violations(judge)
+    return dg.AssetCheckResult(
+        passed=not found,
+        severity=_ERROR,
+        description=found[0] if found else "no pseudo-label is of a task that certifies or audits.",
+    )
+
+
+def no_alarm(judge: JudgedCorpus) -> dg.AssetCheckResult:
+    """Read the stored monitor."""
+    document = monitoring.load_monitor(judge)
+    return dg.AssetCheckResult(
+        passed=document["status"] == "quiet",
+        severity=_ERROR if document["status"] == "alarm" else _WARN,
+        description=document["reason"],
+    )
+
+
+# part, whether it stops what comes after, what is asked, the promise
+_OF_EVERY_JUDGE: tuple[tuple[str, bool, Ask, str], ...] = (
+    (
+        "certificate",
+        True,
+        reproducible,
+        "Every certificate recomputes bit for bit from the stored scores, and depends on what is "
+        "stored now.",
+    ),
+    (
+        "certificate",
+        False,
+        certified,
+        "Something is certified on the reject side; the warning says which of tasks, success "
+        "rate, ranking or guard stopped it.",
+    ),
+    (
+        "audit",
+        True,
+        audit_verdict,
+        "PASS; WARN where the audit cannot tell; ERROR where the realised error on TEST exceeds "
+        "the budget beyond chance.",
+    ),
+    (
+        "audit",
+        True,
+        test_ledger,
+        "TEST was read under a registration, and no configuration changed after a result was seen.",
+    ),
+)
+_PARITY = (
+    "scores",
+    True,
+    parity,
+    "The server's log-probabilities are those of a local model on the same rows; says why where "
+    "there is none to compare with.",
+)
+_STAYS_OUT = (
+    "model",
+    True,
+    pseudo_labels_stay_out,
+    "No harvested run is of a task of CAL or TEST, and the harvest is the one that the model was "
+    "trained on.",
+)
+_NO_ALARM = (
+    "monitor",
+    False,
+    no_alarm,
+    "PASS; ERROR on an alarm; WARN where there is nothing to monitor, or too few tasks are "
+    "covered for silence to mean much.",
+)

@@ -1,4 +1,4 @@
-"""What ops that train and score have in common: their pool, what they ask of a machine, when they are tried again, and progress in the log."""
+"""Training and scoring ops: their pool, machine tags, retries, and progress in the log."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from certify_assets.judges.lm import lineage
 from certify_assets.judges.record import JudgeRecord
 from certify_assets.storage.progress import ProgressLines
 
-__all__ = ["POOL", "adapter_artifacts", "attempted", "machine_tags", "progress_lines"]
-
-#: one op of it at a time on an instance whose dagster.yaml says so: two trainings on one device are slower than one after the other
+#: one op of it at a time, as dagster.yaml sets: two trainings on one device are slower than one
+#: after the other
 POOL = "gpu"
 
 _RETRIES = 2

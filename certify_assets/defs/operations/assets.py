@@ -1,4 +1,4 @@
-"""Assets of operation: new runs in the inbox → batches → decisions by the deployed judge."""
+"""Assets of operation: inbox → batches → decisions → review queue → labels → recertification."""
 
 from typing import Any
 
@@ -7,129 +7,180 @@ import dagster as dg
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import to_frame
 from certify_assets.defs.judges.training import progress_lines
-from certify_assets.defs.metadata import column_lineage, table_metadata
-from certify_assets.defs.names import OPERATIONS_GROUP, OWNERS, judge_key, key
-from certify_assets.defs.partitions import corpora_partitions
+from certify_assets.defs.metadata import column_lineage, materialized, table_metadata
+from certify_assets.defs.names import (
+    OPERATIONS_GROUP,
+    OWNERS,
+    asset,
+    corpora_partitions,
+    judge_key,
+    key,
+)
 from certify_assets.defs.resources import DataRoot, MlflowTracker
+from certify_assets.defs.versions import code_version
+from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import judges
-from certify_assets.operations import batches, layout
+from certify_assets.operations import batches, history, layout
 from certify_assets.operations.decisions import BatchRecord, summarize
 from certify_assets.operations.deployment_record import load_deployment
+from certify_assets.operations.labels import write_label_table
+from certify_assets.operations.monitoring import monitor_deployed
+from certify_assets.operations.notifications import notify
+from certify_assets.operations.recertification import NOTHING_DEPLOYED, recertify_deployed
+from certify_assets.operations.review_queue import KINDS, load_queue
+from certify_assets.reports import history_page, monitor_page, review_page
 
-__all__ = ["operation_assets"]
-
-_OF_A_CORPUS: dict[str, Any] = {
-    "partitions_def": corpora_partitions,
-    "group_name": OPERATIONS_GROUP,
+_ABOUT: dict[str, Any] = {"group_name": OPERATIONS_GROUP, "owners": OWNERS}
+_COMMON: dict[str, Any] = {
+    **_ABOUT,
     "key_prefix": "operations",
-    "owners": OWNERS,
-    "code_version": "1",
+    "partitions_def": corpora_partitions,
+    "code_version": code_version(),
 }
 _COPIED = ("trajectory_id", "task_id", "agent", "attempt", "source_file", "source_sha256")
+_QUEUED = ("trajectory_id", "task_id", "batch", "attempt", "agent", "score", "decision")
+_LABELLED = ("trajectory_id", "task_id", "batch", "asked", "decision")
+INBOX, DEPLOYMENT = key("operations/inbox"), key("operations/deployment")
 
 inbox = dg.AssetSpec(
-    key("operations/inbox"),
-    group_name=OPERATIONS_GROUP,
+    INBOX,
     kinds={"file"},
-    owners=OWNERS,
-    description="New agent runs in inbox/<corpus>/ of the data root, in any published format; outcomes are not needed and never read.",
+    description="New agent runs in inbox/<corpus>/ of the data root, in any published format; "
+    "outcomes are not needed and never read.",
+    **_ABOUT,
 )
 
 
+class ReviewCosts(dg.Config):
+    """What labelling takes, as assumed, and how often two reviewers are asked.
+
+    Parameters
+    ----------
+    minutes_per_run : float
+        What a label takes a reviewer.
+    double : float
+        Share of the runs that two reviewers are asked about.
+    """
+
+    minutes_per_run: float = 4.0
+    double: float = 0.0
+
+
+class RecertifyConfig(dg.Config):
+    """What becomes of a recertification.
+
+    Parameters
+    ----------
+    deploy : bool
+        Whether what is certified decides from then on, where all checks let it.
+    """
+
+    deploy: bool = False
+
+
 def operation_assets() -> list[Any]:
-    """Return every asset of this domain."""
+    """Return the assets from the inbox to the decisions."""
     return [inbox, _deployment(), incoming_runs, decisions]
+
+
+def review_assets() -> list[dg.AssetsDefinition]:
+    """Return the queue and the labels."""
+    return [review_queue, reviewed_labels]
+
+
+def recertify_assets() -> list[dg.AssetsDefinition]:
+    """Return the monitor of the deployed judge, its recertification and the history."""
+    return [operation_monitor, recertification, operation_history]
 
 
 def _deployment() -> dg.AssetSpec:
     return dg.AssetSpec(
-        key("operations/deployment"),
-        group_name=OPERATIONS_GROUP,
+        DEPLOYMENT,
         kinds={"json"},
-        owners=OWNERS,
         deps=[judge_key(name, step) for name in judges() for step in ("certificate", "audit")],
-        description="The judge that decides, its certificates and the plan of the draw: written by `certify ops deploy`, past the checks.",
+        description="The judge that decides, its certificates and the plan of the draw: written "
+        "by `certify ops deploy`, past the checks.",
+        **_ABOUT,
     )
 
 
-@dg.asset(
-    deps=[key("operations/inbox"), key("operations/deployment")],
+@asset(
+    deps=[INBOX, DEPLOYMENT],
     kinds={"parquet"},
-    description=(
-        "New runs as a batch: imported without their outcomes, told apart from those that came before, and their tasks drawn before anything is scored. "
-        "The same files twice are one batch."
-    ),
-    **_OF_A_CORPUS,
+    description="Import new runs as a batch, without their outcomes, separated from those that "
+    "came before, and draw their tasks before anything is scored. The same files twice are one "
+    "batch.",
+    **_COMMON,
 )
 def incoming_runs(
     context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
 ) -> dg.MaterializeResult[Any]:
-    """Import what lies in the inbox."""
+    """Import the inbox."""
     store = data_root.store()
-    received = batches.receive(Corpus(store, context.partition_key))
-    counts = {
-        name: getattr(received, name) for name in ("runs", "new", "changed", "known", "files")
+    corpus = Corpus(store, context.partition_key)
+    received = batches.receive(corpus)
+    names = ("runs", "new", "changed", "known", "files")
+    counts = {name: getattr(received, name) for name in names}
+    metadata = {
+        **table_metadata(to_frame([]), rows=received.new + received.changed),
+        **counts,
+        "batch": received.batch or "none: nothing is new",
+        "dropped": dg.MetadataValue.json(dict(received.dropped or {})),
+        "sentences": " ".join(received.sentences) or "none",
     }
-    return dg.MaterializeResult(
-        metadata={
-            **table_metadata(to_frame([]), rows=received.new + received.changed),
-            **counts,
-            "batch": received.batch or "none: nothing is new",
-            "dropped": dg.MetadataValue.json(dict(received.dropped or {})),
-            "sentences": " ".join(received.sentences) or "none",
-            **mlflow.record(context, store, params={"batch": received.batch}, metrics=counts),
-        }
+    return materialized(
+        context,
+        store,
+        mlflow,
+        metadata,
+        version=sha256_bytes(canonical_json(layout.batch_names(corpus))),
+        params={"batch": received.batch},
+        metrics=counts,
     )
 
 
-@dg.asset(
-    deps=[
-        key("operations/incoming_runs"),
-        key("operations/deployment"),
-        key("corpora/split_manifest"),
-    ],
+@asset(
+    deps=[incoming_runs, DEPLOYMENT, key("corpora/split_manifest")],
     kinds={"parquet"},
-    description=(
-        "Reject, release or a person for every new run, with reason, score, thresholds and certificate. Where judge, certificate, audit or monitor do not "
-        "stand, everything goes to people and this page says why."
-    ),
-    **_OF_A_CORPUS,
+    description="Decide every new run: auto-reject, auto-accept or human review, with reason, "
+    "score, thresholds and certificate. Where judge, certificate, audit or monitor are not valid, "
+    "everything goes to human review and this page says why.",
+    **_COMMON,
 )
 def decisions(
     context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
 ) -> dg.MaterializeResult[Any]:
     """Decide the batches that wait."""
-    store, corpus = data_root.store(), context.partition_key
-    records = batches.decide_ready(Corpus(store, corpus), report=progress_lines(context))
+    store = data_root.store()
+    corpus = Corpus(store, context.partition_key)
+    records = batches.decide_ready(corpus, report=progress_lines(context))
     counts, said = summarize(records)
-    return dg.MaterializeResult(
-        metadata={
-            **_table(Corpus(store, corpus)),
-            **column_lineage(_sources(Corpus(store, corpus))),
-            **counts,
-            "said": said,
-            "batches": dg.MetadataValue.json([item.to_dict() for item in records]),
-            **mlflow.record(
-                context, store, metrics=counts, params={"said": said}, tags=_tags(records)
-            ),
-        }
-    )
-
-
-def _table(corpus: Corpus) -> dict[str, Any]:
-    """Return rows of all batches, and the columns of the last."""
     names = layout.batch_names(corpus)
+    decided = [BatchRecord.load(corpus, name) for name in names]
     last = layout.decisions_of(corpus, names[-1]) if names else layout.load_decisions(corpus)
-    return table_metadata(last, rows=sum(BatchRecord.load(corpus, name).rows for name in names))
-
-
-def _tags(records: list[BatchRecord]) -> dict[str, str]:
-    """Return by what the record is found from a certificate or a batch."""
-    hashes = dict.fromkeys(sha256 for item in records for sha256 in item.certificates)
-    return {
-        "certify.batches": ";".join(item.batch for item in records)[:5000],
-        "certificate_sha256": ";".join(hashes),
+    certificates = dict.fromkeys(found for item in records for found in item.certificates)
+    metadata = {
+        **table_metadata(last, rows=sum(item.rows for item in decided)),
+        **column_lineage(_sources(corpus)),
+        **counts,
+        "said": said,
+        "batches": dg.MetadataValue.json([item.to_dict() for item in records]),
     }
+    return materialized(
+        context,
+        store,
+        mlflow,
+        metadata,
+        version=sha256_bytes(canonical_json([item.to_dict() for item in decided])),
+        metrics=counts,
+        params={"said": said},
+        # the record is found from a certificate or a batch
+        tags={
+            "certify.batches": ";".join(item.batch for item in records)[:5000],
+            "certificate_sha256": ";".join(certificates),
+        },
+    )
 
 
 def _sources(corpus: Corpus) -> dict[str, list[tuple[dg.AssetKey, str]]]:
@@ -138,22 +189,198 @@ def _sources(corpus: Corpus) -> dict[str, list[tuple[dg.AssetKey, str]]]:
     deployed = load_deployment(corpus)
     if deployed is None:
         return copied
-    adapter, certificate = (judge_key(deployed.judge, name) for name in ("model", "certificate"))
+    model, certificate = (judge_key(deployed.judge, name) for name in ("model", "certificate"))
     score = [
         (incoming_runs.key, "instruction"),
         (incoming_runs.key, "steps"),
-        (adapter, "adapter_sha256"),
+        (model, "adapter_sha256"),
     ]
-    thresholds = {
-        f"{side}_threshold": [(certificate, "threshold")] for side in ("reject", "release")
-    }
+    threshold = (certificate, "threshold")
     return {
         **copied,
         "score": score,
-        **thresholds,
-        "decision": [*score, (certificate, "threshold")],
-        "reason": [*score, (certificate, "threshold")],
+        **{f"{side}_threshold": [threshold] for side in ("reject", "release")},
+        "decision": [*score, threshold],
+        "reason": [*score, threshold],
         "certificate_sha256": [(certificate, "sha256")],
-        "adapter_sha256": [(adapter, "adapter_sha256")],
-        "asked": [(incoming_runs.key, "task_id"), (key("operations/deployment"), "sampling")],
+        "adapter_sha256": [(model, "adapter_sha256")],
+        "asked": [(incoming_runs.key, "task_id"), (DEPLOYMENT, "sampling")],
     }
+
+
+@asset(
+    deps=[decisions],
+    kinds={"parquet", "html"},
+    description="List the runs that need human review and have no label, the most needed first: "
+    "the audit sample by whole tasks, spot checks, then what the judge left undecided; a table, "
+    "and a page with the budget. `certify review serve` serves the page on which they are labelled.",
+    **_COMMON,
+)
+def review_queue(
+    context: dg.AssetExecutionContext,
+    config: ReviewCosts,
+    data_root: DataRoot,
+    mlflow: MlflowTracker,
+) -> dg.MaterializeResult[Any]:
+    """Write table and page of the queue."""
+    store = data_root.store()
+    corpus = Corpus(store, context.partition_key)
+    made = load_queue(corpus, **config.model_dump())
+    budget = made.budget
+    counts = {f"{kind.kind}_labels": kind.labels for kind in budget.kinds}
+    counts["saved_runs"] = budget.saved
+    hours = {
+        "hours": round(budget.minutes / 60, 2),
+        "saved_hours": round(budget.saved_minutes / 60, 2),
+    }
+    metadata = {
+        **table_metadata(made.frame),
+        **column_lineage({name: [(decisions.key, name)] for name in _QUEUED}),
+        "page": dg.MetadataValue.path(review_page.write_queue_page(corpus, made)),
+        "budget": dg.MetadataValue.md(review_page.budget_markdown(budget)),
+        **counts,
+        **hours,
+    }
+    return materialized(
+        context,
+        store,
+        mlflow,
+        metadata,
+        params=config.model_dump(),
+        metrics={**counts, **hours},
+    )
+
+
+@asset(
+    deps=[review_queue, decisions],
+    kinds={"parquet"},
+    description="Resolve the labels of the journal that the page and label files write: one row a "
+    "run with the majority's outcome, every vote, and why the run was asked about. Only rows of "
+    "the audit sample and of spot checks measure how often the judge errs.",
+    **_COMMON,
+)
+def reviewed_labels(
+    context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
+) -> dg.MaterializeResult[Any]:
+    """Write the table of resolved labels."""
+    store = data_root.store()
+    made = write_label_table(Corpus(store, context.partition_key))
+    figures = {name: value for name, value in made.figures().items() if value is not None}
+    by_kind = {f"labelled_{kind}": int((made.frame["asked"] == kind).sum()) for kind in KINDS}
+    metadata = {
+        **table_metadata(made.frame),
+        **column_lineage({name: [(decisions.key, name)] for name in _LABELLED}),
+        **figures,
+        **by_kind,
+    }
+    return materialized(context, store, mlflow, metadata, metrics={**figures, **by_kind})
+
+
+@asset(
+    name="monitor",
+    deps=[reviewed_labels],
+    kinds={"html", "json"},
+    description="Test the deployed judge's thresholds on labelled tasks of the draw: an alarm "
+    "that is false with probability at most delta over all time, an interval for the error, a "
+    "page. An alarm is recorded with its time, and notifications are sent.",
+    **_COMMON,
+)
+def operation_monitor(
+    context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
+) -> dg.MaterializeResult[Any]:
+    """Monitor the judge that is deployed, whichever it is."""
+    store = data_root.store()
+    corpus = Corpus(store, context.partition_key)
+    document = monitor_deployed(corpus)
+    if document is None:
+        return dg.MaterializeResult(metadata={"reason": NOTHING_DEPLOYED})
+    name = document["judge"]
+    metrics = monitor_page.monitor_metrics(document)
+    metadata = {
+        "verdict": dg.MetadataValue.md(monitor_page.monitor_markdown(document)),
+        "reason": document["reason"],
+        "judge": name,
+        "page": dg.MetadataValue.path(monitor_page.write_monitor_page(JudgedCorpus(corpus, name))),
+        "not_told": dg.MetadataValue.json(notify(corpus)),
+        **metrics,
+    }
+    return materialized(
+        context,
+        store,
+        mlflow,
+        metadata,
+        version=sha256_bytes(canonical_json(document)),
+        params={"status": document["status"], "judge": name},
+        metrics=metrics,
+    )
+
+
+@asset(
+    deps=[reviewed_labels, operation_monitor],
+    kinds={"json"},
+    description="Certify the deployed judge on CAL and the audit sample together, at a delta of "
+    "its own by the declared schedule: once for each set of labels, when enough tasks are new. "
+    "The rows are stored with the certificates, so that anyone recomputes them.",
+    **_COMMON,
+)
+def recertification(
+    context: dg.AssetExecutionContext,
+    config: RecertifyConfig,
+    data_root: DataRoot,
+    mlflow: MlflowTracker,
+) -> dg.MaterializeResult[Any]:
+    """Recertify where it is due; deploy where that is asked for."""
+    store = data_root.store()
+    corpus = Corpus(store, context.partition_key)
+    record, said = recertify_deployed(corpus, deploy=config.deploy)
+    if record is None:
+        return dg.MaterializeResult(metadata={"said": said})
+    metrics = record.metrics
+    metadata = {
+        "said": said,
+        "joint": record.joint,
+        "findings": dg.MetadataValue.json(list(record.findings)),
+        "left_out": dg.MetadataValue.json(dict(record.left_out)),
+        "certificates": dg.MetadataValue.path(store.locate(record.certificates_key)),
+        **metrics,
+    }
+    return materialized(
+        context,
+        store,
+        mlflow,
+        metadata,
+        version=record.inputs_sha256,
+        params={
+            "number": record.number,
+            "schedule": record.schedule,
+            "labels_sha256": record.labels.sha256,
+        },
+        metrics=metrics,
+        tags={"inputs_sha256": record.inputs_sha256},
+    )
+
+
+@asset(
+    name="history",
+    deps=[recertification, operation_monitor],
+    kinds={"html", "json"},
+    description="Draw certified coverage, realised error with its interval, alarms and confidence "
+    "spent, over deployments and recertifications, as a page.",
+    **_COMMON,
+)
+def operation_history(
+    context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
+) -> dg.MaterializeResult[Any]:
+    """Gather and draw what became of the certificates."""
+    store = data_root.store()
+    corpus = Corpus(store, context.partition_key)
+    document = history.write_history(corpus)
+    metrics = history_page.history_metrics(document)
+    metadata = {
+        "verdict": dg.MetadataValue.md(history_page.history_markdown(document)),
+        "page": dg.MetadataValue.path(history_page.write_history_page(store, document)),
+        "joint": document["joint"],
+        "not_told": dg.MetadataValue.json(notify(corpus)),
+        **metrics,
+    }
+    return materialized(context, store, mlflow, metadata, metrics=metrics)

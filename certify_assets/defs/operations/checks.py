@@ -1,49 +1,98 @@
-"""Checks of operation: the deployment stands, decisions stand on deployed certificates, the drawn tasks are the plan's."""
+"""Checks of operation: deployment and decisions, labels, monitor, recertification."""
 
 from collections.abc import Callable
 
 import dagster as dg
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.defs.names import key
-from certify_assets.defs.partitions import corpora_partitions
+from certify_assets.defs.metadata import three_states
+from certify_assets.defs.names import corpora_partitions, key
 from certify_assets.defs.resources import DataRoot
 from certify_assets.operations import checks
+from certify_assets.operations.checks import Verdict
+from certify_assets.operations.labels import label_table
 
-__all__ = ["operation_checks"]
+# of the runs that two reviewers labelled: a tenth in dispute is worth a look at the instructions,
+# a quarter is no ground truth
+_WARN, _ERROR = 0.10, 0.25
 
-# name → what is asked, whether it stops what comes after, and the promise
-_CHECKS: dict[str, tuple[Callable[[Corpus], checks.Verdict], bool, str]] = {
-    "deployment_stands": (
+# what is asked, of which asset, whether it stops what comes after, the promise
+_DECISIONS: tuple[tuple[Callable[[Corpus], Verdict], str, bool, str], ...] = (
+    (
         checks.deployment_stands,
-        # rows that were refused go to people: what comes after is for them
+        "decisions",
+        # rows that were refused go to human review: what comes after is for that
         False,
-        "PASS; WARN where no judge is deployed, or MLflow has no record of it; ERROR where certificates are stale, the audit failed or an alarm was raised.",
+        "PASS; WARN where no judge is deployed, or MLflow has no record of it; ERROR where "
+        "certificates are stale, the audit failed or an alarm was raised.",
     ),
-    "decided_by_deployed": (
+    (
         checks.decided_by_deployed,
+        "decisions",
         True,
-        "PASS; WARN where no row is decided; ERROR where a table was altered, or rows stand on a certificate that was never deployed or is not kept.",
+        "PASS; WARN where no row is decided; ERROR where a table was altered, or rows depend on a "
+        "certificate that was never deployed or is not kept.",
     ),
-    "drawn_as_planned": (
+    (
         checks.drawn_as_planned,
+        "decisions",
         True,
-        "PASS; WARN where a batch came while no judge was deployed; ERROR where the drawn tasks are not those of the plan.",
+        "PASS; WARN where a batch came while no judge was deployed; ERROR where the drawn tasks "
+        "are not those of the plan.",
     ),
-}
+)
+_RECERTIFICATION: tuple[tuple[Callable[[Corpus], Verdict], str, bool, str], ...] = (
+    (
+        checks.no_alarm,
+        "monitor",
+        False,
+        "PASS; ERROR on an alarm; WARN where nothing is deployed or labelled, or too few tasks "
+        "are covered for silence to mean much.",
+    ),
+    (
+        checks.delta_left,
+        "recertification",
+        False,
+        "PASS; WARN where the next share of delta is under a tenth of the first; ERROR where none "
+        "is left, or the journal was altered.",
+    ),
+    (
+        checks.audit_sample_complete,
+        "recertification",
+        False,
+        "PASS; WARN where more than a twentieth of the drawn tasks that could count are open or "
+        "tied; ERROR from a half, or of mixed provenance.",
+    ),
+    (
+        checks.not_expired,
+        "recertification",
+        False,
+        "PASS; WARN from four fifths of the age at which certificates expire; ERROR beyond it.",
+    ),
+)
 
 
 def operation_checks() -> list[dg.AssetChecksDefinition]:
     """Return the checks of the decisions."""
-    return [_check(name) for name in _CHECKS]
+    return [_check(*what) for what in _DECISIONS]
 
 
-def _check(name: str) -> dg.AssetChecksDefinition:
-    ask, blocking, promise = _CHECKS[name]
+def recertify_checks() -> list[dg.AssetChecksDefinition]:
+    """Return the checks of monitor and recertification, each of three states."""
+    return [_check(*what) for what in _RECERTIFICATION]
 
+
+def review_checks() -> list[dg.AssetChecksDefinition]:
+    """Return the checks of the labels."""
+    return [reviewers_agree, labels_of_known_runs]
+
+
+def _check(
+    ask: Callable[[Corpus], Verdict], asset: str, blocking: bool, promise: str
+) -> dg.AssetChecksDefinition:
     @dg.asset_check(
-        asset=key("operations/decisions"),
-        name=name,
+        asset=key(f"operations/{asset}"),
+        name=ask.__name__,
         blocking=blocking,
         partitions_def=corpora_partitions,
         description=promise,
@@ -52,10 +101,51 @@ def _check(name: str) -> dg.AssetChecksDefinition:
         verdict = ask(Corpus(data_root.store(), context.partition_key))
         return dg.AssetCheckResult(
             passed=verdict.status == "PASS",
-            severity=dg.AssetCheckSeverity.ERROR
-            if verdict.status == "ERROR"
-            else dg.AssetCheckSeverity.WARN,
+            severity=three_states(verdict.status),
             description=verdict.sentence,
         )
 
     return check
+
+
+@dg.asset_check(
+    asset=key("operations/reviewed_labels"),
+    partitions_def=corpora_partitions,
+    description="Of the runs that two reviewers labelled they differ on at most 10 %; ERROR above "
+    "25 %; WARN too where no run was labelled twice.",
+)
+def reviewers_agree(
+    context: dg.AssetCheckExecutionContext, data_root: DataRoot
+) -> dg.AssetCheckResult:
+    """Compare the share in dispute with what is bearable."""
+    made = label_table(Corpus(data_root.store(), context.partition_key))
+    share = made.disagreement
+    return dg.AssetCheckResult(
+        passed=share is not None and share <= _WARN,
+        severity=three_states("ERROR" if share is not None and share > _ERROR else "WARN"),
+        description="no run was labelled by two people, so it is not known whether they agree."
+        if share is None
+        else made.sentence(),
+        metadata={"doubly": made.doubly},
+    )
+
+
+@dg.asset_check(
+    asset=key("operations/reviewed_labels"),
+    partitions_def=corpora_partitions,
+    description="Every label is of a run that was decided: ERROR where a labelled batch is gone.",
+)
+def labels_of_known_runs(
+    context: dg.AssetCheckExecutionContext, data_root: DataRoot
+) -> dg.AssetCheckResult:
+    """Count labels without a decision."""
+    unknown = label_table(Corpus(data_root.store(), context.partition_key)).unknown
+    return dg.AssetCheckResult(
+        passed=not unknown,
+        severity=dg.AssetCheckSeverity.ERROR,
+        description=f"{len(unknown)} labelled runs are in no decided batch, such as "
+        f"{unknown[0]!a}; restore the batch."
+        if unknown
+        else "all are known.",
+        metadata={"unknown": len(unknown)},
+    )

@@ -6,7 +6,7 @@ from typing import Any
 
 import dagster as dg
 
-from certify_assets.defs.judges.assets import FAMILY
+from certify_assets.defs.judges.models import FAMILY
 from certify_assets.defs.names import (
     ENDPOINT_GROUP,
     HARVEST_GROUP,
@@ -124,3 +124,13 @@ def endpoint_jobs() -> list[Any]:
         "already with every endpoint judge: costs money.",
     )
     return [job]
+
+
+recertify_job = dg.define_asset_job(
+    "recertify_deployed",
+    # the labels and the queue too: what is decided has a job of its own
+    selection=dg.AssetSelection.groups(OPERATIONS_GROUP)
+    - dg.AssetSelection.assets(key("operations/incoming_runs"), key("operations/decisions")),
+    description="Run the monitor of one corpus's deployed judge on its labels, recertify where "
+    "enough is new, and draw the history.",
+)

@@ -7,9 +7,8 @@ from zoneinfo import ZoneInfo
 import dagster as dg
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.defs.names import CORPORA_GROUP, judge_key, key
+from certify_assets.defs.names import CORPORA, CORPORA_GROUP, judge_key, key
 from certify_assets.defs.operations.jobs import WEEKLY
-from certify_assets.defs.partitions import CORPORA
 from certify_assets.defs.resources import DataRoot
 from certify_assets.operations.recertification import to_recertify
 from certify_assets.storage.store import Store

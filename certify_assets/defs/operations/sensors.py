@@ -1,4 +1,4 @@
-"""The sensors that notice new runs: in the incoming folder, where declared corpora lie, and in the inboxes of deployed judges."""
+"""Sensors: new runs in the incoming folder or of declared corpora, inboxes, reviewed labels."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import dagster as dg
 
 from certify_assets.corpora.config import CorpusConfig
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.landing import (
     Arrival,
     adopt,
@@ -15,13 +16,15 @@ from certify_assets.corpora.landing import (
     scan_inbox,
     scan_incoming,
 )
-from certify_assets.defs.operations.jobs import decide_job, onboard_job
-from certify_assets.defs.partitions import corpora_partitions
+from certify_assets.defs.names import CORPORA, corpora_partitions
+from certify_assets.defs.operations.jobs import decide_job, onboard_job, recertify_job
 from certify_assets.defs.resources import DataRoot
 from certify_assets.errors import InputError
+from certify_assets.operations.monitoring import stream_source
 from certify_assets.storage.store import Store
 
-__all__ = ["declared_corpora_sensor", "new_inbox_sensor", "new_runs_sensor"]
+# a page label is a line of the journal: not a run for every one of them
+_PATIENCE = 300
 
 
 @dg.sensor(
@@ -29,16 +32,18 @@ __all__ = ["declared_corpora_sensor", "new_inbox_sensor", "new_runs_sensor"]
     job=onboard_job,
     minimum_interval_seconds=60,
     default_status=dg.DefaultSensorStatus.STOPPED,
-    description="Looks into incoming/<corpus>/ of the data root; files that are complete and new add the partition and start the whole line.",
+    description="Watch incoming/<corpus>/ of the data root; files that are complete and new add "
+    "the partition and start the whole line.",
 )
 def new_runs_sensor(
     context: dg.SensorEvaluationContext, data_root: DataRoot
 ) -> dg.SensorResult | dg.SkipReason:
-    """Ask for one run a corpus whose files changed since the last look; the cursor keeps what was seen."""
+    """Request one run a corpus whose files changed; the cursor keeps what was seen."""
     store = data_root.store()
     if not store.is_local:
         return dg.SkipReason(
-            f"the data root {store.root} is remote and has no incoming folder; declare corpora with a component instead"
+            f"the data root {store.root} is remote and has no incoming folder; declare corpora "
+            "with a component instead"
         )
     folder = store.local_path("incoming")
     arrivals, waiting = scan_incoming(store, folder)
@@ -48,7 +53,7 @@ def new_runs_sensor(
 def declared_corpora_sensor(
     name: str, configs: Sequence[CorpusConfig], *, running: bool
 ) -> dg.SensorDefinition:
-    """Return the sensor that registers declared corpora, adds their partitions and asks for a run where configuration or files changed."""
+    """Return the sensor of declared corpora: it registers them and requests runs on changes."""
     declared: Mapping[str, CorpusConfig] = {config.name: config for config in configs}
 
     @dg.sensor(
@@ -59,7 +64,8 @@ def declared_corpora_sensor(
         default_status=dg.DefaultSensorStatus.RUNNING
         if running
         else dg.DefaultSensorStatus.STOPPED,
-        description=f"Registers {', '.join(declared)} as declared, adds the partitions, and starts the whole line where files or settings changed.",
+        description=f"Register {', '.join(declared)} as declared, add the partitions, and start the "
+        "whole line where files or settings changed.",
         metadata={"corpora": dg.MetadataValue.json(list(declared))},
     )
     def look(
@@ -79,12 +85,13 @@ def declared_corpora_sensor(
     job=decide_job,
     minimum_interval_seconds=60,
     default_status=dg.DefaultSensorStatus.STOPPED,
-    description="Looks into inbox/<corpus>/ of the data root; files that are complete and new are imported as a batch and decided.",
+    description="Watch inbox/<corpus>/ of the data root; files that are complete and new are "
+    "imported as a batch and decided.",
 )
 def new_inbox_sensor(
     context: dg.SensorEvaluationContext, data_root: DataRoot
 ) -> dg.SensorResult | dg.SkipReason:
-    """Ask for one run a corpus whose inbox holds something else than at the last look."""
+    """Request one run a corpus whose inbox changed since the last look."""
     store = data_root.store()
     if not store.is_local:
         return dg.SkipReason(
@@ -120,7 +127,7 @@ def _ask(
     waiting: dict[str, str],
     register: Callable[[str], CorpusConfig],
 ) -> dg.SensorResult | dg.SkipReason:
-    """Register what arrived and ask for its runs; a corpus that cannot be registered waits, and the others do not."""
+    """Register what arrived and request its runs; a corpus that cannot be registered waits."""
     seen: dict[str, str] = json.loads(context.cursor or "{}")
     requests = []
     for arrival in arrivals:
@@ -159,3 +166,38 @@ def _ask(
 def _name(entry: str) -> str:
     """Return the name of a folder as it may stand in a log: whoever can drop files can name them."""
     return entry if entry.isprintable() else ascii(entry)
+
+
+@dg.sensor(
+    name="reviewed_labels",
+    job=recertify_job,
+    minimum_interval_seconds=_PATIENCE,
+    default_status=dg.DefaultSensorStatus.STOPPED,
+    description="Watch the journals of labels; new labels go to monitor and recertification. The "
+    "same journal twice is one run.",
+)
+def reviewed_labels_sensor(
+    context: dg.SensorEvaluationContext, data_root: DataRoot
+) -> dg.SensorResult | dg.SkipReason:
+    """Request one run a corpus whose journal changed; the hash is of its whole lines."""
+    store = data_root.store()
+    seen: dict[str, str] = json.loads(context.cursor or "{}")
+    known = {
+        corpus: stream_source(Corpus(store, corpus))
+        for corpus in sorted(context.instance.get_dynamic_partitions(CORPORA))
+    }
+    now = {corpus: source["labels_sha256"] for corpus, source in known.items() if source["labels"]}
+    new = {corpus: sha256 for corpus, sha256 in now.items() if seen.get(corpus) != sha256}
+    if not new:
+        return dg.SkipReason(
+            "nobody labelled anything since the last look"
+            if now
+            else "nobody labelled anything yet"
+        )
+    return dg.SensorResult(
+        run_requests=[
+            dg.RunRequest(run_key=f"labels:{corpus}:{sha256}", partition_key=corpus)
+            for corpus, sha256 in new.items()
+        ],
+        cursor=json.dumps(seen | new, sort_keys=True),
+    )

@@ -1,0 +1,275 @@
+"""Executing jobs in this process: one writer a corpus, progress on stderr, resuming failures."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from certify_assets._version import __version__
+from certify_assets.defs.names import CORPORA, key
+from certify_assets.errors import CertifyError
+from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.storage.locks import lock_file
+from certify_assets.storage.store import Store, default_root
+
+ONBOARD = "onboard_corpus"
+_JUDGE_JOBS = (
+    "train_lm_judges",
+    "transfer_judges",
+    "lexical_harvest",
+    "lm_harvest",
+    "score_endpoint_judges",
+)
+_PARTITION, _INPUTS = "dagster/partition", "certify/inputs"
+_BLOCKED = 3
+_CHECK_FAILED = "DagsterAssetCheckFailedError"
+_QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+# corpus-wide assets that the job of the language models makes again
+_SHARED = {"compact_model", "comparison", "agent_disjoint"}
+
+
+def job_named(name: str) -> dg.JobDefinition:
+    """Return a job of the code location."""
+    from certify_assets.definitions import defs
+
+    return defs.resolve_job_def(name)
+
+
+def add_partitions(names: Sequence[str]) -> None:
+    """Add corpora as dynamic partitions of the instance in ``DAGSTER_HOME``."""
+    with instance_with(names):
+        pass
+
+
+def remove_partitions(names: Sequence[str]) -> None:
+    """Remove corpora from the partitions; what was materialized stays in the event log."""
+    with dg.DagsterInstance.get() as instance:
+        for name in names:
+            instance.delete_dynamic_partition(CORPORA, name)
+
+
+def run_corpus(corpus: str, *, quiet: bool, judges: Sequence[str] = ()) -> int:
+    """Materialize every asset of one corpus, or the chains of some judges on it.
+
+    Returns
+    -------
+    int
+        0 where all of it succeeded, 3 where a blocking check stopped it, 1 where a step failed.
+    """
+    with one_writer(corpus), instance_with([corpus]) as instance:
+        runs = _chains(judges) if judges else {ONBOARD: None}
+        for name, selection in runs.items():
+            result = execute(name, instance, corpus, selection, quiet=quiet, resume=True)
+            if not result.success:
+                return _report(result)
+    return 0
+
+
+def execute(
+    name: str,
+    instance: dg.DagsterInstance,
+    corpus: str = "",
+    selection: Collection[dg.AssetKey] | None = None,
+    *,
+    config: dict[str, Any] | None = None,
+    quiet: bool = True,
+    label: str = "",
+    lines: bool = False,
+    resume: bool = False,
+) -> dg.JobExecutionResult:
+    """Execute a job in this process on a corpus, or on none.
+
+    With `resume`, the last run of the job on the corpus is continued where it failed or was
+    killed, if the corpus, the package and the selection are the same.
+    """
+    observe_sources(instance, corpus)
+    job = job_named(name)
+    if selection is not None:
+        job = job.get_subset(asset_selection=set(selection))
+    tags = {_PARTITION: corpus} if corpus else {}
+    tags[_INPUTS] = _inputs(corpus, selection)
+    parent = _unfinished(instance, name, tags) if resume else None
+    steps = _steps(job.graph)
+    if parent is not None:
+        done = instance.get_run_stats(parent.run_id).steps_succeeded
+        steps -= done
+        if not quiet:
+            sys.stderr.write(f"  resuming a run that was stopped: {done} steps were finished\n")
+    progress = {
+        "loggers": {"progress": {"config": {"steps": steps, "label": label, "lines": lines}}}
+    }
+    result = dg.execute_job(
+        dg.build_reconstructable_job(__name__, job_named.__name__, (name,)),
+        instance=instance,
+        run_config={**(config or {}), **(_QUIET if quiet else progress)},
+        tags=tags,
+        asset_selection=sorted(selection) if selection is not None else None,
+        reexecution_options=dg.ReexecutionOptions.from_failure(parent.run_id, instance)
+        if parent is not None
+        else None,
+    )
+    if any(event.is_step_failure and _interrupted(event) for event in result.all_events):
+        # Dagster takes Ctrl-C for the failure of a step; nothing else is started after it
+        raise KeyboardInterrupt
+    return result
+
+
+def _interrupted(event: dg.DagsterEvent) -> bool:
+    error = event.step_failure_data.error
+    return error is not None and error.cls_name in (
+        "KeyboardInterrupt",
+        "DagsterExecutionInterruptedError",
+    )
+
+
+def observe_sources(instance: dg.DagsterInstance, corpus: str) -> None:
+    """Report the configuration of a corpus as the data version of its source runs."""
+    if not corpus:
+        return
+    source, version = key("corpora/source_runs"), _config_version(corpus)
+    found = instance.fetch_observations(
+        dg.AssetRecordsFilter(asset_key=source, asset_partitions=[corpus]), limit=1
+    ).records
+    seen = found[0].asset_observation if found else None
+    if seen is None or seen.data_version != version:
+        instance.report_runless_asset_event(
+            dg.AssetObservation(source, partition=corpus, tags={"dagster/data_version": version})
+        )
+
+
+def failures(result: dg.JobExecutionResult) -> dict[str, str]:
+    """Return why steps failed, by step: what a blocking check found, or what was raised."""
+    said = {}
+    for found in result.get_asset_check_evaluations():
+        if not found.passed and found.severity == dg.AssetCheckSeverity.ERROR:
+            where = f"{found.check_name} of {found.asset_key.to_user_string()}"
+            said[where] = f"{where} stops the line: {found.description}."
+    for event in result.all_events:
+        if event.is_step_failure and event.step_key is not None:
+            error = event.step_failure_data.error
+            if error is None or _CHECK_FAILED not in (error.cls_name or ""):
+                said[event.step_key] = _cause(error)
+    return said
+
+
+@contextmanager
+def one_writer(corpus: str) -> Iterator[None]:
+    """Hold the place of the one process of this machine that writes a corpus.
+
+    Raises
+    ------
+    CertifyError
+        If another process holds it.
+    """
+    with (_locks() / f"{corpus}.lock").open("a+", encoding="utf-8") as stream:
+        if not lock_file(stream.fileno(), wait=False):
+            stream.seek(0)
+            raise CertifyError(
+                f"process {stream.read().strip() or 'of another run'} is at work on {corpus}; "
+                "wait for its end, or end it first."
+            )
+        stream.truncate(0)
+        stream.write(f"{os.getpid()}\n")
+        stream.flush()
+        yield
+
+
+@contextmanager
+def instance_with(names: Sequence[str]) -> Iterator[dg.DagsterInstance]:
+    """Open the instance with these corpora as partitions."""
+    # neither making the databases of an instance nor adding partitions is atomic
+    with (_locks() / "instance.lock").open("a") as stream:
+        lock_file(stream.fileno())
+        with dg.DagsterInstance.get() as instance:
+            instance.add_dynamic_partitions(CORPORA, list(names))
+    with dg.DagsterInstance.get() as instance:
+        yield instance
+
+
+def _locks() -> Path:
+    home = os.environ.get("DAGSTER_HOME") or dg.DagsterInstance.get().root_directory
+    folder = Path(home) / "locks"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _chains(judges: Sequence[str]) -> dict[str, set[dg.AssetKey] | None]:
+    """Return, by job, the keys of the judges' chains and of what the job makes besides them."""
+    found: dict[str, set[dg.AssetKey] | None] = {}
+    from certify_assets.definitions import defs
+
+    known = defs.get_repository_def().job_names
+    for name in (name for name in _JUDGE_JOBS if name in known):
+        keys = job_named(name).asset_layer.executable_asset_keys
+        chosen = {item for item in keys if item.path[1] in judges}
+        if chosen:
+            found[name] = chosen | {item for item in keys if item.path[1] in _SHARED}
+    return found
+
+
+def _config_version(corpus: str) -> str:
+    store = Store(default_root())
+    name = f"corpora/{corpus}/corpus.json"
+    return store.sha256(name) if store.exists(name) else "built in"
+
+
+def _inputs(corpus: str, selection: Collection[dg.AssetKey] | None) -> str:
+    """Hash of what makes a run continuable: under another one its finished steps say nothing."""
+    selected = sorted(found.to_user_string() for found in selection or ())
+    facts = [__version__, _config_version(corpus) if corpus else "", selected]
+    return sha256_bytes(canonical_json(facts))[:32]
+
+
+def _unfinished(
+    instance: dg.DagsterInstance, name: str, tags: dict[str, str]
+) -> dg.DagsterRun | None:
+    """Return the corpus's last run if it failed, or if its process was killed; mark it failed."""
+    where = {_PARTITION: tags[_PARTITION]} if _PARTITION in tags else {}
+    runs = instance.get_runs(filters=dg.RunsFilter(job_name=name, tags=where), limit=1)
+    if not runs or runs[0].is_success or _INPUTS not in runs[0].tags:
+        return None
+    run = runs[0]
+    if not run.is_finished:
+        # this process holds the corpus, so the one that made the run is gone; its place in a
+        # pool would be taken for good
+        instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
+        instance.report_run_failed(
+            run, message="The process was killed; the next run continues what it finished."
+        )
+    again = instance.get_run_by_id(run.run_id)
+    return again if run.tags[_INPUTS] == tags[_INPUTS] else None
+
+
+def _steps(graph: dg.GraphDefinition) -> int:
+    """Number of steps of a graph: an asset of several ops has several."""
+    return sum(
+        _steps(node.definition) if isinstance(node.definition, dg.GraphDefinition) else 1
+        for node in graph.nodes
+    )
+
+
+def _report(result: dg.JobExecutionResult) -> int:
+    """Print why a run failed; return its exit code."""
+    found = failures(result)
+    sys.stderr.writelines(
+        f"{text}\n" if " stops the line: " in text else f"{step}: {text}\n"
+        for step, text in found.items()
+    )
+    return _BLOCKED if found and all(" stops the line: " in text for text in found.values()) else 1
+
+
+def _cause(error: Any) -> str:
+    """The innermost message of a failed step: the sentence that the library wrote."""
+    if error is None:
+        return "no reason was recorded."
+    while error.cause is not None:
+        error = error.cause
+    return " ".join(str(error.message).split()).removeprefix(
+        f"certify_assets.errors.{error.cls_name}: "
+    )

@@ -1,0 +1,23 @@
+"""Definitions of judges."""
+
+import dagster as dg
+
+from certify_assets.defs.judges.arms import arm_assets, arm_checks, arms_job
+from certify_assets.defs.judges.assets import judge_assets, monitor_assets
+from certify_assets.defs.judges.checks import judge_checks, monitor_checks
+from certify_assets.defs.judges.models import as_shipped, compact_model, task_disjoint
+
+
+def judge_definitions() -> dg.Definitions:
+    """Return assets, checks and the job of arms."""
+    return dg.Definitions(
+        assets=[compact_model, *judge_assets(), *arm_assets(), *monitor_assets()],
+        asset_checks=[
+            as_shipped,
+            task_disjoint,
+            *judge_checks(),
+            *arm_checks(),
+            *monitor_checks(),
+        ],
+        jobs=[arms_job],
+    )

@@ -1,0 +1,498 @@
+"""The model of a judge: trained in this step, as a graph of ops in the pool, or registered."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import dagster as dg
+
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.corpora.embedded import EMBEDDED
+from certify_assets.defs.corpora.assets import skip
+from certify_assets.defs.judges.arms import arm_deps, arm_events
+from certify_assets.defs.judges.training import (
+    POOL,
+    adapter_artifacts,
+    attempted,
+    machine_tags,
+    progress_lines,
+)
+from certify_assets.defs.metadata import materialized, score_metadata
+from certify_assets.defs.names import (
+    LM_GROUP,
+    OWNERS,
+    asset,
+    corpora_partitions,
+    judge_group,
+    judge_key,
+    key,
+)
+from certify_assets.defs.resources import DataRoot, MlflowTracker
+from certify_assets.defs.versions import code_version, judge_code_version
+from certify_assets.errors import GateClosedError
+from certify_assets.judges.families.transfer import no_sources
+from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.judges.lm import lineage
+from certify_assets.judges.lm.compact import shipped as compact
+from certify_assets.judges.record import JudgeRecord
+from certify_assets.judges.specs import JudgeSpec
+from certify_assets.judges.transfer import describe_sources
+
+Dep = dg.AssetKey | dg.AssetDep
+# how jobs separate judges that cost money from others, without reading the user's document
+FAMILY = "certify/family"
+_SHOWN = ("success_weight", "candidates", "sft_trajectories", "sft_tasks", "seed")
+
+
+def about(spec: JudgeSpec, part: str, *kinds: str) -> dict[str, Any]:
+    """Return what every asset of a judge has in common."""
+    return {
+        "key_prefix": ["judges", spec.name],
+        "name": part,
+        "group_name": judge_group(spec),
+        "partitions_def": corpora_partitions,
+        "owners": OWNERS,
+        "kinds": set(kinds),
+        "code_version": judge_code_version(spec, part),
+        "tags": {FAMILY: spec.kind},
+    }
+
+
+def judge_model(spec: JudgeSpec) -> dg.AssetsDefinition:
+    """Return the model asset of a judge."""
+    if spec.needs_other_corpora:
+        return _transfer_model(spec)
+    if spec.gated:
+        return _harvest_model(spec)
+    if spec.hosted:
+        described = f"{spec.summary} Its registration: what the server says of itself, hashes of "
+        return _plain_model(spec, ["split_manifest"], described + "prompt and settings.")
+    # a judge with several candidates is picked on CAL: the lineage shows that it has seen it
+    deps = ["sft_split", "split_manifest", *(["cal_split"] if spec.chooses else [])]
+    described = f"{spec.summary} Saved without pickle."
+    if not spec.uses_language_model:
+        return _plain_model(spec, deps, described)
+    before = spec.upstream
+    keys = [key(f"corpora/{name}") for name in (*deps, *(["rl_split"] if spec.start else []))]
+    keys += [judge_key(before, "model")] if before else []
+    keys += [key("judges/compact_model")] if spec.model == "compact" else []
+    return _language_model(spec, [*keys, *arm_deps(spec)], described)
+
+
+def _plain_model(spec: JudgeSpec, deps: Sequence[str], described: str) -> dg.AssetsDefinition:
+    @asset(
+        deps=[key(f"corpora/{name}") for name in deps],
+        description=described,
+        **about(spec, "model", *spec.libraries),
+    )
+    def model(
+        context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
+    ) -> dg.MaterializeResult[Any]:
+        store = data_root.store()
+        record = JudgedCorpus(Corpus(store, context.partition_key), spec.name).train()
+        params, selection = _shown(record), _selection(record)
+        tags = {"adapter_sha256": record.adapter_sha256}
+        metadata = {**params, **selection, "sha256": record.adapter_sha256}
+        return materialized(
+            context, store, mlflow, metadata, params=params, metrics=selection, tags=tags
+        )
+
+    return model
+
+
+def _shown(record: JudgeRecord) -> dict[str, Any]:
+    found = {name: getattr(record, name) for name in _SHOWN}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _selection(record: JudgeRecord) -> dict[str, float]:
+    return {f"coverage_{row['name']}": float(row["coverage"]) for row in record.selection}
+
+
+def _harvest_model(spec: JudgeSpec) -> dg.AssetsDefinition:
+    """A round of CertHarvest; a closed gate leaves it and what follows skipped, with the reason."""
+    splits = ("sft_split", "rl_split", "cal_split", "split_manifest")
+
+    @asset(
+        deps=[judge_key(spec.start, name) for name in ("model", "scores")]
+        + [key(f"corpora/{name}") for name in splits],
+        output_required=False,
+        pool=POOL if spec.uses_language_model else None,
+        op_tags=machine_tags(spec.model) if spec.uses_language_model else None,
+        description=f"{spec.summary} Skipped, with the reason, where half A certifies nothing.",
+        **about(spec, "model", *spec.libraries),
+    )
+    def model(
+        context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
+    ) -> Iterator[Any]:
+        store = data_root.store()
+        judge = JudgedCorpus.of(Corpus(store, context.partition_key), spec)
+        try:
+            with attempted(context):
+                record = judge.train(report=progress_lines(context))
+        except GateClosedError as closed:
+            skip(context, str(closed))
+            return
+        harvest = store.read_json(judge.key("contamination.json"))
+        figures = {
+            "harvested": harvest["size"],
+            "pool": harvest["pool"],
+            "contamination": harvest["contamination"],
+        }
+        about_it = {
+            **figures,
+            "sft_trajectories": record.sft_trajectories,
+            "sha256": record.adapter_sha256,
+        }
+        tags = {"adapter_sha256": record.adapter_sha256}
+        with adapter_artifacts(judge, record) as kept:
+            yield materialized(context, store, mlflow, about_it, metrics=figures, tags=tags, **kept)
+
+    return model
+
+
+def _transfer_model(spec: JudgeSpec) -> dg.AssetsDefinition:
+    """A judge of every other partition's SFT split; skipped where there is none."""
+    everywhere = dg.AllPartitionMapping()
+
+    @asset(
+        deps=[
+            dg.AssetDep(key("corpora/sft_split"), partition_mapping=everywhere),
+            # every source's, and the target's own: no row may share a task with its CAL or TEST
+            dg.AssetDep(key("corpora/split_manifest"), partition_mapping=everywhere),
+            key("corpora/cal_split"),
+            key("corpora/test_split"),
+        ],
+        check_specs=[
+            dg.AssetCheckSpec(
+                "has_sources",
+                asset=judge_key(spec.name, "model"),
+                partitions_def=corpora_partitions,
+                description="Other corpora are there to train on; WARN with the reason where "
+                "none is, and the judge is skipped.",
+            )
+        ],
+        pool=POOL if spec.uses_language_model else None,
+        op_tags=machine_tags(spec.model) if spec.uses_language_model else None,
+        output_required=False,
+        description=f"{spec.summary} Of its own partition it reads tasks and instructions of CAL "
+        "and TEST, to leave them out, and no SFT row.",
+        **about(spec, "model", *spec.libraries),
+    )
+    def model(
+        context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
+    ) -> Iterator[Any]:
+        judge = JudgedCorpus.of(Corpus(data_root.store(), context.partition_key), spec)
+        if missing := no_sources(judge):
+            skip(context, missing)
+            yield _has_sources(spec, missing, passed=False)
+            return
+        with attempted(context):
+            record = judge.train(report=progress_lines(context))
+        yield _transferred(context, mlflow, judge, record)
+        yield _has_sources(spec, describe_sources(record.detail("transfer")), passed=True)
+
+    return model
+
+
+def _has_sources(spec: JudgeSpec, description: str, *, passed: bool) -> dg.AssetCheckResult:
+    return dg.AssetCheckResult(
+        asset_key=judge_key(spec.name, "model"),
+        check_name="has_sources",
+        passed=passed,
+        severity=dg.AssetCheckSeverity.WARN,
+        description=description,
+    )
+
+
+def _transferred(
+    context: dg.AssetExecutionContext,
+    mlflow: MlflowTracker,
+    judge: JudgedCorpus,
+    record: JudgeRecord,
+) -> dg.MaterializeResult[Any]:
+    transfer = record.detail("transfer")
+    params = {name: value for name, value in _shown(record).items() if name != "candidates"}
+    rows = {f"rows_{item['corpus']}": item["rows"] for item in transfer["sources"]}
+    tags = {
+        "adapter_sha256": record.adapter_sha256,
+        "training_sources": describe_sources(transfer),
+    }
+    metadata = {
+        **params,
+        "sha256": record.adapter_sha256,
+        "sources": dg.MetadataValue.json(transfer["sources"]),
+        "left_out": dg.MetadataValue.json(transfer["left_out"]),
+    }
+    with adapter_artifacts(judge, record) as kept:
+        return materialized(
+            context, judge.store, mlflow, metadata, params={**params, **rows}, tags=tags, **kept
+        )
+
+
+def _language_model(spec: JudgeSpec, deps: Sequence[Dep], described: str) -> dg.AssetsDefinition:
+    """A language model's adapter: prepare → train → register."""
+    prepare, train, register = _prepare(spec, deps), _train(spec), _register(spec)
+
+    @dg.graph_asset(ins=_ins(deps), description=described, **about(spec, "model", *spec.libraries))
+    def model(**upstream: Any) -> Any:
+        return register.alias("register")(
+            train.alias("train")(prepare.alias("prepare")(**upstream))
+        )
+
+    return model
+
+
+def language_scores(spec: JudgeSpec, deps: Sequence[Dep], described: str) -> dg.AssetsDefinition:
+    """Return the scores of a language model: score → record."""
+    score, record = _score(spec, deps), _record(spec)
+
+    @dg.graph_asset(ins=_ins(deps), description=described, **about(spec, "scores", "parquet"))
+    def scores(**upstream: Any) -> Any:
+        return record.alias("record")(score.alias("score")(**upstream))
+
+    return scores
+
+
+def _name(dep: Dep) -> str:
+    return (dep.asset_key if isinstance(dep, dg.AssetDep) else dep).to_python_identifier()
+
+
+def _ins(deps: Sequence[Dep]) -> dict[str, dg.AssetIn]:
+    # an op reads from the data root: nothing is passed between ops, so nothing is pickled
+    return {_name(dep): _in(dep) for dep in deps}
+
+
+def _in(dep: Dep) -> dg.AssetIn:
+    if isinstance(dep, dg.AssetDep):
+        return dg.AssetIn(
+            key=dep.asset_key, dagster_type=dg.Nothing, partition_mapping=dep.partition_mapping
+        )
+    return dg.AssetIn(key=dep, dagster_type=dg.Nothing)
+
+
+def _nothing(deps: Sequence[Dep]) -> dict[str, dg.In]:
+    return {_name(dep): dg.In(dg.Nothing) for dep in deps}
+
+
+def _prepare(spec: JudgeSpec, deps: Sequence[Dep]) -> dg.OpDefinition:
+    @dg.op(
+        name=f"{spec.name}__model__prepare",
+        ins=_nothing(deps),
+        out=dg.Out(dg.Nothing),
+        description="Verify splits, start and base model before the device is waited for.",
+    )
+    def prepare(context: dg.OpExecutionContext, data_root: DataRoot) -> None:
+        judge = JudgedCorpus(Corpus(data_root.store(), context.partition_key), spec.name)
+        facts = lineage.check_prepared(judge)
+        context.log.info(", ".join(f"{name} {value}" for name, value in facts.items()))
+
+    return prepare
+
+
+def _train(spec: JudgeSpec) -> dg.OpDefinition:
+    @dg.op(
+        name=f"{spec.name}__model__train",
+        ins={"prepared": dg.In(dg.Nothing)},
+        out=dg.Out(dg.Nothing),
+        pool=POOL,
+        tags=machine_tags(spec.model),
+        description=f"{spec.summary} Resumes from its checkpoints.",
+    )
+    def train(context: dg.OpExecutionContext, data_root: DataRoot) -> None:
+        judge = JudgedCorpus(Corpus(data_root.store(), context.partition_key), spec.name)
+        with attempted(context):
+            judge.train(report=progress_lines(context))
+
+    return train
+
+
+def _register(spec: JudgeSpec) -> dg.OpDefinition:
+    @dg.op(
+        name=f"{spec.name}__model__register",
+        ins={"trained": dg.In(dg.Nothing)},
+        out=dg.Out(dg.Nothing),
+        description="Log the adapter to MLflow as safetensors, with its settings, its loss and "
+        "the run that it started from.",
+    )
+    def register(
+        context: dg.OpExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
+    ) -> dg.MaterializeResult[None]:
+        store = data_root.store()
+        judge = JudgedCorpus(Corpus(store, context.partition_key), spec.name)
+        artifact = judge.stored_artifact
+        params, tags = lineage.adapter_params(artifact), lineage.adapter_tags(artifact)
+        selection = _selection(artifact)
+        start = mlflow.find(context, store, lineage.start_tags(artifact))
+        metadata = {
+            **{name: params[name] for name in (*_SHOWN, "chosen") if name in params},
+            **selection,
+            "sha256": artifact.adapter_sha256,
+            "base_revision": tags["certify.base_revision"],
+        }
+        for made in arm_events(context.instance, spec, artifact):
+            context.log_event(made)
+        with judge.artifact_files() as folder:
+            return materialized(
+                context,
+                store,
+                mlflow,
+                metadata,
+                params=params,
+                metrics=selection,
+                tags=tags | ({lineage.START_RUN: start} if start else {}),
+                curves=lineage.adapter_curves(artifact),
+                files=lineage.adapter_files(folder),
+            )
+
+    return register
+
+
+def _score(spec: JudgeSpec, deps: Sequence[Dep]) -> dg.OpDefinition:
+    @dg.op(
+        name=f"{spec.name}__scores__score",
+        ins=_nothing(deps),
+        out=dg.Out(dg.Nothing),
+        pool=POOL,
+        tags=machine_tags(spec.model),
+        description="Score RL, CAL and TEST; resumes from the shards that a killed run left.",
+    )
+    def score(context: dg.OpExecutionContext, data_root: DataRoot) -> None:
+        judge = JudgedCorpus(Corpus(data_root.store(), context.partition_key), spec.name)
+        with attempted(context):
+            judge.score(report=progress_lines(context))
+
+    return score
+
+
+def _record(spec: JudgeSpec) -> dg.OpDefinition:
+    @dg.op(
+        name=f"{spec.name}__scores__record",
+        ins={"scored": dg.In(dg.Nothing)},
+        out=dg.Out(dg.Nothing),
+        description="Report counts, schema and column lineage of the score table.",
+    )
+    def record(
+        context: dg.OpExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
+    ) -> dg.MaterializeResult[None]:
+        store = data_root.store()
+        judge = JudgedCorpus(Corpus(store, context.partition_key), spec.name)
+        metadata, counts = score_metadata(store.read_table(judge.key("scores.parquet")))
+        return materialized(context, store, mlflow, metadata, metrics=counts)
+
+    return record
+
+
+class CompactConfig(dg.Config):
+    """Whether the model is built again.
+
+    Parameters
+    ----------
+    rebuild : bool
+        Pretrain it from its runs into models/compact of the data root and compare the bytes with
+        those that ship.
+    limit : int or None
+        Only so many runs, for a trial.
+    """
+
+    rebuild: bool = False
+    limit: int | None = None
+
+
+@asset(
+    key_prefix="judges",
+    group_name=LM_GROUP,
+    kinds={"safetensors"},
+    owners=OWNERS,
+    code_version=code_version(),
+    pool=POOL,
+    op_tags=machine_tags("compact"),
+    description="Verify the causal language model that comes with the package and that base, sft "
+    "and grpo read: every file as its provenance says. With rebuild: true it is pretrained again "
+    "(about four CPU minutes, resumable) and compared byte by byte; judges still read what ships.",
+)
+def compact_model(
+    context: dg.AssetExecutionContext,
+    config: CompactConfig,
+    data_root: DataRoot,
+    mlflow: MlflowTracker,
+) -> dg.MaterializeResult[Any]:
+    """Verify the shipped model, or build it again."""
+    store = data_root.store()
+    found = compact.require_shipped()
+    facts = found.provenance
+    metadata: dict[str, Any] = {
+        "revision": found.revision,
+        "parameters": found.parameters,
+        **{name: facts[name] for name in ("runs", "tokens")},
+        **{
+            name: dg.MetadataValue.json(facts[name])
+            for name in ("settings", "versions", "pretraining_tasks")
+        },
+    }
+    if config.rebuild:
+        with attempted(context):
+            built, same = compact.rebuild(store, limit=config.limit, report=progress_lines(context))
+        metadata |= {
+            "rebuilt": dg.MetadataValue.path(str(built.folder)),
+            "rebuilt_revision": built.revision,
+            "same_bytes": all(same.values()),
+            "rebuilt_files": dg.MetadataValue.json(same),
+        }
+    return materialized(
+        context,
+        store,
+        mlflow,
+        metadata,
+        version=found.revision,
+        params={**facts["settings"], "runs": facts["runs"], "tokens": facts["tokens"]},
+        metrics={"parameters": found.parameters},
+        tags={"certify.base_model": "compact", "certify.base_revision": found.revision},
+        curves={
+            name: [(point["step"], point[name]) for point in facts["loss_curve"]]
+            for name in ("loss", "verdict_loss")
+        },
+        files={found.folder / name: "model" for name in ("provenance.json", "config.json")},
+    )
+
+
+@dg.asset_check(
+    asset=key("judges/compact_model"),
+    name="as_shipped",
+    blocking=True,
+    description="The hash of every file and the number of parameters are those of the provenance "
+    "that came with the model.",
+)
+def as_shipped() -> dg.AssetCheckResult:
+    """Compare hashes and count."""
+    found = compact.shipped()
+    return dg.AssetCheckResult(
+        passed=not found.faults,
+        severity=dg.AssetCheckSeverity.ERROR,
+        description=" ".join(found.faults)
+        or f"{len(found.files)} files and {found.parameters:,} parameters are as shipped.",
+        metadata={"files": dg.MetadataValue.json(found.files)},
+    )
+
+
+@dg.asset_check(
+    asset=key("judges/compact_model"),
+    name="task_disjoint",
+    blocking=True,
+    description="No task that the model was pretrained on is in CAL or TEST of an embedded "
+    "corpus; the warning names others that share a task.",
+)
+def task_disjoint(data_root: DataRoot) -> dg.AssetCheckResult:
+    """Compare the pretraining tasks with the splits of the data root."""
+    common = compact.tasks_in_common(data_root.store())
+    embedded = any(name in EMBEDDED for name in common)
+    shared = "; ".join(
+        f"{corpus}: {len(tasks)} tasks of CAL and TEST ({', '.join(tasks[:5])})"
+        for corpus, tasks in common.items()
+    )
+    return dg.AssetCheckResult(
+        passed=not common,
+        severity=dg.AssetCheckSeverity.ERROR if embedded else dg.AssetCheckSeverity.WARN,
+        description=f"{shared}. What a judge on this model scores there, it may have read."
+        if common
+        else "no task in common.",
+    )

@@ -1,0 +1,1 @@
+"""The paper's laboratory: studies of a corpus, and tables over all corpora."""

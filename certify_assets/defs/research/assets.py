@@ -1,0 +1,445 @@
+"""Studies of one corpus, a partition each, and tables over all corpora."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import dagster as dg
+
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.defs.corpora.assets import skip
+from certify_assets.defs.judges.training import POOL, attempted, machine_tags, progress_lines
+from certify_assets.defs.metadata import materialized
+from certify_assets.defs.names import (
+    CORPORA_GROUP,
+    OWNERS,
+    RESEARCH_GROUP,
+    asset,
+    corpora_partitions,
+    judge_key,
+    key,
+)
+from certify_assets.defs.resources import DataRoot, MlflowTracker
+from certify_assets.defs.versions import code_version
+from certify_assets.evaluation import agent_folds, comparison
+from certify_assets.judges.specs import JUDGES, judges
+from certify_assets.reports import comparison_page
+from certify_assets.research import certifiability, study
+from certify_assets.research import simulation_study as simulations
+from certify_assets.research.pages import law_page
+
+_COMPARED: dict[str, Any] = {
+    "key_prefix": "corpora",
+    "group_name": CORPORA_GROUP,
+    "owners": OWNERS,
+    "partitions_def": corpora_partitions,
+    "code_version": code_version(),
+}
+_TABLE: dict[str, Any] = {
+    "key_prefix": "research",
+    "group_name": RESEARCH_GROUP,
+    "owners": OWNERS,
+    "code_version": code_version(),
+}
+_STUDY: dict[str, Any] = {**_TABLE, "partitions_def": corpora_partitions, "kinds": {"json"}}
+_GROUND = [key(f"corpora/{name}") for name in ("trajectories", "split_manifest", "leak_controls")]
+
+
+class AgentFoldsConfig(dg.Config):
+    """What is trained without some agents.
+
+    Parameters
+    ----------
+    judges : list of str
+        Judges that are trained on SFT; those that have not scored the corpus are passed over. A
+        language model trains once a fold, minutes each.
+    folds : int
+        Groups of agents, 2 to 4.
+    seed : int
+        Of the groups.
+    """
+
+    judges: list[str] = ["lexical"]  # noqa: RUF012 - a pydantic field, copied for every instance
+    folds: int = 4
+    seed: int = 42
+
+
+class SeedConfig(dg.Config):
+    """What is drawn.
+
+    Parameters
+    ----------
+    seeds : int
+        Split seeds, from 42 on.
+    """
+
+    seeds: int = 20
+
+
+class SimulationConfig(dg.Config):
+    """What the study runs.
+
+    Parameters
+    ----------
+    trials : int
+        Calibration sets a design.
+    seed : int
+        Seed of all draws.
+    workers : int
+        Processes; results do not depend on it.
+    tasks : list of int
+        Tasks in a calibration set; empty for each design's own.
+    rhos : list of float
+        Nominal label ICCs; empty for each design's own.
+    procedures : list of str
+        As `certify research simulate --procedure` takes them.
+    engine : str
+        inline, processes or ray; empty for what CERTIFY_SHARDS says, else processes where there
+        are several workers.
+    """
+
+    trials: int = 300
+    seed: int = 42
+    workers: int = 1
+    tasks: list[int] = []  # noqa: RUF012 - a pydantic field, copied for every instance
+    rhos: list[float] = []  # noqa: RUF012
+    procedures: list[str] = list(simulations.KEPT_PROCEDURES)  # noqa: RUF012
+    engine: str = ""
+
+
+def comparison_assets() -> list[dg.AssetsDefinition]:
+    """Return the judges of a corpus side by side, and the table over all corpora."""
+    return [agent_disjoint, comparison_of_judges, main_table_of_judges]
+
+
+def study_assets() -> list[dg.AssetsDefinition]:
+    """Return the studies of a corpus."""
+    return [seed_study, harvests, harvests_lm, harvests_transfer, real_scores]
+
+
+def table_assets() -> list[dg.AssetsDefinition]:
+    """Return what is made over all corpora, but for the main table."""
+    return [certifiability_model, simulation_study, study_report]
+
+
+@asset(
+    deps=[judge_key(name, "scores") for name in agent_folds.fold_judges()]
+    + [key("corpora/sft_split"), key("corpora/cal_split")],
+    kinds={"json"},
+    description="Evaluate judges on runs of agents they have never seen: trained on the SFT runs "
+    "of some agents, read on CAL runs of the others, next to the judge trained on all, on the "
+    "same rows.",
+    **_COMPARED,
+)
+def agent_disjoint(
+    context: dg.AssetExecutionContext,
+    config: AgentFoldsConfig,
+    data_root: DataRoot,
+    mlflow: MlflowTracker,
+) -> dg.MaterializeResult[Any]:
+    """Evaluate the judges that are there; what is missing is listed."""
+    store = data_root.store()
+    found, left_out = agent_folds.evaluate_scored(
+        Corpus(store, context.partition_key), config.judges, folds=config.folds, seed=config.seed
+    )
+    metrics = {f"unseen_{item['judge']}": item["disjoint"]["auroc"]["value"] for item in found}
+    said = " ".join(item["sentence"] for item in found)
+    metadata = {
+        "unseen_agents": dg.MetadataValue.md(comparison_page.folds_markdown(found)),
+        "said": dg.MetadataValue.text(
+            said or "no judge that trains on SFT has scored this corpus."
+        ),
+        **{name: value for name, value in metrics.items() if value is not None},
+        "left_out": dg.MetadataValue.json(left_out),
+    }
+    params = {"folds": config.folds, "seed": config.seed}
+    return materialized(context, store, mlflow, metadata, params=params, metrics=metrics)
+
+
+@asset(
+    name="comparison",
+    # those of the user's document too
+    deps=[judge_key(name, part) for name in judges() for part in ("certificate", "audit")]
+    + [agent_disjoint, key("corpora/leak_controls")],
+    kinds={"json", "html"},
+    description="Compare every judge that scored the corpus with the leak controls: AUROC and its "
+    "interval, within tasks too, certified coverage, audit, cost; which is best at what, and what "
+    "does not help. Judges that are not there are named, not waited for.",
+    **_COMPARED,
+)
+def comparison_of_judges(
+    context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
+) -> dg.MaterializeResult[Any]:
+    """Compare what is stored in the data root."""
+    store, corpus = data_root.store(), context.partition_key
+    document = comparison.write_comparison(Corpus(store, corpus))
+    page = comparison_page.render_comparison([document])
+    metrics = comparison_page.comparison_metrics(document)
+    location = comparison_page.write_comparison_page(store, page, corpus)
+    metadata = {
+        "judges": dg.MetadataValue.md(comparison_page.comparison_markdown(document)),
+        "findings": dg.MetadataValue.json([item["message"] for item in document["findings"]]),
+        "missing": dg.MetadataValue.json(document["missing"]),
+        **comparison_page.plotted(metrics),
+        "page": dg.MetadataValue.path(location),
+    }
+    documents = {"comparison.html": page}
+    return materialized(context, store, mlflow, metadata, metrics=metrics, documents=documents)
+
+
+@asset(
+    name="main_table",
+    # every partition: the table is over all corpora
+    deps=[comparison_of_judges],
+    kinds={"json", "html"},
+    description="Compare every judge on every corpus of the data root: AUROC, certified coverage "
+    "at both budgets, audit, cost; as page, CSV, Markdown and LaTeX.",
+    **_TABLE,
+)
+def main_table_of_judges(
+    context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
+) -> dg.MaterializeResult[Any]:
+    """Compare every corpus again, so that the table is of what is stored now."""
+    store = data_root.store()
+    document = comparison.write_main_table(store)
+    page = comparison_page.render_comparison(document["corpora"], document["left_out"])
+    comparison_page.write_main_exports(store, document["corpora"])
+    metadata = {
+        "corpora": dg.MetadataValue.md(comparison_page.table_markdown(document["corpora"])),
+        "rows": sum(len(item["rows"]) for item in document["corpora"]),
+        "left_out": dg.MetadataValue.json(document["left_out"]),
+        "page": dg.MetadataValue.path(comparison_page.write_comparison_page(store, page)),
+    }
+    return materialized(context, store, mlflow, metadata, documents={"main_table.html": page})
+
+
+@asset(
+    deps=_GROUND,
+    description="Split, judge, certify and audit the corpus again for every seed: how often each "
+    "procedure issued a certificate, and how often that was true on TEST. Registered before TEST "
+    "is read; a killed study resumes.",
+    **_STUDY,
+)
+def seed_study(
+    context: dg.AssetExecutionContext,
+    config: SeedConfig,
+    data_root: DataRoot,
+    mlflow: MlflowTracker,
+) -> dg.MaterializeResult[Any]:
+    """Run the lexical judge over split seeds."""
+    from certify_assets.research.pages.study_site import seeds_metrics
+    from certify_assets.research.seed_study import SeedPlan, run_seeds
+
+    store = data_root.store()
+    document = run_seeds(
+        Corpus(store, context.partition_key),
+        SeedPlan(seeds=tuple(range(42, 42 + config.seeds))),
+        run_id=context.run.run_id,
+        say=context.log.info,
+    )
+    metrics = seeds_metrics(document)
+    return materialized(
+        context, store, mlflow, metrics, params=config.model_dump(), metrics=metrics
+    )
+
+
+@asset(
+    deps=_GROUND,
+    description="Compare every harvest of the lexical judge: three gates, both budgets and sides, "
+    "both split profiles, two rounds; with labels spent on training instead, cuts without a "
+    "certificate, contamination by the withheld labels, and how far each harvest is from its "
+    "pool.",
+    **_STUDY,
+)
+def harvests(
+    context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
+) -> dg.MaterializeResult[Any]:
+    """Run the study of harvests of one corpus."""
+    from certify_assets.reports.harvest_table import harvest_markdown
+    from certify_assets.research.harvest_study import run_harvests
+
+    store = data_root.store()
+    document = run_harvests(
+        Corpus(store, context.partition_key), run_id=context.run.run_id, say=context.log.info
+    )
+    names = ("harvests", "within_budget", "beyond_chance", "gates_closed")
+    counts = {name: document[name] for name in names}
+    metadata = {"table": dg.MetadataValue.md(harvest_markdown(document)), **counts}
+    return materialized(context, store, mlflow, metadata, metrics=counts)
+
+
+@asset(
+    deps=[*_GROUND, judge_key("sft", "model")],
+    pool=POOL,
+    op_tags=machine_tags("compact"),
+    description="Harvest once with the fine-tuned language model: minutes on two cores.",
+    **_STUDY,
+)
+def harvests_lm(
+    context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
+) -> dg.MaterializeResult[Any]:
+    """Run one loop with the language model."""
+    store = data_root.store()
+    with attempted(context):
+        study.run_language_harvests(
+            Corpus(store, context.partition_key),
+            run_id=context.run.run_id,
+            report=progress_lines(context),
+            say=context.log.info,
+        )
+    return materialized(context, store, mlflow, {})
+
+
+@asset(
+    deps=[
+        *_GROUND,
+        dg.AssetDep(key("corpora/sft_split"), partition_mapping=dg.AllPartitionMapping()),
+    ],
+    output_required=False,
+    description="Harvest from a judge that saw no row of the corpus; skipped where no other "
+    "corpus is split.",
+    **_STUDY,
+)
+def harvests_transfer(
+    context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
+) -> Iterator[Any]:
+    """Harvest from the transfer judge."""
+    store = data_root.store()
+    corpus = Corpus(store, context.partition_key)
+    if reason := study.run_transfer_harvests(corpus, run_id=context.run.run_id):
+        skip(context, reason)
+        return
+    yield materialized(context, store, mlflow, {})
+
+
+@asset(
+    deps=[judge_key(name, "audit") for name in JUDGES],
+    description="Run nine procedures on the scores of every audited judge, on CAL and on TEST's "
+    "own, with the task-resampling audit of the naive one and the three gates. Judges that are "
+    "not there are passed over.",
+    **_STUDY,
+)
+def real_scores(
+    context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
+) -> dg.MaterializeResult[Any]:
+    """Run every procedure on real scores."""
+    from certify_assets.research.real_scores import write_real_scores
+
+    store = data_root.store()
+    corpus = Corpus(store, context.partition_key)
+    document = write_real_scores(corpus, run_id=context.run.run_id)
+    metrics = {
+        f"auroc_test_{item['judge']}": item["auroc_test"]
+        for item in document["judges"]
+        if item["auroc_test"] is not None
+    }
+    missing = dg.MetadataValue.json(document["missing"])
+    metadata = {"judges": len(document["judges"]), "missing": missing, **metrics}
+    return materialized(context, store, mlflow, metadata, metrics=metrics)
+
+
+@asset(
+    name="certifiability",
+    # every partition of each: the model is over all corpora
+    deps=[judge_key(judge, "certificate") for judge in judges()],
+    kinds={"json", "html"},
+    description="Fit certified coverage against (1−π)(2A₀−1) over every corpus with certificates: "
+    "leave-one-corpus-out, other forms, the influence of each corpus, and how far the fit can be "
+    "trusted. With fewer than three corpora it shows the points and says so.",
+    **_TABLE,
+)
+def certifiability_model(
+    context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
+) -> dg.MaterializeResult[Any]:
+    """Fit the certifiability law to the data root."""
+    store = data_root.store()
+    found = certifiability.write_certifiability(store)
+    page = law_page.render_law(found)
+    metrics = law_page.law_metrics(found)
+    metadata = {
+        "law": dg.MetadataValue.md(law_page.law_markdown(found)),
+        **metrics,
+        "corpora": len(found.measured),
+        "left_out": dg.MetadataValue.json(dict(found.left_out)),
+        "page": dg.MetadataValue.path(law_page.write_law_page(store, page)),
+    }
+    documents = {"certifiability.html": page}
+    return materialized(context, store, mlflow, metadata, metrics=metrics, documents=documents)
+
+
+@asset(
+    name="simulation",
+    kinds={"json", "html"},
+    description="Measure violation and coverage of every procedure on the paper's process, three "
+    "adversarial designs, and designs in which the score cannot see the errors; the truth by "
+    "quadrature, checked against large draws. About ten CPU minutes; an interrupted run resumes "
+    "cell by cell.",
+    **_TABLE,
+)
+def simulation_study(
+    context: dg.AssetExecutionContext,
+    config: SimulationConfig,
+    data_root: DataRoot,
+    mlflow: MlflowTracker,
+) -> dg.MaterializeResult[Any]:
+    """Run the study, store the document and draw its page."""
+    from certify_assets.research.pages.simulation_page import study_markdown, write_simulation_page
+
+    store = data_root.store()
+    asked: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in config.model_dump().items()
+    }
+    simulation, truth = simulations.run_study(
+        store,
+        simulations.Question(**asked),
+        lambda cell, done, total: context.log.info(f"{done} of {total}: {cell.title}"),
+    )
+    metrics = simulations.study_metrics(simulation, truth)
+    location = write_simulation_page(store)
+    metadata = {
+        **metrics,
+        "study": dg.MetadataValue.md(study_markdown(simulation, truth)),
+        "page": dg.MetadataValue.path(location),
+    }
+    return materialized(
+        context,
+        store,
+        mlflow,
+        metadata,
+        params=config.model_dump(),
+        metrics=metrics,
+        documents={"simulation.html": store.read_bytes(simulations.PAGE).decode("utf-8")},
+    )
+
+
+@asset(
+    name="report",
+    # every partition of what has one: the report is over all corpora
+    deps=[
+        *study_assets(),
+        agent_disjoint,
+        comparison_of_judges,
+        main_table_of_judges,
+        certifiability_model,
+        simulation_study,
+    ],
+    kinds={"html"},
+    description="Draw every table of the paper next to ours, as a site that opens from disk and "
+    "as Markdown, LaTeX and CSV; what was not run says so.",
+    **_TABLE,
+)
+def study_report(
+    context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
+) -> dg.MaterializeResult[Any]:
+    """Draw the site from the stored documents."""
+    from certify_assets.research.pages import study_site
+
+    store = data_root.store()
+    location = study_site.write_study_site(store)
+    blocks = [block for found in study_site.study_tables(store).values() for block in found]
+    counts = {"tables": len(blocks), "not_run": sum(len(block.missing) for block in blocks)}
+    page = store.read_bytes(f"{study_site.SITE}/index.html").decode("utf-8")
+    metadata = {**counts, "page": dg.MetadataValue.path(location)}
+    return materialized(
+        context, store, mlflow, metadata, metrics=counts, documents={"study.html": page}
+    )

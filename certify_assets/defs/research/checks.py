@@ -1,0 +1,150 @@
+"""Checks of comparisons, studies and tables."""
+
+import dagster as dg
+
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.defs.names import corpora_partitions, key
+from certify_assets.defs.resources import DataRoot
+from certify_assets.evaluation import comparison
+from certify_assets.research import certifiability
+from certify_assets.research import simulation_study as study
+
+_WARN, _ERROR = dg.AssetCheckSeverity.WARN, dg.AssetCheckSeverity.ERROR
+
+
+def comparison_checks() -> list[dg.AssetChecksDefinition]:
+    """Return the checks of the comparison of a corpus's judges."""
+    return [beats_controls, same_rows]
+
+
+def research_checks() -> list[dg.AssetChecksDefinition]:
+    """Return the checks of studies and tables."""
+    return [
+        harvests_within_budget,
+        certifiability_model_honest,
+        validity_within_delta,
+        matches_the_paper,
+    ]
+
+
+@dg.asset_check(
+    asset=key("corpora/comparison"),
+    partitions_def=corpora_partitions,
+    description="Every language-model judge ranks better than length alone and agent alone, its "
+    "interval above both: one that does not has learnt a leak.",
+)
+def beats_controls(
+    context: dg.AssetCheckExecutionContext, data_root: DataRoot
+) -> dg.AssetCheckResult:
+    """Read the stored comparison."""
+    document = data_root.store().read_json(comparison.comparison_key(context.partition_key))
+    said = comparison.beaten_by_controls(document)
+    read = ", ".join(comparison.readers(document))
+    above = f"{read}: above both." if read else "no language-model judge has scored this corpus."
+    return dg.AssetCheckResult(passed=not said, severity=_WARN, description=" ".join(said) or above)
+
+
+@dg.asset_check(
+    asset=key("corpora/comparison"),
+    partitions_def=corpora_partitions,
+    description="All judges scored the same labelled CAL rows, all of them.",
+)
+def same_rows(context: dg.AssetCheckExecutionContext, data_root: DataRoot) -> dg.AssetCheckResult:
+    """Read the stored comparison."""
+    document = data_root.store().read_json(comparison.comparison_key(context.partition_key))
+    said = comparison.other_rows(document)
+    rows = document["cal"]["trajectories"]
+    return dg.AssetCheckResult(
+        passed=not said,
+        severity=_WARN,
+        description=" ".join(said) or f"{rows} rows, scored by every judge.",
+    )
+
+
+@dg.asset_check(
+    asset=key("research/harvests"),
+    partitions_def=corpora_partitions,
+    description="No harvest is wrong beyond its budget by more than chance, measured by the "
+    "labels that were withheld from it.",
+)
+def harvests_within_budget(
+    context: dg.AssetCheckExecutionContext, data_root: DataRoot
+) -> dg.AssetCheckResult:
+    """Read the stored study."""
+    corpus = Corpus(data_root.store(), context.partition_key)
+    document = corpus.store.read_json(f"harvests/{corpus}/lexical.json")
+    return dg.AssetCheckResult(
+        passed=not document["beyond_chance"],
+        severity=_WARN,
+        description=f"{document['within_budget']} of {document['harvests']} harvests within "
+        f"budget, {document['beyond_chance']} above it beyond chance.",
+    )
+
+
+@dg.asset_check(
+    asset=key("research/certifiability"),
+    description="At least seven corpora, as the paper has, none that carries the fit by itself, "
+    "A₀ of the untrained judge; the warning says what it rests on.",
+)
+def certifiability_model_honest(data_root: DataRoot) -> dg.AssetCheckResult:
+    """Read the stored model's own doubts."""
+    found = certifiability.doubts(data_root.store())
+    return dg.AssetCheckResult(
+        passed=not found,
+        severity=_WARN,
+        description=" ".join(found)
+        or "seven corpora or more, no single one carries the fit, and A₀ is that of the untrained "
+        "judge on all.",
+    )
+
+
+@dg.asset_check(
+    asset=key("research/simulation"),
+    description="guarded_taskboot is wrong in at most δ of the trials wherever the score can see "
+    "errors; ERROR where the lower 95 % bound is above.",
+)
+def validity_within_delta(data_root: DataRoot) -> dg.AssetCheckResult:
+    """Hold guarded_taskboot to δ."""
+    simulation, _ = study.load_study(data_root.store())
+    proved, seen = study.beyond_delta(simulation), study.beyond_delta(simulation, proved=False)
+    tested = [
+        cell
+        for cell in simulation.cells
+        if not cell.fooled and cell.of("guarded_taskboot") is not None
+    ]
+    named = "; ".join(
+        f"{cell.title}: {rates.violations} of {cell.trials} trials" for cell, rates in seen
+    )
+    within = f"within δ in all {len(tested)} designs." if tested else "it was not run."
+    return dg.AssetCheckResult(
+        passed=bool(tested) and not seen,
+        severity=_ERROR if proved else _WARN,
+        description=named or within,
+    )
+
+
+@dg.asset_check(
+    asset=key("research/simulation"),
+    description="Every figure of the paper's table is met within .03, but for the one cell known "
+    "to be at the edge.",
+)
+def matches_the_paper(data_root: DataRoot) -> dg.AssetCheckResult:
+    """Compare with what the paper prints."""
+    simulation, _ = study.load_study(data_root.store())
+    compared = sum(
+        rates.paper is not None for cell in simulation.cells for rates in cell.procedures
+    )
+    far = study.far_from_the_paper(simulation)
+    unknown = [found for found in far if not study.is_exception(found[0], found[1])]
+    named = "; ".join(
+        f"{cell.title}, {rates.procedure}: {text}"
+        f"{' (known)' if study.is_exception(cell, rates) else ''}"
+        for cell, rates, text in far
+    )
+    met = f"{compared} printed pairs are met within {study.TOLERANCE}."
+    return dg.AssetCheckResult(
+        passed=bool(compared) and not unknown,
+        # with fewer trials than the paper's 300 a distance of .03 says little
+        severity=_ERROR if simulation.trials >= 300 else _WARN,
+        description=named or (met if compared else "no printed cell was run."),
+    )

@@ -1,0 +1,35 @@
+"""Jobs of the study: what is made for one corpus, and the tables over all of them."""
+
+import dagster as dg
+
+from certify_assets.defs.names import chains, judge_key, key
+from certify_assets.judges.specs import HARVEST_JUDGES, JUDGES
+
+_JUDGES = [name for name in JUDGES if name not in HARVEST_JUDGES]
+_TABLES = ("main_table", "certifiability", "simulation", "report")
+
+# pages and monitors of judges are no part of it, and an arm has a partition of its own
+study_job = dg.define_asset_job(
+    "research_study",
+    selection=(
+        dg.AssetSelection.key_prefixes(["corpora"])
+        | dg.AssetSelection.key_prefixes(["research"])
+        | chains(*_JUDGES)
+        | dg.AssetSelection.assets(key("judges/compact_model"))
+    )
+    - dg.AssetSelection.assets(
+        key("corpora/miniwob_runs"),
+        key("corpora/report"),
+        *(key(f"research/{name}") for name in _TABLES),
+        *(judge_key(name, part) for name in _JUDGES for part in ("report", "monitor")),
+        *(judge_key(name, "arm") for name in _JUDGES if JUDGES[name].arms),
+    ),
+    description="Make every study of one corpus. `certify research study` runs it on every "
+    "corpus, in three parts, without what is up to date.",
+)
+
+tables_job = dg.define_asset_job(
+    "research_tables",
+    selection=dg.AssetSelection.assets(*(key(f"research/{name}") for name in _TABLES)),
+    description="Make the tables over all corpora, and the site.",
+)

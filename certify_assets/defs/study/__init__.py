@@ -1,1 +1,0 @@
-"""Studies that belong to no corpus."""
