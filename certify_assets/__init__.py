@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         verify_certificate,
     )
     from certify_assets.errors import CertifyError, InputError, IntegrityError
+    from certify_assets.workspace import Workspace
 
 __all__ = [
     "Audit",
@@ -35,6 +36,7 @@ __all__ = [
     "CertifyError",
     "InputError",
     "IntegrityError",
+    "Workspace",
     "__version__",
     "audit_certificate",
     "certify",
@@ -45,25 +47,19 @@ __all__ = [
     "verify_certificate",
 ]
 
-_HOMES = dict.fromkeys(
-    [
-        "Audit",
-        "Certificate",
-        "audit_certificate",
-        "certify",
-        "decide",
-        "monitor_certificate",
-        "resample_audit",
-        "threshold_curve",
-        "verify_certificate",
-    ],
-    "certify_assets.certificates",
-) | dict.fromkeys(["CertifyError", "InputError", "IntegrityError"], "certify_assets.errors")
+# everything else is offered by the certificates package
+_HOMES = {
+    "CertifyError": "errors",
+    "InputError": "errors",
+    "IntegrityError": "errors",
+    "Workspace": "workspace",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in __all__:
         raise AttributeError(f"module 'certify_assets' has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name]), name)
+    module = import_module(f"certify_assets.{_HOMES.get(name, 'certificates')}")
+    value = getattr(module, name)
     globals()[name] = value
     return value

@@ -28,6 +28,7 @@ LAYERS = [
     "judges",
     "evaluation",
     "operations",
+    "workspace",
     "reports",
     "research",
     "cli",

@@ -1,0 +1,143 @@
+"""The platform from Python: a data root, its corpora, their judges and deployments.
+
+Each object is a view of one operation: what it reads is verified once and keeps one version.
+Open a workspace for a piece of work and drop it afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from certify_assets.corpora.config import registered_corpora
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.storage.snapshot import Snapshot
+from certify_assets.storage.store import Store, default_root
+
+if TYPE_CHECKING:
+    from certify_assets.certificates import Certificate
+    from certify_assets.evaluation.audit import AuditResult
+    from certify_assets.operations.batches import Received
+    from certify_assets.operations.deployment import Deployment
+    from certify_assets.operations.deployment_record import DeploymentRecord
+    from certify_assets.operations.sampling import SamplingPlan
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """A data root, opened for one piece of work.
+
+    Parameters
+    ----------
+    store : Snapshot
+        The data root, with one version of every file.
+
+    Examples
+    --------
+    >>> workspace = Workspace.open(".certify")           # doctest: +SKIP
+    >>> judge = workspace.corpus("retail").judge("lexical")  # doctest: +SKIP
+    >>> judge.train(); judge.score(); judge.certify()    # doctest: +SKIP
+    """
+
+    store: Snapshot
+
+    @classmethod
+    def open(cls, root: str | None = None) -> Workspace:
+        """Open a data root.
+
+        Parameters
+        ----------
+        root : str, optional
+            A folder or an fsspec URL; by default ``CERTIFY_ROOT``, else ``.certify``.
+        """
+        return cls(Snapshot(Store(root or default_root())))
+
+    @property
+    def corpora(self) -> list[str]:
+        """Names of the embedded and the registered corpora, sorted."""
+        return registered_corpora(self.store)
+
+    def corpus(self, name: str) -> WorkspaceCorpus:
+        """Open a corpus.
+
+        Raises
+        ------
+        InputError
+            If no such corpus is registered; the sentence lists those that are.
+        """
+        corpus = WorkspaceCorpus(self.store, name)
+        _ = corpus.config
+        return corpus
+
+
+class WorkspaceCorpus(Corpus):
+    """A corpus with its judges and its deployment."""
+
+    def judge(self, name: str) -> WorkspaceJudge:
+        """Open a judge of this corpus, trained or not.
+
+        Raises
+        ------
+        InputError
+            If there is no such judge.
+        """
+        judge = WorkspaceJudge(self, name)
+        _ = judge.spec
+        return judge
+
+    def deployment(self) -> Deployment:
+        """Open the deployment; why nothing may be decided is its ``refusal``."""
+        from certify_assets.operations.deployment import Deployment
+
+        return Deployment.of(self)
+
+    def receive(self, paths: Sequence[str] = (), *, format: str = "") -> Received:
+        """Import new runs into a batch, from paths or from the inbox; nothing is decided yet."""
+        from certify_assets.operations.batches import receive
+
+        return receive(self, paths, format=format)
+
+
+class WorkspaceJudge(JudgedCorpus):
+    """A judge on a corpus with its certificates and audits."""
+
+    def certify(self) -> list[Certificate]:
+        """Certify both sides at every budget with every procedure on CAL, and store the result."""
+        from certify_assets.evaluation.certification import certify_judge
+
+        return certify_judge(self)
+
+    @property
+    def certificates(self) -> list[Certificate]:
+        """Stored certificates, recomputed from the stored scores.
+
+        Raises
+        ------
+        StaleCertificateError, ForgedCertificateError
+            If they belong to other data than is stored now, or do not recompute.
+        """
+        from certify_assets.evaluation.certification import load_certificates
+
+        return load_certificates(self)
+
+    def audit(self) -> AuditResult:
+        """Read TEST through the ledger and audit every certificate that decides."""
+        from certify_assets.evaluation.audit import audit_judge
+
+        return audit_judge(self)
+
+    def deploy(
+        self, *, alpha: float | None = None, sampling: SamplingPlan | None = None
+    ) -> DeploymentRecord:
+        """Let this judge decide the batches of the corpus from now on.
+
+        Raises
+        ------
+        GateClosedError
+            If nothing is certified at the budget, the audit failed, or an alarm was raised.
+        """
+        from certify_assets.operations.rollout import deploy
+
+        return deploy(self, alpha=alpha, sampling=sampling)
