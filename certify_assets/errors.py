@@ -1,17 +1,4 @@
-"""Errors of certify_assets: one tree, each class with the exit code that the command line gives it.
-
-* CertifyError
-  * InputError: a file, table, column, value or option that cannot be used (exit 2)
-  * GateClosedError: nothing is certified, so nothing may be harvested (exit 3)
-  * StepFailedError: a step of a pipeline failed; what was finished is kept (exit 1)
-  * MissingToolError: a program or optional package that this step needs is not installed (exit 2)
-  * IntegrityError: a document or table is not what it says it is (exit 3)
-    * ChangedInputError: a stored file was replaced while an operation used it
-    * ManifestError: a split manifest does not hold for the data at hand
-    * ForgedCertificateError: a certificate is incomplete, altered or of other data
-    * StaleCertificateError: a certificate is of another judge, prompt, renderer, grid, manifest or data than what is deployed
-    * LeakError: text or fields that speak of the outcome reached a place where a judge would read them
-    * LedgerError: a TEST split was asked for outside its registration
+"""Errors of certify_assets: one tree, each class with its exit code on the command line.
 
 Every message is one sentence that names the file, the row or column, and the remedy.
 """
@@ -30,7 +17,7 @@ class InputError(CertifyError):
 
 
 class GateClosedError(CertifyError):
-    """Nothing is certified, so nothing may be harvested: no fault, but the end of this branch."""
+    """Nothing is certified, so nothing may be harvested: no fault, the end of this branch."""
 
     exit_code = 3
 
@@ -46,7 +33,7 @@ class MissingToolError(CertifyError):
 
 
 class IntegrityError(CertifyError):
-    """A document or table is not what it says it is."""
+    """A document or table is not what it claims to be."""
 
     exit_code = 3
 
@@ -70,7 +57,7 @@ class StaleCertificateError(IntegrityError):
 
 
 class LeakError(IntegrityError):
-    """Text or fields that speak of the outcome reached a place where a judge would read them."""
+    """Text or fields that reveal the outcome reached a place where a judge would read them."""
 
 
 class LedgerError(IntegrityError):

@@ -1,28 +1,22 @@
-"""Betting on tasks: a wealth whose mean is at most 1 when the error is at least α, so that wealth
-1/δ certifies at any number of tasks.
+"""Tests of a bounded mean over tasks: betting, at any number of tasks, and Gaffke's test.
 
 A task's payoff is x_g = z_g/z_max ≤ 1, with z_g = k_g − α·n_g over its trajectories (z_max = (1 −
 α)·M for at most M of them), or z_g = (k_g − α·n_g)/m_g when every task weighs the same (z_max = 1 −
-α). Where the error is at least α, E[x] ≥ 0 and E[Π(1 − λ·x_g)] ≤ 1 for any bet λ in [0, 1] that
-does not depend on the tasks. Thresholds, start and bets come from a pilot table of other tasks;
-thresholds are then tested one after the other.
+α). Where the error is at least α, E[x] ≥ 0.
+
+* **Betting.** E[Π(1 − λ·x_g)] ≤ 1 for any bet λ in [0, 1] that does not depend on the tasks, so a
+  wealth of 1/δ certifies. Thresholds, start and bets come from a pilot table of other tasks;
+  thresholds are then tested one after the other.
+* **Gaffke.** P(Σ E_g z_g + E* z_max ≥ 0) with independent standard exponentials E, by numerical
+  inversion: the Bayesian bootstrap of the tasks' excess, plus one supposed task that is wrong
+  throughout. For tasks of one trajectory it is the Clopper–Pearson test exactly; that it keeps its
+  level for every bounded distribution is conjectured, and checked by simulation only.
 
 References
 ----------
 Ville (1939), Étude critique de la notion de collectif.
-Waudby-Smith and Ramdas (2024), Estimating means of bounded random variables by betting.
 Kelly (1956), A new interpretation of information rate.
-
-Gaffke's test on tasks: P(Σ E_g z_g + E* z_max ≥ 0) with independent standard exponentials E, by
-numerical inversion.
-
-The Bayesian bootstrap of the tasks' excess z_g, plus one supposed task as wrong as a task can be.
-For tasks of one trajectory it is the Clopper–Pearson
-test exactly; that it keeps its level for every bounded distribution is conjectured, and has been
-checked by simulation only.
-
-References
-----------
+Waudby-Smith and Ramdas (2024), Estimating means of bounded random variables by betting.
 Gaffke (2005), Three test statistics for a nonparametric one-sided hypothesis on the mean of a
 nonnegative variable.
 Learned-Miller and Thomas (2019), A new confidence interval for the mean of a bounded random
@@ -199,7 +193,7 @@ def _trapezoid(
     c: NDArray[np.float64],
     place: tuple[float, float],
 ) -> float:
-    """Trapezoidal rule of the real part of the integrand, relative to its size at the saddlepoint."""
+    """Trapezoidal rule of the real part of the integrand, relative to the saddlepoint."""
     point, width = place
     total = 0.0
     piece = max(1, _MOST_CELLS // slopes.size)

@@ -1,9 +1,9 @@
-"""The task bootstrap without Monte Carlo: P*(Σ z > 0) as the tail of a lattice variable, exactly or
-by a saddlepoint.
+"""The task bootstrap: P*(resampled error > α), exactly, by a saddlepoint, or by Monte Carlo.
 
 With α = num/den the integer v_g = den·k_g − num·n_g is positive for a task whose error exceeds α. A
 bootstrap resample of G tasks has selective error above α exactly when the sum of its G draws of v
 is positive, so the limit of infinitely many resamples needs only the histogram of v over tasks.
+Monte-Carlo resamples, as the paper draws them, are the same whatever the number of threads.
 
 References
 ----------
@@ -13,9 +13,8 @@ Daniels (1987), Tail probability approximations (second continuity correction, f
 variables).
 Keich (2005), sFFT: a faster accurate computation of the p-value of the entropy score (exponential
 tilting before an FFT).
-
-The task bootstrap as the paper runs it: Monte-Carlo resamples, reproducible whatever the number of
-threads.
+Davison and Hinkley (1997), Bootstrap Methods and their Application, section 4.2.
+Phipson and Smyth (2010), Permutation p-values should never be zero.
 """
 
 from __future__ import annotations
@@ -36,7 +35,8 @@ from certify_assets.errors import InputError, quoted
 #: the exact tail replaces the saddlepoint within this factor of the level: with few tasks, of which
 #: some are wholly wrong, the saddlepoint has been seen wrong by a factor of 1.9 there
 BAND = 4.0
-#: … and within this relative distance where the exact tail is dear, which takes thousands of tasks
+#: … and within this relative distance where the exact tail is expensive, which takes thousands of
+#: tasks
 NARROW_BAND = 0.02
 _CHEAP, _LONGEST = 1 << 17, 1 << 22
 
@@ -238,7 +238,7 @@ def _byte_table(above: NDArray[np.uint64], digits: int) -> NDArray[np.uint8]:
     narrow = columns * digits <= NARROW
     lanes, width = (NARROW, NARROW) if narrow else (LANES, STRIDE)
     blocks = max(1, -(-columns * digits // lanes))
-    # a row that lies in one cache line is read at once: the table starts at a multiple of the line
+    # a row within one cache line is read at once: the table starts at a multiple of the line
     memory = np.zeros(blocks * tasks * width + STRIDE, dtype=np.uint8)
     start = -memory.ctypes.data % STRIDE
     table = memory[start : start + blocks * tasks * width].reshape(blocks, tasks, width)

@@ -146,10 +146,10 @@ class Certificate:
                 f"The certificate has schema {quoted(document['schema'])}; this version reads "
                 f"{SCHEMA}."
             )
-        values = {
-            name: _frozen(document[name]) if name in ("assumptions", "findings") else document[name]
-            for name in names
-        }
+        values = {name: document[name] for name in names}
+        for name in ("assumptions", "findings"):
+            if isinstance(values[name], list):
+                values[name] = tuple(values[name])
         return cls(**values)
 
     @classmethod
@@ -169,9 +169,7 @@ def read_document(data: bytes | str) -> Any:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of whose keys none is given twice: of two values one reader takes the first and
-    another the last.
-    """
+    """Refuse a key given twice: of two values one reader takes the first and another the last."""
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
@@ -184,43 +182,18 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 _NUMBER, _COUNT, _TEXT = (float,), (int,), (str,)
 _NONE = type(None)
-_TYPES: dict[str, tuple[type, ...]] = (
-    dict.fromkeys(
-        (
-            "alpha",
-            "delta",
-            "coverage",
-            "level",
-            "effective_tasks",
-            "success_rate",
-            "icc",
-            "deff",
-            "n_eff",
-        ),
-        _NUMBER,
-    )
-    | dict.fromkeys(("threshold", "selective_error", "tail"), (float, _NONE))
-    | dict.fromkeys(
-        (
-            "trajectories",
-            "tasks",
-            "covered_trajectories",
-            "covered_tasks",
-            "errors",
-            "candidates",
-            "seed",
-        ),
-        _COUNT,
-    )
-    | dict.fromkeys(("procedure", "side", "estimand", "validity", "promise", "schema"), _TEXT)
-    | dict.fromkeys(("parameters", "provenance", "inputs", "software"), (dict,))
-    | {
-        "certified": (bool,),
-        "selection": (str, _NONE),
-        "assumptions": (tuple,),
-        "findings": (tuple,),
-    }
-)
+_TYPES: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(["alpha", "delta", "coverage", "level", "effective_tasks"], _NUMBER),
+    **dict.fromkeys(["success_rate", "icc", "deff", "n_eff"], _NUMBER),
+    **dict.fromkeys(["threshold", "selective_error", "tail"], (float, _NONE)),
+    **dict.fromkeys(["trajectories", "tasks", "covered_trajectories", "covered_tasks"], _COUNT),
+    **dict.fromkeys(["errors", "candidates", "seed"], _COUNT),
+    **dict.fromkeys(["procedure", "side", "estimand", "validity", "promise", "schema"], _TEXT),
+    **dict.fromkeys(["parameters", "provenance", "inputs", "software"], (dict,)),
+    **dict.fromkeys(["assumptions", "findings"], (tuple,)),
+    "certified": (bool,),
+    "selection": (str, _NONE),
+}
 _SHAPES: dict[str, dict[str, tuple[type, ...]]] = {
     "parameters": {
         "guard": _TEXT,
@@ -237,10 +210,6 @@ _SHAPES: dict[str, dict[str, tuple[type, ...]]] = {
     "inputs": {"sha256": _TEXT, "rows": _COUNT},
     "software": {"version": _TEXT},
 }
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
 
 
 def _is_text(value: object) -> bool:
@@ -283,12 +252,8 @@ def _check_sense(certificate: Certificate) -> None:
         raise ForgedCertificateError(
             "assumptions holds something other than text; give the certificate as it was written."
         )
-    told = [
-        certificate.threshold is not None,
-        certificate.selective_error is not None,
-        certificate.tail is not None,
-    ]
-    if any(present != certificate.certified for present in told):
+    filled = (certificate.threshold, certificate.selective_error, certificate.tail)
+    if any((value is not None) != certificate.certified for value in filled):
         raise ForgedCertificateError(
             "certified contradicts threshold, selective_error or tail: all three are null exactly "
             "when nothing is certified."

@@ -1,6 +1,4 @@
-"""How much information clustered trajectories carry: intraclass correlation, design effect,
-effective sizes, smallest sample.
-"""
+"""Information in clustered trajectories: intraclass correlation, design effect, effective sizes."""
 
 from __future__ import annotations
 

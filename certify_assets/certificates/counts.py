@@ -1,6 +1,4 @@
-"""Task counts: the one place that knows which trajectories belong to one task, and how many each
-threshold covers.
-"""
+"""Task counts: how many trajectories of each task a threshold covers, and how many are errors."""
 
 from __future__ import annotations
 

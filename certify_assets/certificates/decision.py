@@ -1,6 +1,4 @@
-"""Decisions: what a certificate allows the judge to do with each new trajectory, and why the rest
-go to a person.
-"""
+"""Decisions: what a certificate lets the judge decide, and why the rest is reviewed by humans."""
 
 from __future__ import annotations
 

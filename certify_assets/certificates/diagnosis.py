@@ -117,29 +117,19 @@ def diagnose_evaluation(
     """Diagnose an evaluation that is there already; see :func:`diagnose`."""
     counts = evaluation.counts
     if not counts.thresholds.size:
-        return Diagnosis(
-            False,
-            "no_scores",
-            0,
-            None,
-            None,
-            None,
-            None,
-            None,
-            "No row has a score; score the trajectories first.",
-        )
+        sentence = "No row has a score; score the trajectories first."
+        return Diagnosis(False, "no_scores", 0, None, None, None, None, None, sentence)
     errors = counts.selective_error
     best = int(np.flatnonzero(errors == errors.min())[-1])
     rate = int(counts.successes.sum()) / counts.trajectories
     stopped = _stopped_by(evaluation, settings)
-    needed, then = (
-        _tasks_needed(evaluation, settings) if stopped in ("tasks", "guard") else (None, None)
-    )
+    needed = then = None
+    if stopped in ("tasks", "guard"):
+        needed, then = _tasks_needed(evaluation, settings)
     area = observations.auroc
     lowest, at = float(errors[best]), float(counts.coverage[best])
-    sentence = _sentence(
-        stopped, _lift(needed, then, counts.tasks), evaluation, settings, (rate, area, lowest, at)
-    )
+    lift = _lift(needed, then, counts.tasks)
+    sentence = _sentence(stopped, lift, evaluation, settings, (rate, area, lowest, at))
     return Diagnosis(
         stopped is None, stopped, counts.tasks, needed, rate, area, lowest, at, sentence, then
     )
@@ -163,7 +153,7 @@ def _stopped_by(evaluation: Evaluation, settings: Settings) -> str | None:
 
 
 def _tasks_needed(evaluation: Evaluation, settings: Settings) -> tuple[int | None, float | None]:
-    """The fewest tasks like these at which a threshold passes, and the coverage of that threshold."""
+    """The fewest tasks like these at which a threshold passes, and its coverage."""
     counts = evaluation.counts
     fewest: int | None = None
     coverage: float | None = None
@@ -207,14 +197,12 @@ def _guard_tasks(evaluation: Evaluation, settings: Settings, place: int) -> int 
 def _least(
     evaluation: Evaluation, settings: Settings, place: int, low: int, fewest: int | None
 ) -> int | None:
-    """Smallest size from ``low`` on at which the test passes, or ``fewest`` when that is smaller."""
+    """Smallest size from ``low`` on at which the test passes, at most ``fewest``."""
     tested = evaluation.tested.at(place)
 
     def passes(tasks: int) -> bool:
-        return (
-            float(settings.method.tails(tested, evaluation.test.at(place), tasks)[0])
-            <= settings.lone_level
-        )
+        tails = settings.method.tails(tested, evaluation.test.at(place), tasks)
+        return float(tails[0]) <= settings.lone_level
 
     most = _MOST_TASKS if fewest is None else fewest - 1
     if low > most or not passes(most):
@@ -270,9 +258,8 @@ def _sentence(
     if stopped == "guard":
         few = f"{tasks} tasks are too few"
         if bool(evaluation.guard.concentrated[evaluation.passed_test].all()):
-            few = (
-                f"a few of the {tasks} tasks hold so much of what is covered that they are too few"
-            )
+            held = "hold so much of what is covered that they are too few"
+            few = f"a few of the {tasks} tasks {held}"
         return (
             f"The guard ({settings.applied_guard}) stops it: {few} to exclude tasks that are wrong "
             "throughout "

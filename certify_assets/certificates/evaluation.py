@@ -103,7 +103,7 @@ _MOST_THRESHOLDS, _MOST_DRAWS = 1_000, 10_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Everything a certificate depends on beside the table; validated at construction.
+    """All that a certificate depends on next to the table; validated at construction.
 
     Attributes are the keywords of :func:`certify_assets.certificates.certify`.
     """

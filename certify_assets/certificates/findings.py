@@ -27,26 +27,21 @@ def certificate_findings(
 ) -> tuple[dict[str, str], ...]:
     """Collect the findings of an evaluation."""
     found = [
-        *_of_the_table(observations, evaluation, settings),
-        *_of_the_sizes(evaluation, settings),
-        *_of_the_method(evaluation, settings),
-        *_of_the_guard(evaluation, settings),
+        *_table_findings(observations, evaluation, settings),
+        *_size_findings(evaluation, settings),
+        *_method_findings(evaluation, settings),
+        *_guard_findings(evaluation, settings),
     ]
     if evaluation.missing_input is not None:
-        found.append(
-            (
-                evaluation.missing_input,
-                MISSING_INPUTS[evaluation.missing_input].format(settings.method.name),
-            )
-        )
+        text = MISSING_INPUTS[evaluation.missing_input].format(settings.method.name)
+        found.append((evaluation.missing_input, text))
     elif evaluation.chosen is None:
-        found.append(
-            ("nothing_passes", diagnose_evaluation(observations, evaluation, settings).sentence)
-        )
+        text = diagnose_evaluation(observations, evaluation, settings).sentence
+        found.append(("nothing_passes", text))
     return tuple({"code": code, "message": message} for code, message in found)
 
 
-def _of_the_table(
+def _table_findings(
     observations: Observations, evaluation: Evaluation, settings: Settings
 ) -> list[tuple[str, str]]:
     found = []
@@ -58,13 +53,11 @@ def _of_the_table(
         )
         found.append(("unscored_rows", text))
     if counts.tasks < FEW_TASKS and not settings.method.pilot:
-        found.append(
-            (
-                "few_tasks",
-                f"{counts.tasks} tasks are fewer than {FEW_TASKS}; the bootstrap has not been "
-                "validated there.",
-            )
+        text = (
+            f"{counts.tasks} tasks are fewer than {FEW_TASKS}; the bootstrap has not been "
+            "validated there."
         )
+        found.append(("few_tasks", text))
     distinct = np.unique(counts.thresholds).size
     if distinct < counts.thresholds.size and settings.applied_multiplicity == "bonferroni":
         text = (
@@ -73,10 +66,8 @@ def _of_the_table(
         )
         found.append(("tied_grid", text))
     scores = observations.scores[: observations.scored]
-    ends = (
-        max(int(np.count_nonzero(scores == scores[0])), int(np.count_nonzero(scores == scores[-1])))
-        if scores.size
-        else 0
+    ends = max(
+        (int(np.count_nonzero(scores == end)) for end in (*scores[:1], *scores[-1:])), default=0
     )
     if ends > 1 and ends > _SATURATED * scores.size:
         text = (
@@ -87,16 +78,11 @@ def _of_the_table(
     return found
 
 
-def _of_the_method(evaluation: Evaluation, settings: Settings) -> list[tuple[str, str]]:
+def _method_findings(evaluation: Evaluation, settings: Settings) -> list[tuple[str, str]]:
     found = []
     if settings.method.validity == "asymptotic" and evaluation.chosen is not None:
-        found.append(
-            (
-                "asymptotic_only",
-                "The confidence holds as the number of tasks grows; it is no finite-sample "
-                "theorem.",
-            )
-        )
+        text = "The confidence holds as the number of tasks grows; it is no finite-sample theorem."
+        found.append(("asymptotic_only", text))
     if settings.method.validity == "conjectured" and evaluation.chosen is not None:
         text = (
             "That this test keeps its level at any number of tasks is a published conjecture, "
@@ -127,13 +113,13 @@ def _of_the_method(evaluation: Evaluation, settings: Settings) -> list[tuple[str
     return found
 
 
-def _of_the_sizes(evaluation: Evaluation, settings: Settings) -> list[tuple[str, str]]:
+def _size_findings(evaluation: Evaluation, settings: Settings) -> list[tuple[str, str]]:
     """What the error at the certified threshold rests on."""
     place, counts = evaluation.chosen, evaluation.counts
     if place is None:
         return []
     if settings.applied_estimand != "trajectory":
-        return _of_weights(counts, place, settings)
+        return _weight_findings(counts, place, settings)
     found = []
     effective, needed = float(counts.effective_tasks[place]), n_min(settings.alpha, settings.delta)
     if effective < needed:
@@ -145,11 +131,8 @@ def _of_the_sizes(evaluation: Evaluation, settings: Settings) -> list[tuple[str,
         found.append(("few_effective_tasks", text))
     covered = counts.covered[place]
     largest, median = int(covered.max()), float(np.median(covered[covered > 0]))
-    if (
-        largest >= _LARGE_RATIO * median
-        and settings.max_task_size is None
-        and settings.size_ratio < largest / median
-    ):
+    undeclared = settings.max_task_size is None and settings.size_ratio < largest / median
+    if largest >= _LARGE_RATIO * median and undeclared:
         text = (
             f"The largest covered task has {largest} covered trajectories, {largest / median:.3g} "
             f"times the median of {median:g} and {100 * float(largest_shares(counts)[place]):.1f} "
@@ -159,7 +142,7 @@ def _of_the_sizes(evaluation: Evaluation, settings: Settings) -> list[tuple[str,
     return found
 
 
-def _of_weights(counts: TaskCounts, place: int, settings: Settings) -> list[tuple[str, str]]:
+def _weight_findings(counts: TaskCounts, place: int, settings: Settings) -> list[tuple[str, str]]:
     """What an error in which every task weighs the same does not say of trajectories."""
     found = []
     error = float(counts.selective_error[place])
@@ -181,7 +164,7 @@ def _of_weights(counts: TaskCounts, place: int, settings: Settings) -> list[tupl
     return found
 
 
-def _of_the_guard(evaluation: Evaluation, settings: Settings) -> list[tuple[str, str]]:
+def _guard_findings(evaluation: Evaluation, settings: Settings) -> list[tuple[str, str]]:
     if not settings.method.name.endswith("taskboot"):
         return []
     if settings.applied_guard == "none":
@@ -214,9 +197,8 @@ def _of_the_guard(evaluation: Evaluation, settings: Settings) -> list[tuple[str,
             found.append(("guard_concentration_blocked", f"{seen}, not the guard: {why}."))
         elif settings.applied_guard == "floor":
             floor = f"{guard.floor_probability[place]:.3g} > {guard.limits[place]:.3g}"
-            why = (
-                f"error-free data would have probability {floor} at error-ICC {guard.icc.upper:.3f}"
-            )
+            icc = f"at error-ICC {guard.icc.upper:.3f}"
+            why = f"error-free data would have probability {floor} {icc}"
             found.append(("guard_floor_blocked", f"{seen}, not the floor: {why}."))
         else:
             why = (

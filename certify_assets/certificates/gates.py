@@ -69,7 +69,7 @@ class GateResult:
     threshold: float
     reason: str
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return the gate as a JSON object."""
         return asdict(self)
 

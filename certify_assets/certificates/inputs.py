@@ -1,6 +1,4 @@
-"""The calibration table as the procedures see it: validated, sorted once, and named by a hash of
-its content.
-"""
+"""The calibration table: validated, sorted once, and named by a hash of its content."""
 
 from __future__ import annotations
 

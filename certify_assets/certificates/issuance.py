@@ -1,12 +1,8 @@
-"""From a table to a certificate.
-
-What several certificates promise together.
-"""
+"""From a table to a certificate, and from certificates to what they promise together."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from numpy.typing import ArrayLike, NDArray
@@ -30,16 +26,11 @@ CONFIDENCE = {
     "conjectured": "confidence, by a conjecture that is not proved, of",
     "none under clustering": "confidence, for independent trajectories only, of",
 }
-_PARAMETERS = (
-    "guard",
-    "error_icc_cap",
-    "size_ratio",
-    "max_task_size",
-    "multiplicity",
-    "starts",
-    "grid",
-    "engine",
-    "draws",
+#: the weakest first
+_WEAKEST = ("none under clustering", "conjectured", "asymptotic", "finite-sample")
+_PAIR = 2
+_DEFAULT_SELECTION = (
+    "One of {} candidates compared on these outcomes; delta is divided by their number."
 )
 
 
@@ -89,7 +80,7 @@ def certify(
     procedure : str
         A name of ``PROCEDURES``.
     guard : {"floor", "kish", "none"}
-        On guarded_taskboot: what must hold beside the bootstrap.
+        On guarded_taskboot: what must hold in addition to the bootstrap.
     error_icc_cap : float, optional
         Declared upper limit of the intra-task correlation of errors.
     size_ratio : float
@@ -184,6 +175,8 @@ def issue(
     counts = evaluation.counts
     clusters = summarise_clusters(counts.sizes, counts.successes)
     method = settings.method
+    if selection is None and settings.candidates > 1:
+        selection = _DEFAULT_SELECTION.format(settings.candidates)
     return Certificate(
         procedure=method.name,
         side=settings.side,
@@ -207,9 +200,7 @@ def issue(
         promise=_promise(evaluation, settings),
         findings=certificate_findings(observations, evaluation, settings),
         candidates=int(settings.candidates),
-        selection=selection
-        if selection is not None or settings.candidates == 1
-        else _DEFAULT_SELECTION.format(settings.candidates),
+        selection=selection,
         parameters=_parameters(settings, pilot),
         provenance=_checked_provenance(provenance),
         inputs=observations.fingerprint,
@@ -222,18 +213,14 @@ def _outcome(evaluation: Evaluation, settings: Settings) -> dict[str, Any]:
     """The part of a certificate that depends on the threshold."""
     counts, place = evaluation.counts, evaluation.chosen
     if place is None:
-        nothing = {
+        counted = ("covered_trajectories", "covered_tasks", "errors")
+        return {
             "certified": False,
-            "threshold": None,
-            "coverage": 0.0,
-            "selective_error": None,
-            "tail": None,
+            **dict.fromkeys(("threshold", "selective_error", "tail")),
+            **dict.fromkeys(("coverage", "effective_tasks"), 0.0),
+            **dict.fromkeys(counted, 0),
+            "level": significant(settings.level),
         }
-        return (
-            nothing
-            | {"level": significant(settings.level)}
-            | {"covered_trajectories": 0, "covered_tasks": 0, "errors": 0, "effective_tasks": 0.0}
-        )
     return {
         "certified": True,
         "threshold": float(counts.thresholds[place]),
@@ -248,15 +235,9 @@ def _outcome(evaluation: Evaluation, settings: Settings) -> dict[str, Any]:
     }
 
 
-_DEFAULT_SELECTION = (
-    "One of {} candidates compared on these outcomes; delta is divided by their number."
-)
-
-
 def _parameters(settings: Settings, pilot: Observations | None) -> dict[str, Any]:
-    values = {name: value for name, value in asdict(settings).items() if name in _PARAMETERS}
     cap, most, starts = settings.error_icc_cap, settings.max_task_size, settings.applied_starts
-    return values | {
+    return {
         "guard": settings.applied_guard,
         "error_icc_cap": None if cap is None else float(cap),
         "size_ratio": float(settings.size_ratio),
@@ -265,6 +246,7 @@ def _parameters(settings: Settings, pilot: Observations | None) -> dict[str, Any
         "starts": None if starts is None else list(starts),
         "pilot": pilot.sha256 if pilot is not None and settings.method.pilot else None,
         "grid": int(settings.grid),
+        "engine": settings.engine,
         "draws": int(settings.draws),
     }
 
@@ -338,14 +320,9 @@ def _guard_assumptions(settings: Settings) -> tuple[str, ...]:
 
 
 def _size_assumption(settings: Settings) -> str:
-    cap = (
-        ""
-        if settings.max_task_size is None
-        else f" No task has more than {settings.max_task_size} trajectories."
-    )
-    return (
-        cap.strip() or f"Wrong tasks are at most {settings.size_ratio:g} times as large as others."
-    )
+    if settings.max_task_size is not None:
+        return f"No task has more than {settings.max_task_size} trajectories."
+    return f"Wrong tasks are at most {settings.size_ratio:g} times as large as others."
 
 
 def _promise(evaluation: Evaluation, settings: Settings) -> str:
@@ -357,12 +334,10 @@ def _promise(evaluation: Evaluation, settings: Settings) -> str:
     verb, wrong = _DECIDES[settings.side]
     what = f"{settings.alpha * 100:g} %"
     subject = f"of the trajectories that the judge {verb} {float(counts.thresholds[place])!r}"
-    over = (
-        "when every task weighs the same, "
-        if settings.method.weighted
-        else "on average over tasks "
-    )
-    over = "" if settings.applied_estimand == "trajectory" else over
+    over = ""
+    if settings.applied_estimand == "task":
+        weighted = settings.method.weighted
+        over = "when every task weighs the same, " if weighted else "on average over tasks "
     share = f"{100 * float(counts.coverage[place]):.1f} %"
     return (
         f"With {CONFIDENCE[settings.method.validity]} {100 * (1 - settings.delta):g} %, {subject}, "
@@ -371,27 +346,21 @@ def _promise(evaluation: Evaluation, settings: Settings) -> str:
     )
 
 
-#: the weakest first
-_WEAKEST = ("none under clustering", "conjectured", "asymptotic", "finite-sample")
-_PAIR = 2
-
-
 def joint_promise(certificates: Sequence[Certificate]) -> str:
-    """Say with what confidence several certificates hold together: one minus the sum of their δ."""
+    """Say with what confidence several certificates hold together: one minus the sum of their δ.
+
+    A certificate on which nothing is certified has spent its δ as well, because it could have been.
+    """
     active = [certificate for certificate in certificates if certificate.certified]
     if not active:
         return "Nothing is certified: every trajectory goes to a person."
     if len(certificates) < _PAIR:
         return active[0].promise
     joint = max(0.0, 1.0 - sum(certificate.delta for certificate in certificates))
-    word = CONFIDENCE[
-        next(kind for kind in _WEAKEST if kind in {certificate.validity for certificate in active})
-    ]
-    parts = [
-        f"Together, with {word} {100 * joint:g} %:",
-        *[certificate.promise for certificate in certificates],
-    ]
-    return " ".join([*parts, *_overlap(active)])
+    weakest = min((certificate.validity for certificate in active), key=_WEAKEST.index)
+    promises = [certificate.promise for certificate in certificates]
+    together = f"Together, with {CONFIDENCE[weakest]} {100 * joint:g} %:"
+    return " ".join([together, *promises, *_overlap(active)])
 
 
 def _overlap(active: Sequence[Certificate]) -> list[str]:
@@ -408,16 +377,15 @@ def _overlap(active: Sequence[Certificate]) -> list[str]:
 
 
 def document_promise(certificates: Sequence[Certificate]) -> str | None:
-    """Return the promise of a document of certificates: for every procedure what its two sides
-    promise together.
+    """Return what the two sides of each procedure promise together, a line a procedure.
+
+    None where a procedure lacks a side or has several certificates of one: then no pair is meant.
     """
     by_procedure: dict[str, list[Certificate]] = {}
     for certificate in certificates:
         by_procedure.setdefault(certificate.procedure, []).append(certificate)
-    if any(
-        sorted(item.side for item in group) != ["reject", "release"]
-        for group in by_procedure.values()
-    ):
+    sides = [sorted(item.side for item in group) for group in by_procedure.values()]
+    if any(pair != ["reject", "release"] for pair in sides):
         return None
     built = {name: joint_promise(group) for name, group in by_procedure.items()}
     if len(by_procedure) == 1 or not built:

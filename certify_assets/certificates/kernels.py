@@ -1,18 +1,13 @@
-"""Compiled kernels; :mod:`certify_assets.certificates.reference` has the plain numpy twin of each,
-and tests hold them equal.
+"""Compiled kernels; tests hold each equal to its numpy twin in `reference`.
 
 Every caller passes C-contiguous arrays of one dtype, so that each kernel has exactly one signature:
 a small first call compiles (or loads from numba's cache) what a large later call runs. Kernels
 release the interpreter lock and use no threading layer of numba: threads come from the caller, and
 results do not depend on their number.
 
-The compiled kernel of the Monte-Carlo engine: sums over tasks drawn with replacement, many columns
-at once.
-
-A task is a row of bytes, one byte a column (a base-256 digit of its value). Rows are added into
-16-bit lanes of vector registers, which hold 257 rows without overflow, and the lanes into int64:
-every sum is an exact integer in whatever order it is taken.
-:func:`certify_assets.certificates.reference.task_sums` is the plain numpy twin.
+In the Monte-Carlo kernel a task is a row of bytes, one byte a column (a base-256 digit of its
+value). Rows are added into 16-bit lanes of vector registers, which hold 257 rows without overflow,
+and the lanes into int64: every sum is an exact integer in whatever order it is taken.
 """
 
 from __future__ import annotations
@@ -38,7 +33,7 @@ def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     try:
         return numba.njit(cache=True, nogil=True, error_model="numpy")(function)
     except RuntimeError:
-        # neither the package folder nor the user's cache folder can be written: compile anew in
+        # neither the package folder nor the user's cache folder can be written: compile again in
         # each process
         return numba.njit(nogil=True, error_model="numpy")(function)
 
@@ -129,7 +124,7 @@ def lattice_histogram(
     """Distinct values of denominator*k − numerator*n over tasks with their counts, a threshold
     after the other.
 
-    Returns (values, counts, offsets): the histogram of threshold t lies in offsets[t]:offsets[t +
+    Returns (values, counts, offsets): the histogram of threshold t is offsets[t]:offsets[t +
     1], values ascending.
     """
     thresholds, tasks = covered.shape

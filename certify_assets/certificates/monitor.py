@@ -194,7 +194,7 @@ class Monitoring:
         Confidence sequence for the error of the estimand at the last task; contains the realised
         error.
     detector : {"e_process", "shiryaev_roberts"}
-        Which one `alarm` and `first_alarm_task` speak of.
+        The one of `alarm` and `first_alarm_task`.
     estimand : {"task", "trajectory"}
     alpha, delta : float
         Those of the certificate. Alarm, interval and anytime certification hold at 1 − δ each, not
@@ -234,7 +234,7 @@ class Monitoring:
     shiryaev_roberts: DetectorState
     findings: tuple[dict[str, str], ...]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return the result as JSON values."""
         return asdict(self) | {"interval": list(self.interval), "findings": list(self.findings)}
 
@@ -449,7 +449,7 @@ class MonitorPath:
     high: tuple[float, ...]
     error: tuple[float | None, ...]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return the path as JSON values."""
         return {name: list(values) for name, values in asdict(self).items()}
 

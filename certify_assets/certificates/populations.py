@@ -15,6 +15,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from certify_assets.errors import InputError, quoted
 
+LEAST_AUROC, LARGEST_AUROC, LARGEST_ICC = 0.5, 0.9999, 0.95
+#: loading over separation in the paper's process
+_RATIO = 0.9 / 2.2
+_WIDEST_EFFECT, _WIDEST_SCALE, _WIDEST_LOADING = 200.0, 40.0, 10.0
+_REACH, _THRESHOLDS = 6.0, 2001
+
 
 def normal_nodes() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return nodes and weights (summing to 1) that integrate over a standard normal variable."""
@@ -34,8 +40,10 @@ def side_shares(
     separation: float,
     shift: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the shares of the trajectories that thresholds cover and that are errors among them,
-    by quadrature over the task effect.
+    """Return the shares of trajectories that thresholds cover, and that are errors among them.
+
+    ``success``, ``weight`` and ``shift`` (c·u) are those of each task effect; a success scores
+    d + shift + ε and a failure −d + shift + ε with d the ``separation`` and ε standard normal.
     """
     from scipy.special import ndtr
 
@@ -67,13 +75,6 @@ class Sample:
         return iter((self.scores, self.outcomes, self.tasks))
 
 
-LEAST_AUROC, LARGEST_AUROC, LARGEST_ICC = 0.5, 0.9999, 0.95
-#: loading over separation in the paper's process
-_RATIO = 0.9 / 2.2
-_WIDEST_EFFECT, _WIDEST_SCALE, _WIDEST_LOADING = 200.0, 40.0, 10.0
-_REACH, _THRESHOLDS = 6.0, 2001
-
-
 @dataclass(frozen=True, kw_only=True)
 class Population:
     r"""Tasks with a Gaussian effect on the logit of success, and scores with Gaussian noise.
@@ -98,24 +99,18 @@ class Population:
     sizes: tuple[int, ...]
 
     def draw(self, tasks: int, key: tuple[int, ...]) -> Sample:
-        """Draw tasks; under one key the tasks of a smaller draw are the first ones of a larger
-        draw.
-        """
+        """Draw tasks; under one key a smaller draw is the beginning of a larger one."""
         effect = self.spread * np.random.default_rng([*key, 0]).standard_normal(tasks)
         size: NDArray[np.int64] = np.full(tasks, self.sizes[0])
         if len(self.sizes) > 1:
-            size = np.array(self.sizes)[
-                np.random.default_rng([*key, 1]).integers(len(self.sizes), size=tasks)
-            ]
+            drawn = np.random.default_rng([*key, 1]).integers(len(self.sizes), size=tasks)
+            size = np.array(self.sizes)[drawn]
         owner = np.repeat(np.arange(tasks), size)
         chance = _logistic(self.base + effect[owner])
         outcomes = (np.random.default_rng([*key, 2]).random(owner.size) < chance).astype(np.int64)
         noise = np.random.default_rng([*key, 3]).standard_normal(owner.size)
-        return Sample(
-            self.separation * (2 * outcomes - 1) + self.loading * effect[owner] + noise,
-            outcomes,
-            owner,
-        )
+        scores = self.separation * (2 * outcomes - 1) + self.loading * effect[owner] + noise
+        return Sample(scores, outcomes, owner)
 
     @property
     def success_rate(self) -> float:
@@ -140,21 +135,15 @@ class Population:
         return float(ndtr(math.sqrt(2) * self.separation))
 
     def errors_by_coverage(self, side: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the coverage of ever wider thresholds and the true selective error of each, both
-        of shape (thresholds,).
-        """
+        """Return coverage and true selective error of ever wider thresholds."""
         nodes, weight = normal_nodes()
         effect = self.spread * nodes
         success = _logistic(self.base + effect)
         width = self.separation + _REACH * math.hypot(1.0, self.loading * self.spread)
         thresholds = np.linspace(-width, width, _THRESHOLDS)
+        shift = self.loading * effect
         covered, errors = side_shares(
-            thresholds,
-            side,
-            success,
-            weight,
-            separation=self.separation,
-            shift=self.loading * effect,
+            thresholds, side, success, weight, separation=self.separation, shift=shift
         )
         if side == "release":
             covered, errors = covered[::-1], errors[::-1]

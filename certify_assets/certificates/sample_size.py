@@ -191,7 +191,7 @@ class SamplePlan:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader of the numbers should know beside them."""
+        """What qualifies the numbers."""
         sizing, notes = self.sizing, []
         if self.settings.method.joint and self.settings.applied_guard == "none":
             notes.append(

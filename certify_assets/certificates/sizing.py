@@ -1,6 +1,4 @@
-"""How many tasks it takes until a procedure certifies something in four of five draws from a
-population.
-"""
+"""The number of tasks at which a procedure certifies something in four of five draws."""
 
 from __future__ import annotations
 
@@ -161,7 +159,7 @@ def size_tasks(
     tasks over independent draws at several sizes near it (1,600 draws; standard error of the
     success probability at the size found about .013).
     """
-    tell = progress or (lambda _: None)
+    report = progress or (lambda _: None)
     tasks, best = bracket_tasks(
         population, settings, guess=guess, most=most, precision=_NEAR / 2, progress=progress
     )
@@ -176,7 +174,7 @@ def size_tasks(
         tasks = _polish(draws, tasks, seen, number, most)
         check = _check(draws, tasks, trials, number)
         checks.append(check)
-        tell(f"{tasks} tasks: {check.share:.1%} of {trials} fresh draws certify something")
+        report(f"{tasks} tasks: {check.share:.1%} of {trials} fresh draws certify something")
         if check.inside:
             break
         at = seen.setdefault(tasks, [0, 0])

@@ -14,7 +14,7 @@ from certify_assets.certificates.inputs import Observations, observe
 from certify_assets.certificates.issuance import document_promise, issue
 from certify_assets.errors import ForgedCertificateError, InputError, quoted
 
-#: what a successful verification leaves open, for whoever reports one
+#: what a successful verification leaves open
 NOT_VOUCHED = (
     "Not verified: provenance and selection, which are claims about things that the scores do not "
     "show (which judge, which manifest, how "
@@ -68,7 +68,7 @@ def verify_certificate(
 
     Notes
     -----
-    ``provenance`` and ``selection`` speak of things that are not in the table (which judge, which
+    ``provenance`` and ``selection`` name things that are not in the table (which judge, which
     manifest, which rule). They are carried as they are, which ``NOT_VOUCHED`` tells a reader:
     verification does not vouch for them beyond the digest, which anybody can compute. Everything
     else is recomputed, under the settings that the document names.
@@ -80,7 +80,7 @@ def verify_certificate(
         if certificate.software["version"] != __version__:
             return (
                 f"software.version is {certificate.software['version']!r} in the document and "
-                f"{__version__!r} here; verify with the version that issued it, or issue it anew."
+                f"{__version__!r} here; verify with the version that issued it, or issue it again."
             )
         if certificate.inputs != observations.fingerprint:
             key = "sha256" if certificate.inputs["sha256"] != observations.sha256 else "rows"
@@ -91,28 +91,26 @@ def verify_certificate(
             )
         if found := _pilot_difference(certificate.parameters["pilot"], others):
             return found
-        used = others if certificate.parameters["pilot"] is not None else None
-        settings = settings_of(certificate)
         again = issue(
             observations,
-            settings,
-            pilot=used,
+            settings_of(certificate),
+            pilot=None if certificate.parameters["pilot"] is None else others,
             provenance=certificate.provenance,
             selection=certificate.selection,
         )
     except (ForgedCertificateError, InputError) as error:
         return str(error)
-    told = {**certificate.to_dict(), "digest": digest}
+    given = {**certificate.to_dict(), "digest": digest}
     # the digest last: where it is all that differs, the settings, the provenance or the selection
     # were changed
-    if found := _difference({**told, "digest": ""}, {**again.to_dict(), "digest": ""}):
+    if found := _difference({**given, "digest": ""}, {**again.to_dict(), "digest": ""}):
         return found
-    return _difference(told, again.to_dict())
+    return _difference(given, again.to_dict())
 
 
-def _pilot_difference(told: str | None, pilot: Observations | None) -> str | None:
+def _pilot_difference(given: str | None, pilot: Observations | None) -> str | None:
     """Whether a document's pilot is the one given; one that names none needs none."""
-    if told is None or (pilot is not None and pilot.sha256 == told):
+    if given is None or (pilot is not None and pilot.sha256 == given):
         return None
     if pilot is None:
         return (
@@ -120,15 +118,13 @@ def _pilot_difference(told: str | None, pilot: Observations | None) -> str | Non
             "give it (--pilot)."
         )
     return (
-        f"parameters.pilot is {quoted(told)} in the document and {pilot.sha256!r} for the pilot "
+        f"parameters.pilot is {quoted(given)} in the document and {pilot.sha256!r} for the pilot "
         "given; give the pilot that it was issued with."
     )
 
 
 def verify_promise(promise: Any, certificates: Sequence[Certificate]) -> str | None:
-    """Compare the promise of a document of certificates with what they promise together; return the
-    difference, None when there is none.
-    """
+    """Return how a document's promise differs from what its certificates promise together."""
     expected = document_promise(certificates)
     if promise == expected:
         return None
@@ -146,26 +142,22 @@ def _read(document: Any) -> tuple[Certificate, Any]:
     return Certificate.parse(value), value["digest"]
 
 
-def _difference(told: Any, found: Any, path: str = "") -> str | None:
-    """First difference of two JSON values in the order of sorted keys; an integer is no float, and
-    True is no 1.
-    """
-    if type(told) is type(found) is dict:
-        for key in sorted(set(told) | set(found)):
+def _difference(given: Any, found: Any, path: str = "") -> str | None:
+    """First difference of two JSON values, keys sorted; an integer is no float, and True no 1."""
+    if type(given) is type(found) is dict:
+        for key in sorted(set(given) | set(found)):
             where = f"{path}.{key}" if path else key
-            if key not in told or key not in found:
-                return (
-                    f"{where} is "
-                    f"{'missing in the document' if key not in told else 'in the document only'}."
-                )
-            if inner := _difference(told[key], found[key], where):
+            if key not in given or key not in found:
+                found_in = "in the document only" if key in given else "missing in the document"
+                return f"{where} is {found_in}."
+            if inner := _difference(given[key], found[key], where):
                 return inner
         return None
-    if type(told) is type(found) is list and len(told) == len(found):
-        for place, (left, right) in enumerate(zip(told, found, strict=True)):
+    if type(given) is type(found) is list and len(given) == len(found):
+        for place, (left, right) in enumerate(zip(given, found, strict=True)):
             if inner := _difference(left, right, f"{path}[{place}]"):
                 return inner
         return None
-    if type(told) is type(found) and told == found:
+    if type(given) is type(found) and given == found:
         return None
-    return f"{path} is {quoted(told, 200)} in the document and {quoted(found, 200)} recomputed."
+    return f"{path} is {quoted(given, 200)} in the document and {quoted(found, 200)} recomputed."
