@@ -361,7 +361,7 @@ class Corpus:
         return checks
 
     def require_leak_checks(self, manifest_sha256: str | None = None) -> str | None:
-        """Refuse a corpus with a structural leak that nobody accepted.
+        """Refuse a corpus with a structural leak that was not accepted.
 
         Parameters
         ----------
@@ -403,7 +403,7 @@ class Corpus:
             raise LeakError(
                 f"{checks.leaks} alone tells the outcome of {self}; a judge would certify that, "
                 "not the work: remove the leak, or set accept_structural_leak to the reason for "
-                "going on."
+                "accepting it."
             )
         return f"{checks.leaks}; accepted: {checks.accepted}" if checks.over else None
 

@@ -100,7 +100,7 @@ class LeakFinding:
 
 @dataclass(frozen=True)
 class LeakChecks:
-    """How well the outcome is told without reading the run.
+    """How well the outcome can be predicted without reading the run.
 
     Parameters
     ----------
@@ -424,7 +424,7 @@ def _phrases(frame: pd.DataFrame) -> dict[str, tuple[NDArray[np.float64], NDArra
         said = np.array([_said(pattern, text) for text in texts], dtype=np.float64)
         present = ~np.isnan(said)
         if present.any():
-            # a run without the phrase stands between those that it speaks well and badly of
+            # a run without the phrase is placed between those that it speaks well and badly of
             middle = (said[present].min() + said[present].max()) / 2
             marks[name] = (present.astype(np.float64), np.where(present, said, middle))
     return marks
@@ -469,7 +469,7 @@ class AgentRate:
 
 @dataclass(frozen=True, slots=True)
 class PhraseEvidence:
-    """Where a verdict phrase stands.
+    """Where a verdict phrase occurs.
 
     Parameters
     ----------
@@ -481,7 +481,7 @@ class PhraseEvidence:
         Success rate of those and of the others; None where there are none.
     examples : tuple of (str, int, str)
         For a success and a failure, where there are both: trajectory, number of the step (0 is the
-        instruction), and the text around the phrase where it stands last.
+        instruction), and the text around the phrase where it occurs last.
     """
 
     name: str

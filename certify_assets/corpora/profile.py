@@ -195,7 +195,7 @@ def profile_corpus(
     }
     texts = render_frame(frame) if rendered is None else rendered
     copies = int(duplicated(frame, texts).sum())
-    # a flip is told by outcomes, and those of TEST are read through its ledger alone
+    # a flip is a matter of outcomes, and those of TEST are read through its ledger alone
     readable = (
         np.ones(len(frame), np.bool_)
         if manifest is None
@@ -254,7 +254,7 @@ def certification_gate(
     Where errors come by whole tasks, data without an error have probability (1 − α)^G at an error
     of α, and the guard accepts them when that is at most δ/8: 49 tasks at α = .1 and 23 at α = .2
     for δ = .05. Fewer tasks can pass where the errors that are seen are spread over tasks, which
-    nobody knows before scoring.
+    is unknown before scoring.
     """
     floor = n_min(alpha, delta / _FLOOR_SHARE)
     at_delta, at_grid = n_min(alpha, delta), n_min(alpha, delta / grid)

@@ -178,7 +178,7 @@ class Renderer:
             As for `render`.
         encode : callable
             The tokenizer, see :func:`certify_assets.corpora.token_budget.fast_encoder`. Its
-            identity is not in `sha256`: record it beside.
+            identity is not in `sha256`: record it as well.
         before, after : str
             What the prompt begins and ends with, trusted text; kept whole, as the instruction is.
 

@@ -85,7 +85,7 @@ class Trajectory:
     Parameters
     ----------
     corpus, task_id, trajectory_id, agent : str
-        Not empty. `task_id` is the cluster: trajectories of a task are never told apart as
+        Not empty. `task_id` is the cluster: trajectories of a task are never treated as
         independent. `trajectory_id` is unique within the corpus.
     attempt : int
         Number of this attempt among the agent's attempts at the task, from 0.

@@ -27,7 +27,7 @@ _INDENT = "  "
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """Token ids of a text with the characters they stand for.
+    """Token ids of a text with the characters they encode.
 
     Parameters
     ----------

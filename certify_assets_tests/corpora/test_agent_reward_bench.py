@@ -156,7 +156,7 @@ def test_runs_without_annotations(tmp_path: Path) -> None:
     assert detect_format([tmp_path]) == "agent_reward_bench"
     with pytest.raises(
         InputError,
-        match=r"has no annotations beside it; give annotations\.csv too, or take the reward \(label=reward\)",
+        match=r"has no annotations next to it; give annotations\.csv too, or take the reward \(label=reward\)",
     ):
         read(tmp_path)
     imported = read(tmp_path, label="reward")

@@ -351,7 +351,7 @@ def _labelled(
             "has no cum_reward"
             if labels.by_reward
             else (
-                "has no annotations beside it; give annotations.csv too, or take the reward "
+                "has no annotations next to it; give annotations.csv too, or take the reward "
                 "(label=reward)"
             )
         )
@@ -459,7 +459,7 @@ class Annotations:
 
 
 def normalised(name: str) -> str:
-    """Remove the parts of a dotted name that stand for variants of a benchmark."""
+    """Remove the parts of a dotted name that name variants of a benchmark."""
     return ".".join(part for part in name.strip().split(".") if part not in _VARIANTS)
 
 

@@ -1,7 +1,7 @@
 """AutoCodeRover results: a folder a run, ``<run>/<bucket>/<instance>_<time>/``, with the
 conversation after every round.
 
-The last round holds the whole conversation, the patches that the agent then wrote lie beside it.
+The last round holds the whole conversation, the patches that the agent then wrote are next to it.
 Buckets tell whether a patch came out, and
 ``meta.json`` and ``developer_patch.diff`` hold the solution; none of them is read.
 Runs named ``…-run-<k>`` are attempts of one agent.
@@ -83,7 +83,7 @@ def autocoderover(files: Files, reading: Reading) -> Iterator[Draft]:
             reading.tally.other(
                 file.name,
                 f"{file.name} is no conversation of AutoCodeRover, nor a patch or report "
-                "beside one.",
+                "next to one.",
             )
 
 

@@ -82,7 +82,7 @@ class Files(Protocol):
 
 @dataclass
 class Reading:
-    """What an adapter is given beside its files, and where it says what it found.
+    """What a format is given besides its files, and where it reports what it found.
 
     Parameters
     ----------

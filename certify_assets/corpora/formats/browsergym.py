@@ -1,8 +1,8 @@
 """BrowserGym and AgentLab runs in JSON: a folder for every run with summary_info.json and the list
 of its steps, steps_info.json.
 
-The harness itself stores steps as pickles. Loading a pickle runs code of whoever wrote it, so
-pickles are counted and never opened: whoever has the harness installed writes the steps as JSON.
+The harness itself stores steps as pickles. Loading a pickle runs code of its author, so
+pickles are counted and never opened: write the steps as JSON where the harness is installed.
 (Its own option save_json overwrites steps_info.json at every step, so that only the last is
 left.) Agent, task and seed are in the folder's name, ``<date>_<agent>_on_<task>_<seed>``. The
 seed picks an instance of the task; the task is the cluster.
@@ -83,7 +83,7 @@ def _explain(file: SourceFile) -> str | None:
 
 def _refusal(file: SourceFile) -> str:
     return (
-        f"{file.name} is a pickle, which runs code of whoever wrote it when it is loaded, and was "
+        f"{file.name} is a pickle, which runs code of its author when it is loaded, and was "
         f"not opened; {_EXPORT}."
     )
 
@@ -201,7 +201,7 @@ def _run(file: SourceFile, summary: _Summary | None, reading: Reading) -> Iterat
         reason, why = summary.reason, summary.sentence
     elif not why and not named:
         why = (
-            f"{file.name} lies in no folder named <agent>_on_<task>_<seed>, so its agent and task "
+            f"{file.name} is in no folder named <agent>_on_<task>_<seed>, so its agent and task "
             "are not known; rename the folder."
         )
     turns = [_turn(info) for info in infos]

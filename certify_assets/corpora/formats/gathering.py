@@ -251,7 +251,7 @@ def _is_copy(draft: Draft, earlier: _Kept) -> bool:
 
 
 class _Instructions:
-    """Which tasks have an instruction in common, told by hashes."""
+    """Which tasks have an instruction in common, by hashes."""
 
     def __init__(self) -> None:
         self._tasks: dict[bytes, set[str]] = {}

@@ -120,7 +120,7 @@ def harbor(files: Files, reading: Reading) -> Iterator[Draft]:
         if folder not in parts:
             reading.tally.drop(
                 "no_trajectory",
-                f"{trial.file} has no agent/trajectory.json beside it; nothing can be judged.",
+                f"{trial.file} has no agent/trajectory.json next to it; nothing can be judged.",
             )
 
 
@@ -152,7 +152,7 @@ def _run(
     if any(document is None for *_, document in parts):
         return
     if trial is None:
-        reading.tally.drop("no_label", f"{first.name} has no result.json of its trial beside it.")
+        reading.tally.drop("no_label", f"{first.name} has no result.json of its trial next to it.")
         return
     instruction, steps = run_of_documents([document for *_, document in parts], reading)
     infrastructure = [
@@ -294,7 +294,7 @@ def is_atif(document: Any) -> bool:
 def run_of_documents(
     documents: Sequence[Mapping[str, Any]], reading: Reading
 ) -> tuple[str, tuple[Step, ...]]:
-    """Return the instruction and the steps of a run, which may go on in further documents.
+    """Return the instruction and the steps of a run, which may continue in further documents.
 
     The instruction is what the user said before the agent's first step. System messages, copies
     of earlier context and runs of subagents (counted in the notes of the tally) are left out.

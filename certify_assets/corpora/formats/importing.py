@@ -165,7 +165,7 @@ def gather_new_runs(
     name: str,
     options: Mapping[str, Any] | None = None,
 ) -> Iterator[tuple[Gathered, ImportFacts]]:
-    """Read runs whose outcomes nobody knows yet, as `gather_corpus`."""
+    """Read runs whose outcomes are not known yet, as `gather_corpus`."""
     roots, unknown = (
         [Path(paths)] if isinstance(paths, str | Path) else [Path(path) for path in paths],
         None,
@@ -175,7 +175,7 @@ def gather_new_runs(
         try:
             format = detect_format(roots, _limits(chosen))
         except InputError as error:
-            # a table is told by its outcome, which new runs need not have
+            # a table is recognised by its outcome, which new runs need not have
             format, unknown = "table", error
     with ExitStack() as stack:
         try:

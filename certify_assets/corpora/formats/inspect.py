@@ -86,7 +86,7 @@ class _Log:
 
 
 class _Place(NamedTuple):
-    """Where a sample stands in its log."""
+    """Where a sample is in its log."""
 
     row: int
     member: str
@@ -225,7 +225,7 @@ def _identified(records: Iterator[Record | str], written: Record | str) -> Itera
 def _drafts(
     records: Iterator[Record | str], members: Sequence[str], source: _Source, header: str
 ) -> Iterator[Draft]:
-    """Turn the header and samples of a log into drafts, whoever read them."""
+    """Turn the header and samples of a log into drafts, whichever reader read them."""
     file, tally, seen = source.file, source.reading.tally, 0
     try:
         document = next(records)
@@ -547,7 +547,7 @@ class Scoring:
     scorer, value_key : str or None
         Names; None where there is only one.
     threshold : float or None
-        Least score that is a success; None for 1, with scores that lie outside 0 to 1 refused.
+        Least score that is a success; None for 1, with scores outside 0 to 1 refused.
     partial : str or None
         What P counts as.
     """
@@ -597,7 +597,7 @@ class Scoring:
         )
 
     def between(self, scores: Any) -> bool:
-        """Say whether nobody decided what the sample's score, between failure and success, is."""
+        """Whether no option decides what a score between failure and success is."""
         values = [mapping(score).get("value") for score in mapping(scores).values()]
         return self.threshold is None and any(
             isinstance(value, float) and 0 < value < 1 - _TOLERANCE for value in values

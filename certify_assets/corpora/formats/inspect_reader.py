@@ -138,7 +138,7 @@ def _version_at(python: str) -> str:
 
 @contextmanager
 def open_reader(options: Mapping[str, Any]) -> Iterator[InspectProcess | None]:
-    """Make inspect-ai's reader ready, as the options say; None stands for the package's own."""
+    """Make inspect-ai's reader ready, as the options say; None for the package's own."""
     package = choose_reader(options)
     if package is None:
         yield None

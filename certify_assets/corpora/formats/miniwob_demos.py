@@ -1,4 +1,4 @@
-"""MiniWoB++ demonstrations: one JSON object a run of a person, with the events in the browser and
+"""MiniWoB++ demonstrations: one JSON object a run of a human, with the events in the browser and
 the page after each of them.
 
 Events come twice, when they reach the page and when they leave it; the first of the two is read,
@@ -55,7 +55,7 @@ def _fits(file: SourceFile) -> bool:
 
 
 @corpus_format(
-    title="MiniWoB++ demonstrations of people (one JSON object a run)",
+    title="MiniWoB++ demonstrations by humans (one JSON object a run)",
     suffixes=(".json",),
     domain="web",
     fits=_fits,
@@ -143,7 +143,7 @@ def steps_of_states(states: Iterable[Mapping[str, Any]]) -> tuple[Step, ...]:
             steps.append((f"type {action}" if keys else action, before))
         latest = before
     if not steps:
-        # whoever did nothing has failed before a page; without a page nothing was recorded
+        # doing nothing is a failure before a page; without a page nothing was recorded
         return tuple(step for step in _described([("", latest)]) if step.observation)
     # what the last event leaves is the page at the end
     steps[-1] = (steps[-1][0], latest)

@@ -2,7 +2,7 @@
 and observation, as history.
 
 Outcomes are in the records once the harness has written them back (``report.resolved``),
-otherwise in a SWE-bench report beside the file. Files are read line by line.
+otherwise in a SWE-bench report next to the file. Files are read line by line.
 """
 
 from __future__ import annotations
@@ -294,7 +294,7 @@ def _conversation(events: list[Mapping[str, Any]]) -> tuple[str, tuple[Step, ...
 
 
 def _said(event: Mapping[str, Any]) -> tuple[bool, str]:
-    """Return whether an event is an action of the agent, and its text, empty where nobody said
+    """Return whether an event is an action of the agent, and its text, empty where nothing was said
     anything.
     """
     if "kind" in event and not (

@@ -1,7 +1,7 @@
 """SWE-agent runs (one ``<instance>.traj`` a run) with reports of a SWE-bench harness, on SWE-bench
 or on Multi-SWE-bench.
 
-The agent is what the predictions beside the runs call it, or else the folder of the runs;
+The agent is what the predictions next to the runs call it, or else the folder of the runs;
 folders of one agent are its attempts. The content of a run does not tell Multi-SWE-bench from
 SWE-bench; its folder (``evaluation/<language>/…``) or instance id does.
 """

@@ -1,7 +1,7 @@
 """What the formats of code repair share: instance ids, issue texts, and the reports of the
 SWE-bench harnesses that hold the outcomes.
 
-A report speaks of the folder that it lies in (a folder that holds only reports, such as
+A report is about the folder that it is in (a folder that holds only reports, such as
 ``results``, is passed over) and of the runs below it. It names the resolved instances; whether
 one that it does not name failed or was never evaluated depends on what else it names.
 """
@@ -98,7 +98,7 @@ class Report:
 
 
 class Outcomes:
-    """Outcomes of runs, by where they lie; see `collect_outcomes`."""
+    """Outcomes of runs, by folder; see `collect_outcomes`."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class Outcomes:
         passed_over: Counter[str],
     ) -> None:
         self._reports, self._passed_over = reports, passed_over
-        # without reports nobody need know the runs, which may be in long files
+        # without reports the runs need not be known, which may be in long files
         found = (
             [(report.name, task) for name, task in runs if (report := self.report(name))]
             if reports

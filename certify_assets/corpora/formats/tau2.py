@@ -299,7 +299,7 @@ def _count_missing(header: _Header, seen: set[str], reading: Reading) -> None:
     if not seen and not header.listed:
         reading.tally.drop(
             "file_ends_early",
-            f"{header.file} holds no simulations, and there is no folder simulations beside it.",
+            f"{header.file} holds no simulations, and there is no folder simulations next to it.",
         )
 
 
@@ -441,8 +441,8 @@ def _checked(record: Mapping[str, Any]) -> Criteria:
     info = mapping(record.get("reward_info"))
     actions = [mapping(check).get("action") for check in _list(info.get("action_checks"))]
     asserted = [mapping(check).get("nl_assertion") for check in _list(info.get("nl_assertions"))]
-    told = [mapping(check).get("info") for check in _list(info.get("communicate_checks"))]
-    return Criteria(_ids(actions), tuple(map(str, [*asserted, *told])))
+    stated = [mapping(check).get("info") for check in _list(info.get("communicate_checks"))]
+    return Criteria(_ids(actions), tuple(map(str, [*asserted, *stated])))
 
 
 def _ids(actions: list[Any]) -> frozenset[str]:

@@ -2,7 +2,7 @@
 terminal showed.
 
 The outcome is in a trial's results.json, or in the results.json of its run, which lists all
-trials. Agent and run are in the path only: submissions lie below ``<date>_<agent>_<model>``,
+trials. Agent and run are in the path only: submissions are below ``<date>_<agent>_<model>``,
 runs of one's own have a run_metadata.json. The terminal is read before the tests ran (post-agent
 pane, or the recording of the agent's session); post-test pane, recordings of tests and
 commands.txt, whose last lines start the tests, are never opened.
