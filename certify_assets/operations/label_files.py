@@ -1,4 +1,4 @@
-"""Labels by file: the queue as a table or as tasks for Label Studio, and what people wrote into either, back into the journal."""
+"""Labels by file: export of the review queue, as a table or for Label Studio, and import."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _STUDIO_CHARS = 60_000
 
 @dataclass(frozen=True)
 class Imported:
-    """What a file of labels brought: labels added, labels that stood already, rows without an outcome, and by whom."""
+    """Labels added, labels known before, rows without an outcome, and their reviewers."""
 
     added: int
     stood: int
@@ -52,7 +52,7 @@ class Imported:
 
 @dataclass(frozen=True)
 class _Statement:
-    """One row of a file, unchecked; `where` says where it stands and `token` names it for ever."""
+    """One row of a file, unchecked; `where` is its place and `token` its permanent name."""
 
     where: str
     column: str
@@ -64,20 +64,21 @@ class _Statement:
 
 
 def export_queue(path: Path, queue: Queue, *, with_judge: bool = False) -> None:
-    """Write the queue with empty columns outcome, reviewer and comment, for people to fill in.
+    """Write the queue with empty columns outcome, reviewer and comment.
 
     Parameters
     ----------
     path : Path
-        CSV, JSON Lines or Parquet, told by the ending.
+        CSV, JSON Lines or Parquet, by its ending.
     queue : Queue
     with_judge : bool
-        Also agent, score, decision and thresholds, which sway whoever labels.
+        Also agent, score, decision and thresholds, which can bias a reviewer.
 
     Raises
     ------
     InputError
-        If the ending is unknown, a CSV would hold a name that a spreadsheet runs as a formula, or the file is there and holds labels.
+        If the ending is unknown, a name could run as a formula of a spreadsheet, or the file
+        holds labels already.
     """
     _refuse_labels(path)
     frame = queue.frame[list(QUEUE_COLUMNS if with_judge else BLIND_COLUMNS)].assign(
@@ -88,7 +89,7 @@ def export_queue(path: Path, queue: Queue, *, with_judge: bool = False) -> None:
 
 
 def _refuse_labels(path: Path) -> None:
-    """Refuse to write over what somebody filled in."""
+    """Refuse to overwrite labels."""
     if not path.is_file() or path.suffix.lower() not in _TABLES:
         return
     try:
@@ -99,12 +100,13 @@ def _refuse_labels(path: Path) -> None:
         str(value).strip() not in ("", "None", "nan") for value in columns.get("outcome", ())
     ):
         raise InputError(
-            f"{path} holds {filled} outcomes, which the export would write over; import it first, or give another path."
+            f"{path} holds {filled} outcomes, which the export would write over; import it first, "
+            "or give another path."
         )
 
 
 def export_studio(path: Path, store: Store, corpus: str, queue: Queue) -> None:
-    """Write the queue as tasks of Label Studio, with the text of every run as its judge reads it; see `STUDIO_CONFIG`.
+    """Write the queue as tasks of Label Studio, with the text of every run; see `STUDIO_CONFIG`.
 
     Raises
     ------
@@ -132,35 +134,36 @@ def _task(lookup: RunLookup, trajectory_id: str, task_id: str, batch: str) -> di
 
 
 def import_labels(corpus: Corpus, path: Path, *, reviewer: str | None = None) -> Imported:
-    """Write the labels of a file into the journal: all of them, or none where one is at fault.
+    """Append the labels of a file to the journal: all of them, or none where one is at fault.
 
     Parameters
     ----------
-    store : Store
-    corpus : str
+    corpus : Corpus
     path : Path
-        A table (CSV, JSON Lines, Parquet) with trajectory_id, outcome and optionally reviewer and comment; or Label Studio's export (.json).
-        Outcomes are 0, 1, failure or success; rows without one are passed over.
+        A table (CSV, JSON Lines, Parquet) with trajectory_id, outcome and optionally reviewer and
+        comment; or Label Studio's export (.json). Outcomes are 0, 1, failure or success; rows
+        without one are skipped.
     reviewer : str, optional
-        Whose labels they are where the file does not say.
+        Name for rows without one.
 
     Returns
     -------
     Imported
-        The same file a second time adds nothing, nor does a row that repeats what its reviewer last said.
+        The same file again adds nothing, nor does a repeated statement.
 
     Raises
     ------
     InputError
-        With file, row and column of the first row at fault: a run that is unknown or that nobody decided, another outcome, no reviewer,
-        a run twice by one reviewer; or where the file was imported under another reviewer's name.
+        With file, row and column of the first fault: an unknown or undecided run, another outcome,
+        no reviewer, a run twice by one reviewer; or if the file was imported under another name.
     """
     if not path.is_file():
         raise InputError(f"{path} does not exist or is not a file; check the path.")
     suffix = path.suffix.lower()
     if suffix != ".json" and suffix not in _TABLES:
         raise InputError(
-            f"{path} does not end in .csv, .jsonl, .parquet or .json; save the labels in one of these formats."
+            f"{path} does not end in .csv, .jsonl, .parquet or .json; save the labels in one of "
+            "these formats."
         )
     before = read_labels(corpus)
     statements = list(_studio(path, reviewer) if suffix == ".json" else _table(path, reviewer))
@@ -184,7 +187,8 @@ def _table(path: Path, reviewer: str | None) -> Iterator[_Statement]:
     for name in ("trajectory_id", "outcome"):
         if name not in columns:
             raise InputError(
-                f"{path} has no column {name!r} (it has {', '.join(names[:12])}); give trajectory_id and outcome."
+                f"{path} has no column {name!r} (it has {', '.join(names[:12])}); give "
+                "trajectory_id and outcome."
             )
     digest = sha256_file(path)
     for index in range(len(columns["outcome"])):
@@ -208,7 +212,8 @@ def _studio(path: Path, reviewer: str | None) -> Iterator[_Statement]:
         isinstance(task, dict) and isinstance(task.get("data"), dict) for task in tasks
     ):
         raise InputError(
-            f"{path} is not a list of tasks with data; export the project from Label Studio as JSON, not as JSON-MIN."
+            f"{path} is not a list of tasks with data; export the project from Label Studio as "
+            "JSON, not as JSON-MIN."
         )
     given = [
         (row, task, place, one)
@@ -218,7 +223,8 @@ def _studio(path: Path, reviewer: str | None) -> Iterator[_Statement]:
     names = {_annotator(one) for *_, one in given}
     if reviewer is not None and len(names) > 1:
         raise InputError(
-            f"{path} has labels of {len(names)} annotators; leave the reviewer out, they are told apart by their ids."
+            f"{path} has labels of {len(names)} annotators; leave the reviewer out, they are told "
+            "apart by their ids."
         )
     digest = sha256_bytes(data)
     for row, task, place, one in given:
@@ -242,7 +248,8 @@ def _annotations(
         isinstance(one, dict) and isinstance(one.get("result", []), list) for one in found
     ):
         raise InputError(
-            f"{path}, task {row}: annotations is not a list of annotations; export the project from Label Studio as JSON."
+            f"{path}, task {row}: annotations is not a list of annotations; export the project "
+            "from Label Studio as JSON."
         )
     yield from enumerate(found, 1)
 
@@ -265,7 +272,8 @@ def _choice(path: Path, where: str, annotation: Mapping[str, Any]) -> str | None
         return None
     if len(picked) > 1:
         raise InputError(
-            f"{path}, {where}, choices: {len(picked)} choices where one is asked for; keep success or failure."
+            f"{path}, {where}, choices: {len(picked)} choices where one is asked for; keep "
+            "success or failure."
         )
     return picked[0]
 
@@ -300,15 +308,18 @@ def _label(path: Path, one: _Statement, known: dict[str, None], studio: bool) ->
     )
     if outcome is None:
         raise InputError(
-            f"{path}, {one.where}, column outcome: {str(one.outcome)[:60]!r} is no outcome; give 1 or success, 0 or failure."
+            f"{path}, {one.where}, column outcome: {str(one.outcome)[:60]!r} is no outcome; give "
+            "1 or success, 0 or failure."
         )
     if _blank(one.trajectory_id):
         raise InputError(
-            f"{path}, {one.where}, column trajectory_id is empty; name the run that the label is of."
+            f"{path}, {one.where}, column trajectory_id is empty; name the run that the label is "
+            "of."
         )
     if _blank(one.reviewer):
         raise InputError(
-            f"{path}, {one.where}, column reviewer is empty; fill it in, or say whose labels they are with --reviewer NAME."
+            f"{path}, {one.where}, column reviewer is empty; fill it in, or say whose labels they "
+            "are with --reviewer NAME."
         )
     try:
         name = reviewer_name(str(one.reviewer), known)
@@ -344,10 +355,12 @@ def _require_decided(
     )
     if elsewhere := _undecided_batch(corpus, wrong.trajectory_id):
         raise InputError(
-            f"{where} is a run of batch {elsewhere}, which nobody decided; decide the batch first. Nothing was imported."
+            f"{where} is a run of batch {elsewhere}, which nobody decided; decide the batch "
+            "first. Nothing was imported."
         )
     raise InputError(
-        f"{where} is no run that was decided for {corpus}; check the id and the corpus. Nothing was imported."
+        f"{where} is no run that was decided for {corpus}; check the id and the corpus. Nothing "
+        "was imported."
     )
 
 
@@ -376,8 +389,10 @@ def _require_once(path: Path, statements: Sequence[_Statement], labels: Sequence
         first = seen.setdefault((label.trajectory_id, label.reviewer), label)
         if first is not label:
             raise InputError(
-                f"{path}, {_where(statements, label)}, column trajectory_id: {label.reviewer} labels {label.trajectory_id[:120]!r} a second time "
-                f"(first in {_where(statements, first)}); keep one of the two. Nothing was imported."
+                f"{path}, {_where(statements, label)}, column trajectory_id: {label.reviewer} "
+                f"labels {label.trajectory_id[:120]!r} a second time "
+                f"(first in {_where(statements, first)}); keep one of the two. Nothing was "
+                "imported."
             )
 
 
@@ -387,13 +402,14 @@ def _require_same_reviewer(path: Path, before: Sequence[Label], labels: Sequence
         old = written.get(label.token)
         if old is not None and old.reviewer != label.reviewer:
             raise InputError(
-                f"{path} was imported before as the labels of {old.reviewer}; one file cannot be the labels of {label.reviewer} too. "
+                f"{path} was imported before as the labels of {old.reviewer}; one file cannot be "
+                f"the labels of {label.reviewer} too. "
                 "Nothing was imported."
             )
 
 
 def _news(before: Sequence[Label], labels: Sequence[Label]) -> list[Label]:
-    """Leave out what the journal has: rows of this file, and what a reviewer says just as they said it last."""
+    """Leave out rows of this file that are stored, and repetitions of a reviewer."""
     written, standing = {label.token for label in before}, resolve_labels(before)
     votes = {name: dict(resolved.votes) for name, resolved in standing.items()}
     return [

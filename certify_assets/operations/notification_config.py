@@ -6,7 +6,7 @@
     targets:
       - name: on-call
         events: [alarm, closed_gate]
-        command: [/usr/local/bin/page, --team, evaluation]     # the event as JSON on stdin; no shell
+        command: [/usr/local/bin/page, --team, eval]          # the event as JSON on stdin; no shell
       - name: channel
         webhook: https://hooks.example.org/certify              # the event as JSON in a POST
         secret_variable: CERTIFY_HOOK_SECRET                    # signs the body; in no file

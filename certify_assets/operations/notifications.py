@@ -1,7 +1,7 @@
 """Notifications: an alarm, an expired certificate, a closed gate, a failed audit; each sent once.
 
 ``operations/<corpus>/notifications.jsonl`` logs every attempt. What failed is tried again with the
-next delivery, and stops nothing. A delivery that was killed between sending and logging is repeated:
+next delivery, and stops nothing. A delivery killed between sending and logging is repeated:
 a receiver may get an event twice, with the same id, and never misses one.
 """
 

@@ -1,4 +1,4 @@
-"""The queue of people: which runs wait for a label, the most needed first, and what labelling them costs."""
+"""The review queue: runs that wait for a label, the most urgent first, and their cost."""
 
 from __future__ import annotations
 
@@ -58,16 +58,17 @@ _AUTOMATIC = ("reject", "release")
 
 @dataclass(frozen=True)
 class Asked:
-    """The decided runs of a corpus that people are asked about, whether they have said something or not.
+    """The decided runs of a corpus that need a label, labelled or not.
 
     Parameters
     ----------
     frame : pandas.DataFrame
-        Rows of the decisions with `asked` set, the oldest first; of a run that was decided twice the later row.
+        Rows of the decisions with `asked` set, the oldest first; the later row of a run that was
+        decided twice.
     decided : int
         Runs with a decision, all of them.
     saved : int
-        Of these, runs that the certificate decided and nobody is asked about.
+        Of these, runs that the certificate decided and that need no label.
     """
 
     frame: pd.DataFrame
@@ -77,7 +78,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class KindBudget:
-    """What one kind of question asks for: runs of tasks, and labels, which are more than runs where two people are asked."""
+    """Cost of one kind: runs, tasks, and labels, more than runs where two reviewers are asked."""
 
     kind: str
     runs: int
@@ -88,14 +89,14 @@ class KindBudget:
 
 @dataclass(frozen=True)
 class Budget:
-    """What the queue costs.
+    """Cost of the queue.
 
     Parameters
     ----------
     kinds : tuple of KindBudget
         In the order of `KINDS`, empty ones too.
     minutes_per_run : float
-        What a label takes a person: an assumption, not a measurement.
+        Time for one label: an assumption, not a measurement.
     decided, saved : int
         As in `Asked`.
     """
@@ -150,7 +151,7 @@ class Queue:
         With `QUEUE_COLUMNS`, the most needed first.
     budget : Budget
     reviewers : mapping of str to frozenset of str
-        By run of the queue, whoever has said something of it already: they are not asked again.
+        Reviewers of each run so far: they are not asked again.
     """
 
     frame: pd.DataFrame
@@ -159,7 +160,7 @@ class Queue:
 
 
 def load_asked(corpus: Corpus) -> Asked:
-    """Read which decided runs people are asked about; a corpus without decisions has none.
+    """Read which decided runs need a label.
 
     Raises
     ------
@@ -182,7 +183,8 @@ def load_asked(corpus: Corpus) -> Asked:
     )
     if unknown := sorted(set(asked["asked"]) - set(KINDS)):
         raise InputError(
-            f"the decisions of {corpus} ask for {unknown[0]!r}; decide the batch again: a person is asked for {', '.join(KINDS)}."
+            f"the decisions of {corpus} ask for {unknown[0]!r}; decide the batch again: a person "
+            f"is asked for {', '.join(KINDS)}."
         )
     return Asked(
         asked.drop_duplicates("trajectory_id", keep="last", ignore_index=True), decided, saved
@@ -190,7 +192,7 @@ def load_asked(corpus: Corpus) -> Asked:
 
 
 def load_queue(corpus: Corpus, *, minutes_per_run: float = 4.0, double: float = 0.0) -> Queue:
-    """Read decisions and journal and return who is to be asked what; as `build_queue`."""
+    """Read decisions and journal and return the queue; as `build_queue`."""
     resolved = resolve_labels(read_labels(corpus))
     return build_queue(load_asked(corpus), resolved, minutes_per_run=minutes_per_run, double=double)
 
@@ -208,18 +210,20 @@ def build_queue(
     ----------
     asked : Asked
     resolved : mapping of str to Resolved
-        What people said so far, by run.
+        Resolved labels by run.
     minutes_per_run : float
-        What a label takes a person, for the budget.
+        Time for one label, for the budget.
     double : float
-        Share of the runs, drawn by a hash of their names, that two people are asked about, so that their agreement is known.
+        Share of the runs, drawn by a hash of their names, that two reviewers label, so that their
+        agreement is measured.
 
     Returns
     -------
     Queue
-        A run waits while it lacks a label or its reviewers are tied: one more is asked, and the majority then stands. Audit sample before
-        spot checks before undecided runs; tied runs at the top of their kind. Audit sample: whole tasks together, since a task counts
-        only when every attempt is labelled, those that lack fewest labels first. Spot checks: as they came. Undecided: unscored first,
+        A run waits while it lacks a label or its reviewers are tied: one more is asked. Audit
+        sample before spot checks before undecided runs; tied runs at the top of their kind. Audit
+        sample: whole tasks together, since a task counts only when every attempt is labelled,
+        those that lack fewest labels first. Spot checks: as they came. Undecided: unscored first,
         then those nearest to a threshold, then those decided without one.
 
     Raises
@@ -229,7 +233,8 @@ def build_queue(
     """
     if not 0.0 <= double <= 1.0 or not 0.0 < minutes_per_run < float("inf"):
         raise InputError(
-            f"minutes per run {minutes_per_run!r} and double {double!r}: give minutes above 0, and a share between 0 and 1."
+            f"minutes per run {minutes_per_run!r} and double {double!r}: give minutes above 0, "
+            "and a share between 0 and 1."
         )
     names = asked.frame["trajectory_id"].tolist()
     votes = [resolved[name].votes if name in resolved else () for name in names]
@@ -251,7 +256,7 @@ def build_queue(
 
 
 def _wanted(names: Iterable[str], double: float) -> NDArray[np.int64]:
-    """Return of how many people each run wants a label."""
+    """Return how many reviewers each run needs."""
     places = (
         [
             int.from_bytes(hashlib.sha256(f"two\0{name}".encode()).digest()[:8], "big") / 2.0**64
@@ -293,7 +298,7 @@ def _ordered(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _distance(frame: pd.DataFrame) -> tuple[pd.Series, NDArray[np.int64]]:
-    """Return how far scores are from the nearest threshold, infinite without one, and 0 for unscored, 1 for known, 2 for no threshold."""
+    """Return the distance to the nearest threshold, and 0 unscored, 1 known, 2 no threshold."""
     import pandas as pd
 
     score = frame["score"].to_numpy(dtype=np.float64)
@@ -327,7 +332,7 @@ def _why(kind: str, task_labels: int, reason: str, score: float, distance: float
         return "random check"
     if np.isnan(score):
         return "unscored"
-    # how far from the threshold would tell whoever labels the judge's score
+    # the distance to the threshold would reveal the score to the reviewer
     return "not decided" if np.isfinite(distance) else str(reason).replace("_", " ")
 
 

@@ -1,4 +1,4 @@
-"""One session of reviewing: what a person is shown next, and how what they say gets into the journal."""
+"""A review session: which run a reviewer sees next, and how labels get into the journal."""
 
 from __future__ import annotations
 
@@ -28,19 +28,20 @@ _PATIENCE = 5
 
 @dataclass(frozen=True)
 class QueuedRun:
-    """A run as it is put to a reviewer.
+    """A run as a reviewer sees it.
 
     Parameters
     ----------
     run : Trajectory
     key : str
-        Stands for the run in forms: ids may hold what a form alters, and the name of the agent.
+        Names the run in forms: ids may contain the name of the agent, or what a form alters.
     task_labels : int
         Labels that its task still lacks.
     number : int
-        Statements that this reviewer made of it before; the form returns it, so that a form sent twice is one statement.
+        Earlier statements of this reviewer on it; the form returns it, so that a form sent twice
+        is one statement.
     left, skipped : int
-        Runs that this reviewer can still label, this one included, and those of them that they skipped.
+        Runs that this reviewer can still label, this one included, and the skipped ones of them.
     """
 
     run: Trajectory
@@ -53,7 +54,7 @@ class QueuedRun:
 
 @dataclass(frozen=True)
 class Statement:
-    """The last statement of a reviewer that stands, with the row that it is about."""
+    """The last valid statement of a reviewer, with the row of its run."""
 
     label: Label
     row: dict[str, Any]
@@ -61,7 +62,7 @@ class Statement:
 
 @dataclass(frozen=True)
 class _View:
-    """What decisions and journal say, read once for each state that they were in."""
+    """Decisions and journal, read once for each state of their files."""
 
     stamps: tuple[Any, ...]
     asked: Asked
@@ -73,7 +74,7 @@ class _View:
 
 
 def reviewer_name(given: str, known: Iterable[str]) -> str:
-    """Return a reviewer's name as it is known already, where it differs in case or spaces alone: else one person would be two.
+    """Return the known spelling of a reviewer's name that differs in case or spaces alone.
 
     Raises
     ------
@@ -83,13 +84,14 @@ def reviewer_name(given: str, known: Iterable[str]) -> str:
     name = " ".join(unicodedata.normalize("NFKC", given).split())
     if not name or len(name) > _MAX_NAME or not name.isprintable():
         raise InputError(
-            f"the reviewer's name {given[:_MAX_NAME]!r} is empty, too long or unreadable; give up to {_MAX_NAME} letters."
+            f"the reviewer's name {given[:_MAX_NAME]!r} is empty, too long or unreadable; give up "
+            f"to {_MAX_NAME} letters."
         )
     return next((one for one in known if one.casefold() == name.casefold()), name)
 
 
 class ReviewSession:
-    """People who label the queue of one corpus at the same time.
+    """Reviewers who label the queue of one corpus at the same time.
 
     Parameters
     ----------
@@ -100,8 +102,8 @@ class ReviewSession:
 
     Notes
     -----
-    Every statement is in the journal, on the disk, before the method that makes it returns. What is only in memory may be lost: who
-    skipped what, and whose page shows what. Methods may be called from several threads.
+    Every statement is on the disk before the method that makes it returns. Skips and leases are
+    only in memory. Methods may be called from several threads.
     """
 
     def __init__(
@@ -127,7 +129,7 @@ class ReviewSession:
         return reviewer_name(given, [label.reviewer for label in self._now().labels])
 
     def shown(self, reviewer: str) -> QueuedRun | None:
-        """Return the run that a reviewer is to label next: none that they labelled, skipped, or that another reads just now.
+        """Return the next run: none that they labelled or skipped, or that another one reads now.
 
         Returns
         -------
@@ -174,12 +176,12 @@ class ReviewSession:
         return len(self._skipped.get(reviewer, ()))
 
     def say(self, reviewer: str, key: str, outcome: int, number: int, comment: str = "") -> Label:
-        """Write what a reviewer says of a run, named by `QueuedRun.key`, and return the line of the journal that holds it.
+        """Append the label of a run, named by `QueuedRun.key`, and return it as stored.
 
         Raises
         ------
         InputError
-            If nobody is asked about the run, or the reviewer said something else of it since the page was shown.
+            If the run needs no label, or the reviewer labelled it since the page was shown.
         """
         with self._lock:
             view = self._now()
@@ -229,7 +231,7 @@ class ReviewSession:
             return written
 
     def skip(self, reviewer: str, key: str) -> None:
-        """Leave a run, named by `QueuedRun.key`, for the others; it is not shown to the reviewer until they ask for it."""
+        """Skip a run, named by `QueuedRun.key`, until the reviewer asks for skipped runs."""
         with self._lock:
             if trajectory_id := self._now().ids.get(key):
                 self._skipped.setdefault(reviewer, {})[trajectory_id] = None
@@ -241,7 +243,7 @@ class ReviewSession:
             self._skipped.pop(reviewer, None)
 
     def last(self, reviewer: str) -> Statement | None:
-        """Return the last statement that a reviewer made on the page and that stands."""
+        """Return the last valid statement that a reviewer made on the page."""
         view = self._now()
         seen: set[str] = set()
         for label in reversed(view.labels):
@@ -257,7 +259,7 @@ class ReviewSession:
         return None
 
     def _set_aside(self, view: _View, name: str, batch: str, why: str) -> None:
-        """Note that a run cannot be shown; with it the rest of its batch, where it is not the first."""
+        """Note that a run cannot be shown, and after several the rest of its batch."""
         names = view.queue.frame.loc[view.queue.frame["batch"] == batch, "trajectory_id"]
         before = sum(other in self._unreadable for other in names)
         self._unreadable |= dict.fromkeys(names if before >= _PATIENCE else [name], why)
@@ -285,14 +287,16 @@ class ReviewSession:
         before = view.statements[label.trajectory_id, label.reviewer]
         if number != before and not any(written.token == label.token for written in view.labels):
             raise InputError(
-                f"{label.reviewer} said something of this run since the page was shown; go back to the queue."
+                f"{label.reviewer} said something of this run since the page was shown; go back "
+                "to the queue."
             )
         if any(
             written.token == label.token and written.outcome != label.outcome
             for written in view.labels
         ):
             raise InputError(
-                "This form was sent before, with the other outcome, which stands; take it back with Undo to change it."
+                "This form was sent before, with the other outcome, which stands; take it back "
+                "with Undo to change it."
             )
 
     def _now(self) -> _View:
@@ -336,5 +340,5 @@ def _key(text: str) -> str:
 
 
 def _token(trajectory_id: str, reviewer: str, number: int) -> str:
-    # made from who says something of what, not drawn: a form that a killed server left unanswered can be sent again to the next one
+    # computed, not drawn: a form that a killed server left unanswered can be sent to the next one
     return f"page:{_key(f'{_key(trajectory_id)}:{reviewer}')}:{number}"
