@@ -328,7 +328,7 @@ def remove(name: str, yes: bool, root: str | None, as_json: bool) -> None:
 def show(name: str, page: Path | None, root: str | None, as_json: bool) -> None:
     """Describe a corpus before any judge reads it.
 
-    Prints profile, gates, flip rates, leak controls, labels, texts, and what the import left out.
+    Prints profile, gates, flip rates, leak checks, labels, texts, and what the import left out.
     What the data root does not hold yet is measured, not stored. Outcomes of TEST are in no figure
     but the profile's own.
     """
@@ -379,7 +379,7 @@ def _show_report(report: CorpusReport, page: Path | None) -> None:
         for row in pages.control_rows(report.leak_checks)
     ]
     show_table(
-        "Leak controls, outside TEST",
+        "Leak checks, outside TEST",
         ["control", "AUROC", "95 % over tasks", "threshold", ""],
         rows,
     )

@@ -240,7 +240,7 @@ def _show(corpus: str, queue: Queue, limit: int) -> None:
     ]
     show_table(
         f"Labels that {corpus} asks for",
-        ["asked for", "labels", "runs", "tasks", "tied", "time"],
+        ["kind", "labels", "runs", "tasks", "tied", "time"],
         rows,
     )
     share = percent(budget.saved / budget.decided)

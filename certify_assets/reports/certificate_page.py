@@ -102,7 +102,7 @@ def render_page(
     lineage : mapping, optional
         Further names and hashes, beside the certificate's own provenance.
     profile, controls : mapping or dataclass, optional
-        Corpus profile and leak controls; keys that end in ``_auroc`` become bars.
+        Corpus profile and leak checks; keys that end in ``_auroc`` become bars.
     minutes_per_review : float
         What a review costs a person, in minutes.
     score_scale : str
@@ -433,7 +433,7 @@ def _score_panel(source: PageSource) -> Panel:
         + (
             f"Runs are {told}."
             if told
-            else "No threshold is certified, so every run goes to a person."
+            else "No threshold is certified, so every run goes to human review."
         ),
     )
 

@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 #: what an audit's verdict says to somebody who decides on a release, the most reassuring first
 AUDIT_WORDS: dict[str, str] = {
-    "PASS": "held on TEST",
+    "PASS": "passed on held-out tasks",
     "NONE": "not audited yet",
-    "WARN": "not settled on TEST",
-    "ERROR": "broken on TEST",
+    "WARN": "inconclusive on held-out tasks",
+    "ERROR": "failed on held-out tasks",
 }
 _PROCEDURES: dict[str, str] = {
     "guarded_taskboot": "Guarded TaskBoot",
@@ -71,7 +71,7 @@ _LINEAGE: dict[str, str] = {
     "corpus_sha256": "corpus table",
     "manifest_sha256": "split manifest",
     "judge": "judge",
-    "adapter_sha256": "judge's weights or adapter",
+    "adapter_sha256": "judge artifact",
     "renderer_sha256": "renderer",
     "prompt_sha256": "prompt",
     "scores_sha256": "score table",
@@ -153,13 +153,11 @@ def banner(source: PageSource, reasons: Sequence[Reason]) -> Banner:
     state = "failed" if "ERROR" in verdicts else "warn" if "WARN" in verdicts else "certified"
     heading = {
         "certified": "Certified",
-        "warn": "Certified, but the audit on TEST does not settle it",
+        "warn": "Certified, but the audit on held-out tasks is inconclusive",
         "failed": "Do not deploy: the audit contradicts the certificate",
     }[state]
     claims = tuple(
-        HeadlineShare(
-            c.side, percent(c.coverage), f"of runs can be {done(c.side)} without a person"
-        )
+        HeadlineShare(c.side, percent(c.coverage), f"of runs can be {done(c.side)} without review")
         for c in source.sides
     )
     trust = confidence(source.confidence(source.sides), main.validity)
@@ -169,7 +167,7 @@ def banner(source: PageSource, reasons: Sequence[Reason]) -> Banner:
     sentence = f"Wrong decisions among the {among} runs: at most {budget}, with {trust}{both}."
     if round(source.overlap, 4) > 0:
         sentence += (
-            f" {percent(source.overlap)} of runs fall under both thresholds and go to a person."
+            f" {percent(source.overlap)} of runs fall under both thresholds and go to human review."
         )
     return Banner(state, heading, sentence, claims, _facts(source))
 
@@ -192,8 +190,8 @@ def _nothing(source: PageSource, reasons: Sequence[Reason]) -> Banner:
     return Banner(
         "nothing",
         "Nothing certified",
-        f"Every run goes to a person. {short_reason(reasons)}",
-        (HeadlineShare("human", percent(0.0), "of runs can be decided without a person"),),
+        f"Every run goes to human review. {short_reason(reasons)}",
+        (HeadlineShare("human", percent(0.0), "of runs can be decided without review"),),
         tuple(facts),
     )
 
@@ -357,7 +355,7 @@ def promise_notes(source: PageSource) -> list[str]:
             both = percent(source.overlap)
             together += (
                 f" Each side is certified as it stands, before the {both} of runs under both "
-                "thresholds are handed to people."
+                "thresholds go to human review."
             )
     minutes = compact(source.minutes_per_review)
     return [

@@ -170,7 +170,7 @@ def render_queue(queue: Queue, corpus: str, *, limit: int = 200, served: bool = 
 
 def budget_markdown(budget: Budget) -> str:
     """Return the budget as a short table for an asset's page."""
-    lines = ["| asked for | labels | runs | tasks | time |", "|---|---|---|---|---|"]
+    lines = ["| kind | labels | runs | tasks | time |", "|---|---|---|---|---|"]
     lines += [
         (
             f"| {KIND_WORDS[kind.kind][0]} | {kind.labels} | {kind.runs} | {kind.tasks} | "
@@ -288,7 +288,8 @@ def _judge(row: Mapping[str, Any]) -> str:
         return "Nothing is known of the run any more."
     words = {"reject": "The judge rejected it.", "release": "The judge released it."}
     told = words.get(
-        row["decision"], f"The judge left it to people ({str(row['reason']).replace('_', ' ')})."
+        row["decision"],
+        f"The judge left it to human review ({str(row['reason']).replace('_', ' ')}).",
     )
     score = float(row["score"])
     known = [

@@ -224,7 +224,7 @@ def test_a_corpus_is_shown_as_tables_and_as_its_page(
         "shell",
         "Splits",
         "Agents",
-        "Leak controls",
+        "Leak checks",
         "the column outcome",
         str(page),
     ):

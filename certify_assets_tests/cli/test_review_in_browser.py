@@ -106,9 +106,9 @@ def test_labelling_by_keyboard_alone_and_without_scripts(
     press(page, "u")
     page.get_by_text("a failure, a run of task audit-0").wait_for()
     press(page, "s")
-    page.get_by_text("Line 4 of the journal").wait_for()
+    page.get_by_text("Label 4 of this corpus").wait_for()
     press(page, "x")
-    page.get_by_text("Line 5 of the journal").wait_for()
+    page.get_by_text("Label 5 of this corpus").wait_for()
     first = page.locator("input[name=run]").first.get_attribute("value")
     press(page, "k")
     page.locator(f"input[name=run]:not([value='{first}'])").first.wait_for(state="attached")
@@ -120,7 +120,7 @@ def test_labelling_by_keyboard_alone_and_without_scripts(
     page.keyboard.type("two\nlines <b>")
     assert len(read_labels(Corpus(store, "c"))) == 5
     press(page, "x")
-    page.get_by_text("Line 6 of the journal").wait_for()
+    page.get_by_text("Label 6 of this corpus").wait_for()
     assert read_labels(Corpus(store, "c"))[-1].comment.split() == ["two", "lines", "<b>"]
 
 
@@ -143,7 +143,7 @@ def look(browser: Any, server: Served, tmp_path: Path, width: int, line: int) ->
     )
     enter(page, server, "Ann")
     press(page, "s")
-    page.get_by_text(f"Line {line} of the journal").wait_for()
+    page.get_by_text(f"Label {line} of this corpus").wait_for()
     for path, heading in (
         ("", "Did this run do what the instruction asks?"),
         ("queue", "c"),
@@ -212,7 +212,7 @@ def test_hostile_text_is_shown_and_never_obeyed(browser: Any, store: Store, tmp_
             )
             assert page.evaluate("document.title") == "Review of c"
             press(page, "s")
-            page.get_by_text(f"Line {line} of the journal").wait_for()
+            page.get_by_text(f"Label {line} of this corpus").wait_for()
         page.goto(server.url.partition("?")[0] + "queue")
         assert page.evaluate("document.title") == "Review queue of c"
         base = server.url.partition("?")[0]

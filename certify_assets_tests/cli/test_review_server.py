@@ -64,9 +64,9 @@ def test_a_label_goes_from_the_link_to_the_journal(client: Client, store: Store)
         before + 1,
     )
     after = client.ask("GET", "/")
-    assert f"Line {label.number} of the journal" in after.text and after.field("run") != page.field(
+    assert f"Label {label.number} of this corpus" in after.text and after.field(
         "run"
-    )
+    ) != page.field("run")
     assert (
         client.label(page, 1).status == 303 and len(read_labels(Corpus(store, "c"))) == before + 1
     ), "a form sent twice is one line"

@@ -23,7 +23,10 @@ def small(cal: pd.DataFrame, **settings) -> Certificate:
 
 
 def test_an_audit_of_rows_without_a_score_is_on_the_page(certified: Case, nothing: Case) -> None:
-    for case, said in ((certified, "not settled on TEST"), (nothing, "No TEST row has a score")):
+    for case, said in (
+        (certified, "inconclusive on held-out tasks"),
+        (nothing, "No TEST row has a score"),
+    ):
         unscored = case.test.assign(score=np.nan)
         audits = [
             audit_certificate(c, *arrays(unscored))
@@ -138,7 +141,7 @@ def test_the_banner_says_share_budget_confidence_and_hours(certified: Case) -> N
     )
     assert reject.certified and release.certified
     for certificate, word in ((reject, "rejected"), (release, "released")):
-        assert f"{percent(certificate.coverage)} of runs can be {word} without a person" in text
+        assert f"{percent(certificate.coverage)} of runs can be {word} without review" in text
     assert f"at most {percent(0.1)}, with about {percent(0.9)} confidence for both at once" in text
     decided = np.mean(
         (certified.cal["score"] <= reject.threshold) ^ (certified.cal["score"] >= release.threshold)
@@ -209,12 +212,12 @@ def test_a_page_without_a_certificate_says_what_stopped_it_and_what_would_lift_i
 ) -> None:
     text = text_of(nothing.html)
     assert not any(c.certified for c in nothing.certificates if c.procedure == "guarded_taskboot")
-    assert "Nothing certified" in text and "Every run goes to a person." in text
+    assert "Nothing certified" in text and "Every run goes to human review." in text
     assert text.count("this stopped it") == 4
     assert re.search(r"about \d+ to \d+ tasks like these, 60 now", text)
     assert "no number of tasks like these; a judge that ranks better, or a larger budget" in text
-    assert "it is certified" not in text and "without a person" in text
-    assert "0\N{NARROW NO-BREAK SPACE}% of runs can be decided without a person" in text
+    assert "it is certified" not in text and "without review" in text
+    assert "0\N{NARROW NO-BREAK SPACE}% of runs can be decided without review" in text
 
 
 def test_what_a_judge_was_trained_on_is_among_the_findings() -> None:
@@ -326,7 +329,7 @@ def test_the_verdict_of_the_audit_decides_the_banner(verdict: str) -> None:
     html = render_page([certificate], cal, title="audited", audits=[audit])
     state, heading = {
         "PASS": ("certified", "Certified"),
-        "WARN": ("warn", "Certified, but the audit on TEST does not settle it"),
+        "WARN": ("warn", "Certified, but the audit on held-out tasks is inconclusive"),
         "ERROR": ("failed", "Do not deploy: the audit contradicts the certificate"),
     }[verdict]
     assert f'class="banner {state}"' in html and f"<span>{heading}</span>" in html
@@ -347,7 +350,7 @@ def test_overlapping_sides_are_not_counted_twice() -> None:
     text = text_of(render_page(pair, cal, title="overlap"))
     saved = re.search(r"saves ([\d.]+) of 100.0 reviewer-hours", text)
     assert saved is not None and float(saved[1]) <= 100
-    assert "fall under both thresholds and go to a person" in text
+    assert "fall under both thresholds and go to human review" in text
 
 
 def test_unscored_and_unlabelled_rows_are_counted() -> None:

@@ -49,7 +49,7 @@ def test_the_certificate_page_is_whole_and_fits(
     page = opened(certified.html, width)
     banner = page.get_by_role("region", name="Certified")
     assert banner.first.is_visible()
-    assert "of runs can be rejected without a person" in banner.first.inner_text()
+    assert "of runs can be rejected without review" in banner.first.inner_text()
     headings = [heading.inner_text() for heading in page.get_by_role("heading", level=2).all()]
     assert headings[1:] == [
         "What is certified",

@@ -97,7 +97,7 @@ def test_unseen_characters_are_written_out() -> None:
         ),
         (
             {"score": 0.0, "reason": "stale_certificate"},
-            "The judge left it to people (stale certificate). Score 0 (",
+            "The judge left it to human review (stale certificate). Score 0 (",
         ),
         ({"score": float("nan")}, "No score (reject"),
     ],
@@ -108,7 +108,7 @@ def test_the_judge_speaks_after_the_label(row: dict[str, float], words: str) -> 
     assert (
         words in body(text)
         and "a failure, a run of task run" in body(text)
-        and "Line 12 of the journal" in text
+        and "Label 12 of this corpus" in text
     )
 
 
@@ -133,7 +133,7 @@ def test_the_stored_queue_is_a_table_and_a_page(tmp_path: Path) -> None:
         and text == render_queue(queue, "c")
         and "certify review serve c" in body(text)
     )
-    assert "And 105 more" in text and "305 labels asked for, about 20 h 20 min" in body(text)
+    assert "And 105 more" in text and "305 labels needed, about 20 h 20 min" in body(text)
     assert (
         "Of 308 runs that were decided, the certificate decided 3 runs that nobody is asked about"
         in body(text)
