@@ -1,5 +1,5 @@
 """The compact model as it is shipped, before any training on the corpus: AUROC of its verdict's
-log-odds, beside the lexical judge's.
+log-odds, next to the lexical judge's.
 
     python benchmarks/compact_model.py [--quick] [--model DIR] [--corpus miniwob_weak] [--split rl
     --split cal] [--seed 42]

@@ -1,4 +1,4 @@
-"""How long the import of a large InterCode dump takes, and how much memory, beside
+"""How long the import of a large InterCode dump takes, and how much memory, next to
 pandas.read_json of the same file.
 
     python benchmarks/corpus_import.py [--trajectories 15000] [--megabytes 40] [--seed 0]

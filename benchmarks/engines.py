@@ -75,7 +75,7 @@ def middle(counts: TaskCounts, thresholds: int) -> Iterator[tuple[np.ndarray, np
 
 
 def loops(counts: TaskCounts, draws: int, thresholds: int) -> Tails:
-    """The paper's Algorithm 1 as it stands."""
+    """The paper's Algorithm 1 as printed."""
     rng = np.random.default_rng(42)
     tails = []
     for covered, errors in middle(counts, thresholds):

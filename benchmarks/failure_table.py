@@ -1,5 +1,5 @@
 """How often TaskBoot certifies wrongly where errors come by task, with no guard, with Kish's and
-with the floor, beside the reference values.
+with the floor, next to the reference values.
 
     python benchmarks/failure_table.py [--trials 600] [--workers 2] [--side release] [--quick]
 
@@ -107,7 +107,7 @@ def main() -> None:
     )
     print(f"{'':10}{'TaskBoot':26}{'Kish':26}floor δ/8")
     asked = {alpha: designs_of(alpha, arguments.side) for alpha in (0.1, 0.2)}
-    # one call a budget: every call starts its worker processes anew
+    # one call a budget: every call starts worker processes again
     found = {
         alpha: simulate(designs, procedures=PROCEDURES, alpha=alpha, **common).cells
         for alpha, designs in asked.items()

@@ -1,4 +1,4 @@
-"""Coverage and violation of the procedures that hold at any number of tasks, beside the reference
+"""Coverage and violation of the procedures that hold at any number of tasks, next to the reference
 values for betting.
 
     python benchmarks/finite_sample.py [--trials 300] [--workers 2] [--pilot-tasks 200] [--quick]

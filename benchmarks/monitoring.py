@@ -65,7 +65,7 @@ def first(log_process: np.ndarray, limit: float) -> float:
 
 
 def retested(part: TaskStream) -> tuple[bool, bool]:
-    """Whether a bootstrap or a binomial test at δ, taken anew every twenty tasks, ever finds an
+    """Whether a bootstrap or a binomial test at δ, taken again every twenty tasks, ever finds an
     error above α.
     """
     bootstrap = binomial = False

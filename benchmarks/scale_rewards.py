@@ -6,7 +6,7 @@ reward are.
 First, for every arm: the probability of success above which the verdict success earns more, and
 where abstaining would earn most if it cost nothing. Second, with TRL on a small random judge that
 answers with verdicts: the distance between the LoRA weights after training with μ = 1 and with μ =
-5 (λ = 1, the same seed, so the same first samples), for each way of scaling rewards, and beside it
+5 (λ = 1, the same seed, so the same first samples), for each way of scaling rewards, and next to it
 how far training itself went. No gradient is clipped, as clipping is a scaling of its own.
 """
 

@@ -1,4 +1,4 @@
-"""Judges trained on other corpora beside the judge trained at home: AUROC on CAL, certified
+"""Judges trained on other corpora next to the judge trained at home: AUROC on CAL, certified
 coverage of the reject side, audit on TEST.
 
     python benchmarks/transfer.py [--root DIR] [--quick] [--judge NAME …] [--target CORPUS …]

@@ -30,9 +30,7 @@ _ATTEMPTS = 2
 def generate_runs(
     folder: Path, *, workers: int = 2, progress: Callable[[int, int], None] | None = None
 ) -> Path:
-    """Run the scripted agents on the pretraining tasks with every seed of `PRETRAINING_SEEDS`;
-    call again to finish after a kill.
-    """
+    """Run the scripted agents on the pretraining tasks with every seed; repeat after a kill."""
     from certify_assets.research.miniwob import generate
 
     made: list[Generated] = []

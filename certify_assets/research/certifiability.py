@@ -119,7 +119,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Certifiability:
-    """The law over a data root, or why there is none, beside the paper's."""
+    """The law over a data root, or why there is none, next to the paper's."""
 
     measured: tuple[Measured, ...]
     left_out: tuple[tuple[str, str], ...]
@@ -185,9 +185,7 @@ class Certifiability:
         return (("two_base_judges", mixed),)
 
     def _pretrained(self) -> tuple[tuple[str, str], ...]:
-        """Say where the base judge has read runs of the same tasks' kind with their verdicts
-        before.
-        """
+        """Name the corpora of whose kind of tasks the base judge has read verdicts before."""
         known = [
             item.point.corpus
             for item in self.measured
@@ -225,18 +223,14 @@ class Certifiability:
 
 
 def base_judge(corpus: Corpus) -> str:
-    """Return the judge whose AUROC is A₀: the untrained one where it has scored the corpus, else
-    the lexical floor. Neither makes a choice on CAL.
-    """
+    """Return the judge whose AUROC is A₀: the untrained one if it has scores, else lexical."""
     return (
         _UNTRAINED if corpus.store.exists(f"judges/{_UNTRAINED}/{corpus}/scores.json") else _FLOOR
     )
 
 
 def gather_points(store: Store) -> tuple[tuple[Measured, ...], tuple[tuple[str, str], ...]]:
-    """Return the points of every corpus with certificates, and the other corpora with the reason
-    why they give none.
-    """
+    """Return the points of corpora with certificates, and the others with the reason for none."""
     measured, left_out = [], []
     for corpus in registered_corpora(store):
         try:
@@ -258,7 +252,7 @@ def measure(corpus: Corpus) -> Measured:
         if corpus.store.exists(f"judges/{name}/{corpus}/certificates.json")
     ]
     loaded = _current(corpus, there, (base, _FLOOR))
-    # size and success rate are those of CAL, whoever's certificate they are read off
+    # size and success rate are those of CAL, in whose certificates they are
     anchor = next((name for name in (base, _FLOOR) if name in loaded), None)
     if anchor is None:
         raise InputError(
@@ -304,9 +298,7 @@ def measure(corpus: Corpus) -> Measured:
 def _current(
     corpus: Corpus, names: Sequence[str], needed: Sequence[str]
 ) -> dict[str, list[Certificate]]:
-    """Return the certificates of each judge; one that waits for its turn says nothing against the
-    others, unless it is needed.
-    """
+    """Return the certificates of each judge; a stale one counts only if it is needed."""
     loaded = {}
     for name in names:
         try:
@@ -344,9 +336,7 @@ def write_certifiability(store: Store) -> Certifiability:
 
 
 def doubts(store: Store) -> list[str]:
-    """Return what a reader of the stored model must be warned of: too few corpora, no fit, a fit
-    that predicts nothing or hangs on one corpus.
-    """
+    """Return the warnings for readers of the stored model: few corpora, no fit, a weak fit."""
     from certify_assets.research.law import ENOUGH_POINTS
 
     document = store.read_json(CERTIFIABILITY_KEY)

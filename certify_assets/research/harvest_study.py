@@ -100,9 +100,7 @@ def uncertified_cuts(
 
 
 def ranking_of(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """Say whether half B would have put the rounds in the order in which TEST has them; None where
-    there are not two rounds.
-    """
+    """Say whether half B orders the rounds as TEST does; None for fewer than two rounds."""
     made = [row for row in rows if "certificates" in row]
     if len(made) < 2:
         return None
@@ -129,9 +127,7 @@ def ranking_of(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
 
 
 def _labels_spent(loop: Loop, parts: Parts) -> dict[str, Any]:
-    """Train on the labels of half A instead of using them for a threshold: its tasks certify
-    nothing any more.
-    """
+    """Train on the labels of half A instead of setting a threshold with them."""
     import pandas as pd
 
     labelled = [
@@ -184,9 +180,7 @@ def harvest_rounds(loop: Loop, first: Judge | None = None) -> dict[str, Any]:
 
 
 def _round(loop: Loop, parts: Parts, judge: Judge, number: int) -> tuple[dict[str, Any], Judge]:
-    """Harvest with one judge and train the next; where nothing is harvested the judge stays and
-    the row says why.
-    """
+    """Harvest with one judge and train the next; nothing harvested keeps the judge."""
     gate, table = gate_of(loop, parts, judge)
     taken = gate.taken(table["score"].to_numpy(np.float64))
     harvested = {
@@ -232,7 +226,7 @@ class HarvestPlan:
     alphas, gates, sides : tuple
         Each combination is a loop of its own.
     profiles : tuple of str
-        Split profiles; an empty one stands for the corpus's own.
+        Split profiles; an empty one means the corpus's own.
     rounds : int
         Fixed: no rule decides when to stop.
     """
@@ -304,9 +298,7 @@ def run_harvests(
 
 
 def harvest_document(corpus: str, plan: HarvestPlan, loops: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return what a study of harvests says: its plan, every loop, and over all of them how often a
-    harvest kept its budget.
-    """
+    """Return the study: plan, every loop, and how often a harvest kept its budget."""
     taken = [
         row["harvest"]
         for loop in loops
@@ -373,7 +365,7 @@ def _announced(
 def learner_maker(
     corpus: Corpus, learner: str, *, report: Report = silent
 ) -> Iterator[LearnerMaker]:
-    """Give the maker of a learner, with a place for its checkpoints where a training is dear."""
+    """Give the maker of a learner, with a place for its checkpoints where a training is costly."""
     if learner == "lexical":
         yield lambda splits: lexical_learner(splits.sft, splits.manifest)
         return

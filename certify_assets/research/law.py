@@ -87,9 +87,7 @@ class LawPoint:
 
     @property
     def anchor(self) -> str:
-        """Why this point holds an end of the line rather than tests it: ``nothing certified``,
-        ``few tasks``, or empty.
-        """
+        """Why this point holds an end of the line: ``nothing certified``, ``few tasks`` or ""."""
         if self.coverage == 0:
             return "nothing certified"
         return "few tasks" if self.tasks is not None and self.tasks < FEW_TASKS else ""
@@ -398,7 +396,7 @@ class LawPrediction:
     extrapolates : bool
         Whether the index lies outside the range of the points.
     sentences : tuple of str
-        What to say beside the number.
+        What to say next to the number.
     """
 
     index: float
@@ -418,18 +416,14 @@ class LawPrediction:
 
 
 def coverage_ceiling(success_rate: float, alpha: float = 0.1) -> float:
-    """Return the largest share that can be rejected with an error of at most α: (1−π)/(1−α), at
-    most 1.
-    """
+    """Return the largest share rejectable with an error of at most α: (1−π)/(1−α), up to 1."""
     return min(1.0, (1 - success_rate) / (1 - alpha))
 
 
 def prediction_band(
     law: Law, index: ArrayLike, *, confidence: float = 0.95
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    r"""Return the line and the half width of the prediction interval at values of the index,
-    neither clipped.
-    """
+    """Return the line and the half width of the prediction interval, neither clipped."""
     from scipy.special import stdtrit
 
     at, x = np.asarray(index, dtype=np.float64), np.array([point.x for point in law.points])
@@ -519,9 +513,7 @@ def _of_the_new(law: Law, point: LawPoint, *, outside: bool) -> list[str]:
 
 
 def carriers(law: Law) -> tuple[Influence, ...]:
-    """Return the points that carry the fit: leverage above twice its mean, or a LOOCV R² that
-    falls by more than .1 without them.
-    """
+    """Return the points that carry the fit, by leverage or by the loss of LOOCV R² without them."""
     whole = law.form("law").loocv_r2 or 0.0
     return tuple(
         item
@@ -532,9 +524,7 @@ def carriers(law: Law) -> tuple[Influence, ...]:
 
 
 def law_findings(law: Law) -> tuple[tuple[str, str], ...]:
-    """Return what a reader of the law should know, as (code, sentence): points, anchors,
-    validation, carriers, the line without parameters.
-    """
+    """Return what a reader of the law should know, as (code, sentence)."""
     return (
         *_of_the_points(law),
         *_of_the_validation(law),

@@ -64,9 +64,7 @@ def arithmetic_facts() -> tuple[PaperFact, ...]:
 
 
 def _left_out(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[float, float]:
-    """R² and mean absolute error of predicting each point by the line through the others; R² = 1 −
-    SSE/SST about the mean of all.
-    """
+    """R² and mean absolute error of predicting each point by the line through the others."""
     predicted = leave_one_out(x, y)
     return _explained(predicted, y), float(np.abs(y - predicted).mean())
 
@@ -213,9 +211,7 @@ def _harvests() -> PaperFact:
 
 
 def _web_grid() -> PaperFact:
-    """How many coverages are those of a quantile of TEST itself, as TaskBoot run on TEST gives and
-    a threshold from CAL need not.
-    """
+    """How many coverages are those of a quantile of TEST itself."""
     hits: dict[float, list[bool]] = {}
     chances: dict[float, list[float]] = {}
     for alpha, corpus, coverage in paper.table("web_coverages"):
@@ -323,9 +319,7 @@ class Rate:
 def violation_rates(
     design: Design, settings: Sequence[Settings], *, trials: int, seed: int = 42
 ) -> list[Rate]:
-    """Share of calibration sets on which each procedure certifies a threshold whose true error
-    exceeds α.
-    """
+    """Share of calibration sets on which a procedure certifies a true error above α."""
     hits = [0] * len(settings)
     for trial in range(trials):
         observations = observe(*design.draw(np.random.default_rng([seed, design.tasks, trial])))
@@ -338,9 +332,7 @@ def violation_rates(
 
 
 def fooled_facts(trials: int, seed: int = 42) -> tuple[PaperFact, ...]:
-    """Violations of TaskBoot and of both guards where a few tasks are wrong throughout and no
-    score tells them.
-    """
+    """Violations of TaskBoot and both guards on tasks that are wrong throughout."""
     facts = []
     for share, claims in _CLAIMED.items():
         for tasks, claim in zip(FOOLED_TASKS, claims, strict=True):
@@ -421,9 +413,7 @@ def other_fact(trials: int, seed: int = 42) -> PaperFact:
 
 
 def comparison_facts(trials: int = 300, seed: int = 42) -> tuple[PaperFact, ...]:
-    """What the paper says of coverages in its synthetic study, against its own table and the study
-    run again.
-    """
+    """The paper's words on coverage against its own table and the study run again."""
     few = simulate(
         [Clustered(tasks=20, rho=0.5), Clustered(tasks=20, rho=0.8)],
         procedures=("naive", "taskboot"),
@@ -478,9 +468,7 @@ def _deff_fact(study: Simulation, trials: int) -> PaperFact:
 def isotonic_coverages(
     tables: int, *, tasks: int = 100, rho: float = 0.5, seed: int = 42
 ) -> NDArray[np.float64]:
-    """Certified coverage from raw scores, from scores mapped strictly, and from scores that
-    isotonic regression calibrated on these outcomes.
-    """
+    """Coverage from raw scores, strictly mapped scores, and isotonic ones; a row a table."""
     from scipy.optimize import isotonic_regression
 
     found = np.zeros((tables, 3))
@@ -526,9 +514,7 @@ def isotonic_fact(tables: int, seed: int = 42) -> PaperFact:
 def best_of_arms(
     design: Fooled, settings: Settings, *, arms: int, trials: int, seed: int = 42
 ) -> Rate:
-    """Share of trials in which the arm with the largest certified coverage among several on one
-    calibration set has a true error above α.
-    """
+    """Share of trials in which the best of several arms has a true error above α."""
     hits = 0
     for trial in range(trials):
         rng = np.random.default_rng([seed, design.tasks, trial])

@@ -96,9 +96,7 @@ def write_real_scores(corpus: Corpus, *, run_id: str = "cli") -> dict[str, Any]:
 
 
 def _audited(corpus: Corpus) -> tuple[list[str], list[dict[str, str]]]:
-    """Return the judges whose certificates and audits stand, and the others with the reason; no
-    outcome of TEST is looked at.
-    """
+    """Return the judges with valid audits, the others with the reason; TEST is not read."""
     found, missing = [], []
     for name in judges(corpus.store.root):
         if not corpus.store.exists(f"judges/{name}/{corpus}/audits.json"):
@@ -214,9 +212,7 @@ def _certified(
 
 
 def _naive(test: pd.DataFrame, alpha: float) -> dict[str, Any]:
-    """Resample tasks at the threshold that the naive certificate picks on TEST's own scores, as
-    the paper does.
-    """
+    """Resample tasks at the naive certificate's threshold on TEST, as the paper does."""
     from certify_assets.certificates import resample_audit
 
     naive = _certified(test, test, "naive", "reject", alpha)

@@ -1,7 +1,7 @@
 """One seed is one draw of the tasks: the same corpus split again and again, and how often each
 certificate was true on TEST.
 
-The paper reports one seed. Here every seed splits, trains, certifies and audits anew; the user's
+The paper reports one seed. Here every seed splits, trains, certifies and audits again; the user's
 question, whether a certificate that was issued held on tasks it had not seen, becomes a frequency.
 """
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from certify_assets.corpora.rendering import Rendered
 
 
-#: the paper's five on real scores, and ours beside them; betting takes its bets from the RL split
+#: the paper's five on real scores, and ours next to them; betting takes its bets from the RL split
 REAL_PROCEDURES = (
     "naive",
     "deff",
@@ -51,7 +51,7 @@ class SeedPlan:
     seeds : tuple of int
         Of the splits.
     profile : str
-        Split profile; an empty one stands for the corpus's own.
+        Split profile; an empty one means the corpus's own.
     procedures : tuple of str
     """
 
@@ -72,7 +72,7 @@ def run_seeds(
     say: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
     """Split, train the lexical judge, certify and audit once a seed; store and return the
-    document. A killed study goes on.
+    document. A killed study resumes.
 
     Returns
     -------
@@ -126,9 +126,7 @@ def run_seeds(
 
 
 def frequencies(cells: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Say for each side, budget and procedure how often it certified, how much, and how often that
-    was true on TEST.
-    """
+    """Say by side, budget and procedure how often it certified and was valid on TEST."""
     groups: dict[tuple[str, float, str], list[dict[str, Any]]] = {}
     for cell in cells:
         groups.setdefault((cell["side"], cell["alpha"], cell["procedure"]), []).append(cell)
@@ -213,9 +211,7 @@ def _one_seed(
 
 
 def _nothing(plan: SeedPlan) -> Iterator[dict[str, Any]]:
-    """Cells of a seed whose SFT split has one outcome: there is no judge to train, so nothing is
-    certified.
-    """
+    """Cells of a seed whose SFT split has one outcome: nothing is certified."""
     unknown = {
         "certified": False,
         "coverage": 0.0,

@@ -179,9 +179,7 @@ def cell_from_dict(document: Mapping[str, Any]) -> Cell:
 
 
 def make_variants(procedures: Sequence[str], keywords: Mapping[str, Any]) -> tuple[Variant, ...]:
-    """Read procedures with what is changed for each, as in ``guarded_taskboot:kish`` or
-    ``betting:trajectory``.
-    """
+    """Read procedures with their changes, such as ``guarded_taskboot:kish``."""
     found = []
     for label in dict.fromkeys(procedures):
         name, *words = str(label).split(":")
@@ -322,7 +320,7 @@ def simulate(
         Processes; with more than one, a script that calls this needs the usual ``if __name__ ==
         "__main__"``.
     pilot_tasks : int
-        Tasks of the same population that betting reads in each trial beside the calibration set.
+        Tasks of the same population that betting reads in each trial next to the calibration set.
     known : mapping of str to Cell, optional
         Cells that an earlier call finished, by :func:`cell_key`; they are not run again.
     progress : callable, optional
@@ -388,9 +386,7 @@ def simulate(
 def cell_key(
     design: Design, variants: Sequence[Variant], *, trials: int, seed: int, pilot_tasks: int
 ) -> str:
-    """Return the hash of everything a cell depends on: design, procedures, settings, trials, seed
-    and the software's version.
-    """
+    """Return the hash of everything that a cell depends on, the software's version included."""
     pilot = pilot_tasks if any(one.settings.method.pilot for one in variants) else None
     return sha256_bytes(
         canonical_json(
@@ -440,9 +436,7 @@ def _answers(
 
 
 def _run(job: _Job) -> NDArray[np.float64]:
-    """Coverage and both true errors of each procedure in each trial, shape (trials, procedures,
-    3); NaN where nothing was certified.
-    """
+    """Coverage and both true errors, shape (trials, procedures, 3); NaN for no certificate."""
     found = np.full((job.stop - job.start, len(job.variants), 3), np.nan)
     name = f"{job.design!r}".encode()
     cell = int.from_bytes(hashlib.sha256(name).digest()[:8], "big")

@@ -63,7 +63,7 @@ class Question:
 
 @dataclass(frozen=True)
 class CellJournal:
-    """Finished cells, one a line, so that an interrupted study goes on."""
+    """Finished cells, one a line, so that an interrupted study resumes."""
 
     read: Callable[[], bytes]
     append: Callable[[str], None]
@@ -88,9 +88,7 @@ class CellJournal:
         )
 
     def known(self) -> dict[str, Cell]:
-        """Return the cells by their keys; a line that a kill left unfinished, or that is none of
-        ours, is passed over.
-        """
+        """Return the cells by their keys; torn and foreign lines are passed over."""
         found: dict[str, Cell] = {}
         for line in self.read().decode("utf-8", "replace").splitlines():
             try:
@@ -179,9 +177,7 @@ def beyond_delta(
 
 
 def far_from_the_paper(simulation: Simulation) -> list[tuple[Cell, Rates, str]]:
-    """Return the printed figures from which the study's lie farther than ``TOLERANCE``, the known
-    exception among them.
-    """
+    """Return the printed figures that differ from the study's by more than ``TOLERANCE``."""
     found = []
     for cell in simulation.cells:
         for rates in cell.procedures:

@@ -34,9 +34,7 @@ _VERBS = {
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """A scripted agent: the corpus it works in, how hard a task it can do (0 to 1), and its
-    habits.
-    """
+    """A scripted agent: its corpus, the hardest task it can do (0 to 1), and its habits."""
 
     name: str
     corpus: str
@@ -69,16 +67,12 @@ def generator_for(*parts: object) -> random.Random:
 
 
 def instance_seed(seed: int, task: str, agent: str, attempt: int) -> str:
-    """Return the seed of the page's own generator: of this task, agent and attempt, shared with no
-    other run.
-    """
+    """Return the seed of the page's own generator, shared with no other run."""
     return hashlib.sha256(f"{seed}|{task}|{agent}|{attempt}".encode()).hexdigest()[:16]
 
 
 def draw_fault(agent: Agent, task: str, skill: Skill, *, attempt: int, seed: int) -> str:
-    """Return how this agent fails at this task ("" when it does not): the same at every attempt,
-    but for small slips.
-    """
+    """Return how this agent fails at this task ("" if not): alike at all attempts but for slips."""
     hard = (
         SKILL_SHARE * skill.level + (1 - SKILL_SHARE) * generator_for(seed, "task", task).random()
     )
@@ -103,9 +97,7 @@ class ScriptedAgent:
         return self.agent.name
 
     def attempt(self, page: Page, task: str, attempt: int) -> list[tuple[str, str]]:
-        """Act until done or stuck; return the steps (action, observation), the last one the
-        agent's claim.
-        """
+        """Act until done or stuck; return the steps (action, observation), the claim last."""
         skill, found = find_skill(page.instruction)
         fault = draw_fault(self.agent, task, skill, attempt=attempt, seed=self.seed)
         rng = generator_for(self.seed, "hands", self.agent.name, task, attempt)
@@ -191,9 +183,7 @@ _REPLY = re.compile(
 
 
 def parse_reply(text: str) -> tuple[str, int | None, str]:
-    """Return (verb, element number, text) of the first line that is an action; a reply without one
-    is a claim that it failed.
-    """
+    """Return (verb, element number, text) of the first action; no action claims a failure."""
     found = _REPLY.search(text)
     if not found:
         return "claim", None, "not done: no readable action"
@@ -206,9 +196,7 @@ def parse_reply(text: str) -> tuple[str, int | None, str]:
 
 @dataclass(slots=True)
 class ModelAgent:
-    """One attempt of a model: asked for an action a turn, until it claims or the turns are used
-    up.
-    """
+    """One attempt of a model, asked for an action a turn until it claims or turns run out."""
 
     url: str
     model: str

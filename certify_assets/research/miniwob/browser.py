@@ -1,6 +1,6 @@
 """A real Chromium on one MiniWoB++ page: what an agent sees of it and what its hands can do.
 
-The clock of the page is the driver's: it stands still between actions and is moved on by a fixed
+The clock of the page is the driver's: it is still between actions and is moved on by a fixed
 amount after each, so that timers, animations and the calendar's "today" are the same in every run.
 """
 
@@ -95,9 +95,7 @@ def require_tools() -> None:
 
 
 def list_tasks() -> list[str]:
-    """Return the names of the registered MiniWoB++ tasks that have a page, sorted (125 in miniwob
-    1.1.0).
-    """
+    """Return the registered MiniWoB++ tasks that have a page, sorted (125 in miniwob 1.1.0)."""
     return sorted(
         page.stem for page in pages_folder().glob("*.html") if page.stem not in UNREGISTERED
     )
@@ -138,9 +136,7 @@ class Browser:
             self._playwright.stop()
 
     def open(self, task: str, seed: str) -> TaskPage:
-        """Load a task's page afresh and start the one episode that the seed names; the page before
-        it is gone then.
-        """
+        """Load a task's page and start the one episode that the seed names."""
         page = pages_folder() / f"{task}.html"
         if not page.exists():
             raise InputError(
@@ -174,9 +170,7 @@ class TaskPage:
         self.instruction: str = tab.evaluate("(seed) => taskStart(seed)", seed)
 
     def look(self, milliseconds: int = SETTLE_MS) -> list[Element]:
-        """Move the page's clock on, note whether the episode has ended, and return the visible
-        elements in document order.
-        """
+        """Move the page's clock on, and return the visible elements in document order."""
         found: list[dict[str, Any]]
         self.ended, found = self._tab.evaluate("(ms) => taskLook(ms)", milliseconds)
         return [
@@ -191,9 +185,7 @@ class TaskPage:
         ]
 
     def raw_reward(self) -> float | None:
-        """Return the page's own verdict without the time penalty, None while the episode is open.
-        Never shown to an agent.
-        """
+        """Return the page's verdict without time penalty, None while open; no agent sees it."""
         value = self._tab.evaluate("() => taskRaw()")
         return None if value is None else float(value)
 

@@ -38,7 +38,7 @@ def content_sha256(episodes: Iterable[Episode]) -> str:
 
 
 def write_corpora(episodes: Iterable[Episode], folder: Path) -> dict[str, Path]:
-    """Write one Parquet file a corpus beside the generation file."""
+    """Write one Parquet file a corpus next to the generation file."""
     # here, because every worker imports this module and none needs Arrow
     from certify_assets.corpora.schema import to_frame, write_trajectories
 
@@ -56,9 +56,7 @@ def write_corpora(episodes: Iterable[Episode], folder: Path) -> dict[str, Path]:
 
 
 def differing_tasks(one: Iterable[Episode], other: Iterable[Episode]) -> list[str]:
-    """Return the tasks of which some run of the same id differs between two generations: where the
-    pages are not deterministic.
-    """
+    """Return the tasks of which a run differs between two generations."""
     first = {episode.trajectory_id: episode for episode in one}
     return sorted(
         {
@@ -133,9 +131,7 @@ class _Job:
 
 @dataclass(slots=True)
 class Generated:
-    """What a generation did: where the files are, how many episodes were new, kept, retried, and
-    which failed and why.
-    """
+    """What a generation did: its files, and the episodes that were new, kept, retried, failed."""
 
     path: Path
     tables: dict[str, Path] = field(default_factory=dict)
@@ -148,9 +144,7 @@ class Generated:
 def run_episode(
     browser: Browser, agent: AttemptAgent, *, corpus: str, task: str, attempt: int, seed: int
 ) -> Episode:
-    """Run one attempt for real; the outcome is 1 where the page's raw reward is exactly 1 (its
-    binary reward), else 0.
-    """
+    """Run one attempt; the outcome is 1 where the page's raw reward is exactly 1, else 0."""
     page = browser.open(task, instance_seed(seed, task, agent.name, attempt))
     steps = agent.attempt(page, task, attempt)
     outcome = int(page.raw_reward() == 1.0)
@@ -182,9 +176,7 @@ def read_episodes(path: Path) -> list[Episode]:
 
 
 def _serve(pipe: Connection, seed: int) -> None:
-    """Run the jobs that come through the pipe, one Chromium for all until an error; end when the
-    other side is gone.
-    """
+    """Run the jobs from the pipe, one Chromium for all until an error or the other side's end."""
     browser: Browser | None = None
     try:
         while True:
@@ -358,9 +350,7 @@ def _appended(path: Path, episodes: Iterator[Episode]) -> Iterator[Episode]:
 
 
 class _Pool:
-    """Workers that take one job at a time; one that says nothing for too long is ended and its job
-    tried again.
-    """
+    """Workers of one job at a time; a silent one is ended and its job tried again."""
 
     def __init__(self, jobs: Sequence[_Job], *, seed: int, workers: int) -> None:
         self._context = multiprocessing.get_context("spawn")

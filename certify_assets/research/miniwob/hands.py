@@ -46,7 +46,7 @@ _ORDINALS = {"first": 1, "second": 2, "third": 3, "fourth": 4, "fifth": 5, "last
 
 
 def quoted(text: str) -> list[str]:
-    """Return what stands between double quotes, in order."""
+    """Return what is between double quotes, in order."""
     return [part for part in re.findall(r'"([^"]*)"', text) if part]
 
 
@@ -61,9 +61,7 @@ def ordinal(text: str) -> int | None:
 
 
 def colour_name(value: str) -> str:
-    """Return the nearest of a few colour names for a CSS colour, the word itself when it is one,
-    "" when it is none.
-    """
+    """Return the nearest of a few colour names for a CSS colour, "" for what is none."""
     word = value.strip().lower()
     word = _SYNONYMS.get(word, word)
     if word in NAMED_COLOURS:
@@ -167,9 +165,7 @@ class Stuck(Exception):  # noqa: N818 - a state of the agent, not an error of th
 
 
 class Page(Protocol):
-    """What the hands need of an open task page; the browser's is
-    :class:`~certify_assets.research.miniwob.browser.TaskPage`.
-    """
+    """What the hands need of an open task page."""
 
     instruction: str
 
@@ -219,9 +215,7 @@ class Page(Protocol):
 
 
 def observe_change(before: Sequence[str], after: Sequence[str]) -> str:
-    """Return what became visible, changed place or went away between two descriptions of the page,
-    shortened.
-    """
+    """Return what appeared, moved or went away between two descriptions, shortened."""
     new = list((Counter(after) - Counter(before)).elements())
     gone = list((Counter(before) - Counter(after)).elements())
     if new:
@@ -255,9 +249,7 @@ class Hands:
     # looking
 
     def find(self, text: str, *kinds: str) -> Element | None:
-        """Return the visible element with this text (of these kinds, any when none is given),
-        without a step.
-        """
+        """Return the visible element with this text, of these kinds if any is given; no step."""
         wanted = text.strip().casefold()
         pool = [e for e in self.view if not kinds or e.kind in kinds]
         for column in ("text", "full", "label"):
@@ -279,9 +271,7 @@ class Hands:
         return [e for e in self.view if (not kinds or e.kind in kinds) and cls in e.cls]
 
     def one(self, *kinds: str, cls: str = "", nth: int = 0) -> Element:
-        """Return the n-th visible element of these kinds; when there is none, say so in a step and
-        give up.
-        """
+        """Return the n-th visible element of these kinds, or say so in a step and give up."""
         found = self.all(*kinds, cls=cls)
         if len(found) <= nth:
             self.say(
@@ -437,9 +427,7 @@ class Hands:
         )
 
     def items(self, values: Iterable[_T]) -> list[_T]:
-        """Return the things to work through: all of them, or half of them by an agent that does
-        half.
-        """
+        """Return the things to work through, or half of them for an agent that does half."""
         everything = list(values)
         if self.fault == "partial" and len(everything) > 1:
             return everything[: len(everything) // 2]

@@ -68,9 +68,7 @@ def close_dialog(h: Hands, m: re.Match[str]) -> None:
 
 
 def press_buttons(h: Hands, m: re.Match[str]) -> None:
-    """Press the buttons that the instruction names in capitals, in order, or the only one there
-    is.
-    """
+    """Press the buttons named in capitals, in order, or the only one there is."""
     names = re.findall(r"\b(ONE|TWO|THREE)\b", h.instruction)
     for name in h.items(names):
         h.click(h.need(name, "button"))
@@ -206,9 +204,7 @@ def social_posts(h: Hands, m: re.Match[str]) -> None:
 
 
 def _mail_parts(h: Hands) -> tuple[str, str, str]:
-    """Return (sender, what to do, text or recipient): the sender is the name that shows in the
-    list, the recipient the other.
-    """
+    """Return (sender shown in the list, what to do, text or recipient)."""
     text = h.instruction
     said = quoted(text)
     names = [
@@ -259,9 +255,7 @@ DRAG = (("blind", 4), ("off", 2), ("forgets", 1), ("lost", 3))
 
 @dataclass(frozen=True, slots=True)
 class Skill:
-    """A way of acting, the instructions it fits, its level (0 easy to 1 hard) and its usual faults
-    with weights.
-    """
+    """A way of acting: its instructions, level (0 easy to 1 hard), faults with weights."""
 
     pattern: str
     act: Callable[[Hands, re.Match[str]], None]
@@ -398,9 +392,7 @@ FALLBACK = Skill(r"", shape.improvise, 0.9, STEPS)
 
 
 def find_skill(instruction: str) -> tuple[Skill, re.Match[str]]:
-    """Return the first skill whose pattern is in the instruction, and the match; improvisation
-    fits everything.
-    """
+    """Return the first skill whose pattern fits, and the match; improvisation fits everything."""
     for skill in SKILLS:
         if found := re.search(skill.pattern, instruction):
             return skill, found

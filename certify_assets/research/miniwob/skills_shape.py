@@ -127,9 +127,7 @@ def box_in_box(h: Hands, m: re.Match[str]) -> None:
 
 
 def drag_shapes(h: Hands, m: re.Match[str]) -> None:
-    """Drag shapes of a kind or colour into a box, and the rest into another if there are two, then
-    submit.
-    """
+    """Drag shapes into a box, and the rest into another if there are two, then submit."""
     shapes = h.all("shape")
     boxes = sorted((e for e in shapes if e.id == "shape-container"), key=lambda e: e.x)
     words = [w[:-1] if w.endswith("s") else w for w in m.group(1).split() if w != "shapes"]
@@ -218,7 +216,7 @@ def find_greatest(h: Hands, m: re.Match[str]) -> None:
 
 
 def odd_or_even(h: Hands, m: re.Match[str]) -> None:
-    """Press Odd or Even beside each number, then submit."""
+    """Press Odd or Even next to each number, then submit."""
     for number in h.items(h.all(cls="display-number")):
         word = "even" if int(number.text) % 2 == 0 else "odd"
         h.click(min(h.all("button", cls=word), key=lambda e: abs(e.y - number.y)))
@@ -314,9 +312,7 @@ def style_text(h: Hands, m: re.Match[str]) -> None:
 
 
 def improvise(h: Hands, m: re.Match[str]) -> None:
-    """Try the nearest thing for want of a skill: type what is quoted, click what shares a word
-    with the instruction, submit.
-    """
+    """Without a skill: type what is quoted, click what shares a word, submit."""
     h.say("think(no rule for this instruction, trying what looks closest)", "")
     h.doubts += 1
     said = quoted(h.instruction)

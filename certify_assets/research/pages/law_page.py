@@ -139,7 +139,7 @@ def _marks(axes: Axes, points: Sequence[LawPoint]) -> None:
 def _labels(
     axes: Axes, points: Sequence[LawPoint], lines: Sequence[tuple[np.ndarray, np.ndarray]]
 ) -> None:
-    """Write each corpus's name beside its mark, where it runs into no other mark, name or line."""
+    """Write each corpus's name next to its mark, where it runs into no other mark, name or line."""
     pixels = {
         point.corpus: tuple(axes.transData.transform((point.x, point.coverage))) for point in points
     }
@@ -203,7 +203,7 @@ def _words(points: Sequence[LawPoint], law: Law | None) -> str:
     fit = (
         f"The fitted line is {_formula(law)}."
         if law
-        else "No line is fitted; the paper's stands for reference."
+        else "No line is fitted; the paper's is the reference."
     )
     return f"Certified reject coverage against the index (1−π)(2A₀−1): {shown}. {fit}"
 
@@ -214,7 +214,7 @@ _FORMS = ("law", "auroc_only", "parameter_free")
 
 
 def write_law_page(store: Store, page: str) -> str:
-    """Store the page beside the document; return where it is."""
+    """Store the page next to the document; return where it is."""
     store.write_bytes(_KEY, page.encode("utf-8"))
     return store.locate(_KEY)
 
@@ -247,9 +247,7 @@ def render_law(found: Certifiability) -> str:
 
 
 def law_metrics(found: Certifiability) -> dict[str, float]:
-    """Return the numbers that Dagster and MLflow plot: the fit, and the forms that it is compared
-    with.
-    """
+    """Return the numbers that Dagster and MLflow plot: the fit and the forms next to it."""
     if found.law is None:
         return {}
     metrics = {"slope": found.law.slope, "intercept": found.law.intercept}
@@ -264,9 +262,7 @@ def law_metrics(found: Certifiability) -> dict[str, float]:
 
 
 def law_markdown(found: Certifiability) -> str:
-    """Return the asset's block: under 1,000 characters of Markdown, so that it is shown in line.
-    No text of a corpus enters it.
-    """
+    """Return the asset's block, short enough to be shown in line, with no text of a corpus."""
     fits = [("corpora here", found.law), ("the paper's", found.paper)]
     # a reason may name a corpus, so it stays off this block
     status = (

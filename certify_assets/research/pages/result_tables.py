@@ -23,7 +23,7 @@ HOSTED = "hosted"
 
 @dataclass(frozen=True)
 class StudyTable:
-    """A table with what a reader needs beside it."""
+    """A table with what a reader needs next to it."""
 
     table: Table
     about: str
@@ -53,9 +53,7 @@ class Reader:
         return Reader(self.store, self.corpora, self.outcomes)
 
     def document(self, key: str) -> dict[str, Any] | None:
-        """Return a stored document, and remember that a number was taken from it; None where there
-        is none.
-        """
+        """Return a stored document and note it as a source; None where there is none."""
         if not self.store.exists(key):
             return None
         self._sources[key] = self.store.sha256(key)
@@ -63,9 +61,7 @@ class Reader:
         return found
 
     def of_corpora(self, pattern: str, stage: str) -> list[tuple[str, dict[str, Any]]]:
-        """Return the documents that a stage left on each corpus; corpora without one are said to
-        be missing.
-        """
+        """Return a stage's document of each corpus; corpora without one are missing."""
         found = []
         for corpus in self.corpora:
             document = self.document(pattern.format(corpus))
@@ -76,9 +72,7 @@ class Reader:
         return found
 
     def lacks(self, corpus: str, stage: str, what: str = "") -> None:
-        """Say that something was not run on a corpus, why where that is known, and which command
-        runs it.
-        """
+        """Say what was not run on a corpus, why if known, and the command that runs it."""
         outcome = self.outcomes.get((corpus, stage))
         why = f" ({outcome.reason.rstrip('.')})" if outcome and outcome.reason else ""
         command = COMMANDS[stage].replace("CORPUS", corpus)
@@ -430,7 +424,7 @@ def seeds_table(reader: Reader) -> StudyTable:
 
 
 def simulation_table(reader: Reader) -> StudyTable:
-    """Violation and coverage where the truth is known, beside the paper's."""
+    """Violation and coverage where the truth is known, next to the paper's."""
     rows: list[tuple[str, ...]] = []
     document = reader.document("study/simulation.json")
     if document is None:

@@ -81,7 +81,7 @@ def violation_map(cells: Sequence[Cell], procedures: Sequence[str], delta: float
     for cell, name, corner, width in _places(cells, procedures):
         found = cell.of(name)
         if found is not None:
-            told = (
+            label = (
                 f"{name}, {cell.title}: {found.violations} of {cell.trials} trials, "
                 f"{short_rate(found.violation)} ± {short_rate(found.violation_se)}"
             )
@@ -91,7 +91,7 @@ def violation_map(cells: Sequence[Cell], procedures: Sequence[str], delta: float
                 else _colour(_WITHIN, found.violation / delta)
             )
             parts.append(
-                _box(corner, width, fill, short_rate(found.violation), told)
+                _box(corner, width, fill, short_rate(found.violation), label)
                 + _mark(found, delta, corner, fill)
             )
     label = (
@@ -107,7 +107,7 @@ def coverage_map(cells: Sequence[Cell], procedures: Sequence[str]) -> str:
     for cell, name, corner, width in _places(cells, procedures):
         found = cell.of(name)
         if found is not None:
-            told = (
+            label = (
                 f"{name}, {cell.title}: coverage {short_rate(found.coverage)} ± "
                 f"{short_rate(found.coverage_se)}"
             )
@@ -117,7 +117,7 @@ def coverage_map(cells: Sequence[Cell], procedures: Sequence[str]) -> str:
                     width,
                     _colour(_COVERED, found.coverage / 0.8),
                     short_rate(found.coverage),
-                    told,
+                    label,
                 )
             )
     return _draw(
@@ -181,11 +181,11 @@ def _words(x: float, y: float, text: str, size: float) -> str:
 
 
 def _box(
-    corner: tuple[float, float], width: float, fill: tuple[int, int, int], text: str, told: str
+    corner: tuple[float, float], width: float, fill: tuple[int, int, int], text: str, label: str
 ) -> str:
     x, y = corner
     return (
-        f'<g><title>{escape(told)}</title><rect x="{x + 1:.1f}" y="{y + 1:.1f}" '
+        f'<g><title>{escape(label)}</title><rect x="{x + 1:.1f}" y="{y + 1:.1f}" '
         f'width="{width - 2:.1f}" height="{_ROW - 2:.1f}" rx="2" '
         f'fill="rgb{fill}"/><text x="{x + width / 2:.1f}" y="{y + 19:.1f}" text-anchor="middle" '
         f'font-size="12" fill="{_ink(fill)}">{text}</text></g>'
@@ -214,9 +214,7 @@ def _colour(ends: _Colours, share: float) -> tuple[int, int, int]:
 
 
 def _ink(fill: tuple[int, int, int]) -> str:
-    """White on what is darker than a fifth of full luminance, where its contrast is the better
-    one.
-    """
+    """White on what is darker than a fifth of full luminance, for contrast."""
     red, green, blue = (float(part / 255) ** 2.2 for part in fill)
     return "#ffffff" if 0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.2 else svg.INK
 

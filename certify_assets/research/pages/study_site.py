@@ -1,4 +1,4 @@
-"""The site of the study: every table of the paper with our numbers beside it, as pages that open
+"""The site of the study: every table of the paper with our numbers next to it, as pages that open
 from disk, and as Markdown, LaTeX and CSV.
 """
 
@@ -75,7 +75,7 @@ def write_study_site(store: Store) -> str:
                 write_table(block.table, kind).encode("utf-8"),
             )
     view = {
-        "title": "The paper's tables, with ours beside them",
+        "title": "The paper's tables, with ours next to them",
         "about": "Rows called ours are of the corpora of this data root; rows called paper are "
         "the paper's own corpora, as it prints them.",
         "blocks": [],
@@ -92,9 +92,7 @@ def write_study_site(store: Store) -> str:
 
 
 def study_markdown(blocks: Sequence[StudyTable]) -> str:
-    """Return every table as one Markdown document, with what is missing and where the numbers come
-    from.
-    """
+    """Return every table as one Markdown document, with what is missing and the sources."""
     parts = []
     for block in blocks:
         missing = "".join(f"- {item}\n" for item in block.missing)
@@ -133,9 +131,7 @@ def study_facts(store: Store, tables: Mapping[str, Sequence[StudyTable]]) -> lis
 
 
 def seeds_metrics(document: Mapping[str, Any]) -> dict[str, float]:
-    """Return the numbers of a seed study that Dagster and MLflow plot: of the deciding procedure,
-    how often it certified and was true on TEST.
-    """
+    """Return the plotted numbers of a seed study: how often it certified and was valid on TEST."""
     metrics: dict[str, float] = {}
     for found in document["frequencies"]:
         if found["procedure"] == "guarded_taskboot":

@@ -69,7 +69,7 @@ def arms_table(reader: Reader) -> StudyTable:
 
 
 def frontier_table(reader: Reader) -> StudyTable:
-    """Judges behind an endpoint, beside the paper's frontier judges."""
+    """Judges behind an endpoint, next to the paper's frontier judges."""
     rows: list[tuple[str, ...]] = []
     endpoints = {
         name: spec
