@@ -139,11 +139,12 @@ def evaluate_scored(
     """Evaluate those judges that can be; return their documents, and the others with the reason."""
     found, left_out = [], []
     for name in judges:
-        if not corpus.store.exists(f"judges/{name}/{corpus}/scores.json"):
+        judge = JudgedCorpus(corpus, name)
+        if not corpus.store.exists(judge.key("scores.json")):
             left_out.append({"judge": name, "reason": "it has not scored this corpus."})
             continue
         try:
-            found.append(evaluate_agent_folds(JudgedCorpus(corpus, name), folds=folds, seed=seed))
+            found.append(evaluate_agent_folds(judge, folds=folds, seed=seed))
         except CertifyError as error:
             left_out.append({"judge": name, "reason": str(error)})
     return found, left_out
@@ -156,15 +157,17 @@ def stored_agent_folds(corpus: Corpus) -> list[dict[str, Any]]:
         if not corpus.store.exists(_key(corpus.name, name)):
             continue
         document = corpus.store.read_json(_key(corpus.name, name))
+        judge = JudgedCorpus(corpus, name)
         try:
-            current = JudgedCorpus(corpus, name).artifact
+            current = judge.artifact
         except CertifyError:
             continue
-        scores = f"judges/{name}/{corpus}/scores.parquet"
-        same = document.get("adapter_sha256") == current.adapter_sha256 and corpus.store.exists(
+        scores = judge.key("scores.parquet")
+        if document.get("adapter_sha256") != current.adapter_sha256 or not corpus.store.exists(
             scores
-        )
-        if same and document.get("scores_sha256") == corpus.store.sha256(scores):
+        ):
+            continue
+        if document.get("scores_sha256") == corpus.store.sha256(scores):
             found.append(document)
     return found
 

@@ -123,17 +123,13 @@ def gather_judges(corpus: Corpus) -> tuple[list[JudgeResults], list[dict[str, st
     found: list[JudgeResults] = []
     missing: list[dict[str, str]] = []
     for name, spec in judges(corpus.store.root).items():
-        if not corpus.store.exists(f"judges/{name}/{corpus}/scores.json"):
-            missing.append(
-                {
-                    "judge": name,
-                    "what": "scores",
-                    "reason": f"not scored here; materialize judges/{name}/scores of this corpus.",
-                }
-            )
+        judge = JudgedCorpus.of(corpus, spec)
+        if not corpus.store.exists(judge.key("scores.json")):
+            reason = f"not scored here; materialize judges/{name}/scores of this corpus."
+            missing.append({"judge": name, "what": "scores", "reason": reason})
             continue
         try:
-            found.append(_judged(JudgedCorpus.of(corpus, spec), frames, missing))
+            found.append(_judged(judge, frames, missing))
         except CertifyError as error:
             missing.append({"judge": name, "what": "scores", "reason": str(error)})
     return [*found, *_controls(corpus, frames, missing)], missing
@@ -142,9 +138,8 @@ def gather_judges(corpus: Corpus) -> tuple[list[JudgeResults], list[dict[str, st
 def _judged(
     judge: JudgedCorpus, frames: Mapping[str, pd.DataFrame], missing: list[dict[str, str]]
 ) -> JudgeResults:
-    folder = judge.key()
-    _, _, adapter = judge.beside(judge.spec.name).calibration
-    table = judge.store.read_table(f"{folder}/scores.parquet").set_index("trajectory_id")["score"]
+    _, _, adapter = judge.calibration
+    table = judge.store.read_table(judge.key("scores.parquet")).set_index("trajectory_id")["score"]
     rows = {
         split: _rows(frame, table.reindex(frame["trajectory_id"]).to_numpy(np.float64))
         for split, frame in frames.items()
@@ -154,14 +149,12 @@ def _judged(
     audits: dict[str, CertificateAudit] = {}
     try:
         certificates = tuple(
-            item
-            for item in load_certificates(judge.beside(judge.spec.name))
-            if item.procedure == PROCEDURES[0]
+            item for item in load_certificates(judge) if item.procedure == PROCEDURES[0]
         )
     except CertifyError as error:
-        missing.append({"judge": judge.spec.name, "what": "certificate", "reason": str(error)})
+        missing.append({"judge": judge.name, "what": "certificate", "reason": str(error)})
     try:
-        found, test = load_audits(judge.beside(judge.spec.name))
+        found, test = load_audits(judge)
         audits = {audit.certificate_sha256: audit for audit in found}
         scores, outcomes, tasks = columns(test)
         rows["test"] = LabelledScores(
@@ -171,11 +164,11 @@ def _judged(
             *(test[column].to_numpy(object) for column in ("trajectory_id", "agent")),
         )
     except CertifyError as error:
-        missing.append({"judge": judge.spec.name, "what": "audit", "reason": str(error)})
-    scored = judge.store.read_json(f"{folder}/scores.json")
+        missing.append({"judge": judge.name, "what": "audit", "reason": str(error)})
+    scored = judge.store.read_json(judge.key("scores.json"))
     cost = scored.get("cost", scored.get("bill"))
     return JudgeResults(
-        name=judge.spec.name,
+        name=judge.name,
         family=judge.spec.kind,
         summary=judge.spec.summary,
         rows=rows,
@@ -184,7 +177,7 @@ def _judged(
         trained_on_rl="rl" in judge.spec.training_splits,
         certificates=certificates,
         audits=audits,
-        timings=judge.beside(judge.spec.name).timings,
+        timings=judge.timings,
         cost=cost if isinstance(cost, Mapping) else {},
         start=judge.spec.upstream,
         model=judge.spec.model,

@@ -61,8 +61,7 @@ def run_parity(judge: JudgedCorpus) -> dict[str, Any]:
     assert isinstance(billed, BilledJudge)
     questions = billed.questions(texts(frame, renderer()))
     reference, about = _reference(judge.corpus, config, billed.judge.asked, questions)
-    # no certificate stands yet whose decisions could change: its threshold will be of these very
-    # scores
+    # no certificate exists yet whose decisions could change: its threshold will be of these scores
     found = parity(
         reference,
         candidate,
@@ -80,7 +79,7 @@ def run_parity(judge: JudgedCorpus) -> dict[str, Any]:
         "trajectory_ids": [str(name) for name in frame["trajectory_id"]],
         **_bound(judge),
     }
-    judge.store.write_json(_key(judge.corpus.name, judge.name), document)
+    judge.store.write_json(judge.key("parity.json"), document)
     return document
 
 
@@ -102,12 +101,12 @@ def parity_provenance(judge: JudgedCorpus) -> dict[str, str]:
         f"run `certify judge parity {judge.corpus} --judge {judge}` or the check "
         f"{judge}/scores:parity"
     )
-    if not judge.store.exists(_key(judge.corpus.name, judge.name)):
+    if not judge.store.exists(judge.key("parity.json")):
         raise StaleCertificateError(
             f"the scores of {judge} on {judge.corpus} were not compared with those of the local "
             f"model; {how}."
         )
-    document = judge.store.read_json(_key(judge.corpus.name, judge.name))
+    document = judge.store.read_json(judge.key("parity.json"))
     expected = {**_bound(judge), "configuration": asdict(spec.parity)}
     stale = next((name for name, value in expected.items() if document.get(name) != value), None)
     if stale is not None:
@@ -117,7 +116,7 @@ def parity_provenance(judge: JudgedCorpus) -> dict[str, str]:
         )
     if document.get("passed") is not True:
         raise StaleCertificateError(sentence(document))
-    return {"parity_sha256": judge.store.sha256(_key(judge.corpus.name, judge.name))}
+    return {"parity_sha256": judge.store.sha256(judge.key("parity.json"))}
 
 
 def sentence(document: dict[str, Any]) -> str:
@@ -130,12 +129,11 @@ def sentence(document: dict[str, Any]) -> str:
         )
     return (
         f"{document['judge']} differs from {document['reference']['model']} of the local engine "
-        f"on {document['rows']} rows: log-odds by up to "
-        f"{document['max_difference']:.2g} ({document['tolerance']:g} allowed), rank agreement "
-        f"{document['rank_agreement']:.4f} (at least "
-        f"{document['least_agreement']:g}), {document['unscored_by_one']} rows scored by one of "
-        "them alone; serve the same weights, prompt "
-        "template and precision, and score again."
+        f"on {document['rows']} rows: log-odds by up to {document['max_difference']:.2g} "
+        f"({document['tolerance']:g} allowed), rank agreement {document['rank_agreement']:.4f} "
+        f"(at least {document['least_agreement']:g}), {document['unscored_by_one']} rows scored "
+        "by one of them alone; serve the same weights, prompt template and precision, and score "
+        "again."
     )
 
 
@@ -224,7 +222,3 @@ def _adapter_folder(corpus: Corpus, adapter: str) -> Iterator[Path]:
             "a folder; correct parity.adapter."
         )
     yield Path(adapter)
-
-
-def _key(corpus: str, judge: str) -> str:
-    return f"judges/{judge}/{corpus}/parity.json"

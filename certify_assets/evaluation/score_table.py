@@ -281,8 +281,8 @@ class _Cells:
             if number is None or not (math.isnan(number) or number in (0.0, 1.0)):
                 raise self.error(
                     index,
-                    f": {_shown(value)} is not an outcome; write 1 for a success, 0 for a failure, "
-                    "or leave it empty where there is no label.",
+                    f": {_shown(value)} is not an outcome; write 1 for a success, 0 for a "
+                    "failure, or leave it empty where there is no label.",
                 )
             outcomes[index] = -1 if math.isnan(number) else int(number)
         return outcomes

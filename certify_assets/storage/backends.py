@@ -99,8 +99,8 @@ class Backend(ABC):
         bad = next((part for part in parts if not _SEGMENT.fullmatch(part)), None)
         if bad is not None:
             raise InputError(
-                f"{bad!r} in {key!r} cannot be a file name of the data root; use letters, digits, "
-                "'_', '-' and '.'."
+                f"{bad!r} in {key!r} cannot be a file name of the data root; use letters, "
+                "digits, '_', '-' and '.'."
             )
         return "/".join([self.root.rstrip("/"), *parts])
 

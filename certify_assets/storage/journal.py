@@ -120,8 +120,8 @@ class LineFormat:
     def altered(self, where: str, number: int) -> IntegrityError:
         """Return the error of a line that does not follow the one before it."""
         return self.error(
-            f"{where}, line {number} does not follow the line before it: the journal was altered; "
-            f"{self.remedy}."
+            f"{where}, line {number} does not follow the line before it: the journal was "
+            f"altered; {self.remedy}."
         )
 
     def _sealed(self, document: Mapping[str, Any]) -> str:

@@ -187,8 +187,8 @@ def _cluster() -> Iterator[Any]:
         ray.init(address=address, logging_level="WARNING")
     except (OSError, ValueError) as error:
         raise InputError(
-            f"no Ray cluster answers at {address} ({error}); start one with `ray start --head` or "
-            "set RAY_ADDRESS."
+            f"no Ray cluster answers at {address} ({error}); start one with `ray start --head` "
+            "or set RAY_ADDRESS."
         ) from None
     try:
         yield ray

@@ -72,8 +72,8 @@ class Store:
             # not repeated here: pages, metadata and messages name the root
             raise InputError(
                 "the data root's URL holds a password, which would be shown wherever the root is "
-                "named; give it to fsspec by its configuration (such as FSSPEC_SFTP_PASSWORD) and "
-                "take it out of the URL."
+                "named; give it to fsspec by its configuration (such as FSSPEC_SFTP_PASSWORD) "
+                "and take it out of the URL."
             )
 
     @property

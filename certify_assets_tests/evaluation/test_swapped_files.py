@@ -170,9 +170,6 @@ def test_no_result_mixes_two_versions(
     kept = refused = 0
     for place in range(0, reads, 1 + reads // _MOST):
         found, _ = run(versions[0], place)
-        print(
-            name, place, reads, str(found)[:150] if not isinstance(found, bytes) else found in whole
-        )
         if isinstance(found, IntegrityError):
             refused += 1
             stored = tmp_path / "root/judges/lexical/c" / document

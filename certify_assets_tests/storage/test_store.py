@@ -129,10 +129,10 @@ def test_a_root_of_a_scheme_that_cannot_be_opened_is_told(monkeypatch: pytest.Mo
 
 def test_the_package_loads_where_there_is_no_fcntl() -> None:
     code = """
-import importlib, pkgutil, sys
+import importlib, sys
 sys.modules["fcntl"] = None
 from certify_assets.storage.store import Store
-for name in ("operations.batches", "defs.one_at_a_time", "judges.endpoint.journal", "cli.main"):
+for name in ("operations.batches", "defs.execution", "judges.endpoint.scoring", "cli.main"):
     importlib.import_module(f"certify_assets.{name}")
 """
-    subprocess.run([sys.executable, "-c", code], check=True)
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
