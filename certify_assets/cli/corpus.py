@@ -130,8 +130,8 @@ def import_(
         leak_thresholds=parse_options(leak_thresholds, "--leak-threshold", "length=.8"),
         **split,
     )
-    if store.exists(f"corpora/{name}/corpus.json"):
-        _announce_replacement(store, name, replace=replace)
+    if Corpus(store, name).has("corpus.json"):
+        _announce_replacement(Corpus(store, name), replace=replace)
     summary = _register(store, config)
     imported = Corpus(store, name)
     profile = _profile(imported, config, summary.dropped)
@@ -192,13 +192,10 @@ def _show_import(document: dict[str, Any], keys: list[str]) -> None:
         )
 
 
-def _announce_replacement(store: Store, name: str, *, replace: bool) -> None:
-    key = f"corpora/{name}/import.json"
-    number = (
-        f"{store.read_json(key)['trajectories']} trajectories"
-        if store.exists(key)
-        else "trajectories not yet read"
-    )
+def _announce_replacement(corpus: Corpus, *, replace: bool) -> None:
+    name, number = corpus.name, "trajectories not yet read"
+    if corpus.has("import.json"):
+        number = f"{corpus.import_summary.trajectories} trajectories"
     if not replace:
         raise InputError(
             f"a corpus called {name} is registered already ({number}); import under another "
@@ -211,7 +208,7 @@ def _register(store: Store, config: CorpusConfig) -> ImportSummary:
     """Register a corpus and read it; on failure the old configuration, if any, is restored."""
     from certify_assets.corpora.config import save_config
 
-    key = f"corpora/{config.name}/corpus.json"
+    key = Corpus(store, config.name).key("corpus.json")
     previous = store.read_bytes(key) if store.exists(key) else None
     new = _missing_folders(store.local_path(key).parent) if store.is_local else []
     save_config(store, config)
@@ -473,7 +470,7 @@ def _split_counts(
 
 
 def _is_stored(store: Store, name: str, manifest: SplitManifest) -> bool:
-    key = f"corpora/{name}/splits/manifest.json"
+    key = Corpus(store, name).key("splits/manifest.json")
     return store.exists(key) and store.read_json(key).get("sha256") == manifest.sha256
 
 

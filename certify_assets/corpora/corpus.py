@@ -152,6 +152,10 @@ class Corpus:
         """Return the storage key of a file of the corpus."""
         return "/".join(("corpora", self.name, *parts))
 
+    def has(self, *parts: str) -> bool:
+        """Whether a file of the corpus is stored."""
+        return self.store.exists(self.key(*parts))
+
     def split_key(self, split: str) -> str:
         """Return the storage key of the trajectories of a split."""
         return self.key("splits", f"{split}.parquet")
@@ -172,10 +176,10 @@ class Corpus:
     @property
     def domain(self) -> Domain:
         """Domain that the configuration states, else that of the format it was read as."""
-        config, key = self.config, self.key("import.json")
+        config = self.config
         if config.domain:
             return Domain(config.domain, "stated")
-        imported = config.format == "auto" and self.store.exists(key)
+        imported = config.format == "auto" and self.has("import.json")
         return format_domain(self.import_summary.format if imported else config.format)
 
     @property

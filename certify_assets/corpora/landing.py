@@ -481,8 +481,8 @@ class CorpusVersion:
 
 def read_versions(corpus: Corpus) -> list[CorpusVersion]:
     """Return the versions of a corpus's files, the oldest first."""
-    key = corpus.key("versions.jsonl")
-    data = corpus.store.read_bytes(key) if corpus.store.exists(key) else b""
+    key = "versions.jsonl"
+    data = corpus.store.read_bytes(corpus.key(key)) if corpus.has(key) else b""
     # a last line without its end is the trace of a kill
     lines = data[: data.rfind(b"\n") + 1].splitlines()
     return [CorpusVersion(**parse_json(line.decode("utf-8"))) for line in lines]

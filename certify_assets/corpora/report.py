@@ -95,7 +95,7 @@ def gather_report(corpus: Corpus) -> CorpusReport:
 
 
 def _imported(corpus: Corpus) -> tuple[pd.DataFrame, ImportSummary]:
-    if corpus.store.exists(corpus.key("import.json")):
+    if corpus.has("import.json"):
         return corpus.trajectories, corpus.import_summary
     if corpus.name not in EMBEDDED:
         raise InputError(
@@ -108,7 +108,7 @@ def _imported(corpus: Corpus) -> tuple[pd.DataFrame, ImportSummary]:
 
 
 def _manifest(corpus: Corpus, frame: pd.DataFrame) -> tuple[SplitManifest | None, str]:
-    if corpus.store.exists(corpus.key("splits/manifest.json")):
+    if corpus.has("splits/manifest.json"):
         return corpus.manifest, ""
     try:
         return plan_splits(corpus.config, frame["task_id"].unique()), ""
@@ -120,7 +120,7 @@ def _is_current(
     corpus: Corpus, name: str, manifest: SplitManifest | None, **declared: object
 ) -> bool:
     """Whether a stored document of the corpus was measured on what is stored now."""
-    if manifest is None or not corpus.store.exists(corpus.key(name)):
+    if manifest is None or not corpus.has(name):
         return False
     wanted = {
         "manifest_sha256": manifest.sha256,

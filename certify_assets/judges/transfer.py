@@ -360,7 +360,7 @@ def _source(store: Store, name: str, drawn: pd.DataFrame, usable: _Usable) -> So
         corpus=name,
         domain=Corpus(store, name).domain.name,
         manifest_sha256=usable.manifest.sha256,
-        trajectories_sha256=store.sha256(f"corpora/{name}/trajectories.parquet"),
+        trajectories_sha256=Corpus(store, name).trajectories_sha256,
         rows=len(drawn),
         tasks=int(drawn["task_id"].nunique()),
         successes=int(drawn["outcome"].sum()),

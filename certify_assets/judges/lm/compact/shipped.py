@@ -117,17 +117,16 @@ def tasks_in_common(store: Store) -> dict[str, tuple[str, ...]]:
     The splits are those that stand in the data root; an embedded corpus that was not split there has those it would get.
     """
     found = {}
-    for corpus in registered_corpora(store):
-        key = f"corpora/{corpus}/splits/manifest.json"
-        if store.exists(key):
-            manifest = SplitManifest.from_dict(store.read_json(key))
-        elif corpus in EMBEDDED:
-            manifest = _planned(Corpus(store, corpus))
+    for corpus in (Corpus(store, name) for name in registered_corpora(store)):
+        if corpus.has("splits/manifest.json"):
+            manifest = corpus.stored_manifest
+        elif corpus.name in EMBEDDED:
+            manifest = _planned(corpus)
         else:
             continue
         common = {*manifest.tasks["cal"], *manifest.tasks["test"]} & set(PRETRAINING_TASKS)
         if common:
-            found[corpus] = tuple(sorted(common))
+            found[corpus.name] = tuple(sorted(common))
     return found
 
 
