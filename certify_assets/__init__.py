@@ -3,7 +3,7 @@
 ``certify(scores, outcomes, tasks)`` returns a `Certificate`: the largest share of trajectories that
 a judge may decide alone while the error rate among them stays under a budget α with confidence 1−δ,
 although many attempts share a task. Everything else (corpora, judges, the Dagster assets, the
-``certify`` command) exists to feed that call honestly and to show what came of it.
+``certify`` command) feeds that call and reports its results.
 
 Names are loaded on first use: importing the package costs no numerical library.
 """

@@ -1,6 +1,4 @@
-"""Canonical JSON, content hashes and atomic writes: the three habits that let a reader trust a
-file.
-"""
+"""Canonical JSON, rounded numbers, content hashes and atomic writes."""
 
 from __future__ import annotations
 
@@ -21,8 +19,9 @@ _DIGITS = 10
 
 
 def canonical_json(value: Any) -> bytes:
-    """Encode a JSON value in its one canonical form: sorted keys, no spaces, UTF-8, newline at the
-    end.
+    """Encode a JSON value canonically: sorted keys, no spaces, UTF-8, a newline at the end.
+
+    Raises ValueError if a float is NaN or infinite, for which JSON has no form.
     """
     text = json.dumps(
         value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False

@@ -417,7 +417,9 @@ def _row_adder(widths: tuple[int, ...]) -> Callable[..., Any]:
     """
 
     @intrinsic
-    def add_rows(context: Any, lanes: Any, flat: Any, rows: Any, count: Any, base: Any) -> Any:  # noqa: PLR0917
+    def add_rows(  # noqa: PLR0917
+        context: Any, lanes: Any, flat: Any, rows: Any, count: Any, base: Any
+    ) -> Any:
         def generate(target: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
             out, table, starts = (
                 target.make_array(kind)(target, builder, value).data
@@ -426,7 +428,8 @@ def _row_adder(widths: tuple[int, ...]) -> Callable[..., Any]:
             byte, lane, word = ir.IntType(8), ir.IntType(16), ir.IntType(64)
             places = [sum(widths[:part]) for part in range(len(widths))]
             empty = [ir.Constant(ir.VectorType(lane, width), [0] * width) for width in widths]
-            sums = [cgutils.alloca_once_value(builder, value) for value in empty]  # type: ignore[no-untyped-call]
+            allocate: Any = cgutils.alloca_once_value
+            sums = [allocate(builder, value) for value in empty]
             with cgutils.for_range(builder, arguments[3]) as loop:
                 row = builder.add(builder.load(builder.gep(starts, [loop.index])), arguments[4])
                 for width, place, total in zip(widths, places, sums, strict=True):
