@@ -29,9 +29,9 @@ from certify_assets.judges.endpoint.questions import (
     stated_vote,
 )
 from certify_assets.judges.endpoint.scoring import (
+    AnswerJournal,
     Answers,
     Asked,
-    Journal,
     ask_all,
     complete,
     connect,
@@ -319,7 +319,7 @@ class EndpointJudge:
         return complete(self._questions(texts))
 
     async def _questions(self, texts: Sequence[str]) -> list[Question]:
-        with Journal(self.journal) as journal:
+        with AnswerJournal(self.journal) as journal:
             async with Client(replace(self.asked.server, key_variable=None)) as client:
                 return [
                     (await fitted(client, journal, replace(self.asked, replay=True), text))[0]
@@ -335,7 +335,7 @@ class EndpointJudge:
             if self.asked.replay
             else self.asked.server
         )
-        with Journal(self.journal) as journal:
+        with AnswerJournal(self.journal) as journal:
             async with Client(server) as client:
                 answers = await ask_all(client, journal, self.asked, texts, progress)
             sent = {

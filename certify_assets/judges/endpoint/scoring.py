@@ -14,8 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from certify_assets.errors import CertifyError, InputError, IntegrityError
-from certify_assets.files import canonical_json, parse_json, sha256_bytes
+from certify_assets.errors import CertifyError, InputError
+from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.endpoint.client import Client, RefusedError, UnavailableError
 from certify_assets.judges.endpoint.questions import (
     EndpointPrompt,
@@ -28,14 +28,25 @@ from certify_assets.judges.endpoint.questions import (
     request,
 )
 from certify_assets.judges.endpoint.settings import READS, Asking, Server
+from certify_assets.storage.journal import LineFormat, canonical_line
 from certify_assets.storage.locks import lock_file
 
-_GENESIS = sha256_bytes(b"certify_assets/endpoint-journal/1")
+# stored answers fix the format for good
+_LINES = LineFormat(
+    seal="sha256",
+    genesis=sha256_bytes(b"certify_assets/endpoint-journal/1"),
+    encode=canonical_line,
+    entry="an answer of a server",
+    remedy="delete the file and ask the server again",
+)
 _FLUSH_SECONDS = 1.0
 
 
-class Journal:
-    """An open journal; it belongs to one process at a time.
+class AnswerJournal:
+    """An open journal of answers; it belongs to one process at a time.
+
+    It is written answer by answer to a handle that stays open, where `storage.journal.Journal`
+    reads a file again with every append; lines and chain are the same.
 
     Parameters
     ----------
@@ -51,25 +62,29 @@ class Journal:
     """
 
     def __init__(self, path: Path | None) -> None:
-        self._path = path
         self._known: dict[str, Any] = {}
         self._flushed = time.monotonic()
-        self.head = _GENESIS
+        self.head = _LINES.genesis
         self._handle = -1
-        if path is not None:
-            try:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                self._handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
-            except OSError as error:
+        if path is None:
+            return
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        except OSError as error:
+            raise InputError(
+                f"{path} cannot be opened ({error.strerror}); give another file for the answers."
+            ) from None
+        try:
+            if not lock_file(self._handle, wait=False):
                 raise InputError(
-                    f"{path} cannot be opened ({error.strerror}); give another file for the answers."
-                ) from None
-            try:
-                self._lock()
-                self._load(path.read_bytes())
-            except BaseException:
-                os.close(self._handle)
-                raise
+                    f"{path} is in use by another scoring; wait for it, or give another file for "
+                    "the answers."
+                )
+            self._load(path)
+        except BaseException:
+            os.close(self._handle)
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -94,46 +109,26 @@ class Journal:
 
     def put(self, key: str, answer: Any) -> None:
         """Keep an answer: it outlives the process at once, and a power cut after a second."""
-        line = _line(key, answer, self.head)
+        text, line = _LINES.line({"key": key, "answer": answer}, len(self) + 1, self.head)
         if self._handle >= 0:
-            data = canonical_json(line)
+            data = f"{text}\n".encode()
             while data:
                 data = data[os.write(self._handle, data) :]
             if time.monotonic() - self._flushed >= _FLUSH_SECONDS:
                 os.fsync(self._handle)
                 self._flushed = time.monotonic()
         self._known[key] = answer
-        self.head = line["sha256"]
+        self.head = line.sha256
 
-    def _lock(self) -> None:
-        if not lock_file(self._handle, wait=False):
-            raise InputError(
-                f"{self._path} is in use by another scoring; wait for it, or give another file for the answers."
-            )
-
-    def _load(self, data: bytes) -> None:
-        *lines, torn = data.split(b"\n")
-        if torn:
-            # a kill in the middle of a write leaves a part of a line, which was never an answer
-            os.ftruncate(self._handle, len(data) - len(torn))
-        for number, raw in enumerate(lines, start=1):
-            try:
-                line = parse_json(raw.decode("utf-8"))
-                intact = line == _line(line["key"], line["answer"], self.head)
-            except (ValueError, KeyError, TypeError):
-                intact = False
-            if not intact:
-                raise IntegrityError(
-                    f"{self._path}, line {number}: the answer was changed, added or taken out after it was written; "
-                    "delete the file and ask the server again."
-                )
-            self._known[line["key"]] = line["answer"]
-            self.head = line["sha256"]
-
-
-def _line(key: str, answer: Any, previous: str) -> dict[str, Any]:
-    body = {"key": key, "answer": answer, "previous": previous}
-    return {**body, "sha256": sha256_bytes(canonical_json(body))}
+    def _load(self, path: Path) -> None:
+        data = path.read_bytes()
+        # a kill in the middle of a write leaves a part of a line, which was never an answer
+        os.ftruncate(self._handle, data.rfind(b"\n") + 1)
+        for line in _LINES.read(data, str(path)):
+            if line.document.keys() != {"key", "answer", "previous", "sha256"}:
+                raise _LINES.unreadable(str(path), line.number)
+            self._known[line.document["key"]] = line.document["answer"]
+            self.head = line.sha256
 
 
 _T = TypeVar("_T")
@@ -214,7 +209,7 @@ def complete(work: Coroutine[Any, Any, _T]) -> _T:
 
 
 async def ask_once(
-    client: Client, journal: Journal, asked: Asked, item: Request
+    client: Client, journal: AnswerJournal, asked: Asked, item: Request
 ) -> tuple[Reply, bool]:
     """Answer one request from the journal or the server; return whether the server was asked.
 
@@ -237,7 +232,7 @@ async def ask_once(
 
 async def ask_all(
     client: Client,
-    journal: Journal,
+    journal: AnswerJournal,
     asked: Asked,
     texts: Sequence[str],
     progress: Callable[[int, int], None] | None = None,
@@ -247,7 +242,7 @@ async def ask_all(
     Parameters
     ----------
     client : Client
-    journal : Journal
+    journal : AnswerJournal
     asked : Asked
     texts : sequence of str
     progress : callable, optional
@@ -280,7 +275,7 @@ async def ask_all(
 @dataclass(slots=True)
 class _Workers:
     client: Client
-    journal: Journal
+    journal: AnswerJournal
     asked: Asked
     texts: Sequence[str]
     answers: Answers
@@ -396,14 +391,14 @@ async def can_count(client: Client) -> bool:
 
 
 async def fitted(
-    client: Client, journal: Journal, asked: Asked, text: str
+    client: Client, journal: AnswerJournal, asked: Asked, text: str
 ) -> tuple[Question, bool]:
     """Render a text, cut in its middle until its prompt fits.
 
     Parameters
     ----------
     client : Client
-    journal : Journal
+    journal : AnswerJournal
         Keeps the counts, so that a scoring can be repeated without the server.
     asked : Asked
         With the budget; none where the prompt cuts for itself.
@@ -441,7 +436,7 @@ async def fitted(
     return question, question != whole
 
 
-async def _count(client: Client, journal: Journal, asked: Asked, question: Question) -> int:
+async def _count(client: Client, journal: AnswerJournal, asked: Asked, question: Question) -> int:
     if isinstance(question, str):
         content: dict[str, Any] = {"prompt": question}
     else:
@@ -503,7 +498,7 @@ async def connect(asked: Asked, journal_path: Path | None) -> Asked:
         asked = replace(asked, ids=ids)
         if asked.read != "auto":
             return asked
-        with Journal(journal_path) as journal:
+        with AnswerJournal(journal_path) as journal:
             return await _settled(client, journal, asked)
 
 
@@ -567,7 +562,7 @@ async def _tokens(client: Client, text: str) -> list[int] | None:
     )
 
 
-async def _settled(client: Client, journal: Journal, asked: Asked) -> Asked:
+async def _settled(client: Client, journal: AnswerJournal, asked: Asked) -> Asked:
     question = asked.prompt.render(_PROBE)
     said = "it knows none of the ways"
     for read in READS:

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from certify_assets.errors import InputError, IntegrityError
-from certify_assets.judges.endpoint.scoring import Journal
+from certify_assets.judges.endpoint.scoring import AnswerJournal
 
 
 def _filled(path: Path) -> str:
-    with Journal(path) as journal:
+    with AnswerJournal(path) as journal:
         for number in range(4):
             journal.put(f"key {number}", {"logs": [-0.5, -1.0 - number], "text": "ü\n"})
         return journal.head
@@ -19,7 +19,7 @@ def _filled(path: Path) -> str:
 def test_what_was_kept_comes_back(tmp_path: Path) -> None:
     path = tmp_path / "new" / "answers.jsonl"
     head = _filled(path)
-    with Journal(path) as journal:
+    with AnswerJournal(path) as journal:
         assert (
             len(journal) == 4
             and journal.head == head
@@ -27,13 +27,13 @@ def test_what_was_kept_comes_back(tmp_path: Path) -> None:
         )
         assert journal.get("key 9") is None
         journal.put("key 9", 1)
-    with Journal(path) as journal:
+    with AnswerJournal(path) as journal:
         assert len(journal) == 5
     assert path.stat().st_mode & 0o077 == 0
 
 
 def test_in_memory_the_chain_is_the_same(tmp_path: Path) -> None:
-    with Journal(None) as one, Journal(tmp_path / "a") as two:
+    with AnswerJournal(None) as one, AnswerJournal(tmp_path / "a") as two:
         for journal in (one, two):
             journal.put("k", {"v": 1})
         assert one.head == two.head and one.get("k") == {"v": 1}
@@ -46,7 +46,7 @@ def test_every_torn_end_is_dropped_and_written_over(tmp_path: Path) -> None:
     last = whole.rstrip(b"\n").rfind(b"\n") + 1
     for end in range(last, len(whole)):
         path.write_bytes(whole[:end])
-        with Journal(path) as journal:
+        with AnswerJournal(path) as journal:
             assert len(journal) == 3
             journal.put("key 3", {"logs": [-0.5, -4.0], "text": "ü\n"})
         assert path.read_bytes() == whole
@@ -60,9 +60,9 @@ def test_a_changed_line_is_refused(tmp_path: Path, line: int) -> None:
     lines[line - 1] = lines[line - 1].replace(b"-0.5", b"-0.1")
     path.write_bytes(b"".join(lines))
     with pytest.raises(
-        IntegrityError, match=rf"answers\.jsonl, line {line}: the answer was changed"
+        IntegrityError, match=rf"answers\.jsonl, line {line} does not follow the line before it"
     ):
-        Journal(path)
+        AnswerJournal(path)
 
 
 def test_lines_taken_out_swapped_or_forged_are_refused(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_lines_taken_out_swapped_or_forged_are_refused(tmp_path: Path) -> None:
     _filled(path)
     lines = path.read_bytes().splitlines(keepends=True)
     other = tmp_path / "other.jsonl"
-    with Journal(other) as journal:
+    with AnswerJournal(other) as journal:
         journal.put("key 7", 7)
     forged = json.dumps({**json.loads(lines[0]), "more": 1}).encode() + b"\n"
     for poisoned in (
@@ -81,16 +81,16 @@ def test_lines_taken_out_swapped_or_forged_are_refused(tmp_path: Path) -> None:
     ):
         path.write_bytes(b"".join(poisoned))
         with pytest.raises(IntegrityError):
-            Journal(path)
+            AnswerJournal(path)
     for poison in (forged, b"\n", b"null\n", b"[]\n", b"\xff\n", b'{"key": 1}\n'):
         path.write_bytes(poison)
         with pytest.raises(IntegrityError, match="line 1"):
-            Journal(path)
+            AnswerJournal(path)
 
 
 def test_it_belongs_to_one_scoring_at_a_time(tmp_path: Path) -> None:
     path = tmp_path / "answers.jsonl"
-    with Journal(path), pytest.raises(InputError, match="in use by another scoring"):
-        Journal(path)
+    with AnswerJournal(path), pytest.raises(InputError, match="in use by another scoring"):
+        AnswerJournal(path)
     with pytest.raises(InputError, match="cannot be opened"):
-        Journal(tmp_path)
+        AnswerJournal(tmp_path)
